@@ -1,0 +1,1 @@
+"""From an xarray Dataset to coefficients, cross-validation, picks, figures and reports."""

@@ -1,0 +1,174 @@
+"""The measurements of one site as the model takes them: arrays, a row a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import xarray as xr
+
+COUNT = "n_"
+MEMORY_CLASSES = ("dram", "mem")
+"""Classes that pay the memory domain's voltage unless the site or the map says otherwise."""
+
+
+class CantFit(Exception):
+    """The measurements do not carry what was asked of them; the text says what would do."""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Rows of one site: status ok, with an energy. All arrays have one entry a row.
+
+    ``kernel``: object, the kernel with its parameters. ``core_mhz``, ``mem_mhz``: float64, NaN
+    where the site has no such domain. ``core_v``, ``mem_v``: float64, V; 1 where none is known
+    (see ``voltage``). ``time_s``, ``energy_j``: float64, of one iteration. ``counts``: class ->
+    float64, operations of one iteration, NaN where a kernel's are not known. ``setting``:
+    int64, index into ``settings``.
+    """
+
+    site: str
+    simulated: bool
+    kernel: np.ndarray
+    core_mhz: np.ndarray
+    mem_mhz: np.ndarray
+    core_v: np.ndarray
+    mem_v: np.ndarray
+    time_s: np.ndarray
+    energy_j: np.ndarray
+    counts: dict[str, np.ndarray]
+    domains: dict[str, str]
+    """Class -> core or mem."""
+    voltage: str
+    """Where the voltages are from: measured, table, or unit (none is known: V = 1)."""
+    setting: np.ndarray
+    settings: list[tuple[float, float]]
+    """(core MHz, memory MHz) of every setting, sorted."""
+
+    def __len__(self) -> int:
+        return len(self.kernel)
+
+    def take(self, rows: np.ndarray) -> Observations:
+        """Some of the rows, by mask or index; the settings keep their numbers."""
+        names = ("kernel", "core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j",
+                 "setting")
+        return replace(
+            self,
+            **{name: getattr(self, name)[rows] for name in names},
+            counts={name: values[rows] for name, values in self.counts.items()},
+        )
+
+    @property
+    def has_counts(self) -> np.ndarray:
+        """bool: whether a row's kernel has operation counts."""
+        if not self.counts:
+            return np.zeros(len(self), bool)
+        return np.any([np.isfinite(v) for v in self.counts.values()], axis=0)
+
+
+def site_names(dataset: xr.Dataset) -> list[str]:
+    """The sites that a store's Dataset has measurements of, sorted."""
+    return sorted(set(dataset["site"].values.tolist())) if "site" in dataset else []
+
+
+def kernel_name(kernel: str, params: str) -> str:
+    """A kernel with its parameters, as reports write it: ``dp_fma level=l2 ops_per_word=4``."""
+    import json  # noqa: PLC0415
+
+    try:
+        values = json.loads(params) if params else {}
+    except ValueError:
+        return f"{kernel} {params}"
+    if not isinstance(values, dict):
+        return f"{kernel} {params}"
+    shown = [f"{name}={value}" for name, value in values.items() if value is not None]
+    return " ".join([kernel, *shown])
+
+
+def observations(
+    dataset: xr.Dataset, site: str, domains: dict[str, str] | None = None
+) -> Observations:
+    """The rows of ``site`` that have a status of ok, a positive time and a positive energy.
+
+    ``domains`` says which classes pay which domain, where it differs from
+    :data:`MEMORY_CLASSES`.
+
+    Raises:
+        CantFit: the site is not in the store, or no row of it has an energy.
+    """
+    known = site_names(dataset)
+    if site not in known:
+        there = ", ".join(known) or "none"
+        raise CantFit(f"no measurements of site {site!r}; the store has {there}")
+    mine = dataset["site"].values == site
+    energy_j = dataset["energy_j"].values
+    time_s = dataset["time_s"].values
+    ok = mine & (dataset["status"].values == "ok")
+    rows = np.flatnonzero(ok & (energy_j > 0) & (time_s > 0))
+    if not len(rows):
+        reason = "their energy is missing: this site has no meter" if ok.any() else "none is ok"
+        raise CantFit(
+            f"none of the {int(mine.sum())} measurements of {site} can be fitted ({reason}); "
+            f"see `campaign doctor` for what this site can measure"
+        )
+    names = {
+        pair: kernel_name(*pair)
+        for pair in set(
+            zip(dataset["kernel"].values[rows], dataset["params"].values[rows], strict=True)
+        )
+    }
+    kernel = np.array(
+        [
+            names[pair]
+            for pair in zip(
+                dataset["kernel"].values[rows], dataset["params"].values[rows], strict=True
+            )
+        ],
+        object,
+    )
+    counts = {}
+    for name in sorted(str(v) for v in dataset.data_vars if str(v).startswith(COUNT)):
+        values = dataset[name].values[rows].astype(float)
+        if np.isfinite(values).any():
+            counts[name.removeprefix(COUNT)] = values
+    core_mhz, mem_mhz = (dataset[n].values[rows].astype(float) for n in ("core_mhz", "mem_mhz"))
+    settings, setting = _settings(core_mhz, mem_mhz)
+    core_v, mem_v = (dataset[n].values[rows].astype(float) for n in ("core_v", "mem_v"))
+    origin = set(dataset["voltage_origin"].values[rows].tolist()) - {""}
+    voltage = "+".join(sorted(origin)) or "unit"
+    if not np.isfinite(core_v).all():
+        voltage = "unit"
+    if voltage == "unit":
+        core_v, mem_v = np.ones(len(rows)), np.ones(len(rows))
+    mem_v = np.where(np.isfinite(mem_v), mem_v, 1.0)
+    memory = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
+    return Observations(
+        site, bool(dataset["simulated"].values[rows].any()), kernel, core_mhz, mem_mhz, core_v,
+        mem_v, time_s[rows].astype(float), energy_j[rows].astype(float), counts,
+        memory | {k: v for k, v in (domains or {}).items() if k in counts}, voltage, setting,
+        settings,
+    )
+
+
+def _settings(
+    core_mhz: np.ndarray, mem_mhz: np.ndarray
+) -> tuple[list[tuple[float, float]], np.ndarray]:
+    """The distinct settings in order of (core, memory), and each row's index among them."""
+    pairs = np.column_stack([core_mhz, mem_mhz])
+    distinct, index = np.unique(pairs, axis=0, return_inverse=True, equal_nan=False)
+    if np.isnan(pairs).any():
+        filled, index = np.unique(np.nan_to_num(pairs, nan=-1.0), axis=0, return_inverse=True)
+        distinct = np.where(filled < 0, np.nan, filled)
+    return [(float(c), float(m)) for c, m in distinct], index.reshape(-1).astype(np.int64)
+
+
+def kernel_names(data: Observations) -> list[str]:
+    """The distinct kernels, sorted."""
+    return sorted(set(data.kernel.tolist()))
+
+
+def setting_text(setting: Sequence[float]) -> str:
+    """A setting as reports write it: ``852/924 MHz``."""
+    core, mem = ("as found" if np.isnan(mhz) else f"{mhz:g}" for mhz in setting)
+    return f"{core}/{mem} MHz" if not np.isnan(setting[1]) else f"{core} MHz"

@@ -1,0 +1,1 @@
+"""The report that a person reads: what was measured and fitted, in one self-contained HTML file."""

@@ -1,0 +1,182 @@
+"""Our microbenchmarks beside likwid-bench, on one core, in turns.
+
+For single- and double-precision multiply-adds and for loads from every level: the median rate of
+ours over the best median of likwid-bench's variants. Both sides stream the same working set,
+which the table states. Multiply-adds: ours load nothing; likwid-bench's peakflops load one word
+for every 15 multiply-adds, from a working set that the first cache holds.
+
+Run from the root of the repository, with likwid-bench installed:
+
+    .venv/bin/python benchmarks/likwid_compare.py [--rounds 9] [--seconds 0.1] [--core 0]
+
+Exits 0 when every ratio is at least 0.95, 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kernels.kernel import Kernel
+from kernels.microbench.caches import memory_bytes, read_caches, working_set_bytes
+from kernels.microbench.fma import dp_fma, sp_fma
+from kernels.microbench.load import load
+from kernels.ranks import Team
+
+ENOUGH = 0.95
+SP = ("peakflops_sp_avx512_fma", "peakflops_sp_avx_fma", "peakflops_sp_sse", "peakflops_sp")
+DP = ("peakflops_avx512_fma", "peakflops_avx_fma", "peakflops_sse", "peakflops")
+LOAD = ("load_avx512", "load_avx", "load_sse", "load", "load_mem")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table: our kernel and class, likwid's variants and its line to read."""
+
+    name: str
+    kernel: Kernel
+    level: str
+    operation_class: str
+    variants: tuple[str, ...]
+    line: str
+    unit: str
+
+
+CASES = (
+    Case("sp fma", sp_fma, "register", "sp", SP, "MFlops/s", "GFLOP/s"),
+    Case("dp fma", dp_fma, "register", "dp", DP, "MFlops/s", "GFLOP/s"),
+    *(Case(f"{level} load", load, level, level, LOAD, "MByte/s", "GB/s")
+      for level in ("l1", "l2", "l3", "dram")),
+)  # fmt: skip
+
+
+def likwid_rate(variant: str, size_bytes: int, iterations: int, line: str) -> tuple[float, float]:
+    """(rate in 1e9/s, seconds) of a run of likwid-bench on the core that we are bound to.
+
+    Raises:
+        ValueError: likwid-bench did not run the variant, for instance for want of AVX-512.
+    """
+    command = ["likwid-bench", "-t", variant, "-w", f"N:{size_bytes}B:1", "-i", str(iterations)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    rate = re.search(rf"^{line}:\s+(\S+)", run.stdout, re.MULTILINE)
+    seconds = re.search(r"^Time:\s+(\S+) sec", run.stdout, re.MULTILINE)
+    size = re.search(r"^Size \(Byte\):\s+(\d+)", run.stdout, re.MULTILINE)
+    if run.returncode or not rate or not seconds or not size:
+        raise ValueError((run.stdout + run.stderr).strip() or f"exit status {run.returncode}")
+    if int(size[1]) != size_bytes:
+        raise ValueError(f"it used a working set of {size[1]} bytes, not {size_bytes}")
+    return float(rate[1]) / 1e3, float(seconds[1])
+
+
+def our_rate(prepared: Any, volume: float, iterations: int) -> tuple[float, float]:
+    """(rate in 1e9/s, seconds) of a run of ours."""
+    begin = time.perf_counter()
+    prepared.run(iterations)
+    seconds = time.perf_counter() - begin
+    return volume * iterations / seconds / 1e9, seconds
+
+
+def iterations_for(seconds: float, measure: Any) -> int:
+    """Iterations that take about so many seconds; ``measure`` gives the seconds of so many."""
+    iterations, taken = 1, measure(1)
+    while taken < seconds / 4:
+        iterations *= 4
+        taken = measure(iterations)
+    return max(1, round(iterations * seconds / taken))
+
+
+def supported(variants: tuple[str, ...]) -> list[str]:
+    """The variants that likwid-bench has and this processor can run."""
+    listed = subprocess.run(["likwid-bench", "-a"], capture_output=True, text=True, check=False)
+    names = {line.split(" ", 1)[0] for line in listed.stdout.splitlines()}
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    needs = {"avx512": "avx512f", "avx": " avx ", "fma": "fma"}
+    return [
+        v
+        for v in variants
+        if v in names and all(flag in flags for part, flag in needs.items() if part in v.split("_"))
+    ]
+
+
+def compare(case: Case, rounds: int, seconds: float) -> tuple[float, str]:
+    """(our median over likwid's best median, the row of the table)."""
+    given = {"level": case.level}
+    params = case.kernel.params.model_validate(given)
+    level: Any = "l1" if case.level == "register" else case.level
+    size = working_set_bytes(level, read_caches(), memory_bytes())
+    prepared = case.kernel.prepare(params, Team())
+    volume = (case.kernel.counts(params) or {})[case.operation_class]
+    our_iterations = iterations_for(seconds, lambda n: our_rate(prepared, volume, n)[1])
+    variants = supported(case.variants)
+    their_iterations = {
+        v: iterations_for(seconds, lambda n, v=v: likwid_rate(v, size, n, case.line)[1])
+        for v in variants
+    }
+    ours: list[float] = []
+    theirs: dict[str, list[float]] = {v: [] for v in variants}
+    for _ in range(rounds):
+        for v in variants:
+            theirs[v].append(likwid_rate(v, size, their_iterations[v], case.line)[0])
+            # A run of likwid-bench leaves the core with other clocks and caches.
+            prepared.run(max(1, our_iterations // 5))
+            ours.append(our_rate(prepared, volume, our_iterations)[0])
+    prepared.check()
+    prepared.close()
+    best = max(variants, key=lambda v: statistics.median(theirs[v]))
+    our_median, their_median = statistics.median(ours), statistics.median(theirs[best])
+    ratio = our_median / their_median
+    held = "registers" if case.level == "register" else f"{size // 1024} KiB"
+    row = (
+        f"{case.name:10} {held:>11} {our_median:8.1f} {spread(ours):>15} "
+        f"{their_median:8.1f} {spread(theirs[best]):>15} {case.unit:8} {ratio:6.3f}  "
+        f"{best}{f' ({size // 1024} KiB)' if case.level == 'register' else ''}"
+    )
+    return ratio, row
+
+
+def spread(values: list[float]) -> str:
+    """The quartiles."""
+    low, _, high = statistics.quantiles(values, n=4)
+    return f"[{low:.1f}, {high:.1f}]"
+
+
+def main() -> int:
+    """Print the table; 0 when every ratio is large enough."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("--rounds", type=int, default=9, help="turns of each side (at least 2)")
+    parser.add_argument("--seconds", type=float, default=0.1, help="length of one run")
+    parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
+    given = parser.parse_args()
+    if not shutil.which("likwid-bench"):
+        print("likwid-bench is not installed (Debian: apt-get install likwid)", file=sys.stderr)
+        return 1
+    os.sched_setaffinity(0, {given.core})
+    print(
+        f"core {given.core}, {given.rounds} rounds of {given.seconds} s in turns; "
+        f"medians and [quartiles]; likwid-bench's best variant"
+    )
+    print(
+        f"{'':10} {'working set':>11} {'ours':>8} {'':>15} {'likwid':>8} {'':>15} {'':8} {'ratio':>6}"
+    )
+    ratios = []
+    for case in CASES:
+        ratio, row = compare(case, given.rounds, given.seconds)
+        ratios.append(ratio)
+        print(row, flush=True)
+    print(f"smallest ratio {min(ratios):.3f}, needed {ENOUGH}")
+    return 0 if min(ratios) >= ENOUGH else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The campaign: its file, plan, launching, measuring, store and command line."""

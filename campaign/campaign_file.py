@@ -1,0 +1,100 @@
+"""The campaign file: which kernels run where, at which settings, how often, measured how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from kernels.registry import KERNELS
+from sites.located_toml import FileModel, Source, parse, read_text
+from sites.site_file import Name, NotNegative, OneLine, Positive, known
+
+
+class Settings(FileModel):
+    """Which of a site's legal settings are measured: all, the pairs listed, or some at random."""
+
+    choose: Literal["all", "pairs", "random"] = "all"
+    pairs: list[list[Positive]] | None = None
+    """(core MHz, memory MHz), or (core MHz) where the site has no memory clock."""
+    count: Annotated[int, Field(ge=1)] | None = None
+    seed: int = 0
+
+    @field_validator("pairs")
+    @classmethod
+    def _pairs(cls, value: list[list[float]] | None) -> list[list[float]] | None:
+        for pair in value or []:
+            if len(pair) not in (1, 2):
+                raise ValueError(f"found {pair!r}; each must be [core MHz, memory MHz]")
+        return value
+
+
+class SiteEntry(FileModel):
+    """A site of the campaign: a built-in's name or a file, and its partitions (default: all)."""
+
+    site: OneLine
+    partitions: list[Name] | None = None
+    settings: Settings | None = None
+
+
+class KernelEntry(FileModel):
+    """A kernel and its parameter sweep.
+
+    Every list under ``params`` is crossed with the others; the lists of one ``zip`` table go
+    together, and each such table is crossed with the rest. A point that matches all values of
+    an ``exclude`` table is left out. ``label`` names the kernel in the store and the reports
+    (default: the kernel's own name).
+    """
+
+    kernel: str
+    label: Name | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+    zip: list[dict[str, list[Any]]] = Field(default_factory=list)
+    exclude: list[dict[str, Any]] = Field(default_factory=list)
+    ranks: Annotated[int, Field(ge=1)] = 1
+    """Started as so many MPI ranks."""
+
+    @field_validator("kernel")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return known(value, KERNELS, "kernel")
+
+
+class Protocol(FileModel):
+    """How one point is measured."""
+
+    min_duration_s: NotNegative = 1.0
+    """The kernel is repeated until its window is at least this long."""
+    warm_up_s: NotNegative = 0.5
+    sampling_hz: Positive = 100.0
+    timeout_s: Positive = 600.0
+    """A measuring subprocess that takes longer is killed with its children."""
+
+
+class Retries(FileModel):
+    """How often a point is tried again after a failure that can pass."""
+
+    max: Annotated[int, Field(ge=0, le=100)] = 2
+
+
+class Campaign(FileModel):
+    """A campaign file, checked. Read it with :func:`read_campaign`."""
+
+    name: Name
+    seed: int = 0
+    repeats: Annotated[int, Field(ge=1)] = 1
+    sites: list[SiteEntry] = Field(min_length=1)
+    kernels: list[KernelEntry] = Field(min_length=1)
+    settings: Settings = Settings()
+    protocol: Protocol = Protocol()
+    retries: Retries = Retries()
+
+
+def read_campaign(path: Path) -> tuple[Campaign, Source]:
+    """Read and check a campaign file; the Source tells where its keys stand.
+
+    Raises:
+        BadFile: with file, line, key, what was found and what would do.
+    """
+    return parse(path, read_text(path), Campaign)

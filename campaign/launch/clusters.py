@@ -1,0 +1,215 @@
+"""A Dask cluster for each partition: local processes, or one Slurm job a node."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask
+from dask_jobqueue.slurm import SLURMCluster, SLURMJob
+from distributed import LocalCluster
+from distributed.security import Security
+
+from sites.site_file import Partition, Site
+
+LOOPBACK_DASHBOARD = "127.0.0.1:0"
+CALL_TIMEOUT_S = 60.0
+DASK_SETTINGS: dict[str, Any] = {
+    # A worker that was lost leaves at once, so that scaling up again starts another in its
+    # place; with the default of 15 s dask would scancel a job that Slurm has just requeued.
+    "distributed.deploy.lost-worker-timeout": "1s",
+    # How often a point may take its worker with it before it is recorded as failed.
+    "distributed.scheduler.allowed-failures": 2,
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.limit": "60s",
+    "distributed.comm.timeouts.connect": "30s",
+}
+
+
+class CantLaunch(Exception):
+    """A partition's jobs can't be submitted; the text says what its Slurm answered."""
+
+
+def submit_words(site: Site) -> list[str]:
+    """The words before sbatch, squeue and scancel that reach the site's Slurm."""
+    words = list(site.slurm.submit_prefix)
+    if site.slurm.conf is not None:
+        words += ["env", f"SLURM_CONF={site.slurm.conf}"]
+    return words
+
+
+def call_slurm(site: Site, *words: str) -> str:
+    """Run one of Slurm's commands at the site; its output.
+
+    Raises:
+        CantLaunch: it failed, or did not answer in time.
+    """
+    argv = [*submit_words(site), *words]
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=CALL_TIMEOUT_S, check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        raise CantLaunch(
+            f"{site.name}: {argv[0]} is not on this host; run where Slurm's commands are, or set "
+            f"slurm.submit_prefix in the site file"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CantLaunch(
+            f"{site.name}: {words[0]} did not answer in {CALL_TIMEOUT_S:g} s; is the controller up?"
+        ) from None
+    if done.returncode != 0:
+        raise CantLaunch(f"{site.name}: {words[0]}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def slurm_job_class(site: Site) -> type[SLURMJob]:
+    """dask-jobqueue's job, submitted and cancelled at this site.
+
+    The script goes to sbatch on standard input, so that it need not lie on the host that
+    submits.
+    """
+    submit = shlex.join([*submit_words(site), "sbatch"])
+    cancel = shlex.join([*submit_words(site), "scancel"])
+
+    class SiteJob(SLURMJob):
+        submit_command = submit
+        cancel_command = cancel
+
+        async def _submit_job(self, script_filename: str) -> str:
+            process = await asyncio.create_subprocess_exec(
+                *shlex.split(self.submit_command),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            script = Path(script_filename).read_bytes()
+            out, error = await asyncio.wait_for(process.communicate(script), CALL_TIMEOUT_S)
+            if process.returncode != 0:
+                raise CantLaunch(f"{site.name}: sbatch: {error.decode().strip()}")
+            return out.decode()
+
+    return SiteJob
+
+
+def job_keywords(
+    site: Site, partition_name: str, job_name: str, log_folder: str | None
+) -> dict[str, Any]:
+    """dask-jobqueue's keywords for a partition's jobs: one worker, one exclusive node a job."""
+    partition = site.partitions[partition_name]
+    directives = ["-N 1", f"-n {partition.cores}", "--cpus-per-task=1"]
+    if partition.exclusive:
+        directives.append("--exclusive")
+    if partition.account is not None:
+        directives.append(f"--account={shlex.quote(partition.account)}")
+    if partition.qos is not None:
+        directives.append(f"--qos={shlex.quote(partition.qos)}")
+    if log_folder is not None:
+        directives.append(f"-o {shlex.quote(log_folder + '/%x-%j.log')}")
+    directives += partition.directives
+    return {
+        "queue": partition_name,
+        "walltime": partition.walltime,
+        "cores": 1,
+        "processes": 1,
+        "memory": partition.memory.replace(" ", ""),
+        "job_name": job_name,
+        "job_directives_skip": ["-n 1", "--cpus-per-task"],
+        "job_extra_directives": directives,
+        "job_script_prologue": prologue(partition),
+        "python": shlex.quote(partition.environment.python or sys.executable),
+        "local_directory": shlex.quote(partition.local_directory),
+        "interface": partition.interface,
+        "nanny": False,
+        "death_timeout": 60,
+        "worker_extra_args": ["--no-dashboard"],
+    }
+
+
+def prologue(partition: Partition) -> list[str]:
+    """The job script's lines before the worker: modules and variables, each word quoted."""
+    lines = [f"module load {shlex.quote(name)}" for name in partition.environment.modules]
+    lines += [
+        f"export {name}={shlex.quote(value)}"
+        for name, value in partition.environment.variables.items()
+    ]
+    return lines
+
+
+def job_script(site: Site, partition_name: str, job_name: str) -> str:
+    """The script that would be submitted for each node of a partition, but for the scheduler's
+    address, the certificates' paths and the worker's name, which a running campaign fills in."""
+    job = slurm_job_class(site)(
+        scheduler="SCHEDULER", name="WORKER",
+        **job_keywords(site, partition_name, job_name, "STORE/logs"),
+    )
+    script: str = job.job_script()
+    return script
+
+
+def start_local(partition: Partition) -> LocalCluster:
+    """Worker processes on this machine, a node each; everything listens on loopback."""
+    return LocalCluster(
+        n_workers=partition.nodes,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address=LOOPBACK_DASHBOARD,
+        local_directory=partition.local_directory,
+        memory_limit=0,
+    )
+
+
+def start_slurm(
+    site: Site, partition_name: str, job_name: str, log_folder: Path, tls_folder: Path
+) -> SLURMCluster:
+    """A scheduler here and one worker job a node, with TLS between them.
+
+    The certificates are made for this cluster and live in ``tls_folder``, readable by the owner
+    alone, while it runs.
+    """
+    keywords = job_keywords(site, partition_name, job_name, str(log_folder))
+    tls_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    tls_folder.chmod(0o700)
+    # The worker's command line carries the files' paths; dask-jobqueue does not quote them.
+    if shlex.quote(str(tls_folder)) != str(tls_folder):
+        raise CantLaunch(
+            f"{tls_folder}: the store's path has characters that a job script can't carry; "
+            f"choose a path of letters, digits and . _ - /"
+        )
+    return SLURMCluster(
+        job_cls=slurm_job_class(site),  # type: ignore[arg-type]  # its annotation names an instance
+        security=Security.temporary(),
+        protocol="tls://",
+        shared_temp_directory=str(tls_folder),
+        scheduler_options={"dashboard_address": LOOPBACK_DASHBOARD},
+        silence_logs="critical",
+        **keywords,
+    )
+
+
+JOB_LINE = re.compile(r"^(\d+)\|(\w+)$", re.MULTILINE)
+
+
+def queued_jobs(site: Site, job_name: str) -> dict[str, str]:
+    """Job id -> state of this campaign's jobs that Slurm still holds."""
+    out = call_slurm(site, "squeue", "--noheader", f"--name={job_name}", "--format=%i|%T")
+    return dict(JOB_LINE.findall(out))
+
+
+def cancel_jobs(site: Site, job_name: str) -> None:
+    """Cancel all jobs of this name: what a killed driver has left behind."""
+    left = queued_jobs(site, job_name)
+    if left:
+        call_slurm(site, "scancel", *left)
+
+
+def configure_dask() -> None:
+    """Set Dask up for campaigns, in this process."""
+    dask.config.set(DASK_SETTINGS)

@@ -1,0 +1,306 @@
+"""The driver: runs what a plan still lacks, to its end, through any loss of workers."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import queue
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+import pandas as pd
+from distributed.scheduler import KilledWorker
+
+from campaign.launch.clusters import cancel_jobs, configure_dask
+from campaign.launch.lane import Landing, Lane
+from campaign.launch.worker import StoreUnwritable
+from campaign.measure.life import Job
+from campaign.measurement import FAILURES, OK, Measurement
+from campaign.plan import Plan
+from campaign.point import Point
+from campaign.store.compaction import compact
+from campaign.store.dataset import Tables, current_tables
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import Store, driver_lock
+from sites.site_file import Site
+
+COMPACT_AFTER = 20_000
+TICK_S = 0.2
+
+
+class Progress(Protocol):
+    """Who shows how it goes: done, failed and left, a partition at a time."""
+
+    def start(self, lanes: dict[str, int], dashboards: dict[str, str]) -> None:
+        """The points to run and the dashboard's address of every lane."""
+
+    def landed(self, lane: str, status: str, will_retry: bool) -> None:
+        """A point came back."""
+
+    def note(self, text: str) -> None:
+        """Something that a person should know."""
+
+    def stop(self) -> None:
+        """No more will be shown."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: of all planned points, how many are in what state."""
+
+    planned: int
+    ok: int
+    failed: int
+    left: int
+    interrupted: bool
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned point has a measurement that is ok."""
+        return self.ok == self.planned
+
+
+def plan_record(plan: Plan) -> dict[str, Any]:
+    """What a store remembers of the plan that it holds."""
+    return {
+        "campaign": plan.campaign.model_dump(mode="json"),
+        "sites": {name: site.model_dump(mode="json") for name, site in plan.sites.items()},
+        "points": {
+            f"{site}/{partition}": [p.id for p in plan.of_partition(site, partition)]
+            for site, partition in plan.partitions
+        },
+    }
+
+
+def site_facts(site: Site) -> dict[str, Any]:
+    """What a fit and a pick need of a site: its classes' domains, its device, legal settings.
+
+    ``legal``: (core MHz, memory MHz, core V, memory V) of every legal setting; None is missing.
+    """
+    return {
+        "classes": {name: entry.domain for name, entry in site.classes.items()},
+        "device": site.clocks.device,
+        "legal": [[s.core_mhz, s.mem_mhz, *site.volts(s)] for s in site.settings],
+    }
+
+
+def missing_points(plan: Plan, tables: Tables, retry_failed: bool) -> list[tuple[Point, int]]:
+    """(point, number of the attempt) of every planned point that is still to be measured."""
+    status = dict(zip(tables.measurements["point_id"], tables.measurements["status"], strict=True))
+    tried = tables.failures["point_id"].value_counts() if len(tables.failures) else pd.Series()
+    attempts = dict(zip(tried.index, tried, strict=True))
+    found = []
+    for point in plan.points:
+        held = status.get(point.id)
+        attempt = int(attempts.get(point.id, 0))
+        if held == OK:
+            continue
+        can_pass = held is None or FAILURES[held]
+        if retry_failed or (can_pass and attempt <= plan.campaign.retries.max):
+            found.append((point, attempt))
+    return found
+
+
+def run(
+    plan: Plan, store: Store, progress: Progress, retry_failed: bool = False
+) -> Outcome:
+    """Measure every point that the store lacks.
+
+    Interrupted by SIGINT or SIGTERM, it ends its jobs, keeps what was measured, and says so.
+
+    Raises:
+        StoreBusy: another driver runs on this store.
+        StoreUnwritable: a worker can't write to it.
+        CantLaunch: a partition's jobs can't be submitted.
+    """
+    configure_dask()
+    with driver_lock(store), _interrupts() as interrupted:
+        compact(store)
+        tables, tail = current_tables(store)
+        for journal, at, what in tail.damage:
+            progress.note(f"{journal}: byte {at}: {what}; what was measured there runs again")
+        store.write_json("campaign.json", plan_record(plan))
+        for name, site in plan.sites.items():
+            store.write_json(f"sites/{name}.json", site_facts(site))
+        todo = missing_points(plan, tables, retry_failed)
+        if todo:
+            _Run(plan, store, progress, todo, retry_failed, interrupted).to_the_end()
+            compact(store)
+            tables, _ = current_tables(store)
+        return outcome(plan, tables, interrupted.is_set())
+
+
+def outcome(plan: Plan, tables: Tables, interrupted: bool) -> Outcome:
+    """Count the planned points by what the store holds of them."""
+    status = dict(zip(tables.measurements["point_id"], tables.measurements["status"], strict=True))
+    ok = sum(status.get(p.id) == OK for p in plan.points)
+    left = len(missing_points(plan, tables, False))
+    return Outcome(len(plan.points), ok, len(plan.points) - ok - left, left, interrupted)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set; a second one ends the process at once."""
+    asked = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Run:
+    """One run of the driver, from its first submission to its last landing."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        progress: Progress,
+        todo: list[tuple[Point, int]],
+        retry_failed: bool,
+        interrupted: threading.Event,
+    ) -> None:
+        self.store = store
+        self.progress = progress
+        self.interrupted = interrupted
+        self.landings: queue.SimpleQueue[Landing] = queue.SimpleQueue()
+        # Attempts are bounded a run where failures are retried on request, else over all runs.
+        self.last_attempt = {
+            p.id: (n if retry_failed else 0) + plan.campaign.retries.max for p, n in todo
+        }
+        self.lanes = _lanes(plan, store, todo, self.landings)
+        self.journal: JournalWriter | None = None
+
+    def to_the_end(self) -> None:
+        """Open the lanes, run until nothing is left or somebody asks to stop, close them."""
+        try:
+            self._open()
+            since = 0
+            while any(lane.left for lane in self.lanes) and not self.interrupted.is_set():
+                for lane in self.lanes:
+                    lane.top_up()
+                    lane.supervise()
+                since += self._land()
+                if since >= COMPACT_AFTER:
+                    compact(self.store)
+                    since = 0
+        finally:
+            self.progress.stop()
+            closing = [threading.Thread(target=lane.close) for lane in self.lanes]
+            for thread in closing:
+                thread.start()
+            for thread in closing:
+                thread.join()
+            for lane in self.lanes:
+                if lane.is_slurm and lane.cluster is not None:
+                    cancel_jobs(lane.site, lane.job_name)
+            if self.journal is not None:
+                self.journal.close()
+
+    def _open(self) -> None:
+        for lane in self.lanes:
+            if lane.is_slurm:
+                cancel_jobs(lane.site, lane.job_name)
+        for lane in self.lanes:
+            lane.open(self.store.root, self.store.journals, self.store.root / "logs")
+        self.progress.start(
+            {_name(lane): lane.left for lane in self.lanes},
+            {_name(lane): lane.dashboard() for lane in self.lanes},
+        )
+
+    def _land(self) -> int:
+        """Take the points that have come back; how many."""
+        landed = 0
+        wait_s = TICK_S
+        while True:
+            try:
+                landing = self.landings.get(timeout=wait_s)
+            except queue.Empty:
+                return landed
+            wait_s = 0.0
+            held = landing.lane.in_flight.get(landing.point.id)
+            if held is None or held[2] is not landing.future:
+                continue
+            del landing.lane.in_flight[landing.point.id]
+            landed += self._take(landing)
+
+    def _take(self, landing: Landing) -> int:
+        lane, point, attempt = landing.lane, landing.point, landing.attempt
+        if landing.future.cancelled():
+            # Its scheduler lost it without a verdict: nothing was said of the point.
+            lane.waiting.appendleft((point, attempt))
+            return 0
+        error = landing.future.exception()
+        if isinstance(error, StoreUnwritable):
+            raise error
+        if error is None:
+            status, text = landing.future.result()
+        elif isinstance(error, KilledWorker):
+            times = error.allowed_failures + 1
+            status, text = "node lost", f"the worker died with it {times} times"
+            self._record(Measurement(point, status, text, attempt))
+        else:
+            raise error
+        again = FAILURES.get(status, False) and attempt < self.last_attempt[point.id]
+        if again:
+            lane.waiting.append((point, attempt + 1))
+        if status != OK:
+            self.progress.note(
+                f"{point.label} {point.params} at {point.setting}: {status}: "
+                f"{text.splitlines()[-1]}{' (will be tried again)' if again else ''}"
+            )
+        self.progress.landed(_name(lane), status, again)
+        landing.future.release()
+        return 1
+
+    def _record(self, measurement: Measurement) -> None:
+        """Write what only the driver knows into a journal of its own."""
+        if self.journal is None:
+            self.journal = JournalWriter(self.store.journals)
+        self.journal.append(encode(measurement))
+
+
+def _lanes(
+    plan: Plan,
+    store: Store,
+    todo: list[tuple[Point, int]],
+    landings: queue.SimpleQueue[Landing],
+) -> list[Lane]:
+    by_partition: dict[tuple[str, str], deque[tuple[Point, int]]] = {}
+    for point, attempt in todo:
+        by_partition.setdefault((point.site, point.partition), deque()).append((point, attempt))
+    lanes = []
+    for (site, partition), waiting in by_partition.items():
+        kernels = tuple(sorted({point.kernel for point, _ in waiting}))
+        job = Job(plan.sites[site], plan.campaign.protocol, kernels)
+        name = job_name(store.root, site, partition)
+        lanes.append(Lane(plan.sites[site], partition, job, waiting, landings, name))
+    return lanes
+
+
+def job_name(store_root: Path, site: str, partition: str) -> str:
+    """A Slurm job name that is this store's and this partition's alone."""
+    digest = hashlib.sha256(f"{store_root.resolve()} {site} {partition}".encode()).hexdigest()
+    return f"dvfs-{digest[:10]}"
+
+
+def _name(lane: Lane) -> str:
+    return f"{lane.site.name}/{lane.partition}"
+

@@ -1,0 +1,162 @@
+"""A lane: one partition's cluster, the points waiting for it, and those on their way."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, Future
+
+from campaign.launch.clusters import (
+    CantLaunch,
+    queued_jobs,
+    start_local,
+    start_slurm,
+)
+from campaign.launch.worker import MeasuringPlugin, measure_point
+from campaign.measure.life import Job
+from campaign.point import Point
+from sites.site_file import Site
+
+SUPERVISE_S = 3.0
+START_GRACE_S = 20.0
+IN_FLIGHT_A_WORKER = 4
+
+
+@dataclass(frozen=True)
+class Landing:
+    """What came of one submitted point: the future's result, or the error that it ended with."""
+
+    lane: Lane
+    point: Point
+    attempt: int
+    future: Future
+
+
+@dataclass
+class Lane:
+    """One partition of one site while the campaign runs."""
+
+    site: Site
+    partition: str
+    job: Job
+    waiting: deque[tuple[Point, int]]
+    landings: queue.SimpleQueue[Landing]
+    job_name: str
+    in_flight: dict[str, tuple[Point, int, Future]] = field(default_factory=dict)
+    cluster: Any = None
+    client: Any = None
+    _supervised: float = 0.0
+    _absent_since: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_slurm(self) -> bool:
+        """Whether the partition's nodes are had through Slurm."""
+        return self.site.partitions[self.partition].scheduler == "slurm"
+
+    @property
+    def wanted(self) -> int:
+        """How many workers there should be: no more than points are left."""
+        left = len(self.waiting) + len(self.in_flight)
+        return min(self.site.partitions[self.partition].nodes, left)
+
+    @property
+    def left(self) -> int:
+        """Points that have not come back."""
+        return len(self.waiting) + len(self.in_flight)
+
+    def open(self, store_root: Path, journals: Path, logs: Path) -> None:
+        """Start the cluster, and the plugin that measures on each of its workers."""
+        partition = self.site.partitions[self.partition]
+        if self.is_slurm:
+            logs.mkdir(parents=True, exist_ok=True)
+            tls = store_root / "tls"
+            self.cluster = start_slurm(self.site, self.partition, self.job_name, logs, tls)
+        else:
+            self.cluster = start_local(partition)
+        self.client = Client(self.cluster, set_as_default=False)
+        self.client.register_plugin(
+            MeasuringPlugin(self.job.as_dict(), str(journals), partition.local_directory)
+        )
+        if self.is_slurm:
+            self.cluster.scale(self.wanted)
+
+    def dashboard(self) -> str:
+        """Where the lane's Dask dashboard listens."""
+        return str(self.cluster.dashboard_link)
+
+    def top_up(self) -> None:
+        """Keep the workers' queues short and full."""
+        room = max(IN_FLIGHT_A_WORKER * max(self.wanted, 1), 8) - len(self.in_flight)
+        while room > 0 and self.waiting:
+            point, attempt = self.waiting.popleft()
+            future = self.client.submit(
+                measure_point, point.as_dict(), attempt, key=f"{point.id}-{attempt}", pure=False
+            )
+            self.in_flight[point.id] = (point, attempt, future)
+            future.add_done_callback(self._lander(point, attempt))
+            room -= 1
+
+    def _lander(self, point: Point, attempt: int) -> Callable[[Future], None]:
+        def land(future: Future) -> None:
+            self.landings.put(Landing(self, point, attempt, future))
+
+        return land
+
+    def supervise(self) -> None:
+        """Bring a Slurm lane back to the workers that it should have.
+
+        dask-jobqueue notices neither a job that was cancelled before its worker came up, nor
+        one that Slurm holds back for two minutes after it was requeued. A worker is given up
+        when it is not connected and its job is neither running nor waiting for its first start;
+        scaling up again submits another.
+        """
+        now = time.monotonic()
+        if not self.is_slurm or now - self._supervised < SUPERVISE_S:
+            return
+        self._supervised = now
+        connected = {str(w["id"]) for w in self.cluster.scheduler_info["workers"].values()}
+        workers = dict(self.cluster.workers)
+        absent = {str(name): job for name, job in workers.items() if str(name) not in connected}
+        self._absent_since = {
+            name: self._absent_since.get(name, now) for name in absent
+        }
+        if absent:
+            try:
+                queued = queued_jobs(self.site, self.job_name)
+            except CantLaunch as error:
+                logging.getLogger(__name__).warning("%s", error)
+                return
+            for name, job in absent.items():
+                grace = now - self._absent_since[name] < START_GRACE_S
+                if job.job_id in queued and (queued[job.job_id] == "PENDING" or grace):
+                    continue
+                if job.job_id is None and grace:
+                    continue
+                self._give_up(name, job)
+        if len(self.cluster.worker_spec) < self.wanted:
+            self.cluster.scale(self.wanted)
+
+    def _give_up(self, name: str, job: Any) -> None:
+        """Cancel a lost worker's job, and take the worker out of the cluster's books."""
+        for spec in [key for key in self.cluster.worker_spec if str(key) == name]:
+            del self.cluster.worker_spec[spec]
+        self.cluster.sync(self.cluster._correct_state)
+        self._absent_since.pop(name, None)
+
+    def close(self) -> None:
+        """Cancel what has not started, and end workers, jobs and scheduler."""
+        for _, _, future in self.in_flight.values():
+            with contextlib.suppress(Exception):
+                future.cancel()
+        for each in (self.client, self.cluster):
+            if each is not None:
+                with contextlib.suppress(Exception):
+                    each.close(timeout=20)

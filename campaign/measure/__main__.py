@@ -1,0 +1,43 @@
+"""``python -m campaign.measure JOB.json POINT.json RESULT``: measure one point and end.
+
+What a job step or an MPI launcher starts, once a rank. Rank 0 writes the record, whole or not
+at all.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from campaign.measure.life import Job, measure
+from campaign.point import Point
+from campaign.store.journal import encode
+
+
+def end(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends the process through its ``finally`` blocks, so that clocks are restored."""
+    raise SystemExit(128 + number)
+
+
+def main(job_file: str, point_file: str, result: str) -> None:
+    """Measure the point of ``point_file`` as ``job_file`` says; the record goes to ``result``."""
+    signal.signal(signal.SIGTERM, end)
+    job = Job.from_dict(json.loads(Path(job_file).read_text()))
+    asked = json.loads(Path(point_file).read_text())
+    write_record(job, Point.from_dict(asked["point"]), asked["attempt"], Path(result))
+
+
+def write_record(job: Job, point: Point, attempt: int, result: Path) -> None:
+    """Measure, and on rank 0 put the record at ``result``."""
+    measurement = measure(job, point, attempt)
+    if measurement is not None:
+        new = result.with_suffix(".new")
+        new.write_bytes(encode(measurement))
+        new.rename(result)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,153 @@
+"""A warm interpreter that forks a measuring subprocess for every point.
+
+``python -m campaign.measure.forkserver JOB.json``: it imports what the kernels need once, stays
+single-threaded, and then reads requests, a JSON object a line, on its standard input: ``point``,
+``attempt``, ``result`` and ``log`` (paths) and ``timeout_s``. Each is answered by a line ``{"exit":
+code or null, "timed_out": bool}`` after the child and all that it started have ended. When its
+standard input closes (the worker died), it kills what runs and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from campaign.measure.__main__ import end, write_record
+from campaign.measure.life import VERSION, Job
+from campaign.measure.window import simulate_window
+from campaign.measurement import Measurement, Trace
+from campaign.point import Point, make_point
+from campaign.store.journal import encode
+from kernels.registry import find_kernel
+from sites.clocks import open_control
+
+GRACE_S = 2.0
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(job_file: str) -> None:
+    """Serve requests until standard input ends."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    # Grandchildren whose parent died come to this process, so that it can end them too.
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    job = Job.from_dict(json.loads(Path(job_file).read_text()))
+    open_control(job.site)
+    for name in job.kernels:
+        kernel = find_kernel(name)
+        for module in () if job.site.simulated else kernel.imports:
+            import_module(module)
+    _rehearse(job)
+    gc.freeze()
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    for line in iter(requests.readline, b""):
+        asked = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _child(libc, job, asked)
+        status, timed_out = _watch(child, asked["timeout_s"], requests)
+        end_descendants()
+        answer = {"exit": status, "timed_out": timed_out}
+        answers.write(json.dumps(answer).encode() + b"\n")
+        answers.flush()
+
+
+def _rehearse(job: Job) -> None:
+    """Do once here what every child does, so that no child pays for doing it first."""
+    time_ns = np.arange(2)
+    trace = Trace("", "", "W", time_ns, time_ns.astype(np.float32))
+    point = make_point(job.site.name, "", "idle", "", "{}", 1, job.site.settings[0], 0)
+    encode(Measurement(point, "ok", provenance={"version": VERSION}, traces=(trace,)))
+    if job.site.simulated:
+        simulate_window(job.site, {}, job.site.settings[0], 1e-3, "")
+
+
+def _child(libc: ctypes.CDLL, job: Job, asked: dict[str, Any]) -> None:
+    """The measuring subprocess; never returns."""
+    code = 1
+    try:
+        os.setsid()
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        signal.signal(signal.SIGTERM, end)
+        log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        write_record(job, Point.from_dict(asked["point"]), asked["attempt"], Path(asked["result"]))
+        code = 0
+    except SystemExit as exit_:
+        code = exit_.code if isinstance(exit_.code, int) else 1
+    except BaseException:
+        import traceback  # noqa: PLC0415
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _watch(child: int, timeout_s: float, requests: BinaryIO) -> tuple[int | None, bool]:
+    """Wait for the child; (its exit status, False), or (None, True) if it had to be killed."""
+    deadline = time.monotonic() + timeout_s
+    ended = os.pidfd_open(child)
+    try:
+        while True:
+            left = deadline - time.monotonic()
+            asked = requests.fileno()
+            ready, _, _ = select.select([ended, asked], [], [], max(left, 0.0))
+            if ended in ready:
+                return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), False
+            if asked in ready:  # nothing is asked while a child runs: the worker is gone
+                _kill(child, ended)
+                end_descendants()
+                raise SystemExit(0)
+            if left <= 0:
+                _kill(child, ended)
+                return None, True
+    finally:
+        os.close(ended)
+
+
+def _kill(child: int, ended: int) -> None:
+    """SIGTERM to the child's group, so that it restores clocks; SIGKILL after a grace."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGTERM)
+    if not select.select([ended], [], [], GRACE_S)[0]:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def end_descendants() -> None:
+    """Kill and reap whatever the child has left behind."""
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] != 0:
+                continue
+        except ChildProcessError:
+            return
+        import psutil  # noqa: PLC0415  (only when something was left)
+
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

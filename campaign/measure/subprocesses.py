@@ -1,0 +1,198 @@
+"""Each point in a subprocess of its own, whose record comes back as bytes.
+
+Three ways to start it, and one thing that a worker sees of them: a fork of a warm interpreter
+(:mod:`campaign.measure.forkserver`), a job step of the worker's allocation (where Slurm sets the
+clocks, or the kernel has ranks), or ranks of a local ``mpiexec``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from campaign.measure.life import Job
+from campaign.measurement import Measurement
+from campaign.point import Point
+from campaign.store.journal import TornRecord, decode, encode
+from sites.clocks.slurm import step_flags
+
+LOG_CHARS = 2000
+GRACE_S = 3.0
+
+
+class Bench:
+    """A worker's place to measure: a scratch folder, and the ways to start a subprocess."""
+
+    def __init__(self, job: Job, scratch: Path | None = None) -> None:
+        self.job = job
+        self.folder = Path(tempfile.mkdtemp(prefix="campaign-", dir=scratch))
+        self.job_file = self.folder / "job.json"
+        self.job_file.write_text(json.dumps(job.as_dict()))
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def measure(self, point: Point, attempt: int) -> bytes:
+        """Measure a point; always a whole record, of a failure if it must be."""
+        result = self.folder / "result"
+        log = self.folder / "log"
+        for path in (result, log):
+            path.unlink(missing_ok=True)
+        started_unix_s = time.time()
+        try:
+            in_step = self.job.site.clocks.control == "slurm"
+            if in_step or point.ranks > 1:
+                exit_code, timed_out = self._launched(point, attempt, result, log)
+            else:
+                exit_code, timed_out = self._forked(point, attempt, result, log)
+        except OSError as error:
+            return _failure(point, attempt, started_unix_s, "kernel failed", str(error))
+        if not timed_out and result.exists():
+            record = result.read_bytes()
+            with contextlib.suppress(TornRecord):
+                decode(record)
+                return record
+        said = _last_words(log)
+        if timed_out:
+            limit_s = self.job.protocol.timeout_s
+            text = f"killed after {limit_s:g} s; last output: {said}"
+            return _failure(point, attempt, started_unix_s, "timed out", text)
+        text = f"the measuring subprocess ended with {_exit_name(exit_code)}; last output: {said}"
+        return _failure(point, attempt, started_unix_s, "kernel failed", text)
+
+    def _forked(
+        self, point: Point, attempt: int, result: Path, log: Path
+    ) -> tuple[int | None, bool]:
+        request = {
+            "point": point.as_dict(), "attempt": attempt, "result": str(result), "log": str(log),
+            "timeout_s": self.job.protocol.timeout_s,
+        }
+        for fresh in (False, True):
+            server = self._running_server(fresh)
+            assert server.stdin is not None and server.stdout is not None  # noqa: S101
+            try:
+                server.stdin.write(json.dumps(request).encode() + b"\n")
+                server.stdin.flush()
+                answer: dict[str, Any] = json.loads(server.stdout.readline())
+            except (OSError, ValueError):
+                continue  # it was killed, with the child that it watched: once more, afresh
+            return answer["exit"], answer["timed_out"]
+        raise OSError(f"the fork server ended with {_exit_name(server.poll())}")
+
+    def _running_server(self, fresh: bool) -> subprocess.Popen[bytes]:
+        if fresh or self._server is None or self._server.poll() is not None:
+            self._end_server()
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "campaign.measure.forkserver", str(self.job_file)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
+        return self._server
+
+    def _end_server(self) -> None:
+        if self._server is None:
+            return
+        assert self._server.stdin is not None and self._server.stdout is not None  # noqa: S101
+        with contextlib.suppress(OSError):
+            self._server.stdin.close()
+        try:
+            self._server.wait(GRACE_S + 2.0)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+        self._server.stdout.close()
+        self._server = None
+
+    def _launched(
+        self, point: Point, attempt: int, result: Path, log: Path
+    ) -> tuple[int | None, bool]:
+        point_file = self.folder / "point.json"
+        point_file.write_text(json.dumps({"point": point.as_dict(), "attempt": attempt}))
+        program = [
+            sys.executable, "-m", "campaign.measure", str(self.job_file), str(point_file),
+            str(result),
+        ]
+        argv = launcher(point, self.job) + program
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                return process.wait(self.job.protocol.timeout_s), False
+            except subprocess.TimeoutExpired:
+                return None, True
+            finally:
+                _end_group(process)
+
+    def close(self) -> None:
+        """End the fork server and remove the scratch folder."""
+        self._end_server()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def launcher(point: Point, job: Job) -> list[str]:
+    """The words before the measuring program: srun inside a Slurm job, else mpiexec for ranks."""
+    if "SLURM_JOB_ID" in os.environ:
+        return step_words(point, job, int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
+    if point.ranks > 1:
+        beside = Path(sys.executable).with_name("mpiexec")
+        return [str(beside) if beside.exists() else "mpiexec", "-n", str(point.ranks)]
+    return []
+
+
+def step_words(point: Point, job: Job, cores: int) -> list[str]:
+    """srun and its options for a point's step on a node's ``cores`` allocated cores."""
+    words = [
+        "srun", f"--ntasks={point.ranks}", f"--cpus-per-task={max(1, cores // point.ranks)}",
+        "--overlap", "--kill-on-bad-exit=1", "--quiet",
+        f"--mpi={'pmi2' if point.ranks > 1 else 'none'}",
+    ]
+    if job.site.clocks.control == "slurm":
+        words += step_flags(point.setting, job.site.clocks.device)
+    return words
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End the launcher's process group: SIGTERM, and SIGKILL after a grace."""
+    for number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 10.0)):
+        if process.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(wait_s)
+
+
+def _last_words(log: Path) -> str:
+    try:
+        text = log.read_text("utf-8", "replace")
+    except OSError:
+        return "none"
+    return text[-LOG_CHARS:].strip() or "none"
+
+
+def _exit_name(code: int | None) -> str:
+    if code is None:
+        return "no exit status"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"signal {signal.Signals(-code).name}"
+    return f"exit status {code}"
+
+
+def _failure(point: Point, attempt: int, start_unix_s: float, status: str, text: str) -> bytes:
+    return encode(
+        Measurement(
+            point, status, text, attempt, platform.node(), start_unix_s
+        )
+    )

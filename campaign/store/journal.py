@@ -1,0 +1,257 @@
+"""A journal: the records that one worker wrote, in the order in which it wrote them.
+
+A record is a fixed head (magic, lengths, CRC32C of both parts), the measurement's scalars as
+JSON, and its traces as compressed arrays. It is acknowledged after fdatasync. Each writer has a
+file of its own, made with O_EXCL, so that no two ever append to one file. A record that was cut
+off or damaged is found by its checksums; those before it stand.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import struct
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import google_crc32c
+import numpy as np
+from numcodecs import blosc
+from numcodecs.blosc import Blosc
+
+from campaign.measurement import Measurement, Trace
+from campaign.point import Point
+
+blosc.use_threads = False  # a forked child would start Blosc's threads anew for every record
+
+MAGIC = b"DVFS"
+LENGTHS = struct.Struct("<4sIQII")
+"""magic, bytes of the scalars, bytes of the traces, CRC32C of the scalars, of the traces."""
+HEAD = struct.Struct("<4sIQIII")
+"""LENGTHS, and their own CRC32C: a wrong length must not reach over the next record."""
+MAX_SCALARS_BYTES = 1 << 24
+SUFFIX = ".journal"
+
+
+class TornRecord(Exception):
+    """A journal ends in, or holds, bytes that are no whole record."""
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """Where a record lies, and its scalars; the traces stay on disk until they are asked for."""
+
+    path: Path
+    offset: int
+    end: int
+    scalars: dict[str, Any]
+
+    @property
+    def point_id(self) -> str:
+        """The id of the point that was measured."""
+        return str(self.scalars["point"]["id"])
+
+
+def encode(measurement: Measurement) -> bytes:
+    """A measurement as the bytes of one record."""
+    scalars = {
+        name: getattr(measurement, name)
+        for name in measurement.__dataclass_fields__
+        if name not in ("point", "traces")
+    }
+    scalars["point"] = measurement.point.as_dict()
+    codec = Blosc(cname="lz4", clevel=5, shuffle=Blosc.BITSHUFFLE)
+    parts, described = [], []
+    for trace in measurement.traces:
+        if not trace.time_ns.size:
+            continue  # nothing was read: there is no trace
+        time_ns = codec.encode(np.diff(trace.time_ns.astype("<i8"), prepend=np.int64(0)))
+        value = codec.encode(np.ascontiguousarray(trace.value))
+        parts += [time_ns, value]
+        described.append(
+            {
+                "channel": trace.channel, "domain": trace.domain, "unit": trace.unit,
+                "samples": int(trace.time_ns.size), "dtype": trace.value.dtype.str,
+                "time_bytes": len(time_ns), "value_bytes": len(value),
+            }
+        )
+    scalars["traces"] = described
+    text = json.dumps(scalars, separators=(",", ":")).encode()
+    payload = b"".join(parts)
+    head = LENGTHS.pack(
+        MAGIC, len(text), len(payload), google_crc32c.value(text), google_crc32c.value(payload)
+    )
+    return head + struct.pack("<I", google_crc32c.value(head)) + text + payload
+
+
+def decode(record: bytes) -> Measurement:
+    """The measurement of :func:`encode`.
+
+    Raises:
+        TornRecord: the bytes are cut off, damaged, or no record.
+    """
+    scalars, text_end, end = _scalars(record, len(record))
+    payload = record[text_end:end]
+    if google_crc32c.value(payload) != HEAD.unpack_from(record)[4]:
+        raise TornRecord("the traces' checksum does not match")
+    return Measurement(
+        point=Point.from_dict(scalars["point"]),
+        traces=tuple(_traces(scalars["traces"], payload)),
+        **{name: value for name, value in scalars.items() if name not in ("point", "traces")},
+    )
+
+
+def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
+    """The scalars at the front of ``record``, where their text ends and where the record does."""
+    if len(record) < HEAD.size:
+        raise TornRecord("cut off in its head")
+    magic, text_bytes, payload_bytes, text_crc, _, head_crc = HEAD.unpack_from(record)
+    if magic != MAGIC or google_crc32c.value(record[: LENGTHS.size]) != head_crc:
+        raise TornRecord("no record begins here")
+    text_end = HEAD.size + text_bytes
+    end = text_end + payload_bytes
+    if end > size:
+        raise TornRecord("cut off")
+    text = record[HEAD.size : text_end]
+    if google_crc32c.value(text) != text_crc:
+        raise TornRecord("the scalars' checksum does not match")
+    return json.loads(text), text_end, end
+
+
+def _traces(described: list[dict[str, Any]], payload: bytes) -> Iterator[Trace]:
+    codec = Blosc()
+    at = 0
+    for each in described:
+        time_end = at + each["time_bytes"]
+        value_end = time_end + each["value_bytes"]
+        time_ns = np.frombuffer(codec.decode(payload[at:time_end]), "<i8").cumsum()
+        value = np.frombuffer(codec.decode(payload[time_end:value_end]), each["dtype"])
+        yield Trace(each["channel"], each["domain"], each["unit"], time_ns, value)
+        at = value_end
+
+
+class JournalWriter:
+    """Appends records to a new journal in ``folder``; each is on disk when append returns."""
+
+    def __init__(self, folder: Path) -> None:
+        name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}{SUFFIX}"
+        self.path = folder / name
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._file = os.open(self.path, flags, 0o644)
+        # Held while this process lives: a journal is removed only when its lock can be had.
+        fcntl.flock(self._file, fcntl.LOCK_SH)
+        sync_folder(folder)
+
+    def append(self, record: bytes) -> None:
+        """Write one record and wait until it is on disk."""
+        view = memoryview(record)
+        while view:
+            view = view[os.write(self._file, view) :]
+        os.fdatasync(self._file)
+
+    def close(self) -> None:
+        """Close the file; a journal without records is removed."""
+        empty = os.fstat(self._file).st_size == 0
+        os.close(self._file)
+        if empty:
+            self.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> JournalWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until a folder's entries are on disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a journal holds: its whole records, and the bytes that are none.
+
+    ``end`` is where to go on from when the journal has grown; ``damage`` lists (byte, what is
+    wrong there). A record that is still being written looks like damage at the end.
+    """
+
+    entries: list[JournalEntry]
+    end: int
+    damage: list[tuple[int, str]]
+
+
+def scan(path: Path, start: int = 0) -> Scan:
+    """The whole records of a journal from byte ``start`` on.
+
+    Only heads and scalars are read; traces are checked when they are read. After damage the
+    search goes on at the next whole record, so that one bad byte costs one record.
+    """
+    entries: list[JournalEntry] = []
+    damage: list[tuple[int, str]] = []
+    end = start
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        at: int | None = start
+        while at is not None and at < size:
+            file.seek(at)
+            head = file.read(HEAD.size)
+            try:
+                if len(head) == HEAD.size and head[:4] == MAGIC:
+                    head += file.read(min(HEAD.unpack(head)[1], MAX_SCALARS_BYTES))
+                scalars, _, length = _scalars(head, size - at)
+            except TornRecord as torn:
+                if not damage or damage[-1][0] < end:
+                    damage.append((at, str(torn)))
+                at = _next_magic(file, at + 1)
+                continue
+            entries.append(JournalEntry(path, at, at + length, scalars))
+            at = end = at + length
+    return Scan(entries, end, damage)
+
+
+def _next_magic(file: BinaryIO, start: int) -> int | None:
+    """The next byte at which a record may begin, or None."""
+    block = 1 << 20
+    while True:
+        file.seek(start)
+        data = file.read(block)
+        found = data.find(MAGIC)
+        if found >= 0:
+            return start + found
+        if len(data) < block:
+            return None
+        start += block - len(MAGIC) + 1
+
+
+def remove_if_done(path: Path, consumed: int) -> bool:
+    """Remove a journal whose every byte is ``consumed`` and whose writer is gone."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        if os.fstat(file.fileno()).st_size != consumed:
+            return False
+        path.unlink()
+    return True
+
+
+def read(entry: JournalEntry) -> Measurement:
+    """The whole measurement of an entry, traces and all; TornRecord if they are damaged."""
+    with entry.path.open("rb") as file:
+        file.seek(entry.offset)
+        return decode(file.read(entry.end - entry.offset))

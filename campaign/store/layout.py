@@ -1,0 +1,164 @@
+"""Where a store keeps what, and who may write to it.
+
+A store is a folder::
+
+    store.json      format and name: what makes the folder a store
+    campaign.json   what was planned last: the campaign, its sites and the points' ids
+    journals/       records not yet compacted, one file a writer
+    traces.zarr/    all samples, ragged: time_ns and value, in shards that are written once
+    index/G.zarr    generation G: every scalar of every measurement, and where its traces lie
+    CURRENT         the name of the newest whole generation
+    fits/           coefficients by site, as JSON
+    lock            held by the driver that runs
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from campaign.store.journal import SUFFIX, sync_folder
+
+FORMAT = 1
+
+
+class NotAStore(Exception):
+    """The folder is no store, or one that this version does not read."""
+
+
+class StoreBusy(Exception):
+    """Another driver runs on this store."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store's folder. Open one with :func:`open_store`, make one with :func:`create_store`."""
+
+    root: Path
+
+    @property
+    def journals(self) -> Path:
+        """The folder of journals."""
+        return self.root / "journals"
+
+    @property
+    def traces(self) -> Path:
+        """The Zarr group of all samples."""
+        return self.root / "traces.zarr"
+
+    @property
+    def index(self) -> Path:
+        """The folder of index generations."""
+        return self.root / "index"
+
+    @property
+    def fits(self) -> Path:
+        """The folder of fits."""
+        return self.root / "fits"
+
+    def generation(self) -> str | None:
+        """The newest whole generation's name; None before the first."""
+        try:
+            return (self.root / "CURRENT").read_text().strip()
+        except FileNotFoundError:
+            return None
+
+    def journal_paths(self) -> list[Path]:
+        """The journals, by name."""
+        return sorted(self.journals.glob(f"*{SUFFIX}"))
+
+    def read_json(self, name: str) -> Any:
+        """A JSON file of the store; None if it is not there."""
+        try:
+            return json.loads((self.root / name).read_text())
+        except FileNotFoundError:
+            return None
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Replace a JSON file of the store in one step, durably."""
+        replace_file(self.root / name, json.dumps(value, indent=1).encode() + b"\n")
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put ``data`` at ``path`` in one step: readers see the old file or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with new.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    sync_folder(path.parent)
+
+
+def create_store(root: Path, name: str) -> Store:
+    """Make a store at ``root``, or open the one that is there.
+
+    Raises:
+        NotAStore: ``root`` holds something else.
+    """
+    store = Store(root)
+    if (root / "store.json").exists():
+        return open_store(root)
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise NotAStore(f"{root}: exists and is not a store; name a new or empty folder")
+    try:
+        store.journals.mkdir(parents=True, exist_ok=True)
+        store.index.mkdir(exist_ok=True)
+        store.fits.mkdir(exist_ok=True)
+        store.write_json("store.json", {"format": FORMAT, "name": name})
+    except OSError as error:
+        raise NotAStore(
+            f"{root}: a store can't be made here ({error.strerror}); name another folder"
+        ) from None
+    return store
+
+
+def open_store(root: Path) -> Store:
+    """Open an existing store.
+
+    Raises:
+        NotAStore: there is none at ``root``, or its format is another.
+    """
+    store = Store(root)
+    try:
+        head = store.read_json("store.json")
+    except (OSError, ValueError) as error:
+        raise NotAStore(f"{root}: store.json can't be read ({error}); is this a store?") from None
+    if not isinstance(head, dict) or "format" not in head:
+        raise NotAStore(f"{root}: is not a store; name a folder that campaign run or import made")
+    if head["format"] != FORMAT:
+        raise NotAStore(
+            f"{root}: store format {head['format']}, and this version reads format {FORMAT}"
+        )
+    return store
+
+
+@contextmanager
+def driver_lock(store: Store) -> Iterator[None]:
+    """Hold the store for one driver; the system frees it when the driver dies.
+
+    Raises:
+        StoreBusy: another driver holds it.
+    """
+    with (store.root / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise StoreBusy(
+                f"{store.root}: {holder} runs on this store; wait for it, or stop it"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+        file.truncate(0)

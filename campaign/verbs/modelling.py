@@ -1,0 +1,276 @@
+"""fit, coefficients, crossval and predict."""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from campaign.verbs.errors import BadArgument
+from campaign.verbs.show import print_json, print_table
+
+if TYPE_CHECKING:
+    from analysis.fit import Fit
+    from analysis.observations import Observations
+    from campaign.store.layout import Store
+
+LUMPED_SHOWN = 12
+
+
+def site_data(store: Store, site: str) -> Observations:
+    """A site's measurements, with its classes' domains as the store knows them."""
+    from analysis.observations import observations  # noqa: PLC0415
+    from campaign.store.dataset import open_dataset  # noqa: PLC0415
+
+    return observations(open_dataset(store), site, site_facts(store, site).get("classes"))
+
+
+def site_facts(store: Store, site: str) -> dict[str, Any]:
+    """What the store knows of a site beside its measurements."""
+    from campaign.table import site_file_name  # noqa: PLC0415
+
+    return store.read_json(f"sites/{site_file_name(site)}") or {}
+
+
+def keep_fit(store: Store, found: Fit) -> None:
+    """Keep a site's fit in the store, in place of an earlier one."""
+    from campaign.table import site_file_name  # noqa: PLC0415
+
+    store.write_json(f"fits/{site_file_name(found.site)}", found.to_store())
+
+
+def kept_fit(store: Store, site: str) -> Fit:
+    """A site's fit; BadArgument when there is none."""
+    from analysis.fit import Fit  # noqa: PLC0415
+    from campaign.table import site_file_name  # noqa: PLC0415
+
+    kept = store.read_json(f"fits/{site_file_name(site)}")
+    if kept is None:
+        raise BadArgument(
+            f"{store.root}: no fit of site {site!r}; run: campaign fit {store.root} --site {site}"
+        )
+    return Fit.from_store(kept)
+
+
+def _open(arguments: Namespace) -> Store:
+    from campaign.store.layout import open_store  # noqa: PLC0415
+
+    return open_store(Path(arguments.store))
+
+
+def fit(arguments: Namespace) -> int:
+    """Fit a site and keep the fit."""
+    from analysis.fit import fit as fit_model  # noqa: PLC0415
+
+    store = _open(arguments)
+    found = fit_model(site_data(store, arguments.site), arguments.model)
+    keep_fit(store, found)
+    if arguments.json:
+        print_json(found.as_dict())
+    else:
+        print_fit(found)
+    return 0
+
+
+def print_fit(found: Fit) -> None:
+    """A fit for people: its coefficients with their intervals, and what was left out."""
+    from analysis.fit import unit_of  # noqa: PLC0415
+
+    simulated = " (simulated)" if found.simulated else ""
+    voltage = "V = 1, as no voltage is known" if found.voltage == "unit" else found.voltage
+    print(
+        f"{found.site}{simulated}: model {found.model}, voltage {voltage}, {found.n} measurements "
+        f"at {found.n_settings} settings, condition number {found.condition_number:.1f}"
+    )
+    shown = [i for i, term in enumerate(found.terms) if term.kind != "lumped"]
+    lumped = len(found.terms) - len(shown)
+    print_table(
+        ["coefficient", "value", "low", "high", "unit"],
+        [
+            [found.terms[i].name, float(found.value[i]), float(found.low[i]),
+             float(found.high[i]), unit_of(found.terms[i])]
+            for i in shown
+        ],
+    )
+    if lumped:
+        print(f"and {lumped} lumped coefficients of kernels without counts (--json lists them)")
+    for entry in found.dropped:
+        print(f"left out: {entry['name']}: {entry['why']}")
+
+
+def coefficients(arguments: Namespace) -> int:
+    """Show what is fitted: a site's or all sites' coefficients, or their costs at a setting."""
+    from urllib.parse import unquote  # noqa: PLC0415
+
+    store = _open(arguments)
+    known = sorted(unquote(path.stem) for path in store.fits.glob("*.json"))
+    names = [arguments.site] if arguments.site else known
+    if not names:
+        raise BadArgument(f"{store.root}: no fit yet; run: campaign fit {store.root} --site SITE")
+    fits = [kept_fit(store, name) for name in names]
+    if arguments.core_mhz is None and arguments.mem_mhz is None:
+        if arguments.json:
+            print_json([found.as_dict() for found in fits])
+        else:
+            for found in fits:
+                print_fit(found)
+        return 0
+    shown = [_costs(store, found, arguments) for found in fits]
+    if arguments.json:
+        print_json(shown)
+        return 0
+    for each in shown:
+        print(f"{each['site']} at {each['core_mhz']:g}/{each['mem_mhz']:g} MHz, "
+              f"{each['core_v']:g}/{each['mem_v']:g} V")
+        print_table(
+            ["cost", "value", "low", "high", "unit"],
+            [[c["name"], c["value"], c["low"], c["high"], c["unit"]] for c in each["costs"]],
+        )
+    return 0
+
+
+def _costs(store: Store, found: Fit, arguments: Namespace) -> dict[str, Any]:
+    from analysis.fit import costs_at  # noqa: PLC0415
+
+    volts = setting_volts(store, found.site, site_data(store, found.site))
+    wanted = (
+        math.nan if arguments.core_mhz is None else arguments.core_mhz,
+        math.nan if arguments.mem_mhz is None else arguments.mem_mhz,
+    )
+    matches = [
+        s for s in volts
+        if all(math.isnan(w) or w == mhz for w, mhz in zip(wanted, s, strict=True))
+    ]
+    if len(matches) != 1:
+        known = ", ".join(f"{c:g},{m:g}" for c, m in sorted(volts)[:8])
+        what = "more than one setting" if matches else "no setting"
+        raise BadArgument(
+            f"{found.site}: {what} of known voltage is at --core-mhz {wanted[0]:g} "
+            f"--mem-mhz {wanted[1]:g}; known: {known}{' ...' if len(volts) > 8 else ''}"
+        )
+    core_mhz, mem_mhz = matches[0]
+    costs = costs_at(found, core_mhz, mem_mhz, *volts[matches[0]])
+    rows = [(f"energy_{name}", "pJ", *value) for name, value in costs.operation_pj.items()]
+    rows.append(("constant_power", "W", *costs.constant_w))
+    return {
+        "site": found.site, "core_mhz": core_mhz, "mem_mhz": mem_mhz, "core_v": costs.core_v,
+        "mem_v": costs.mem_v,
+        "costs": [
+            {"name": name, "value": value, "unit": unit, "low": low, "high": high}
+            for name, unit, value, low, high in rows
+        ],
+    }
+
+
+def setting_volts(
+    store: Store, site: str, data: Observations
+) -> dict[tuple[float, float], tuple[float, float]]:
+    """Every setting whose voltages are known, measured or only legal: MHz pair -> V pair."""
+    import numpy as np  # noqa: PLC0415
+
+    found: dict[tuple[float, float], tuple[float, float]] = {}
+    for core_mhz, mem_mhz, core_v, mem_v in site_facts(store, site).get("legal", []):
+        pair = tuple(math.nan if mhz is None else float(mhz) for mhz in (core_mhz, mem_mhz))
+        if data.voltage == "unit":
+            found[pair[0], pair[1]] = (1.0, 1.0)
+        elif core_v is not None:
+            found[pair[0], pair[1]] = (core_v, 1.0 if mem_v is None else mem_v)
+    for s in np.unique(data.setting):
+        mine = data.setting == s
+        found[data.settings[s]] = (
+            float(data.core_v[mine].mean()), float(data.mem_v[mine].mean())
+        )
+    return found
+
+
+def crossval(arguments: Namespace) -> int:
+    """Cross-validate a site's model."""
+    from analysis.crossval import cross_validate  # noqa: PLC0415
+
+    train = [_pair(text) for text in arguments.train] if arguments.train else None
+    if train and arguments.scheme != "holdout":
+        raise BadArgument("--train goes with --scheme holdout")
+    data = site_data(_open(arguments), arguments.site)
+    found = cross_validate(data, arguments.scheme, arguments.model, arguments.time, train)
+    if arguments.json:
+        print_json(found.as_dict())
+    else:
+        print_crossval(found.as_dict())
+    return 0
+
+
+def _pair(text: str) -> tuple[float, float]:
+    try:
+        core, mem = (float(part) for part in text.split(","))
+    except ValueError:
+        raise BadArgument(f"--train: found {text!r}; must be CORE,MEM in MHz, as 852,924") from None
+    return core, mem
+
+
+def print_crossval(shown: dict[str, Any]) -> None:
+    """A cross-validation for people: the error out of fold, and what each chooser loses."""
+    simulated = " (simulated)" if shown["simulated"] else ""
+    print(
+        f"{shown['site']}{simulated}: {shown['scheme']}, {shown['n_folds']} folds, model "
+        f"{shown['model']}, voltage {shown['voltage']}: {shown['n']} predictions, error "
+        f"{shown['mape_pct']:.2f} % (std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to "
+        f"{shown['max_pct']:.2f})"
+    )
+    decision = shown["decision"]
+    rows = [
+        [name.replace("_", " "), each["mean_lost_pct"], each["max_lost_pct"], each["exact"]]
+        for name, each in decision.items()
+        if isinstance(each, dict)
+    ]
+    if rows:
+        print(f"energy lost by the choice of a setting, {decision['cases']} kernels, time "
+              f"{decision['time']}:")
+        print_table(["chooser", "mean %", "max %", "exact"], rows)
+
+
+def predict(arguments: Namespace) -> int:
+    """The best pair of clocks for each kernel, with the Slurm options that ask for it."""
+    from analysis.observations import kernel_names  # noqa: PLC0415
+    from analysis.pick import picks  # noqa: PLC0415
+    from sites.clocks.slurm import step_flags  # noqa: PLC0415
+    from sites.setting import Setting  # noqa: PLC0415
+
+    if arguments.max_slowdown is not None and not arguments.max_slowdown >= 0:
+        raise BadArgument("--max-slowdown: must be 0 or more, as 0.05 for 5 %")
+    store = _open(arguments)
+    found = kept_fit(store, arguments.site)
+    data = site_data(store, arguments.site)
+    wanted = [
+        name for name in kernel_names(data)
+        if arguments.kernel in (None, name, name.split(" ")[0])
+    ]
+    if not wanted:
+        raise BadArgument(
+            f"--kernel: {arguments.site} has no kernel {arguments.kernel!r}; it has "
+            f"{', '.join(sorted({n.split(' ')[0] for n in kernel_names(data)}))}"
+        )
+    volts = setting_volts(store, arguments.site, data) if arguments.all_settings else None
+    chosen = picks(found, data, wanted, arguments.objective, arguments.max_slowdown, volts)
+    device = site_facts(store, arguments.site).get("device", "cpu")
+    rows: list[dict[str, Any]] = []
+    for each in chosen:
+        core, mem = (None if math.isnan(v) else v for v in (each.core_mhz, each.mem_mhz))
+        rows.append(vars(each) | {
+            "mem_mhz": mem, "core_mhz": core, "simulated": found.simulated,
+            "slurm": " ".join(step_flags(Setting(core, mem), device)),
+        })
+    if arguments.json:
+        print_json(rows)
+        return 0
+    if found.simulated:
+        print("simulated: the measurements are a twin's")
+    print_table(
+        ["kernel", "core MHz", "memory MHz", "energy J", "time s", "saves %", "slower %", "srun"],
+        [
+            [r["kernel"], r["core_mhz"], r["mem_mhz"], r["energy_j"], r["time_s"],
+             r["saving_pct"], r["slowdown_pct"], r["slurm"]]
+            for r in rows
+        ],
+    )
+    return 0

@@ -1,0 +1,45 @@
+"""Printing results: JSON for programs, aligned columns for people."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; a number that is missing is null, never NaN."""
+    print(json.dumps(_plain(value), indent=1, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows under a header: text to the left, numbers to the right."""
+    texts = [[_text(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *texts, strict=True)]
+    right = [
+        bool(rows) and all(isinstance(row[i], int | float) or row[i] is None for row in rows)
+        for i in range(len(header))
+    ]
+    for line in (list(header), *texts):
+        cells = (
+            cell.rjust(width) if r else cell.ljust(width)
+            for cell, width, r in zip(line, widths, right, strict=True)
+        )
+        print("  ".join(cells).rstrip())
+
+
+def _text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,132 @@
+"""Any executable, started without a shell, with given or reported operation counts."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from kernels.kernel import Counts, Kernel, KernelFailed, Params, WrongResult
+from kernels.ranks import Team
+
+COUNTS_VARIABLE = "CAMPAIGN_COUNTS_FILE"
+LAST_LINES_CHARS = 2000
+
+Word = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+
+
+class CommandParams(Params):
+    """A program and what is known of it.
+
+    ``argv`` is carried word by word to the program: no shell reads it. ``counts`` are the
+    operations of one run; with ``reports_counts`` the program writes them itself, as a JSON
+    object of class to number, to the file that the environment variable CAMPAIGN_COUNTS_FILE
+    names. ``exit_code`` is what a right run ends with, and ``expect`` a text that its output
+    must contain.
+    """
+
+    argv: Annotated[tuple[Word, ...], Field(min_length=1, strict=False)]
+    cwd: str | None = None
+    counts: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]] | None = (
+        None
+    )
+    reports_counts: bool = False
+    exit_code: int = 0
+    expect: str | None = None
+
+
+class _Command:
+    def __init__(self, params: CommandParams, team: Team) -> None:
+        self.params = params
+        self.team = team
+        self.reported: dict[str, float] | None = None
+        self.output = ""
+
+    def run(self, iterations: int) -> None:
+        for _ in range(iterations):
+            self._once()
+
+    def _once(self) -> None:
+        argv = list(self.params.argv)
+        with tempfile.TemporaryDirectory(prefix="campaign-command-") as folder:
+            counts_file = Path(folder) / "counts.json"
+            environment = {**os.environ, COUNTS_VARIABLE: str(counts_file)}
+            with (Path(folder) / "output").open("w+b") as output:
+                try:
+                    done = subprocess.run(
+                        argv,
+                        cwd=self.params.cwd,
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        check=False,
+                    )
+                except OSError as error:
+                    raise KernelFailed(f"{argv[0]!r} can't be started: {error.strerror}") from None
+                output.seek(0)
+                self.output = output.read().decode("utf-8", "replace")
+            if done.returncode != self.params.exit_code:
+                end = self.output[-LAST_LINES_CHARS:].strip()
+                raise KernelFailed(
+                    f"{argv[0]!r} ended with {done.returncode} where {self.params.exit_code} was "
+                    f"expected; its last output: {end or 'none'}"
+                )
+            if self.params.reports_counts:
+                self.reported = read_counts(counts_file)
+
+    def counts(self) -> Counts | None:
+        return self.reported if self.params.reports_counts else self.params.counts
+
+    def check(self) -> None:
+        expect = self.params.expect
+        if expect is not None and expect not in self.output:
+            raise WrongResult(
+                f"the output of {self.params.argv[0]!r} does not contain {expect!r}; "
+                f"its last lines: {self.output[-LAST_LINES_CHARS:].strip() or 'none'}"
+            )
+
+    def close(self) -> None:
+        """Every run has ended by itself."""
+
+
+def read_counts(path: Path) -> dict[str, float]:
+    """The counts that a program reported: a JSON object of class to a number >= 0.
+
+    Raises:
+        KernelFailed: there is no such file, or it holds something else.
+    """
+    try:
+        reported = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise KernelFailed(f"the program wrote no file {COUNTS_VARIABLE}") from None
+    except (OSError, ValueError) as error:
+        raise KernelFailed(f"the reported counts can't be read: {error}") from None
+    if not isinstance(reported, dict):
+        raise KernelFailed("the reported counts are not a JSON object of class to number")
+    counts = {}
+    for name, value in reported.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value < 0:
+            raise KernelFailed(f"the reported count of {name!r} is {value!r}, not a number >= 0")
+        counts[name] = float(value)
+    return counts
+
+
+def _prepare(params: CommandParams, team: Team) -> _Command:
+    return _Command(params, team)
+
+
+command = Kernel(
+    "command",
+    "any executable, with given or reported counts",
+    CommandParams,
+    lambda params: None if params.reports_counts else params.counts,
+    _prepare,
+)

@@ -1,0 +1,42 @@
+"""A kernel that does nothing for a stated time: idle power, and the cost of a launch."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from pydantic import Field
+
+from kernels.kernel import Counts, Kernel, Params
+from kernels.ranks import Team
+
+
+class IdleParams(Params):
+    """``sleep_s``: seconds of nothing in one iteration."""
+
+    sleep_s: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] = 0.0
+
+
+class _Idle:
+    def __init__(self, params: IdleParams) -> None:
+        self.params = params
+
+    def run(self, iterations: int) -> None:
+        if self.params.sleep_s:
+            time.sleep(self.params.sleep_s * iterations)
+
+    def counts(self) -> Counts:
+        return {}
+
+    def check(self) -> None:
+        """There is no result to be wrong."""
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+def _prepare(params: IdleParams, team: Team) -> _Idle:
+    return _Idle(params)
+
+
+idle = Kernel("idle", "nothing, for a stated time", IdleParams, lambda params: {}, _prepare)

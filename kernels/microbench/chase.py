@@ -1,0 +1,106 @@
+"""Pointer chase: dependent loads through a random cycle of 64-byte lines.
+
+Each line holds the address of the next one, so that a hop takes one latency and nothing can be
+fetched ahead. Counted are the bytes that the level gives out for a hop: a line of 64 bytes, and
+from the first cache, which hands words to the core, the 8 bytes of the address. Loop
+instructions are not counted.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from pydantic import Field
+
+from kernels.kernel import Counts, Kernel, KernelFailed, Params, Prepared, WrongResult
+from kernels.microbench.caches import Level, memory_bytes, read_caches, working_set_bytes
+from kernels.microbench.memory import paged_array
+from kernels.microbench.prepared import PreparedParts, compiled_loops, parts_on_node
+from kernels.ranks import Team
+
+LINE_BYTES = 64
+HOPS: dict[Level, int] = {"l1": 1 << 20, "l2": 1 << 19, "l3": 1 << 16, "dram": 1 << 16}
+"""Hops of one thread in one iteration: some milliseconds at each level's latency."""
+BYTES_PER_HOP: dict[Level, int] = {"l1": 8, "l2": LINE_BYTES, "l3": LINE_BYTES, "dram": LINE_BYTES}
+
+
+class ChaseParams(Params):
+    """Where the lines are.
+
+    Attributes:
+        level: the level that serves the loads.
+        threads: threads of one rank, each with a cycle of its own.
+    """
+
+    level: Level
+    threads: int = Field(default=1, ge=1)
+
+
+def count_hops(params: ChaseParams) -> Counts:
+    """Bytes of one iteration of one rank."""
+    bytes_ = HOPS[params.level] * BYTES_PER_HOP[params.level] * params.threads
+    return {params.level: float(bytes_)}
+
+
+class Cycle:
+    """One thread's cycle of lines, and where it stands.
+
+    Attributes:
+        links: the lines as rows of 64-bit words; the first word is the next line's address.
+    """
+
+    def __init__(self, size_bytes: int, hops: int, seed: int) -> None:
+        self._loops = compiled_loops()
+        self._hops = hops
+        words = LINE_BYTES // 8
+        self.links = paged_array(size_bytes // 8, np.dtype(np.int64)).reshape(-1, words)
+        self._base = self.links.ctypes.data
+        # A random order closed to a ring is a uniform random cyclic permutation, as Sattolo's
+        # algorithm gives; a permutation with short cycles would stay in a smaller cache.
+        self._order = np.random.default_rng(seed).permutation(len(self.links))
+        self.links[:] = 0
+        self.links[self._order, 0] = self._base + LINE_BYTES * np.roll(self._order, -1)
+        self._place = 0
+        self._address = self._base + LINE_BYTES * int(self._order[0])
+
+    def run(self, iterations: int) -> None:
+        """Follow so many times ``hops`` addresses, from where the last run ended."""
+        self._address = self._loops.chase(self._address, self._hops, iterations)
+        self._place = (self._place + self._hops * iterations) % len(self._order)
+
+    def check(self) -> None:
+        """Every line is in the one cycle, and the chase stands where the cycle says."""
+        lines = len(self._order)
+        if not np.array_equal(np.bincount(self._order, minlength=lines), np.ones(lines)):
+            raise WrongResult("the order of the lines is not a permutation")
+        along = self.links[self._order, 0] - self._base
+        if not np.array_equal(along, LINE_BYTES * np.roll(self._order, -1)):
+            raise WrongResult(f"the links do not form one cycle of {lines} lines")
+        right = int(self._order[self._place])
+        found = (self._address - self._base) // LINE_BYTES
+        if found != right:
+            raise WrongResult(f"the chase ended at line {found}, not {right} of {lines}")
+
+
+def _prepare(params: ChaseParams, team: Team) -> Prepared:
+    """Raises :class:`KernelFailed` where the node has no such level, or other lines."""
+    caches = read_caches()
+    other = {c.line_bytes for c in caches} - {LINE_BYTES}
+    if other and params.level != "l1":
+        raise KernelFailed(f"the node has cache lines of {other} bytes; chase counts {LINE_BYTES}")
+    size = working_set_bytes(
+        params.level, caches, memory_bytes(), parts_on_node(params.threads, team)
+    )
+    hops = HOPS[params.level]
+    seeds = [team.rank * params.threads + thread for thread in range(params.threads)]
+    return PreparedParts([partial(Cycle, size, hops, seed) for seed in seeds], count_hops(params))
+
+
+chase = Kernel(
+    name="chase",
+    summary="pointer chase through 64-byte lines that one level of the memory hierarchy serves",
+    params=ChaseParams,
+    counts=count_hops,
+    prepare=_prepare,
+)

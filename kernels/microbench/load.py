@@ -1,0 +1,92 @@
+"""Loads from one level: the sum of an array of 8-byte integers.
+
+Integers, because additions of 512-bit floating-point vectors lower the clock of many processors
+and would hide a sixth of the first cache's bandwidth. One addition, class ``int``, is counted
+for each word, beside its 8 bytes; address and loop instructions are not.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from pydantic import Field
+
+from kernels.kernel import Counts, Kernel, Params, Prepared, WrongResult
+from kernels.microbench.caches import Level, memory_bytes, read_caches, working_set_bytes
+from kernels.microbench.memory import paged_array
+from kernels.microbench.prepared import PreparedParts, compiled_loops, parts_on_node
+from kernels.ranks import Team
+
+WORDS = 1 << 24
+"""Words that one thread loads in one iteration."""
+WORD = np.dtype(np.int64)
+
+
+class LoadParams(Params):
+    """Where the words come from.
+
+    Attributes:
+        level: the level that serves the loads.
+        threads: threads of one rank, each with data of its own.
+    """
+
+    level: Level
+    threads: int = Field(default=1, ge=1)
+
+
+def count_loads(params: LoadParams) -> Counts:
+    """Additions and bytes of one iteration of one rank."""
+    words = WORDS * params.threads
+    return {"int": float(words), params.level: float(words * WORD.itemsize)}
+
+
+class Sum:
+    """One thread's array and its sum."""
+
+    def __init__(self, size_bytes: int, seed: int) -> None:
+        self._loops = compiled_loops()
+        self._next = 0
+        lanes = self._loops.stream_lanes(WORD)
+        self.data = paged_array(size_bytes // WORD.itemsize, WORD)
+        self._start = paged_array(lanes, WORD)
+        self.end = paged_array(lanes, WORD)
+        # Both halves of a word are random; a view needs no copy of a large array.
+        view = self.data.view(np.float64)
+        np.random.default_rng(seed).random(out=view)
+        self._start[:] = 0
+        self.end[:] = 0
+
+    def run(self, iterations: int) -> None:
+        """Add up so many times :data:`WORDS` words, from the word after the last one."""
+        self._next = self._loops.total(
+            self.data, self._next, WORDS, self._start, self.end, iterations
+        )
+
+    def check(self) -> None:
+        """Compare the last iteration's sum, modulo 2^64, with that of its words by NumPy."""
+        span = min(WORDS, self.data.size)
+        first = (self._next - WORDS) % self.data.size
+        words = self.data[first : first + span].view(np.uint64)
+        right = int(words.sum()) * (WORDS // span) % 2**64
+        found = int(self.end.view(np.uint64).sum())
+        if found != right:
+            raise WrongResult(f"sum of {WORDS} words is {found} modulo 2^64, not {right}")
+
+
+def _prepare(params: LoadParams, team: Team) -> Prepared:
+    """Raises :class:`kernels.kernel.KernelFailed` where the node has no such level."""
+    size = working_set_bytes(
+        params.level, read_caches(), memory_bytes(), parts_on_node(params.threads, team)
+    )
+    seeds = [team.rank * params.threads + thread for thread in range(params.threads)]
+    return PreparedParts([partial(Sum, size, seed) for seed in seeds], count_loads(params))
+
+
+load = Kernel(
+    name="load",
+    summary="sum of an array of 8-byte integers that one level of the memory hierarchy serves",
+    params=LoadParams,
+    counts=count_loads,
+    prepare=_prepare,
+)

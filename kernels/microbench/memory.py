@@ -1,0 +1,48 @@
+"""Arrays for streaming: aligned, on huge pages where the system has them."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+
+from kernels.kernel import KernelFailed
+
+HUGE_PAGE_BYTES = 1 << 21
+"""What the arrays are aligned to: a huge page of x86-64, and of aarch64 with 4 KiB pages."""
+
+
+def paged_array(words: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array that starts on a huge page's boundary, its pages not yet touched.
+
+    The caller must write every word: until then all pages are one page of zeros, and loads come
+    from a cache. The thread that writes first decides the memory node. The memory goes back
+    when the last view of the array does.
+
+    Args:
+        words: length of the array.
+        dtype: type of a word.
+
+    Raises:
+        KernelFailed: the memory is not to be had.
+    """
+    size = words * dtype.itemsize
+    try:
+        # One huge page more than needed, so that a boundary lies inside.
+        pages = mmap.mmap(-1, (-(-size // HUGE_PAGE_BYTES) + 1) * HUGE_PAGE_BYTES)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            _advise_huge(pages)
+        raw = np.frombuffer(pages, dtype=np.uint8)
+    except (OSError, ValueError, OverflowError, MemoryError) as error:
+        raise KernelFailed(f"cannot allocate {size} bytes for the working set: {error}") from error
+    offset = -raw.ctypes.data % HUGE_PAGE_BYTES
+    return raw[offset : offset + size].view(dtype)
+
+
+def _advise_huge(pages: mmap.mmap) -> None:
+    """Ask for huge pages; a system built without them refuses, and ordinary pages remain."""
+    try:
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    except OSError:
+        return

@@ -1,0 +1,24 @@
+"""The kernels by name: one line each. A kernel's module is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from kernels.kernel import Kernel
+
+KERNELS = {
+    "sp_fma": "kernels.microbench.fma:sp_fma",
+    "dp_fma": "kernels.microbench.fma:dp_fma",
+    "int_mad": "kernels.microbench.integer:int_mad",
+    "load": "kernels.microbench.load:load",
+    "chase": "kernels.microbench.chase:chase",
+    "command": "kernels.command:command",
+    "idle": "kernels.idle:idle",
+}
+
+
+def find_kernel(name: str) -> Kernel:
+    """The kernel registered as ``name``; KeyError if there is none."""
+    module, _, attribute = KERNELS[name].partition(":")
+    kernel: Kernel = getattr(import_module(module), attribute)
+    return kernel

@@ -1,0 +1,4 @@
+"""Machines: their files, meters and clock controls, and a simulated one.
+
+A site knows nothing of kernels' insides, Dask or Zarr.
+"""

@@ -1,0 +1,30 @@
+"""Clock controls: one file each, registered here by name.
+
+Each module has ``open_control(site: Site, root: Path) -> ClockControl``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sites.clocks.control import ClockControl, ClockNotLegal
+
+if TYPE_CHECKING:
+    from sites.site_file import Site
+
+CONTROLS = {
+    "fixed": "sites.clocks.fixed",
+    "slurm": "sites.clocks.slurm",
+    "twin": "sites.clocks.twin",
+}
+
+
+def open_control(site: Site, root: Path = Path("/")) -> ClockControl:
+    """The site's clock control, ready to set and read clocks under ``root``."""
+    control: ClockControl = import_module(CONTROLS[site.clocks.control]).open_control(site, root)
+    return control
+
+
+__all__ = ["CONTROLS", "ClockControl", "ClockNotLegal", "open_control"]

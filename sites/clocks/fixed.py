@@ -1,0 +1,33 @@
+"""Whatever the node does: nothing is set, and what it runs at is recorded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sites.clocks.control import ClockNotLegal
+from sites.clocks.cpufreq_reading import current_core_mhz
+from sites.setting import AS_FOUND, Setting
+from sites.site_file import Site
+
+
+class Fixed:
+    """Leaves every clock as it is found."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def set(self, setting: Setting) -> None:
+        if setting != AS_FOUND:
+            raise ClockNotLegal(f"{setting}: this node's clocks are left as they are found")
+
+    def achieved(self) -> Setting:
+        return Setting(current_core_mhz(self.root, os.sched_getaffinity(0)), None)
+
+    def restore(self) -> None:
+        """Nothing was set."""
+
+
+def open_control(site: Site, root: Path) -> Fixed:
+    """See :mod:`sites.clocks`."""
+    return Fixed(root)

@@ -1,0 +1,34 @@
+"""The clocks of a simulated machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sites.clocks.control import ClockNotLegal
+from sites.setting import Setting
+from sites.site_file import Site
+
+
+class TwinClocks:
+    """Takes any legal setting of the site, and achieves it."""
+
+    def __init__(self, site: Site) -> None:
+        self.legal = site.settings
+        self.current = self.legal[-1]
+        self.found = self.current
+
+    def set(self, setting: Setting) -> None:
+        if setting not in self.legal:
+            raise ClockNotLegal(f"{setting}: not a legal pair of this simulated machine")
+        self.current = setting
+
+    def achieved(self) -> Setting:
+        return self.current
+
+    def restore(self) -> None:
+        self.current = self.found
+
+
+def open_control(site: Site, root: Path) -> TwinClocks:
+    """See :mod:`sites.clocks`."""
+    return TwinClocks(site)

@@ -1,0 +1,32 @@
+"""Meters: one file each, registered here by name.
+
+Each module has ``open_meter(root: Path, options: Mapping) -> Meter``. ``root`` is ``/`` on a
+machine and a recorded tree of files in a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sites.meters.meter import Channel, Meter, MeterUnreadable, Reading
+
+METERS = {
+    "powercap": "sites.meters.powercap",
+}
+
+
+def open_meter(kind: str, options: Mapping[str, Any], root: Path = Path("/")) -> Meter:
+    """Open the meter registered as ``kind``.
+
+    Raises:
+        MeterUnreadable: it is not on this machine, or can't be read.
+        KeyError: no meter of that name is registered.
+    """
+    meter: Meter = import_module(METERS[kind]).open_meter(root, options)
+    return meter
+
+
+__all__ = ["METERS", "Channel", "Meter", "MeterUnreadable", "Reading", "open_meter"]

@@ -1,0 +1,25 @@
+"""A setting: a (core MHz, memory MHz) pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """The clocks that are asked for or were achieved, in MHz.
+
+    None means that this domain's clock is left as it is found, or could not be read.
+    """
+
+    core_mhz: float | None = None
+    mem_mhz: float | None = None
+
+    def __str__(self) -> str:
+        core, mem = (
+            "as found" if mhz is None else f"{mhz:g}" for mhz in (self.core_mhz, self.mem_mhz)
+        )
+        return f"core {core}, memory {mem} MHz"
+
+
+AS_FOUND = Setting()

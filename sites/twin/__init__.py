@@ -1,0 +1,1 @@
+"""A simulated machine: exact operation counts in, simulated time and power out."""

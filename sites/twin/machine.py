@@ -1,0 +1,117 @@
+"""The simulated machine: what a kernel's counts cost at a setting, in time and in power.
+
+Energy is eq. 9 of seed 003 with the site file's constants; time is a roofline with imperfect
+overlap. Noise is drawn from the seed given (a point's id), so that a point measured twice is
+the same measurement, bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sites.meters.meter import Channel
+from sites.setting import Setting
+from sites.site_file import Site
+
+
+class NotSimulated(Exception):
+    """The kernel counts something that the simulated machine has no price for."""
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """One window on the simulated machine.
+
+    ``time_ns`` int64, ``power_w`` float64: samples from the window's start to its end, both
+    included, at the meter's period (the last step may be shorter).
+    """
+
+    duration_s: float
+    time_ns: np.ndarray
+    power_w: np.ndarray
+
+
+def board_channel(site: Site) -> Channel:
+    """The twin's one meter channel: the whole board's supply."""
+    assert site.twin is not None  # noqa: S101
+    return Channel("board", "node", "power", resolution=0.0, period_s=1.0 / site.twin.meter_hz)
+
+
+def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> float:
+    """Noise-free seconds of one iteration: (sum_k (n_k / (r_k f_dom))^p)^(1/p) + launch.
+
+    ``counts``: the site's classes -> operations.
+    """
+    twin = site.twin
+    assert twin is not None  # noqa: S101
+    times = []
+    for name, n in counts.items():
+        if name not in twin.rate_per_cycle:
+            raise NotSimulated(
+                f"{site.name} has no class {name!r}; it has {', '.join(twin.rate_per_cycle)}"
+            )
+        domain = site.classes[name].domain
+        mhz = setting.core_mhz if domain == "core" else setting.mem_mhz
+        assert mhz is not None  # noqa: S101
+        times.append(n / (twin.rate_per_cycle[name] * mhz * 1e6))
+    longest = max(times, default=0.0)
+    if longest == 0.0:
+        return twin.launch_s
+    p = twin.overlap
+    return longest * sum((t / longest) ** p for t in times) ** (1.0 / p) + twin.launch_s
+
+
+def constant_w(site: Site, setting: Setting) -> float:
+    """Power that no operation pays: c1p V_p + c1m V_m + P_misc (seed 003, eq. 8), in W."""
+    twin = site.twin
+    assert twin is not None  # noqa: S101
+    core_v, mem_v = site.volts(setting)
+    assert core_v is not None and mem_v is not None  # noqa: S101
+    return twin.leakage_core_w_per_v * core_v + twin.leakage_mem_w_per_v * mem_v + twin.misc_w
+
+
+def run(
+    site: Site,
+    counts: Mapping[str, float],
+    setting: Setting,
+    iterations: int,
+    seed: str,
+) -> SimulatedRun:
+    """Simulate ``iterations`` of a kernel at a setting, as the twin's meter sees it."""
+    twin = site.twin
+    assert twin is not None  # noqa: S101
+    one_s = iteration_s(site, counts, setting)
+    core_v, mem_v = site.volts(setting)
+    assert core_v is not None and mem_v is not None  # noqa: S101
+    dynamic_j = sum(
+        n * twin.energy_pj_per_v2[name] * 1e-12
+        * (core_v if site.classes[name].domain == "core" else mem_v) ** 2
+        for name, n in counts.items()
+    )
+    noisy = twin.noise == "default"
+    own = _generator("run", seed)
+    shared = _generator("setting", f"{site.name} {setting}")
+    gain = 1.0
+    if noisy:
+        one_s *= 1.0 + own.normal(0.0, twin.time_pct / 100.0)
+        gain += shared.normal(0.0, twin.setting_gain_pct / 100.0)
+        gain += own.normal(0.0, twin.run_gain_pct / 100.0)
+    duration_s = one_s * iterations
+    mean_w = (dynamic_j / one_s + constant_w(site, setting)) * gain
+
+    end_ns = max(round(duration_s * 1e9), 1)
+    time_ns = np.arange(0, end_ns, max(round(1e9 / twin.meter_hz), 1), dtype=np.int64)
+    time_ns = np.append(time_ns, end_ns)
+    power_w = np.full(time_ns.size, mean_w)
+    if noisy:
+        power_w += own.normal(0.0, twin.sample_w, time_ns.size)
+    return SimulatedRun(duration_s, time_ns, power_w)
+
+
+def _generator(what: str, seed: str) -> np.random.Generator:
+    digest = hashlib.sha256(f"{what} {seed}".encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big")))

@@ -1,0 +1,56 @@
+"""Measurements of the simulated Jetson TK1, made without a campaign: counts in, rows out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from campaign.store.dataset import as_dataset
+from sites.setting import Setting
+from sites.site_file import Site, built_in_sites, read_site
+from sites.twin.machine import run
+
+TABLE_I = [
+    (852, 924), (396, 924), (852, 528), (648, 528), (396, 528), (852, 204), (648, 204), (396, 204),
+    (756, 924), (180, 528), (540, 528), (540, 204), (756, 204), (72, 68), (756, 68), (180, 924),
+]
+"""Seed 003, Table I: (core MHz, memory MHz); the first eight are of type T."""
+
+
+def twin(noise: str) -> Site:
+    site = read_site(built_in_sites()["jetson-tk1"])
+    return site.model_copy(update={"twin": site.twin.model_copy(update={"noise": noise})})
+
+
+def kernels(per_family: int = 8) -> dict[str, dict[str, float]]:
+    """Kernel -> counts of one iteration: the families of Table II over a range of intensities."""
+    found = {}
+    words = 2.0**22
+    for name in ("sp", "dp", "int"):
+        for ops in np.geomspace(1, 256, per_family).round():
+            found[f"{name}-{ops:g}"] = {name: 2 * ops * words, "dram": 4 * words}
+    for name in ("shared", "l2", "dram"):
+        for ops in np.geomspace(1, 64, per_family // 2).round():
+            found[f"{name}-{ops:g}"] = {"sp": 2 * ops * words, name: 4 * words}
+    return found
+
+
+def twin_dataset(noise: str, salt: str = "", per_family: int = 8) -> xr.Dataset:
+    site = twin(noise)
+    rows = []
+    for name, counts in kernels(per_family).items():
+        for core_mhz, mem_mhz in TABLE_I:
+            setting = Setting(float(core_mhz), float(mem_mhz))
+            seed = f"{salt}{name} {core_mhz} {mem_mhz}"
+            window = run(site, counts, setting, 20, seed)
+            core_v, mem_v = site.volts(setting)
+            rows.append({
+                "point_id": seed, "site": "tk1", "kernel": name, "params": "{}", "status": "ok",
+                "core_mhz": setting.core_mhz, "mem_mhz": setting.mem_mhz, "core_v": core_v,
+                "mem_v": mem_v, "voltage_origin": "table", "simulated": True,
+                "time_s": window.duration_s / 20,
+                "energy_j": np.trapezoid(window.power_w, window.time_ns / 1e9) / 20,
+                "repeat": 0, "node": "twin",
+            } | {f"n_{k}": v for k, v in counts.items()})
+    return as_dataset(pd.DataFrame(rows), "measurement")

@@ -1,0 +1,235 @@
+"""Measuring one point, in the subprocess that a worker would start."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from campaign.campaign_file import Protocol
+from campaign.measure.life import Job
+from campaign.measure.subprocesses import Bench
+from campaign.measurement import Measurement
+from campaign.point import canonical_json, make_point
+from campaign.store.journal import decode
+from kernels.registry import find_kernel
+from sites.setting import AS_FOUND, Setting
+from sites.site_file import Site, built_in_sites, read_site
+
+QUICK = Protocol(min_duration_s=0.05, warm_up_s=0.02, sampling_hz=200.0, timeout_s=60.0)
+
+
+def localhost(**changes: object) -> Site:
+    return read_site(built_in_sites()["localhost"]).model_copy(update=changes)
+
+
+def run(
+    kernel: str, params: dict, site: Site | None = None, setting: Setting = AS_FOUND,
+    ranks: int = 1, protocol: Protocol = QUICK,
+) -> Measurement:
+    site = site or localhost()
+    checked = find_kernel(kernel).params.model_validate(params).model_dump(mode="json")
+    partition = next(iter(site.partitions))
+    point = make_point(
+        site.name, partition, kernel, kernel, canonical_json(checked), ranks, setting, 0
+    )
+    bench = Bench(Job(site, protocol, (kernel,)))
+    try:
+        return decode(bench.measure(point, 0))
+    finally:
+        bench.close()
+        assert not bench.folder.exists()
+
+
+def python(code: str, **params: object) -> Measurement:
+    return run("command", {"argv": [sys.executable, "-c", code], **params})
+
+
+def test_a_real_kernel_without_a_meter_has_time_and_counts_and_no_energy():
+    found = run("dp_fma", {})
+    assert found.status == "ok", found.text
+    assert found.time_s * found.iterations >= QUICK.min_duration_s
+    rate = found.counts["dp"] / found.time_s
+    assert 1e8 < rate < 1e12
+    assert math.isnan(found.energy_j)
+    assert found.traces == ()
+
+
+def test_a_meter_gives_energy_and_a_trace(tmp_path, monkeypatch):
+    """Through powercap on a recorded tree that a thread replays at 40 W."""
+    import threading
+
+    from sites import meters
+    from sites.meters import powercap
+
+    zone = tmp_path / "sys/class/powercap/intel-rapl:0"
+    zone.mkdir(parents=True)
+    (zone / "name").write_text("package-0\n")
+    (zone / "max_energy_range_uj").write_text("262143328850\n")
+
+    def write(stop: threading.Event) -> None:
+        while not stop.is_set():
+            new = zone / "new"
+            # Near its range, so that it wraps while it is read.
+            new.write_text(f"{(262143000000 + time.monotonic_ns() * 40 // 1000) % 262143328850}\n")
+            new.rename(zone / "energy_uj")
+            time.sleep(0.001)
+
+    assert meters.METERS["powercap"] == powercap.__name__
+    from campaign.measure.window import run_window
+    from kernels.ranks import Team
+    from sites.clocks.fixed import Fixed
+
+    class Wait:
+        def run(self, iterations: int) -> None:
+            time.sleep(0.5 * iterations)
+
+    stop = threading.Event()
+    writer = threading.Thread(target=write, args=(stop,))
+    writer.start()
+    try:
+        while not (zone / "energy_uj").exists():
+            time.sleep(0.001)
+        meter = powercap.open_meter(tmp_path, {})
+        window = run_window(Wait(), Team(), 2, [meter], Fixed(tmp_path), 0.01)
+        meter.close()
+    finally:
+        stop.set()
+        writer.join()
+    from campaign.measure.energy import total_energy
+
+    energy, _ = total_energy(window.traces, window.end_ns)
+    assert window.end_ns == pytest.approx(1e9, rel=0.05)
+    assert energy.energy_j == pytest.approx(40.0 * window.end_ns / 1e9, rel=0.02)
+    assert window.traces[0].trace.time_ns.size > 50
+    assert (np.diff(window.traces[0].trace.value) >= 0).all()
+
+
+def test_a_meter_that_is_not_there_is_a_failure_with_a_remedy():
+    if Path("/sys/class/powercap/intel-rapl:0/energy_uj").exists():
+        kind, options = "powercap", {"zones": ["no-such-zone"]}
+    else:
+        kind, options = "powercap", {}
+    from sites.site_file import MeterEntry
+
+    found = run("idle", {}, localhost(meters=[MeterEntry(kind=kind, options=options)]))
+    assert found.status == "meter unreadable"
+    assert "powercap" in found.text
+    assert math.isnan(found.energy_j)
+
+
+def test_a_setting_that_the_node_refuses():
+    found = run("idle", {}, setting=Setting(1000.0, None))
+    assert found.status == "clock not legal"
+
+
+def test_a_command_with_its_arguments_untouched_by_any_shell():
+    words = ["a b", "$(touch x)", ";", "'", '"', "-n", "\n", "*", "é"]
+    code = "import sys, json; print(json.dumps(sys.argv[1:]))"
+    found = run("command", {
+        "argv": [sys.executable, "-c", code, *words],
+        "expect": json.dumps(words),
+        "counts": {"dp": 12.0},
+    })
+    assert found.status == "ok", found.text
+    assert found.counts == {"dp": 12.0}
+
+
+def test_a_command_reports_its_own_counts():
+    code = (
+        "import json, os; json.dump({'dp': 5, 'dram': 7.5},"
+        "open(os.environ['CAMPAIGN_COUNTS_FILE'], 'w'))"
+    )
+    assert python(code, reports_counts=True).counts == {"dp": 5.0, "dram": 7.5}
+
+
+@pytest.mark.parametrize(("code", "params", "status", "word"), [
+    ("raise SystemExit(3)", {}, "kernel failed", "ended with 3"),
+    ("print('no')", {"expect": "yes"}, "wrong result", "'yes'"),
+    ("", {"reports_counts": True}, "kernel failed", "no file"),
+    ("import os; open(os.environ['CAMPAIGN_COUNTS_FILE'], 'w').write('{\"dp\": -1}')",
+     {"reports_counts": True}, "kernel failed", "-1"),
+    ("import os; open(os.environ['CAMPAIGN_COUNTS_FILE'], 'w').write('[NaN')",
+     {"reports_counts": True}, "kernel failed", "can't be read"),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", {}, "kernel failed", "-11"),
+])
+def test_a_command_that_fails_is_a_record_with_its_class(code, params, status, word):
+    found = python(code, **params)
+    assert found.status == status
+    assert word in found.text
+
+
+def test_a_program_that_is_not_there():
+    found = run("command", {"argv": ["no-such-program-here"]})
+    assert found.status == "kernel failed"
+    assert "no-such-program-here" in found.text
+
+
+def test_the_measuring_subprocess_itself_can_die():
+    """The kernel's program kills its parent: the worker still gets a record."""
+    found = python("import os, signal; os.kill(os.getppid(), signal.SIGKILL)")
+    assert found.status == "kernel failed"
+    assert "SIGKILL" in found.text
+
+
+def test_a_hanging_kernel_is_killed_with_all_its_children(tmp_path):
+    marker = f"hang-{os.getpid()}"
+    code = (
+        "import subprocess, sys, time;"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)', '{marker}'],"
+        " start_new_session=True); time.sleep(99)"
+    )
+    began = time.monotonic()
+    found = run(
+        "command", {"argv": [sys.executable, "-c", code, marker]},
+        protocol=Protocol(min_duration_s=0.0, warm_up_s=0.0, timeout_s=1.5),
+    )
+    assert found.status == "timed out"
+    assert "1.5 s" in found.text
+    assert time.monotonic() - began < 10
+    left = [p for p in psutil.process_iter(["cmdline"]) if marker in (p.info["cmdline"] or [])]
+    assert left == []
+
+
+def test_the_bench_goes_on_after_its_fork_server_was_killed():
+    site = localhost()
+    bench = Bench(Job(site, QUICK, ("idle",)))
+    point = make_point(site.name, "local", "idle", "idle", '{"sleep_s":0.0}', 1, AS_FOUND, 0)
+    try:
+        assert decode(bench.measure(point, 0)).status == "ok"
+        bench._server.kill()
+        assert decode(bench.measure(point, 0)).status == "ok"
+    finally:
+        bench.close()
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_start_together_and_their_counts_are_added(ranks):
+    one = run("dp_fma", {})
+    many = run("dp_fma", {}, ranks=ranks)
+    assert many.status == "ok", many.text
+    assert many.counts["dp"] == ranks * one.counts["dp"]
+
+
+def test_worlds_of_another_size_are_refused(monkeypatch):
+    """Without an MPI launcher every process is a world of one."""
+    from kernels.ranks import Team, WrongTeamSize
+
+    with pytest.raises(WrongTeamSize, match="1 rank"):
+        Team.of_world(2)
+
+
+def test_the_twin_is_the_same_measurement_twice():
+    site = read_site(built_in_sites()["jetson-tk1"])
+    setting = Setting(852.0, 924.0)
+    first, second = (run("sp_fma", {"level": "dram", "ops_per_word": 2}, site, setting) for _ in range(2))
+    assert first.energy_j == second.energy_j
+    assert first.traces[0].value.tobytes() == second.traces[0].value.tobytes()
+    assert first.provenance["simulated"] is True

@@ -1,0 +1,117 @@
+"""Plans are pure: the same files, the same points, ids and order, wherever they are made."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from campaign.plan import make_plan
+from campaign.point import Point, canonical_json, make_point
+from sites.setting import Setting
+
+
+def campaign_file(folder: Path, **changes: str) -> Path:
+    path = folder / "c.toml"
+    texts = {
+        "head": 'name = "c"\nseed = 5\nrepeats = 2\n[[sites]]\nsite = "jetson-tk1"\n',
+        "settings": '[settings]\nchoose = "random"\ncount = 6\nseed = 1\n',
+        "kernels": '[[kernels]]\nkernel = "idle"\nparams = { sleep_s = [0, 1, 2] }\n',
+    } | changes
+    path.write_text("".join(texts.values()))
+    return path
+
+
+def test_the_id_is_the_hash_of_the_content():
+    """Golden: these ids name stored measurements, and may never change."""
+    point = make_point("s", "p", "sp_fma", "single", '{"level":"dram"}', 1, Setting(852, 924), 0)
+    assert point.id == "e2f94e1fa2b05481f6a8191a"
+    assert Point.from_dict(json.loads(json.dumps(point.as_dict()))) == point
+
+
+def test_the_same_files_give_the_same_plan_in_another_process(tmp_path):
+    path = campaign_file(tmp_path)
+    here = [p.id for p in make_plan(path).points]
+    code = (
+        "import pathlib, sys; from campaign.plan import make_plan;"
+        "print(' '.join(p.id for p in make_plan(pathlib.Path(sys.argv[1])).points))"
+    )
+    for seed in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True,
+            env={**os.environ, "PYTHONHASHSEED": seed}, cwd=Path(__file__).parents[2],
+        )
+        assert there.stdout.split() == here
+
+
+def test_each_repeat_is_a_block_in_an_order_of_its_own(tmp_path):
+    points = make_plan(campaign_file(tmp_path)).points
+    assert len(points) == 2 * 3 * 6
+    blocks = [points[:18], points[18:]]
+    for repeat, block in enumerate(blocks):
+        assert {p.repeat for p in block} == {repeat}
+        assert Counter(p.setting for p in block).most_common(1)[0][1] == 3
+    orders = [[(p.params, p.setting) for p in block] for block in blocks]
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+    by_clock = sorted(orders[0], key=lambda each: each[1])
+    assert orders[0] != by_clock
+
+
+def test_another_seed_changes_the_order_alone(tmp_path):
+    first = make_plan(campaign_file(tmp_path)).points
+    other = make_plan(campaign_file(
+        tmp_path, head='name = "c"\nseed = 6\nrepeats = 2\n[[sites]]\nsite = "jetson-tk1"\n'
+    )).points
+    assert {p.id for p in first} == {p.id for p in other}
+    assert [p.id for p in first] != [p.id for p in other]
+
+
+values = st.lists(st.integers(1, 64), min_size=1, max_size=4, unique=True)
+
+
+@given(ops=values, threads=values, excluded=st.integers(1, 64), zipped=st.booleans())
+def test_sweeps_are_what_brute_force_says(tmp_path_factory, ops, threads, excluded, zipped):
+    if zipped:
+        size = min(len(ops), len(threads))
+        ops, threads = ops[:size], threads[:size]
+        table = f"[[kernels.zip]]\nops_per_word = {ops}\nthreads = {threads}\n"
+        expected = set(zip(ops, threads, strict=True))
+    else:
+        table = f"[kernels.params]\nops_per_word = {ops}\nthreads = {threads}\nlevel = 'dram'\n"
+        expected = set(itertools.product(ops, threads))
+    fixed = "[kernels.params]\nlevel = 'dram'\n" if zipped else ""
+    expected = {pair for pair in expected if pair[0] != excluded}
+    if not expected:
+        return
+    kernels = (
+        f'[[kernels]]\nkernel = "sp_fma"\n{fixed}{table}'
+        f"[[kernels.exclude]]\nops_per_word = {excluded}\n"
+    )
+    folder = tmp_path_factory.mktemp("plan")
+    plan = make_plan(campaign_file(folder, kernels=kernels))
+    found = Counter(
+        (json.loads(p.params)["ops_per_word"], json.loads(p.params)["threads"])
+        for p in plan.points
+    )
+    assert set(found) == expected
+    assert set(found.values()) == {2 * 6}
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+))
+def test_canonical_json_is_one_text_for_one_value(value):
+    text = canonical_json(value)
+    assert json.loads(text) == value
+    assert canonical_json(json.loads(text)) == text

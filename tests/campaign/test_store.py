@@ -1,0 +1,205 @@
+"""The store: once in a journal never lost, never twice, whatever dies in between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from campaign.measurement import Measurement
+from campaign.store.compaction import compact
+from campaign.store.dataset import current_tables, open_dataset
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import (
+    NotAStore,
+    Store,
+    StoreBusy,
+    create_store,
+    driver_lock,
+    open_store,
+)
+from tests.campaign.test_journal import measurement
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return create_store(tmp_path / "store", "test")
+
+
+def write(store: Store, *measurements: Measurement) -> Path:
+    with JournalWriter(store.journals) as journal:
+        for each in measurements:
+            journal.append(encode(each))
+        return journal.path
+
+
+def trace_of(dataset: xr.Dataset, point_id: str) -> tuple[np.ndarray, np.ndarray]:
+    row = int(np.flatnonzero(dataset["point_id"].values == point_id)[0])
+    trace = int(np.flatnonzero(dataset["trace_measurement"].values == row)[0])
+    start, size = int(dataset["row_start"][trace]), int(dataset["row_size"][trace])
+    cut = dataset.isel(sample=slice(start, start + size))
+    return cut["time_ns"].values, cut["value"].values
+
+
+def test_ragged_traces_come_back_bit_for_bit_through_several_compactions(store):
+    sizes = [1, 2, 10, 999, 30_000, 7]
+    for i, size in enumerate(sizes):
+        write(store, measurement(i, size))
+        if i in (1, 3):
+            assert compact(store) == 2
+    compact(store)
+    dataset = open_dataset(store)
+    assert dataset.sizes["measurement"] == len(sizes)
+    for i, size in enumerate(sizes):
+        expected = measurement(i, size)
+        time_ns, value = trace_of(dataset, expected.point.id)
+        np.testing.assert_array_equal(time_ns, expected.traces[0].time_ns)
+        np.testing.assert_array_equal(value, expected.traces[0].value.astype(np.float64))
+    assert store.journal_paths() == []
+
+
+def test_what_is_missing_stays_missing(store):
+    nothing = float("nan")
+    write(store, measurement(0, energy_j=nothing, traces=(), counts=None), measurement(1))
+    compact(store)
+    dataset = open_dataset(store)
+    assert np.isnan(dataset["energy_j"].values).tolist() == [True, False]
+    assert np.isnan(dataset["n_sp"].values).tolist() == [True, False]
+    assert np.isnan(dataset["mem_mhz"].values).all()
+
+
+def test_a_dataset_shows_what_is_not_yet_compacted(store):
+    write(store, measurement(0))
+    compact(store)
+    write(store, measurement(1))
+    assert open_dataset(store).sizes["measurement"] == 2
+    assert len(current_tables(store)[0].measurements) == 2
+
+
+def test_the_first_ok_stands_and_failures_are_kept(store):
+    lost = measurement(0)
+    write(store, Measurement(lost.point, "node lost", "gone", 0, "n1", 1.0))
+    compact(store)
+    write(store, Measurement(lost.point, "timed out", "slow", 1, "n1", 2.0))
+    assert current_tables(store)[0].measurements["status"].tolist() == ["timed out"]
+    write(store, measurement(0, attempt=2), measurement(0, attempt=2, energy_j=9.0))
+    write(store, Measurement(lost.point, "timed out", "an orphan, late", 3, "n1", 3.0))
+    compact(store)
+    write(store, measurement(0, attempt=4, energy_j=7.0))
+    compact(store)
+    tables, _ = current_tables(store)
+    assert tables.measurements["status"].tolist() == ["ok"]
+    assert tables.measurements["energy_j"].tolist() == [2.5]
+    assert sorted(tables.failures["text"]) == ["an orphan, late", "gone", "slow"]
+
+
+def test_a_damaged_trace_is_not_measured_and_its_double_takes_its_place(store):
+    path = write(store, measurement(0), measurement(1))
+    broken = bytearray(path.read_bytes())
+    broken[len(encode(measurement(0))) - 3] ^= 1
+    path.write_bytes(bytes(broken))
+    compact(store)
+    assert open_dataset(store)["point_id"].values.tolist() == [measurement(1).point.id]
+    write(store, measurement(0))
+    compact(store)
+    time_ns, _ = trace_of(open_dataset(store), measurement(0).point.id)
+    np.testing.assert_array_equal(time_ns, measurement(0).traces[0].time_ns)
+
+
+def test_a_flipped_byte_in_a_shard_is_an_error_not_a_wrong_number(store):
+    write(store, measurement(0, 5000))
+    compact(store)
+    shard = store.traces / "value" / "c" / "0"
+    broken = bytearray(shard.read_bytes())
+    broken[100] ^= 1
+    shard.write_bytes(bytes(broken))
+    with pytest.raises(ValueError, match="[Cc]hecksum"):
+        open_dataset(store)["value"][:5000].values
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from campaign.store.compaction import compact
+from campaign.store.layout import open_store
+print("ready", flush=True)
+compact(open_store(Path(sys.argv[1])))
+"""
+
+
+def test_a_compaction_killed_at_any_moment_loses_and_doubles_nothing(store, tmp_path):
+    """Sixteen kills spread over the time that a compaction takes; then one that is let finish."""
+    expected = set()
+    for i in range(60):
+        write(store, measurement(i, 2000))
+        expected.add(measurement(i).point.id)
+    reference = tmp_path / "reference"
+    shutil.copytree(store.root, reference)
+    began = time.monotonic()
+    compact(open_store(reference))
+    whole_s = time.monotonic() - began
+    for k in range(16):
+        victim = tmp_path / "victim"
+        shutil.rmtree(victim, ignore_errors=True)
+        shutil.copytree(store.root, victim)
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(victim)], stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        process.stdout.readline()
+        time.sleep(whole_s * 1.3 * k / 16)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        after = open_store(victim)
+        assert set(open_dataset(after)["point_id"].values) == expected
+        if k % 4 == 0:
+            compact(after)
+            dataset = open_dataset(after)
+            assert sorted(dataset["point_id"].values) == sorted(expected)
+            time_ns, value = trace_of(dataset, measurement(59).point.id)
+            np.testing.assert_array_equal(time_ns, measurement(59, 2000).traces[0].time_ns)
+            np.testing.assert_array_equal(value, measurement(59, 2000).traces[0].value)
+
+
+def test_a_second_driver_is_refused_and_takes_over_from_a_dead_one(store):
+    code = (
+        "import sys, time; from pathlib import Path;"
+        "from campaign.store.layout import open_store, driver_lock\n"
+        "with driver_lock(open_store(Path(sys.argv[1]))):\n"
+        "    print('held', flush=True); time.sleep(60)\n"
+    )
+    first = subprocess.Popen(
+        [sys.executable, "-c", code, str(store.root)], stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    first.stdout.readline()
+    with pytest.raises(StoreBusy, match=f"process {first.pid} on"), driver_lock(store):
+        pass
+    first.kill()
+    first.wait()
+    first.stdout.close()
+    with driver_lock(store):
+        pass
+
+
+def test_what_is_no_store_is_refused(tmp_path):
+    with pytest.raises(NotAStore, match="is not a store"):
+        open_store(tmp_path)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(NotAStore, match="not a store; name a new or empty folder"):
+        create_store(tmp_path, "x")
+    (tmp_path / "store.json").write_text("{not json")
+    with pytest.raises(NotAStore, match="can't be read"):
+        open_store(tmp_path)
+    (tmp_path / "store.json").write_text('{"format": 99}')
+    with pytest.raises(NotAStore, match="format 99"):
+        open_store(tmp_path)

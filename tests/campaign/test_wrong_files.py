@@ -1,0 +1,132 @@
+"""Wrong site and campaign files: one clear message with file, line and remedy, exit code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from campaign.command_line import main
+
+SITE = """\
+name = "s"
+
+[domains.core]
+frequencies_mhz = [1000, 2000]
+voltage_v = [[1000, 0.8], [2000, 1.0]]
+
+[domains.mem]
+frequencies_mhz = [500, 900]
+voltage_v = [[500, 0.8], [900, 1.0]]
+
+[clocks]
+control = "twin"
+
+[classes]
+sp = { domain = "core" }
+dram = { domain = "mem" }
+
+[partitions.board]
+scheduler = "local"
+
+[twin]
+energy_pj_per_v2 = { sp = 27.3, dram = 369.5 }
+rate_per_cycle = { sp = 300.0, dram = 14.0 }
+leakage_core_w_per_v = 2.9
+leakage_mem_w_per_v = 3.8
+misc_w = 0.1
+"""
+
+CAMPAIGN = """\
+name = "c"
+repeats = 1
+
+[[sites]]
+site = "s.toml"
+
+[[kernels]]
+kernel = "sp_fma"
+[kernels.params]
+level = "dram"
+ops_per_word = [1, 2]
+"""
+
+# (what is wrong, the file, text to replace, its replacement, words that the message must hold)
+WRONG = [
+    ("unknown key", "c", "repeats = 1", "repaets = 1", ["c.toml:2", "repaets", "'repeats'"]),
+    ("wrong type", "c", "repeats = 1", 'repeats = "1"', ["c.toml:2", "repeats", "'1'", "integer"]),
+    ("zero repeats", "c", "repeats = 1", "repeats = 0", ["c.toml:2", "greater than or equal"]),
+    ("unknown kernel", "c", '"sp_fma"', '"spfma"', ["c.toml:8", "spfma", "sp_fma"]),
+    ("unknown parameter", "c", "level =", "lvel =", ["c.toml:10", "lvel", "known"]),
+    ("wrong parameter value", "c", '"dram"', '"l9"', ["c.toml:10", "'l9'", "'dram'"]),
+    ("empty sweep", "c", "[1, 2]", "[]", ["c.toml:7", "empty", "at least one value"]),
+    ("excludes that leave nothing", "c", "[1, 2]\n", "[1, 2]\n[[kernels.exclude]]\n"
+     "ops_per_word = 1\n[[kernels.exclude]]\nops_per_word = 2\n", ["c.toml:7", "empty"]),
+    ("exclude of an unknown parameter", "c", "[1, 2]\n",
+     "[1, 2]\n[[kernels.exclude]]\nops = 1\n", ["c.toml:13", "ops", "known here"]),
+    ("zip of unequal lists", "c", "[1, 2]\n",
+     "[1, 2]\n[[kernels.zip]]\nthreads = [1, 2]\nlevel = ['l1']\n", ["different lengths", "1, 2"]),
+    ("illegal pair", "c", "repeats = 1", "repeats = 1\nsettings = { choose = 'pairs', "
+     "pairs = [[1000, 501]] }", ["c.toml:3", "core 1000, memory 501", "nearest", "memory 500"]),
+    ("too many random settings", "c", "repeats = 1",
+     "repeats = 1\nsettings = { choose = 'random', count = 5 }", ["c.toml:3", "4 legal"]),
+    ("a point planned twice", "c", "[1, 2]", "[1, 1]", ["planned twice", "list each value"]),
+    ("unknown site", "c", '"s.toml"', '"jetson"', ["c.toml:5", "jetson", "jetson-tk1"]),
+    ("unreadable path", "c", '"s.toml"', '"t.toml"', ["t.toml", "no such file"]),
+    ("unknown partition", "c", '"s.toml"', '"s.toml"\npartitions = ["gpu"]',
+     ["c.toml:6", "gpu", "board"]),
+    ("not TOML", "c", "repeats = 1", "repeats 1", ["c.toml", "not TOML", "line 2"]),
+    ("no kernels", "c", CAMPAIGN[CAMPAIGN.index("[[kernels]]"):], "", ["kernels", "missing"]),
+    ("a class without a price", "c", 'level = "dram"', 'level = "l2"', ["l2", "s has not"]),
+    ("missing voltage", "s", "[[1000, 0.8], [2000, 1.0]]", "[[1000, 0.8]]",
+     ["s.toml:5", "2000 MHz", "[MHz, V]"]),
+    ("millivolts", "s", "[2000, 1.0]", "[2000, 1000.0]", ["s.toml:5", "1000 V", "millivolts"]),
+    ("negative frequency", "s", "[1000, 2000]", "[-1000, 2000]", ["s.toml:4", "greater than 0"]),
+    ("unknown control", "s", '"twin"', '"twinn"', ["s.toml:12", "twinn", "fixed"]),
+    ("unknown meter", "s", "[clocks]", '[[meters]]\nkind = "watt"\n[clocks]',
+     ["s.toml:12", "watt", "powercap"]),
+    ("no partitions", "s", '[partitions.board]\nscheduler = "local"\n', "",
+     ["partitions", "missing"]),
+    ("unknown scheduler", "s", '"local"', '"pbs"', ["s.toml:19", "'pbs'", "'slurm'"]),
+    ("clocks that nothing sets", "s", '"twin"', '"fixed"', ["s.toml:12", "fixed", "another"]),
+]
+
+
+def write_files(folder: Path, which: str = "", old: str = "", new: str = "") -> Path:
+    """A right pair of files, with one text of one of them replaced."""
+    texts = {"s": SITE, "c": CAMPAIGN}
+    if which:
+        assert old in texts[which]
+        texts[which] = texts[which].replace(old, new, 1)
+    for name, text in texts.items():
+        (folder / f"{name}.toml").write_text(text)
+    return folder / "c.toml"
+
+
+def test_the_right_files_are_right(tmp_path, capsys):
+    assert main(["plan", str(write_files(tmp_path))]) == 0
+    assert "8 points" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("which", "old", "new", "words"), [w[1:] for w in WRONG],
+                         ids=[w[0] for w in WRONG])
+def test_wrong_files(tmp_path, capsys, which, old, new, words):
+    path = write_files(tmp_path, which, old, new)
+    assert main(["plan", str(path)]) == 2
+    message = capsys.readouterr().err
+    for word in words:
+        assert word in message
+    assert "Traceback" not in message
+    assert len(message.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize("bad", ["missing.toml", "."])
+def test_unreadable_campaign_files(tmp_path, capsys, bad):
+    assert main(["plan", str(tmp_path / bad)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_text(tmp_path, capsys):
+    (tmp_path / "c.toml").write_bytes(b"\xff\xfe\x00")
+    assert main(["plan", str(tmp_path / "c.toml")]) == 2
+    assert "UTF-8" in capsys.readouterr().err

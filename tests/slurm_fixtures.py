@@ -1,0 +1,42 @@
+"""Fixtures that give a test a real Slurm, or say loudly why there is none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.slurm_cluster import SlurmCluster, why_no_slurm
+
+
+def need_slurm() -> None:
+    """Skip the test where Slurm can't run; fail it if CAMPAIGN_REQUIRE_SLURM=1."""
+    reason = why_no_slurm()
+    if reason is None:
+        return
+    if os.environ.get("CAMPAIGN_REQUIRE_SLURM") == "1":
+        pytest.fail(f"CAMPAIGN_REQUIRE_SLURM=1, but NO REAL SLURM: {reason}", pytrace=False)
+    pytest.skip(f"NO REAL SLURM: {reason}")
+
+
+@contextmanager
+def _cluster(factory: pytest.TempPathFactory, name: str) -> Iterator[SlurmCluster]:
+    need_slurm()
+    with SlurmCluster(factory.mktemp(name), name, {"cpu-a": 2, "cpu-b": 2}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """A real Slurm with two partitions (cpu-a: n1, n2; cpu-b: n3, n4)."""
+    with _cluster(tmp_path_factory, "slurm_a") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def slurm_cluster_b(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """A second real Slurm beside the first: another site."""
+    with _cluster(tmp_path_factory, "slurm_b") as cluster:
+        yield cluster
