@@ -55,8 +55,11 @@ class Fit:
             "dropped": self.dropped,
             "coefficients": [
                 {
-                    "name": term.name, "value": float(self.value[i]), "unit": unit_of(term),
-                    "low": _finite(self.low[i]), "high": _finite(self.high[i]),
+                    "name": term.name,
+                    "value": float(self.value[i]),
+                    "unit": unit_of(term),
+                    "low": _finite(self.low[i]),
+                    "high": _finite(self.high[i]),
                 }
                 for i, term in enumerate(self.terms)
             ],
@@ -79,10 +82,19 @@ class Fit:
 
         condition = kept["condition_number"]
         return cls(
-            kept["site"], kept["simulated"], kept["model"], kept["voltage"], kept["n"],
-            kept["n_settings"], [Term(**term) for term in kept["terms"]], column("value"),
-            column("low"), column("high"), np.array(kept["covariance"], float),
-            np.inf if condition is None else condition, kept["dropped"],
+            kept["site"],
+            kept["simulated"],
+            kept["model"],
+            kept["voltage"],
+            kept["n"],
+            kept["n_settings"],
+            [Term(**term) for term in kept["terms"]],
+            column("value"),
+            column("low"),
+            column("high"),
+            np.array(kept["covariance"], float),
+            np.inf if condition is None else condition,
+            kept["dropped"],
         )
 
 
@@ -133,9 +145,19 @@ def fit(data: Observations, model: str = "choi", intervals: bool = True) -> Fit:
     spread = np.sqrt(np.diag(covariance))
     reach = stats.t.ppf((1 + CONFIDENCE) / 2, max(n_settings - 1, 1)) * spread
     return Fit(
-        data.site, data.simulated, model, data.voltage, len(data), n_settings, terms, value,
-        np.maximum(value - reach, 0.0), value + reach, covariance,
-        float(np.linalg.cond(weighted)), dropped,
+        data.site,
+        data.simulated,
+        model,
+        data.voltage,
+        len(data),
+        n_settings,
+        terms,
+        value,
+        np.maximum(value - reach, 0.0),
+        value + reach,
+        covariance,
+        float(np.linalg.cond(weighted)),
+        dropped,
     )
 
 
@@ -217,7 +239,8 @@ def costs_at(
             case "class":
                 factor = square[term.domain]
                 operation[term.of] = (
-                    float(found.value[i] * factor), float(found.low[i] * factor),
+                    float(found.value[i] * factor),
+                    float(found.low[i] * factor),
                     float(found.high[i] * factor),
                 )
             case "leak":

@@ -51,8 +51,16 @@ class Observations:
 
     def take(self, rows: np.ndarray) -> Observations:
         """Some of the rows, by mask or index; the settings keep their numbers."""
-        names = ("kernel", "core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j",
-                 "setting")
+        names = (
+            "kernel",
+            "core_mhz",
+            "mem_mhz",
+            "core_v",
+            "mem_v",
+            "time_s",
+            "energy_j",
+            "setting",
+        )
         return replace(
             self,
             **{name: getattr(self, name)[rows] for name in names},
@@ -144,9 +152,19 @@ def observations(
     mem_v = np.where(np.isfinite(mem_v), mem_v, 1.0)
     memory = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
     return Observations(
-        site, bool(dataset["simulated"].values[rows].any()), kernel, core_mhz, mem_mhz, core_v,
-        mem_v, time_s[rows].astype(float), energy_j[rows].astype(float), counts,
-        memory | {k: v for k, v in (domains or {}).items() if k in counts}, voltage, setting,
+        site,
+        bool(dataset["simulated"].values[rows].any()),
+        kernel,
+        core_mhz,
+        mem_mhz,
+        core_v,
+        mem_v,
+        time_s[rows].astype(float),
+        energy_j[rows].astype(float),
+        counts,
+        memory | {k: v for k, v in (domains or {}).items() if k in counts},
+        voltage,
+        setting,
         settings,
     )
 
@@ -171,4 +189,6 @@ def kernel_names(data: Observations) -> list[str]:
 def setting_text(setting: Sequence[float]) -> str:
     """A setting as reports write it: ``852/924 MHz``."""
     core, mem = ("as found" if np.isnan(mhz) else f"{mhz:g}" for mhz in setting)
-    return f"{core}/{mem} MHz" if not np.isnan(setting[1]) else f"{core} MHz"
+    if np.isnan(setting[1]):
+        return core if np.isnan(setting[0]) else f"{core} MHz"
+    return f"{core}/{mem} MHz"

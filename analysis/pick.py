@@ -83,15 +83,17 @@ def candidates(
     volt = np.array([known_volts[s] for s in settings])
     first = mine.take(np.zeros(len(settings), np.int64))
     there = replace(
-        first, core_mhz=core_mhz, mem_mhz=mem_mhz, core_v=volt[:, 0], mem_v=volt[:, 1],
+        first,
+        core_mhz=core_mhz,
+        mem_mhz=mem_mhz,
+        core_v=volt[:, 0],
+        mem_v=volt[:, 1],
         time_s=time_s,
     )
     return Candidates(kernel, settings, found.energy_j(there), time_s, measured, measured_j)
 
 
-def pick(
-    among: Candidates, objective: str = "energy", max_slowdown: float | None = None
-) -> Pick:
+def pick(among: Candidates, objective: str = "energy", max_slowdown: float | None = None) -> Pick:
     """The best candidate by an objective, at most ``max_slowdown`` (a fraction) slower.
 
     ``edp`` is energy times time, ``ed2p`` energy times time squared.
@@ -109,9 +111,13 @@ def pick(
         score = np.where(time_s <= time_s[fastest] * (1.0 + max_slowdown), score, np.inf)
     best = int(np.argmin(score))
     return Pick(
-        among.kernel, *among.settings[best], float(energy_j[best]), float(time_s[best]),
+        among.kernel,
+        *among.settings[best],
+        float(energy_j[best]),
+        float(time_s[best]),
         float((1.0 - energy_j[best] / energy_j[fastest]) * 100.0),
-        float((time_s[best] / time_s[fastest] - 1.0) * 100.0), bool(among.measured[best]),
+        float((time_s[best] / time_s[fastest] - 1.0) * 100.0),
+        bool(among.measured[best]),
     )
 
 

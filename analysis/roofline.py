@@ -57,8 +57,11 @@ class Roofline:
 
     @property
     def op_efficiency(self) -> float:
-        """eta_op = eps_op / eps^_op, 0 to 1: 1 where nothing is spent on constant power."""
-        return self.eps_op_j / self.op_energy_j
+        """eta_op = eps_op / eps^_op, 0 to 1: 1 where nothing is spent on constant power.
+
+        NaN where an operation costs nothing at all, as is what follows from it.
+        """
+        return self.eps_op_j / (self.op_energy_j or float("nan"))
 
     @property
     def op_power_w(self) -> float:
@@ -71,7 +74,12 @@ class Roofline:
         eta B_eps is written eps_mem / eps^_op, which also holds where eps_op is 0.
         """
         beyond = np.maximum(0.0, self.time_balance - np.asarray(intensity, float))
-        return self.eps_mem_j / self.op_energy_j + (1.0 - self.op_efficiency) * beyond
+        return self._balance_above + (1.0 - self.op_efficiency) * beyond
+
+    @property
+    def _balance_above(self) -> float:
+        """B^_eps(I) for every I >= B_tau."""
+        return self.eps_mem_j / (self.op_energy_j or float("nan"))
 
     @property
     def half_efficiency_intensity(self) -> float:
@@ -80,7 +88,7 @@ class Roofline:
         Above B_tau, B^_eps is constant; below, it falls linearly with I: each case has one
         solution.
         """
-        above = self.eps_mem_j / self.op_energy_j
+        above = self._balance_above
         if above >= self.time_balance:
             return above
         eta = self.op_efficiency
@@ -181,8 +189,13 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
             continue
         n = counts[operations[0]]
         found.setdefault((operations[0], memory[0]), []).append(
-            (n / counts[memory[0]], kernel, n, float(here.time_s[mine].mean()),
-             float(here.energy_j[mine].mean()))
+            (
+                n / counts[memory[0]],
+                kernel,
+                n,
+                float(here.time_s[mine].mean()),
+                float(here.energy_j[mine].mean()),
+            )
         )
     pairs = []
     order = {name: i for i, name in enumerate(OPERATION_CLASSES)}
@@ -195,7 +208,10 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
         numbers = np.array([(row[0], *row[2:]) for row in rows])
         pairs.append(
             PairPoints(
-                operation, memory_class, data.settings[setting], [row[1] for row in rows],
+                operation,
+                memory_class,
+                data.settings[setting],
+                [row[1] for row in rows],
                 *numbers.T,
             )
         )
@@ -237,7 +253,9 @@ def roofline(
         return Roofline(operation, memory, tau[0], tau[1], nan, nan, nan)
     here = data.setting == setting
     costs = costs_at(
-        found, *data.settings[setting], float(data.core_v[here].mean()),
+        found,
+        *data.settings[setting],
+        float(data.core_v[here].mean()),
         float(data.mem_v[here].mean()),
     )
     missing = [name for name in (operation, memory) if name not in costs.operation_pj]

@@ -35,6 +35,8 @@ from kernels.microbench.load import load
 from kernels.ranks import Team
 
 ENOUGH = 0.95
+SCREENED = 2
+"""Rounds that every variant takes part in."""
 SP = ("peakflops_sp_avx512_fma", "peakflops_sp_avx_fma", "peakflops_sp_sse", "peakflops_sp")
 DP = ("peakflops_avx512_fma", "peakflops_avx_fma", "peakflops_sse", "peakflops")
 LOAD = ("load_avx512", "load_avx", "load_sse", "load", "load_mem")
@@ -91,7 +93,7 @@ def iterations_for(seconds: float, measure: Any) -> int:
     """Iterations that take about so many seconds; ``measure`` gives the seconds of so many."""
     iterations, taken = 1, measure(1)
     while taken < seconds / 4:
-        iterations *= 4
+        iterations *= max(2, min(1000, int(seconds / 2 / max(taken, 1e-6))))
         taken = measure(iterations)
     return max(1, round(iterations * seconds / taken))
 
@@ -125,7 +127,11 @@ def compare(case: Case, rounds: int, seconds: float) -> tuple[float, str]:
     }
     ours: list[float] = []
     theirs: dict[str, list[float]] = {v: [] for v in variants}
-    for _ in range(rounds):
+    for turn in range(rounds):
+        if turn == SCREENED:
+            # A start of likwid-bench takes a second: variants far behind run no more.
+            first = max(statistics.median(rates) for rates in theirs.values())
+            variants = [v for v in variants if statistics.median(theirs[v]) > 0.8 * first]
         for v in variants:
             theirs[v].append(likwid_rate(v, size, their_iterations[v], case.line)[0])
             # A run of likwid-bench leaves the core with other clocks and caches.
@@ -167,7 +173,8 @@ def main() -> int:
         f"medians and [quartiles]; likwid-bench's best variant"
     )
     print(
-        f"{'':10} {'working set':>11} {'ours':>8} {'':>15} {'likwid':>8} {'':>15} {'':8} {'ratio':>6}"
+        f"{'':10} {'working set':>11} {'ours':>8} {'':>15} "
+        f"{'likwid':>8} {'':>15} {'':8} {'ratio':>6}"
     )
     ratios = []
     for case in CASES:

@@ -27,114 +27,215 @@ def parser() -> argparse.ArgumentParser:
     )
     verbs = top.add_subparsers(metavar="VERB", required=True)
 
-    demo = _verb(verbs, "demo", "demo:demo", "the whole chain on the simulated Jetson TK1",
-                 "campaign demo /tmp/demo")
-    demo.add_argument("folder", nargs="?", default="campaign-demo", metavar="DIR",
-                      help="where the files, the store and the report go (default: %(default)s)")
+    demo = _verb(
+        verbs,
+        "demo",
+        "demo:demo",
+        "the whole chain on the simulated Jetson TK1",
+        "campaign demo /tmp/demo",
+    )
+    demo.add_argument(
+        "folder",
+        nargs="?",
+        default="campaign-demo",
+        metavar="DIR",
+        help="where the files, the store and the report go (default: %(default)s)",
+    )
 
-    plan = _verb(verbs, "plan", "launching:plan", "the points, counted and listed",
-                 "campaign plan campaign-demo/campaign.toml --limit 5")
+    plan = _verb(
+        verbs,
+        "plan",
+        "launching:plan",
+        "the points, counted and listed",
+        "campaign plan campaign-demo/campaign.toml --limit 5",
+    )
     plan.add_argument("campaign", metavar="CAMPAIGN.toml")
-    plan.add_argument("--scripts", action="store_true",
-                      help="show every job script that would be submitted")
-    plan.add_argument("--limit", type=int, default=20, metavar="N",
-                      help="list at most N points (default: %(default)s)")
+    plan.add_argument(
+        "--scripts", action="store_true", help="show every job script that would be submitted"
+    )
+    plan.add_argument(
+        "--limit",
+        type=int,
+        default=20,
+        metavar="N",
+        help="list at most N points (default: %(default)s)",
+    )
     _json(plan)
 
-    run = _verb(verbs, "run", "launching:run", "launch the points that the store lacks; resumes",
-                "campaign run campaign-demo/campaign.toml --store campaign-demo/store")
+    run = _verb(
+        verbs,
+        "run",
+        "launching:run",
+        "launch the points that the store lacks; resumes",
+        "campaign run campaign-demo/campaign.toml --store campaign-demo/store",
+    )
     run.add_argument("campaign", metavar="CAMPAIGN.toml")
     run.add_argument("--store", metavar="S", help="the store (default: beside the campaign file)")
-    run.add_argument("--retry-failed", action="store_true",
-                     help="try failed points again, whatever they failed of")
+    run.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="try failed points again, whatever they failed of",
+    )
     run.add_argument("--quiet", action="store_true", help="no progress")
     _json(run)
 
-    status = _verb(verbs, "status", "launching:status",
-                   "what is done, failed and left, and when it will end",
-                   "campaign status campaign-demo/store")
+    status = _verb(
+        verbs,
+        "status",
+        "launching:status",
+        "what is done, failed and left, and when it will end",
+        "campaign status campaign-demo/store",
+    )
     status.add_argument("store", metavar="S")
     _json(status)
 
-    doctor = _verb(verbs, "doctor", "launching:doctor",
-                   "what this node can measure and set, and how to mend what it can't",
-                   "campaign doctor localhost")
+    doctor = _verb(
+        verbs,
+        "doctor",
+        "launching:doctor",
+        "what this node can measure and set, and how to mend what it can't",
+        "campaign doctor localhost",
+    )
     doctor.add_argument("site", metavar="SITE", help="a site file, or a built-in site's name")
     _json(doctor)
 
-    import_ = _verb(verbs, "import", "tables:import_", "measurements from elsewhere, in",
-                    "campaign import campaign-demo/table.csv --store imported")
+    import_ = _verb(
+        verbs,
+        "import",
+        "tables:import_",
+        "measurements from elsewhere, in",
+        "campaign import campaign-demo/table.csv --store imported",
+    )
     import_.add_argument("table", metavar="TABLE", help="CSV, or Parquet by the ending .parquet")
     import_.add_argument("--store", required=True, metavar="S")
-    import_.add_argument("--map", metavar="MAP.toml",
-                         help="names other people's columns, and the factor to our units")
+    import_.add_argument(
+        "--map",
+        metavar="MAP.toml",
+        help="names other people's columns, and the factor to our units",
+    )
     _json(import_)
 
-    export = _verb(verbs, "export", "tables:export", "the measurements that are ok, out",
-                   "campaign export campaign-demo/store --csv table.csv")
+    export = _verb(
+        verbs,
+        "export",
+        "tables:export",
+        "the measurements that are ok, out",
+        "campaign export campaign-demo/store --csv table.csv",
+    )
     export.add_argument("store", metavar="S")
     export.add_argument("--csv", required=True, metavar="F")
 
-    fit = _verb(verbs, "fit", "modelling:fit", "fit the energy model to a site, and keep it",
-                "campaign fit campaign-demo/store --site jetson-tk1",
-                "Voltages are those that the measurements carry (measured, or a table's). Without "
-                "any, V = 1 is assumed and said so: such a fit can err on what a clock saves.")
+    fit = _verb(
+        verbs,
+        "fit",
+        "modelling:fit",
+        "fit the energy model to a site, and keep it",
+        "campaign fit campaign-demo/store --site jetson-tk1",
+        "Voltages are those that the measurements carry (measured, or a table's). Without "
+        "any, V = 1 is assumed and said so: such a fit can err on what a clock saves.",
+    )
     fit.add_argument("store", metavar="S")
     fit.add_argument("--site", required=True, metavar="X")
     _model(fit)
     _json(fit)
 
-    coefficients = _verb(verbs, "coefficients", "modelling:coefficients", "what has been fitted",
-                         "campaign coefficients campaign-demo/store --site jetson-tk1 "
-                         "--core-mhz 852 --mem-mhz 924")
+    coefficients = _verb(
+        verbs,
+        "coefficients",
+        "modelling:coefficients",
+        "what has been fitted",
+        "campaign coefficients campaign-demo/store --site jetson-tk1 --core-mhz 852 --mem-mhz 924",
+    )
     coefficients.add_argument("store", metavar="S")
     coefficients.add_argument("--site", metavar="X", help="one site (default: all)")
-    coefficients.add_argument("--core-mhz", type=float, metavar="MHZ",
-                              help="show costs at this core clock ...")
+    coefficients.add_argument(
+        "--core-mhz", type=float, metavar="MHZ", help="show costs at this core clock ..."
+    )
     coefficients.add_argument("--mem-mhz", type=float, metavar="MHZ", help="... and memory clock")
     _json(coefficients)
 
-    crossval = _verb(verbs, "crossval", "modelling:crossval",
-                     "judge the model out of fold: its error, and what its picks lose",
-                     "campaign crossval campaign-demo/store --site jetson-tk1 "
-                     "--scheme leave-one-setting-out")
+    crossval = _verb(
+        verbs,
+        "crossval",
+        "modelling:crossval",
+        "judge the model out of fold: its error, and what its picks lose",
+        "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leave-one-setting-out",
+    )
     crossval.add_argument("store", metavar="S")
     crossval.add_argument("--site", required=True, metavar="X")
-    crossval.add_argument("--scheme", default="leave-one-setting-out",
-                          help="leave-one-setting-out, holdout, kfold:K or leave-one-kernel-out "
-                          "(default: %(default)s)")
-    crossval.add_argument("--train", action="append", metavar="CORE,MEM",
-                          help="for holdout: a setting to fit on (repeat; default: every second)")
-    crossval.add_argument("--time", choices=("measured", "predicted"), default="measured",
-                          help="the run time that the model is given (default: %(default)s)")
+    crossval.add_argument(
+        "--scheme",
+        default="leave-one-setting-out",
+        help="leave-one-setting-out, holdout, kfold:K or leave-one-kernel-out "
+        "(default: %(default)s)",
+    )
+    crossval.add_argument(
+        "--train",
+        action="append",
+        metavar="CORE,MEM",
+        help="for holdout: a setting to fit on (repeat; default: a random half)",
+    )
+    crossval.add_argument(
+        "--time",
+        choices=("measured", "predicted"),
+        default="measured",
+        help="the run time that the model is given (default: %(default)s)",
+    )
     _model(crossval)
     _json(crossval)
 
-    predict = _verb(verbs, "predict", "modelling:predict", "the best pair of clocks per kernel",
-                    "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05")
+    predict = _verb(
+        verbs,
+        "predict",
+        "modelling:predict",
+        "the best pair of clocks per kernel",
+        "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05",
+    )
     predict.add_argument("store", metavar="S")
     predict.add_argument("--site", required=True, metavar="X")
-    predict.add_argument("--kernel", metavar="K",
-                         help="a kernel's name, alone or with its parameters as listed")
-    predict.add_argument("--objective", choices=("energy", "edp", "ed2p", "time"),
-                         default="energy", help="default: %(default)s")
-    predict.add_argument("--max-slowdown", type=float, metavar="F",
-                         help="at most this fraction slower than the fastest setting")
-    predict.add_argument("--all-settings", action="store_true",
-                         help="also pick legal settings that were not measured (time predicted)")
+    predict.add_argument(
+        "--kernel", metavar="K", help="a kernel's name, alone or with its parameters as listed"
+    )
+    predict.add_argument(
+        "--objective",
+        choices=("energy", "edp", "ed2p", "time"),
+        default="energy",
+        help="default: %(default)s",
+    )
+    predict.add_argument(
+        "--max-slowdown",
+        type=float,
+        metavar="F",
+        help="at most this fraction slower than the fastest setting",
+    )
+    predict.add_argument(
+        "--all-settings",
+        action="store_true",
+        help="also pick legal settings that were not measured (time predicted)",
+    )
     _json(predict)
 
-    report = _verb(verbs, "report", "reporting:report", "the report that a person reads",
-                   "campaign report campaign-demo/store -o report.html")
+    report = _verb(
+        verbs,
+        "report",
+        "reporting:report",
+        "the report that a person reads",
+        "campaign report campaign-demo/store -o report.html",
+    )
     report.add_argument("store", metavar="S")
-    report.add_argument("-o", "--output", default="report.html", metavar="F",
-                        help="default: %(default)s")
+    report.add_argument(
+        "-o", "--output", default="report.html", metavar="F", help="default: %(default)s"
+    )
     return top
 
 
 def _verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str, where: str, summary: str, example: str, more: str = "",
+    name: str,
+    where: str,
+    summary: str,
+    example: str,
+    more: str = "",
 ) -> argparse.ArgumentParser:
     verb = verbs.add_parser(
         name,
@@ -152,9 +253,13 @@ def _json(verb: argparse.ArgumentParser) -> None:
 
 
 def _model(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--model", choices=("choi", "choi+clock"), default="choi",
-                      help="choi: eq. 9 of Choi & Vuduc; choi+clock: with the clock-tree term "
-                      "(default: %(default)s)")
+    verb.add_argument(
+        "--model",
+        choices=("choi", "choi+clock"),
+        default="choi",
+        help="choi: eq. 9 of Choi & Vuduc; choi+clock: with the clock-tree term "
+        "(default: %(default)s)",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -104,8 +104,14 @@ def _partition_points(
     for repeat in range(campaign.repeats):
         block = [
             make_point(
-                site, partition, entry.kernel, entry.label or entry.kernel, params, entry.ranks,
-                setting, repeat,
+                site,
+                partition,
+                entry.kernel,
+                entry.label or entry.kernel,
+                params,
+                entry.ranks,
+                setting,
+                repeat,
             )
             for _, entry, _, sweep in sweeps
             for params in sweep

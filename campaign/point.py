@@ -31,8 +31,14 @@ class Point:
         """Plain JSON types, from which :meth:`from_dict` makes the same point."""
         return {
             **_content(
-                self.site, self.partition, self.kernel, self.label, self.params, self.ranks,
-                self.setting, self.repeat,
+                self.site,
+                self.partition,
+                self.kernel,
+                self.label,
+                self.params,
+                self.ranks,
+                self.setting,
+                self.repeat,
             ),
             "id": self.id,
         }
@@ -41,9 +47,15 @@ class Point:
     def from_dict(cls, fields: Mapping[str, Any]) -> Point:
         """The point of :meth:`as_dict`."""
         return cls(
-            fields["site"], fields["partition"], fields["kernel"], fields["label"],
-            fields["params"], fields["ranks"],
-            Setting(fields["core_mhz"], fields["mem_mhz"]), fields["repeat"], fields["id"],
+            fields["site"],
+            fields["partition"],
+            fields["kernel"],
+            fields["label"],
+            fields["params"],
+            fields["ranks"],
+            Setting(fields["core_mhz"], fields["mem_mhz"]),
+            fields["repeat"],
+            fields["id"],
         )
 
 
@@ -64,13 +76,25 @@ def make_point(
 
 
 def _content(
-    site: str, partition: str, kernel: str, label: str, params: str, ranks: int,
-    setting: Setting, repeat: int,
+    site: str,
+    partition: str,
+    kernel: str,
+    label: str,
+    params: str,
+    ranks: int,
+    setting: Setting,
+    repeat: int,
 ) -> dict[str, Any]:
     return {
-        "site": site, "partition": partition, "kernel": kernel, "label": label,
-        "params": params, "ranks": ranks, "core_mhz": _float(setting.core_mhz),
-        "mem_mhz": _float(setting.mem_mhz), "repeat": repeat,
+        "site": site,
+        "partition": partition,
+        "kernel": kernel,
+        "label": label,
+        "params": params,
+        "ranks": ranks,
+        "core_mhz": _float(setting.core_mhz),
+        "mem_mhz": _float(setting.mem_mhz),
+        "repeat": repeat,
     }
 
 

@@ -24,8 +24,16 @@ from sites.setting import Setting
 from sites.site_file import Name, Positive
 
 TEXT_COLUMNS = ("site", "kernel", "params", "node")
-NUMBER_COLUMNS = ("repeat", "core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j",
-                  "power_w")
+NUMBER_COLUMNS = (
+    "repeat",
+    "core_mhz",
+    "mem_mhz",
+    "core_v",
+    "mem_v",
+    "time_s",
+    "energy_j",
+    "power_w",
+)
 REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 MAX_ROWS_NAMED = 10
 
@@ -115,7 +123,7 @@ def read_rows(path: Path, mapping: TableMap) -> list[RawRow]:
     if labels and mapping.unknown == "refuse":
         raise BadFile(
             f"{path}: unknown column {labels[0]!r}; name it under [columns] in a map file, or set "
-            f"unknown = \"label\" there to keep it as a label"
+            f'unknown = "label" there to keep it as a label'
         )
     have = {*theirs, *own, *mapping.constants}
     missing = [name for name in REQUIRED if name not in have]
@@ -185,7 +193,7 @@ def _csv(path: Path, mapping: TableMap) -> tuple[list[str], Lines]:
 
 def _blocks(path: Path, mapping: TableMap) -> tuple[list[str], Lines]:
     if not mapping.fields:
-        raise BadFile(f"{path}: layout = \"blocks\" needs fields in the map; list them in order")
+        raise BadFile(f'{path}: layout = "blocks" needs fields in the map; list them in order')
     fields = mapping.fields
 
     def rows() -> Lines:
@@ -202,9 +210,7 @@ def _blocks(path: Path, mapping: TableMap) -> tuple[list[str], Lines]:
     return ["kernel", *fields], rows()
 
 
-def _fields(
-    path: Path, line: int, header: list[str], row: list[str]
-) -> tuple[int, dict[str, Any]]:
+def _fields(path: Path, line: int, header: list[str], row: list[str]) -> tuple[int, dict[str, Any]]:
     if len(row) != len(header):
         raise BadFile(
             f"{path}:{line}: {len(row)} fields where the header has {len(header)}; mend that line"
@@ -248,8 +254,10 @@ def _measurement(row: RawRow, mapping: TableMap) -> Measurement:
     if not kernel:
         raise ValueError("kernel: empty; name it")
     params = _params(fields.get("params"))
-    setting = Setting(_number(fields, "core_mhz", least=0.0, above=True),
-                      _number(fields, "mem_mhz", least=0.0, above=True, optional=True))
+    setting = Setting(
+        _number(fields, "core_mhz", least=0.0, above=True),
+        _number(fields, "mem_mhz", least=0.0, above=True, optional=True),
+    )
     time_s = _number(fields, "time_s", least=0.0, above=True)
     assert time_s is not None  # noqa: S101
     if _present(fields.get("energy_j")):
@@ -272,9 +280,17 @@ def _measurement(row: RawRow, mapping: TableMap) -> Measurement:
     provenance: dict[str, Any] = {"imported": True, "line": row.line}
     labels = {k: str(v) for k, v in fields["labels"].items() if _present(v)}
     return Measurement(
-        point, OK, node=node, start_unix_s=0.0, time_s=time_s, iterations=1,
-        energy_j=math.nan if energy_j is None else energy_j, core_v=core_v, mem_v=mem_v,
-        voltage_origin=origin, counts={k: v for k, v in counts.items() if v is not None} or None,
+        point,
+        OK,
+        node=node,
+        start_unix_s=0.0,
+        time_s=time_s,
+        iterations=1,
+        energy_j=math.nan if energy_j is None else energy_j,
+        core_v=core_v,
+        mem_v=mem_v,
+        voltage_origin=origin,
+        counts={k: v for k, v in counts.items() if v is not None} or None,
         provenance=provenance | ({"labels": labels} if labels else {}),
     )
 
@@ -407,8 +423,20 @@ def export_table(store: Store) -> pd.DataFrame:
     frame = current_tables(store)[0].measurements
     frame = frame[frame["status"] == OK] if len(frame) else frame
     counts = sorted(name for name in frame.columns if name.startswith(COUNT))
-    columns = ["site", "kernel", "params", "node", "repeat", "core_mhz", "mem_mhz", "core_v",
-               "mem_v", "time_s", "energy_j", *counts]
+    columns = [
+        "site",
+        "kernel",
+        "params",
+        "node",
+        "repeat",
+        "core_mhz",
+        "mem_mhz",
+        "core_v",
+        "mem_v",
+        "time_s",
+        "energy_j",
+        *counts,
+    ]
     table = frame[columns].reset_index(drop=True)
     for i, text in enumerate(frame["provenance"]):
         for name, value in json.loads(text).get("labels", {}).items():

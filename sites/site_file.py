@@ -40,9 +40,7 @@ class Domain(FileModel):
 
     @field_validator("voltage_v")
     @classmethod
-    def _volts(
-        cls, value: list[tuple[float, float]] | None
-    ) -> list[tuple[float, float]] | None:
+    def _volts(cls, value: list[tuple[float, float]] | None) -> list[tuple[float, float]] | None:
         for mhz, volt in value or []:
             if volt > 20:
                 raise ValueError(f"found {volt:g} V at {mhz:g} MHz; give volts, not millivolts")

@@ -178,6 +178,11 @@ def balance_marks(x: Scale, line: Roofline) -> str:
     return "".join(drawn)
 
 
+def place_text(setting: Sequence[float]) -> str:
+    """A setting as the report writes it: ``852/924 MHz``; ``clocks as found`` without any."""
+    return "clocks as found" if all(math.isnan(mhz) for mhz in setting) else setting_text(setting)
+
+
 def unit_name(name: str) -> str:
     """What a class counts: ``flop``, ``op`` or ``B`` (bytes)."""
     if name not in OPERATION_CLASSES:
@@ -194,7 +199,7 @@ def roofline_panels(points: PairPoints, line: Roofline, simulated: bool) -> list
     xs = np.sort(np.append(xs, line.time_balance))
     xs = xs[(xs >= x.low) & (xs <= x.high)]
     x_label = f"intensity, {op}/B ({points.operation} per {points.memory} byte)"
-    where = f"{points.operation} and {points.memory} at {setting_text(points.setting)}"
+    where = f"{points.operation} and {points.memory} at {place_text(points.setting)}"
     where += ", simulated" if simulated else ""
     drawn = [
         _line_panel(
@@ -251,8 +256,8 @@ def prediction_panels(measured_j: np.ndarray, predicted_j: np.ndarray, what: str
     scatter = panel(
         "Predicted energy, J", "measured energy, J", x, y,
         [
-            cloud(x, y, measured_j[positive], predicted_j[positive], "dot"),
             curve(x, y, ends, ends, "model"),
+            cloud(x, y, measured_j[positive], predicted_j[positive], "dot"),
         ],
         f"Predicted against measured energy, {what}: {len(measured_j)} predictions out of fold",
     )

@@ -14,12 +14,13 @@ from markupsafe import Markup
 
 from analysis.crossval import CrossValidation
 from analysis.fit import Fit, costs_at, unit_of
-from analysis.observations import CantFit, Observations, kernel_names, setting_text
+from analysis.observations import CantFit, Observations, kernel_names
 from analysis.pick import Candidates, Pick
 from analysis.report.content import Measured, ReportContent, SiteReport
 from analysis.report.figures import (
     level,
     percent_over,
+    place_text,
     prediction_panels,
     roofline_panels,
     unit_name,
@@ -32,7 +33,7 @@ OTHERS = "others"
 CHOOSERS = {"model": "model", "race_to_halt": "race to halt", "random": "random"}
 SCHEME_TEXT = {
     "leave-one-setting-out": "each setting is predicted by a fit on all the others",
-    "holdout": "fitted on one half of the settings, judged on the other half",
+    "holdout": "fitted on one part of the settings, judged on the rest",
     "leave-one-kernel-out": "each kernel is predicted by a fit on all the others",
 }
 
@@ -105,6 +106,7 @@ class SiteView:
     why_no_fit: str
     notes: list[str]
     fit_facts: list[tuple[str, str]]
+    clock_terms: bool
     dropped: list[tuple[str, str]]
     coefficients: Table | None
     lumped: Table | None
@@ -144,7 +146,9 @@ def site_view(site: SiteReport, number: int) -> SiteView:
     """Everything that is shown of a site, formatted."""
     found, data = site.fit, site.data
     observed = data if data is not None else site.timing
-    families = kernel_families(kernel_names(observed)) if observed is not None else {}
+    kernels = {*site.candidates, *(p.kernel for p in site.picks)}
+    kernels.update(kernel_names(observed) if observed is not None else ())
+    families = kernel_families(sorted(kernels))
     setting, lines = _rooflines(observed, found)
     return SiteView(
         anchor=f"site-{number + 1}",
@@ -155,6 +159,7 @@ def site_view(site: SiteReport, number: int) -> SiteView:
         why_no_fit=site.why_no_fit,
         notes=site.notes,
         fit_facts=_fit_facts(found) if found else [],
+        clock_terms=found is not None and any(term.kind == "clock" for term in found.terms),
         dropped=[(entry["name"], entry["why"]) for entry in found.dropped] if found else [],
         coefficients=_coefficients(found, lumped=False) if found else None,
         lumped=_coefficients(found, lumped=True) if found else None,
@@ -296,7 +301,7 @@ def _overview(sites: Sequence[SiteReport]) -> Table:
             f"{site.measured.kernels:,}", f"{site.measured.settings:,}",
             *(decimals(v) for v in (error, *lost, *medians)),
         ])
-    return Table("All sites", columns, [Group("", rows)])
+    return Table("Summary", columns, [Group("", rows)])
 
 
 def _fit_facts(found: Fit) -> list[tuple[str, str]]:
@@ -383,22 +388,23 @@ def _errors(crossvals: Sequence[CrossValidation]) -> Table | None:
 
 
 def _decisions(crossvals: Sequence[CrossValidation]) -> Table | None:
-    rows = []
+    groups = []
     for each in crossvals:
+        rows = []
         for name, chooser in each.choosers.items():
             exact = decimals(chooser.exact, 1) if chooser.exact % 1 else f"{chooser.exact:.0f}"
             rows.append([
-                each.scheme, CHOOSERS.get(name, name), decimals(chooser.mean_lost_pct, 2),
-                decimals(chooser.max_lost_pct, 2), exact, f"{each.cases}",
+                CHOOSERS.get(name, name), decimals(chooser.mean_lost_pct, 2),
+                decimals(chooser.max_lost_pct, 2), f"{exact} of {each.cases}",
             ])
-    if not rows:
-        return None
+        if rows:
+            groups.append(Group(each.scheme, rows))
     columns = [
-        Column("scheme", number=False), Column("who chooses", number=False),
-        Column("energy lost, mean", "%"), Column("energy lost, most", "%"),
-        Column("best one chosen", "kernels"), Column("of", "kernels"),
+        Column("who chooses", number=False), Column("lost, mean", "%"), Column("lost, most", "%"),
+        Column("the best chosen", "kernels"),
     ]
-    return Table("Energy lost by the choice of a setting", columns, [Group("", rows)])
+    caption = "Energy lost by the choice of a setting"
+    return Table(caption, columns, groups) if groups else None
 
 
 def _prediction_figure(crossval: CrossValidation, data: Observations) -> Figure:
@@ -432,7 +438,7 @@ def _family_picks(picks: Sequence[Pick], families: dict[str, str]) -> Table | No
         return None
     rows = []
     for name in _family_order(mine):
-        chosen = [setting_text((p.core_mhz, p.mem_mhz)) for p in mine[name]]
+        chosen = [place_text((p.core_mhz, p.mem_mhz)) for p in mine[name]]
         most = max(sorted(set(chosen)), key=chosen.count)
         saving, slower = (
             np.array([getattr(p, which) for p in mine[name]])
@@ -446,8 +452,8 @@ def _family_picks(picks: Sequence[Pick], families: dict[str, str]) -> Table | No
     columns = [
         Column("family", number=False), Column("kernels"),
         Column("picked most often", "core/memory", number=False), Column("for", "kernels"),
-        Column("saves, median", "%"), Column("most", "%"), Column("slower, median", "%"),
-        Column("most", "%"),
+        Column("saves, median", "%"), Column("saves, most", "%"),
+        Column("slower, median", "%"), Column("slower, most", "%"),
     ]
     return Table("Picks by family of kernels", columns, [Group("", rows)])
 
@@ -469,7 +475,8 @@ def _picks(site: SiteReport, families: dict[str, str]) -> Table | None:
         Column("energy, predicted", energy_unit), Column("time", time_unit),
         Column("saves", "%"), Column("slower", "%"), Column("srun options", number=False),
     ]
-    return Table("The pick of each kernel", columns, _grouped(families, rows), tall=True)
+    caption = f"The pick of each of {len(rows)} kernels"
+    return Table(caption, columns, _grouped(families, rows), tall=True)
 
 
 def _rooflines(
@@ -486,7 +493,7 @@ def _rooflines(
         except CantFit:  # the fit has dropped the class: time alone can be shown
             line = roofline(data, points.operation, points.memory, setting)
         lines.append((points, line))
-    return setting_text(data.settings[setting]), lines
+    return place_text(data.settings[setting]), lines
 
 
 def _balances(
@@ -510,8 +517,8 @@ def _balances(
             ]
         rows.append(cells)
     columns = [
-        Column("operations / bytes", number=False), Column("kernels"), Column("best", "Gop/s"),
-        Column("best", "GB/s"), Column("Bτ", "op/B"),
+        Column("operations / bytes", number=False), Column("kernels"), Column("best rate", "Gop/s"),
+        Column("best rate", "GB/s"), Column("Bτ", "op/B"),
     ]
     if with_energy:
         columns += [
@@ -525,7 +532,7 @@ def _balances(
 def _roofline_figure(points: PairPoints, line: Roofline, simulated: bool) -> Figure:
     what = f"{points.operation} {unit_name(points.operation)}s on {points.memory} bytes"
     return Figure(
-        f"{what}: {len(points.kernel)} kernels at {setting_text(points.setting)}.",
+        f"{what}: {len(points.kernel)} kernels at {place_text(points.setting)}.",
         roofline_panels(points, line, simulated),
     )
 
@@ -543,8 +550,8 @@ def _times(data: Observations, families: dict[str, str]) -> Table:
     )
     cells = [
         (kernel, [
-            kernel, f"{len(settings)}", setting_text(data.settings[settings[np.argmin(means)]]),
-            texts[2 * i], setting_text(data.settings[settings[np.argmax(means)]]),
+            kernel, f"{len(settings)}", place_text(data.settings[settings[np.argmin(means)]]),
+            texts[2 * i], place_text(data.settings[settings[np.argmax(means)]]),
             texts[2 * i + 1], decimals(float(means.max() / means.min()), 2),
         ])
         for i, (kernel, settings, means) in enumerate(rows)
@@ -554,7 +561,8 @@ def _times(data: Observations, families: dict[str, str]) -> Table:
         Column("time", unit), Column("slowest at", number=False), Column("time", unit),
         Column("ratio"),
     ]
-    return Table("Times; energy is missing", columns, _grouped(families, cells), tall=True)
+    caption = f"Times of {len(rows)} kernels; energy is missing"
+    return Table(caption, columns, _grouped(families, cells), tall=True)
 
 
 def _grids(site: SiteReport, families: dict[str, str]) -> list[tuple[str, list[Grid]]]:
@@ -594,7 +602,7 @@ def _grid(among: Candidates, picked: Pick | None) -> Grid:
         title = "" if words == "predicted" else f"{fixed(float(shown_j[i]))} J, {words}"
         cells[at] = Cell(text, " ".join(styles), title)
     unit, texts = scaled([float(np.nanmin(shown_j))], "J")
-    pick_text = setting_text((picked.core_mhz, picked.mem_mhz)) if picked else ""
+    pick_text = place_text((picked.core_mhz, picked.mem_mhz)) if picked else ""
     return Grid(
         among.kernel, f"{texts[0]} {unit}", core,
         [(m, [cells.get((c, m)) for c in core]) for m in mem], pick_text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import dask
 from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 from distributed import LocalCluster
+from distributed.core import Status
 from distributed.security import Security
 
 from sites.site_file import Partition, Site
@@ -20,8 +22,7 @@ from sites.site_file import Partition, Site
 LOOPBACK_DASHBOARD = "127.0.0.1:0"
 CALL_TIMEOUT_S = 60.0
 DASK_SETTINGS: dict[str, Any] = {
-    # A worker that was lost leaves at once, so that scaling up again starts another in its
-    # place; with the default of 15 s dask would scancel a job that Slurm has just requeued.
+    # A worker that was lost leaves at once, so that scaling up again starts another in its place.
     "distributed.deploy.lost-worker-timeout": "1s",
     # How often a point may take its worker with it before it is recorded as failed.
     "distributed.scheduler.allowed-failures": 2,
@@ -52,7 +53,11 @@ def call_slurm(site: Site, *words: str) -> str:
     argv = [*submit_words(site), *words]
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=CALL_TIMEOUT_S, check=False,
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=CALL_TIMEOUT_S,
+            check=False,
             stdin=subprocess.DEVNULL,
         )
     except FileNotFoundError:
@@ -95,6 +100,10 @@ def slurm_job_class(site: Site) -> type[SLURMJob]:
                 raise CantLaunch(f"{site.name}: sbatch: {error.decode().strip()}")
             return out.decode()
 
+        async def close(self) -> None:
+            await super().close()
+            self.status = Status.closed  # dask-jobqueue leaves it, and SpecCluster asserts it
+
     return SiteJob
 
 
@@ -103,7 +112,8 @@ def job_keywords(
 ) -> dict[str, Any]:
     """dask-jobqueue's keywords for a partition's jobs: one worker, one exclusive node a job."""
     partition = site.partitions[partition_name]
-    directives = ["-N 1", f"-n {partition.cores}", "--cpus-per-task=1"]
+    # A lost job is replaced here; requeued, it would wait two minutes and run beside the new one.
+    directives = ["-N 1", "--no-requeue"]
     if partition.exclusive:
         directives.append("--exclusive")
     if partition.account is not None:
@@ -117,10 +127,10 @@ def job_keywords(
         "queue": partition_name,
         "walltime": partition.walltime,
         "cores": 1,
+        "job_cpu": partition.cores,
         "processes": 1,
         "memory": partition.memory.replace(" ", ""),
         "job_name": job_name,
-        "job_directives_skip": ["-n 1", "--cpus-per-task"],
         "job_extra_directives": directives,
         "job_script_prologue": prologue(partition),
         "python": shlex.quote(partition.environment.python or sys.executable),
@@ -146,7 +156,8 @@ def job_script(site: Site, partition_name: str, job_name: str) -> str:
     """The script that would be submitted for each node of a partition, but for the scheduler's
     address, the certificates' paths and the worker's name, which a running campaign fills in."""
     job = slurm_job_class(site)(
-        scheduler="SCHEDULER", name="WORKER",
+        scheduler="SCHEDULER",
+        name="WORKER",
         **job_keywords(site, partition_name, job_name, "STORE/logs"),
     )
     script: str = job.job_script()
@@ -213,3 +224,5 @@ def cancel_jobs(site: Site, job_name: str) -> None:
 def configure_dask() -> None:
     """Set Dask up for campaigns, in this process."""
     dask.config.set(DASK_SETTINGS)
+    # Lost workers are expected and handled; what people need to know, the progress says.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)

@@ -19,7 +19,7 @@ from distributed.scheduler import KilledWorker
 
 from campaign.launch.clusters import cancel_jobs, configure_dask
 from campaign.launch.lane import Landing, Lane
-from campaign.launch.worker import StoreUnwritable
+from campaign.launch.worker import StoreUnwritable, WorkerGoing
 from campaign.measure.life import Job
 from campaign.measurement import FAILURES, OK, Measurement
 from campaign.plan import Plan
@@ -107,9 +107,7 @@ def missing_points(plan: Plan, tables: Tables, retry_failed: bool) -> list[tuple
     return found
 
 
-def run(
-    plan: Plan, store: Store, progress: Progress, retry_failed: bool = False
-) -> Outcome:
+def run(plan: Plan, store: Store, progress: Progress, retry_failed: bool = False) -> Outcome:
     """Measure every point that the store lacks.
 
     Interrupted by SIGINT or SIGTERM, it ends its jobs, keeps what was measured, and says so.
@@ -250,6 +248,9 @@ class _Run:
         error = landing.future.exception()
         if isinstance(error, StoreUnwritable):
             raise error
+        if isinstance(error, WorkerGoing):
+            lane.waiting.appendleft((point, attempt))
+            return 0
         if error is None:
             status, text = landing.future.result()
         elif isinstance(error, KilledWorker):
@@ -303,4 +304,3 @@ def job_name(store_root: Path, site: str, partition: str) -> str:
 
 def _name(lane: Lane) -> str:
     return f"{lane.site.name}/{lane.partition}"
-

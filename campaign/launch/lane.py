@@ -125,9 +125,7 @@ class Lane:
         connected = {str(w["id"]) for w in self.cluster.scheduler_info["workers"].values()}
         workers = dict(self.cluster.workers)
         absent = {str(name): job for name, job in workers.items() if str(name) not in connected}
-        self._absent_since = {
-            name: self._absent_since.get(name, now) for name in absent
-        }
+        self._absent_since = {name: self._absent_since.get(name, now) for name in absent}
         if absent:
             try:
                 queued = queued_jobs(self.site, self.job_name)

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 from typing import Any
 
 from distributed import Worker, get_worker
+from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import Bench
+from campaign.measurement import OK
 from campaign.point import Point
 from campaign.store.journal import JournalWriter, decode
 
 PLUGIN = "measuring"
+GOING_S = 3.0
 
 
 class StoreUnwritable(Exception):
     """A worker can't write to the store; measuring on would lose what is measured."""
+
+
+class WorkerGoing(Exception):
+    """The worker is ending, and took the measuring subprocess with it: nothing to record."""
 
 
 class MeasuringPlugin(WorkerPlugin):
@@ -38,6 +46,9 @@ class MeasuringPlugin(WorkerPlugin):
         if self._bench is None:
             self._bench = Bench(Job.from_dict(self.job), Path(self.scratch))
         record = self._bench.measure(point, attempt)
+        status = decode(record).status
+        if status != OK and _is_going(GOING_S if status == "node lost" else 0.0):
+            raise WorkerGoing(f"{point.id} was cut off with its worker")
         try:
             if self._journal is None:
                 self._journal = JournalWriter(Path(self.journals))
@@ -56,6 +67,17 @@ class MeasuringPlugin(WorkerPlugin):
             with contextlib.suppress(OSError):
                 self._journal.close()
             self._journal = None
+
+
+def _is_going(within_s: float) -> bool:
+    """Whether this worker ends within so many seconds: a job's end reaches all its processes at
+    once, and the subprocess may be gone before the worker knows; a worker that ends by itself
+    takes the subprocess's files with it."""
+    worker = get_worker()
+    deadline = time.monotonic() + within_s
+    while worker.status == Status.running and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return bool(worker.status != Status.running)
 
 
 def measure_point(fields: dict[str, Any], attempt: int) -> tuple[str, str]:

@@ -28,7 +28,11 @@ from sites.site_file import Site
 from sites.twin.machine import NotSimulated
 
 SLURM_VARIABLES = (
-    "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_CPU_FREQ_REQ", "SLURM_GPU_FREQ", "SLURM_CLUSTER_NAME",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_CPU_FREQ_REQ",
+    "SLURMD_TRES_FREQ",
+    "SLURM_CLUSTER_NAME",
 )
 MAX_CALIBRATIONS = 6
 VERSION = importlib.metadata.version("dvfs-campaign")
@@ -69,9 +73,7 @@ def measure(job: Job, point: Point, attempt: int) -> Measurement | None:
 
     Called on every rank; the measurement is rank 0's, and None on the others.
     """
-    started = Measurement(
-        point, OK, attempt=attempt, node=platform.node(), start_unix_s=time.time()
-    )
+    started = Measurement(point, OK, attempt=attempt, node=node_name(), start_unix_s=time.time())
     try:
         team = Team.of_world(point.ranks)
     except WrongTeamSize as error:
@@ -186,7 +188,7 @@ def _warm_up(prepared: Prepared, team: Team, protocol: Protocol) -> int:
 
 def _joined(window: Window, team: Team) -> Window:
     """The window with the traces of every node, each meter named after its node."""
-    mine = [replace(t, meter=f"{platform.node()}/{t.meter}") for t in window.traces]
+    mine = [replace(t, meter=f"{node_name()}/{t.meter}") for t in window.traces]
     return replace(window, traces=[t for traces in team.gather(mine) for t in traces])
 
 
@@ -232,9 +234,15 @@ def _record(started: Measurement, window: Window, counts: dict[str, float] | Non
         mem_mhz_achieved=_nan(window.achieved.mem_mhz),
         counts=counts,
         meters=meters,
-        traces=tuple(replace(t.trace, channel=f"{t.meter}:{t.channel.name}")
-                     for t in window.traces),
+        traces=tuple(
+            replace(t.trace, channel=f"{t.meter}:{t.channel.name}") for t in window.traces
+        ),
     )
+
+
+def node_name() -> str:
+    """The node as its scheduler knows it, else as it calls itself."""
+    return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
 def _provenance(job: Job) -> dict[str, Any]:

@@ -33,9 +33,7 @@ class Sampler(threading.Thread):
     that a window always has both edges. An error of a meter is raised by ``end``.
     """
 
-    def __init__(
-        self, meters: Sequence[Meter], clocks: ClockControl, period_s: float
-    ) -> None:
+    def __init__(self, meters: Sequence[Meter], clocks: ClockControl, period_s: float) -> None:
         super().__init__(name="sampler", daemon=True)
         self.meters = meters
         self.clocks = clocks

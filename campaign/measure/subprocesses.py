@@ -8,9 +8,9 @@ clocks, or the kernel has ranks), or ranks of a local ``mpiexec``.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from campaign.measure.life import Job
+from campaign.measure.life import Job, node_name
 from campaign.measurement import Measurement
 from campaign.point import Point
 from campaign.store.journal import TornRecord, decode, encode
@@ -28,6 +28,11 @@ from sites.clocks.slurm import step_flags
 
 LOG_CHARS = 2000
 GRACE_S = 3.0
+SIGNALS_FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+FROM_OUTSIDE = {code for s in SIGNALS_FROM_OUTSIDE for code in (-s, 128 + s)}
+"""Exit statuses of a subprocess that somebody ended: a job's cancellation, the kernel's OOM
+killer, a node going down. The point itself may be sound."""
+PR_SET_PDEATHSIG = 1
 
 
 class Bench:
@@ -66,13 +71,17 @@ class Bench:
             text = f"killed after {limit_s:g} s; last output: {said}"
             return _failure(point, attempt, started_unix_s, "timed out", text)
         text = f"the measuring subprocess ended with {_exit_name(exit_code)}; last output: {said}"
-        return _failure(point, attempt, started_unix_s, "kernel failed", text)
+        status = "node lost" if exit_code in FROM_OUTSIDE else "kernel failed"
+        return _failure(point, attempt, started_unix_s, status, text)
 
     def _forked(
         self, point: Point, attempt: int, result: Path, log: Path
     ) -> tuple[int | None, bool]:
         request = {
-            "point": point.as_dict(), "attempt": attempt, "result": str(result), "log": str(log),
+            "point": point.as_dict(),
+            "attempt": attempt,
+            "result": str(result),
+            "log": str(log),
             "timeout_s": self.job.protocol.timeout_s,
         }
         for fresh in (False, True):
@@ -118,21 +127,29 @@ class Bench:
         point_file = self.folder / "point.json"
         point_file.write_text(json.dumps({"point": point.as_dict(), "attempt": attempt}))
         program = [
-            sys.executable, "-m", "campaign.measure", str(self.job_file), str(point_file),
+            sys.executable,
+            "-m",
+            "campaign.measure",
+            str(self.job_file),
+            str(point_file),
             str(result),
         ]
         argv = launcher(point, self.job) + program
         with log.open("wb") as output:
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509
             )
             try:
                 return process.wait(self.job.protocol.timeout_s), False
             except subprocess.TimeoutExpired:
                 return None, True
             finally:
-                _end_group(process)
+                _end_launcher(process, point)
 
     def close(self) -> None:
         """End the fork server and remove the scratch folder."""
@@ -153,8 +170,13 @@ def launcher(point: Point, job: Job) -> list[str]:
 def step_words(point: Point, job: Job, cores: int) -> list[str]:
     """srun and its options for a point's step on a node's ``cores`` allocated cores."""
     words = [
-        "srun", f"--ntasks={point.ranks}", f"--cpus-per-task={max(1, cores // point.ranks)}",
-        "--overlap", "--kill-on-bad-exit=1", "--quiet",
+        "srun",
+        f"--ntasks={point.ranks}",
+        f"--cpus-per-task={max(1, cores // point.ranks)}",
+        f"--job-name={point.id}",
+        "--overlap",
+        "--kill-on-bad-exit=1",
+        "--quiet",
         f"--mpi={'pmi2' if point.ranks > 1 else 'none'}",
     ]
     if job.site.clocks.control == "slurm":
@@ -162,15 +184,47 @@ def step_words(point: Point, job: Job, cores: int) -> list[str]:
     return words
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End the launcher's process group: SIGTERM, and SIGKILL after a grace."""
-    for number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 10.0)):
-        if process.poll() is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(wait_s)
+_LIBC = ctypes.CDLL(None)
+
+
+def _end_with_parent() -> None:
+    """In a fresh child: be told to end when the worker dies. srun and mpiexec pass it on."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def _end_launcher(process: subprocess.Popen[bytes], point: Point) -> None:
+    """End srun or mpiexec and all that it started, if it has not ended by itself.
+
+    SIGTERM ends even a task that ignores it. Killing srun with its whole group instead would
+    leave the task running: srun's helper, which ends it, would be dead too.
+    """
+    if process.poll() is not None:
+        return
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
+        return
+    step = _step_id(point)
+    if step is not None:
+        subprocess.run(["scancel", "--signal=KILL", step], check=False, timeout=60)
+    process.kill()
+    process.wait()
+
+
+def _step_id(point: Point) -> str | None:
+    """The id of a point's step in this job, by its name; None outside Slurm."""
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is None:
+        return None
+    steps = subprocess.run(
+        ["squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i|%j"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    found = (line.partition("|") for line in steps.stdout.splitlines())
+    return next((step for step, _, name in found if name == point.id), None)
 
 
 def _last_words(log: Path) -> str:
@@ -191,8 +245,4 @@ def _exit_name(code: int | None) -> str:
 
 
 def _failure(point: Point, attempt: int, start_unix_s: float, status: str, text: str) -> bytes:
-    return encode(
-        Measurement(
-            point, status, text, attempt, platform.node(), start_unix_s
-        )
-    )
+    return encode(Measurement(point, status, text, attempt, node_name(), start_unix_s))

@@ -59,8 +59,6 @@ def simulate_window(
     run = twin_machine.run(site, counts, setting, iterations, seed)
     channel = twin_machine.board_channel(site)
     # Single precision holds a power to 1e-7 of itself, and halves what is stored.
-    trace = Trace(
-        channel.name, channel.domain, "W", run.time_ns, run.power_w.astype(np.float32)
-    )
+    trace = Trace(channel.name, channel.domain, "W", run.time_ns, run.power_w.astype(np.float32))
     end_ns = round(run.duration_s * 1e9)
     return Window(end_ns, iterations, [MeterTrace("twin", channel, trace)], setting)

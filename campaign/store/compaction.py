@@ -136,9 +136,7 @@ def _trace_group(store: Store) -> zarr.Group:
             dtype=dtype,
             chunks=(CHUNK_SAMPLES,),
             shards=(SHARD_SAMPLES,),
-            compressors=[
-                BloscCodec(cname="lz4", clevel=5, shuffle="bitshuffle"), Crc32cCodec()
-            ],
+            compressors=[BloscCodec(cname="lz4", clevel=5, shuffle="bitshuffle"), Crc32cCodec()],
             dimension_names=("sample",),
         )
     _sync_tree(fresh)

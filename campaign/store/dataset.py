@@ -15,19 +15,52 @@ from campaign.measurement import FAILURES, OK
 from campaign.store.journal import JournalEntry, scan
 from campaign.store.layout import Store
 
-TEXT = ("point_id", "site", "partition", "kernel", "params", "node", "status", "text",
-        "voltage_origin", "meters", "provenance")
-FLOATS = ("core_mhz", "mem_mhz", "time_s", "energy_j", "energy_std_j", "core_mhz_achieved",
-          "mem_mhz_achieved", "core_v", "mem_v", "start_unix_s")
+TEXT = (
+    "point_id",
+    "site",
+    "partition",
+    "kernel",
+    "params",
+    "node",
+    "status",
+    "text",
+    "voltage_origin",
+    "meters",
+    "provenance",
+)
+FLOATS = (
+    "core_mhz",
+    "mem_mhz",
+    "time_s",
+    "energy_j",
+    "energy_std_j",
+    "core_mhz_achieved",
+    "mem_mhz_achieved",
+    "core_v",
+    "mem_v",
+    "start_unix_s",
+)
 INTEGERS = ("repeat", "ranks", "iterations", "attempt")
 FLAGS = ("simulated", "imported")
-UNITS = {"core_mhz": "MHz", "mem_mhz": "MHz", "time_s": "s", "energy_j": "J", "energy_std_j": "J",
-         "core_mhz_achieved": "MHz", "mem_mhz_achieved": "MHz", "core_v": "V", "mem_v": "V",
-         "start_unix_s": "s"}
+UNITS = {
+    "core_mhz": "MHz",
+    "mem_mhz": "MHz",
+    "time_s": "s",
+    "energy_j": "J",
+    "energy_std_j": "J",
+    "core_mhz_achieved": "MHz",
+    "mem_mhz_achieved": "MHz",
+    "core_v": "V",
+    "mem_v": "V",
+    "start_unix_s": "s",
+}
 TRACE_TEXT = ("channel", "domain", "unit")
 COUNT = "n_"
 PLAIN: dict[str, Any] = {
-    "chunks": None, "consolidated": False, "decode_times": False, "decode_timedelta": False,
+    "chunks": None,
+    "consolidated": False,
+    "decode_times": False,
+    "decode_timedelta": False,
 }
 """How xarray opens the index: in memory, seconds left as the numbers they are."""
 
@@ -49,8 +82,20 @@ class Tables:
 
 
 TRACE_COLUMNS = ("point_id", *TRACE_TEXT, "row_start", "row_size")
-FAILURE_COLUMNS = ("point_id", "site", "partition", "kernel", "params", "node", "status", "text",
-                   "core_mhz", "mem_mhz", "attempt", "start_unix_s")
+FAILURE_COLUMNS = (
+    "point_id",
+    "site",
+    "partition",
+    "kernel",
+    "params",
+    "node",
+    "status",
+    "text",
+    "core_mhz",
+    "mem_mhz",
+    "attempt",
+    "start_unix_s",
+)
 
 
 def empty_tables() -> Tables:
@@ -75,11 +120,16 @@ def committed_tables(store: Store) -> Tables:
     attributes: dict[str, Any] = {}
     for group in ("measurements", "traces", "failures"):
         with xr.open_zarr(path, group=group, **PLAIN) as dataset:
-            frames[group] = dataset.to_dataframe().reset_index(drop=True)
+            # Zarr lists arrays in the order of the folder, which is any.
+            names = sorted(map(str, dataset.data_vars))
+            frames[group] = dataset[names].to_dataframe().reset_index(drop=True)
             attributes |= dataset.attrs
     return Tables(
-        frames["measurements"], frames["traces"], frames["failures"],
-        json.loads(attributes["consumed"]), int(attributes["samples_end"]),
+        frames["measurements"],
+        frames["traces"],
+        frames["failures"],
+        json.loads(attributes["consumed"]),
+        int(attributes["samples_end"]),
     )
 
 
@@ -113,18 +163,36 @@ def measurement_row(scalars: dict[str, Any]) -> dict[str, Any]:
     """One row of the measurements table from a record's scalars."""
     point = scalars["point"]
     row = {
-        "point_id": point["id"], "site": point["site"], "partition": point["partition"],
-        "kernel": point["label"], "params": point["params"], "ranks": point["ranks"],
-        "core_mhz": _number(point["core_mhz"]), "mem_mhz": _number(point["mem_mhz"]),
+        "point_id": point["id"],
+        "site": point["site"],
+        "partition": point["partition"],
+        "kernel": point["label"],
+        "params": point["params"],
+        "ranks": point["ranks"],
+        "core_mhz": _number(point["core_mhz"]),
+        "mem_mhz": _number(point["mem_mhz"]),
         "repeat": point["repeat"],
         "simulated": bool(scalars["provenance"].get("simulated", False)),
         "imported": bool(scalars["provenance"].get("imported", False)),
         "meters": json.dumps(scalars["meters"]),
         "provenance": json.dumps(scalars["provenance"]),
     }
-    for name in ("status", "text", "attempt", "node", "start_unix_s", "time_s", "iterations",
-                 "energy_j", "energy_std_j", "core_mhz_achieved", "mem_mhz_achieved", "core_v",
-                 "mem_v", "voltage_origin"):
+    for name in (
+        "status",
+        "text",
+        "attempt",
+        "node",
+        "start_unix_s",
+        "time_s",
+        "iterations",
+        "energy_j",
+        "energy_std_j",
+        "core_mhz_achieved",
+        "mem_mhz_achieved",
+        "core_v",
+        "mem_v",
+        "voltage_origin",
+    ):
         row[name] = scalars[name]
     for name, value in (scalars["counts"] or {}).items():
         row[COUNT + name] = value
@@ -178,7 +246,10 @@ def merge(tables: Tables, tail: Tail) -> tuple[Tables, list[JournalEntry]]:
         )
     traces = tables.traces[~tables.traces["point_id"].isin(replaced)]
     merged = Tables(
-        _concat(kept, fresh), traces.reset_index(drop=True), failures, tail.consumed,
+        _concat(kept, fresh),
+        traces.reset_index(drop=True),
+        failures,
+        tail.consumed,
         tables.samples_end,
     )
     return merged, taken

@@ -76,9 +76,13 @@ def encode(measurement: Measurement) -> bytes:
         parts += [time_ns, value]
         described.append(
             {
-                "channel": trace.channel, "domain": trace.domain, "unit": trace.unit,
-                "samples": int(trace.time_ns.size), "dtype": trace.value.dtype.str,
-                "time_bytes": len(time_ns), "value_bytes": len(value),
+                "channel": trace.channel,
+                "domain": trace.domain,
+                "unit": trace.unit,
+                "samples": int(trace.time_ns.size),
+                "dtype": trace.value.dtype.str,
+                "time_bytes": len(time_ns),
+                "value_bytes": len(value),
             }
         )
     scalars["traces"] = described
@@ -166,7 +170,9 @@ class JournalWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
         self.close()

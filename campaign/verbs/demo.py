@@ -47,8 +47,10 @@ def _chain(folder: Path, campaign: Path) -> int:
     plan = make_plan(campaign)
     store = create_store((folder / "store").resolve(), plan.campaign.name)
     ended = run(plan, store, progress_for())
-    print(f"measured: {ended.ok} of {ended.planned} points, {ended.failed} failed, "
-          f"{ended.left} left (simulated)\n")
+    print(
+        f"measured: {ended.ok} of {ended.planned} points, {ended.failed} failed, "
+        f"{ended.left} left (simulated)\n"
+    )
     if not ended.ok:
         return 1
     for site in plan.sites:
@@ -71,8 +73,13 @@ def _chain(folder: Path, campaign: Path) -> int:
             print()
         predict(
             Namespace(
-                store=str(store.root), site=site, kernel=None, objective="energy",
-                max_slowdown=None, all_settings=False, json=False,
+                store=str(store.root),
+                site=site,
+                kernel=None,
+                objective="energy",
+                max_slowdown=None,
+                all_settings=False,
+                json=False,
             )
         )
     export_table(store).to_csv(folder / "table.csv", index=False)

@@ -35,8 +35,15 @@ def plan(arguments: Namespace) -> int:
     print_table(
         ["id", "site/partition", "kernel", "params", "core MHz", "memory MHz", "repeat"],
         [
-            [p.id, f"{p.site}/{p.partition}", p.label, p.params, p.setting.core_mhz,
-             p.setting.mem_mhz, p.repeat]
+            [
+                p.id,
+                f"{p.site}/{p.partition}",
+                p.label,
+                p.params,
+                p.setting.core_mhz,
+                p.setting.mem_mhz,
+                p.repeat,
+            ]
             for p in shown
         ],
     )
@@ -132,18 +139,31 @@ def status(arguments: Namespace) -> int:
         left = len(states) - done - failed
         site, _, partition = name.partition("/")
         mine = frame[(frame["site"] == site) & (frame["partition"] == partition)]
-        rows.append({
-            "site": site, "partition": partition, "planned": len(ids), "done": done,
-            "failed": failed, "left": left,
-            "seconds_to_end": seconds_to_end(mine["start_unix_s"], left) if left else 0.0,
-        })
+        rows.append(
+            {
+                "site": site,
+                "partition": partition,
+                "planned": len(ids),
+                "done": done,
+                "failed": failed,
+                "left": left,
+                "seconds_to_end": seconds_to_end(mine["start_unix_s"], left) if left else 0.0,
+            }
+        )
     for site in sorted(set(frame["site"]) - {row["site"] for row in rows}):
         mine = frame[frame["site"] == site]
-        rows.append({"site": site, "partition": "imported", "planned": len(mine),
-                     "done": len(mine), "failed": 0, "left": 0, "seconds_to_end": 0.0})
-    failures = (
-        tables.failures.groupby("status").size().to_dict() if len(tables.failures) else {}
-    )
+        rows.append(
+            {
+                "site": site,
+                "partition": "imported",
+                "planned": len(mine),
+                "done": len(mine),
+                "failed": 0,
+                "left": 0,
+                "seconds_to_end": 0.0,
+            }
+        )
+    failures = tables.failures.groupby("status").size().to_dict() if len(tables.failures) else {}
     damage = [f"{name}: byte {at}: {what}" for name, at, what in tail.damage]
     if arguments.json:
         print_json({"partitions": rows, "failed_attempts": failures, "damage": damage})
@@ -186,20 +206,28 @@ def doctor(arguments: Namespace) -> int:
         problems.append("no [[meters]] in the site file: energy will be missing; add one")
     achieved = open_control(site).achieved()
     found = {
-        "site": site.name, "channels": channels, "problems": problems,
-        "clock_control": site.clocks.control, "settings": len(site.settings),
-        "core_mhz_now": achieved.core_mhz, "mem_mhz_now": achieved.mem_mhz,
+        "site": site.name,
+        "channels": channels,
+        "problems": problems,
+        "clock_control": site.clocks.control,
+        "settings": len(site.settings),
+        "core_mhz_now": achieved.core_mhz,
+        "mem_mhz_now": achieved.mem_mhz,
         "can_measure_energy": bool(channels),
     }
     if arguments.json:
         print_json(found)
     else:
-        print(f"site {site.name}: clocks by {site.clocks.control}, {len(site.settings)} settings, "
-              f"now {achieved}")
+        print(
+            f"site {site.name}: clocks by {site.clocks.control}, {len(site.settings)} settings, "
+            f"now {achieved}"
+        )
         print_table(
             ["meter", "channel", "domain", "kind", "resolution", "period s"],
-            [[c["meter"], c["name"], c["domain"], c["kind"], c["resolution"], c["period_s"]]
-             for c in channels],
+            [
+                [c["meter"], c["name"], c["domain"], c["kind"], c["resolution"], c["period_s"]]
+                for c in channels
+            ],
         )
         for problem in problems:
             print(problem, file=sys.stderr)

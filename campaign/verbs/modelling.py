@@ -88,8 +88,13 @@ def print_fit(found: Fit) -> None:
     print_table(
         ["coefficient", "value", "low", "high", "unit"],
         [
-            [found.terms[i].name, float(found.value[i]), float(found.low[i]),
-             float(found.high[i]), unit_of(found.terms[i])]
+            [
+                found.terms[i].name,
+                float(found.value[i]),
+                float(found.low[i]),
+                float(found.high[i]),
+                unit_of(found.terms[i]),
+            ]
             for i in shown
         ],
     )
@@ -121,8 +126,10 @@ def coefficients(arguments: Namespace) -> int:
         print_json(shown)
         return 0
     for each in shown:
-        print(f"{each['site']} at {each['core_mhz']:g}/{each['mem_mhz']:g} MHz, "
-              f"{each['core_v']:g}/{each['mem_v']:g} V")
+        print(
+            f"{each['site']} at {each['core_mhz']:g}/{each['mem_mhz']:g} MHz, "
+            f"{each['core_v']:g}/{each['mem_v']:g} V"
+        )
         print_table(
             ["cost", "value", "low", "high", "unit"],
             [[c["name"], c["value"], c["low"], c["high"], c["unit"]] for c in each["costs"]],
@@ -139,8 +146,7 @@ def _costs(store: Store, found: Fit, arguments: Namespace) -> dict[str, Any]:
         math.nan if arguments.mem_mhz is None else arguments.mem_mhz,
     )
     matches = [
-        s for s in volts
-        if all(math.isnan(w) or w == mhz for w, mhz in zip(wanted, s, strict=True))
+        s for s in volts if all(math.isnan(w) or w == mhz for w, mhz in zip(wanted, s, strict=True))
     ]
     if len(matches) != 1:
         known = ", ".join(f"{c:g},{m:g}" for c, m in sorted(volts)[:8])
@@ -154,7 +160,10 @@ def _costs(store: Store, found: Fit, arguments: Namespace) -> dict[str, Any]:
     rows = [(f"energy_{name}", "pJ", *value) for name, value in costs.operation_pj.items()]
     rows.append(("constant_power", "W", *costs.constant_w))
     return {
-        "site": found.site, "core_mhz": core_mhz, "mem_mhz": mem_mhz, "core_v": costs.core_v,
+        "site": found.site,
+        "core_mhz": core_mhz,
+        "mem_mhz": mem_mhz,
+        "core_v": costs.core_v,
         "mem_v": costs.mem_v,
         "costs": [
             {"name": name, "value": value, "unit": unit, "low": low, "high": high}
@@ -169,19 +178,25 @@ def setting_volts(
     """Every setting whose voltages are known, measured or only legal: MHz pair -> V pair."""
     import numpy as np  # noqa: PLC0415
 
+    # NaN is not equal to itself: a clock that is not there is None while settings are compared.
+    named = {_none_for_nan(pair): pair for pair in data.settings}
     found: dict[tuple[float, float], tuple[float, float]] = {}
     for core_mhz, mem_mhz, core_v, mem_v in site_facts(store, site).get("legal", []):
-        pair = tuple(math.nan if mhz is None else float(mhz) for mhz in (core_mhz, mem_mhz))
+        legal = tuple(math.nan if mhz is None else float(mhz) for mhz in (core_mhz, mem_mhz))
+        pair = named.get((core_mhz, mem_mhz), (legal[0], legal[1]))
         if data.voltage == "unit":
-            found[pair[0], pair[1]] = (1.0, 1.0)
+            found[pair] = (1.0, 1.0)
         elif core_v is not None:
-            found[pair[0], pair[1]] = (core_v, 1.0 if mem_v is None else mem_v)
+            found[pair] = (core_v, 1.0 if mem_v is None else mem_v)
     for s in np.unique(data.setting):
         mine = data.setting == s
-        found[data.settings[s]] = (
-            float(data.core_v[mine].mean()), float(data.mem_v[mine].mean())
-        )
+        found[data.settings[s]] = (float(data.core_v[mine].mean()), float(data.mem_v[mine].mean()))
     return found
+
+
+def _none_for_nan(pair: tuple[float, float]) -> tuple[float | None, float | None]:
+    core, mem = (None if math.isnan(mhz) else mhz for mhz in pair)
+    return core, mem
 
 
 def crossval(arguments: Namespace) -> int:
@@ -224,8 +239,10 @@ def print_crossval(shown: dict[str, Any]) -> None:
         if isinstance(each, dict)
     ]
     if rows:
-        print(f"energy lost by the choice of a setting, {decision['cases']} kernels, time "
-              f"{decision['time']}:")
+        print(
+            f"energy lost by the choice of a setting, {decision['cases']} kernels, time "
+            f"{decision['time']}:"
+        )
         print_table(["chooser", "mean %", "max %", "exact"], rows)
 
 
@@ -242,8 +259,7 @@ def predict(arguments: Namespace) -> int:
     found = kept_fit(store, arguments.site)
     data = site_data(store, arguments.site)
     wanted = [
-        name for name in kernel_names(data)
-        if arguments.kernel in (None, name, name.split(" ")[0])
+        name for name in kernel_names(data) if arguments.kernel in (None, name, name.split(" ")[0])
     ]
     if not wanted:
         raise BadArgument(
@@ -256,10 +272,15 @@ def predict(arguments: Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for each in chosen:
         core, mem = (None if math.isnan(v) else v for v in (each.core_mhz, each.mem_mhz))
-        rows.append(vars(each) | {
-            "mem_mhz": mem, "core_mhz": core, "simulated": found.simulated,
-            "slurm": " ".join(step_flags(Setting(core, mem), device)),
-        })
+        rows.append(
+            vars(each)
+            | {
+                "mem_mhz": mem,
+                "core_mhz": core,
+                "simulated": found.simulated,
+                "slurm": " ".join(step_flags(Setting(core, mem), device)),
+            }
+        )
     if arguments.json:
         print_json(rows)
         return 0
@@ -268,8 +289,16 @@ def predict(arguments: Namespace) -> int:
     print_table(
         ["kernel", "core MHz", "memory MHz", "energy J", "time s", "saves %", "slower %", "srun"],
         [
-            [r["kernel"], r["core_mhz"], r["mem_mhz"], r["energy_j"], r["time_s"],
-             r["saving_pct"], r["slowdown_pct"], r["slurm"]]
+            [
+                r["kernel"],
+                r["core_mhz"],
+                r["mem_mhz"],
+                r["energy_j"],
+                r["time_s"],
+                r["saving_pct"],
+                r["slowdown_pct"],
+                r["slurm"],
+            ]
             for r in rows
         ],
     )

@@ -50,13 +50,16 @@ def report_content(store: Store) -> ReportContent:
     tables, tail = current_tables(store)
     frame = tables.measurements
     dataset = as_dataset(frame, "measurement")
+    plan = store.read_json("campaign.json") or {}
     planned: dict[str, list[str]] = {}
-    for name, ids in (store.read_json("campaign.json") or {}).get("points", {}).items():
+    for name, ids in plan.get("points", {}).items():
         planned.setdefault(name.rpartition("/")[0], []).extend(ids)
-    sites = [
-        _site_report(store, site, frame[frame["site"] == site], dataset, planned.get(site, []))
-        for site in sorted({*frame["site"], *planned})
-    ]
+    twins = {name for name, site in plan.get("sites", {}).items() if site.get("twin")}
+    sites = []
+    for site in sorted({*frame["site"], *planned}):
+        mine = frame[frame["site"] == site]
+        simulated = bool(mine["simulated"].any()) or (not len(mine) and site in twins)
+        sites.append(_site_report(store, site, mine, dataset, planned.get(site, []), simulated))
     if tail.damage:
         note = f"{len(tail.damage)} records of this store are damaged and left out."
         for each in sites:
@@ -67,14 +70,18 @@ def report_content(store: Store) -> ReportContent:
 
 
 def _site_report(
-    store: Store, site: str, frame: pd.DataFrame, dataset: xr.Dataset, planned: list[str]
+    store: Store,
+    site: str,
+    frame: pd.DataFrame,
+    dataset: xr.Dataset,
+    planned: list[str],
+    simulated: bool,
 ) -> SiteReport:
     from analysis.fit import fit  # noqa: PLC0415
     from analysis.observations import CantFit, observations  # noqa: PLC0415
     from analysis.report.content import SiteReport  # noqa: PLC0415
 
     measured = _measured(frame, planned)
-    simulated = bool(frame["simulated"].any()) if len(frame) else False
     classes = site_facts(store, site).get("classes")
     try:
         data = observations(dataset, site, classes)
@@ -107,9 +114,7 @@ def _kept(store: Store, site: str) -> Fit | None:
         return None
 
 
-def _timing(
-    dataset: xr.Dataset, site: str, classes: dict[str, str] | None
-) -> Observations | None:
+def _timing(dataset: xr.Dataset, site: str, classes: dict[str, str] | None) -> Observations | None:
     """The rows of a site that has times and no energies; None where it has no time either."""
     from dataclasses import replace  # noqa: PLC0415
 
@@ -128,7 +133,11 @@ def _timing(
 
 
 def _fitted_site(
-    store: Store, found: Fit, data: Observations, measured: Measured, simulated: bool,
+    store: Store,
+    found: Fit,
+    data: Observations,
+    measured: Measured,
+    simulated: bool,
     notes: list[str],
 ) -> SiteReport:
     import numpy as np  # noqa: PLC0415
@@ -161,7 +170,17 @@ def _fitted_site(
         for each in chosen
     }
     return SiteReport(
-        found.site, simulated, measured, data, "", found, crossvals, chosen, among, slurm, None,
+        found.site,
+        simulated,
+        measured,
+        data,
+        "",
+        found,
+        crossvals,
+        chosen,
+        among,
+        slurm,
+        None,
         notes,
     )
 

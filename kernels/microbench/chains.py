@@ -125,8 +125,12 @@ class Arithmetic:
         modulus = None if self.dtype.kind == "f" else 1 << (8 * self.dtype.itemsize)
         return Affine(p, q, modulus), Affine(r, s, modulus)
 
-    def compare(self, name: str, found: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> None:
+    def compare(
+        self, name: str, found: np.ndarray[Any, Any], right: np.ndarray[Any, Any], fused: bool
+    ) -> None:
         """Raise :class:`WrongResult` unless all accumulators are what they must be."""
+        # Without a fused instruction the product is rounded too, always the same way.
+        tolerance = self.tolerance if fused else 20 * self.tolerance
         if self.dtype.kind != "f":
             wrong = int((found.view(self.exact_dtype) != right).sum())
             error = 0.0
@@ -134,11 +138,11 @@ class Arithmetic:
             scale = float(np.abs(right).max())
             errors = np.abs(found.astype(self.exact_dtype) - right) / scale
             error = float(errors.max())
-            wrong = int((~(errors <= self.tolerance)).sum())
+            wrong = int((~(errors <= tolerance)).sum())
         if wrong:
             raise WrongResult(
                 f"{name}: {wrong} of {found.size} accumulators are not what they must be "
-                f"(largest error {error:.3g} of the largest value, allowed {self.tolerance:.3g})"
+                f"(largest error {error:.3g} of the largest value, allowed {tolerance:.3g})"
             )
 
 
@@ -168,7 +172,7 @@ class RegisterChains:
         exact = self._arithmetic.exact_dtype
         start = self.start.astype(exact)
         right = start * exact.type(all_steps.factor) + exact.type(all_steps.term)
-        self._arithmetic.compare("chains in registers", self.end, right)
+        self._arithmetic.compare("chains in registers", self.end, right, self._loops.FUSED)
 
 
 class StreamChains:
@@ -242,7 +246,7 @@ class StreamChains:
             + self.start.astype(exact) * exact.type(alone.factor)
             + exact.type(alone.term)
         )
-        self._arithmetic.compare("chains over loaded words", self.end, right)
+        self._arithmetic.compare("chains over loaded words", self.end, right, self._loops.FUSED)
 
 
 def prepare_chains(

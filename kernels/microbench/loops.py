@@ -30,17 +30,19 @@ from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 
-def _host_vectors() -> tuple[int, int]:
-    """(bytes of a vector, vector registers) of this host, as Numba compiles for it."""
-    features = set((config.CPU_FEATURES or llvm.get_host_cpu_features().flatten()).split(","))
+def _host_vectors() -> tuple[int, int, bool]:
+    """(bytes of a vector, vector registers, fused multiply-add) that Numba compiles for."""
+    given = config.CPU_FEATURES
+    features = set((llvm.get_host_cpu_features().flatten() if given is None else given).split(","))
     if "+avx512f" in features:
-        return 64, 32
+        return 64, 32, True
     if "+avx" in features:
-        return 32, 16
-    return 16, 32 if platform.machine() in {"aarch64", "arm64"} else 16
+        return 32, 16, "+fma" in features
+    arm = platform.machine() in {"aarch64", "arm64"}
+    return 16, 32 if arm else 16, arm
 
 
-VECTOR_BYTES, _REGISTERS = _host_vectors()
+VECTOR_BYTES, _REGISTERS, FUSED = _host_vectors()
 STREAM_VECTORS = _REGISTERS // 2
 """Accumulators of the loops that load: enough to cover the latency of a multiply-add (4 cycles
 of 2 or 4 pipes), and a power of two, so that they divide every working set."""

@@ -36,10 +36,10 @@ class SlurmStep:
         flags = step_flags(setting, self.device)
         if not flags:
             return
-        name = {"gpu": "SLURM_GPU_FREQ", "cpu": "SLURM_CPU_FREQ_REQ"}[self.device]
+        name = {"gpu": "SLURMD_TRES_FREQ", "cpu": "SLURM_CPU_FREQ_REQ"}[self.device]
         asked = flags[0].partition("=")[2]
         found = os.environ.get(name)
-        if found is None or found.split(":")[0] != asked:
+        if found is None or found.removeprefix("gpu:") != asked:
             raise ClockNotLegal(
                 f"{setting}: the step's environment has {name}={found!r} where {asked!r} was "
                 f"asked for; is this process a job step?"

@@ -88,7 +88,9 @@ def run(
     core_v, mem_v = site.volts(setting)
     assert core_v is not None and mem_v is not None  # noqa: S101
     dynamic_j = sum(
-        n * twin.energy_pj_per_v2[name] * 1e-12
+        n
+        * twin.energy_pj_per_v2[name]
+        * 1e-12
         * (core_v if site.classes[name].domain == "core" else mem_v) ** 2
         for name, n in counts.items()
     )

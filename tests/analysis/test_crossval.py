@@ -9,9 +9,9 @@ import pytest
 
 from analysis.crossval import cross_validate, decide
 from analysis.energy_model import design_matrix, model_terms
+from analysis.fit import fit
 from analysis.observations import CantFit, observations
 from analysis.pick import candidates, pick
-from analysis.fit import fit
 from analysis.time_model import fit_time
 from tests.analysis.twin_data import TABLE_I, twin_dataset
 

@@ -17,9 +17,30 @@ from tests.analysis.twin_data import TABLE_I, twin_dataset
 
 # Seed 003, Table I: pJ/V^2 (its pJ over V^2), and constant power in W by setting.
 CONSTANTS = {"sp": 27.3, "dp": 131.1, "int": 56.5, "shared": 33.3, "l2": 85.0, "dram": 369.5}
-CONSTANT_W = dict(zip(TABLE_I, [
-    6.8, 6.1, 6.3, 5.9, 5.6, 6.0, 5.6, 5.2, 6.6, 5.5, 5.8, 5.4, 5.8, 5.2, 5.8, 6.0,
-], strict=True))
+CONSTANT_W = dict(
+    zip(
+        TABLE_I,
+        [
+            6.8,
+            6.1,
+            6.3,
+            5.9,
+            5.6,
+            6.0,
+            5.6,
+            5.2,
+            6.6,
+            5.5,
+            5.8,
+            5.4,
+            5.8,
+            5.2,
+            5.8,
+            6.0,
+        ],
+        strict=True,
+    )
+)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,22 @@ from sites.site_file import Site, built_in_sites, read_site
 from sites.twin.machine import run
 
 TABLE_I = [
-    (852, 924), (396, 924), (852, 528), (648, 528), (396, 528), (852, 204), (648, 204), (396, 204),
-    (756, 924), (180, 528), (540, 528), (540, 204), (756, 204), (72, 68), (756, 68), (180, 924),
+    (852, 924),
+    (396, 924),
+    (852, 528),
+    (648, 528),
+    (396, 528),
+    (852, 204),
+    (648, 204),
+    (396, 204),
+    (756, 924),
+    (180, 528),
+    (540, 528),
+    (540, 204),
+    (756, 204),
+    (72, 68),
+    (756, 68),
+    (180, 924),
 ]
 """Seed 003, Table I: (core MHz, memory MHz); the first eight are of type T."""
 
@@ -45,12 +59,24 @@ def twin_dataset(noise: str, salt: str = "", per_family: int = 8) -> xr.Dataset:
             seed = f"{salt}{name} {core_mhz} {mem_mhz}"
             window = run(site, counts, setting, 20, seed)
             core_v, mem_v = site.volts(setting)
-            rows.append({
-                "point_id": seed, "site": "tk1", "kernel": name, "params": "{}", "status": "ok",
-                "core_mhz": setting.core_mhz, "mem_mhz": setting.mem_mhz, "core_v": core_v,
-                "mem_v": mem_v, "voltage_origin": "table", "simulated": True,
-                "time_s": window.duration_s / 20,
-                "energy_j": np.trapezoid(window.power_w, window.time_ns / 1e9) / 20,
-                "repeat": 0, "node": "twin",
-            } | {f"n_{k}": v for k, v in counts.items()})
+            rows.append(
+                {
+                    "point_id": seed,
+                    "site": "tk1",
+                    "kernel": name,
+                    "params": "{}",
+                    "status": "ok",
+                    "core_mhz": setting.core_mhz,
+                    "mem_mhz": setting.mem_mhz,
+                    "core_v": core_v,
+                    "mem_v": mem_v,
+                    "voltage_origin": "table",
+                    "simulated": True,
+                    "time_s": window.duration_s / 20,
+                    "energy_j": np.trapezoid(window.power_w, window.time_ns / 1e9) / 20,
+                    "repeat": 0,
+                    "node": "twin",
+                }
+                | {f"n_{k}": v for k, v in counts.items()}
+            )
     return as_dataset(pd.DataFrame(rows), "measurement")

@@ -25,13 +25,17 @@ JOULES = Channel("c", "package", "energy", resolution=6.1e-5, period_s=0.001)
 
 
 @given(
-    level=st.floats(0.1, 1000), slope=st.floats(-10, 10), end_s=st.floats(0.5, 20),
+    level=st.floats(0.1, 1000),
+    slope=st.floats(-10, 10),
+    end_s=st.floats(0.5, 20),
     times=st.lists(st.floats(-1, 25), min_size=0, max_size=60),
 )
 def test_a_ramp_integrates_exactly_at_any_sampling(level, slope, end_s, times):
     grid = np.unique(np.round([-0.5, *times, 26.0], 6))
     energy = window_energy(power(grid, level + slope * grid), WATTS, round(end_s * 1e9))
-    assert energy.energy_j == pytest.approx(level * end_s + slope * end_s**2 / 2, rel=1e-6, abs=1e-6)
+    assert energy.energy_j == pytest.approx(
+        level * end_s + slope * end_s**2 / 2, rel=1e-6, abs=1e-6
+    )
 
 
 def test_a_sine_integrates_to_its_closed_form():
@@ -53,7 +57,9 @@ def test_noise_is_within_the_stated_uncertainty():
 
 
 def test_a_counter_counts_the_window_alone():
-    trace = Trace("c", "package", "J", np.array([-10**8, 5 * 10**8, 11 * 10**8]), np.array([0, 60, 120.0]))
+    trace = Trace(
+        "c", "package", "J", np.array([-(10**8), 5 * 10**8, 11 * 10**8]), np.array([0, 60, 120.0])
+    )
     energy = window_energy(trace, JOULES, 10**9)
     assert energy.energy_j == pytest.approx(100.0)
     stale_j = 100 * 0.001

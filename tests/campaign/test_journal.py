@@ -28,7 +28,10 @@ from sites.setting import Setting
 def measurement(repeat: int = 0, samples: int = 20, **changes: object) -> Measurement:
     rng = np.random.default_rng(repeat)
     trace = Trace(
-        "twin:board", "node", "W", np.arange(samples, dtype=np.int64) * 976_562,
+        "twin:board",
+        "node",
+        "W",
+        np.arange(samples, dtype=np.int64) * 976_562,
         rng.normal(5.0, 0.1, samples).astype(np.float32),
     )
     point = make_point("s", "p", "idle", "idle", "{}", 1, Setting(852.0, None), repeat)
@@ -53,7 +56,7 @@ def same(a: Measurement, b: Measurement) -> bool:
 
 
 @given(
-    time_ns=hnp.arrays(np.int64, st.integers(1, 300), elements=st.integers(-2**62, 2**62)),
+    time_ns=hnp.arrays(np.int64, st.integers(1, 300), elements=st.integers(-(2**62), 2**62)),
     dtype=st.sampled_from([np.float32, np.float64]),
     text=st.text(),
     data=st.data(),
@@ -113,13 +116,15 @@ def test_garbage_is_no_record(tmp_path):
 
 
 def test_a_scan_goes_on_where_the_last_one_ended(tmp_path):
-    path, records = journal_of(tmp_path, 2)
+    path, _ = journal_of(tmp_path, 2)
     first = scan(path)
     with path.open("ab") as file:
         file.write(encode(measurement(7)))
     more = scan(path, first.end)
     assert [e.point_id for e in more.entries] == [measurement(7).point.id]
-    assert same(read(more.entries[0]), measurement(7, start_unix_s=read(more.entries[0]).start_unix_s))
+    assert same(
+        read(more.entries[0]), measurement(7, start_unix_s=read(more.entries[0]).start_unix_s)
+    )
 
 
 def test_a_journal_with_a_living_writer_is_not_removed(tmp_path):

@@ -45,8 +45,12 @@ def test_the_same_files_give_the_same_plan_in_another_process(tmp_path):
     )
     for seed in ("1", "2"):
         there = subprocess.run(
-            [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True,
-            env={**os.environ, "PYTHONHASHSEED": seed}, cwd=Path(__file__).parents[2],
+            [sys.executable, "-c", code, str(path)],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parents[2],
         )
         assert there.stdout.split() == here
 
@@ -67,9 +71,11 @@ def test_each_repeat_is_a_block_in_an_order_of_its_own(tmp_path):
 
 def test_another_seed_changes_the_order_alone(tmp_path):
     first = make_plan(campaign_file(tmp_path)).points
-    other = make_plan(campaign_file(
-        tmp_path, head='name = "c"\nseed = 6\nrepeats = 2\n[[sites]]\nsite = "jetson-tk1"\n'
-    )).points
+    other = make_plan(
+        campaign_file(
+            tmp_path, head='name = "c"\nseed = 6\nrepeats = 2\n[[sites]]\nsite = "jetson-tk1"\n'
+        )
+    ).points
     assert {p.id for p in first} == {p.id for p in other}
     assert [p.id for p in first] != [p.id for p in other]
 
@@ -98,19 +104,23 @@ def test_sweeps_are_what_brute_force_says(tmp_path_factory, ops, threads, exclud
     folder = tmp_path_factory.mktemp("plan")
     plan = make_plan(campaign_file(folder, kernels=kernels))
     found = Counter(
-        (json.loads(p.params)["ops_per_word"], json.loads(p.params)["threads"])
-        for p in plan.points
+        (json.loads(p.params)["ops_per_word"], json.loads(p.params)["threads"]) for p in plan.points
     )
     assert set(found) == expected
     assert set(found.values()) == {2 * 6}
 
 
-@given(st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-))
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=8,
+    )
+)
 def test_canonical_json_is_one_text_for_one_value(value):
     text = canonical_json(value)
     assert json.loads(text) == value

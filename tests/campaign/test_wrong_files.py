@@ -60,33 +60,78 @@ WRONG = [
     ("unknown parameter", "c", "level =", "lvel =", ["c.toml:10", "lvel", "known"]),
     ("wrong parameter value", "c", '"dram"', '"l9"', ["c.toml:10", "'l9'", "'dram'"]),
     ("empty sweep", "c", "[1, 2]", "[]", ["c.toml:7", "empty", "at least one value"]),
-    ("excludes that leave nothing", "c", "[1, 2]\n", "[1, 2]\n[[kernels.exclude]]\n"
-     "ops_per_word = 1\n[[kernels.exclude]]\nops_per_word = 2\n", ["c.toml:7", "empty"]),
-    ("exclude of an unknown parameter", "c", "[1, 2]\n",
-     "[1, 2]\n[[kernels.exclude]]\nops = 1\n", ["c.toml:13", "ops", "known here"]),
-    ("zip of unequal lists", "c", "[1, 2]\n",
-     "[1, 2]\n[[kernels.zip]]\nthreads = [1, 2]\nlevel = ['l1']\n", ["different lengths", "1, 2"]),
-    ("illegal pair", "c", "repeats = 1", "repeats = 1\nsettings = { choose = 'pairs', "
-     "pairs = [[1000, 501]] }", ["c.toml:3", "core 1000, memory 501", "nearest", "memory 500"]),
-    ("too many random settings", "c", "repeats = 1",
-     "repeats = 1\nsettings = { choose = 'random', count = 5 }", ["c.toml:3", "4 legal"]),
+    (
+        "excludes that leave nothing",
+        "c",
+        "[1, 2]\n",
+        "[1, 2]\n[[kernels.exclude]]\nops_per_word = 1\n[[kernels.exclude]]\nops_per_word = 2\n",
+        ["c.toml:7", "empty"],
+    ),
+    (
+        "exclude of an unknown parameter",
+        "c",
+        "[1, 2]\n",
+        "[1, 2]\n[[kernels.exclude]]\nops = 1\n",
+        ["c.toml:13", "ops", "known here"],
+    ),
+    (
+        "zip of unequal lists",
+        "c",
+        "[1, 2]\n",
+        "[1, 2]\n[[kernels.zip]]\nthreads = [1, 2]\nlevel = ['l1']\n",
+        ["different lengths", "1, 2"],
+    ),
+    (
+        "illegal pair",
+        "c",
+        "repeats = 1",
+        "repeats = 1\nsettings = { choose = 'pairs', pairs = [[1000, 501]] }",
+        ["c.toml:3", "core 1000, memory 501", "nearest", "memory 500"],
+    ),
+    (
+        "too many random settings",
+        "c",
+        "repeats = 1",
+        "repeats = 1\nsettings = { choose = 'random', count = 5 }",
+        ["c.toml:3", "4 legal"],
+    ),
     ("a point planned twice", "c", "[1, 2]", "[1, 1]", ["planned twice", "list each value"]),
     ("unknown site", "c", '"s.toml"', '"jetson"', ["c.toml:5", "jetson", "jetson-tk1"]),
     ("unreadable path", "c", '"s.toml"', '"t.toml"', ["t.toml", "no such file"]),
-    ("unknown partition", "c", '"s.toml"', '"s.toml"\npartitions = ["gpu"]',
-     ["c.toml:6", "gpu", "board"]),
+    (
+        "unknown partition",
+        "c",
+        '"s.toml"',
+        '"s.toml"\npartitions = ["gpu"]',
+        ["c.toml:6", "gpu", "board"],
+    ),
     ("not TOML", "c", "repeats = 1", "repeats 1", ["c.toml", "not TOML", "line 2"]),
-    ("no kernels", "c", CAMPAIGN[CAMPAIGN.index("[[kernels]]"):], "", ["kernels", "missing"]),
+    ("no kernels", "c", CAMPAIGN[CAMPAIGN.index("[[kernels]]") :], "", ["kernels", "missing"]),
     ("a class without a price", "c", 'level = "dram"', 'level = "l2"', ["l2", "s has not"]),
-    ("missing voltage", "s", "[[1000, 0.8], [2000, 1.0]]", "[[1000, 0.8]]",
-     ["s.toml:5", "2000 MHz", "[MHz, V]"]),
+    (
+        "missing voltage",
+        "s",
+        "[[1000, 0.8], [2000, 1.0]]",
+        "[[1000, 0.8]]",
+        ["s.toml:5", "2000 MHz", "[MHz, V]"],
+    ),
     ("millivolts", "s", "[2000, 1.0]", "[2000, 1000.0]", ["s.toml:5", "1000 V", "millivolts"]),
     ("negative frequency", "s", "[1000, 2000]", "[-1000, 2000]", ["s.toml:4", "greater than 0"]),
     ("unknown control", "s", '"twin"', '"twinn"', ["s.toml:12", "twinn", "fixed"]),
-    ("unknown meter", "s", "[clocks]", '[[meters]]\nkind = "watt"\n[clocks]',
-     ["s.toml:12", "watt", "powercap"]),
-    ("no partitions", "s", '[partitions.board]\nscheduler = "local"\n', "",
-     ["partitions", "missing"]),
+    (
+        "unknown meter",
+        "s",
+        "[clocks]",
+        '[[meters]]\nkind = "watt"\n[clocks]',
+        ["s.toml:12", "watt", "powercap"],
+    ),
+    (
+        "no partitions",
+        "s",
+        '[partitions.board]\nscheduler = "local"\n',
+        "",
+        ["partitions", "missing"],
+    ),
     ("unknown scheduler", "s", '"local"', '"pbs"', ["s.toml:19", "'pbs'", "'slurm'"]),
     ("clocks that nothing sets", "s", '"twin"', '"fixed"', ["s.toml:12", "fixed", "another"]),
 ]
@@ -108,8 +153,9 @@ def test_the_right_files_are_right(tmp_path, capsys):
     assert "8 points" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("which", "old", "new", "words"), [w[1:] for w in WRONG],
-                         ids=[w[0] for w in WRONG])
+@pytest.mark.parametrize(
+    ("which", "old", "new", "words"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG]
+)
 def test_wrong_files(tmp_path, capsys, which, old, new, words):
     path = write_files(tmp_path, which, old, new)
     assert main(["plan", str(path)]) == 2

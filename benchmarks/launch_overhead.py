@@ -1,0 +1,135 @@
+"""What launching costs: points of no work through ``campaign run`` on a real Slurm, beside
+``Client.map`` of the same measuring subprocess through dask-jobqueue alone.
+
+    .venv/bin/python benchmarks/launch_overhead.py [--points 2000] [--rounds 3] [--steps]
+
+Both sides are a process of their own, timed from their start to their end (interpreter, jobs,
+workers, points, shutdown), in turn, several times; the ratio is that of the medians. Points are
+``idle`` for 0 s; with ``--steps`` each is a job step with a clock of its own. The baseline keeps
+its records in memory; the campaign writes each to disk, durably, and compacts them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+BASELINE = """
+import json, sys, time
+from pathlib import Path
+from distributed import Client, get_worker
+from distributed.security import Security
+from dask_jobqueue import SLURMCluster
+from campaign.launch.clusters import configure_dask, job_keywords, slurm_job_class
+from campaign.measure.life import Job
+from campaign.measure.subprocesses import Bench
+from campaign.plan import make_plan
+from campaign.point import Point
+from campaign.store.journal import decode
+
+def measure(fields):
+    worker = get_worker()
+    if not hasattr(worker, "bench"):
+        worker.bench = Bench(JOB)
+    return decode(worker.bench.measure(Point.from_dict(fields), 0)).status
+
+folder = Path(sys.argv[1])
+plan = make_plan(folder / "c.toml")
+site = plan.sites["bench"]
+JOB = Job(site, plan.campaign.protocol, ("idle",))
+configure_dask()
+keys = folder / "keys"
+keys.mkdir(mode=0o700, exist_ok=True)
+(folder / "logs").mkdir(exist_ok=True)
+keywords = job_keywords(site, "cpu-a", "baseline", str(folder / "logs"))
+with SLURMCluster(job_cls=slurm_job_class(site), security=Security.temporary(), protocol="tls://",
+        shared_temp_directory=str(keys), silence_logs="critical",
+        scheduler_options={"dashboard_address": "127.0.0.1:0"}, **keywords) as cluster:
+    with Client(cluster) as client:
+        cluster.scale(2)
+        client.wait_for_workers(2)
+        began = time.monotonic()
+        found = client.gather(client.map(measure, [p.as_dict() for p in plan.points], pure=False))
+        points_s = time.monotonic() - began
+        assert found == ["ok"] * len(plan.points), set(found)
+        client.run(lambda dask_worker: dask_worker.bench.close())
+print(json.dumps({"points_s": points_s}))
+"""
+
+
+def write_files(folder: Path, conf: Path, points: int, steps: bool) -> None:
+    """The site and campaign files of both sides."""
+    clocks = (
+        '[domains.core]\nfrequencies_mhz = [1400, 2000]\n[clocks]\ncontrol = "slurm"\n'
+        if steps
+        else '[clocks]\ncontrol = "fixed"\n'
+    )
+    (folder / "site.toml").write_text(
+        f'name = "bench"\n{clocks}[slurm]\nconf = "{conf}"\n[partitions.cpu-a]\n'
+        'scheduler = "slurm"\nnodes = 2\ncores = 2\nmemory = "1GB"\ninterface = "lo"\n'
+    )
+    repeats = points // 2 if steps else points
+    (folder / "c.toml").write_text(
+        f'name = "bench"\nrepeats = {repeats}\n[[sites]]\nsite = "site.toml"\n'
+        "[protocol]\nmin_duration_s = 0.0\nwarm_up_s = 0.0\n"
+        '[[kernels]]\nkernel = "idle"\nparams = { sleep_s = 0.0 }\n'
+    )
+
+
+def timed(argv: list[str]) -> tuple[float, str]:
+    """Seconds of a process from start to end, and what it printed."""
+    began = time.monotonic()
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False)
+    seconds = time.monotonic() - began
+    if done.returncode:
+        sys.exit(f"{argv[:4]}: {done.stdout}{done.stderr}")
+    return seconds, done.stdout
+
+
+def main() -> None:
+    """Run both sides in turn and print their medians and the ratio."""
+    from tests.slurm_cluster import SlurmCluster
+
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--points", type=int, default=2000)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--steps", action="store_true")
+    asked = arguments.parse_args()
+    base = Path(tempfile.mkdtemp(prefix="launch-"))
+    ours, theirs, theirs_points = [], [], []
+    try:
+        with SlurmCluster(base / "slurm", "bench", {"cpu-a": 2}) as cluster:
+            write_files(base, cluster.conf, asked.points, asked.steps)
+            for each in range(asked.rounds):
+                seconds, printed = timed([sys.executable, "-c", BASELINE, str(base)])
+                theirs.append(seconds)
+                theirs_points.append(json.loads(printed.splitlines()[-1])["points_s"])
+                store = base / f"store{each}"
+                seconds, _ = timed([
+                    sys.executable, "-m", "campaign", "run", str(base / "c.toml"),
+                    "--store", str(store),
+                ])
+                ours.append(seconds)
+                print(f"round {each + 1}: campaign run {ours[-1]:.1f} s, Client.map "
+                      f"{theirs[-1]:.1f} s (points alone {theirs_points[-1]:.1f} s)", flush=True)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    print(f"{asked.points} points, {'job steps' if asked.steps else 'forks'}, 2 workers: "
+          f"campaign run {statistics.median(ours):.1f} s, Client.map "
+          f"{statistics.median(theirs):.1f} s, ratio {ratio:.2f}")
+    sys.exit(ratio > 1.5)
+
+
+if __name__ == "__main__":
+    main()

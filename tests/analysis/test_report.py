@@ -1,0 +1,360 @@
+"""The report: one file that says what was measured, and never more than that."""
+
+from __future__ import annotations
+
+import math
+import re
+from argparse import Namespace
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from analysis.crossval import cross_validate
+from analysis.fit import fit
+from analysis.observations import kernel_names, observations
+from analysis.pick import Candidates, Pick, candidates, picks
+from analysis.report.content import Measured, ReportContent, SiteReport
+from analysis.report.figures import Scale, error_histogram, level, log_scale, tick_text
+from analysis.report.page import decimals, fixed, kernel_families, natural, render, scaled
+from campaign.measurement import Measurement
+from campaign.point import make_point
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import create_store
+from campaign.verbs.reporting import report
+from sites.setting import Setting
+from tests.analysis.twin_data import twin_dataset
+
+EVIL = "<script>alert(1)</script>"
+EVIL_KERNEL = '<img src="x" onerror=alert(2)>'
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Page(HTMLParser):
+    """What a browser would see: tags with their attributes, and the text outside style."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.style = ""
+        self.parts: dict[str, list[str]] = {}
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+            self.parts.setdefault(tag, []).append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
+        self.open.pop()
+
+    def handle_data(self, data):
+        if "style" in self.open:
+            self.style += data
+            return
+        self.texts.append(data)
+        for tag in set(self.open):
+            self.parts[tag][-1] += data
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.texts))
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+
+def measured(n=0, **changes):
+    return replace(Measured(n, {}, 0, 0, 10, 16, ["n1"], ["board (node, power)"]), **changes)
+
+
+def content(*sites):
+    return ReportContent("a study", "store", "2026-01-01 00:00 UTC", list(sites))
+
+
+@pytest.fixture(scope="module")
+def twin():
+    """The twin's rows, with a site and a kernel whose names are markup."""
+    data = observations(twin_dataset("off", per_family=4), "tk1")
+    kernel = np.where(data.kernel == "dp-1", EVIL_KERNEL, data.kernel)
+    return replace(data, site=EVIL, kernel=kernel)
+
+
+@pytest.fixture(scope="module")
+def site(twin):
+    found = fit(twin)
+    return SiteReport(
+        EVIL, True, measured(len(twin), failed={"timed out": 2, "kernel failed": 1}, left=5), twin,
+        "", found, [cross_validate(twin, s) for s in ("leave-one-setting-out", "holdout")],
+        picks(found, twin),
+        {k: candidates(found, twin, k, {(108.0, 300.0): (0.76, 0.824)})
+         for k in kernel_names(twin)},
+        {k: f"--gpu-freq=1,memory={k}" for k in kernel_names(twin)},
+    )
+
+
+@pytest.fixture(scope="module")
+def html(site):
+    return render(content(site))
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
+
+
+def test_names_come_out_as_text(html, page):
+    assert EVIL not in html
+    assert EVIL_KERNEL not in html
+    assert EVIL in page.text
+    assert EVIL_KERNEL in page.text
+    assert page.count("script") == page.count("img") == 0
+
+
+def test_names_inside_figures_are_escaped_too(page):
+    assert any(EVIL_KERNEL in title for title in page.parts["title"])
+    assert any(EVIL in (attrs["aria-label"] or "") for tag, attrs in page.tags if tag == "svg")
+
+
+def test_the_file_loads_nothing(html, page):
+    assert "://" not in html
+    assert "url(" not in page.style
+    assert "@import" not in page.style
+    assert {"link", "script", "iframe", "object", "image", "use"}.isdisjoint(
+        tag for tag, _ in page.tags
+    )
+    for _, attrs in page.tags:
+        assert not {"src", "srcset", "data", "xlink:href", "style"} & set(attrs)
+        assert not any(name.startswith("on") for name in attrs)
+        assert (attrs.get("href") or "#").startswith("#")
+
+
+def test_it_is_light_and_dark(page):
+    assert "prefers-color-scheme: dark" in page.style
+    assert not any(re.search(r"#[0-9a-f]{3,6}\b", attrs.get(name) or "")
+                   for _, attrs in page.tags for name in ("fill", "stroke"))
+
+
+def test_the_same_content_gives_the_same_file(site, html):
+    assert render(content(site)) == html
+
+
+def test_simulated_is_said_wherever_a_number_or_figure_is(page):
+    assert "Simulated:" in page.text
+    for part in ("h2", "h3", "figcaption"):
+        assert page.parts[part]
+        assert all("simulated" in text for text in page.parts[part]), part
+    captions = [text for text in page.parts["caption"] if text != "Summary"]
+    assert captions
+    assert all("simulated" in text for text in captions)
+    assert f"{EVIL} (simulated)" in page.text
+
+
+def test_nothing_is_called_simulated_on_a_real_site(site):
+    real = replace(
+        site, simulated=False, site="real", data=replace(site.data, simulated=False),
+        crossvals=[replace(c, simulated=False, site="real") for c in site.crossvals],
+    )
+    assert "simulated" not in render(content(real)).lower()
+
+
+def test_what_was_measured_is_counted(page):
+    assert "failed 3 (2 timed out, 1 kernel failed)" in page.text
+    assert "left 5" in page.text
+    assert "board (node, power)" in page.text
+
+
+def test_coefficients_stand_with_interval_and_unit(page):
+    # The twin's site file: 27.3 pJ/V^2 a flop, 369.5 a byte of DRAM; without noise, exactly.
+    assert re.search(r"c0_sp\s*27\.30\s*27\.\d\d\s*27\.\d\d\s*0\.\d\s*pJ/V² per flop", page.text)
+    assert re.search(r"c0_dram\s*369\.5", page.text)
+    assert "condition number" in page.text
+    assert "the site's table" in page.text
+
+
+def test_the_figures_are_there(page):
+    # sp and dp and int on dram, sp on shared, sp on l2: three panels each; two cross-validations.
+    labels = [attrs["aria-label"] for tag, attrs in page.tags if tag == "svg"]
+    for start, n in (("Roofline", 5), ("Arch line", 5), ("Power line", 5), ("Predicted", 2),
+                     ("Histogram", 2)):
+        assert sum(label.startswith(start) for label in labels) == n, start
+    assert page.count("figure") == 5 + 2
+
+
+def test_predictions_all_stand_in_the_scatter(html, site):
+    clouds = re.findall(r'<path class="cloud dot" d="([^"]*)"', html)
+    assert [cloud.count("M") for cloud in clouds] == [c.n for c in site.crossvals]
+
+
+def test_every_grid_marks_its_pick_and_fastest(html, site):
+    grids = re.findall(r'<table class="grid">.*?</table>', html, re.DOTALL)
+    assert len(grids) == len(site.candidates)
+    for grid in grids:
+        classes = [c.split() for c in re.findall(r'<td class="([^"]*)"', grid)]
+        assert sum("pick" in c for c in classes) == 1
+        assert sum("fast" in c for c in classes) == 1
+        # One legal setting was not measured: it is predicted, and shown so.
+        assert sum("guess" in c for c in classes) == 1
+        assert len(classes) == 17
+
+
+def test_picks_carry_their_srun_options(page, site):
+    assert all(flags in page.text for flags in site.slurm.values())
+
+
+def test_a_site_without_meters_shows_times_and_no_energy(twin):
+    timing = replace(
+        twin, site="bare", simulated=False, energy_j=np.full(len(twin), math.nan)
+    )
+    bare = SiteReport(
+        "bare", False, measured(len(timing), without_energy=len(timing), meters=[]), None,
+        "their energy is missing: this site has no meter", timing=timing,
+    )
+    page = Page(render(content(bare)))
+    assert "Energy is missing" in page.text
+    assert "this site has no meter" in page.text
+    labels = [attrs["aria-label"] for tag, attrs in page.tags if tag == "svg"]
+    assert len(labels) == 5
+    assert all(label.startswith("Roofline in time") for label in labels)
+    headers = " ".join(page.parts["th"])
+    assert not re.search(r"\b[mµk]?J\b|\bW\b|pJ|saves", headers)
+    assert page.parts["td"][4:9] == ["–"] * 5
+    assert "nan" not in page.text.replace("bare", "").lower().split()
+    for word in ("Arch line", "Power line", "Picks", "Coefficients"):
+        assert word not in page.text
+    assert page.parts["caption"][1].startswith("Times of")
+
+
+def test_a_clock_that_cant_be_set_is_as_found(twin):
+    among = Candidates(
+        "k", [(800.0, math.nan), (1200.0, math.nan)], np.array([1.0, 2.0]), np.array([2.0, 1.0]),
+        np.array([True, True]), np.array([1.1, 2.0]),
+    )
+    chosen = Pick("k", 800.0, math.nan, 1.0, 2.0, 50.0, 100.0, True)
+    site = SiteReport("cpu", False, measured(2), None, "", picks=[chosen], candidates={"k": among})
+    html = render(content(site))
+    assert "nan" not in html
+    assert '<th scope="row">as found</th>' in html
+
+
+def test_an_unmeasured_site_and_an_empty_store_have_a_page_too():
+    planned = SiteReport("later", True, measured(0, left=9), None, "no measurements of site later")
+    assert "No measurements of site later." in Page(render(content(planned))).text
+    assert "holds no measurements" in Page(render(content())).text
+
+
+def test_many_kernels_stay_within_three_megabytes(site):
+    settings = [(float(c), float(m)) for c in range(15) for m in range(10)]
+    values = np.linspace(1.0, 3.0, len(settings))
+    among = {
+        f"family{i % 7} i={i}": Candidates(
+            f"family{i % 7} i={i}", settings, values, values[::-1], values < 2, values
+        )
+        for i in range(140)
+    }
+    html = render(content(replace(site, candidates=among)))
+    assert len(html.encode()) < 3e6
+    assert Page(html).count("details") >= 7
+
+
+def store_of(folder, site, energy_j, settings):
+    """A store with one site: four kernels of known counts, at some settings."""
+    store = create_store(folder, "small")
+    with JournalWriter(store.journals) as journal:
+        for i, intensity in enumerate((0.5, 2.0, 8.0, 32.0)):
+            for core_mhz in settings:
+                point = make_point(site, "p", "k", f"sp{i}", "{}", 1, Setting(core_mhz, 900.0), 0)
+                counts = {"sp": intensity * 1e8, "dram": 1e8}
+                time_s = max(counts["sp"] / (2e8 * core_mhz), 5e-3)
+                energy = counts["sp"] * 30e-12 + 0.04 + 6 * time_s if energy_j else math.nan
+                journal.append(encode(Measurement(
+                    point, "ok", node="n1", time_s=time_s, iterations=9, energy_j=energy,
+                    core_v=1.0, mem_v=1.0, voltage_origin="table", counts=counts,
+                    meters={"m:board": {"domain": "node", "kind": "power", "period_s": 0.001,
+                                        "energy_j": energy}} if energy_j else {},
+                    provenance={"simulated": False},
+                )))
+        failed = make_point(site, "p", "k", "bad", "{}", 1, Setting(1000.0, 900.0), 0)
+        journal.append(encode(Measurement(failed, "wrong result", "sum is off")))
+    return store
+
+
+def page_of(folder, *store):
+    store_of(folder / "s", *store)
+    output = folder / "report.html"
+    assert report(Namespace(store=str(folder / "s"), output=str(output))) == 0
+    return Page(output.read_text(encoding="utf-8"))
+
+
+def test_a_store_is_reported(tmp_path, capsys):
+    page = page_of(tmp_path, "lab", True, (500.0, 700.0, 900.0, 1000.0))
+    assert str(tmp_path / "report.html") in capsys.readouterr().out
+    assert "failed 1 (1 wrong result)" in page.text
+    assert "m:board (node, power, every 1 ms)" in page.text
+    for caption in ("Summary", "The pick of each of 4 kernels", "Coefficients", "Balance points"):
+        assert caption in page.parts["caption"]
+    assert "--cpu-freq=" in page.text
+    assert "holdout" in page.text
+
+
+def test_one_setting_leaves_nothing_to_pick(tmp_path):
+    page = page_of(tmp_path, "lab", True, (1000.0,))
+    assert "No picks: this site was measured at one setting" in page.text
+    assert "No cross-validation by leave-one-setting-out" in page.text
+    assert not any("pick of each" in caption for caption in page.parts["caption"])
+    assert "Coefficients" in page.parts["caption"]
+
+
+def test_a_store_without_energies_is_reported_with_times(tmp_path):
+    page = page_of(tmp_path, "bare", False, (500.0, 1000.0))
+    assert "Energy is missing" in page.text
+    assert "of these without energy 8" in page.text
+    assert any(caption.startswith("Times of 4 kernels") for caption in page.parts["caption"])
+    assert "nan" not in page.text
+
+
+def test_numbers_are_written_with_sense():
+    assert [fixed(v) for v in (0.0, 1234567.0, 0.00123456, math.nan, math.inf, 1e-9)] == [
+        "0", "1,234,567", "0.001235", "–", "∞", "1.000e−9"]
+    assert [decimals(v) for v in (-0.04, 0.05, -1.26, math.nan)] == ["0.0", "0.1", "−1.3", "–"]
+    assert scaled([0.0123, 0.00456], "J") == ("mJ", ["12.30", "4.56"])
+    assert scaled([math.nan], "J") == ("J", ["–"])
+    assert [tick_text(v) for v in (0.25, 1000.0, 1e-6, 2e6, -5.0)] == [
+        "0.25", "1,000", "10⁻⁶", "2·10⁶", "−5"]
+
+
+def test_axes_hold_their_values():
+    scale = log_scale([3.0, 3.0], 0.0, 100.0)
+    assert 0.0 < scale.at(3.0) < 100.0
+    assert scale.ticks()
+    assert [text for _, text in Scale(0.0, 20.0, 0, 1).ticks()] == ["0", "5", "10", "15", "20"]
+    assert [text for _, text in log_scale([1e-6, 1e3], 0, 1).ticks()][:2] == ["10⁻⁶", "10⁻⁴"]
+
+
+@pytest.mark.parametrize("reach", [1e-9, 0.3, 7.0, 600.0])
+def test_the_histogram_counts_every_error(reach):
+    error = np.linspace(-reach, reach, 101)
+    counts = re.findall(r"%: (\d+)</title>", str(error_histogram(error, "x")))
+    assert sum(map(int, counts)) == 101
+
+
+def test_grids_have_nine_shades():
+    assert [level(v) for v in (0.0, 0.4, 3.0, 15.0, 1000.0)] == [0, 0, 2, 4, 8]
+
+
+def test_kernels_are_grouped_by_the_first_word():
+    assert kernel_families(["a x=1", "a x=2", "b x=1"]) == {"a x=1": "a", "a x=2": "a",
+                                                           "b x=1": "b"}
+    flat = [f"fma_{i}" for i in range(9)] + ["p", "q", "r", "s"]
+    assert set(kernel_families(flat).values()) == {"fma", "others"}
+    assert sorted(["x=16", "x=8"], key=natural) == ["x=8", "x=16"]

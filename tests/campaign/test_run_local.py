@@ -1,0 +1,209 @@
+"""Campaigns on local Dask workers and the simulated machine: killed anywhere, they go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from campaign.command_line import main
+from campaign.plan import make_plan
+from campaign.store.dataset import current_tables, open_dataset
+from campaign.store.layout import open_store
+
+ROOT = Path(__file__).parents[2]
+
+TWIN = """\
+name = "twin"
+[[sites]]
+site = "jetson-tk1"
+settings = { choose = "random", count = 12, seed = 1 }
+[protocol]
+min_duration_s = 1.0
+[[kernels]]
+kernel = "sp_fma"
+params = { level = "dram", ops_per_word = [1, 2, 4, 8, 16, 32, 64, 128] }
+[[kernels]]
+kernel = "load"
+params = { level = ["l1", "l2", "dram"] }
+"""
+
+LOCAL = """\
+name = "local"
+repeats = 2
+[[sites]]
+site = "localhost"
+[protocol]
+min_duration_s = 0.05
+warm_up_s = 0.02
+timeout_s = 2.0
+[retries]
+max = 1
+[[kernels]]
+kernel = "dp_fma"
+"""
+
+
+def campaign_file(folder: Path, text: str = TWIN) -> Path:
+    path = folder / "c.toml"
+    path.write_text(text)
+    return path
+
+
+def start(path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "campaign", "run", str(path), "--store", str(path.parent / "store")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run(path: Path) -> tuple[int, str]:
+    process = start(path)
+    out, _ = process.communicate(timeout=120)
+    return process.returncode, out
+
+
+def frame_of(path: Path) -> pd.DataFrame:
+    return current_tables(open_store(path.parent / "store"))[0].measurements
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> pd.DataFrame:
+    path = campaign_file(tmp_path_factory.mktemp("undisturbed"))
+    code, out = run(path)
+    assert code == 0, out
+    assert "132 of 132 points measured, 0 failed, 0 left: complete" in out
+    return frame_of(path).set_index("point_id").sort_index()
+
+
+def descendants(process: subprocess.Popen[str], word: str) -> list[psutil.Process]:
+    found = psutil.Process(process.pid).children(recursive=True)
+    return [p for p in found if word in " ".join(p.cmdline())]
+
+
+def kill_driver(process: subprocess.Popen[str]) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def kill_all(process: subprocess.Popen[str]) -> None:
+    for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+        each.kill()
+
+
+def kill_a_worker(process: subprocess.Popen[str]) -> None:
+    descendants(process, "multiprocessing.spawn")[-1].kill()
+
+
+def kill_a_fork_server(process: subprocess.Popen[str]) -> None:
+    descendants(process, "campaign.measure.forkserver")[0].kill()
+
+
+@pytest.mark.parametrize("harm", [kill_driver, kill_all, kill_a_worker, kill_a_fork_server])
+def test_after_any_kill_it_ends_with_the_same_measurements(
+    tmp_path, undisturbed, harm: Callable[[subprocess.Popen[str]], None]
+):
+    path = campaign_file(tmp_path)
+    process = start(path)
+    try:
+        deadline = time.monotonic() + 60
+        while not (path.parent / "store" / "store.json").exists() or not (
+            10 <= len(frame_of(path))
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        family = psutil.Process(process.pid).children(recursive=True)
+        harm(process)
+        process.communicate(timeout=90)
+    finally:
+        if process.poll() is None:
+            kill_all(process)
+    code, out = run(path)
+    assert code == 0, out
+    found = frame_of(path).set_index("point_id").sort_index()
+    assert list(found.index) == list(undisturbed.index)
+    for column in ("energy_j", "time_s", "core_mhz", "n_sp"):
+        pd.testing.assert_series_equal(found[column], undisturbed[column])
+    planned = {p.id for p in make_plan(path).points}
+    assert set(found.index) == planned
+    dataset = open_dataset(open_store(path.parent / "store"))
+    assert dataset.sizes["trace"] == len(planned)
+    gone, alive = psutil.wait_procs(family, timeout=15)
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE], alive
+
+
+def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(tmp_path, undisturbed):
+    path = campaign_file(tmp_path)
+    process = start(path)
+    deadline = time.monotonic() + 60
+    while not (path.parent / "store" / "store.json").exists() or len(frame_of(path)) < 10:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, out
+    assert "interrupted; run it again to go on" in out
+    assert 10 <= len(frame_of(path)) < 132
+    assert run(path)[0] == 0
+    assert len(frame_of(path)) == 132
+
+
+def test_a_complete_campaign_runs_nothing_again(tmp_path, capsys):
+    path = campaign_file(tmp_path, LOCAL)
+    assert run(path)[0] == 0
+    before = frame_of(path)
+    code, out = run(path)
+    assert code == 0
+    assert "dashboard" not in out
+    pd.testing.assert_frame_equal(frame_of(path), before)
+    assert before["energy_j"].isna().all()
+    assert main(["status", str(tmp_path / "store")]) == 0
+    capsys.readouterr()
+    assert main(["fit", str(tmp_path / "store"), "--site", "localhost"]) == 2
+    assert "energy is missing: this site has no meter" in capsys.readouterr().err
+
+
+def test_failures_are_recorded_retried_as_often_as_allowed_and_told(tmp_path, capsys):
+    """A hanging program may pass (retried once, then left); a wrong one can't (not retried)."""
+    hang = f'argv = [["{sys.executable}", "-c", "import time; time.sleep(60)"]]'
+    wrong = f'argv = [["{sys.executable}", "-c", "raise SystemExit(1)"]]'
+    text = LOCAL.replace("repeats = 2", "repeats = 1") + (
+        f'[[kernels]]\nkernel = "command"\nlabel = "hangs"\nparams = {{ {hang} }}\n'
+        f'[[kernels]]\nkernel = "command"\nlabel = "fails"\nparams = {{ {wrong} }}\n'
+    )
+    path = campaign_file(tmp_path, text)
+    code, out = run(path)
+    assert code == 1
+    assert "1 of 3 points measured, 2 failed, 0 left: not complete" in out
+    assert "will be tried again" in out
+    tables, _ = current_tables(open_store(tmp_path / "store"))
+    tries = tables.failures.groupby("kernel")["status"].agg(list).to_dict()
+    assert tries == {"hangs": ["timed out"] * 2, "fails": ["kernel failed"]}
+    assert run(path)[0] == 1  # nothing is left to try
+    assert len(current_tables(open_store(tmp_path / "store"))[0].failures) == 3
+    capsys.readouterr()
+    assert main(["status", str(tmp_path / "store"), "--json"]) == 1
+    import json
+
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["failed_attempts"] == {"kernel failed": 1, "timed out": 2}
+
+
+def test_a_store_that_cannot_be_written_ends_the_run_with_a_clear_line(tmp_path):
+    path = campaign_file(tmp_path)
+    (tmp_path / "store").write_text("not a folder")
+    code, out = run(path)
+    assert code == 2
+    assert "is not a store" in out or "exists" in out
+    assert "Traceback" not in out

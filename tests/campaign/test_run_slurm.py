@@ -1,0 +1,255 @@
+"""Campaigns on a real Slurm: settings by job step, two clusters at once, every loss survived."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from campaign.plan import make_plan
+from campaign.store.dataset import current_tables
+from campaign.store.layout import open_store
+from tests.slurm_cluster import SlurmCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(280)]
+
+ROOT = Path(__file__).parents[2]
+
+SITE = """\
+name = "{name}"
+[domains.core]
+frequencies_mhz = [1400, 2000]
+[clocks]
+control = "slurm"
+[slurm]
+conf = "{conf}"
+"""
+PARTITION = """\
+[partitions.{name}]
+scheduler = "slurm"
+nodes = 2
+cores = 2
+memory = "500MB"
+walltime = "00:10:00"
+interface = "lo"
+"""
+
+
+def site_file(folder: Path, cluster: SlurmCluster, name: str, partitions: list[str]) -> str:
+    text = SITE.format(name=name, conf=cluster.conf)
+    text += "".join(PARTITION.format(name=each) for each in partitions)
+    (folder / f"{name}.toml").write_text(text)
+    return f"{name}.toml"
+
+
+def campaign_file(folder: Path, sites: list[str], kernels: str, repeats: int = 1) -> Path:
+    path = folder / "campaign.toml"
+    entries = "".join(f'[[sites]]\nsite = "{site}"\n' for site in sites)
+    path.write_text(
+        f'name = "real"\nrepeats = {repeats}\n{entries}'
+        f"[protocol]\nmin_duration_s = 0.05\nwarm_up_s = 0.02\ntimeout_s = 60.0\n{kernels}"
+    )
+    return path
+
+
+KERNELS = """
+[[kernels]]
+kernel = "dp_fma"
+[[kernels]]
+kernel = "load"
+params = { level = ["l1", "dram"] }
+[[kernels]]
+kernel = "sp_fma"
+label = "two-ranks"
+ranks = 2
+"""
+SLEEPS = """
+[[kernels]]
+kernel = "idle"
+params = { sleep_s = [0.30, 0.31, 0.32] }
+"""
+
+
+def start(campaign: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "campaign",
+            "run",
+            str(campaign),
+            "--store",
+            str(campaign.parent / "store"),
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(campaign: Path) -> str:
+    process = start(campaign)
+    out, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, out
+    return out
+
+
+def measurements(campaign: Path) -> pd.DataFrame:
+    return current_tables(open_store(campaign.parent / "store"))[0].measurements
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.1)
+
+
+def measured(campaign: Path) -> int:
+    store = campaign.parent / "store"
+    return len(measurements(campaign)) if (store / "store.json").exists() else 0
+
+
+def assert_exactly_the_plan(campaign: Path) -> pd.DataFrame:
+    frame = measurements(campaign)
+    planned = [p.id for p in make_plan(campaign).points]
+    assert sorted(frame["point_id"]) == sorted(planned)
+    assert set(frame["status"]) == {"ok"}, set(frame["text"])
+    return frame
+
+
+def test_real_kernels_on_two_clusters_at_once(tmp_path, slurm_cluster, slurm_cluster_b):
+    sites = [
+        site_file(tmp_path, slurm_cluster, "alpha", ["cpu-a", "cpu-b"]),
+        site_file(tmp_path, slurm_cluster_b, "beta", ["cpu-a"]),
+    ]
+    campaign = campaign_file(tmp_path, sites, KERNELS)
+    out = finish(campaign)
+    assert "24 of 24 points measured, 0 failed, 0 left: complete" in out
+    frame = assert_exactly_the_plan(campaign)
+    assert frame["energy_j"].isna().all()  # no meter here: missing, never zero
+    nodes = frame.groupby(["site", "partition"])["node"].agg(set)
+    assert nodes["alpha", "cpu-a"] <= {"n1", "n2"}
+    assert nodes["alpha", "cpu-b"] <= {"n3", "n4"}
+    steps = set()
+    for row in frame.itertuples():
+        seen = json.loads(row.provenance)
+        assert seen["SLURM_CPU_FREQ_REQ"] == f"{row.core_mhz * 1000:.0f}"
+        steps.add((row.site, seen["SLURM_JOB_ID"], seen["SLURM_STEP_ID"]))
+    assert len(steps) == len(frame)
+    ranks = frame[frame["kernel"] == "two-ranks"]
+    assert (ranks["ranks"] == 2).all()
+    for cluster in (slurm_cluster, slurm_cluster_b):
+        assert cluster.jobs() == []
+    assert list((tmp_path / "store" / "tls").iterdir()) == []
+
+
+def faulty_run(
+    tmp_path: Path, cluster: SlurmCluster, fault: Callable[[subprocess.Popen[str]], None]
+) -> pd.DataFrame:
+    """Start, wait until some points are in, do the harm, let it end, and run once more."""
+    site = site_file(tmp_path, cluster, "alpha", ["cpu-a", "cpu-b"])
+    campaign = campaign_file(tmp_path, [site], SLEEPS, repeats=2)
+    process = start(campaign)
+    try:
+        wait_for(lambda: measured(campaign) >= 4)
+        assert process.poll() is None
+        fault(process)
+        out, _ = process.communicate(timeout=200)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    finish(campaign)
+    frame = assert_exactly_the_plan(campaign)
+    assert len(frame) == 3 * 2 * 2 * 2
+    assert cluster.jobs() == [], out
+    return frame
+
+
+def running(cluster: SlurmCluster) -> list:
+    return [job for job in cluster.jobs() if job.state == "RUNNING"]
+
+
+def test_a_cancelled_worker_job(tmp_path, slurm_cluster):
+    def cancel(process: subprocess.Popen[str]) -> None:
+        slurm_cluster.scancel(running(slurm_cluster)[0].id)
+
+    faulty_run(tmp_path, slurm_cluster, cancel)
+
+
+def test_a_node_that_goes_down_and_comes_back(tmp_path, slurm_cluster):
+    def down(process: subprocess.Popen[str]) -> None:
+        slurm_cluster.set_node("n1", "down", "test")
+        time.sleep(4.0)
+        slurm_cluster.set_node("n1", "resume")
+
+    faulty_run(tmp_path, slurm_cluster, down)
+
+
+def test_a_killed_worker(tmp_path, slurm_cluster):
+    def kill(process: subprocess.Popen[str]) -> None:
+        mine = [
+            p
+            for p in psutil.process_iter(["cmdline"])
+            if "distributed.cli.dask_worker" in (p.info["cmdline"] or [])
+            and str(tmp_path) in " ".join(p.info["cmdline"])
+        ]
+        assert mine
+        mine[0].kill()
+
+    faulty_run(tmp_path, slurm_cluster, kill)
+
+
+def test_a_killed_driver(tmp_path, slurm_cluster):
+    def kill(process: subprocess.Popen[str]) -> None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+    faulty_run(tmp_path, slurm_cluster, kill)
+
+
+def test_an_interrupted_driver_cleans_up_and_goes_on_later(tmp_path, slurm_cluster):
+    def interrupt(process: subprocess.Popen[str]) -> None:
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "interrupted; run it again to go on" in out
+        assert slurm_cluster.jobs() == []
+
+    faulty_run(tmp_path, slurm_cluster, interrupt)
+
+
+def test_nobody_gets_in_without_the_campaigns_certificates(tmp_path, slurm_cluster):
+    """While it runs, a plain and a TLS stranger are refused, and the keys are the owner's alone."""
+    from distributed import Client
+    from distributed.security import Security
+
+    def stranger(process: subprocess.Popen[str]) -> None:
+        keys = list((tmp_path / "store" / "tls").iterdir())
+        assert keys
+        for key in [*keys, tmp_path / "store" / "tls"]:
+            assert key.stat().st_mode & 0o077 == 0
+        worker = next(
+            p.info["cmdline"]
+            for p in psutil.process_iter(["cmdline"])
+            if "distributed.cli.dask_worker" in (p.info["cmdline"] or [])
+            and str(tmp_path) in " ".join(p.info["cmdline"])
+        )
+        address = next(word for word in worker if word.startswith("tls://"))
+        with pytest.raises((OSError, TimeoutError)):
+            Client(address.replace("tls://", "tcp://"), timeout=3)
+        with pytest.raises((OSError, TimeoutError)):
+            Client(address, timeout=3, security=Security.temporary())
+
+    faulty_run(tmp_path, slurm_cluster, stranger)

@@ -1,0 +1,166 @@
+"""Tables from elsewhere: read right, or refused with the row named; and written back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from campaign.command_line import main
+from campaign.store.dataset import current_tables
+from campaign.store.layout import open_store
+
+ROOT = Path(__file__).parents[2]
+GTX = ROOT / "tests/data/gtxtitanx/microbenchmarks.csv"
+GTX_MAP = ROOT / "examples/gtxtitanx.map.toml"
+
+HEADER = "site,kernel,core_mhz,mem_mhz,core_v,mem_v,time_s,energy_j,n_sp\n"
+ROWS = ["a,k,1000,500,0.9,1.0,1.5,3.0,1e9", "a,k,2000,500,1.1,1.0,1.0,2.5,1e9"]
+
+
+def write(folder: Path, header: str = HEADER, rows: list[str] = ROWS) -> Path:
+    path = folder / "table.csv"
+    path.write_text(header + "\n".join(rows) + "\n")
+    return path
+
+
+def imported(store: Path) -> pd.DataFrame:
+    return current_tables(open_store(store))[0].measurements
+
+
+def test_a_table_in_our_columns_and_out_again(tmp_path, capsys):
+    store = tmp_path / "s"
+    assert main(["import", str(write(tmp_path)), "--store", str(store), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["imported"] == 2
+    frame = imported(store)
+    assert sorted(frame["energy_j"]) == [2.5, 3.0]
+    assert set(frame["voltage_origin"]) == {"measured"}
+    out = tmp_path / "out.csv"
+    assert main(["export", str(store), "--csv", str(out)]) == 0
+    again = tmp_path / "again"
+    assert main(["import", str(out), "--store", str(again)]) == 0
+    a, b = (f.sort_values("core_mhz", ignore_index=True) for f in (frame, imported(again)))
+    columns = ["site", "kernel", "core_mhz", "mem_mhz", "core_v", "time_s", "energy_j", "n_sp"]
+    pd.testing.assert_frame_equal(a[columns], b[columns])
+
+
+def test_importing_twice_changes_nothing(tmp_path, capsys):
+    path, store = write(tmp_path), tmp_path / "s"
+    main(["import", str(path), "--store", str(store)])
+    assert main(["import", str(path), "--store", str(store)]) == 0
+    assert "0 measurements imported" in capsys.readouterr().out.splitlines()[-1]
+    assert len(imported(store)) == 2
+
+
+def test_power_and_parquet(tmp_path):
+    path = tmp_path / "t.parquet"
+    pd.DataFrame(
+        {
+            "site": ["a"],
+            "kernel": ["k"],
+            "core_mhz": [1000.0],
+            "time_s": [2.0],
+            "power_w": [50.0],
+        }
+    ).to_parquet(path)
+    assert main(["import", str(path), "--store", str(tmp_path / "s")]) == 0
+    assert imported(tmp_path / "s")["energy_j"].tolist() == [100.0]
+    assert np.isnan(imported(tmp_path / "s")["mem_mhz"]).all()
+
+
+WRONG = [
+    (
+        "NaN energy",
+        HEADER,
+        [ROWS[0], ROWS[1].replace("2.5", "nan")],
+        ["table.csv:3", "energy_j", "nan"],
+    ),
+    ("negative energy", HEADER, [ROWS[0].replace("3.0", "-3.0")], ["table.csv:2", "-3"]),
+    ("zero time", HEADER, [ROWS[0].replace("1.5", "0")], ["table.csv:2", "time_s", "above 0"]),
+    ("empty energy", HEADER, [ROWS[0].replace("3.0", "")], ["table.csv:2", "power_w", "missing"]),
+    ("not a number", HEADER, [ROWS[0].replace("1.5", "fast")], ["table.csv:2", "'fast'"]),
+    ("missing column", HEADER.replace("time_s", "n_dp"), ROWS, ["no column time_s", "map"]),
+    ("no energy at all", HEADER.replace("energy_j", "n_dp"), ROWS, ["energy_j or power_w"]),
+    ("unknown column", HEADER.replace("n_sp", "sp"), ROWS, ["'sp'", "[columns]", "label"]),
+    ("duplicate", HEADER, [ROWS[0], ROWS[0]], ["table.csv:3", "line 2", "repeat"]),
+    ("short row", HEADER, [ROWS[0] + ",1"], ["table.csv:2", "10 fields", "9"]),
+    ("empty", "", [], ["empty"]),
+    ("no rows", HEADER, [], ["no rows"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "words"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG]
+)
+def test_wrong_tables_are_refused_whole(tmp_path, capsys, header, rows, words):
+    path = tmp_path / "table.csv"
+    path.write_text(header + "\n".join(rows))
+    assert main(["import", str(path), "--store", str(tmp_path / "s")]) == 2
+    message = capsys.readouterr().err
+    for word in words:
+        assert word in message
+    assert "Traceback" not in message
+    assert not (tmp_path / "s" / "journals").exists() or not list(
+        (tmp_path / "s/journals").iterdir()
+    )
+
+
+def test_another_energy_for_a_point_that_is_there_is_refused(tmp_path, capsys):
+    store = tmp_path / "s"
+    main(["import", str(write(tmp_path)), "--store", str(store)])
+    changed = write(tmp_path, rows=[ROWS[0].replace("3.0", "4.0")])
+    assert main(["import", str(changed), "--store", str(store)]) == 2
+    assert "table.csv:2" in capsys.readouterr().err
+    assert sorted(imported(store)["energy_j"]) == [2.5, 3.0]
+
+
+def test_unknown_columns_are_kept_as_labels_where_the_map_says_so(tmp_path):
+    path = write(tmp_path, HEADER.replace("n_sp", "governor"))
+    (tmp_path / "m.toml").write_text('unknown = "label"\n')
+    store = tmp_path / "s"
+    assert (
+        main(["import", str(path), "--store", str(store), "--map", str(tmp_path / "m.toml")]) == 0
+    )
+    out = tmp_path / "out.csv"
+    main(["export", str(store), "--csv", str(out)])
+    assert pd.read_csv(out)["governor"].tolist() == [1e9, 1e9]
+
+
+@given(st.lists(st.text(max_size=20), max_size=6))
+def test_garbage_is_refused_with_a_typed_error(tmp_path_factory, lines):
+    folder = tmp_path_factory.mktemp("garbage")
+    path = folder / "t.csv"
+    path.write_bytes((HEADER + "\n".join(lines)).encode("utf-8", "surrogatepass"))
+    assert main(["import", str(path), "--store", str(folder / "s")]) in (0, 2)
+
+
+def test_other_peoples_format_through_a_map_file(tmp_path, capsys):
+    """GTX Titan X, 20 of 140 kernels: read independently here, and judged leave-one-setting-out."""
+    store = tmp_path / "gtx"
+    assert main(["import", str(GTX), "--map", str(GTX_MAP), "--store", str(store)]) == 0
+    frame = imported(store)
+    expected = {}
+    for line in GTX.read_text().splitlines():
+        fields = line.split(",")
+        if len(fields) == 1:
+            kernel = line
+        else:
+            mem, core, time_ms, _, energy_mj = map(float, fields)
+            expected[kernel, core, mem] = (time_ms / 1e3, energy_mj / 1e3)
+    assert len(frame) == len(expected) == 640
+    for row in frame.itertuples():
+        time_s, energy_j = expected[row.kernel, row.core_mhz, row.mem_mhz]
+        assert row.time_s == pytest.approx(time_s)
+        assert row.energy_j == pytest.approx(energy_j)
+    capsys.readouterr()
+    assert main(["crossval", str(store), "--site", "gtx-titan-x", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["n_folds"] == 32
+    assert found["mape_pct"] < 5.5
+    lost = {name: found["decision"][name]["mean_lost_pct"] for name in ("model", "race_to_halt")}
+    assert lost["model"] < 4.0 < 25.0 < lost["race_to_halt"]
