@@ -103,4 +103,5 @@ chase = Kernel(
     params=ChaseParams,
     counts=count_hops,
     prepare=_prepare,
+    imports=("kernels.microbench.loops",),
 )

@@ -64,6 +64,7 @@ sp_fma = Kernel(
     params=ChainParams,
     counts=count_single,
     prepare=_prepare_single,
+    imports=("kernels.microbench.loops",),
 )
 dp_fma = Kernel(
     name="dp_fma",
@@ -71,4 +72,5 @@ dp_fma = Kernel(
     params=ChainParams,
     counts=count_double,
     prepare=_prepare_double,
+    imports=("kernels.microbench.loops",),
 )

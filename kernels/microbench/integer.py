@@ -49,4 +49,5 @@ int_mad = Kernel(
     params=ChainParams,
     counts=count_integer,
     prepare=_prepare,
+    imports=("kernels.microbench.loops",),
 )

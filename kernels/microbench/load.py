@@ -89,4 +89,5 @@ load = Kernel(
     params=LoadParams,
     counts=count_loads,
     prepare=_prepare,
+    imports=("kernels.microbench.loops",),
 )

@@ -94,11 +94,18 @@ def twin():
 def site(twin):
     found = fit(twin)
     return SiteReport(
-        EVIL, True, measured(len(twin), failed={"timed out": 2, "kernel failed": 1}, left=5), twin,
-        "", found, [cross_validate(twin, s) for s in ("leave-one-setting-out", "holdout")],
+        EVIL,
+        True,
+        measured(len(twin), failed={"timed out": 2, "kernel failed": 1}, left=5),
+        twin,
+        "",
+        found,
+        [cross_validate(twin, s) for s in ("leave-one-setting-out", "holdout")],
         picks(found, twin),
-        {k: candidates(found, twin, k, {(108.0, 300.0): (0.76, 0.824)})
-         for k in kernel_names(twin)},
+        {
+            k: candidates(found, twin, k, {(108.0, 300.0): (0.76, 0.824)})
+            for k in kernel_names(twin)
+        },
         {k: f"--gpu-freq=1,memory={k}" for k in kernel_names(twin)},
     )
 
@@ -141,8 +148,11 @@ def test_the_file_loads_nothing(html, page):
 
 def test_it_is_light_and_dark(page):
     assert "prefers-color-scheme: dark" in page.style
-    assert not any(re.search(r"#[0-9a-f]{3,6}\b", attrs.get(name) or "")
-                   for _, attrs in page.tags for name in ("fill", "stroke"))
+    assert not any(
+        re.search(r"#[0-9a-f]{3,6}\b", attrs.get(name) or "")
+        for _, attrs in page.tags
+        for name in ("fill", "stroke")
+    )
 
 
 def test_the_same_content_gives_the_same_file(site, html):
@@ -162,7 +172,10 @@ def test_simulated_is_said_wherever_a_number_or_figure_is(page):
 
 def test_nothing_is_called_simulated_on_a_real_site(site):
     real = replace(
-        site, simulated=False, site="real", data=replace(site.data, simulated=False),
+        site,
+        simulated=False,
+        site="real",
+        data=replace(site.data, simulated=False),
         crossvals=[replace(c, simulated=False, site="real") for c in site.crossvals],
     )
     assert "simulated" not in render(content(real)).lower()
@@ -185,8 +198,13 @@ def test_coefficients_stand_with_interval_and_unit(page):
 def test_the_figures_are_there(page):
     # sp and dp and int on dram, sp on shared, sp on l2: three panels each; two cross-validations.
     labels = [attrs["aria-label"] for tag, attrs in page.tags if tag == "svg"]
-    for start, n in (("Roofline", 5), ("Arch line", 5), ("Power line", 5), ("Predicted", 2),
-                     ("Histogram", 2)):
+    for start, n in (
+        ("Roofline", 5),
+        ("Arch line", 5),
+        ("Power line", 5),
+        ("Predicted", 2),
+        ("Histogram", 2),
+    ):
         assert sum(label.startswith(start) for label in labels) == n, start
     assert page.count("figure") == 5 + 2
 
@@ -213,12 +231,14 @@ def test_picks_carry_their_srun_options(page, site):
 
 
 def test_a_site_without_meters_shows_times_and_no_energy(twin):
-    timing = replace(
-        twin, site="bare", simulated=False, energy_j=np.full(len(twin), math.nan)
-    )
+    timing = replace(twin, site="bare", simulated=False, energy_j=np.full(len(twin), math.nan))
     bare = SiteReport(
-        "bare", False, measured(len(timing), without_energy=len(timing), meters=[]), None,
-        "their energy is missing: this site has no meter", timing=timing,
+        "bare",
+        False,
+        measured(len(timing), without_energy=len(timing), meters=[]),
+        None,
+        "their energy is missing: this site has no meter",
+        timing=timing,
     )
     page = Page(render(content(bare)))
     assert "Energy is missing" in page.text
@@ -237,8 +257,12 @@ def test_a_site_without_meters_shows_times_and_no_energy(twin):
 
 def test_a_clock_that_cant_be_set_is_as_found(twin):
     among = Candidates(
-        "k", [(800.0, math.nan), (1200.0, math.nan)], np.array([1.0, 2.0]), np.array([2.0, 1.0]),
-        np.array([True, True]), np.array([1.1, 2.0]),
+        "k",
+        [(800.0, math.nan), (1200.0, math.nan)],
+        np.array([1.0, 2.0]),
+        np.array([2.0, 1.0]),
+        np.array([True, True]),
+        np.array([1.1, 2.0]),
     )
     chosen = Pick("k", 800.0, math.nan, 1.0, 2.0, 50.0, 100.0, True)
     site = SiteReport("cpu", False, measured(2), None, "", picks=[chosen], candidates={"k": among})
@@ -277,13 +301,33 @@ def store_of(folder, site, energy_j, settings):
                 counts = {"sp": intensity * 1e8, "dram": 1e8}
                 time_s = max(counts["sp"] / (2e8 * core_mhz), 5e-3)
                 energy = counts["sp"] * 30e-12 + 0.04 + 6 * time_s if energy_j else math.nan
-                journal.append(encode(Measurement(
-                    point, "ok", node="n1", time_s=time_s, iterations=9, energy_j=energy,
-                    core_v=1.0, mem_v=1.0, voltage_origin="table", counts=counts,
-                    meters={"m:board": {"domain": "node", "kind": "power", "period_s": 0.001,
-                                        "energy_j": energy}} if energy_j else {},
-                    provenance={"simulated": False},
-                )))
+                journal.append(
+                    encode(
+                        Measurement(
+                            point,
+                            "ok",
+                            node="n1",
+                            time_s=time_s,
+                            iterations=9,
+                            energy_j=energy,
+                            core_v=1.0,
+                            mem_v=1.0,
+                            voltage_origin="table",
+                            counts=counts,
+                            meters={
+                                "m:board": {
+                                    "domain": "node",
+                                    "kind": "power",
+                                    "period_s": 0.001,
+                                    "energy_j": energy,
+                                }
+                            }
+                            if energy_j
+                            else {},
+                            provenance={"simulated": False},
+                        )
+                    )
+                )
         failed = make_point(site, "p", "k", "bad", "{}", 1, Setting(1000.0, 900.0), 0)
         journal.append(encode(Measurement(failed, "wrong result", "sum is off")))
     return store
@@ -325,12 +369,23 @@ def test_a_store_without_energies_is_reported_with_times(tmp_path):
 
 def test_numbers_are_written_with_sense():
     assert [fixed(v) for v in (0.0, 1234567.0, 0.00123456, math.nan, math.inf, 1e-9)] == [
-        "0", "1,234,567", "0.001235", "–", "∞", "1.000e−9"]
+        "0",
+        "1,234,567",
+        "0.001235",
+        "–",
+        "∞",
+        "1.000e−9",
+    ]
     assert [decimals(v) for v in (-0.04, 0.05, -1.26, math.nan)] == ["0.0", "0.1", "−1.3", "–"]
     assert scaled([0.0123, 0.00456], "J") == ("mJ", ["12.30", "4.56"])
     assert scaled([math.nan], "J") == ("J", ["–"])
     assert [tick_text(v) for v in (0.25, 1000.0, 1e-6, 2e6, -5.0)] == [
-        "0.25", "1,000", "10⁻⁶", "2·10⁶", "−5"]
+        "0.25",
+        "1,000",
+        "10⁻⁶",
+        "2·10⁶",
+        "−5",
+    ]
 
 
 def test_axes_hold_their_values():
@@ -353,8 +408,11 @@ def test_grids_have_nine_shades():
 
 
 def test_kernels_are_grouped_by_the_first_word():
-    assert kernel_families(["a x=1", "a x=2", "b x=1"]) == {"a x=1": "a", "a x=2": "a",
-                                                           "b x=1": "b"}
+    assert kernel_families(["a x=1", "a x=2", "b x=1"]) == {
+        "a x=1": "a",
+        "a x=2": "a",
+        "b x=1": "b",
+    }
     flat = [f"fma_{i}" for i in range(9)] + ["p", "q", "r", "s"]
     assert set(kernel_families(flat).values()) == {"fma", "others"}
     assert sorted(["x=16", "x=8"], key=natural) == ["x=8", "x=16"]

@@ -24,9 +24,12 @@ PLATFORMS = {
 }
 # flop per byte, from the numbers above by hand: (B_tau, B_eps).
 BALANCES = {
-    ("GTX 580", "sp"): (8.218, 5.145), ("GTX 580", "dp"): (1.027, 2.420),
-    ("GTX 680", "sp"): (18.381, 10.127), ("GTX 680", "dp"): (0.7659, 1.664),
-    ("i7-950", "sp"): (4.1625, 2.143), ("i7-950", "dp"): (2.0813, 1.187),
+    ("GTX 580", "sp"): (8.218, 5.145),
+    ("GTX 580", "dp"): (1.027, 2.420),
+    ("GTX 680", "sp"): (18.381, 10.127),
+    ("GTX 680", "dp"): (0.7659, 1.664),
+    ("i7-950", "sp"): (4.1625, 2.143),
+    ("i7-950", "dp"): (2.0813, 1.187),
 }
 
 
@@ -55,10 +58,17 @@ def test_section_5_2_time_efficiency_implies_energy_efficiency(platform):
     assert line.efficiency_ops_j(np.array([line.time_balance]))[0] > 0.5 / line.op_energy_j
 
 
-@pytest.mark.parametrize(("name", "reverses"), [
-    (("GTX 580", "dp"), True), (("GTX 680", "dp"), True), (("i7-950", "dp"), False),
-    (("GTX 580", "sp"), False), (("GTX 680", "sp"), False), (("i7-950", "sp"), False),
-])
+@pytest.mark.parametrize(
+    ("name", "reverses"),
+    [
+        (("GTX 580", "dp"), True),
+        (("GTX 680", "dp"), True),
+        (("i7-950", "dp"), False),
+        (("GTX 580", "sp"), False),
+        (("GTX 680", "sp"), False),
+        (("i7-950", "sp"), False),
+    ],
+)
 def test_without_constant_power_the_gap_reverses_where_the_paper_says(name, reverses):
     """Figures 4 and 5: in double precision on the GPUs B_eps > B_tau, elsewhere not."""
     line = replace(machine(*PLATFORMS[name]), constant_w=0.0)
@@ -87,8 +97,9 @@ def test_the_power_that_a_gtx_580_would_need():
 positive = st.floats(1e-3, 1e3)
 
 
-@given(positive, positive, positive, positive, st.one_of(st.just(0.0), positive),
-       st.floats(1e-4, 1e4))
+@given(
+    positive, positive, positive, positive, st.one_of(st.just(0.0), positive), st.floats(1e-4, 1e4)
+)
 def test_equations_3_to_8_hold_for_any_machine(gflops, gbs, eps_op, eps_mem, constant_w, at):
     line = machine(gflops, gbs, eps_op, eps_mem, constant_w)
     i = np.array([at])
@@ -127,8 +138,11 @@ def ideal(extra=()):
     """A machine that is eq. 3 and 4 exactly: V = 1 everywhere, 6 W, two core clocks."""
     words = 1e8
     kernels = {f"sp i={i:g}": {"sp": i * words, "dram": words} for i in (0.5, 2.0, 8.0, 32.0)}
-    kernels |= {"int": {"int": words, "dram": words}, "stream": {"dram": words},
-                "mixed": {"sp": words, "int": words, "dram": words}} | dict(extra)
+    kernels |= {
+        "int": {"int": words, "dram": words},
+        "stream": {"dram": words},
+        "mixed": {"sp": words, "int": words, "dram": words},
+    } | dict(extra)
     rows = [(name, counts, mhz) for mhz in (500.0, 1000.0) for name, counts in kernels.items()]
     classes = ("dram", "int", "sp")
     counts = {c: np.array([r[1].get(c, np.nan) for r in rows]) for c in classes}
@@ -138,9 +152,20 @@ def ideal(extra=()):
     energy_j = sum(n[c] * EPS_PJ[c] * 1e-12 for c in classes) + 6.0 * time_s
     one = np.ones(len(rows))
     return Observations(
-        "ideal", False, np.array([r[0] for r in rows], object), mhz, 900.0 * one, one, one, time_s,
-        energy_j, counts, {"sp": "core", "int": "core", "dram": "mem"}, "unit",
-        (mhz > 600).astype(np.int64), [(500.0, 900.0), (1000.0, 900.0)],
+        "ideal",
+        False,
+        np.array([r[0] for r in rows], object),
+        mhz,
+        900.0 * one,
+        one,
+        one,
+        time_s,
+        energy_j,
+        counts,
+        {"sp": "core", "int": "core", "dram": "mem"},
+        "unit",
+        (mhz > 600).astype(np.int64),
+        [(500.0, 900.0), (1000.0, 900.0)],
     )
 
 
@@ -182,8 +207,13 @@ def test_the_fastest_setting_is_one_where_most_kernels_were_measured():
 def test_without_a_fit_only_time_is_known():
     line = roofline(ideal(), "sp", "dram", 1)
     assert line.time_balance == pytest.approx(10.0)
-    unknown = (line.energy_balance, line.op_energy_j, line.half_efficiency_intensity,
-               *line.power_limits_w, *line.power_w(np.array([1.0])))
+    unknown = (
+        line.energy_balance,
+        line.op_energy_j,
+        line.half_efficiency_intensity,
+        *line.power_limits_w,
+        *line.power_w(np.array([1.0])),
+    )
     assert np.isnan(unknown).all()
 
 

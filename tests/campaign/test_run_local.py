@@ -118,9 +118,7 @@ def test_after_any_kill_it_ends_with_the_same_measurements(
     process = start(path)
     try:
         deadline = time.monotonic() + 60
-        while not (path.parent / "store" / "store.json").exists() or not (
-            10 <= len(frame_of(path))
-        ):
+        while not (path.parent / "store" / "store.json").exists() or len(frame_of(path)) < 10:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         family = psutil.Process(process.pid).children(recursive=True)
@@ -139,7 +137,7 @@ def test_after_any_kill_it_ends_with_the_same_measurements(
     assert set(found.index) == planned
     dataset = open_dataset(open_store(path.parent / "store"))
     assert dataset.sizes["trace"] == len(planned)
-    gone, alive = psutil.wait_procs(family, timeout=15)
+    _, alive = psutil.wait_procs(family, timeout=15)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE], alive
 
 

@@ -1,0 +1,208 @@
+"""The command line as a user meets it: fast help, examples that work as printed, plain errors."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from campaign.command_line import main, parser
+
+ROOT = Path(__file__).parents[2]
+VERBS = [
+    "demo",
+    "plan",
+    "run",
+    "status",
+    "doctor",
+    "import",
+    "export",
+    "fit",
+    "coefficients",
+    "crossval",
+    "predict",
+    "report",
+]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which ``campaign demo`` has run, as the README tells a user to."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = campaign(folder, ["demo"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder / "demo.out").write_text(done.stdout)
+    return folder
+
+
+def campaign(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "campaign", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+    )
+
+
+def help_of(verb: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "campaign", verb, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from campaign.command_line import parser; parser().format_help();"
+        "print([m for m in ('numpy', 'dask', 'pydantic', 'xarray', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_answers_at_once():
+    seconds = []
+    for _ in range(5):
+        began = time.monotonic()
+        subprocess.run(
+            [sys.executable, "-m", "campaign", "--help"], cwd=ROOT, check=True, capture_output=True
+        )
+        seconds.append(time.monotonic() - began)
+    assert statistics.median(seconds) < 0.3
+
+
+def test_the_verbs_are_the_whiteboards():
+    shown = parser().format_help()
+    assert re.findall(r"^    (\w+)  ", shown, re.MULTILINE) == VERBS
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("demo", "run")])
+def test_every_example_works_as_printed(demo, verb):
+    example = help_of(verb).rpartition("example:\n")[2].splitlines()[0].strip()
+    words = shlex.split(example)
+    assert words[:2] == ["campaign", verb]
+    done = campaign(demo, words[1:])
+    # No meter on this machine is what the doctor is there to say.
+    assert done.returncode == (1 if verb == "doctor" else 0), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_prints_the_answers_and_says_that_they_are_simulated(demo):
+    shown = (demo / "demo.out").read_text()
+    assert "measured: 1856 of 1856 points, 0 failed, 0 left (simulated)" in shown
+    for word in (
+        "c0_dram",
+        "c1_core",
+        "leave-one-setting-out",
+        "holdout",
+        "race to halt",
+        "--gpu-freq=",
+        "report.html",
+    ):
+        assert word in shown
+    assert (demo / "campaign-demo/report.html").stat().st_size > 100_000
+
+
+def test_run_again_finds_nothing_to_do(demo):
+    example = help_of("run").rpartition("example:\n")[2].splitlines()[0].strip()
+    done = campaign(demo, shlex.split(example)[1:])
+    assert done.returncode == 0
+    assert "1856 of 1856 points measured, 0 failed, 0 left: complete" in done.stdout
+
+
+def test_the_demos_constants_lie_in_their_intervals(demo, capsys):
+    """Seed 003's Table I, with the twin's default noise."""
+    store = str(demo / "campaign-demo/store")
+    assert main(["coefficients", store, "--site", "jetson-tk1", "--json"]) == 0
+    found = {c["name"]: c for c in json.loads(capsys.readouterr().out)[0]["coefficients"]}
+    truth = {"sp": 27.3, "dp": 131.1, "int": 56.5, "shared": 33.3, "l2": 85.0, "dram": 369.5}
+    for name, value in truth.items():
+        entry = found[f"c0_{name}"]
+        assert entry["low"] <= value <= entry["high"], name
+
+
+def test_json_has_the_whiteboards_keys(demo, capsys):
+    store = str(demo / "campaign-demo/store")
+
+    def shown(*words: str) -> object:
+        assert main([words[0], store, "--site", "jetson-tk1", *words[1:], "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    fit = shown("fit")
+    assert {"site", "model", "voltage", "n", "condition_number", "dropped", "coefficients"} <= set(
+        fit
+    )
+    assert set(fit["coefficients"][0]) == {"name", "value", "unit", "low", "high"}
+    crossval = shown("crossval")
+    assert {
+        "site",
+        "scheme",
+        "model",
+        "voltage",
+        "n",
+        "n_folds",
+        "mape_pct",
+        "std_pct",
+        "min_pct",
+        "max_pct",
+        "decision",
+    } <= set(crossval)
+    assert {"cases", "model", "race_to_halt", "random", "time"} == set(crossval["decision"])
+    assert set(crossval["decision"]["model"]) == {"mean_lost_pct", "max_lost_pct", "exact"}
+    predict = shown("predict", "--kernel", "load")
+    assert len(predict) == 3
+    assert {
+        "kernel",
+        "core_mhz",
+        "mem_mhz",
+        "energy_j",
+        "time_s",
+        "saving_pct",
+        "slowdown_pct",
+        "slurm",
+    } <= set(predict[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["fit", "STORE", "--site", "nowhere"], "jetson-tk1"),
+        (["fit", "missing", "--site", "x"], "is not a store"),
+        (
+            ["crossval", "STORE", "--site", "jetson-tk1", "--scheme", "twofold"],
+            "leave-one-setting-out",
+        ),
+        (
+            ["crossval", "STORE", "--site", "jetson-tk1", "--scheme", "holdout", "--train", "1"],
+            "852,924",
+        ),
+        (["coefficients", "STORE", "--core-mhz", "1", "--mem-mhz", "2"], "no setting"),
+        (["predict", "STORE", "--site", "jetson-tk1", "--kernel", "none"], "single"),
+        (["predict", "STORE", "--site", "jetson-tk1", "--max-slowdown", "-1"], "0 or more"),
+        (["doctor", "nowhere"], "localhost"),
+        (["import", "missing.csv", "--store", "s"], "no such file"),
+        (["report", "missing"], "is not a store"),
+    ],
+)
+def test_bad_arguments_give_one_line_and_exit_code_2(demo, words, says):
+    words = [w.replace("STORE", "campaign-demo/store") for w in words]
+    done = campaign(demo, words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2

@@ -1,0 +1,98 @@
+"""Golden job scripts, one a kind of site: what would be submitted, to the letter."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from campaign.command_line import main
+from campaign.launch.clusters import job_script
+from sites.site_file import Environment, Partition, Site, built_in_sites, read_site
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def plain(script: str) -> str:
+    return script.replace(shlex.quote(sys.executable), "PYTHON")
+
+
+def odd_site() -> Site:
+    partition = Partition(
+        scheduler="slurm",
+        nodes=3,
+        cores=64,
+        memory="200GB",
+        walltime="1-00:00:00",
+        account="proj 42; touch x",
+        qos="$(id)",
+        directives=["--gres=gpu:4", "--constraint=a100&nvlink"],
+        exclusive=False,
+        interface="ib0",
+        local_directory="/scratch/my dir",
+        environment=Environment(
+            python="/opt/envs/a b/bin/python",
+            modules=["cuda/12.4", "$(touch x)"],
+            variables={"WORDS": "a 'b' \"c\" $HOME; touch x"},
+        ),
+    )
+    site = read_site(built_in_sites()["slurm-example"])
+    return site.model_copy(update={"partitions": {"gpu": partition}})
+
+
+@pytest.mark.parametrize("name", ["cpu-a", "cpu-b", "odd"])
+def test_job_scripts_are_what_they_were(name):
+    site = odd_site() if name == "odd" else read_site(built_in_sites()["slurm-example"])
+    partition = "gpu" if name == "odd" else name
+    found = plain(job_script(site, partition, "dvfs-0123456789"))
+    assert found == (GOLDEN / f"{name}.sh").read_text()
+
+
+def test_no_shell_runs_what_a_site_file_says(tmp_path):
+    """The script's prologue, run by a real bash with a worker that prints its environment."""
+    script = job_script(odd_site(), "gpu", "dvfs-0")
+    fake = tmp_path / "python"
+    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$WORDS" "$@"\n')
+    fake.chmod(0o755)
+    script = script.replace("'/opt/envs/a b/bin/python'", str(fake))
+    script = "module() { printf 'module %s\\n' \"$2\"; }\n" + script
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[:3] == [
+        "module cuda/12.4",
+        "module $(touch x)",
+        "a 'b' \"c\" $HOME; touch x",
+    ]
+    assert "/scratch/my dir" in lines
+    assert not (tmp_path / "x").exists()
+
+
+def test_plan_shows_the_scripts_and_the_steps(tmp_path, capsys):
+    path = tmp_path / "c.toml"
+    path.write_text(
+        'name = "c"\n[[sites]]\nsite = "slurm-example"\npartitions = ["cpu-a"]\n'
+        '[[kernels]]\nkernel = "dp_fma"\n'
+    )
+    assert main(["plan", str(path), "--scripts", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["slurm-example/cpu-a"]
+    assert shown["jobs"] == 2
+    assert "#SBATCH -p cpu-a" in shown["script"]
+    asked = {w for s in shown["steps"] for w in s.split() if w.startswith("--cpu-freq")}
+    assert asked == {f"--cpu-freq={mhz}000" for mhz in (1400, 1800, 2200, 2600)}
+
+
+@pytest.mark.parametrize("bad", ["a\nb", "--x\n#SBATCH --y"])
+def test_a_newline_in_a_directive_is_refused(tmp_path, capsys, bad):
+    text = built_in_sites()["slurm-example"].read_text()
+    text = text.replace('# account = "project42"', f"directives = [{json.dumps('--q=' + bad)}]")
+    (tmp_path / "s.toml").write_text(text)
+    path = tmp_path / "c.toml"
+    path.write_text('name = "c"\n[[sites]]\nsite = "s.toml"\n[[kernels]]\nkernel = "dp_fma"\n')
+    assert main(["plan", str(path)]) == 2
+    assert "directives" in capsys.readouterr().err
