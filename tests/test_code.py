@@ -53,7 +53,8 @@ def test_calls_go_one_way(room):
 def test_a_plan_imports_neither_dask_nor_model_equations():
     code = (
         "import sys; import campaign.plan;"
-        "heavy = {'dask', 'distributed', 'analysis', 'numba', 'zarr'}; print(sorted(heavy & set(sys.modules)))"
+        "heavy = {'dask', 'distributed', 'analysis', 'numba', 'zarr'};"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
