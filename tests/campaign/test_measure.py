@@ -66,7 +66,7 @@ def test_a_real_kernel_without_a_meter_has_time_and_counts_and_no_energy():
     assert found.traces == ()
 
 
-def test_a_meter_gives_energy_and_a_trace(tmp_path, monkeypatch):
+def test_a_meter_gives_energy_and_a_trace(tmp_path):
     """Through powercap on a recorded tree that a thread replays at 40 W."""
     import threading
 
@@ -237,7 +237,7 @@ def test_ranks_start_together_and_their_counts_are_added(ranks):
     assert many.counts["dp"] == ranks * one.counts["dp"]
 
 
-def test_worlds_of_another_size_are_refused(monkeypatch):
+def test_worlds_of_another_size_are_refused():
     """Without an MPI launcher every process is a world of one."""
     from kernels.ranks import Team, WrongTeamSize
 
