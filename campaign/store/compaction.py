@@ -19,6 +19,7 @@ import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 
 from campaign.store.dataset import (
+    SAMPLES,
     TRACE_COLUMNS,
     Tables,
     Tail,
@@ -33,7 +34,6 @@ from campaign.store.layout import Store, replace_file
 SHARD_SAMPLES = 1 << 20
 CHUNK_SAMPLES = 1 << 16
 BATCH_SAMPLES = 16 * SHARD_SAMPLES
-ARRAYS = {"time_ns": "int64", "value": "float64"}
 
 
 def compact(store: Store) -> int:
@@ -67,7 +67,7 @@ def _append_traces(
     its place), the new rows of the traces table, and the new end of the samples.
     """
     rows: list[tuple[object, ...]] = []
-    batch: dict[str, list[np.ndarray]] = {name: [] for name in ARRAYS}
+    batch: dict[str, list[np.ndarray]] = {name: [] for name in SAMPLES}
     written: set[str] = set()
     at = tables.samples_end
     held = 0
@@ -106,7 +106,7 @@ def _write_shards(store: Store, start: int, batch: dict[str, list[np.ndarray]]) 
     size = sum(each.size for each in batch["time_ns"])
     end = start + -(-size // SHARD_SAMPLES) * SHARD_SAMPLES
     group = _trace_group(store)
-    for name, dtype in ARRAYS.items():
+    for name, dtype in SAMPLES.items():
         padded = np.zeros(end - start, dtype)
         np.concatenate(batch[name], out=padded[:size], casting="safe")
         array = group[name]
@@ -129,7 +129,7 @@ def _trace_group(store: Store) -> zarr.Group:
     fresh = store.root / f".traces.{os.getpid()}.new"
     shutil.rmtree(fresh, ignore_errors=True)
     group = zarr.create_group(fresh)
-    for name, dtype in ARRAYS.items():
+    for name, dtype in SAMPLES.items():
         group.create_array(
             name,
             shape=(0,),

@@ -55,6 +55,8 @@ UNITS = {
     "start_unix_s": "s",
 }
 TRACE_TEXT = ("channel", "domain", "unit")
+SAMPLES = {"time_ns": "int64", "value": "float64"}
+"""The arrays of all samples, and their types."""
 COUNT = "n_"
 PLAIN: dict[str, Any] = {
     "chunks": None,
@@ -321,7 +323,11 @@ def open_dataset(store: Store) -> xr.Dataset:
     traces["trace_measurement"] = ("trace", rows)
     dataset = dataset.merge(traces)
     if store.traces.exists():
-        samples = xr.open_zarr(store.traces, **PLAIN | {"chunks": {}})
-        dataset = dataset.merge(samples.isel(sample=slice(0, tables.samples_end)))
+        # One array after the other: a compaction that was killed, or runs now, may have
+        # lengthened one of them; up to samples_end, which it has not committed, they agree.
+        for name in SAMPLES:
+            others = [other for other in SAMPLES if other != name]
+            samples = xr.open_zarr(store.traces, drop_variables=others, **PLAIN | {"chunks": {}})
+            dataset = dataset.merge(samples.isel(sample=slice(0, tables.samples_end)))
     dataset.attrs = {"store": str(store.root), "damaged_records": len(tail.damage)}
     return dataset

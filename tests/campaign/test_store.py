@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 from campaign.measurement import Measurement
 from campaign.store.compaction import compact
@@ -169,6 +170,21 @@ def test_a_compaction_killed_at_any_moment_loses_and_doubles_nothing(store, tmp_
             time_ns, value = trace_of(dataset, measurement(59).point.id)
             np.testing.assert_array_equal(time_ns, measurement(59, 2000).traces[0].time_ns)
             np.testing.assert_array_equal(value, measurement(59, 2000).traces[0].value)
+
+
+def test_a_compaction_killed_between_two_arrays_leaves_a_store_that_opens(store):
+    write(store, measurement(0, 5000))
+    compact(store)
+    write(store, measurement(1, 5000))
+    group = zarr.open_group(store.traces, mode="r+")
+    group["time_ns"].resize((group["time_ns"].shape[0] * 2,))
+    dataset = open_dataset(store)
+    assert set(dataset["point_id"].values) == {measurement(i).point.id for i in (0, 1)}
+    compact(store)
+    for i in (0, 1):
+        time_ns, value = trace_of(open_dataset(store), measurement(i).point.id)
+        np.testing.assert_array_equal(time_ns, measurement(i, 5000).traces[0].time_ns)
+        np.testing.assert_array_equal(value, measurement(i, 5000).traces[0].value)
 
 
 def test_a_second_driver_is_refused_and_takes_over_from_a_dead_one(store):
