@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,10 +10,17 @@ from typing import Any
 import numpy as np
 
 from analysis.fit import fit
+from analysis.forms import AUTO
 from analysis.observations import CantFit, Observations, kernel_names
 from analysis.time_model import fit_time
 
-SCHEMES = ("leave-one-setting-out", "holdout", "kfold:K", "leave-one-kernel-out")
+SCHEMES = (
+    "leave-one-setting-out",
+    "holdout",
+    "kfold:K",
+    "leave-one-kernel-out",
+    "leave-one-node-out",
+)
 SEED = 20140519
 
 
@@ -39,6 +47,8 @@ class CrossValidation:
     scheme: str
     model: str
     voltage: str
+    chosen: list[dict[str, Any]]
+    """The forms that the folds chose, and in how many; ``model`` and ``voltage`` are the first."""
     time: str
     n: int
     n_folds: int
@@ -56,6 +66,7 @@ class CrossValidation:
             "scheme": self.scheme,
             "model": self.model,
             "voltage": self.voltage,
+            "chosen": self.chosen,
             "n": self.n,
             "n_folds": self.n_folds,
             "mape_pct": float(error.mean()),
@@ -70,11 +81,16 @@ class CrossValidation:
 def cross_validate(
     data: Observations,
     scheme: str,
-    model: str = "choi",
+    model: str = AUTO,
     time: str = "measured",
     train: Sequence[tuple[float, float]] | None = None,
+    voltage: str = AUTO,
+    robust: bool = False,
 ) -> CrossValidation:
     """Fit without each fold in turn, and predict the fold.
+
+    What ``model`` and ``voltage`` leave open is chosen anew in each fold, from its own rows
+    alone; so are voltages that are estimated.
 
     ``scheme``: one of :data:`SCHEMES`. ``train``: for ``holdout``, the settings to fit on (the
     rest is predicted); without it a random half. ``time``: ``measured`` gives the model
@@ -88,11 +104,13 @@ def cross_validate(
         raise CantFit(f"unknown time {time!r}; known: measured, predicted")
     predicted_j = np.full(len(data), np.nan)
     n_folds = 0
+    chosen: Counter[tuple[str, str]] = Counter()
     for test in _folds(data, scheme, train):
         training, held_out = data.take(~test), data.take(test)
         if scheme == "leave-one-kernel-out" and not data.has_counts.all():
             raise CantFit("leave-one-kernel-out needs operation counts; these kernels have none")
-        found = fit(training, model, intervals=False)
+        found = fit(training, model, voltage, robust, intervals=False)
+        chosen[found.model, found.voltage] += 1
         if time == "predicted":
             held_out = _with_predicted_time(training, held_out)
         predicted_j[test] = found.energy_j(held_out)
@@ -102,12 +120,17 @@ def cross_validate(
         raise CantFit("no fold could be predicted; measure more settings")
     error_pct = np.abs(predicted_j[known] / data.energy_j[known] - 1.0) * 100.0
     cases, choosers = decide(data.take(known), predicted_j[known])
+    (model, voltage), _ = chosen.most_common(1)[0]
     return CrossValidation(
         data.site,
         data.simulated,
         scheme,
         model,
-        data.voltage,
+        voltage,
+        [
+            {"model": model, "voltage": voltage, "folds": folds}
+            for (model, voltage), folds in chosen.most_common()
+        ],
         time,
         len(known),
         n_folds,
@@ -140,6 +163,11 @@ def _folds(
         yield _holdout(data, present, train)
     elif scheme == "leave-one-kernel-out":
         yield from (data.kernel == kernel for kernel in kernel_names(data))
+    elif scheme == "leave-one-node-out":
+        nodes = np.array([] if data.node is None else sorted(set(data.node.tolist()) - {""}))
+        if len(nodes) < 2:
+            raise CantFit("leave-one-node-out needs measurements of two named nodes or more")
+        yield from (data.node == node for node in nodes)
     elif scheme.startswith("kfold:"):
         folds = int(scheme.removeprefix("kfold:")) if scheme[6:].isdigit() else 0
         if not 2 <= folds <= len(data):

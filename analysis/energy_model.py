@@ -15,6 +15,7 @@ import numpy as np
 from analysis.observations import Observations, kernel_names
 
 MODELS = ("choi", "choi+clock")
+"""The sets of terms, the plainer first."""
 
 PJ_PER_V2 = "pJ/V^2"
 J_PER_V2 = "J/V^2"
@@ -37,12 +38,20 @@ class Term:
     domain: str = ""
     of: str = ""
 
+    @property
+    def volt_power(self) -> int:
+        """The power of its domain's voltage that it is multiplied with."""
+        return {"leak": 1, "misc": 0}.get(self.kind, 2)
 
-def model_terms(data: Observations, model: str) -> tuple[list[Term], list[dict[str, str]]]:
+
+def model_terms(
+    data: Observations, model: str, estimated: bool = False
+) -> tuple[list[Term], list[dict[str, str]]]:
     """The terms that these observations can have, and those left out with the reason.
 
     A term is left out when its column is the same as another's by construction: then one of
-    the two stands for both, and ``dropped`` says which.
+    the two stands for both, and ``dropped`` says which. With ``estimated`` voltages a domain's
+    voltage varies where its clock does.
     """
     has_counts = data.has_counts
     terms = [
@@ -51,7 +60,8 @@ def model_terms(data: Observations, model: str) -> tuple[list[Term], list[dict[s
         if np.nan_to_num(values).any()
     ]
     dropped: list[dict[str, str]] = []
-    core_varies, mem_varies = (_varies(v) for v in (data.core_v, data.mem_v))
+    volts = (data.core_mhz, data.mem_mhz) if estimated else (data.core_v, data.mem_v)
+    core_varies, mem_varies = (_varies(v) for v in volts)
     for kernel in kernel_names(data.take(~has_counts)):
         terms.append(Term(f"a[{kernel}]", J_PER_V2, "lumped", "core", kernel))
         if core_varies or mem_varies:

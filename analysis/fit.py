@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy import linalg, optimize, stats
+from scipy import stats
 
-from analysis.energy_model import MODELS, Term, design_matrix, model_terms
-from analysis.observations import CantFit, Observations
+from analysis.choose import Choice, Tried, choose
+from analysis.energy_model import Term, design_matrix
+from analysis.forms import AUTO, forms
+from analysis.observations import CantFit, Observations, setting_text
+from analysis.surface import Surface, fit_surface
+from analysis.training import Curves, Found, Training, at_voltage, predict, prepare, solve_form
+from analysis.voltage import ESTIMATED, VoltageCurve
 
 CONFIDENCE = 0.95
 MIN_SETTINGS_FOR_INTERVALS = 3
+MIN_NODES_FOR_INTERVALS = 3
+OUTLIER_DEVIATIONS = 6.0
+"""How many robust standard deviations make a row an outlier: one in 500 million by chance."""
+HUBER = 1.345
+"""Huber's constant: 95 % efficient where the errors are normal."""
+ROBUST_ROUNDS = 12
+ALIKE = 0.999
+"""Columns whose correlation is above this can't be told apart by the settings measured."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +34,11 @@ class Fit:
 
     ``value``, ``low``, ``high``: float64, in each term's unit; low and high are the 95 %
     interval, NaN where fewer than three settings were measured. ``covariance``: of the values,
-    by resampling settings.
+    by leaving settings out. ``voltage``: measured, table, unit (V = 1), or the family that was
+    estimated (floor, free): then ``curves`` hold V(f), relative to the highest clock.
+    ``surface``: what the terms leave over, None where it is not part of the model. ``tried``,
+    ``why``: the forms that were compared, and why this one. ``outliers``: rows far from the
+    model; ``confounded``: terms that these settings can't tell apart.
     """
 
     site: str
@@ -37,10 +54,27 @@ class Fit:
     covariance: np.ndarray
     condition_number: float
     dropped: list[dict[str, str]]
+    curves: Curves
+    surface: Surface | None = None
+    tried: list[Tried] = field(default_factory=list)
+    why: str = ""
+    robust: bool = False
+    outliers: list[dict[str, Any]] = field(default_factory=list)
+    confounded: list[dict[str, Any]] = field(default_factory=list)
 
     def energy_j(self, data: Observations) -> np.ndarray:
         """Predicted joules of every row: float64 (rows,)."""
-        return design_matrix(data, self.terms) @ self.value
+        return self.parts_j(data).sum(axis=1)
+
+    def parts_j(self, data: Observations) -> np.ndarray:
+        """Predicted joules of every row by term: float64 (rows, terms).
+
+        What the surface adds is shared out in proportion, so that the parts are the prediction.
+        """
+        parts = design_matrix(at_voltage(data, self.voltage, self.curves), self.terms) * self.value
+        if self.surface is not None:
+            parts *= 1.0 + self.surface.at(data)[:, None]
+        return np.asarray(parts)
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign fit --json``: the coefficients with their units and intervals."""
@@ -63,24 +97,58 @@ class Fit:
                 }
                 for i, term in enumerate(self.terms)
             ],
+            "voltage_curves": {
+                name: {"mhz": curve.mhz.tolist(), "relative_v": curve.volt.tolist()}
+                for name, curve in (("core", self.curves.core), ("mem", self.curves.mem))
+                if len(curve.mhz) > 1
+            },
+            "why": self.why,
+            "tried": [
+                {
+                    "model": each.form.model,
+                    "voltage": each.form.voltage,
+                    "error_pct": each.error_pct,
+                    "behind_pct": each.behind_pct,
+                    "behind_std_pct": each.behind_std_pct,
+                }
+                for each in self.tried
+            ],
+            "robust": self.robust,
+            "outliers": self.outliers,
+            "confounded": self.confounded,
         }
 
     def to_store(self) -> dict[str, Any]:
         """What a store keeps of the fit; :meth:`from_store` makes the same fit of it."""
-        return self.as_dict() | {
+        kept = self.as_dict() | {
             "terms": [vars(term) for term in self.terms],
             "covariance": self.covariance.tolist(),
+            "curves": {
+                name: [curve.mhz.tolist(), curve.volt.tolist()]
+                for name, curve in (("core", self.curves.core), ("mem", self.curves.mem))
+            },
         }
+        if self.surface is not None:
+            kept["surface"] = {
+                "mhz": [[_finite(mhz) for mhz in pair] for pair in self.surface.mhz],
+                "kernels": self.surface.kernels,
+                "residual": [[_finite(r) for r in row] for row in self.surface.residual],
+                "shape": self.surface.shape,
+                "own_shape": self.surface.own_shape,
+            }
+        return kept
 
     @classmethod
     def from_store(cls, kept: dict[str, Any]) -> Fit:
-        """The fit of :meth:`to_store`."""
+        """The fit of :meth:`to_store`, without the forms that were compared."""
         rows = kept["coefficients"]
 
         def column(name: str) -> np.ndarray:
             return np.array([np.nan if r[name] is None else r[name] for r in rows], float)
 
         condition = kept["condition_number"]
+        core, mem = (VoltageCurve(*map(np.array, kept["curves"][name])) for name in ("core", "mem"))
+        surface = kept.get("surface")
         return cls(
             kept["site"],
             kept["simulated"],
@@ -95,6 +163,20 @@ class Fit:
             np.array(kept["covariance"], float),
             np.inf if condition is None else condition,
             kept["dropped"],
+            Curves(core, mem, np.zeros(0)),
+            surface
+            and Surface(
+                np.array(surface["mhz"], float),
+                surface["kernels"],
+                np.array(surface["residual"], float),
+                tuple(surface["shape"]),
+                tuple(surface["own_shape"]),
+            ),
+            [],
+            kept["why"],
+            kept["robust"],
+            kept["outliers"],
+            kept["confounded"],
         )
 
 
@@ -108,105 +190,218 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def fit(data: Observations, model: str = "choi", intervals: bool = True) -> Fit:
+def fit(
+    data: Observations,
+    model: str = AUTO,
+    voltage: str = AUTO,
+    robust: bool = False,
+    intervals: bool = True,
+) -> Fit:
     """Fit a site's coefficients.
 
-    Minimises sum((E_predicted / E_measured - 1)^2) over coefficients >= 0, so that a kernel of
-    a millijoule counts as much as one of a kilojoule. Intervals and covariance come from
-    resampling whole settings: what the runs of one setting have in common (its true voltage,
-    its temperature) is not averaged away by repeating them.
+    Minimises sum(w (E_predicted / E_measured - 1)^2) over coefficients >= 0, so that a kernel of
+    a millijoule counts as much as one of a kilojoule. Where the measurements bring uncertainties
+    of their own, w falls with them; ``robust`` also lowers w for rows far from the model (Huber).
+    ``model`` and ``voltage``: names of :mod:`analysis.forms`; what they leave open is chosen by
+    cross-validation (:func:`analysis.choose.choose`).
+
+    Intervals and covariance come from leaving whole settings out: what the runs of one setting
+    have in common (its true voltage, its temperature) is not averaged away by repeating them.
+    With three nodes or more, what the runs of a node have in common is added.
 
     Raises:
-        CantFit: an unknown model, or fewer rows than terms.
+        CantFit: an unknown model or voltage, or fewer rows than terms.
     """
-    if model not in MODELS:
-        raise CantFit(f"unknown model {model!r}; known: {', '.join(MODELS)}")
-    terms, dropped = model_terms(data, model)
-    if len(data) < len(terms):
+    choice, weight = _chosen(data, model, voltage, robust)
+    training, found = choice.training, choice.found
+    if len(data) < len(training.terms):
         raise CantFit(
-            f"{len(data)} measurements can't tell {len(terms)} coefficients apart; "
+            f"{len(data)} measurements can't tell {len(training.terms)} coefficients apart; "
             f"measure more settings or kernels"
         )
-    weighted = design_matrix(data, terms) / data.energy_j[:, None]
+    place = {term.name: i for i, term in enumerate(training.equations.terms)}
+    seen = at_voltage(data, choice.form.voltage, found.curves)
+    weighted = design_matrix(seen, training.terms) / data.energy_j[:, None]
     scale = np.linalg.norm(weighted, axis=0)
     used = scale > 0
-    dropped = dropped + [
+    dropped = training.dropped + [
         {"name": term.name, "why": "no measurement has any of it"}
-        for term, use in zip(terms, used, strict=True)
+        for term, use in zip(training.terms, used, strict=True)
         if not use
     ]
-    terms = [term for term, use in zip(terms, used, strict=True) if use]
-    weighted, scale = weighted[:, used] / scale[used], scale[used]
-    value = solve(weighted, np.ones(len(data))) / scale
-    covariance = np.full((len(terms), len(terms)), np.nan)
+    terms = [term for term, use in zip(training.terms, used, strict=True) if use]
+    order = np.array([place[term.name] for term in terms])
+    unit = weighted[:, used] / scale[used]
+    predicted_j = predict(training, found)
+    surface = fit_surface(data, predicted_j) if choice.form.surface else None
+    if surface is not None:
+        predicted_j = predicted_j * (1.0 + surface.at(data))
+    value = found.value[order]
+    covariance, freedom = np.full((len(terms), len(terms)), np.nan), np.inf
     if intervals:
-        covariance = _resampled_covariance(weighted, data.setting) / np.outer(scale, scale)
-    n_settings = len(np.unique(data.setting))
-    spread = np.sqrt(np.diag(covariance))
-    reach = stats.t.ppf((1 + CONFIDENCE) / 2, max(n_settings - 1, 1)) * spread
+        covariance, freedom = _covariance(training, found, order, data, weight)
+    reach = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(np.diag(covariance))
     return Fit(
         data.site,
         data.simulated,
-        model,
-        data.voltage,
+        choice.form.model,
+        data.voltage if choice.form.voltage == "known" else choice.form.voltage,
         len(data),
-        n_settings,
+        len(training.mhz),
         terms,
         value,
         np.maximum(value - reach, 0.0),
         value + reach,
         covariance,
-        float(np.linalg.cond(weighted)),
+        float(np.linalg.cond(unit)) if intervals else np.nan,
         dropped,
+        found.curves,
+        surface,
+        choice.tried,
+        choice.why,
+        robust,
+        _outliers(data, predicted_j) if intervals else [],
+        _confounded(terms, unit) if intervals else [],
     )
 
 
-def solve(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """argmin over x >= 0 of |matrix x - target|.
+def _chosen(
+    data: Observations, model: str, voltage: str, robust: bool
+) -> tuple[Choice, np.ndarray | None]:
+    """The form with its solution, and the rows' weights, None where all count the same."""
+    candidates, surfaces = forms(data, model, voltage)
+    choice = choose(data, candidates, surfaces)
+    known = data.energy_std_j is not None and bool(np.isfinite(data.energy_std_j).any())
+    if not (known or robust):
+        return choice, None
+    weight = np.ones(len(data))
+    for _ in range(ROBUST_ROUNDS if robust else 2):
+        residual = predict(choice.training, choice.found) / data.energy_j - 1.0
+        fresh = _own_weight(data, residual) if known else np.ones(len(data))
+        if robust:
+            deviation = np.abs(residual) * np.sqrt(fresh)
+            spread = float(np.median(deviation)) / stats.norm.ppf(0.75)
+            far = deviation > HUBER * spread
+            fresh[far] *= HUBER * spread / deviation[far]
+        settled = bool(np.max(np.abs(fresh - weight)) < 1e-3)
+        weight = fresh
+        if settled:
+            break
+        training = prepare(data, choice.form, weight)
+        choice = replace(choice, training=training, found=solve_form(training, None, choice.found))
+    return choice, weight
 
-    The rows are first reduced to a triangle, which leaves the minimum where it is.
+
+def _own_weight(data: Observations, residual: np.ndarray) -> np.ndarray:
+    """Weights from the measurements' own relative uncertainties, 1 for the surest.
+
+    A residual's variance is the model's plus the measurement's own; the model's is what the
+    residuals have beyond the measurements' (by moments). A row without one has the median.
     """
-    if matrix.shape[0] > matrix.shape[1]:
-        q, r = linalg.qr(matrix, mode="economic", check_finite=True)
-        matrix, target = r, q.T @ target
-    found, _ = optimize.nnls(matrix, target, maxiter=30 * matrix.shape[1])
-    return np.asarray(found)
+    assert data.energy_std_j is not None  # noqa: S101
+    own = (data.energy_std_j / data.energy_j) ** 2
+    own = np.where(np.isfinite(own), own, np.nanmedian(own))
+    of_model = max(float(np.mean(residual**2) - np.mean(own)), 0.0)
+    variance = of_model + np.maximum(own, 1e-12)
+    return np.asarray(variance.min() / variance)
 
 
-def _resampled_covariance(weighted: np.ndarray, setting: np.ndarray) -> np.ndarray:
-    """The covariance of the solution over resamples of settings with replacement.
+def _covariance(
+    training: Training,
+    found: Found,
+    order: np.ndarray,
+    data: Observations,
+    weight: np.ndarray | None,
+) -> tuple[np.ndarray, float]:
+    """The coefficients' covariance by the jackknife over settings, and its degrees of freedom.
 
-    A resample's normal equations are the sum of its settings' own. The factor S/(S - 1)
-    corrects for the resamples being drawn from a sample.
+    (S - 1)/S sum (x_-s - x)(x_-s - x)': each setting is left out in turn, and voltages that are
+    estimated are estimated again. With nodes as well, the two-way sum of Cameron, Gelbach and
+    Miller (J. Bus. Econ. Stat. 29, 2011): settings plus nodes less their crossings.
     """
-    groups = np.unique(setting)
-    size = weighted.shape[1]
-    if len(groups) < MIN_SETTINGS_FOR_INTERVALS:
-        return np.full((size, size), np.nan)
-    resamples = 400 if size <= 40 else 60
-    gram = np.stack([weighted[setting == g].T @ weighted[setting == g] for g in groups])
-    moment = np.stack([weighted[setting == g].sum(axis=0) for g in groups])
-    generator = np.random.default_rng(0)
-    found = np.empty((resamples, size))
-    for i in range(resamples):
-        drawn = np.bincount(
-            generator.integers(len(groups), size=len(groups)), minlength=len(groups)
+    covariance = _jackknife(training, found)[np.ix_(order, order)]
+    freedom = max(len(training.mhz) - 1, 1)
+    if data.node is None:
+        return covariance, freedom
+    nodes, at = np.unique(data.node.astype(str), return_inverse=True)
+    if len(nodes) < MIN_NODES_FOR_INTERVALS:
+        return covariance, freedom
+    seen = at_voltage(data, training.form.voltage, found.curves)
+    fixed = replace(training.form, voltage="known")
+    for sign, group in ((1, at), (-1, at * len(data.settings) + data.setting)):
+        _, number = np.unique(group, return_inverse=True)
+        by_group = replace(
+            seen,
+            setting=number.astype(np.int64),
+            settings=[(float(i), float(i)) for i in range(int(number.max()) + 1)],
         )
-        found[i] = _solve_normal(
-            np.tensordot(drawn, gram, axes=1), np.tensordot(drawn, moment, axes=1)
-        )
-    covariance = np.atleast_2d(np.cov(found, rowvar=False))
-    return covariance * len(groups) / (len(groups) - 1)
+        prepared = prepare(by_group, fixed, weight)
+        # The terms must be the training's, whatever varies among these voltages.
+        if [t.name for t in prepared.equations.terms] != [t.name for t in training.equations.terms]:
+            return covariance, freedom
+        covariance = covariance + sign * _jackknife(prepared, found)[np.ix_(order, order)]
+    spread, axes = np.linalg.eigh(covariance)
+    return (axes * np.maximum(spread, 0.0)) @ axes.T, min(freedom, len(nodes) - 1)
 
 
-def _solve_normal(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
-    """argmin over x >= 0 of x' gram x - 2 moment' x, by its factor; a trace of ridge keeps a
-    resample that lacks a column solvable."""
-    ridge = 1e-12 * max(float(np.trace(gram)) / len(gram), 1e-300)
-    factor = linalg.cholesky(gram + ridge * np.eye(len(gram)), lower=False)
-    target = linalg.solve_triangular(factor, moment, trans="T")
-    found, _ = optimize.nnls(factor, target, maxiter=30 * len(gram))
-    return np.asarray(found)
+def _jackknife(training: Training, found: Found) -> np.ndarray:
+    n = len(training.equations.settings)
+    if n < MIN_SETTINGS_FOR_INTERVALS:
+        return np.full((len(found.value), len(found.value)), np.nan)
+    values = np.empty((n, len(found.value)))
+    for i in range(n):
+        weight = np.ones(n)
+        weight[i] = 0.0
+        values[i] = solve_form(training, weight, found).value
+    off = values - found.value
+    return np.asarray(off.T @ off * (n - 1) / n)
+
+
+def _outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]]:
+    """Rows far from what the whole model says, by a robust standard deviation of its residuals."""
+    residual = np.log(np.maximum(predicted_j, 1e-300) / data.energy_j)
+    centre = np.median(residual)
+    spread = np.median(np.abs(residual - centre)) / stats.norm.ppf(0.75)
+    if not spread > 0:
+        return []
+    far = np.flatnonzero(np.abs(residual - centre) > OUTLIER_DEVIATIONS * spread)
+    far = far[np.argsort(-np.abs(residual[far] - centre))]
+    return [
+        {
+            "kernel": str(data.kernel[i]),
+            "setting": setting_text(data.settings[data.setting[i]]),
+            "energy_j": float(data.energy_j[i]),
+            "predicted_j": float(predicted_j[i]),
+            "deviations": float(np.abs(residual[i] - centre) / spread),
+        }
+        for i in far
+    ]
+
+
+def _confounded(terms: list[Term], unit: np.ndarray) -> list[dict[str, Any]]:
+    """Groups of shared terms whose columns all but repeat each other, and what would part them."""
+    shared = [i for i, term in enumerate(terms) if term.kind != "lumped"]
+    alike = unit[:, shared].T @ unit[:, shared] > ALIKE
+    left = set(range(len(shared)))
+    groups = []
+    while left:
+        first = min(left)
+        group = [j for j in sorted(left) if alike[first, j]]
+        left -= set(group)
+        if len(group) > 1:
+            members = [terms[shared[j]] for j in group]
+            groups.append({"terms": [t.name for t in members], "remedy": _remedy(members)})
+    return groups
+
+
+def _remedy(members: list[Term]) -> str:
+    classes = [t.of for t in members if t.kind == "class"]
+    if len(classes) > 1:
+        return f"measure kernels whose ratios of {' to '.join(classes)} differ"
+    if classes:
+        return f"measure kernels that do little {classes[0]} for their time, and such that do much"
+    domains = sorted({t.domain for t in members if t.domain})
+    return f"measure settings whose {' and '.join(domains)} voltage differ more"
 
 
 @dataclass(frozen=True)
@@ -227,7 +422,15 @@ class SettingCosts:
 def costs_at(
     found: Fit, core_mhz: float, mem_mhz: float, core_v: float, mem_v: float
 ) -> SettingCosts:
-    """The coefficients at a setting: c_k V_dom^2 by class, and the power that no operation pays."""
+    """The coefficients at a setting: c_k V_dom^2 by class, and the power that no operation pays.
+
+    Where the fit took V = 1 or estimated its voltages, these stand in place of those given.
+    """
+    if found.voltage in ("unit", *ESTIMATED):
+        core_v, mem_v = (
+            float(curve.at(np.array([clock]))[0])
+            for curve, clock in ((found.curves.core, core_mhz), (found.curves.mem, mem_mhz))
+        )
     square = {"core": core_v**2, "mem": mem_v**2}
     volt = {"core": core_v, "mem": mem_v}
     mhz = {"core": core_mhz, "mem": mem_mhz}

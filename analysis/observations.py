@@ -45,6 +45,10 @@ class Observations:
     setting: np.ndarray
     settings: list[tuple[float, float]]
     """(core MHz, memory MHz) of every setting, sorted."""
+    energy_std_j: np.ndarray | None = None
+    """float64 (rows,), the energies' own standard uncertainties; NaN where not known."""
+    node: np.ndarray | None = None
+    """object (rows,), the node that was measured on; empty where not known."""
 
     def __len__(self) -> int:
         return len(self.kernel)
@@ -64,6 +68,8 @@ class Observations:
         return replace(
             self,
             **{name: getattr(self, name)[rows] for name in names},
+            energy_std_j=None if self.energy_std_j is None else self.energy_std_j[rows],
+            node=None if self.node is None else self.node[rows],
             counts={name: values[rows] for name, values in self.counts.items()},
         )
 
@@ -166,6 +172,8 @@ def observations(
         voltage,
         setting,
         settings,
+        dataset["energy_std_j"].values[rows].astype(float) if "energy_std_j" in dataset else None,
+        dataset["node"].values[rows].astype(object) if "node" in dataset else None,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import statsmodels.api as sm
 from scipy import optimize
 
 from analysis.energy_model import design_matrix
-from analysis.fit import Fit, costs_at, fit, solve
+from analysis.fit import Fit, costs_at, fit
 from analysis.observations import CantFit, observations
 from tests.analysis.twin_data import TABLE_I, twin_dataset
 
@@ -91,22 +90,6 @@ def test_where_no_bound_holds_it_is_weighted_least_squares(noisy):
     np.testing.assert_allclose(kept, wls.params, rtol=1e-6)
 
 
-def test_nnls_is_the_best_of_all_subsets():
-    """Brute force: of the least-squares solutions of every subset of columns that are >= 0."""
-    rng = np.random.default_rng(1)
-    for _ in range(30):
-        matrix, target = rng.normal(size=(12, 4)), rng.normal(size=12)
-        best = np.sum(target**2)
-        for used in product([False, True], repeat=4):
-            columns = matrix[:, used]
-            part = np.linalg.lstsq(columns, target, rcond=None)[0] if any(used) else np.zeros(0)
-            if (part >= 0).all():
-                best = min(best, np.sum((columns @ part - target) ** 2))
-        x = solve(matrix, target)
-        assert (x >= 0).all()
-        assert np.sum((matrix @ x - target) ** 2) == pytest.approx(best)
-
-
 def test_intervals_cover_what_they_should():
     """Of 40 noisy campaigns, the 95 % intervals hold the truth in at least 85 % of cases."""
     held = []
@@ -143,7 +126,7 @@ def test_the_clock_term_is_found_where_there_is_one(quiet):
 
 def test_terms_that_cannot_be_told_apart_are_merged_and_told(quiet):
     flat = replace(quiet, mem_v=np.ones(len(quiet)), core_v=np.ones(len(quiet)), voltage="unit")
-    found = fit(flat)
+    found = fit(flat, "choi", "unit")
     assert [d["name"] for d in found.dropped] == ["c1_core", "c1_mem"]
     assert all("merged into p_misc" in d["why"] for d in found.dropped)
 

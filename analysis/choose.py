@@ -1,0 +1,147 @@
+"""Choosing a form: cross-validation within the rows at hand, the plainest within one error.
+
+Every form is fitted without a group of settings in turn and foretells that group. The form with
+the least mean relative error is the best; chosen is the plainest whose error is not more than one
+standard error larger (Breiman, Friedman, Olshen and Stone, Classification and Regression Trees,
+1984, section 3.4.3), the error being that of the difference, setting by setting. The terms and
+the voltage are chosen first, on their own; then whether the surface of what they leave over is
+worth adding. So the physics is not traded for a surface that hides its lack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.forms import Form
+from analysis.observations import Observations
+from analysis.surface import Leftover
+from analysis.training import Found, Training, predict, prepare, solve_form
+
+GROUPS = 8
+"""Folds; with fewer settings each is a fold of its own."""
+SEED = 19840101
+MIN_SETTINGS = 3
+"""With fewer settings none can be held out, and nothing be compared. Then all terms are taken,
+since every synchronous chip has a clock tree, and coefficients that are not needed come out as 0;
+and the plainest voltage, no surface."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A form that was tried: its error out of fold, and by how much it is behind the best.
+
+    ``behind_pct``: mean difference of the error to the best form's; ``behind_std_pct``: its
+    standard error over settings.
+    """
+
+    form: Form
+    error_pct: float
+    behind_pct: float
+    behind_std_pct: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The form chosen, the training and solution of it, and what was tried."""
+
+    form: Form
+    training: Training
+    found: Found
+    tried: list[Tried]
+    why: str
+
+
+def choose(
+    data: Observations,
+    candidates: list[Form],
+    surfaces: tuple[bool, ...],
+    weight: np.ndarray | None = None,
+) -> Choice:
+    """Choose among ``candidates``, the plainest first, and whether to add a surface.
+
+    ``weight``: float64 (rows,), 1 by default.
+    """
+    trainings = [prepare(data, form, weight) for form in candidates]
+    founds = [solve_form(training) for training in trainings]
+    n = len(trainings[0].equations.settings)
+    if n < MIN_SETTINGS or len(candidates) * len(surfaces) == 1:
+        at = next(
+            i
+            for i, form in reversed(list(enumerate(candidates)))
+            if form.voltage == candidates[0].voltage
+        )
+        form = replace(candidates[at], surface=surfaces[0])
+        asked = len(candidates) * len(surfaces) == 1
+        why = "asked for" if asked else f"{n} settings are too few to compare forms: all terms"
+        return Choice(form, trainings[at], founds[at], [], why)
+    groups = np.random.default_rng(SEED).permutation(n) % min(GROUPS, n)
+    tried: list[Tried] = []
+    at, why = 0, ""
+    if len(candidates) > 1:
+        errors = [
+            _errors(training, found, groups, False)[0]
+            for training, found in zip(trainings, founds, strict=True)
+        ]
+        at, tried, why = _plainest(candidates, errors)
+    form = candidates[at]
+    if True in surfaces:
+        plain, with_surface = _errors(trainings[at], founds[at], groups, True)
+        both = [form, replace(form, surface=True)]
+        last, more, verdict = _plainest(both, [plain, with_surface])
+        tried = tried + more[1:] if tried else more
+        form = both[last] if len(surfaces) > 1 else both[1]
+        why = "; then ".join(part for part in (why, verdict) if part)
+    return Choice(form, trainings[at], founds[at], tried, why)
+
+
+def _plainest(candidates: list[Form], errors: list[np.ndarray]) -> tuple[int, list[Tried], str]:
+    """The first candidate within one standard error of the best; all of them; and why."""
+    best = int(np.argmin([each.mean() for each in errors]))
+    tried = []
+    for form, each in zip(candidates, errors, strict=True):
+        behind = each - errors[best]
+        std = float(behind.std(ddof=1) / np.sqrt(len(behind)))
+        tried.append(Tried(form, float(each.mean()), float(behind.mean()), std))
+    chosen = next(i for i, t in enumerate(tried) if t.behind_pct <= t.behind_std_pct)
+    mine, other = tried[chosen], tried[best]
+    name = f"{mine.form.model} with voltage {mine.form.voltage}"
+    if chosen == best:
+        why = f"{name} has the least error of {len(tried)} out of fold, {mine.error_pct:.2f} %"
+    else:
+        why = (
+            f"{name} is the plainest of {len(tried)} whose error out of fold, "
+            f"{mine.error_pct:.2f} %, is within one standard error "
+            f"({mine.behind_std_pct:.2f}) of the least, {other.error_pct:.2f} % of "
+            f"{other.form.model} with voltage {other.form.voltage}"
+        )
+    return chosen, tried, why
+
+
+def _errors(
+    training: Training, whole: Found, groups: np.ndarray, surface: bool
+) -> list[np.ndarray]:
+    """Mean relative error in % by setting, out of fold: float64 (S,), without a surface and, if
+    asked for, with one. ``groups``: int64 (S,), the fold of each setting."""
+    n = np.bincount(training.block, minlength=len(groups))
+    sums = np.zeros((1 + surface, len(groups)))
+    energy_j = training.data.energy_j
+    leftover = Leftover(training.data, training.block, training.mhz) if surface else None
+    shapes = None
+    if leftover is not None:
+        shapes = leftover.shapes(energy_j / predict(training, whole) - 1)
+    for group in np.unique(groups):
+        out = groups == group
+        found = solve_form(training, np.where(out, 0.0, 1.0), whole)
+        predicted_j = predict(training, found)
+        rows = np.flatnonzero(out[training.block])
+        ratio = predicted_j[rows] / energy_j[rows]
+        block = training.block[rows]
+        sums[0] += np.bincount(block, np.abs(ratio - 1), len(groups))
+        if leftover is not None:
+            if shapes is not None:  # with too few settings the surface is none
+                left = leftover.foretold(energy_j / predicted_j - 1, ~out, shapes)[rows]
+                ratio = ratio * (1 + left)
+            sums[1] += np.bincount(block, np.abs(ratio - 1), len(groups))
+    return list(sums / n * 100)

@@ -1,0 +1,189 @@
+"""What the model's terms leave over, as a smooth surface over the settings of each kernel.
+
+Real machines do things that no term of the model says: a hotter chip leaks more, units that wait
+are gated or are not. What is left over from one setting to its neighbours changes smoothly, so
+it can be foretold at a setting between them. It is a Gaussian process over the logarithms of both
+clocks (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 2; as the
+discrepancy of a physical model: Kennedy and O'Hagan, J. R. Stat. Soc. B 63, 2001): first one
+surface that all kernels share, then each kernel's own deviation from it. Far from any measured
+setting both fade to zero, and the model's terms stand alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from analysis.observations import Observations, kernel_names
+
+REACHES = (0.15, 0.3, 0.6, 1.2)
+"""Correlation lengths that are tried, in units of the measured range of each log clock."""
+NOISES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""Variances of the noise that are tried, relative to the surface's."""
+MIN_SETTINGS = 5
+"""With fewer settings measured a surface is no more than the settings themselves."""
+
+
+Shapes = tuple[tuple[float, float], tuple[float, float]]
+"""(reach, noise) of the surface that all kernels share, and of their deviations from it."""
+
+
+class Leftover:
+    """Where the cells of a set of rows are: one of them a kernel at a setting.
+
+    ``block``: int64 (rows,), each row's setting; ``mhz``: float64 (S, 2), the settings.
+    """
+
+    def __init__(self, data: Observations, block: np.ndarray, mhz: np.ndarray) -> None:
+        self.kernels = kernel_names(data)
+        code = {kernel: i for i, kernel in enumerate(self.kernels)}
+        self.number = np.array([code[kernel] for kernel in data.kernel.tolist()], np.int64)
+        self.block, self.mhz = block, mhz
+        self.size = (len(mhz), len(self.kernels))
+        self.cell = block * self.size[1] + self.number
+        self.n = np.bincount(self.cell, minlength=self.size[0] * self.size[1])
+
+    def cells(self, residual: np.ndarray) -> np.ndarray:
+        """float64 (S, K): the rows' residuals by cell, repeats averaged, NaN where none is."""
+        total = np.bincount(self.cell, residual, len(self.n))
+        with np.errstate(invalid="ignore"):
+            return np.asarray((total / self.n).reshape(self.size))
+
+    def shapes(self, residual: np.ndarray) -> Shapes | None:
+        """The shapes under which the residuals (rows,) are the likeliest; None if too few."""
+        if len(self.mhz) < MIN_SETTINGS:
+            return None
+        cells = self.cells(residual)
+        scaled, _ = _scaled(self.mhz, self.mhz)
+        mean = _mean(cells)
+        return _likeliest(scaled, mean[:, None]), _likeliest(scaled, cells - mean[:, None])
+
+    def foretold(self, residual: np.ndarray, known: np.ndarray, shapes: Shapes) -> np.ndarray:
+        """The rows' residuals (rows,) from those at the settings that are ``known`` (S,)."""
+        cells = self.cells(residual)[known]
+        surface = Surface(self.mhz[known], self.kernels, cells, *shapes)
+        shared, own = surface.at_settings(self.mhz)
+        return np.asarray((shared[:, None] + own)[self.block, self.number])
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Relative residuals of a model at the settings that it was fitted on.
+
+    ``mhz``: float64 (S, 2), the settings; ``kernels``: the K names; ``residual``: float64 (S, K),
+    measured over predicted energy less 1, repeats averaged, NaN where not measured. ``shape``
+    and ``own_shape``: (reach, noise) of the shared surface and of the kernels' deviations.
+    """
+
+    mhz: np.ndarray
+    kernels: list[str]
+    residual: np.ndarray
+    shape: tuple[float, float]
+    own_shape: tuple[float, float]
+
+    def at(self, data: Observations) -> np.ndarray:
+        """The foretold relative residual of each row: float64 (rows,).
+
+        A kernel that was not measured has the shared surface alone.
+        """
+        settings = np.unique(data.setting)
+        mhz = np.array([data.settings[s] for s in settings]).reshape(-1, 2)
+        shared, own = self.at_settings(mhz)
+        row = np.searchsorted(settings, data.setting)
+        column = {kernel: i for i, kernel in enumerate(self.kernels)}
+        number = np.array([column.get(kernel, -1) for kernel in data.kernel.tolist()])
+        found = shared[row]
+        known = number >= 0
+        found[known] += own[row[known], number[known]]
+        return found
+
+    def at_settings(self, mhz: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """At settings (M, 2): (M,) of the shared surface, (M, K) of the kernels' deviations."""
+        scaled, wanted = _scaled(self.mhz, mhz)
+        mean = _mean(self.residual)
+        shared = _smoother(scaled, wanted, self.shape) @ mean
+        own = np.zeros((len(mhz), len(self.kernels)))
+        deviation = self.residual - mean[:, None]
+        for there, columns in _patterns(deviation):
+            weights = _smoother(scaled[there], wanted, self.own_shape)
+            own[:, columns] = weights @ deviation[np.ix_(there, columns)]
+        return shared, own
+
+
+def fit_surface(data: Observations, predicted_j: np.ndarray) -> Surface | None:
+    """The surface of what ``predicted_j`` (rows,) leaves over; None with too few settings."""
+    settings, block = np.unique(data.setting, return_inverse=True)
+    mhz = np.array([data.settings[s] for s in settings]).reshape(-1, 2)
+    leftover = Leftover(data, block, mhz)
+    residual = data.energy_j / predicted_j - 1.0
+    shapes = leftover.shapes(residual)
+    if shapes is None:
+        return None
+    return Surface(mhz, leftover.kernels, leftover.cells(residual), *shapes)
+
+
+def _mean(cells: np.ndarray) -> np.ndarray:
+    """(S,): over the kernels that were measured at each setting."""
+    return np.asarray(np.nanmean(cells, axis=1))
+
+
+def _scaled(mhz: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both sets of settings as log clocks, 0 to 1 over the range of the first."""
+    low, span = np.zeros(2), np.ones(2)
+    logs = [np.log(np.where(np.isfinite(each), each, 1.0)) for each in (mhz, wanted)]
+    low = logs[0].min(axis=0)
+    span = np.ptp(logs[0], axis=0)
+    span[span == 0] = 1.0
+    return (logs[0] - low) / span, (logs[1] - low) / span
+
+
+def _correlation(one: np.ndarray, other: np.ndarray, reach: float) -> np.ndarray:
+    distance = ((one[:, None, :] - other[None, :, :]) ** 2).sum(axis=2)
+    return np.asarray(np.exp(-0.5 * distance / reach**2))
+
+
+def _smoother(at: np.ndarray, wanted: np.ndarray, shape: tuple[float, float]) -> np.ndarray:
+    """(M, S): how much each residual at ``at`` counts for the surface at each ``wanted``."""
+    reach, noise = shape
+    held = _correlation(at, at, reach)
+    held[np.diag_indices(len(held))] += noise
+    solved = linalg.solve(held, _correlation(at, wanted, reach), assume_a="pos")
+    return np.asarray(solved.T)
+
+
+def _patterns(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(rows that are there, columns that have just these rows): kernels measured alike."""
+    there = np.isfinite(values)
+    if there.all():
+        yield np.arange(len(values)), np.arange(values.shape[1])
+        return
+    kinds, kind = np.unique(there.T, axis=0, return_inverse=True)
+    for i, rows in enumerate(kinds):
+        if rows.any():
+            yield np.flatnonzero(rows), np.flatnonzero(kind.reshape(-1) == i)
+
+
+def _likeliest(scaled: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+    """The (reach, noise) with the highest marginal likelihood of all columns together.
+
+    The size of the surface is taken at its best for each pair: with R the correlation plus the
+    noise, log L = -(n log(sum v' R^-1 v / n) + sum log det R) / 2 up to a constant.
+    """
+    best, found = -np.inf, (REACHES[0], NOISES[-1])
+    patterns = [(there, values[np.ix_(there, columns)]) for there, columns in _patterns(values)]
+    n = sum(each.size for _, each in patterns)
+    for reach in REACHES:
+        parts = []
+        for there, each in patterns:
+            spread, axes = linalg.eigh(_correlation(scaled[there], scaled[there], reach))
+            parts.append((np.maximum(spread, 0.0), ((axes.T @ each) ** 2).sum(1), each.shape[1]))
+        for noise in NOISES:
+            square = sum(float((power / (spread + noise)).sum()) for spread, power, _ in parts)
+            log_det = sum(float(np.log(spread + noise).sum()) * k for spread, _, k in parts)
+            likelihood = -(n * np.log(max(square, 1e-300) / n) + log_det) / 2
+            if likelihood > best:
+                best, found = likelihood, (reach, noise)
+    return found
