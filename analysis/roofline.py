@@ -94,6 +94,31 @@ class Roofline:
         eta = self.op_efficiency
         return (above + (1.0 - eta) * self.time_balance) / (2.0 - eta)
 
+    @property
+    def balance_gap(self) -> float:
+        """B_eps / B_tau, no unit (section 2.4); above 1, energy is harder to save than time."""
+        return self.energy_balance / self.time_balance
+
+    @property
+    def effective_gap(self) -> float:
+        """B^_eps at the half-efficiency point over B_tau, no unit: the gap with constant power.
+
+        Section 2.4 says that constant power lowers this balance below B_eps. By eq. 6 it does
+        so only where B_tau < 2 B_eps; beyond, B^_eps(I) = I lies between B_eps and B_tau.
+        """
+        return self.half_efficiency_intensity / self.time_balance
+
+    @property
+    def race_to_halt(self) -> bool | None:
+        """Whether B_tau >= B^_eps at the half-efficiency point (sections 2.4 and 5.2).
+
+        Then a kernel that is compute-bound in time is within a factor of two of the best energy
+        efficiency, and racing to halt is a good first-order strategy. None where no energy is
+        known.
+        """
+        gap = self.effective_gap
+        return None if np.isnan(gap) else bool(gap <= 1.0)
+
     def op_time_s(self, intensity: np.ndarray) -> np.ndarray:
         """T / W, seconds per operation (eq. 3)."""
         return self.tau_op_s * np.maximum(1.0, self.time_balance / np.asarray(intensity, float))
@@ -123,7 +148,9 @@ class Roofline:
     def power_limits_w(self) -> tuple[float, float, float]:
         """Power in W as I -> 0, at its maximum (I = B_tau), and as I -> infinity.
 
-        Eq. 8's bounds, with pi_0 added, which eq. 8 takes as zero.
+        Eq. 8's bounds, with pi_0 added, which eq. 8 takes as zero. Eq. 8 prints the first as
+        the least power at any intensity, which holds only where B_eps <= B_tau; the least is
+        the smaller of the first and the last.
         """
         memory_w = self.eps_mem_j / self.tau_mem_s
         return (
@@ -131,6 +158,80 @@ class Roofline:
             self.constant_w + self.op_power_w + memory_w,
             self.constant_w + self.op_power_w,
         )
+
+
+def from_peaks(
+    gop_s: float,
+    gb_s: float,
+    eps_op_pj: float,
+    eps_mem_pj: float,
+    constant_w: float,
+    operation: str = "sp",
+    memory: str = "dram",
+) -> Roofline:
+    """The roofline of a platform as papers print it (seed 000, tables 2 to 4; seed 004).
+
+    ``gop_s``, ``gb_s``: peak rates, 1e9 operations and 1e9 bytes per second, whose inverses are
+    the taus (section 4.2); ``eps_op_pj``, ``eps_mem_pj``: pJ per operation and per byte;
+    ``constant_w``: pi_0, W.
+
+    Raises:
+        ValueError: a rate that is not positive, or a negative energy or power.
+    """
+    if not (0.0 < gop_s < np.inf and 0.0 < gb_s < np.inf):
+        raise ValueError(f"peaks of {gop_s:g} Gop/s and {gb_s:g} GB/s; both must be positive")
+    if not all(value >= 0.0 for value in (eps_op_pj, eps_mem_pj, constant_w)):
+        raise ValueError(
+            f"{eps_op_pj:g} pJ, {eps_mem_pj:g} pJ and {constant_w:g} W; none may be negative"
+        )
+    return Roofline(
+        operation,
+        memory,
+        1e-9 / gop_s,
+        1e-9 / gb_s,
+        eps_op_pj * 1e-12,
+        eps_mem_pj * 1e-12,
+        constant_w,
+    )
+
+
+def mix_peak_ops_s(
+    cycles: np.ndarray, ops_per_cycle: np.ndarray, units: int, clock_hz: float
+) -> float:
+    """The peak of an instruction mix, operations per second (seed 000, section 5.4).
+
+    ``cycles``: cycles that each kind of instruction takes; ``ops_per_cycle``: operations that
+    one unit does in each of them; both of shape (kinds,). The ``units`` work side by side at
+    ``clock_hz``. Its inverse is the tau_op of that mix, above that of the machine's peak.
+    """
+    return float(np.average(ops_per_cycle, weights=cycles)) * units * clock_hz
+
+
+def verdict(line: Roofline) -> str:
+    """What the balances say of racing to halt, with the numbers: one or two plain sentences.
+
+    Sections 2.4 and 5.2 of seed 000: the half-efficiency point against B_tau, and what would
+    become of it if constant power went to zero.
+    """
+    if line.race_to_halt is None:
+        return "unknown: no energy is known at this setting, so nothing says what time saved saves"
+    b_tau, half = line.time_balance, line.half_efficiency_intensity
+    if not line.race_to_halt:
+        return (
+            f"do not rely on racing to halt: a kernel of {b_tau:.3g} to {half:.3g} op/B is as fast "
+            f"as it can be, and yet spends more on bytes than on operations; raise its intensity, "
+            f"or look for slower clocks"
+        )
+    text = (
+        f"race to halt: from {half:.3g} op/B on, below the time balance of {b_tau:.3g}, a kernel "
+        f"has at least half of the best energy efficiency"
+    )
+    if line.balance_gap > 1.0:
+        text += (
+            f"; that is owed to the constant {line.constant_w:.3g} W: without it the balance "
+            f"would be {line.energy_balance:.3g} op/B, and the verdict the opposite"
+        )
+    return text
 
 
 @dataclass(frozen=True)

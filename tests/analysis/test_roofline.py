@@ -11,9 +11,18 @@ from hypothesis import strategies as st
 
 from analysis.fit import fit
 from analysis.observations import CantFit, Observations
-from analysis.roofline import Roofline, best_rate, fastest_setting, pair_points, roofline
+from analysis.roofline import (
+    best_rate,
+    fastest_setting,
+    from_peaks,
+    mix_peak_ops_s,
+    pair_points,
+    roofline,
+    verdict,
+)
 
-# Seed 000: Table 3 (peak GFLOP/s, GB/s) and Table 4 (pJ per flop, pJ per byte, W).
+# Seed 000: Table 3 (peak GFLOP/s, GB/s) and Table 4 (pJ per flop, pJ per byte, W); the last two
+# are seed 004's.
 PLATFORMS = {
     ("GTX 580", "sp"): (1581.06, 192.4, 99.7, 513.0, 122.0),
     ("GTX 580", "dp"): (197.63, 192.4, 212.0, 513.0, 122.0),
@@ -21,7 +30,13 @@ PLATFORMS = {
     ("GTX 680", "dp"): (147.2, 192.2, 262.9, 437.5, 66.37),
     ("i7-950", "sp"): (106.56, 25.6, 371.0, 795.0, 122.0),
     ("i7-950", "dp"): (53.28, 25.6, 670.0, 795.0, 122.0),
+    ("OMAP 4460", "sp"): (9.6, 3.2, 16.85, 814.7, 3.5),
+    ("OMAP 4460", "dp"): (3.6, 3.2, 280.15, 814.7, 3.5),
+    ("i3-3217U", "sp"): (57.7, 25.6, 14.72, 417.7, 16.52),
+    ("i3-3217U", "dp"): (28.8, 25.6, 24.297, 417.7, 16.52),
 }
+FERMI = (515.0, 144.0, 25.0, 360.0, 0.0)
+"""Table 2 of seed 000, by Keckler et al.; no constant power is known."""
 # flop per byte, from the numbers above by hand: (B_tau, B_eps).
 BALANCES = {
     ("GTX 580", "sp"): (8.218, 5.145),
@@ -30,18 +45,16 @@ BALANCES = {
     ("GTX 680", "dp"): (0.7659, 1.664),
     ("i7-950", "sp"): (4.1625, 2.143),
     ("i7-950", "dp"): (2.0813, 1.187),
+    ("OMAP 4460", "sp"): (3.0, 48.35),
+    ("OMAP 4460", "dp"): (1.125, 2.908),
+    ("i3-3217U", "sp"): (2.2539, 28.376),
+    ("i3-3217U", "dp"): (1.125, 17.191),
 }
-
-
-def machine(gflops, gbs, eps_op_pj, eps_mem_pj, constant_w):
-    return Roofline(
-        "sp", "dram", 1e-9 / gflops, 1e-9 / gbs, eps_op_pj * 1e-12, eps_mem_pj * 1e-12, constant_w
-    )
 
 
 @pytest.fixture(params=PLATFORMS, ids=" ".join)
 def platform(request):
-    return request.param, machine(*PLATFORMS[request.param])
+    return request.param, from_peaks(*PLATFORMS[request.param])
 
 
 def test_the_papers_balance_points(platform):
@@ -67,19 +80,23 @@ def test_section_5_2_time_efficiency_implies_energy_efficiency(platform):
         (("GTX 580", "sp"), False),
         (("GTX 680", "sp"), False),
         (("i7-950", "sp"), False),
+        (("OMAP 4460", "sp"), True),
+        (("i3-3217U", "dp"), True),
     ],
 )
 def test_without_constant_power_the_gap_reverses_where_the_paper_says(name, reverses):
     """Figures 4 and 5: in double precision on the GPUs B_eps > B_tau, elsewhere not."""
-    line = replace(machine(*PLATFORMS[name]), constant_w=0.0)
+    line = replace(from_peaks(*PLATFORMS[name]), constant_w=0.0)
     assert line.half_efficiency_intensity == pytest.approx(line.energy_balance)
     assert (line.half_efficiency_intensity > line.time_balance) == reverses
+    assert (line.balance_gap > 1.0) == reverses
+    assert line.race_to_halt == (not reverses)
 
 
 def test_table_2_and_the_limits_of_figure_2b():
     """Fermi by Keckler et al., pi_0 = 0: B_tau 3.6, B_eps 14.4; power in units of pi_flop is 4.0
     as I -> 0, 1 + 4.0 at most, 1 as I -> infinity (eq. 8)."""
-    line = machine(515.0, 144.0, 25.0, 360.0, 0.0)
+    line = from_peaks(*FERMI)
     assert line.time_balance == pytest.approx(3.6, abs=0.05)
     assert line.energy_balance == pytest.approx(14.4, abs=0.05)
     limits = np.array(line.power_limits_w) / line.op_power_w
@@ -89,9 +106,145 @@ def test_table_2_and_the_limits_of_figure_2b():
 
 
 def test_the_power_that_a_gtx_580_would_need():
-    """Section 5.2: 387 W in single precision by the model, far above its rating of 244 W."""
-    line = machine(*PLATFORMS["GTX 580", "sp"])
+    """Section 5.2 prints 387 W for single precision, far above the rating of 244 W; tables 3 and
+    4 make it 122 + 99.7e-12 x 1581.06e9 + 513e-12 x 192.4e9 = 378.3 W."""
+    line = from_peaks(*PLATFORMS["GTX 580", "sp"])
+    assert line.power_limits_w[1] == pytest.approx(378.3, abs=0.1)
     assert line.power_limits_w[1] == pytest.approx(387.0, rel=0.03)
+
+
+def test_table_2s_times_and_its_gap():
+    """1.9 ps per flop, 6.9 ps per byte, and a gap of 4.0 (figure 2b)."""
+    line = from_peaks(*FERMI)
+    assert line.tau_op_s * 1e12 == pytest.approx(1.9, abs=0.05)
+    assert line.tau_mem_s * 1e12 == pytest.approx(6.9, abs=0.05)
+    assert line.eps_op_j * 1e12 == pytest.approx(25.0)
+    assert line.eps_mem_j * 1e12 == pytest.approx(360.0)
+    assert line.constant_w == 0.0
+    assert line.balance_gap == pytest.approx(4.0, abs=0.05)
+    assert line.effective_gap == pytest.approx(line.balance_gap)
+
+
+def test_equation_8s_lower_limit_is_not_one_where_the_gap_exceeds_1():
+    """Eq. 8 has pi_flop B_eps / B_tau = 4 pi_flop as the least power of table 2's machine; figure
+    2b itself falls to pi_flop."""
+    line = from_peaks(*FERMI)
+    assert line.power_w(np.array([1e9]))[0] < 0.5 * line.op_power_w * line.balance_gap
+    assert line.power_w(np.geomspace(1e-9, 1e9, 999)).min() >= min(
+        line.power_limits_w[0], line.power_limits_w[2]
+    ) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("precision", ["sp", "dp"])
+@pytest.mark.parametrize("name", ["GTX 580", "GTX 680", "i7-950"])
+def test_the_order_of_the_balances_in_figures_4_and_5(name, precision):
+    """Figure 4: on the GPUs in double precision B^_eps < B_tau < B_eps; figure 5: in single
+    precision everywhere B^_eps <= B_eps < B_tau."""
+    line = from_peaks(*PLATFORMS[name, precision])
+    half, b_eps, b_tau = line.half_efficiency_intensity, line.energy_balance, line.time_balance
+    if precision == "dp" and name.startswith("GTX"):
+        assert half < b_tau < b_eps
+        assert "the verdict the opposite" in verdict(line)
+    else:
+        assert half <= b_eps < b_tau
+        assert "opposite" not in verdict(line)
+
+
+@given(st.tuples(*[st.floats(1, 1e3)] * 5))
+def test_constant_power_lowers_the_balance_only_where_b_tau_is_below_twice_b_eps(numbers):
+    line = from_peaks(*numbers)
+    lowers = line.half_efficiency_intensity < line.energy_balance
+    near = abs(line.time_balance / (2.0 * line.energy_balance) - 1.0) < 1e-6
+    # Little constant power moves it by less than a float can tell.
+    assert (
+        near
+        or line.op_efficiency > 1 - 1e-9
+        or lowers == (line.time_balance < 2.0 * line.energy_balance)
+    )
+
+
+def test_every_printed_platform_races_to_halt(platform):
+    """Section 5.2 of its three platforms; it holds on seed 004's too."""
+    _, line = platform
+    assert line.race_to_halt is True
+    assert line.effective_gap == line.half_efficiency_intensity / line.time_balance < 1.0
+    said = verdict(line)
+    assert said.startswith("race to halt")
+    assert f"{line.time_balance:.3g}" in said
+    assert f"{line.half_efficiency_intensity:.3g}" in said
+
+
+@pytest.mark.parametrize(("eps_mem_pj", "races"), [(99.0, True), (101.0, False)])
+@pytest.mark.parametrize("constant_w", [0.0, 50.0])
+def test_the_verdict_turns_where_the_balances_meet(eps_mem_pj, races, constant_w):
+    """eta B_eps = B_tau = 10 where a byte costs ten times an operation with its constant energy,
+    pi_0 tau_op: 100 pJ without constant power, 600 pJ with 50 W of it."""
+    extra_pj = constant_w / 1000e9 * 1e12
+    line = from_peaks(1000.0, 100.0, 10.0, eps_mem_pj + 10.0 * extra_pj, constant_w)
+    assert line.race_to_halt is races
+    assert verdict(line).startswith("race to halt") is races
+
+
+def test_the_verdict_where_energy_is_the_harder_one():
+    line = from_peaks(*FERMI)
+    assert line.race_to_halt is False
+    said = verdict(line)
+    assert said.startswith("do not rely on racing to halt")
+    assert "3.58 to 14.4 op/B" in said
+    # In between, a kernel is compute-bound in time and spends more on bytes than on operations.
+    between = np.array([7.0])
+    assert line.op_time_s(between)[0] == line.tau_op_s
+    assert line.eps_mem_j / between[0] > line.eps_op_j
+
+
+@pytest.mark.parametrize(("name", "printed_pct"), [("GTX 580", 55.0), ("GTX 680", 69.0)])
+def test_the_energy_of_computing_alone_that_is_spent_on_flops(name, printed_pct):
+    """Section 5.5, measured in single precision; by eta_flop it is 56.4 and 69.7 %."""
+    line = from_peaks(*PLATFORMS[name, "sp"])
+    assert 100.0 * line.op_efficiency == pytest.approx(printed_pct, abs=1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "gbs", "gbs_pct", "gflops", "gflops_pct"),
+    [
+        ("GTX 580", "dp", 170.0, 88.3, 196.0, 99.3),
+        ("GTX 680", "dp", 147.0, 76.6, 148.0, 101.0),
+        ("GTX 680", "sp", 147.0, 76.6, 3000.0, 85.6),
+        ("i7-950", "sp", 18.7, 73.1, 99.4, 93.3),
+        ("i7-950", "dp", 18.9, 73.8, 49.7, 93.3),
+    ],
+)
+def test_the_fractions_of_peak_that_were_attained(
+    name, precision, gbs, gbs_pct, gflops, gflops_pct
+):
+    """Section 4.2: within what the printed digits leave open (3 TFLOP/s is one digit)."""
+    line = from_peaks(*PLATFORMS[name, precision])
+    assert 100.0 * gbs * 1e9 * line.tau_mem_s == pytest.approx(gbs_pct, abs=0.2)
+    assert 100.0 * gflops * 1e9 * line.tau_op_s == pytest.approx(gflops_pct, abs=0.7)
+
+
+def test_the_refined_peak_of_the_fmm_on_the_gtx_580():
+    """Section 5.4: 3 cycles of 32 FMAs, 4 of 32 adds, 8 of 20 with a reciprocal square root."""
+    cycles = np.array([3.0, 4.0, 8.0])
+    assert mix_peak_ops_s(cycles, np.array([32.0, 32.0, 20.0]), 1, 1.0) == pytest.approx(25.6)
+    assert mix_peak_ops_s(cycles, np.array([64.0, 32.0, 20.0]), 1, 1.0) == pytest.approx(32.0)
+    peak = mix_peak_ops_s(cycles, np.array([64.0, 32.0, 20.0]), 16, 1.54e9)
+    assert peak == pytest.approx(788e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (0.0, 1.0, 1.0, 1.0, 1.0),
+        (1.0, -1.0, 1.0, 1.0, 1.0),
+        (1.0, 1.0, -1.0, 1.0, 1.0),
+        (1.0, 1.0, 1.0, 1.0, -1.0),
+        (1.0, 1.0, 1.0, float("nan"), 1.0),
+    ],
+)
+def test_peaks_that_no_machine_has_are_refused(numbers):
+    with pytest.raises(ValueError, match=r"positive|negative"):
+        from_peaks(*numbers)
 
 
 positive = st.floats(1e-3, 1e3)
@@ -101,12 +254,12 @@ positive = st.floats(1e-3, 1e3)
     positive, positive, positive, positive, st.one_of(st.just(0.0), positive), st.floats(1e-4, 1e4)
 )
 def test_equations_3_to_8_hold_for_any_machine(gflops, gbs, eps_op, eps_mem, constant_w, at):
-    line = machine(gflops, gbs, eps_op, eps_mem, constant_w)
+    line = from_peaks(gflops, gbs, eps_op, eps_mem, constant_w)
     i = np.array([at])
     time_s = max(line.tau_op_s, line.tau_mem_s / at)
     energy_j = line.eps_op_j + line.eps_mem_j / at + line.constant_w * time_s
-    assert line.op_time_s(i)[0] == pytest.approx(time_s)
-    assert line.op_total_energy_j(i)[0] == pytest.approx(energy_j)
+    assert line.op_time_s(i)[0] == pytest.approx(time_s, rel=1e-9, abs=0.0)
+    assert line.op_total_energy_j(i)[0] == pytest.approx(energy_j, rel=1e-9, abs=0.0)
     assert line.power_w(i)[0] == pytest.approx(energy_j / time_s)
     low, most, high = line.power_limits_w
     assert min(low, high) * (1 - 1e-9) <= line.power_w(i)[0] <= most * (1 + 1e-9)
@@ -116,14 +269,14 @@ def test_equations_3_to_8_hold_for_any_machine(gflops, gbs, eps_op, eps_mem, con
 
 
 def test_operations_that_cost_nothing_leave_the_lines_finite():
-    line = machine(100.0, 10.0, 0.0, 500.0, 5.0)
+    line = from_peaks(100.0, 10.0, 0.0, 500.0, 5.0)
     assert line.energy_balance == np.inf
     assert line.op_efficiency == 0.0
     assert np.isfinite(line.efficiency_ops_j(np.array([0.1, 1.0, 10.0, 100.0]))).all()
 
 
 def test_where_nothing_costs_energy_efficiency_is_unknown():
-    line = machine(100.0, 10.0, 0.0, 0.0, 0.0)
+    line = from_peaks(100.0, 10.0, 0.0, 0.0, 0.0)
     assert np.isnan([line.op_efficiency, line.half_efficiency_intensity]).all()
     assert np.isnan(line.efficiency_ops_j(np.array([1.0]))).all()
     assert line.time_balance == pytest.approx(10.0)
@@ -176,8 +329,8 @@ def test_a_machine_of_known_constants_comes_back():
     line = roofline(data, "sp", "dram", setting, fit(data))
     assert 1.0 / line.tau_op_s == pytest.approx(RATE["sp"])
     assert 1.0 / line.tau_mem_s == pytest.approx(RATE["dram"])
-    assert line.eps_op_j == pytest.approx(30e-12, rel=1e-6)
-    assert line.eps_mem_j == pytest.approx(400e-12, rel=1e-6)
+    assert line.eps_op_j * 1e12 == pytest.approx(30.0, rel=1e-6)
+    assert line.eps_mem_j * 1e12 == pytest.approx(400.0, rel=1e-6)
     assert line.constant_w == pytest.approx(6.0, rel=1e-6)
     assert line.time_balance == pytest.approx(10.0)
     (points,) = pair_points(data, setting)
@@ -213,8 +366,12 @@ def test_without_a_fit_only_time_is_known():
         line.half_efficiency_intensity,
         *line.power_limits_w,
         *line.power_w(np.array([1.0])),
+        line.balance_gap,
+        line.effective_gap,
     )
     assert np.isnan(unknown).all()
+    assert line.race_to_halt is None
+    assert verdict(line).startswith("unknown")
 
 
 def test_a_class_that_nobody_counts_is_refused():
