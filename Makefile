@@ -22,6 +22,7 @@ lint: setup
 
 test: setup
 	.ci/install_slurm
+	.ci/install_chromium
 	$(BIN)/pytest
 
 clean:

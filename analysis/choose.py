@@ -61,9 +61,13 @@ def choose(
 ) -> Choice:
     """Choose among ``candidates``, the plainest first, and whether to add a surface.
 
-    ``weight``: float64 (rows,), 1 by default.
+    ``weight``: float64 (rows,), 1 by default. Candidates with more numbers to find than there are
+    rows are left out, unless all have.
     """
     trainings = [prepare(data, form, weight) for form in candidates]
+    if enough := [each for each in trainings if each.numbers <= len(data)]:
+        trainings = enough
+        candidates = [training.form for training in trainings]
     founds = [solve_form(training) for training in trainings]
     n = len(trainings[0].equations.settings)
     if n < MIN_SETTINGS or len(candidates) * len(surfaces) == 1:

@@ -10,7 +10,7 @@ from analysis.energy_model import Term, design_matrix, model_terms
 from analysis.forms import Form
 from analysis.normal_equations import NormalEquations, normal_equations, solve
 from analysis.observations import Observations
-from analysis.voltage import ESTIMATED, LEVEL, Curves, estimate_curves
+from analysis.voltage import ESTIMATED, LEVEL, Curves, curve_numbers, estimate_curves
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,12 @@ class Training:
     def estimated(self) -> bool:
         """Whether the form's voltages are estimated."""
         return self.form.voltage in ESTIMATED
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are to be found: coefficients and those of the curves."""
+        curves = curve_numbers(self.form.voltage, self.mhz) if self.estimated else 0
+        return len(self.terms) + curves
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ LOWEST_V = 0.5
 KNEE_END = 0.95
 FLOOR_STARTS = ((0.9, 0.0), (0.75, 0.0), (0.85, 0.4), (0.75, 0.7))
 FREE_START_V = 0.8
+MAX_STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,17 @@ class Curves:
     numbers: np.ndarray
 
 
+def curve_numbers(family: str, mhz: np.ndarray) -> int:
+    """How many numbers the curves of a family have over settings ``mhz``, float64 (S, 2)."""
+    return sum(domain.size for domain in _domains(family, mhz))
+
+
+def _domains(family: str, mhz: np.ndarray) -> list[_Floor | _Free]:
+    if family == "floor":
+        return [_Floor(mhz[:, i]) for i in (0, 1)]
+    return [_Free(mhz[:, i]) for i in (0, 1)]
+
+
 def estimate_curves(
     family: str,
     equations: NormalEquations,
@@ -70,7 +82,7 @@ def estimate_curves(
     from scipy import optimize  # noqa: PLC0415
 
     weight = np.ones(len(mhz)) if weight is None else weight
-    domains = [_Floor(mhz[:, i]) if family == "floor" else _Free(mhz[:, i]) for i in (0, 1)]
+    domains = _domains(family, mhz)
     cut = domains[0].size
     size = cut + domains[1].size
     if size == 0:
@@ -95,6 +107,7 @@ def estimate_curves(
     if family == "free":
         starts = starts[:1]
     tolerance = {"ftol": 1e-10, "gtol": 1e-9} if start is None else {"ftol": 1e-7, "gtol": 1e-7}
+    tolerance["maxiter"] = MAX_STEPS
     bounds = [bound for domain in domains for bound in domain.bounds()]
     best = min(
         (
@@ -113,7 +126,8 @@ class _Floor:
 
     def __init__(self, mhz: np.ndarray) -> None:
         known = mhz[np.isfinite(mhz)]
-        self.low, self.top = (known.min(), known.max()) if known.size else (1.0, 1.0)
+        self.low = float(known.min()) if known.size else 1.0
+        self.top = float(known.max()) if known.size else 1.0
         self.mhz = np.where(np.isfinite(mhz), mhz, self.top)
         self.size = 2 if self.top > self.low else 0
 

@@ -131,8 +131,8 @@ def parser() -> argparse.ArgumentParser:
         "modelling:fit",
         "fit the energy model to a site, and keep it",
         "campaign fit campaign-demo/store --site jetson-tk1",
-        "Voltages are those that the measurements carry (measured, or a table's). Without "
-        "any, V = 1 is assumed and said so: such a fit can err on what a clock saves.",
+        "Voltages are those that the measurements carry (measured, or a table's). Without any "
+        "they are estimated from the energies where cross-validation says that it pays.",
     )
     fit.add_argument("store", metavar="S")
     fit.add_argument("--site", required=True, metavar="X")
@@ -166,8 +166,8 @@ def parser() -> argparse.ArgumentParser:
     crossval.add_argument(
         "--scheme",
         default="leave-one-setting-out",
-        help="leave-one-setting-out, holdout, kfold:K or leave-one-kernel-out "
-        "(default: %(default)s)",
+        help="leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out or "
+        "leave-one-node-out (default: %(default)s)",
     )
     crossval.add_argument(
         "--train",
@@ -215,6 +215,24 @@ def parser() -> argparse.ArgumentParser:
     )
     _json(predict)
 
+    roofline = _verb(
+        verbs,
+        "roofline",
+        "roofline:roofline",
+        "balances in time and energy at a setting, and if racing to halt pays",
+        "campaign roofline campaign-demo/store --site jetson-tk1 --cap-w 15",
+        "Energies are the fit's, or else the regression's at that setting.",
+    )
+    roofline.add_argument("store", metavar="S")
+    roofline.add_argument("--site", required=True, metavar="X")
+    roofline.add_argument(
+        "--setting", metavar="CORE,MEM", help="in MHz (default: the fastest setting)"
+    )
+    roofline.add_argument(
+        "--cap-w", type=float, metavar="W", help="show what a cap on power in watts would do"
+    )
+    _json(roofline)
+
     report = _verb(
         verbs,
         "report",
@@ -225,6 +243,23 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("store", metavar="S")
     report.add_argument(
         "-o", "--output", default="report.html", metavar="F", help="default: %(default)s"
+    )
+
+    figures = _verb(
+        verbs,
+        "figures",
+        "figures:figures",
+        "every figure and table as files for a paper",
+        "campaign figures campaign-demo/store --site jetson-tk1 -o figures",
+        "Figures as SVG and PDF, tables as CSV and LaTeX (booktabs).",
+    )
+    figures.add_argument("store", metavar="S")
+    figures.add_argument("--site", metavar="X", help="one site (default: all)")
+    figures.add_argument(
+        "-o", "--output", default="figures", metavar="DIR", help="default: %(default)s"
+    )
+    figures.add_argument(
+        "--cap-w", type=float, metavar="W", help="draw a cap on power in watts into the rooflines"
     )
     return top
 
@@ -255,10 +290,21 @@ def _json(verb: argparse.ArgumentParser) -> None:
 def _model(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--model",
-        choices=("choi", "choi+clock"),
-        default="choi",
-        help="choi: eq. 9 of Choi & Vuduc; choi+clock: with the clock-tree term "
+        choices=("auto", "choi", "choi+clock", "choi+surface", "choi+clock+surface"),
+        default="auto",
+        help="choi: eq. 9 of Choi & Vuduc; +clock: with the clock-tree terms; +surface: with a "
+        "smooth surface of what the terms leave over; auto: by cross-validation "
         "(default: %(default)s)",
+    )
+    verb.add_argument(
+        "--voltage",
+        choices=("auto", "known", "unit", "floor", "free"),
+        default="auto",
+        help="known: measured or from a table; unit: V = 1; floor, free: estimated from the "
+        "energies; auto: known where it is, else by cross-validation (default: %(default)s)",
+    )
+    verb.add_argument(
+        "--robust", action="store_true", help="rows far from the model count less (Huber)"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,16 +30,15 @@ class Point:
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types, from which :meth:`from_dict` makes the same point."""
         return {
-            **_content(
-                self.site,
-                self.partition,
-                self.kernel,
-                self.label,
-                self.params,
-                self.ranks,
-                self.setting,
-                self.repeat,
-            ),
+            "site": self.site,
+            "partition": self.partition,
+            "kernel": self.kernel,
+            "label": self.label,
+            "params": self.params,
+            "ranks": self.ranks,
+            "core_mhz": _float(self.setting.core_mhz),
+            "mem_mhz": _float(self.setting.mem_mhz),
+            "repeat": self.repeat,
             "id": self.id,
         }
 
@@ -69,33 +68,36 @@ def make_point(
     setting: Setting,
     repeat: int,
 ) -> Point:
-    """A point with its id: SHA-256 of the canonical JSON of its content, 96 bits in hex."""
-    content = _content(site, partition, kernel, label, params, ranks, setting, repeat)
-    digest = hashlib.sha256(canonical_json(content).encode()).hexdigest()[:ID_CHARS]
-    return Point(site, partition, kernel, label, params, ranks, setting, repeat, digest)
+    """A point with the id of its content, see :func:`point_id`."""
+    point = Point(site, partition, kernel, label, params, ranks, setting, repeat, "")
+    content = point.as_dict()
+    del content["id"]
+    object.__setattr__(point, "id", point_id(content))  # nobody else has the point yet
+    return point
 
 
-def _content(
-    site: str,
-    partition: str,
-    kernel: str,
-    label: str,
-    params: str,
-    ranks: int,
-    setting: Setting,
-    repeat: int,
-) -> dict[str, Any]:
-    return {
-        "site": site,
-        "partition": partition,
-        "kernel": kernel,
-        "label": label,
-        "params": params,
-        "ranks": ranks,
-        "core_mhz": _float(setting.core_mhz),
-        "mem_mhz": _float(setting.mem_mhz),
-        "repeat": repeat,
-    }
+def point_id(content: Mapping[str, Any]) -> str:
+    """The id of a point of this content (:meth:`Point.as_dict` without its id): SHA-256 of the
+    content's canonical JSON, 96 bits in hex."""
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()[:ID_CHARS]
+
+
+def point_ids(content: Mapping[str, Sequence[Any]]) -> list[str]:
+    """The ids of many points, from the columns of their content: :func:`point_id` of each row.
+
+    Many values come again and again: each distinct one is encoded once. A column holds values
+    of one type, or None.
+    """
+    names = sorted(content)
+    encoded = []
+    for name in names:
+        texts = {value: canonical_json(value) for value in set(content[name])}
+        encoded.append([texts[value] for value in content[name]])
+    row = ",".join(f"{canonical_json(name)}:%s" for name in names)
+    return [
+        hashlib.sha256(f"{{{row % values}}}".encode()).hexdigest()[:ID_CHARS]
+        for values in zip(*encoded, strict=True)
+    ]
 
 
 def _float(mhz: float | None) -> float | None:
@@ -103,6 +105,9 @@ def _float(mhz: float | None) -> float | None:
     return None if mhz is None else float(mhz)
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical_json(value: Any) -> str:
     """One text for one value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
-from campaign.measurement import OK, Measurement
-from campaign.point import Point, canonical_json, make_point
-from campaign.store.compaction import compact
-from campaign.store.dataset import COUNT, current_tables
-from campaign.store.journal import JournalWriter, encode
+from campaign.measurement import OK
+from campaign.point import canonical_json, point_ids
+from campaign.store.compaction import commit_tables, compact, remove_old
+from campaign.store.dataset import COUNT, committed_tables, current_tables, with_rows
 from campaign.store.layout import Store, driver_lock
 from sites.located_toml import BadFile, FileModel, parse, read_text
 from sites.setting import Setting
@@ -36,6 +36,10 @@ NUMBER_COLUMNS = (
 )
 REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 MAX_ROWS_NAMED = 10
+MAX_REPEAT = 2**53
+"""Up to here every whole number is a float64."""
+DISAGREE = 1.01
+"""Energy and power times time that differ by more than this factor are not the same."""
 
 
 class Column(FileModel):
@@ -83,11 +87,14 @@ class TableMap(FileModel):
 
 
 @dataclass(frozen=True)
-class RawRow:
-    """A row as it was read: its line in the file, and its fields as text or numbers."""
+class RawTable:
+    """A table under our column names and units, its values still as they were read: text,
+    numbers, or None. Every list has one entry a row; ``lines`` are those of the file."""
 
-    line: int
-    fields: dict[str, Any]
+    path: Path
+    lines: list[int]
+    columns: dict[str, list[Any]]
+    labels: dict[str, list[Any]]
 
 
 def read_map(path: Path | None) -> TableMap:
@@ -95,18 +102,18 @@ def read_map(path: Path | None) -> TableMap:
     return TableMap() if path is None else parse(path, read_text(path), TableMap)[0]
 
 
-def read_rows(path: Path, mapping: TableMap) -> list[RawRow]:
-    """The rows of a table under our column names and units, numbers still unchecked.
+def read_table(path: Path, mapping: TableMap) -> RawTable:
+    """Read a table; its values are still unchecked.
 
     Raises:
         BadFile: it can't be read, lacks a column, or has one that nobody knows.
     """
     if path.suffix == ".parquet":
-        header, lines = _parquet(path)
+        header, lines, rows = _parquet(path)
     elif mapping.layout == "blocks":
-        header, lines = _blocks(path, mapping)
+        header, lines, rows = _blocks(path, mapping)
     else:
-        header, lines = _csv(path, mapping)
+        header, lines, rows = _csv(path, mapping)
     theirs = {
         ours: (each if isinstance(each, Column) else Column(column=each))
         for ours, each in mapping.columns.items()
@@ -134,165 +141,255 @@ def read_rows(path: Path, mapping: TableMap) -> list[RawRow]:
             f"{path}: no column {missing[0]}; it has {', '.join(header)}: name theirs under "
             f"[columns] in a map file, or give one value under [constants]"
         )
-    rows = []
-    for line, values in lines:
-        fields: dict[str, Any] = dict(mapping.constants)
-        fields |= {name: values[name] for name in own}
-        for ours, source in theirs.items():
-            fields[ours] = _scaled(values[source.column], source.factor)
-        fields["labels"] = {name: values[name] for name in labels}
-        rows.append(RawRow(line, fields))
-    return rows
+    for line, row in zip(lines, rows, strict=True):
+        if len(row) != len(header):
+            raise BadFile(
+                f"{path}:{line}: {len(row)} fields where the header has {len(header)}; mend that "
+                f"line"
+            )
+    transposed = zip(*rows, strict=True) if rows else ([] for _ in header)
+    values = {name: list(column) for name, column in zip(header, transposed, strict=True)}
+    columns: dict[str, list[Any]] = {
+        name: [value] * len(lines) for name, value in mapping.constants.items()
+    }
+    columns |= {name: values[name] for name in own}
+    for ours, source in theirs.items():
+        columns[ours] = _scaled(values[source.column], source.factor)
+    return RawTable(path, lines, columns, {name: values[name] for name in labels})
 
 
 def _is_ours(name: str) -> bool:
     return name in TEXT_COLUMNS or name in NUMBER_COLUMNS or name.startswith(COUNT)
 
 
-def _scaled(value: Any, factor: float) -> Any:
+def _scaled(values: list[Any], factor: float) -> list[Any]:
+    """Values in our unit; what is no number stays, to be named later."""
     if factor == 1.0:
-        return value
-    try:
-        return float(value) * factor
-    except (TypeError, ValueError):
-        return value
+        return values
+    scaled: list[Any] = []
+    for value in values:
+        try:
+            scaled.append(float(value) * factor)
+        except (TypeError, ValueError):
+            scaled.append(value)
+    return scaled
 
 
-Lines = Iterator[tuple[int, dict[str, Any]]]
+Read = tuple[list[str], list[int], Sequence[Sequence[Any]]]
+"""The header, each row's line in the file, and the rows."""
 
 
-def _parquet(path: Path) -> tuple[list[str], Lines]:
+def _parquet(path: Path) -> Read:
     try:
         frame = pd.read_parquet(path)
     except (OSError, ValueError) as error:
         raise BadFile(f"{path}: can't be read as Parquet ({error}); check the file") from None
+    plain = frame.astype(object).where(frame.notna(), None).map(_plain)
     names = [str(name) for name in frame.columns]
-    records = (dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False))
-    return names, ((i + 1, record) for i, record in enumerate(records))
+    return names, list(range(1, len(frame) + 1)), list(plain.itertuples(index=False, name=None))
 
 
-def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _csv_lines(path: Path) -> tuple[list[int], list[tuple[str, ...]]]:
     reader = csv.reader(read_text(path).splitlines())
+    lines, rows = [], []
     try:
-        return [
-            (reader.line_num, [field.strip() for field in row])
-            for row in reader
-            if row and not row[0].lstrip().startswith("#")
-        ]
+        for row in reader:
+            if row and not row[0].lstrip().startswith("#"):
+                lines.append(reader.line_num)
+                # A tuple of texts is nothing for the garbage collector, a list is.
+                rows.append(tuple(map(str.strip, row)))
     except csv.Error as error:
         raise BadFile(f"{path}:{reader.line_num}: is not CSV ({error}); mend that line") from None
+    return lines, rows
 
 
-def _csv(path: Path, mapping: TableMap) -> tuple[list[str], Lines]:
-    lines = _csv_lines(path)
+def _csv(path: Path, mapping: TableMap) -> Read:
+    lines, rows = _csv_lines(path)
     if not lines:
         raise BadFile(f"{path}: is empty; a table has a header line and a row a measurement")
-    header = mapping.fields or lines.pop(0)[1]
-    return header, (_fields(path, line, header, row) for line, row in lines)
+    if mapping.fields:
+        return mapping.fields, lines, rows
+    return list(rows[0]), lines[1:], rows[1:]
 
 
-def _blocks(path: Path, mapping: TableMap) -> tuple[list[str], Lines]:
+def _blocks(path: Path, mapping: TableMap) -> Read:
     if not mapping.fields:
         raise BadFile(f'{path}: layout = "blocks" needs fields in the map; list them in order')
-    fields = mapping.fields
-
-    def rows() -> Lines:
-        kernel = None
-        for line, row in _csv_lines(path):
-            if len(row) == 1:
-                kernel = row[0]
-            elif kernel is None:
-                raise BadFile(f"{path}:{line}: a row before any kernel's name; mend the file")
-            else:
-                at, values = _fields(path, line, fields, row)
-                yield at, values | {"kernel": kernel}
-
-    return ["kernel", *fields], rows()
+    kernel = None
+    lines, rows = [], []
+    for line, row in zip(*_csv_lines(path), strict=True):
+        if len(row) == 1:
+            kernel = row[0]
+        elif kernel is None:
+            raise BadFile(f"{path}:{line}: a row before any kernel's name; mend the file")
+        else:
+            lines.append(line)
+            rows.append((kernel, *row))
+    return ["kernel", *mapping.fields], lines, rows
 
 
-def _fields(path: Path, line: int, header: list[str], row: list[str]) -> tuple[int, dict[str, Any]]:
-    if len(row) != len(header):
-        raise BadFile(
-            f"{path}:{line}: {len(row)} fields where the header has {len(header)}; mend that line"
-        )
-    return line, dict(zip(header, row, strict=True))
+class _Check:
+    """Goes through a table's columns, and keeps the first thing wrong with each row."""
+
+    def __init__(self, table: RawTable) -> None:
+        self.table = table
+        self.wrong: dict[int, str] = {}
+
+    def note(self, row: int, text: str) -> None:
+        self.wrong.setdefault(row, text)
+
+    def texts(self, name: str, made: Callable[[Any], str]) -> list[str]:
+        """A column of text, each distinct value through ``made``, which may refuse it."""
+        values = self.table.columns.get(name, [None] * len(self.table.lines))
+        known: dict[Any, str] = {}
+        refused: dict[Any, str] = {}
+        for value in set(values):
+            try:
+                known[value] = made(value)
+            except ValueError as error:
+                known[value], refused[value] = "", str(error)
+        if refused:
+            for i, value in enumerate(values):
+                if value in refused:
+                    self.note(i, refused[value])
+        return [known[value] for value in values]
+
+    def numbers(
+        self,
+        name: str,
+        above: bool = False,
+        needed: np.ndarray | bool = True,
+    ) -> np.ndarray:
+        """float64, a column of numbers of 0 or more (or ``above`` 0), NaN where there is none;
+        a row where it is ``needed`` (bool, one or a row) is wrong without."""
+        values = self.table.columns.get(name, [None] * len(self.table.lines))
+        numbers = np.full(len(values), np.nan)
+        present = np.ones(len(values), bool)
+        try:
+            if not set(map(type, values)) <= {str, float, int}:
+                raise ValueError  # None is missing, and a truth value no number
+            numbers = np.fromiter(map(float, values), float, len(values))
+        except ValueError:
+            present[:] = list(map(_present, values))
+            for i in np.flatnonzero(present).tolist():
+                try:
+                    numbers[i] = float(str(values[i]))
+                except ValueError:
+                    present[i] = False
+                    self.note(i, f"{name}: found {str(values[i])[:40]!r}; must be a number")
+        else:
+            if np.isnan(numbers).any():
+                present[:] = list(map(_present, values))
+        for i in np.flatnonzero(~present & needed).tolist():
+            self.note(i, f"{name}: missing; every row needs it")
+        bound = "above 0" if above else "0 or more"
+        good = np.isfinite(numbers) & ((numbers > 0) if above else (numbers >= 0))
+        for i in np.flatnonzero(present & ~good).tolist():
+            self.note(i, f"{name}: found {numbers[i]:g}; must be {bound}")
+        return np.where(good, numbers, np.nan)
 
 
-def measurements_of(path: Path, rows: list[RawRow], mapping: TableMap) -> list[Measurement]:
-    """Check every row and make it a measurement.
+@dataclass(frozen=True)
+class Checked:
+    """A table's rows as the store keeps them (columns of its measurements table), and notes."""
+
+    path: Path
+    rows: pd.DataFrame
+    lines: np.ndarray
+    """int64: each row's line in the file."""
+    disagreements: list[str]
+    """Rows whose energy is not their power times time, at most ten of them named."""
+
+
+def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
+    """Check every row and make it one of the store.
 
     Raises:
         BadFile: rows with a value that is missing, no number, not finite or out of range, or
             rows that are the same point: all of them named, up to ten.
     """
-    wrong: list[str] = []
-    found: dict[str, tuple[int, Measurement]] = {}
-    for row in rows:
-        try:
-            measurement = _measurement(row, mapping)
-        except ValueError as error:
-            wrong.append(f"{path}:{row.line}: {error}")
-            continue
-        other = found.setdefault(measurement.point.id, (row.line, measurement))
-        if other[0] != row.line:
-            wrong.append(
-                f"{path}:{row.line}: the same point as line {other[0]} ({measurement.point.label} "
-                f"at {measurement.point.setting}, repeat {measurement.point.repeat}); number "
-                f"them in a column repeat, or rename one"
-            )
-    if wrong:
-        more = len(wrong) - MAX_ROWS_NAMED
-        shown = wrong[:MAX_ROWS_NAMED] + ([f"and {more} further rows"] if more > 0 else [])
-        raise BadFile("\n".join(shown))
-    return [measurement for _, measurement in found.values()]
-
-
-def _measurement(row: RawRow, mapping: TableMap) -> Measurement:
-    fields = row.fields
-    site = _name(fields["site"], "site")
-    kernel = str(fields["kernel"]).strip()
-    if not kernel:
-        raise ValueError("kernel: empty; name it")
-    params = _params(fields.get("params"))
-    setting = Setting(
-        _number(fields, "core_mhz", least=0.0, above=True),
-        _number(fields, "mem_mhz", least=0.0, above=True, optional=True),
-    )
-    time_s = _number(fields, "time_s", least=0.0, above=True)
-    assert time_s is not None  # noqa: S101
-    if _present(fields.get("energy_j")):
-        energy_j = _number(fields, "energy_j", least=0.0, above=True)
-    else:
-        power_w = _number(fields, "power_w", least=0.0, above=True)
-        assert power_w is not None  # noqa: S101
-        energy_j = power_w * time_s
-    repeat = _number(fields, "repeat", least=0.0, optional=True) or 0.0
-    if repeat != int(repeat):
-        raise ValueError(f"repeat: found {repeat:g}; must be a whole number")
-    node = str(fields.get("node") or "")
+    check = _Check(table)
+    site = check.texts("site", lambda value: _name(value, "site"))
+    kernel = check.texts("kernel", _kernel)
+    params = check.texts("params", _params)
+    core_mhz = check.numbers("core_mhz", above=True)
+    mem_mhz = check.numbers("mem_mhz", above=True, needed=False)
+    time_s = check.numbers("time_s", above=True)
+    energy_j = check.numbers("energy_j", above=True, needed=False)
+    given = np.isfinite(energy_j)
+    power_w = check.numbers("power_w", needed=~given & ~_noted(check, len(given)))
+    for i in np.flatnonzero(~given & (power_w == 0)).tolist():
+        check.note(i, "power_w: found 0; must be above 0")
+    repeat = np.nan_to_num(check.numbers("repeat", needed=False))
+    for i in np.flatnonzero((repeat != np.floor(repeat)) | (repeat > MAX_REPEAT)).tolist():
+        check.note(i, f"repeat: found {repeat[i]:g}; must be a whole number")
+    node = check.texts("node", lambda value: str(value or ""))
     counts = {
-        name.removeprefix(COUNT): _number(fields, name, least=0.0)
-        for name in fields
-        if name.startswith(COUNT) and _present(fields[name])
+        name: check.numbers(name, needed=False) for name in table.columns if name.startswith(COUNT)
     }
-    core_v, mem_v, origin = _volts(fields, setting, mapping)
-    point = make_point(site, node or "imported", "import", kernel, params, 1, setting, int(repeat))
-    provenance: dict[str, Any] = {"imported": True, "line": row.line}
-    labels = {k: str(v) for k, v in fields["labels"].items() if _present(v)}
-    return Measurement(
-        point,
-        OK,
-        node=node,
-        start_unix_s=0.0,
-        time_s=time_s,
-        iterations=1,
-        energy_j=math.nan if energy_j is None else energy_j,
-        core_v=core_v,
-        mem_v=mem_v,
-        voltage_origin=origin,
-        counts={k: v for k, v in counts.items() if v is not None} or None,
-        provenance=provenance | ({"labels": labels} if labels else {}),
+    core_v, mem_v, origin = _volts(check, core_mhz, mem_mhz, mapping)
+    frame = pd.DataFrame(
+        {
+            "site": site,
+            "partition": [each or "imported" for each in node],
+            "kernel": kernel,
+            "params": params,
+            "node": node,
+            "status": OK,
+            "text": "",
+            "voltage_origin": origin,
+            "meters": "{}",
+            "core_mhz": core_mhz,
+            "mem_mhz": mem_mhz,
+            "time_s": time_s,
+            "energy_j": np.where(given, energy_j, power_w * time_s),
+            **dict.fromkeys(("energy_std_j", "core_mhz_achieved", "mem_mhz_achieved"), np.nan),
+            "core_v": core_v,
+            "mem_v": mem_v,
+            "start_unix_s": 0.0,
+            "repeat": repeat.astype(np.int64),
+            "ranks": 1,
+            "iterations": 1,
+            "attempt": 0,
+            "simulated": False,
+            "imported": True,
+            **{name: values for name, values in counts.items() if np.isfinite(values).any()},
+        }
     )
+    frame["point_id"] = _point_ids(check, frame)
+    if check.wrong:
+        raise BadFile(
+            listed(
+                [f"{table.path}:{table.lines[i]}: {check.wrong[i]}" for i in sorted(check.wrong)]
+            )
+        )
+    power_w = np.where(given, power_w, np.nan)
+    frame["provenance"] = _provenance(table, power_w)
+    away = np.flatnonzero(
+        np.abs(np.log(np.where(power_w > 0, energy_j / (power_w * time_s), 1.0))) > np.log(DISAGREE)
+    )
+    disagreements = [
+        f"{table.path}:{table.lines[i]}: energy_j is {energy_j[i]:.6g} J, but power_w x time_s is "
+        f"{power_w[i] * time_s[i]:.6g} J; the energy stands, the power is kept beside it"
+        for i in away
+    ]
+    return Checked(table.path, frame, np.array(table.lines, np.int64), disagreements)
+
+
+def listed(rows: list[str]) -> str:
+    """Messages about rows, a line each, the first ten of them."""
+    more = len(rows) - MAX_ROWS_NAMED
+    return "\n".join(rows[:MAX_ROWS_NAMED] + ([f"and {more} further rows"] if more > 0 else []))
+
+
+def _noted(check: _Check, n_rows: int) -> np.ndarray:
+    noted = np.zeros(n_rows, bool)
+    noted[list(check.wrong)] = True
+    return noted
 
 
 def _present(value: Any) -> bool:
@@ -303,6 +400,13 @@ def _name(value: Any, what: str) -> str:
     text = str(value).strip()
     if not text or any(ord(c) < 32 for c in text) or len(text) > 200:
         raise ValueError(f"{what}: found {text[:40]!r}; must be a name of one line")
+    return text
+
+
+def _kernel(value: Any) -> str:
+    text = str(value).strip()
+    if not text:
+        raise ValueError("kernel: empty; name it")
     return text
 
 
@@ -318,97 +422,132 @@ def _params(value: Any) -> str:
     return canonical_json({"params": str(value)})
 
 
-def _number(
-    fields: Mapping[str, Any], name: str, least: float, above: bool = False, optional: bool = False
-) -> float | None:
-    value = fields.get(name)
-    if not _present(value):
-        if optional:
-            return None
-        raise ValueError(f"{name}: missing; every row needs it")
-    try:
-        number = float(str(value))
-    except ValueError:
-        raise ValueError(f"{name}: found {str(value)[:40]!r}; must be a number") from None
-    if not math.isfinite(number) or number < least or (above and number == least):
-        bound = f"above {least:g}" if above else f"{least:g} or more"
-        raise ValueError(f"{name}: found {number:g}; must be {bound}")
-    return number
-
-
 def _volts(
-    fields: Mapping[str, Any], setting: Setting, mapping: TableMap
-) -> tuple[float, float, str]:
-    own = [_number(fields, n, 0.0, above=True, optional=True) for n in ("core_v", "mem_v")]
-    if own[0] is not None:
-        return own[0], math.nan if own[1] is None else own[1], "measured"
-    core, mem = dict(mapping.voltage.core), dict(mapping.voltage.mem)
-    if not core:
-        return math.nan, math.nan, ""
-    found = []
-    for table, mhz, name in ((core, setting.core_mhz, "core"), (mem, setting.mem_mhz, "mem")):
-        if mhz is None or not table:
-            found.append(math.nan)
-        elif mhz in table:
-            found.append(table[mhz])
-        else:
-            raise ValueError(f"{name}_mhz: no voltage for {mhz:g} MHz in the map; add [MHz, V]")
-    return found[0], found[1], "table"
+    check: _Check, core_mhz: np.ndarray, mem_mhz: np.ndarray, mapping: TableMap
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The voltages of every row (V, float64, NaN where not known) and where they are from."""
+    core_v = check.numbers("core_v", above=True, needed=False)
+    mem_v = check.numbers("mem_v", above=True, needed=False)
+    own = np.isfinite(core_v)
+    origin = np.where(own, "measured", "").astype(object)
+    mem_v = np.where(own, mem_v, np.nan)
+    if not mapping.voltage.core:
+        return core_v, mem_v, origin
+    origin[~own] = "table"
+    for volts, mhz, pairs, name in (
+        (core_v, core_mhz, mapping.voltage.core, "core"),
+        (mem_v, mem_mhz, mapping.voltage.mem, "mem"),
+    ):
+        table = dict(pairs)
+        for clock in np.unique(mhz[~own & np.isfinite(mhz)]) if table else ():
+            rows = np.flatnonzero(~own & (mhz == clock))
+            volts[rows] = table.get(clock, np.nan)
+            if clock not in table:
+                for i in rows:
+                    check.note(
+                        int(i), f"{name}_mhz: no voltage for {clock:g} MHz in the map; add [MHz, V]"
+                    )
+    return core_v, mem_v, origin
 
 
-def site_facts(measurements: list[Measurement], mapping: TableMap) -> dict[str, dict[str, Any]]:
+def _point_ids(check: _Check, frame: pd.DataFrame) -> list[str]:
+    """The id of every row's point; a row that is the same point as one before it is wrong."""
+    mhz = {
+        name: [None if math.isnan(each) else each for each in frame[name].tolist()]
+        for name in ("core_mhz", "mem_mhz")
+    }
+    content = {name: frame[name].tolist() for name in ("site", "partition", "params", "repeat")}
+    content |= mhz | {"label": frame["kernel"].tolist()}
+    content |= {"kernel": ["import"] * len(frame), "ranks": [1] * len(frame)}
+    ids = point_ids(content)
+    first: dict[str, int] = {}
+    for i, each in enumerate(ids):
+        other = i if i in check.wrong else first.setdefault(each, i)
+        if other != i:
+            setting = Setting(mhz["core_mhz"][i], mhz["mem_mhz"][i])
+            check.note(
+                i,
+                f"the same point as line {check.table.lines[other]} ({content['label'][i]} at "
+                f"{setting}, repeat {content['repeat'][i]}); number them in a column repeat, or "
+                f"rename one",
+            )
+    return ids
+
+
+def _provenance(table: RawTable, power_w: np.ndarray) -> list[str]:
+    """JSON of where each row is from, and of what its columns have no place for."""
+    # Most rows say no more than this: by json.dumps they would take a second.
+    made = [f'{{"imported": true, "line": {line}}}' for line in table.lines]
+    known = np.isfinite(power_w)
+    for i in np.flatnonzero(known | bool(table.labels)).tolist():
+        row: dict[str, Any] = {"imported": True, "line": table.lines[i]}
+        if known[i]:
+            row["power_w"] = float(power_w[i])
+        kept = {k: str(v[i]) for k, v in table.labels.items() if _present(v[i])}
+        made[i] = json.dumps(row | {"labels": kept} if kept else row)
+    return made
+
+
+def site_facts(rows: pd.DataFrame, mapping: TableMap) -> dict[str, dict[str, Any]]:
     """What the store should know of each imported site: its classes' domains and its device."""
-    facts: dict[str, dict[str, Any]] = {}
-    for measurement in measurements:
-        point = measurement.point
-        both = point.setting.mem_mhz is not None
-        facts.setdefault(
-            point.site,
-            {
-                "classes": dict(mapping.classes),
-                "device": mapping.device or ("gpu" if both else "cpu"),
-                "legal": [],
-            },
-        )
-    return facts
+    first = rows.drop_duplicates("site")
+    return {
+        site: {
+            "classes": dict(mapping.classes),
+            "device": mapping.device or ("gpu" if both else "cpu"),
+            "legal": [],
+        }
+        for site, both in zip(first["site"], first["mem_mhz"].notna(), strict=True)
+    }
 
 
-def import_table(path: Path, store: Store, mapping: TableMap) -> tuple[int, int]:
-    """Read a table into a store: (rows new, rows that were there already).
+@dataclass(frozen=True)
+class Imported:
+    """What an import did: the rows that were new, those that were there already, the sites of
+    the table, and all measurements that the store holds now."""
 
-    All of it or nothing: a row that is wrong refuses the table.
+    new: int
+    held: int
+    sites: list[str]
+    measurements: pd.DataFrame
+
+
+def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
+    """Put a table's rows into a store: all of them or none.
+
+    They become a new generation of the index, which one rename commits: killed at any moment,
+    the store holds the table whole or not at all, and importing again completes it.
 
     Raises:
-        BadFile: see :func:`read_rows` and :func:`measurements_of`; or a point that the store
-            holds with another energy or time.
+        BadFile: the table has no rows, or the store holds a point of it with another energy
+            or time.
         StoreBusy: a driver runs on the store.
     """
-    measurements = measurements_of(path, read_rows(path, mapping), mapping)
-    if not measurements:
-        raise BadFile(f"{path}: has no rows; nothing to import")
+    rows = checked.rows
+    if not len(rows):
+        raise BadFile(f"{checked.path}: has no rows; nothing to import")
     with driver_lock(store):
-        held = current_tables(store)[0].measurements.set_index("point_id")
-        fresh = []
-        for measurement in measurements:
-            point: Point = measurement.point
-            if point.id not in held.index:
-                fresh.append(measurement)
-                continue
-            row = held.loc[point.id]
-            if row["energy_j"] != measurement.energy_j or row["time_s"] != measurement.time_s:
-                raise BadFile(
-                    f"{path}:{measurement.provenance['line']}: the store holds this point with "
-                    f"{row['energy_j']:g} J and {row['time_s']:g} s; give the new one another "
-                    f"repeat, or import into another store"
-                )
-        for site, facts in site_facts(measurements, mapping).items():
+        compact(store)  # what is still in journals goes first
+        tables = committed_tables(store)
+        held = tables.measurements.set_index("point_id")[["energy_j", "time_s"]]
+        there = rows["point_id"].isin(held.index).to_numpy()
+        mine = rows.loc[there, ["energy_j", "time_s"]].to_numpy()
+        theirs = held.loc[rows["point_id"][there]].to_numpy(dtype=float)
+        for i in np.flatnonzero((mine != theirs).any(axis=1))[:1]:
+            raise BadFile(
+                f"{checked.path}:{checked.lines[there][i]}: the store holds this point with "
+                f"{theirs[i, 0]:g} J and {theirs[i, 1]:g} s; give the new one another "
+                f"repeat, or import into another store"
+            )
+        for site, facts in site_facts(rows, mapping).items():
             if store.read_json(f"sites/{site_file_name(site)}") is None:
                 store.write_json(f"sites/{site_file_name(site)}", facts)
-        if fresh:
-            with JournalWriter(store.journals) as journal:
-                journal.append(b"".join(encode(m) for m in fresh))
-            compact(store)
-    return len(fresh), len(measurements) - len(fresh)
+        if not there.all():
+            tables = with_rows(tables, rows[~there])
+            commit_tables(store, tables)
+            remove_old(store, tables.consumed)
+    sites = sorted(set(rows["site"]))
+    return Imported(int((~there).sum()), int(there.sum()), sites, tables.measurements)
 
 
 def site_file_name(site: str) -> str:
@@ -423,22 +562,13 @@ def export_table(store: Store) -> pd.DataFrame:
     frame = current_tables(store)[0].measurements
     frame = frame[frame["status"] == OK] if len(frame) else frame
     counts = sorted(name for name in frame.columns if name.startswith(COUNT))
-    columns = [
-        "site",
-        "kernel",
-        "params",
-        "node",
-        "repeat",
-        "core_mhz",
-        "mem_mhz",
-        "core_v",
-        "mem_v",
-        "time_s",
-        "energy_j",
-        *counts,
-    ]
-    table = frame[columns].reset_index(drop=True)
+    own = [name for name in (*TEXT_COLUMNS, *NUMBER_COLUMNS) if name != "power_w"]
+    table = frame[[*own, *counts]].reset_index(drop=True)
+    kept: dict[str, list[Any]] = {}
     for i, text in enumerate(frame["provenance"]):
-        for name, value in json.loads(text).get("labels", {}).items():
-            table.loc[i, name] = value
-    return table
+        if '"labels"' in text or '"power_w"' in text:
+            provenance = json.loads(text)
+            power = {name: provenance[name] for name in ("power_w",) if name in provenance}
+            for name, value in (power | provenance.get("labels", {})).items():
+                kept.setdefault(name, [None] * len(table))[i] = value
+    return table.assign(**kept)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -13,65 +12,37 @@ import numpy as np
 from markupsafe import Markup
 
 from analysis.crossval import CrossValidation
-from analysis.fit import Fit, costs_at, unit_of
-from analysis.observations import CantFit, Observations, kernel_names
+from analysis.figures.axes import Figure
+from analysis.figures.families import family_order, natural
+from analysis.figures.rooflines import place_text
+from analysis.fit import Fit, unit_of
+from analysis.observations import Observations, kernel_names
 from analysis.pick import Candidates, Pick
 from analysis.report.content import Measured, ReportContent, SiteReport
-from analysis.report.figures import (
-    level,
-    percent_over,
-    place_text,
-    prediction_panels,
-    roofline_panels,
-    unit_name,
+from analysis.report.site_figures import site_families, site_figures
+from analysis.report.tables import (
+    MISSING,
+    Column,
+    Group,
+    Table,
+    as_table,
+    autotuning_sheet,
+    clock,
+    costs_sheet,
+    decimals,
+    fixed,
+    validation_sheet,
 )
-from analysis.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
+from analysis.roofline import PairPoints, Roofline
+from analysis.voltage import ESTIMATED
 
-MISSING = "–"
 PREFIXES = {-5: "f", -4: "p", -3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T"}
-OTHERS = "others"
 CHOOSERS = {"model": "model", "race_to_halt": "race to halt", "random": "random"}
 SCHEME_TEXT = {
     "leave-one-setting-out": "each setting is predicted by a fit on all the others",
     "holdout": "fitted on one part of the settings, judged on the rest",
     "leave-one-kernel-out": "each kernel is predicted by a fit on all the others",
 }
-
-
-@dataclass(frozen=True)
-class Column:
-    """A table's column: its name, its unit, and whether its cells are numbers."""
-
-    name: str
-    unit: str = ""
-    number: bool = True
-
-
-@dataclass(frozen=True)
-class Group:
-    """Rows of a table that belong together, under a heading where it has one."""
-
-    name: str
-    rows: list[list[str]]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table as it is shown: every cell is text already."""
-
-    caption: str
-    columns: list[Column]
-    groups: list[Group]
-    tall: bool = False
-    """Whether it scrolls inside its box once it is taller than that."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Panels side by side, under one caption."""
-
-    caption: str
-    panels: list[Markup]
 
 
 @dataclass(frozen=True)
@@ -114,7 +85,10 @@ class SiteView:
     errors: Table | None
     decisions: Table | None
     schemes: list[tuple[str, str]]
+    autotuning: Table | None
     predictions: list[Figure]
+    breakdowns: list[Figure]
+    trade_offs: list[Figure]
     pick_summary: str
     family_picks: Table | None
     picks: Table | None
@@ -132,7 +106,8 @@ def render(content: ReportContent) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.from_string((here / "page.html").read_text(encoding="utf-8"))
-    style = Markup((here / "page.css").read_text(encoding="utf-8"))  # noqa: S704  (our own file)
+    sheets = (here / "page.css", files("analysis.figures") / "marks.css")
+    style = Markup("".join(s.read_text(encoding="utf-8") for s in sheets))  # noqa: S704  (our own)
     return template.render(
         content=content,
         style=style,
@@ -145,11 +120,8 @@ def render(content: ReportContent) -> str:
 def site_view(site: SiteReport, number: int) -> SiteView:
     """Everything that is shown of a site, formatted."""
     found, data = site.fit, site.data
-    observed = data if data is not None else site.timing
-    kernels = {*site.candidates, *(p.kernel for p in site.picks)}
-    kernels.update(kernel_names(observed) if observed is not None else ())
-    families = kernel_families(sorted(kernels))
-    setting, lines = _rooflines(observed, found)
+    families = site_families(site)
+    figures = site_figures(site)
     return SiteView(
         anchor=f"site-{number + 1}",
         name=site.site,
@@ -163,46 +135,31 @@ def site_view(site: SiteReport, number: int) -> SiteView:
         dropped=[(entry["name"], entry["why"]) for entry in found.dropped] if found else [],
         coefficients=_coefficients(found, lumped=False) if found else None,
         lumped=_coefficients(found, lumped=True) if found else None,
-        costs=_costs(found, data) if found and data is not None else None,
-        errors=_errors(site.crossvals),
+        costs=(
+            as_table(costs_sheet(found, data, site.crossvals), tall=True)
+            if found and data
+            else None
+        ),
+        errors=as_table(validation_sheet(site.crossvals)) if site.crossvals else None,
         decisions=_decisions(site.crossvals),
         schemes=[(c.scheme, SCHEME_TEXT.get(c.scheme, "")) for c in site.crossvals],
-        predictions=[_prediction_figure(c, data) for c in site.crossvals if data is not None],
+        autotuning=(
+            as_table(autotuning_sheet(site.crossvals[0], data, families))
+            if site.crossvals and data
+            else None
+        ),
+        predictions=figures.predictions,
+        breakdowns=figures.breakdowns,
+        trade_offs=figures.trade_offs,
         pick_summary=_pick_summary(site.picks),
         family_picks=_family_picks(site.picks, families),
         picks=_picks(site, families),
-        balances=_balances(lines, found is not None),
-        rooflines=[_roofline_figure(points, line, site.simulated) for points, line in lines],
-        roofline_setting=setting,
+        balances=_balances(figures.lines, found is not None),
+        rooflines=figures.rooflines,
+        roofline_setting=figures.setting,
         times=_times(site.timing, families) if site.timing is not None else None,
         grids=_grids(site, families),
     )
-
-
-def fixed(value: float, digits: int = 4) -> str:
-    """A number to ``digits`` significant digits, written out; a dash for a missing one."""
-    if not math.isfinite(value):
-        return MISSING if math.isnan(value) else ("∞" if value > 0 else "−∞")
-    if value == 0.0:
-        return "0"
-    exponent = math.floor(math.log10(abs(value)))
-    if not -5 <= exponent <= 7:
-        head, _, power = f"{value:.{digits - 1}e}".partition("e")
-        return f"{head}e{int(power)}".replace("-", "−")
-    return f"{value:,.{max(digits - 1 - exponent, 0)}f}".replace("-", "−")
-
-
-def decimals(value: float, places: int = 1) -> str:
-    """A number to so many decimals; a dash for a missing one, and never a negative zero."""
-    if not math.isfinite(value):
-        return fixed(value)
-    text = f"{value:,.{places}f}"
-    return text.removeprefix("-") if not text.strip("-0.,") else text.replace("-", "−")
-
-
-def clock(mhz: float) -> str:
-    """A clock in MHz; ``as found`` where it can't be set."""
-    return "as found" if math.isnan(mhz) else f"{mhz:g}"
 
 
 def scaled(values: Iterable[float], unit: str) -> tuple[str, list[str]]:
@@ -224,40 +181,12 @@ def scaled(values: Iterable[float], unit: str) -> tuple[str, list[str]]:
     return unit, [decimals(v, min(places, 4)) for v in numbers]
 
 
-def kernel_families(kernels: Sequence[str]) -> dict[str, str]:
-    """Kernel -> its family: the first word of the name.
-
-    Where names have no words to speak of, what stands before the first underscore counts as
-    one. Families of a single kernel go together when there are several.
-    """
-    first = {kernel: kernel.split(" ")[0] or kernel for kernel in kernels}
-    if len(set(first.values())) > max(len(kernels) // 2, 8):
-        first = {kernel: re.split(r"[ _]", kernel, maxsplit=1)[0] or kernel for kernel in kernels}
-    sizes = {name: list(first.values()).count(name) for name in set(first.values())}
-    alone = [name for name, size in sizes.items() if size == 1]
-    if len(alone) > 3:
-        return {k: OTHERS if name in alone else name for k, name in first.items()}
-    return first
-
-
 def _grouped(families: dict[str, str], rows: Sequence[tuple[str, list[str]]]) -> list[Group]:
     """(kernel, cells) rows by family, families by name, the others last."""
     groups: dict[str, list[list[str]]] = {}
     for kernel, cells in sorted(rows, key=lambda row: natural(row[0])):
         groups.setdefault(families[kernel], []).append(cells)
-    return [Group(name, groups[name]) for name in _family_order(groups)]
-
-
-def _family_order(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=lambda name: (name == OTHERS, natural(name)))
-
-
-def natural(text: str) -> list[tuple[int, float, str]]:
-    """A key that sorts ``x=8`` before ``x=16``."""
-    return [
-        (0, float(part), "") if part.isdecimal() else (1, 0.0, part)
-        for part in re.split(r"(\d+)", text)
-    ]
+    return [Group(name, groups[name]) for name in family_order(groups)]
 
 
 def _facts(measured: Measured) -> list[tuple[str, str]]:
@@ -279,9 +208,14 @@ def _facts(measured: Measured) -> list[tuple[str, str]]:
 
 def _overview(sites: Sequence[SiteReport]) -> Table:
     columns = [
-        Column("site", number=False), Column("points"), Column("kernels"), Column("settings"),
-        Column("error out of fold", "%"), Column("lost by the model's picks", "%"),
-        Column("lost by race to halt", "%"), Column("energy saved, median", "%"),
+        Column("site", number=False),
+        Column("points"),
+        Column("kernels"),
+        Column("settings"),
+        Column("error out of fold", "%"),
+        Column("lost by the model's picks", "%"),
+        Column("lost by race to halt", "%"),
+        Column("energy saved, median", "%"),
         Column("time paid, median", "%"),
     ]
     rows = []
@@ -296,11 +230,15 @@ def _overview(sites: Sequence[SiteReport]) -> Table:
             float(np.median([getattr(p, name) for p in site.picks])) if site.picks else math.nan
             for name in ("saving_pct", "slowdown_pct")
         ]
-        rows.append([
-            site.site + (" (simulated)" if site.simulated else ""), f"{site.measured.ok:,}",
-            f"{site.measured.kernels:,}", f"{site.measured.settings:,}",
-            *(decimals(v) for v in (error, *lost, *medians)),
-        ])
+        rows.append(
+            [
+                site.site + (" (simulated)" if site.simulated else ""),
+                f"{site.measured.ok:,}",
+                f"{site.measured.kernels:,}",
+                f"{site.measured.settings:,}",
+                *(decimals(v) for v in (error, *lost, *medians)),
+            ]
+        )
     return Table("Summary", columns, [Group("", rows)])
 
 
@@ -309,12 +247,15 @@ def _fit_facts(found: Fit) -> list[tuple[str, str]]:
         "unit": "none is known: V = 1 is assumed at every setting",
         "table": "the site's table",
         "measured": "measured",
-    }
+    } | dict.fromkeys(
+        ESTIMATED, "estimated from the energies, relative to those at the highest clocks"
+    )
     return [
         ("model", found.model),
         ("measurements", f"{found.n:,} at {found.n_settings} settings"),
         ("voltages", voltage.get(found.voltage, found.voltage)),
         ("condition number", fixed(found.condition_number, 3)),
+        *([("why this form", found.why)] if found.tried else []),
     ]
 
 
@@ -337,54 +278,15 @@ def _coefficients(found: Fit, lumped: bool) -> Table | None:
     if not rows:
         return None
     columns = [
-        Column("coefficient", number=False), Column("value"), Column("95 % from"), Column("to"),
-        Column("±", "%"), Column("unit", number=False),
+        Column("coefficient", number=False),
+        Column("value"),
+        Column("95 % from"),
+        Column("to"),
+        Column("±", "%"),
+        Column("unit", number=False),
     ]
     caption = "Coefficients of the kernels without counts" if lumped else "Coefficients"
     return Table(caption, columns, [Group("", rows)], tall=lumped)
-
-
-def _costs(found: Fit, data: Observations) -> Table | None:
-    """What operations and waiting cost at every measured setting (seed 003, Table I)."""
-    classes = [term.of for term in found.terms if term.kind == "class"]
-    rows = []
-    for s in np.unique(data.setting):
-        mine = data.setting == s
-        core_mhz, mem_mhz = data.settings[s]
-        volts_there = (float(data.core_v[mine].mean()), float(data.mem_v[mine].mean()))
-        costs = costs_at(found, core_mhz, mem_mhz, *volts_there)
-        power, low, high = costs.constant_w
-        volts = [decimals(v, 3) for v in (costs.core_v, costs.mem_v)]
-        rows.append([
-            clock(costs.core_mhz), clock(costs.mem_mhz),
-            *(volts if found.voltage != "unit" else [MISSING, MISSING]),
-            *(fixed(costs.operation_pj[name][0], 3) for name in classes),
-            decimals(power, 2), decimals(low, 2), decimals(high, 2),
-        ])
-    names = [Column(name, f"pJ/{unit_name(name)}") for name in classes]
-    columns = [
-        Column("core", "MHz"), Column("memory", "MHz"), Column("core", "V"), Column("memory", "V"),
-        *names, Column("constant power", "W"), Column("95 % from", "W"), Column("to", "W"),
-    ]
-    return Table("Costs at each measured setting", columns, [Group("", rows)], tall=True)
-
-
-def _errors(crossvals: Sequence[CrossValidation]) -> Table | None:
-    if not crossvals:
-        return None
-    rows = []
-    for each in crossvals:
-        shown = each.as_dict()
-        rows.append([
-            each.scheme, each.model, f"{each.n_folds}", f"{each.n:,}",
-            *(decimals(shown[f"{name}_pct"], 2) for name in ("mape", "std", "min", "max")),
-        ])
-    columns = [
-        Column("scheme", number=False), Column("model", number=False), Column("folds"),
-        Column("predictions"), Column("mean", "%"), Column("std", "%"), Column("least", "%"),
-        Column("most", "%"),
-    ]
-    return Table("Error of predicted energy, out of fold", columns, [Group("", rows)])
 
 
 def _decisions(crossvals: Sequence[CrossValidation]) -> Table | None:
@@ -393,27 +295,24 @@ def _decisions(crossvals: Sequence[CrossValidation]) -> Table | None:
         rows = []
         for name, chooser in each.choosers.items():
             exact = decimals(chooser.exact, 1) if chooser.exact % 1 else f"{chooser.exact:.0f}"
-            rows.append([
-                CHOOSERS.get(name, name), decimals(chooser.mean_lost_pct, 2),
-                decimals(chooser.max_lost_pct, 2), f"{exact} of {each.cases}",
-            ])
+            rows.append(
+                [
+                    CHOOSERS.get(name, name),
+                    decimals(chooser.mean_lost_pct, 2),
+                    decimals(chooser.max_lost_pct, 2),
+                    f"{exact} of {each.cases}",
+                ]
+            )
         if rows:
             groups.append(Group(each.scheme, rows))
     columns = [
-        Column("who chooses", number=False), Column("lost, mean", "%"), Column("lost, most", "%"),
+        Column("who chooses", number=False),
+        Column("lost, mean", "%"),
+        Column("lost, most", "%"),
         Column("the best chosen", "kernels"),
     ]
     caption = "Energy lost by the choice of a setting"
     return Table(caption, columns, groups) if groups else None
-
-
-def _prediction_figure(crossval: CrossValidation, data: Observations) -> Figure:
-    what = f"{crossval.site}, {crossval.scheme}" + (", simulated" if crossval.simulated else "")
-    return Figure(
-        f"Predicted against measured energy, {crossval.scheme}: each point is a measurement, "
-        f"predicted by a fit that has not seen it. On the line, both are the same.",
-        prediction_panels(data.energy_j, crossval.predicted_j, what),
-    )
 
 
 def _pick_summary(picks: Sequence[Pick]) -> str:
@@ -437,23 +336,35 @@ def _family_picks(picks: Sequence[Pick], families: dict[str, str]) -> Table | No
     if len(mine) < 2:
         return None
     rows = []
-    for name in _family_order(mine):
+    for name in family_order(mine):
         chosen = [place_text((p.core_mhz, p.mem_mhz)) for p in mine[name]]
         most = max(sorted(set(chosen)), key=chosen.count)
         saving, slower = (
             np.array([getattr(p, which) for p in mine[name]])
             for which in ("saving_pct", "slowdown_pct")
         )
-        rows.append([
-            name, f"{len(chosen)}", most, f"{chosen.count(most)}",
-            *(decimals(float(f(values))) for values in (saving, slower)
-              for f in (np.median, np.max)),
-        ])
+        rows.append(
+            [
+                name,
+                f"{len(chosen)}",
+                most,
+                f"{chosen.count(most)}",
+                *(
+                    decimals(float(f(values)))
+                    for values in (saving, slower)
+                    for f in (np.median, np.max)
+                ),
+            ]
+        )
     columns = [
-        Column("family", number=False), Column("kernels"),
-        Column("picked most often", "core/memory", number=False), Column("for", "kernels"),
-        Column("saves, median", "%"), Column("saves, most", "%"),
-        Column("slower, median", "%"), Column("slower, most", "%"),
+        Column("family", number=False),
+        Column("kernels"),
+        Column("picked most often", "core/memory", number=False),
+        Column("for", "kernels"),
+        Column("saves, median", "%"),
+        Column("saves, most", "%"),
+        Column("slower, median", "%"),
+        Column("slower, most", "%"),
     ]
     return Table("Picks by family of kernels", columns, [Group("", rows)])
 
@@ -464,77 +375,76 @@ def _picks(site: SiteReport, families: dict[str, str]) -> Table | None:
     energy_unit, energy = scaled((p.energy_j for p in site.picks), "J")
     time_unit, times = scaled((p.time_s for p in site.picks), "s")
     rows = [
-        (p.kernel, [
-            p.kernel, clock(p.core_mhz), clock(p.mem_mhz), energy[i], times[i],
-            decimals(p.saving_pct), decimals(p.slowdown_pct), site.slurm.get(p.kernel) or MISSING,
-        ])
+        (
+            p.kernel,
+            [
+                p.kernel,
+                clock(p.core_mhz),
+                clock(p.mem_mhz),
+                energy[i],
+                times[i],
+                decimals(p.saving_pct),
+                decimals(p.slowdown_pct),
+                site.slurm.get(p.kernel) or MISSING,
+            ],
+        )
         for i, p in enumerate(site.picks)
     ]
     columns = [
-        Column("kernel", number=False), Column("core", "MHz"), Column("memory", "MHz"),
-        Column("energy, predicted", energy_unit), Column("time", time_unit),
-        Column("saves", "%"), Column("slower", "%"), Column("srun options", number=False),
+        Column("kernel", number=False),
+        Column("core", "MHz"),
+        Column("memory", "MHz"),
+        Column("energy, predicted", energy_unit),
+        Column("time", time_unit),
+        Column("saves", "%"),
+        Column("slower", "%"),
+        Column("srun options", number=False),
     ]
     caption = f"The pick of each of {len(rows)} kernels"
     return Table(caption, columns, _grouped(families, rows), tall=True)
 
 
-def _rooflines(
-    data: Observations | None, found: Fit | None
-) -> tuple[str, list[tuple[PairPoints, Roofline]]]:
-    """The fastest setting as text, and at it each pair of classes with its lines."""
-    if data is None or not data.counts:
-        return "", []
-    setting = fastest_setting(data)
-    lines = []
-    for points in pair_points(data, setting):
-        try:
-            line = roofline(data, points.operation, points.memory, setting, found)
-        except CantFit:  # the fit has dropped the class: time alone can be shown
-            line = roofline(data, points.operation, points.memory, setting)
-        lines.append((points, line))
-    return place_text(data.settings[setting]), lines
-
-
-def _balances(
-    lines: Sequence[tuple[PairPoints, Roofline]], with_energy: bool
-) -> Table | None:
+def _balances(lines: Sequence[tuple[PairPoints, Roofline]], with_energy: bool) -> Table | None:
     if not lines:
         return None
     rows = []
     for points, line in lines:
         cells = [
-            f"{points.operation} / {points.memory}", f"{len(points.kernel)}",
-            fixed(1e-9 / line.tau_op_s, 3), fixed(1e-9 / line.tau_mem_s, 3),
+            f"{points.operation} / {points.memory}",
+            f"{len(points.kernel)}",
+            fixed(1e-9 / line.tau_op_s, 3),
+            fixed(1e-9 / line.tau_mem_s, 3),
             fixed(line.time_balance, 3),
         ]
         if with_energy:
             cells += [
-                fixed(line.eps_op_j * 1e12, 3), fixed(line.eps_mem_j * 1e12, 3),
-                decimals(line.constant_w, 2), decimals(line.op_efficiency, 2),
-                fixed(line.energy_balance, 3), fixed(line.half_efficiency_intensity, 3),
+                fixed(line.eps_op_j * 1e12, 3),
+                fixed(line.eps_mem_j * 1e12, 3),
+                decimals(line.constant_w, 2),
+                decimals(line.op_efficiency, 2),
+                fixed(line.energy_balance, 3),
+                fixed(line.half_efficiency_intensity, 3),
                 fixed(line.power_limits_w[1], 3),
             ]
         rows.append(cells)
     columns = [
-        Column("operations / bytes", number=False), Column("kernels"), Column("best rate", "Gop/s"),
-        Column("best rate", "GB/s"), Column("Bτ", "op/B"),
+        Column("operations / bytes", number=False),
+        Column("kernels"),
+        Column("best rate", "Gop/s"),
+        Column("best rate", "GB/s"),
+        Column("Bτ", "op/B"),
     ]
     if with_energy:
         columns += [
-            Column("ε of an operation", "pJ"), Column("ε of a byte", "pJ"), Column("π₀", "W"),
-            Column("η"), Column("Bε", "op/B"), Column("B\u0302ε", "op/B"),
+            Column("ε of an operation", "pJ"),
+            Column("ε of a byte", "pJ"),
+            Column("π₀", "W"),
+            Column("η"),
+            Column("Bε", "op/B"),
+            Column("B\u0302ε", "op/B"),
             Column("most power", "W"),
         ]
     return Table("Balance points", columns, [Group("", rows)])
-
-
-def _roofline_figure(points: PairPoints, line: Roofline, simulated: bool) -> Figure:
-    what = f"{points.operation} {unit_name(points.operation)}s on {points.memory} bytes"
-    return Figure(
-        f"{what}: {len(points.kernel)} kernels at {place_text(points.setting)}.",
-        roofline_panels(points, line, simulated),
-    )
 
 
 def _times(data: Observations, families: dict[str, str]) -> Table:
@@ -545,24 +455,46 @@ def _times(data: Observations, families: dict[str, str]) -> Table:
         settings = np.unique(mine.setting)
         means = np.array([mine.time_s[mine.setting == s].mean() for s in settings])
         rows.append((kernel, settings, means))
-    unit, texts = scaled(
-        [v for _, _, means in rows for v in (means.min(), means.max())], "s"
-    )
+    unit, texts = scaled([v for _, _, means in rows for v in (means.min(), means.max())], "s")
     cells = [
-        (kernel, [
-            kernel, f"{len(settings)}", place_text(data.settings[settings[np.argmin(means)]]),
-            texts[2 * i], place_text(data.settings[settings[np.argmax(means)]]),
-            texts[2 * i + 1], decimals(float(means.max() / means.min()), 2),
-        ])
+        (
+            kernel,
+            [
+                kernel,
+                f"{len(settings)}",
+                place_text(data.settings[settings[np.argmin(means)]]),
+                texts[2 * i],
+                place_text(data.settings[settings[np.argmax(means)]]),
+                texts[2 * i + 1],
+                decimals(float(means.max() / means.min()), 2),
+            ],
+        )
         for i, (kernel, settings, means) in enumerate(rows)
     ]
     columns = [
-        Column("kernel", number=False), Column("settings"), Column("fastest at", number=False),
-        Column("time", unit), Column("slowest at", number=False), Column("time", unit),
+        Column("kernel", number=False),
+        Column("settings"),
+        Column("fastest at", number=False),
+        Column("time", unit),
+        Column("slowest at", number=False),
+        Column("time", unit),
         Column("ratio"),
     ]
     caption = f"Times of {len(rows)} kernels; energy is missing"
     return Table(caption, columns, _grouped(families, cells), tall=True)
+
+
+LEVELS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
+
+
+def percent_over(values: np.ndarray) -> np.ndarray:
+    """How far each value lies above the least, in percent: float64, same shape."""
+    return np.asarray((values / np.nanmin(values) - 1.0) * 100.0)
+
+
+def level(percent: float) -> int:
+    """Which of the nine shades a cell of an energy grid has."""
+    return sum(percent >= limit for limit in LEVELS)
 
 
 def _grids(site: SiteReport, families: dict[str, str]) -> list[tuple[str, list[Grid]]]:
@@ -571,7 +503,7 @@ def _grids(site: SiteReport, families: dict[str, str]) -> list[tuple[str, list[G
     for kernel in sorted(site.candidates, key=natural):
         grid = _grid(site.candidates[kernel], picked.get(kernel))
         groups.setdefault(families[kernel], []).append(grid)
-    return [(name, groups[name]) for name in _family_order(groups)]
+    return [(name, groups[name]) for name in family_order(groups)]
 
 
 def _grid(among: Candidates, picked: Pick | None) -> Grid:
@@ -604,8 +536,9 @@ def _grid(among: Candidates, picked: Pick | None) -> Grid:
     unit, texts = scaled([float(np.nanmin(shown_j))], "J")
     pick_text = place_text((picked.core_mhz, picked.mem_mhz)) if picked else ""
     return Grid(
-        among.kernel, f"{texts[0]} {unit}", core,
-        [(m, [cells.get((c, m)) for c in core]) for m in mem], pick_text,
+        among.kernel,
+        f"{texts[0]} {unit}",
+        core,
+        [(m, [cells.get((c, m)) for c in core]) for m in mem],
+        pick_text,
     )
-
-

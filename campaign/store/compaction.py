@@ -45,7 +45,7 @@ def compact(store: Store) -> int:
     tables = committed_tables(store)
     tail = journal_tail(store, tables.consumed)
     if not tail.entries:
-        _remove_old(store, tail.consumed)
+        remove_old(store, tail.consumed)
         return 0
     whole, rows, samples_end = _append_traces(store, tables, tail.entries)
     merged, _ = merge(tables, replace(tail, entries=whole))
@@ -53,8 +53,8 @@ def compact(store: Store) -> int:
         fresh = pd.DataFrame(rows, columns=list(TRACE_COLUMNS))
         traces = fresh if not len(merged.traces) else pd.concat([merged.traces, fresh])
         merged = replace(merged, traces=traces.reset_index(drop=True))
-    _commit(store, replace(merged, samples_end=samples_end))
-    _remove_old(store, merged.consumed)
+    commit_tables(store, replace(merged, samples_end=samples_end))
+    remove_old(store, merged.consumed)
     return len(whole)
 
 
@@ -145,7 +145,7 @@ def _trace_group(store: Store) -> zarr.Group:
     return zarr.open_group(store.traces, mode="r+")
 
 
-def _commit(store: Store, tables: Tables) -> None:
+def commit_tables(store: Store, tables: Tables) -> None:
     """Write the next generation whole, and name it in CURRENT."""
     current = store.generation()
     number = int(current.removesuffix(".zarr")) + 1 if current else 1
@@ -166,7 +166,7 @@ def _commit(store: Store, tables: Tables) -> None:
     replace_file(store.root / "CURRENT", name.encode() + b"\n")
 
 
-def _remove_old(store: Store, consumed: dict[str, int]) -> None:
+def remove_old(store: Store, consumed: dict[str, int]) -> None:
     """Remove generations before the last two, and journals that are read to their end."""
     current = store.generation()
     if current is None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from campaign.measurement import FAILURES, OK
+from campaign.measurement import FAILURES, OK, Measurement
 from campaign.store.journal import JournalEntry, scan
 from campaign.store.layout import Store
 
@@ -28,18 +28,6 @@ TEXT = (
     "meters",
     "provenance",
 )
-FLOATS = (
-    "core_mhz",
-    "mem_mhz",
-    "time_s",
-    "energy_j",
-    "energy_std_j",
-    "core_mhz_achieved",
-    "mem_mhz_achieved",
-    "core_v",
-    "mem_v",
-    "start_unix_s",
-)
 INTEGERS = ("repeat", "ranks", "iterations", "attempt")
 FLAGS = ("simulated", "imported")
 UNITS = {
@@ -54,6 +42,7 @@ UNITS = {
     "mem_v": "V",
     "start_unix_s": "s",
 }
+FLOATS = tuple(UNITS)
 TRACE_TEXT = ("channel", "domain", "unit")
 SAMPLES = {"time_ns": "int64", "value": "float64"}
 """The arrays of all samples, and their types."""
@@ -65,6 +54,14 @@ PLAIN: dict[str, Any] = {
     "decode_timedelta": False,
 }
 """How xarray opens the index: in memory, seconds left as the numbers they are."""
+
+
+OF_MEASUREMENT = tuple(
+    each.name
+    for each in fields(Measurement)
+    if each.name not in ("point", "counts", "meters", "provenance", "traces")
+)
+"""The columns that are a measurement's own fields as they are."""
 
 
 @dataclass(frozen=True)
@@ -179,22 +176,7 @@ def measurement_row(scalars: dict[str, Any]) -> dict[str, Any]:
         "meters": json.dumps(scalars["meters"]),
         "provenance": json.dumps(scalars["provenance"]),
     }
-    for name in (
-        "status",
-        "text",
-        "attempt",
-        "node",
-        "start_unix_s",
-        "time_s",
-        "iterations",
-        "energy_j",
-        "energy_std_j",
-        "core_mhz_achieved",
-        "mem_mhz_achieved",
-        "core_v",
-        "mem_v",
-        "voltage_origin",
-    ):
+    for name in OF_MEASUREMENT:
         row[name] = scalars[name]
     for name, value in (scalars["counts"] or {}).items():
         row[COUNT + name] = value
@@ -255,6 +237,11 @@ def merge(tables: Tables, tail: Tail) -> tuple[Tables, list[JournalEntry]]:
         tables.samples_end,
     )
     return merged, taken
+
+
+def with_rows(tables: Tables, fresh: pd.DataFrame) -> Tables:
+    """The tables with further measurements, of points that they do not hold, without traces."""
+    return replace(tables, measurements=_concat(tables.measurements, fresh))
 
 
 def _concat(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:

@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.errors import BadArgument
-from campaign.verbs.show import print_json, print_table
+from campaign.verbs.show import print_finding, print_json, print_table
 
 if TYPE_CHECKING:
     from analysis.fit import Fit
     from analysis.observations import Observations
     from campaign.store.layout import Store
 
-LUMPED_SHOWN = 12
+OUTLIERS_SHOWN = 5
+VOLTAGE_TEXT = {
+    "unit": "V = 1",
+    "floor": "estimated (a floor, then a straight rise)",
+    "free": "estimated (one for each clock)",
+}
 
 
 def site_data(store: Store, site: str) -> Observations:
@@ -60,16 +65,30 @@ def _open(arguments: Namespace) -> Store:
 
 
 def fit(arguments: Namespace) -> int:
-    """Fit a site and keep the fit."""
+    """Fit a site and keep the fit; measurements that no fit can be true to are refused."""
     from analysis.fit import fit as fit_model  # noqa: PLC0415
+    from analysis.observations import observations  # noqa: PLC0415
+    from analysis.quality import check  # noqa: PLC0415
+    from campaign.store.dataset import open_dataset  # noqa: PLC0415
 
     store = _open(arguments)
-    found = fit_model(site_data(store, arguments.site), arguments.model)
+    dataset = open_dataset(store)
+    findings = check(dataset, arguments.site)
+    refused = next((each for each in findings if each.severity == "refused"), None)
+    if refused is not None:
+        raise BadArgument(f"{arguments.site}: {refused.text}")
+    data = observations(dataset, arguments.site, site_facts(store, arguments.site).get("classes"))
+    found = fit_model(data, arguments.model, arguments.voltage, arguments.robust)
     keep_fit(store, found)
     if arguments.json:
-        print_json(found.as_dict())
-    else:
-        print_fit(found)
+        shown = [
+            {"check": each.check, "severity": each.severity, "text": each.text} for each in findings
+        ]
+        print_json(found.as_dict() | {"findings": shown})
+        return 0
+    for each in findings:
+        print_finding(arguments.site, each, dataset)
+    print_fit(found)
     return 0
 
 
@@ -78,11 +97,12 @@ def print_fit(found: Fit) -> None:
     from analysis.fit import unit_of  # noqa: PLC0415
 
     simulated = " (simulated)" if found.simulated else ""
-    voltage = "V = 1, as no voltage is known" if found.voltage == "unit" else found.voltage
+    voltage = VOLTAGE_TEXT.get(found.voltage, found.voltage)
     print(
         f"{found.site}{simulated}: model {found.model}, voltage {voltage}, {found.n} measurements "
         f"at {found.n_settings} settings, condition number {found.condition_number:.1f}"
     )
+    print(f"why this model: {found.why}")
     shown = [i for i, term in enumerate(found.terms) if term.kind != "lumped"]
     lumped = len(found.terms) - len(shown)
     print_table(
@@ -100,8 +120,24 @@ def print_fit(found: Fit) -> None:
     )
     if lumped:
         print(f"and {lumped} lumped coefficients of kernels without counts (--json lists them)")
+    for name, curve in (("core", found.curves.core), ("memory", found.curves.mem)):
+        if len(curve.mhz) > 1:
+            points = ", ".join(
+                f"{volt:.3f} at {mhz:g} MHz"
+                for mhz, volt in zip(curve.mhz, curve.volt, strict=True)
+            )
+            print(f"{name} voltage, relative, estimated: {points}")
     for entry in found.dropped:
         print(f"left out: {entry['name']}: {entry['why']}")
+    for group in found.confounded:
+        print(f"can't be told apart: {', '.join(group['terms'])}; to do so, {group['remedy']}")
+    for row in found.outliers[:OUTLIERS_SHOWN]:
+        print(
+            f"outlier: {row['kernel']} at {row['setting']}: {row['energy_j']:.4g} J measured, "
+            f"{row['predicted_j']:.4g} J by the model ({row['deviations']:.0f} deviations)"
+        )
+    if len(found.outliers) > OUTLIERS_SHOWN:
+        print(f"and {len(found.outliers) - OUTLIERS_SHOWN} more outliers (--json lists them)")
 
 
 def coefficients(arguments: Namespace) -> int:
@@ -207,7 +243,15 @@ def crossval(arguments: Namespace) -> int:
     if train and arguments.scheme != "holdout":
         raise BadArgument("--train goes with --scheme holdout")
     data = site_data(_open(arguments), arguments.site)
-    found = cross_validate(data, arguments.scheme, arguments.model, arguments.time, train)
+    found = cross_validate(
+        data,
+        arguments.scheme,
+        arguments.model,
+        arguments.time,
+        train,
+        arguments.voltage,
+        arguments.robust,
+    )
     if arguments.json:
         print_json(found.as_dict())
     else:

@@ -40,8 +40,11 @@ def report(arguments: Namespace) -> int:
     return 0
 
 
-def report_content(store: Store) -> ReportContent:
-    """Everything that a store's report says: every site that was measured or planned."""
+def report_content(store: Store, only: str | None = None) -> ReportContent:
+    """Everything that a store's report says: every site that was measured or planned.
+
+    ``only``: one site's name, to leave out all others.
+    """
     from datetime import datetime  # noqa: PLC0415
 
     from analysis.report.content import ReportContent  # noqa: PLC0415
@@ -57,6 +60,8 @@ def report_content(store: Store) -> ReportContent:
     twins = {name for name, site in plan.get("sites", {}).items() if site.get("twin")}
     sites = []
     for site in sorted({*frame["site"], *planned}):
+        if only not in (None, site):
+            continue
         mine = frame[frame["site"] == site]
         simulated = bool(mine["simulated"].any()) or (not len(mine) and site in twins)
         sites.append(_site_report(store, site, mine, dataset, planned.get(site, []), simulated))
@@ -99,7 +104,7 @@ def _site_report(
                 f"The fit that the store keeps is of {found.n} measurements; this report fits the "
                 f"{len(data)} that there are now."
             )
-            found = fit(data, found.model)
+            found = fit(data, *asked_form(found))
     except CantFit as why:
         return SiteReport(site, simulated, measured, data, str(why))
     return _fitted_site(store, found, data, measured, simulated, notes)
@@ -152,9 +157,10 @@ def _fitted_site(
     n_settings = len(np.unique(data.setting))
     schemes = ["leave-one-setting-out"] + ["holdout"] * (n_settings >= HOLDOUT_SETTINGS)
     crossvals = []
+    model, voltage = asked_form(found)
     for scheme in schemes:
         try:
-            crossvals.append(cross_validate(data, scheme, found.model))
+            crossvals.append(cross_validate(data, scheme, model, voltage=voltage))
         except CantFit as why:
             notes.append(f"No cross-validation by {scheme}: {why}.")
     volts = setting_volts(store, found.site, data)
@@ -183,6 +189,15 @@ def _fitted_site(
         None,
         notes,
     )
+
+
+def asked_form(found: Fit) -> tuple[str, str]:
+    """The model and the voltage that a fit was asked for: auto where it chose them itself."""
+    from analysis.voltage import ESTIMATED  # noqa: PLC0415
+
+    if found.tried:
+        return "auto", "auto"
+    return found.model, found.voltage if found.voltage in ("unit", *ESTIMATED) else "known"
 
 
 def _known(mhz: float) -> float | None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from analysis.quality import Finding
+
+ROWS_DESCRIBED = 3
 
 
 def print_json(value: Any) -> None:
@@ -43,3 +50,13 @@ def _text(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def print_finding(site: str, finding: Finding, dataset: xr.Dataset) -> None:
+    """What a check of the measurements found, and the first rows of it."""
+    from analysis.quality import describe  # noqa: PLC0415
+
+    severity = "not fit for fitting" if finding.severity == "refused" else finding.severity
+    print(f"{site}: {severity}: {finding.check}: {finding.text}")
+    for line in describe(finding, dataset, ROWS_DESCRIBED):
+        print(f"    {line}")

@@ -6,30 +6,51 @@ from argparse import Namespace
 from pathlib import Path
 
 from campaign.verbs.errors import BadArgument
-from campaign.verbs.show import print_json
+from campaign.verbs.show import print_finding, print_json
 
 
 def import_(arguments: Namespace) -> int:
-    """Read a table into a store, all of it or nothing."""
+    """Read a table into a store, all of it or nothing, and say what stands against fitting it."""
+    from analysis.quality import check  # noqa: PLC0415
+    from campaign.store.dataset import as_dataset  # noqa: PLC0415
     from campaign.store.layout import create_store  # noqa: PLC0415
-    from campaign.table import (  # noqa: PLC0415
-        import_table,
-        measurements_of,
-        read_map,
-        read_rows,
-    )
+    from campaign.table import checked_rows, import_rows, listed, read_map, read_table  # noqa: PLC0415
 
     path = Path(arguments.table)
     mapping = read_map(Path(arguments.map) if arguments.map else None)
     # A table that is refused must not leave a new, empty store behind.
-    measurements_of(path, read_rows(path, mapping), mapping)
+    checked = checked_rows(read_table(path, mapping), mapping)
     store = create_store(Path(arguments.store).resolve(), Path(arguments.store).name)
-    fresh, held = import_table(path, store, mapping)
+    imported = import_rows(checked, store, mapping)
+    dataset = as_dataset(imported.measurements, "measurement")
+    found = [(site, finding) for site in imported.sites for finding in check(dataset, site)]
     if arguments.json:
-        print_json({"table": str(path), "imported": fresh, "already_there": held})
-    else:
-        again = f"; {held} were there already" if held else ""
-        print(f"{arguments.store}: {fresh} measurements imported from {path}{again}")
+        ids = dataset["point_id"].values
+        print_json(
+            {
+                "table": str(path),
+                "imported": imported.new,
+                "already_there": imported.held,
+                "disagreements": checked.disagreements,
+                "findings": [
+                    {
+                        "site": site,
+                        "check": finding.check,
+                        "severity": finding.severity,
+                        "text": finding.text,
+                        "point_ids": ids[finding.rows].tolist(),
+                    }
+                    for site, finding in found
+                ],
+            }
+        )
+        return 0
+    if checked.disagreements:
+        print(listed(checked.disagreements))
+    for site, finding in found:
+        print_finding(site, finding, dataset)
+    again = f"; {imported.held} were there already" if imported.held else ""
+    print(f"{arguments.store}: {imported.new} measurements imported from {path}{again}")
     return 0
 
 

@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 
 from analysis.crossval import cross_validate
+from analysis.figures.axes import Scale, log_scale, tick_text
+from analysis.figures.families import kernel_families, natural
+from analysis.figures.predictions import error_histogram
 from analysis.fit import fit
 from analysis.observations import kernel_names, observations
 from analysis.pick import Candidates, Pick, candidates, picks
 from analysis.report.content import Measured, ReportContent, SiteReport
-from analysis.report.figures import Scale, error_histogram, level, log_scale, tick_text
-from analysis.report.page import decimals, fixed, kernel_families, natural, render, scaled
+from analysis.report.page import level, render, scaled
+from analysis.report.tables import decimals, fixed
 from campaign.measurement import Measurement
 from campaign.point import make_point
 from campaign.store.journal import JournalWriter, encode
@@ -204,9 +207,16 @@ def test_the_figures_are_there(page):
         ("Power line", 5),
         ("Predicted", 2),
         ("Histogram", 2),
+        ("Error by", 2),
+        ("Measured and predicted energy of F", 2),
+        ("Energy shares", 1),
+        ("Computation, data and constant power", 2),
+        ("Greenup", 3),
+        ("Energy against time", 6),
     ):
         assert sum(label.startswith(start) for label in labels) == n, start
-    assert page.count("figure") == 5 + 2
+    # Two cross-validations, errors and cases; time against energy and greenup; two breakdowns.
+    assert page.count("figure") == 5 + 4 + 2 + 2
 
 
 def test_predictions_all_stand_in_the_scatter(html, site):

@@ -28,7 +28,9 @@ VERBS = [
     "coefficients",
     "crossval",
     "predict",
+    "roofline",
     "report",
+    "figures",
 ]
 
 

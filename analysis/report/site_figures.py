@@ -1,0 +1,213 @@
+"""Which figures and tables a site has: one choice for the report and for the files of a paper."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.crossval import CrossValidation
+from analysis.figures.axes import Figure
+from analysis.figures.energy_shares import (
+    class_figure,
+    count_figure,
+    instruction_data_figure,
+    kind_figure,
+    mean_at,
+    phase_figure,
+    shown_kernels,
+)
+from analysis.figures.families import kernel_families, natural
+from analysis.figures.predictions import (
+    case_figure,
+    cases,
+    error_figure,
+    foremost,
+    prediction_figure,
+)
+from analysis.figures.rooflines import place_text, roofline_figure
+from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure
+from analysis.fit import Fit
+from analysis.observations import CantFit, Observations, kernel_names
+from analysis.report.content import SiteReport
+from analysis.report.tables import (
+    Sheet,
+    autotuning_sheet,
+    cases_sheet,
+    coefficients_sheet,
+    costs_sheet,
+    picks_sheet,
+    shares_sheet,
+    validation_sheet,
+)
+from analysis.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
+
+PHASE = re.compile(r"\s*\bphase=(\S+)")
+
+
+@dataclass(frozen=True)
+class SiteFigures:
+    """The figures of a site, by what they are about; ``lines`` are the rooflines as numbers."""
+
+    setting: str
+    lines: list[tuple[PairPoints, Roofline]]
+    rooflines: list[Figure]
+    predictions: list[Figure]
+    breakdowns: list[Figure]
+    trade_offs: list[Figure]
+
+    @property
+    def all(self) -> list[Figure]:
+        """Every figure, in the order in which a person reads them."""
+        return [*self.predictions, *self.breakdowns, *self.trade_offs, *self.rooflines]
+
+
+def site_families(site: SiteReport) -> dict[str, str]:
+    """Kernel -> family, for every kernel that anything of the site names."""
+    observed = site.data if site.data is not None else site.timing
+    kernels = {*site.candidates, *(p.kernel for p in site.picks)}
+    kernels.update(kernel_names(observed) if observed is not None else ())
+    return kernel_families(sorted(kernels))
+
+
+def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
+    """Every figure that a site's data carry. ``cap_w``: a cap on power, drawn in the rooflines.
+
+    Raises:
+        CantFit: a cap at or below the constant power.
+    """
+    families = site_families(site)
+    observed = site.data if site.data is not None else site.timing
+    setting, lines = roofline_lines(observed, site.fit)
+    try:
+        rooflines = [roofline_figure(pp, line, site.simulated, cap_w) for pp, line in lines]
+    except ValueError as why:
+        raise CantFit(str(why)) from None
+    data, found = site.data, site.fit
+    return SiteFigures(
+        setting,
+        lines,
+        rooflines,
+        prediction_figures(site.crossvals, data, families) if data is not None else [],
+        breakdown_figures(found, data, families, site.crossvals) if found and data else [],
+        trade_off_figures(site, lines, families),
+    )
+
+
+def site_sheets(site: SiteReport) -> list[Sheet]:
+    """Every table that goes into a file: seed 003's layouts, and what the figures show."""
+    data, found = site.data, site.fit
+    if data is None or found is None:
+        return []
+    families = site_families(site)
+    sheets = [
+        costs_sheet(found, data, site.crossvals),
+        coefficients_sheet(found),
+        shares_sheet(found, mean_at(data, sorted(families, key=natural), fastest_setting(data))),
+    ]
+    if site.crossvals:
+        first = site.crossvals[0]
+        shown = cases(data, first.predicted_j, families)
+        sheets += [validation_sheet(site.crossvals), autotuning_sheet(first, data, families)]
+        sheets += [cases_sheet(shown)] if shown else []
+    if site.picks:
+        sheets.append(picks_sheet(site.picks, site.simulated))
+    return sheets
+
+
+def roofline_lines(
+    data: Observations | None, found: Fit | None
+) -> tuple[str, list[tuple[PairPoints, Roofline]]]:
+    """The fastest setting as text, and at it each pair of classes with its lines."""
+    if data is None or not data.counts:
+        return "", []
+    setting = fastest_setting(data)
+    lines = []
+    for points in pair_points(data, setting):
+        try:
+            line = roofline(data, points.operation, points.memory, setting, found)
+        except CantFit:  # the fit has dropped the class: time alone can be shown
+            line = roofline(data, points.operation, points.memory, setting)
+        lines.append((points, line))
+    return place_text(data.settings[setting]), lines
+
+
+def prediction_figures(
+    crossvals: Sequence[CrossValidation], data: Observations, families: Mapping[str, str]
+) -> list[Figure]:
+    """Each scheme's predictions; for the first also its errors by group, and single cases."""
+    figures = [prediction_figure(each, data) for each in crossvals]
+    if crossvals:
+        first = crossvals[0]
+        figures.insert(1, error_figure(first, data, families))
+        shown = cases(data, first.predicted_j, families)
+        if shown:
+            figures.append(case_figure(shown))
+    return figures
+
+
+def breakdown_figures(
+    found: Fit,
+    data: Observations,
+    families: Mapping[str, str],
+    crossvals: Sequence[CrossValidation],
+) -> list[Figure]:
+    """Where the energy goes: by class, by kind, and by phase where kernels name theirs."""
+    setting = fastest_setting(data)
+    kernels = shown_kernels(data, setting, families)
+    figures: list[Figure | None] = [
+        class_figure(found, data, kernels, setting),
+        count_figure(data, kernels, setting),
+        instruction_data_figure(found, data, kernels, setting),
+    ]
+    predicted_j = crossvals[0].predicted_j if crossvals else found.energy_j(data)
+    shown = cases(data, predicted_j, families)
+    if shown:
+        figures.append(kind_figure(found, data, shown.inputs, shown.settings))
+    here = data.take(data.setting == setting)
+    for title, rows, labels in phases(here):
+        figures.append(phase_figure(found, here.take(rows), labels, title))
+    return [figure for figure in figures if figure is not None]
+
+
+def phases(data: Observations) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """Applications whose kernels have a parameter ``phase``: (name, rows, each row's phase)."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for i, kernel in enumerate(data.kernel):
+        named = PHASE.search(kernel)
+        if named:
+            found.setdefault(PHASE.sub("", kernel), []).append((i, named[1]))
+    return [
+        (title, np.array([i for i, _ in rows]), np.array([name for _, name in rows], object))
+        for title, rows in found.items()
+    ]
+
+
+def trade_off_figures(
+    site: SiteReport,
+    lines: Sequence[tuple[PairPoints, Roofline]],
+    families: Mapping[str, str],
+) -> list[Figure]:
+    """Energy against time for the kernels with most energy, and speedup against greenup.
+
+    The latter for the pair of classes that most kernels have.
+    """
+    figures = []
+    if site.data is not None and len(site.picks) and site.candidates:
+        shown = foremost(site.data, families, PARETO_SHOWN)
+        among = {k: site.candidates[k] for k in shown if k in site.candidates}
+        picked = {p.kernel: p for p in site.picks}
+        if among:
+            figures.append(pareto_figure(among, picked, site.simulated))
+    known = [
+        (points, line)
+        for points, line in lines
+        if math.isfinite(line.eps_op_j) and line.op_energy_j > 0 and line.eps_mem_j > 0
+    ]
+    if known:
+        points, line = max(known, key=lambda each: len(each[0].kernel))
+        figures.append(greenup_figure(line, points.setting, site.simulated))
+    return figures

@@ -1,0 +1,477 @@
+"""Figures: every mark where its number says, read back through the axis; files that stand alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import xml.etree.ElementTree as ET
+from argparse import Namespace
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.breakdown import by_class
+from analysis.crossval import cross_validate
+from analysis.figures.axes import Scale, log_scale, short_names, shortened
+from analysis.figures.energy_shares import (
+    class_figure,
+    count_figure,
+    kind_figure,
+    mean_at,
+    phase_figure,
+)
+from analysis.figures.families import kernel_families
+from analysis.figures.predictions import case_figure, cases, error_figure, prediction_figure
+from analysis.figures.rooflines import roofline_figure
+from analysis.figures.standalone import paper_style, pdf_bytes, svg_text
+from analysis.figures.tradeoffs import greenup_figure, pareto_figure, pareto_front
+from analysis.fit import fit
+from analysis.observations import kernel_names, observations
+from analysis.pick import candidates, picks
+from analysis.report.site_figures import phases
+from analysis.report.tables import (
+    Field,
+    Sheet,
+    as_csv,
+    as_tex,
+    autotuning_sheet,
+    costs_sheet,
+    shares_sheet,
+    validation_sheet,
+)
+from analysis.roofline import fastest_setting, pair_points, roofline
+from campaign.verbs.errors import CantDo
+from campaign.verbs.figures import figures
+from tests.analysis.test_report import store_of
+from tests.analysis.twin_data import twin_dataset
+
+TABLE_I_852_924 = {
+    "eps_sp_pj": 29.0,
+    "eps_dp_pj": 139.1,
+    "eps_int_pj": 60.0,
+    "eps_shared_pj": 35.4,
+    "eps_l2_pj": 90.2,
+    "eps_dram_pj": 377.0,
+    "const_power_w": 6.8,
+}
+"""Seed 003, Table I, first row: what the twin spends."""
+
+
+@pytest.fixture(scope="module")
+def data():
+    return observations(twin_dataset("default", per_family=4), "tk1")
+
+
+@pytest.fixture(scope="module")
+def found(data):
+    return fit(data, "choi")
+
+
+@pytest.fixture(scope="module")
+def crossval(data):
+    return cross_validate(data, "leave-one-setting-out", "choi")
+
+
+@pytest.fixture(scope="module")
+def families(data):
+    return {kernel: kernel.split("-")[0] for kernel in kernel_names(data)}
+
+
+@pytest.fixture(scope="module")
+def setting(data):
+    return fastest_setting(data)
+
+
+@pytest.fixture(scope="module")
+def pair(data, found, setting):
+    points = next(p for p in pair_points(data, setting) if p.operation == "sp")
+    return points, roofline(data, points.operation, points.memory, setting, found)
+
+
+@pytest.fixture(scope="module")
+def every(data, found, crossval, families, setting, pair):
+    """One figure of each kind."""
+    names = kernel_names(data)
+    shown = cases(data, crossval.predicted_j, families)
+    return [
+        roofline_figure(*pair, True, 12.0),
+        prediction_figure(crossval, data),
+        error_figure(crossval, data, families),
+        case_figure(shown),
+        class_figure(found, data, names, setting),
+        kind_figure(found, data, shown.inputs, shown.settings),
+        phase_figure(found, data, np.array([families[k] for k in data.kernel]), "a code"),
+        greenup_figure(pair[1], pair[0].setting, True),
+        pareto_figure({k: candidates(found, data, k) for k in names[:3]}, {}, True),
+    ]
+
+
+def drawn(panel):
+    return ET.fromstring(str(panel))
+
+
+def number(text):
+    """What a tick says: ``1,000``, ``−5``, ``2·10⁶``."""
+    plain = text.replace(",", "").replace("−", "-")
+    power = re.fullmatch(r"(?:([\d.]+)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)", plain)
+    if power:
+        exponent = power[2].translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
+        return float(power[1] or 1) * 10.0 ** int(exponent)
+    return float(plain)
+
+
+def axis(svg, horizontal, log):
+    """A function from a pixel to its value, by the first and the last of an axis' own ticks."""
+    lines = [p.get("d") for p in svg.iter("path") if p.get("class") == "grid"]
+    vertical = [float(d[1:].split(" ")[0]) for d in lines if "V" in d]
+    level = [float(re.split("[ H]", d[1:])[1]) for d in lines if "H" in d]
+    texts = list(svg.iter("text"))
+    if horizontal:
+        said = [t.text for t in texts if t.get("class") == "mid"][: len(vertical)]
+        at = vertical
+    else:
+        said = [t.text for t in texts if t.get("class") == "end"][: len(level)]
+        at = level
+    (a, b), (u, v) = (at[0], at[-1]), (number(said[0]), number(said[-1]))
+    assert a != b
+
+    def value(pixel):
+        share = (pixel - a) / (b - a)
+        return u * (v / u) ** share if log else u + share * (v - u)
+
+    return value
+
+
+def circles(svg, name="dot"):
+    return [
+        (float(c.get("cx")), float(c.get("cy")))
+        for c in svg.iter("circle")
+        if c.get("class") == name and c.find("title") is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("panel", "expected", "log"),
+    [
+        (0, lambda p: p.operations / p.time_s / 1e9, True),
+        (1, lambda p: p.operations / p.energy_j / 1e9, True),
+        (2, lambda p: p.energy_j / p.time_s, False),
+    ],
+)
+def test_roofline_dots_read_back_as_the_measurements(pair, panel, expected, log):
+    points, line = pair
+    svg = drawn(roofline_figure(points, line, True).panels[panel])
+    x, y = axis(svg, True, True), axis(svg, False, log)
+    marks = circles(svg)
+    assert len(marks) == len(points.kernel)
+    np.testing.assert_allclose([x(a) for a, _ in marks], points.intensity, rtol=0.01)
+    np.testing.assert_allclose([y(b) for _, b in marks], expected(points), rtol=0.015)
+
+
+def test_a_cap_is_a_ceiling_on_power(pair):
+    points, line = pair
+    svg = drawn(roofline_figure(points, line, True, cap_w=12.0).panels[2])
+    y = axis(svg, False, False)
+    capped = next(p.get("d") for p in svg.iter("path") if p.get("class") == "line capped")
+    heights = [y(float(each)) for each in re.findall(r"[ML][\d.]+ ([\d.]+)", capped)]
+    assert max(heights) == pytest.approx(12.0, abs=0.1)
+    assert min(heights) < 11.9
+    free = roofline_figure(points, line, True)
+    assert "capped" not in "".join(map(str, free.panels))
+
+
+def test_pareto_dots_read_back_as_time_and_energy(data, found):
+    kernel = kernel_names(data)[0]
+    among, chosen = candidates(found, data, kernel), picks(found, data, [kernel])
+    svg = drawn(pareto_figure({kernel: among}, {kernel: chosen[0]}, True).panels[0])
+    x, y = axis(svg, True, True), axis(svg, False, True)
+    every = circles(svg, "dot faint")
+    mine = data.take(data.kernel == kernel)
+    assert len(every) == len(mine)
+    np.testing.assert_allclose(sorted(x(a) for a, _ in every), sorted(mine.time_s), rtol=0.01)
+    np.testing.assert_allclose(sorted(y(b) for _, b in every), sorted(mine.energy_j), rtol=0.01)
+    ring = [c for c in svg.iter("circle") if c.get("class") == "ring" and c.get("r") == "6"]
+    assert x(float(ring[0].get("cx"))) == pytest.approx(chosen[0].time_s, rel=0.01)
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=1, max_size=30))
+def test_the_front_is_what_nothing_beats(points):
+    time_s, energy_j = np.array(points).T
+    front = pareto_front(time_s, energy_j)
+    unbeaten = {
+        (t, e)
+        for t, e in points
+        if not any((a <= t and b <= e) and (a < t or b < e) for a, b in points)
+    }
+    assert {(time_s[k], energy_j[k]) for k in front} == unbeaten
+    assert (np.diff(time_s[front]) > 0).all()
+    assert (np.diff(energy_j[front]) < 0).all()
+
+
+def test_greenup_dots_are_ratios_of_times_and_energies(pair):
+    points, line = pair
+    panels = greenup_figure(line, points.setting, True).panels
+    assert len(panels) == 3
+    for each in panels:
+        svg = drawn(each)
+        x, y = axis(svg, True, True), axis(svg, False, True)
+        dots = [c for c in svg.iter("circle") if c.find("title") is not None]
+        assert dots
+        for dot in dots:
+            said = re.match(r"I = (\S+), f = (\S+), m = (\S+):", dot.find("title").text)
+            i, f, m = map(float, said.groups())
+            # W = i operations on Q = 1 byte, against f W on Q / m, by eqs. 3 and 4.
+            cost = []
+            for work, moved in ((i, 1.0), (f * i, 1.0 / m)):
+                time_s = max(work * line.tau_op_s, moved * line.tau_mem_s)
+                active_j = work * line.eps_op_j + moved * line.eps_mem_j
+                cost.append((time_s, active_j + line.constant_w * time_s))
+            assert x(float(dot.get("cx"))) == pytest.approx(cost[0][0] / cost[1][0], rel=0.02)
+            assert y(float(dot.get("cy"))) == pytest.approx(cost[0][1] / cost[1][1], rel=0.02)
+
+
+def rects(svg, name):
+    return [
+        tuple(float(r.get(k)) for k in ("x", "y", "width", "height"))
+        for r in svg.iter("rect")
+        if r.get("class") == name and r.find("title") is not None
+    ]
+
+
+def test_bars_of_shares_are_as_long_as_the_shares(data, found, setting):
+    names = kernel_names(data)[:6]
+    svg = drawn(class_figure(found, data, names, setting).panels[0])
+    x = axis(svg, True, False)
+    split = by_class(found, mean_at(data, names, setting))
+    constant = split["share"].sel(part="constant").values * 100.0
+    bars = rects(svg, "k8")
+    lengths = [x(left + width) - x(left) for left, _, width, _ in bars]
+    np.testing.assert_allclose(lengths, constant, atol=0.05)
+    # Constant power is the last part, so every bar ends at 100 %.
+    np.testing.assert_allclose([x(left + width) for left, _, width, _ in bars], 100.0, atol=0.05)
+
+
+def test_bars_of_cases_are_as_high_as_the_energies(data, crossval, families):
+    shown = cases(data, crossval.predicted_j, families)
+    assert shown.measured_j.shape == (8, 8)
+    figure = case_figure(shown)
+    for name, values in (("k0", shown.measured_j), ("k1", shown.predicted_j)):
+        read = []
+        for panel in figure.panels:
+            svg = drawn(panel)
+            ticks = [number(t.text) for t in svg.iter("text") if t.get("class") == "end"]
+            log = not np.allclose(np.diff(ticks), ticks[1] - ticks[0])
+            y = axis(svg, False, log)
+            read += [y(top) for _, top, _, _ in rects(svg, name)]
+        np.testing.assert_allclose(read, values.ravel(), rtol=0.03)
+    kernel, place = shown.inputs[0], shown.settings[0]
+    rows = (data.kernel == kernel) & (data.setting == data.settings.index(place))
+    assert shown.measured_j[0, 0] == pytest.approx(data.energy_j[rows].mean())
+    assert shown.error_pct[0, 0] == pytest.approx(
+        (crossval.predicted_j[rows].mean() / data.energy_j[rows].mean() - 1) * 100
+    )
+
+
+def test_errors_by_setting_read_back(data, crossval, families):
+    svg = drawn(error_figure(crossval, data, families).panels[0])
+    x = axis(svg, True, False)
+    error = np.abs(crossval.predicted_j / data.energy_j - 1) * 100
+    means = [error[data.setting == s].mean() for s in range(len(data.settings))][::-1]
+    np.testing.assert_allclose([x(a) for a, _ in circles(svg)], means, atol=0.05)
+
+
+def test_counts_are_drawn_where_kernels_mix_classes(data, setting):
+    assert count_figure(data, kernel_names(data), setting) is None
+    counts = {name: np.nan_to_num(values) for name, values in data.counts.items()}
+    counts["int"] = counts["int"] + counts["sp"]
+    figure = count_figure(replace(data, counts=counts), ["sp-1"], setting)
+    svg = drawn(figure.panels[0])
+    x = axis(svg, True, False)
+    for name in ("k1", "k3"):
+        assert [x(a + w) - x(a) for a, _, w, _ in rects(svg, name)] == pytest.approx([50.0], 1e-2)
+
+
+def test_phases_are_read_from_the_kernels_names(data):
+    names = {"sp-1": "fmm phase=near n=8", "dp-1": "fmm phase=far n=8"}
+    kernel = np.array([names.get(k, k) for k in data.kernel], object)
+    ((title, rows, labels),) = phases(replace(data, kernel=kernel))
+    assert title == "fmm n=8"
+    assert set(labels) == {"near", "far"}
+    assert set(data.kernel[rows]) == {"sp-1", "dp-1"}
+
+
+def test_standalone_svgs_stand_alone(every):
+    styled = {name.removeprefix(".") for name in paper_style()}
+    for figure in every:
+        text = svg_text(figure, True)
+        root = ET.fromstring(text)
+        assert "var(" not in text
+        assert "currentColor" not in text
+        assert "://" not in text.replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"(href|src|url|@import|@font-face)\b", text)
+        used = {c for e in root.iter() for c in (e.get("class") or "").split()}
+        assert used - styled <= {"start"}, used - styled
+        width, height = (float(v) for v in root.get("viewBox").split()[2:])
+        assert float(root.get("width").removesuffix("pt")) <= 516.1
+        assert height > 100
+        assert width in (380, 780)
+        plain = "".join(root.itertext())
+        assert "simulated" in plain
+        assert "simulated" not in "".join(
+            t.text or "" for t in ET.fromstring(svg_text(figure, False)).iter() if "text" in t.tag
+        )
+
+
+def test_pdfs_are_one_page_with_their_fonts_and_always_the_same(every):
+    for figure in every:
+        content = pdf_bytes(figure, True)
+        assert content.startswith(b"%PDF")
+        assert len(re.findall(rb"/Type /Page\b", content)) == 1
+        assert b"/FontFile2" in content
+        assert b"Helvetica" not in content
+    assert pdf_bytes(every[0], True) == pdf_bytes(every[0], True)
+
+
+def test_the_palette_is_okabe_and_itos():
+    fills = {re.search("#......", paper_style()[f".k{n}"])[0] for n in (0, 1, 2, 4, 5, 6)}
+    assert fills == {"#56b4e9", "#e69f00", "#009e73", "#0072b2", "#d55e00", "#cc79a7"}
+
+
+def test_costs_are_table_i():
+    data = observations(twin_dataset("off", per_family=2), "tk1")
+    found = fit(data, "choi")
+    holdout = cross_validate(data, "holdout", "choi", train=[(852.0, 924.0), (396.0, 204.0)])
+    sheet = costs_sheet(found, data, [holdout])
+    rows = list(csv.DictReader(io.StringIO(as_csv(sheet))))
+    assert len(rows) == 16
+    row = next(r for r in rows if (r["core_mhz"], r["mem_mhz"]) == ("852", "924"))
+    assert (row["core_mv"], row["mem_mv"], row["type"]) == ("1030", "1010", "T")
+    assert sum(r["type"] == "V" for r in rows) == 14
+    for key, paper in TABLE_I_852_924.items():
+        assert float(row[key]) == pytest.approx(paper, rel=0.01), key
+    low, high = float(row["const_power_low_w"]), float(row["const_power_high_w"])
+    assert low <= float(row["const_power_w"]) <= high
+    assert row["simulated"] == "true"
+
+
+def test_losses_by_family_are_table_ii(data, crossval, families):
+    sheet = autotuning_sheet(crossval, data, families)
+    assert [f.key for f in sheet.fields] == [
+        "family",
+        "chooser",
+        "mispredictions",
+        "cases",
+        "mean_lost_pct",
+        "min_lost_pct",
+        "max_lost_pct",
+    ]  # as the paper's numbers are kept: one name a column
+    for family, chooser, missed, n, mean, low, high in sheet.rows:
+        lost = []
+        for kernel in (k for k in kernel_names(data) if families[k] == family):
+            mine = np.flatnonzero(data.kernel == kernel)
+            guess = data.time_s if chooser == "time oracle" else crossval.predicted_j
+            chosen = mine[np.argmin(guess[mine])]
+            lost.append((data.energy_j[chosen] / data.energy_j[mine].min() - 1) * 100)
+        wrong = [v for v in lost if v > 0]
+        assert (missed, n) == (len(wrong), len(lost))
+        if wrong:
+            assert (mean, low, high) == pytest.approx((np.mean(wrong), min(wrong), max(wrong)))
+        else:
+            assert mean == low == high == 0.0
+
+
+def test_tables_say_the_validation(crossval, data):
+    (row,) = validation_sheet([crossval]).rows
+    error = np.abs(crossval.predicted_j / data.energy_j - 1) * 100
+    assert row[3:] == pytest.approx(
+        [len(data), error.mean(), error.std(ddof=1), error.min(), error.max()]
+    )
+
+
+def test_shares_in_the_table_sum_to_all(data, found):
+    sheet = shares_sheet(found, data)
+    parts = [i for i, f in enumerate(sheet.fields) if f.unit == "%"]
+    assert np.sum([[row[i] for i in parts] for row in sheet.rows], axis=1) == pytest.approx(100.0)
+
+
+def test_tex_is_a_booktabs_tabular():
+    sheet = Sheet(
+        "s",
+        "A caption",
+        True,
+        [Field("kernel", "kernel & more"), Field("power_w", "power", "%", 2)],
+        [["a_b #1", 1234.5], ["c", math.nan], ["d", -0.5]],
+    )
+    lines = as_tex(sheet).splitlines()
+    assert lines[0].startswith("% A caption (simulated)")
+    assert lines[1] == r"\begin{tabular}{lr}"
+    assert lines[3] == r"kernel \& more & power (\%) \\"
+    assert lines[5:8] == [r"a\_b \#1 & 1,234.50 \\", r"c & -- \\", r"d & $-$0.50 \\"]
+    assert [line for line in lines if line.endswith("rule")] == [
+        r"\toprule",
+        r"\midrule",
+        r"\bottomrule",
+    ]
+    assert "Simulated data." in lines[-2]
+    assert as_csv(sheet).splitlines() == [
+        "kernel,power_w,simulated",
+        "a_b #1,1234.5,true",
+        "c,,true",
+        "d,-0.5,true",
+    ]
+
+
+def test_names_are_short_where_they_can_be():
+    full = ["double level=dram n=1 threads=1", "double level=l2 n=2 threads=1"]
+    assert list(short_names(full).values()) == ["double dram n=1", "double l2 n=2"]
+    same = ["a x=b", "a y=b"]
+    assert short_names(same) == {name: name for name in same}
+    assert shortened("abcdefghij", 33) == "abcd…"
+    assert set(kernel_families(full).values()) == {"double"}
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.01, 1e4), st.booleans(), st.floats(0, 1))
+def test_scales_invert(low, ratio, log, share):
+    scale = Scale(low, low * ratio, 40.0, 360.0, log)
+    pixel = 40.0 + 320.0 * share
+    assert scale.at(scale.value(pixel)) == pytest.approx(pixel, abs=1e-6)
+    assert len(log_scale([low, low * ratio], 0, 1).ticks()) >= 2
+
+
+def test_the_verb_writes_every_file_and_says_so(tmp_path, capsys):
+    store_of(tmp_path / "s", "lab", True, (500.0, 700.0, 900.0, 1000.0))
+    asked = Namespace(
+        store=str(tmp_path / "s"), site="lab", output=str(tmp_path / "out"), cap_w=None
+    )
+    assert figures(asked) == 0
+    said = capsys.readouterr().out.split("\n")[:-1]
+    written = sorted(str(path) for path in (tmp_path / "out").iterdir())
+    assert sorted(said) == written
+    stems = {
+        ending: {p[: -len(ending)] for p in written if p.endswith(ending)}
+        for ending in (".svg", ".pdf", ".csv", ".tex")
+    }
+    assert stems[".svg"] == stems[".pdf"]
+    assert stems[".csv"] == stems[".tex"]
+    assert len(stems[".svg"]) >= 7
+    assert len(stems[".csv"]) >= 6
+    assert not any(
+        "simulated" in (tmp_path / "out" / p).read_text()
+        for p in written
+        if p.endswith((".svg", ".tex"))
+    )
+
+
+def test_a_site_without_energies_has_nothing_to_fit(tmp_path, capsys):
+    store_of(tmp_path / "s", "bare", False, (1000.0,))
+    asked = Namespace(store=str(tmp_path / "s"), site=None, output=str(tmp_path), cap_w=None)
+    assert figures(asked) == 0
+    assert "no energy model" in capsys.readouterr().out
+    asked.output = str(tmp_path / "s" / "store.json")
+    with pytest.raises(CantDo, match="can't be written"):
+        figures(asked)

@@ -1,0 +1,156 @@
+"""Import: what it says of the data, the points' ids, and what a kill leaves behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from campaign.command_line import main
+from campaign.point import make_point, point_ids
+from sites.setting import Setting
+from tests.campaign.test_table import HEADER, ROOT, ROWS, imported, write
+
+BOTH = HEADER.replace("n_sp", "power_w")
+
+
+def test_energy_that_is_not_power_times_time_is_named_and_kept(tmp_path, capsys):
+    rows = ["a,k,1000,500,0.9,1.0,1.5,3.0,2.0", "a,k,2000,500,1.1,1.0,1.0,2.5,2.6"]
+    path, store = write(tmp_path, BOTH, rows), tmp_path / "s"
+    assert main(["import", str(path), "--store", str(store)]) == 0
+    said = capsys.readouterr().out
+    assert "table.csv:3: energy_j is 2.5 J, but power_w x time_s is 2.6 J" in said
+    assert "table.csv:2" not in said
+    assert "a: warning: energy: in 1 rows energy is not power times time" in said
+    assert "k at 2000/500 MHz" in said
+    assert sorted(imported(store)["energy_j"]) == [2.5, 3.0]
+    out = tmp_path / "out.csv"
+    main(["export", str(store), "--csv", str(out)])
+    assert sorted(pd.read_csv(out)["power_w"]) == [2.0, 2.6]
+    again = tmp_path / "again"
+    capsys.readouterr()
+    assert main(["import", str(out), "--store", str(again), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["disagreements"]) == 1
+    assert [f["check"] for f in found["findings"]] == ["energy"]
+    frame = imported(again)
+    expected = frame.loc[frame["core_mhz"] == 2000, "point_id"].tolist()
+    assert found["findings"][0]["point_ids"] == expected
+
+
+def test_energy_and_power_within_a_percent_are_not_flagged(tmp_path, capsys):
+    rows = ["a,k,1000,500,0.9,1.0,1.5,3.0,2.019", "a,k,2000,500,1.1,1.0,1.0,2.5,"]
+    assert main(["import", str(write(tmp_path, BOTH, rows)), "--store", str(tmp_path / "s")]) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_a_sweep_over_power_caps_is_imported_and_called_not_fit_for_fitting(tmp_path, capsys):
+    rows = [
+        f'a,k{k},"{{""power_limit"": {cap}}}",1200,{10 / cap},{9.0 + k}'
+        for k in range(3)
+        for cap in (100, 150, 200, 250)
+    ]
+    path = write(tmp_path, "site,kernel,params,core_mhz,time_s,energy_j\n", rows)
+    assert main(["import", str(path), "--store", str(tmp_path / "s")]) == 0
+    said = capsys.readouterr().out
+    assert "a: not fit for fitting: power caps: power_limit was swept" in said
+    assert said.splitlines()[-1].endswith("12 measurements imported from " + str(path))
+    assert len(imported(tmp_path / "s")) == 12
+
+
+def test_the_first_thing_wrong_with_each_row_is_named_up_to_ten_rows(tmp_path, capsys):
+    rows = [ROWS[0].replace("1000", f"{1000 + i}") for i in range(14)]
+    for i in range(1, 13):
+        rows[i] = rows[i].replace("1.5", "-1").replace("3.0", "")
+    rows[5] = rows[0]
+    path = write(tmp_path, rows=rows)
+    assert main(["import", str(path), "--store", str(tmp_path / "s")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 11 and lines[-1] == "and 2 further rows"
+    assert "table.csv:3: time_s: found -1; must be above 0" in lines[0]
+    assert "table.csv:7: the same point as line 2" in lines[4]
+
+
+def test_the_lines_of_the_file_are_those_named(tmp_path, capsys):
+    text = (
+        HEADER + '# a comment\n\n"a",k,1000,500,0.9,1.0,1.5,3.0,1e9\n' + "a,k,2000,500,1,1,x,1,1\n"
+    )
+    (tmp_path / "t.csv").write_text(text)
+    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 2
+    assert "t.csv:5: time_s: found 'x'; must be a number" in capsys.readouterr().err
+
+
+CONTENT = st.fixed_dictionaries(
+    {
+        "site": st.text(max_size=9),
+        "partition": st.sampled_from(["gpu", 'a"b', "ü%s"]),
+        "kernel": st.just("import"),
+        "label": st.text(max_size=9),
+        "params": st.sampled_from(["{}", '{"n":3}']),
+        "ranks": st.just(1),
+        "core_mhz": st.none() | st.floats(1, 1e4),
+        "mem_mhz": st.none() | st.floats(1, 1e4),
+        "repeat": st.integers(0, 9),
+    }
+)
+
+
+@given(st.lists(CONTENT, min_size=1, max_size=5))
+def test_ids_by_column_are_the_ids_of_the_points(contents):
+    columns = {name: [each[name] for each in contents] for name in contents[0]}
+    expected = [
+        make_point(
+            **{n: v for n, v in each.items() if not n.endswith("_mhz")},
+            setting=Setting(each["core_mhz"], each["mem_mhz"]),
+        ).id
+        for each in contents
+    ]
+    assert point_ids(columns) == expected
+
+
+def test_the_id_of_an_imported_point_never_changes(tmp_path):
+    """As the first version of import made it: stores hold it."""
+    main(["import", str(write(tmp_path)), "--store", str(tmp_path / "s")])
+    assert sorted(imported(tmp_path / "s")["point_id"]) == GOLDEN_IDS
+
+
+GOLDEN_IDS = ["3e62d54239a93f70f15693e3", "e8ccccfb39bb5eac86e4f63d"]
+KILLED = """
+import os, signal, sys, time
+from pathlib import Path
+from campaign.store.dataset import as_dataset
+from campaign.store.layout import open_store
+from campaign.table import checked_rows, import_rows, read_map, read_table
+mapping = read_map(None)
+checked = checked_rows(read_table(Path(sys.argv[1]), mapping), mapping)
+as_dataset(checked.rows, "measurement")  # so that no child spends its time on imports
+for k, store in enumerate(sys.argv[2:]):
+    child = os.fork()
+    if not child:
+        import_rows(checked, open_store(Path(store)), mapping)
+        os._exit(0)
+    time.sleep(0.15 * k)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+
+
+def test_an_import_killed_at_any_moment_leaves_the_old_state_or_the_new(tmp_path):
+    first = write(tmp_path)
+    second = tmp_path / "second.csv"
+    second.write_text(HEADER + "\n".join(f"b,k{i},1000,500,1,1,1.5,3.0,1e9" for i in range(500)))
+    store = tmp_path / "s"
+    assert main(["import", str(first), "--store", str(store)]) == 0
+    victims = [shutil.copytree(store, tmp_path / f"victim-{k}") for k in range(3)]
+    command = [sys.executable, "-c", KILLED, str(second), *map(str, victims)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    for victim in victims:
+        assert len(imported(victim)) in (2, 502)
+        assert main(["import", str(second), "--store", str(victim)]) == 0
+        ids = imported(victim)["point_id"]
+        assert len(ids) == ids.nunique() == 502

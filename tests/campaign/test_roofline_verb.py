@@ -1,0 +1,144 @@
+"""``campaign roofline`` on an imported table of a machine that is tables 3 and 4 of seed 000."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from campaign.command_line import main
+
+PEAK = {"sp": 1581.06e9, "dp": 197.63e9, "dram": 192.4e9}
+EPS_J = {"sp": 99.7e-12, "dp": 212e-12, "dram": 513e-12, "l2": 257e-12}
+CONSTANT_W = 122.0
+SETTINGS = {(772, 2004): 0.5, (1544, 2004): 1.0}
+"""(core, memory) MHz -> the operations' rate over the peak."""
+
+
+def kernels() -> dict[str, dict[str, float]]:
+    found = {
+        f"{name}-{intensity}": {name: intensity * 1e9, "dram": 1e9}
+        for name in ("sp", "dp")
+        for intensity in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64)
+    }
+    return found | {"chase": {"sp": 1e8, "l2": 1e9}}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Eqs. 3 and 10 at two core clocks, without a fit; and two sites that carry less: ``few`` has
+    neither flops nor memory's bytes, ``lumped`` no counts."""
+    folder = tmp_path_factory.mktemp("roofline")
+    lines = [
+        "site,kernel,core_mhz,mem_mhz,time_s,energy_j,n_sp,n_dp,n_dram,n_l2,n_int",
+        "few,low,1000,,1,2,,,,4e9,1e9",
+        "few,high,1000,,1,2,,,,1e9,4e9",
+        "lumped,k,1000,,1,2,,,,,",
+    ]
+    for (core_mhz, mem_mhz), share in SETTINGS.items():
+        for name, n in kernels().items():
+            rate = {c: v * (1.0 if c == "dram" else share) for c, v in PEAK.items()}
+            rate["l2"] = 4.0 * PEAK["dram"]
+            time_s = max(n[c] / rate[c] for c in n)
+            energy_j = sum(n[c] * EPS_J[c] for c in n) + CONSTANT_W * time_s
+            counts = ",".join(str(n.get(c, "")) for c in ("sp", "dp", "dram", "l2"))
+            lines.append(f"gtx580,{name},{core_mhz},{mem_mhz},{time_s!r},{energy_j!r},{counts},")
+    table = folder / "table.csv"
+    table.write_text("\n".join(lines) + "\n")
+    assert main(["import", str(table), "--store", str(folder / "store")]) == 0
+    return str(folder / "store")
+
+
+@pytest.fixture(scope="module")
+def fitted(store: str) -> str:
+    assert main(["fit", store, "--site", "gtx580"]) == 0
+    return store
+
+
+def answer(capsys, store, *words):
+    capsys.readouterr()
+    assert main(["roofline", store, "--site", "gtx580", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def by_pair(shown):
+    return {(p["operation"], p["memory"]): p for p in shown["pairs"]}
+
+
+def test_without_a_fit_the_energies_are_the_regressions(store, capsys):
+    sp = by_pair(answer(capsys, store))["sp", "dram"]
+    assert sp["energy_from"] == "regression"
+    assert sp["energy_balance"] == pytest.approx(5.145, rel=1e-3)
+
+
+def test_the_gtx_580_as_the_paper_has_it(fitted, capsys):
+    shown = answer(capsys, fitted, "--cap-w", "244")
+    assert (shown["core_mhz"], shown["mem_mhz"]) == (1544.0, 2004.0)
+    pairs = by_pair(shown)
+    assert set(pairs) == {("sp", "dram"), ("dp", "dram")}
+    sp, dp = pairs["sp", "dram"], pairs["dp", "dram"]
+    assert (sp["energy_from"], sp["kernels"]) == ("fit", 9)
+    assert (sp["time_balance"], dp["time_balance"]) == pytest.approx((8.218, 1.027), rel=1e-3)
+    assert (sp["energy_balance"], dp["energy_balance"]) == pytest.approx((5.145, 2.420), rel=1e-3)
+    assert sp["most_w"] == pytest.approx(378.3, abs=0.1)
+    assert sp["race_to_halt"] is dp["race_to_halt"] is True
+    assert (sp["balance_gap"] > 1.0, dp["balance_gap"] > 1.0) == (False, True)
+    at_balance = sp["cap"]["at"][2]
+    assert at_balance["intensity"] == pytest.approx(8.218, rel=1e-3)
+    assert at_balance["slowdown_pct"] == pytest.approx(110.1, abs=0.1)
+    assert at_balance["capped_power_w"] == pytest.approx(244.0)
+    assert sp["cap"]["to_intensity"] is None
+    found = {c["name"]: c["value"] for c in shown["regression"]["coefficients"]}
+    printed = {"eps_sp": 99.7, "eps_dp": 212, "eps_dram": 513, "pi_0": 122, "eps_l2": 257}
+    assert {name: found[name] for name in printed} == pytest.approx(printed, rel=1e-6)
+    assert shown["regression"]["r_squared"] == pytest.approx(1.0)
+
+
+def test_another_setting_and_a_cap_that_never_binds(fitted, capsys):
+    shown = answer(capsys, fitted, "--setting", "772,2004", "--cap-w", "500")
+    sp = by_pair(shown)["sp", "dram"]
+    assert sp["time_balance"] == pytest.approx(8.218 / 2.0, rel=1e-3)
+    assert sp["cap"]["binds"] is False
+
+
+def test_what_a_person_reads(fitted, capsys):
+    assert main(["roofline", fitted, "--site", "gtx580", "--cap-w", "300"]) == 0
+    shown = capsys.readouterr().out
+    assert "gtx580 at 1544/2004 MHz" in shown
+    assert "sp/dram: race to halt" in shown
+    assert "the verdict the opposite" in shown
+    assert "R^2 1.00000" in shown
+    assert "sp/dram: a cap of 300 W slows kernels of" in shown
+    assert "dp/dram: a cap of 300 W never binds" in shown
+    assert "nan" not in shown
+
+
+def test_kernels_that_cant_carry_a_regression_are_said_to(store, capsys):
+    assert main(["roofline", store, "--site", "few", "--cap-w", "5"]) == 0
+    shown = capsys.readouterr().out
+    assert "int/l2: unknown: no energy is known" in shown
+    assert "no regression: few at 1000 MHz: 0 measurements" in shown
+    assert "a cap" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--setting", "1,2"], "1544,2004"),
+        (["--setting", "fast"], "1544,2004"),
+        (["--cap-w", "100"], "constant power alone is 122 W"),
+        (["--site", "nowhere"], "gtx580"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_would_do(fitted, capsys, words, says):
+    assert main(["roofline", fitted, "--site", "gtx580", *words]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.splitlines()) == 1
+
+
+def test_kernels_without_pairs_are_refused(store, capsys):
+    assert main(["roofline", store, "--site", "lumped"]) == 2
+    error = capsys.readouterr().err
+    assert "one class of operations and one of bytes" in error
+    assert "no counts" in error

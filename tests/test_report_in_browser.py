@@ -1,0 +1,277 @@
+"""The report as a browser shows it: headless Chromium opens the file and says what it sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import subprocess
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.crossval import cross_validate
+from analysis.fit import fit
+from analysis.observations import kernel_names, observations
+from analysis.pick import candidates, picks
+from analysis.report.content import Measured, ReportContent, SiteReport
+from analysis.report.page import render
+from tests.analysis.twin_data import twin_dataset
+
+REQUIRED = "CAMPAIGN_REQUIRE_BROWSER"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--remote-debugging-pipe",
+]
+KERNELS = 116
+WIDTHS = (1280, 400)
+
+# What the page is asked: each svg's box, the union of its marks' boxes, and what sticks out.
+SEEN = """
+(() => {
+  const open = document.querySelectorAll('details'); open.forEach(each => each.open = true);
+  const svgs = [...document.querySelectorAll('svg')].map(svg => {
+    const box = svg.getBoundingClientRect();
+    const marks = [...svg.querySelectorAll('path, rect, circle')];
+    const sized = marks.filter(mark => {
+      const own = mark.getBoundingClientRect();
+      return own.width > 0 || own.height > 0;
+    });
+    const view = svg.viewBox.baseVal;
+    const outside = [...svg.querySelectorAll('text')].filter(text => {
+      const own = text.getBBox();
+      return own.x < -2 || own.y < -2 || own.x + own.width > view.width + 2
+        || own.y + own.height > view.height + 2;
+    }).map(text => text.textContent);
+    const small = [...svg.querySelectorAll('text')].filter(text =>
+      parseFloat(getComputedStyle(text).fontSize) * box.width / view.width < 7);
+    return {label: svg.getAttribute('aria-label'), width: box.width, height: box.height,
+      marks: sized.length, outside, small: small.length};
+  });
+  const root = document.documentElement;
+  return JSON.stringify({svgs, scroll: root.scrollWidth, client: root.clientWidth,
+    ground: getComputedStyle(document.body).backgroundColor,
+    ink: getComputedStyle(document.body).color,
+    resources: performance.getEntriesByType('resource').map(each => each.name)});
+})()
+"""
+
+
+class Chromium:
+    """A headless Chromium, spoken to over its pipe: messages of JSON, each ended by a zero."""
+
+    def __init__(self, program: str, profile: Path) -> None:
+        to_read, self.to = os.pipe()
+        self.back, to_write = os.pipe()
+        # The browser reads commands from descriptor 3 and writes answers to 4.
+        self.process = subprocess.Popen(
+            [
+                "bash",
+                "-c",
+                f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}',
+                program,
+                *OPTIONS,
+                f"--user-data-dir={profile}",
+                "about:blank",
+            ],
+            pass_fds=(to_read, to_write),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_read)
+        os.close(to_write)
+        self.waiting = b""
+        self.number = 0
+        self.events: list[dict] = []
+        self.session = ""
+
+    def message(self, patience_s: float) -> dict:
+        until = time.monotonic() + patience_s
+        while b"\0" not in self.waiting:
+            ready, _, _ = select.select([self.back], [], [], max(until - time.monotonic(), 0))
+            assert ready, "Chromium does not answer"
+            got = os.read(self.back, 1 << 20)
+            assert got, f"Chromium has ended, code {self.process.poll()}"
+            self.waiting += got
+        one, _, self.waiting = self.waiting.partition(b"\0")
+        return json.loads(one)
+
+    def ask(self, method: str, **params: object) -> dict:
+        self.number += 1
+        command = {"id": self.number, "method": method, "params": params}
+        if self.session:
+            command["sessionId"] = self.session
+        os.write(self.to, json.dumps(command).encode() + b"\0")
+        while True:
+            answer = self.message(30.0)
+            if answer.get("id") == self.number:
+                assert "error" not in answer, answer
+                return answer["result"]
+            self.events.append(answer)
+
+    def attach(self) -> None:
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.ask("Target.attachToTarget", targetId=target, flatten=True)
+        self.session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.ask(f"{domain}.enable")
+
+    def show(self, page: Path, width: int, scheme: str) -> dict:
+        """Opens a page at a width, light or dark; what :data:`SEEN` says of it."""
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        self.ask(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
+        self.events.clear()
+        self.ask("Page.navigate", url=page.as_uri())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self.message(30.0))
+        found = self.ask("Runtime.evaluate", expression=SEEN, returnByValue=True)
+        return json.loads(found["result"]["value"])
+
+    def close(self) -> None:
+        self.session = ""
+        try:
+            os.write(self.to, b'{"id":0,"method":"Browser.close"}\0')
+            self.process.wait(10)
+        except (BrokenPipeError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait(10)
+        os.close(self.to)
+        os.close(self.back)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of as many kernels as the demo's, from the simulated Jetson TK1."""
+    data = observations(twin_dataset("default", per_family=30), "tk1")
+    words = [kernel.replace("-", " level=dram ops_per_word=") for kernel in data.kernel]
+    data = replace(data, kernel=np.array(words, object))
+    names = kernel_names(data)
+    assert len(names) >= KERNELS
+    found = fit(data)
+    site = SiteReport(
+        "tk1",
+        True,
+        Measured(len(data), {}, 0, 0, len(names), 16, ["n1"], ["board (node, power)"]),
+        data,
+        "",
+        found,
+        [cross_validate(data, scheme) for scheme in ("leave-one-setting-out", "holdout")],
+        picks(found, data),
+        {kernel: candidates(found, data, kernel) for kernel in names},
+    )
+    bare = SiteReport(
+        "bare",
+        False,
+        Measured(3, {}, 0, 3, 1, 1, [], []),
+        None,
+        "no energy",
+        timing=replace(data, simulated=False, energy_j=np.full(len(data), np.nan)),
+    )
+    content = ReportContent("a study", "store", "2026-01-01 00:00 UTC", [site, bare])
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_text(render(content), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory):
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        missing = "no Chromium on this machine (.ci/install_chromium): the report was not looked at"
+        if os.environ.get(REQUIRED) == "1":
+            pytest.fail(missing)
+        warnings.warn(missing, stacklevel=1)
+        pytest.skip(missing)
+    chromium = Chromium(program, tmp_path_factory.mktemp("profile"))
+    chromium.attach()
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(w, s) for w in WIDTHS for s in ("light", "dark")],
+    ids=lambda each: f"{each[0]}-{each[1]}",
+)
+def seen(request: pytest.FixtureRequest, browser: Chromium, page: Path):
+    width, scheme = request.param
+    found = browser.show(page, width, scheme)
+    return width, scheme, found, list(browser.events)
+
+
+def test_nothing_goes_wrong_and_nothing_is_fetched(seen, page):
+    _, _, found, events = seen
+    wrong = [
+        event
+        for event in events
+        if event.get("method")
+        in (
+            "Runtime.exceptionThrown",
+            "Log.entryAdded",
+            "Runtime.consoleAPICalled",
+            "Network.loadingFailed",
+        )
+    ]
+    assert wrong == []
+    asked = {
+        event["params"]["request"]["url"]
+        for event in events
+        if event.get("method") == "Network.requestWillBeSent"
+    }
+    assert asked <= {page.as_uri()}
+    assert found["resources"] == []
+
+
+def test_every_figure_is_drawn(seen, page):
+    _, _, found, _ = seen
+    assert len(found["svgs"]) == len(re.findall("<svg ", page.read_text(encoding="utf-8"))) > 20
+    for svg in found["svgs"]:
+        assert svg["width"] > 200, svg
+        assert svg["height"] > 60, svg
+        assert svg["marks"] > 5, svg
+
+
+def test_no_text_is_cut_or_too_small(seen):
+    _, _, found, _ = seen
+    assert [(svg["label"], svg["outside"]) for svg in found["svgs"] if svg["outside"]] == []
+    assert [svg["label"] for svg in found["svgs"] if svg["small"]] == []
+
+
+def test_the_page_is_never_wider_than_the_window(seen):
+    width, _, found, _ = seen
+    assert width - 20 <= found["client"] <= width  # the vertical scroll bar takes the rest
+    assert found["scroll"] == found["client"]
+
+
+def test_the_page_follows_light_and_dark(seen):
+    _, scheme, found, _ = seen
+    ground, ink = (sum(map(int, re.findall(r"\d+", found[name])[:3])) for name in ("ground", "ink"))
+    assert (ground > ink) is (scheme == "light")
+
+
+def test_the_file_is_small(page):
+    assert page.stat().st_size < 5_000_000
