@@ -112,6 +112,32 @@ class Surface:
             own[:, columns] = weights @ deviation[np.ix_(there, columns)]
         return shared, own
 
+    def spread(self, mhz: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How unsure the surface is at settings (M, 2): covariances (M, M), of relative energy.
+
+        Of the shared surface, and of a kernel's own deviation from it (of one that was measured
+        at every setting of the surface).
+        """
+        scaled, wanted = _scaled(self.mhz, mhz)
+        mean = _mean(self.residual)
+        found = []
+        for shape, values in (
+            (self.shape, mean[:, None]),
+            (self.own_shape, self.residual - mean[:, None]),
+        ):
+            reach, noise = shape
+            held = _correlation(scaled, scaled, reach) + noise * np.eye(len(scaled))
+            towards = _correlation(scaled, wanted, reach)
+            whole = values[:, np.isfinite(values).all(axis=0)]
+            size = 0.0
+            if whole.size:
+                size = float((whole * linalg.solve(held, whole, assume_a="pos")).sum()) / whole.size
+            left = _correlation(wanted, wanted, reach) - towards.T @ linalg.solve(
+                held, towards, assume_a="pos"
+            )
+            found.append(size * left)
+        return found[0], found[1]
+
 
 def fit_surface(data: Observations, predicted_j: np.ndarray) -> Surface | None:
     """The surface of what ``predicted_j`` (rows,) leaves over; None with too few settings."""

@@ -7,24 +7,31 @@ p: the maximum of the roofline). p is shared by the kernels of a site.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from analysis.observations import Observations, kernel_names
 
 EXPONENTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+NORMAL_MEDIAN = 0.6745
+"""The median of the absolute value of a standard normal number."""
 FIXED_SHARES = np.concatenate([[0.0], np.geomspace(0.005, 0.2, 12), np.linspace(0.25, 0.95, 15)])
 """The shares of a kernel's shortest time that are tried as c."""
 
 
 @dataclass(frozen=True)
 class TimeModel:
-    """``exponent`` p, and kernel -> (a, b, c) in s, a and b at the highest clocks (``top_mhz``)."""
+    """``exponent`` p, and kernel -> (a, b, c) in s, a and b at the highest clocks (``top_mhz``).
+
+    ``spread``: the relative standard deviation of measured times about the model, from the
+    median of the deviations, so that a time that jumped does not widen it.
+    """
 
     exponent: float
     paced_s: dict[str, tuple[float, float, float]]
     top_mhz: tuple[float, float]
+    spread: float = 0.0
 
     def time_s(self, kernel: str, core_mhz: np.ndarray, mem_mhz: np.ndarray) -> np.ndarray:
         """Predicted seconds at settings; NaN for a kernel that was not measured."""
@@ -65,7 +72,12 @@ def fit_time(data: Observations) -> TimeModel:
         if best is None or error < best[0]:
             best = (error, TimeModel(p, paced_s, top_mhz))
     assert best is not None  # noqa: S101
-    return best[1]
+    found = best[1]
+    deviation = np.empty(len(data))
+    for kernel, mine in rows.items():
+        predicted_s = found.time_s(kernel, data.core_mhz[mine], data.mem_mhz[mine])
+        deviation[mine] = np.abs(predicted_s / data.time_s[mine] - 1.0)
+    return replace(found, spread=float(np.median(deviation)) / NORMAL_MEDIAN)
 
 
 def _fit_kernel(
