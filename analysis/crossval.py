@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from analysis.fit import fit
 from analysis.forms import AUTO
@@ -22,6 +23,9 @@ SCHEMES = (
     "leave-one-node-out",
 )
 SEED = 20140519
+RESAMPLES = 2000
+RESAMPLED_FROM = 10
+"""From how many kernels on a mean's interval is found by resampling them."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,12 @@ class CrossValidation:
     n_folds: int
     predicted_j: np.ndarray
     error_pct: np.ndarray
-    cases: int
-    choosers: dict[str, Chooser]
+    cases: list[CaseLoss]
+
+    @property
+    def choosers(self) -> dict[str, Chooser]:
+        """The model's picks, race to halt and a random setting."""
+        return decide(self.cases)
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign crossval --json``."""
@@ -73,8 +81,9 @@ class CrossValidation:
             "std_pct": float(error.std(ddof=1)) if error.size > 1 else 0.0,
             "min_pct": float(error.min()),
             "max_pct": float(error.max()),
-            "decision": {"cases": self.cases, "time": self.time}
+            "decision": {"cases": len(self.cases), "time": self.time}
             | {name: vars(chooser) for name, chooser in self.choosers.items()},
+            "against_race_to_halt": vars(contest(self.cases)),
         }
 
 
@@ -119,7 +128,7 @@ def cross_validate(
     if not len(known):
         raise CantFit("no fold could be predicted; measure more settings")
     error_pct = np.abs(predicted_j[known] / data.energy_j[known] - 1.0) * 100.0
-    cases, choosers = decide(data.take(known), predicted_j[known])
+    cases = case_losses(data, predicted_j)
     (model, voltage), _ = chosen.most_common(1)[0]
     return CrossValidation(
         data.site,
@@ -137,7 +146,6 @@ def cross_validate(
         predicted_j,
         error_pct,
         cases,
-        choosers,
     )
 
 
@@ -197,15 +205,32 @@ def _holdout(
     return test
 
 
-def decide(data: Observations, predicted_j: np.ndarray) -> tuple[int, dict[str, Chooser]]:
-    """What the picks by ``predicted_j`` lose, beside race to halt and a random setting.
+@dataclass(frozen=True)
+class CaseLoss:
+    """What each chooser's setting costs one kernel above its best measured setting, in %.
 
-    A case is a kernel that was measured at two settings or more; repeats are averaged. A pick
-    loses what its measured energy has above the lowest measured energy of the kernel.
+    ``random_pct``, ``most_pct``: over all its settings, the mean and the most;
+    ``random_exact``: how likely a random setting is the best.
     """
-    lost: dict[str, list[float]] = {"model": [], "race_to_halt": [], "random": []}
-    worst_random: list[float] = []
-    exact_random = 0.0
+
+    kernel: str
+    model_pct: float
+    race_to_halt_pct: float
+    random_pct: float
+    most_pct: float
+    random_exact: float
+
+
+def case_losses(data: Observations, predicted_j: np.ndarray) -> list[CaseLoss]:
+    """What the picks by ``predicted_j`` (rows,) lose, kernel by kernel.
+
+    A case is a kernel that was measured at two settings or more; repeats are averaged, and rows
+    without a prediction (NaN) left out. A pick loses what its measured energy has above the
+    lowest measured energy of the kernel. Race to halt takes the fastest measured setting.
+    """
+    known = np.isfinite(predicted_j)
+    data, predicted_j = data.take(known), predicted_j[known]
+    found = []
     for kernel in kernel_names(data):
         mine = data.kernel == kernel
         settings, index = np.unique(data.setting[mine], return_inverse=True)
@@ -217,17 +242,59 @@ def decide(data: Observations, predicted_j: np.ndarray) -> tuple[int, dict[str, 
             for values in (data.energy_j, data.time_s, predicted_j)
         )
         over_pct = (measured_j / measured_j.min() - 1.0) * 100.0
-        lost["model"].append(float(over_pct[np.argmin(guessed_j)]))
-        lost["race_to_halt"].append(float(over_pct[np.argmin(time_s)]))
-        lost["random"].append(float(over_pct.mean()))
-        worst_random.append(float(over_pct.max()))
-        exact_random += float(np.mean(over_pct == 0.0))
-    cases = len(lost["model"])
+        found.append(
+            CaseLoss(
+                kernel,
+                float(over_pct[np.argmin(guessed_j)]),
+                float(over_pct[np.argmin(time_s)]),
+                float(over_pct.mean()),
+                float(over_pct.max()),
+                float(np.mean(over_pct == 0.0)),
+            )
+        )
+    return found
+
+
+def decide(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
+    """The model's picks beside race to halt and a random setting; empty without cases."""
     if not cases:
-        return 0, {}
-    choosers = {
-        name: Chooser(float(np.mean(each)), float(np.max(each)), float(np.sum(np.equal(each, 0))))
-        for name, each in lost.items()
-    }
-    choosers["random"] = Chooser(float(np.mean(lost["random"])), max(worst_random), exact_random)
-    return cases, choosers
+        return {}
+    choosers = {}
+    for name in ("model", "race_to_halt"):
+        lost = np.array([getattr(case, f"{name}_pct") for case in cases])
+        choosers[name] = Chooser(float(lost.mean()), float(lost.max()), float(np.sum(lost == 0.0)))
+    choosers["random"] = Chooser(
+        float(np.mean([case.random_pct for case in cases])),
+        max(case.most_pct for case in cases),
+        float(np.sum([case.random_exact for case in cases])),
+    )
+    return choosers
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What race to halt loses more than the model's picks, kernel by kernel.
+
+    ``verdict``: ``model`` or ``race_to_halt`` where the 95 % interval of the mean leaves out 0,
+    else ``open``: these measurements can't tell the two apart.
+    """
+
+    mean_gain_pct: float
+    low_pct: float
+    high_pct: float
+    verdict: str
+
+
+def contest(cases: Sequence[CaseLoss]) -> Contest:
+    """The model against race to halt; the interval by resampling kernels, with few by t."""
+    gain = np.array([case.race_to_halt_pct - case.model_pct for case in cases])
+    mean = float(gain.mean()) if len(gain) else 0.0
+    if len(gain) < 2:
+        return Contest(mean, -np.inf, np.inf, "open")
+    half = stats.t.ppf(0.975, len(gain) - 1) * float(gain.std(ddof=1)) / np.sqrt(len(gain))
+    low, high = mean - half, mean + half
+    if len(gain) >= RESAMPLED_FROM:
+        drawn = np.random.default_rng(SEED).integers(len(gain), size=(RESAMPLES, len(gain)))
+        low, high = np.percentile(gain[drawn].mean(axis=1), [2.5, 97.5])
+    verdict = "model" if low > 0 else "race_to_halt" if high < 0 else "open"
+    return Contest(mean, float(low), float(high), verdict)

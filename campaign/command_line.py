@@ -198,15 +198,22 @@ def parser() -> argparse.ArgumentParser:
     )
     predict.add_argument(
         "--objective",
-        choices=("energy", "edp", "ed2p", "time"),
         default="energy",
-        help="default: %(default)s",
+        metavar="O",
+        help="energy, time, edp, ed2p, or weighted:ALPHA (alpha t + (1 - alpha) e, each relative "
+        "to its least) (default: %(default)s)",
     )
     predict.add_argument(
         "--max-slowdown",
         type=float,
         metavar="F",
         help="at most this fraction slower than the fastest setting",
+    )
+    predict.add_argument(
+        "--max-power-w", type=float, metavar="W", help="at most this mean power in watts"
+    )
+    predict.add_argument(
+        "--policy", metavar="F", help="also write the picks to this JSON file, by site and kernel"
     )
     predict.add_argument(
         "--all-settings",

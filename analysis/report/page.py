@@ -144,7 +144,7 @@ def site_view(site: SiteReport, number: int) -> SiteView:
         decisions=_decisions(site.crossvals),
         schemes=[(c.scheme, SCHEME_TEXT.get(c.scheme, "")) for c in site.crossvals],
         autotuning=(
-            as_table(autotuning_sheet(site.crossvals[0], data, families))
+            as_table(autotuning_sheet(site.crossvals[0], families))
             if site.crossvals and data
             else None
         ),
@@ -300,7 +300,7 @@ def _decisions(crossvals: Sequence[CrossValidation]) -> Table | None:
                     CHOOSERS.get(name, name),
                     decimals(chooser.mean_lost_pct, 2),
                     decimals(chooser.max_lost_pct, 2),
-                    f"{exact} of {each.cases}",
+                    f"{exact} of {len(each.cases)}",
                 ]
             )
         if rows:

@@ -111,7 +111,7 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
     if site.crossvals:
         first = site.crossvals[0]
         shown = cases(data, first.predicted_j, families)
-        sheets += [validation_sheet(site.crossvals), autotuning_sheet(first, data, families)]
+        sheets += [validation_sheet(site.crossvals), autotuning_sheet(first, families)]
         sheets += [cases_sheet(shown)] if shown else []
     if site.picks:
         sheets.append(picks_sheet(site.picks, site.simulated))

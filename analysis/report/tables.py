@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.breakdown import by_class
-from analysis.crossval import CrossValidation
+from analysis.crossval import CaseLoss, CrossValidation
 from analysis.figures.families import family_order
 from analysis.figures.predictions import Cases
 from analysis.figures.rooflines import unit_name
 from analysis.fit import Fit, costs_at, unit_of
-from analysis.observations import Observations, kernel_names
+from analysis.observations import Observations
 from analysis.pick import Pick
 from analysis.voltage import ESTIMATED
 
@@ -232,57 +232,20 @@ def costs_sheet(found: Fit, data: Observations, crossvals: Sequence[CrossValidat
     return Sheet("costs_by_setting", caption, found.simulated, fields, rows)
 
 
-@dataclass(frozen=True)
-class CaseLoss:
-    """What the model's and the fastest setting cost one kernel above its best measured one, %."""
-
-    kernel: str
-    model_pct: float
-    oracle_pct: float
-
-
-def case_losses(data: Observations, predicted_j: np.ndarray) -> list[CaseLoss]:
-    """Each kernel's loss by the model's choice and by the time oracle's (seed 003, Table II).
-
-    ``predicted_j``: float64 (rows,), J, out of fold; rows without one are left out. The oracle
-    knows which setting is the fastest, and races to halt. Kernels with fewer than two settings
-    are left out; repeats are averaged.
-    """
-    known = np.isfinite(predicted_j)
-    data, predicted_j = data.take(known), predicted_j[known]
-    found = []
-    for kernel in kernel_names(data):
-        mine = data.kernel == kernel
-        settings, index = np.unique(data.setting[mine], return_inverse=True)
-        if len(settings) < 2:
-            continue
-        n = np.bincount(index)
-        measured_j, time_s, guessed_j = (
-            np.bincount(index, values[mine]) / n
-            for values in (data.energy_j, data.time_s, predicted_j)
-        )
-        over_pct = (measured_j / measured_j.min() - 1.0) * 100.0
-        lost = (float(over_pct[np.argmin(guessed_j)]), float(over_pct[np.argmin(time_s)]))
-        found.append(CaseLoss(kernel, *lost))
-    return found
-
-
-def autotuning_sheet(
-    crossval: CrossValidation, data: Observations, families: Mapping[str, str]
-) -> Sheet:
+def autotuning_sheet(crossval: CrossValidation, families: Mapping[str, str]) -> Sheet:
     """Energy lost by family, model against time oracle (seed 003, Table II).
 
     Mean, least and most are over the mispredicted cases alone; 0 where there are none.
     """
     cases: dict[str, list[CaseLoss]] = {}
-    for each in case_losses(data, crossval.predicted_j):
+    for each in crossval.cases:
         cases.setdefault(families[each.kernel], []).append(each)
     rows: list[list[str | float]] = []
     for family in family_order(cases):
         mine = cases[family]
         for chooser, lost in (
             (MODEL, [c.model_pct for c in mine]),
-            (ORACLE, [c.oracle_pct for c in mine]),
+            (ORACLE, [c.race_to_halt_pct for c in mine]),
         ):
             wrong = [pct for pct in lost if pct > 0] or [0.0]
             missed = sum(pct > 0 for pct in lost)

@@ -78,6 +78,8 @@ def _chain(folder: Path, campaign: Path) -> int:
                 kernel=None,
                 objective="energy",
                 max_slowdown=None,
+                max_power_w=None,
+                policy=None,
                 all_settings=False,
                 json=False,
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.errors import BadArgument
-from campaign.verbs.show import print_finding, print_json, print_table
+from campaign.verbs.show import plain, print_finding, print_json, print_table
 
 if TYPE_CHECKING:
     from analysis.fit import Fit
@@ -288,6 +288,20 @@ def print_crossval(shown: dict[str, Any]) -> None:
             f"{decision['time']}:"
         )
         print_table(["chooser", "mean %", "max %", "exact"], rows)
+        print(contest_text(shown["against_race_to_halt"]))
+
+
+def contest_text(contest: dict[str, Any]) -> str:
+    """Whether the picks are worth more than racing to halt, in words."""
+    interval = f"{contest['mean_gain_pct']:.2f} % of energy more than the picks"
+    if math.isfinite(contest["low_pct"]):
+        interval += f" (95 %: {contest['low_pct']:.2f} to {contest['high_pct']:.2f})"
+    verdict = {
+        "model": "the picks are better",
+        "race_to_halt": "race to halt is better here: run at the fastest setting",
+        "open": "these measurements can't tell the two apart",
+    }[contest["verdict"]]
+    return f"race to halt loses {interval}: {verdict}"
 
 
 def predict(arguments: Namespace) -> int:
@@ -299,6 +313,8 @@ def predict(arguments: Namespace) -> int:
 
     if arguments.max_slowdown is not None and not arguments.max_slowdown >= 0:
         raise BadArgument("--max-slowdown: must be 0 or more, as 0.05 for 5 %")
+    if arguments.max_power_w is not None and not arguments.max_power_w > 0:
+        raise BadArgument("--max-power-w: must be more than 0, as 150 for 150 W")
     store = _open(arguments)
     found = kept_fit(store, arguments.site)
     data = site_data(store, arguments.site)
@@ -311,7 +327,15 @@ def predict(arguments: Namespace) -> int:
             f"{', '.join(sorted({n.split(' ')[0] for n in kernel_names(data)}))}"
         )
     volts = setting_volts(store, arguments.site, data) if arguments.all_settings else None
-    chosen = picks(found, data, wanted, arguments.objective, arguments.max_slowdown, volts)
+    chosen = picks(
+        found,
+        data,
+        wanted,
+        arguments.objective,
+        arguments.max_slowdown,
+        volts,
+        arguments.max_power_w,
+    )
     device = site_facts(store, arguments.site).get("device", "cpu")
     rows: list[dict[str, Any]] = []
     for each in chosen:
@@ -325,25 +349,51 @@ def predict(arguments: Namespace) -> int:
                 "slurm": " ".join(step_flags(Setting(core, mem), device)),
             }
         )
+    if arguments.policy:
+        write_policy(Path(arguments.policy), arguments, found, rows)
     if arguments.json:
         print_json(rows)
         return 0
     if found.simulated:
         print("simulated: the measurements are a twin's")
-    print_table(
-        ["kernel", "core MHz", "memory MHz", "energy J", "time s", "saves %", "slower %", "srun"],
-        [
-            [
-                r["kernel"],
-                r["core_mhz"],
-                r["mem_mhz"],
-                r["energy_j"],
-                r["time_s"],
-                r["saving_pct"],
-                r["slowdown_pct"],
-                r["slurm"],
-            ]
-            for r in rows
-        ],
-    )
+    header = ["kernel", "core MHz", "memory MHz", "energy J", "time s", "saves %", "from", "to"]
+    header += ["slower %", "P(best)", "lost %", "race to halt", "srun"]
+    keys = ["kernel", "core_mhz", "mem_mhz", "energy_j", "time_s", "saving_pct", "saving_low_pct"]
+    keys += ["saving_high_pct", "slowdown_pct", "best_probability", "expected_loss_pct"]
+    keys += ["race_to_halt", "slurm"]
+    print_table(header, [[row[key] for key in keys] for row in rows])
+    if arguments.policy:
+        print(f"policy: {arguments.policy}")
     return 0
+
+
+def write_policy(path: Path, arguments: Namespace, found: Fit, rows: list[dict[str, Any]]) -> None:
+    """The picks as JSON by site and kernel, for a job's prolog to look up; other sites stay."""
+    import json  # noqa: PLC0415
+
+    try:
+        policy = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        sites = policy.setdefault("sites", {})
+    except (OSError, ValueError, AttributeError) as error:
+        raise BadArgument(f"{path}: is no policy file ({error}); name another file") from None
+    kept = (
+        "core_mhz",
+        "mem_mhz",
+        "slurm",
+        "saving_pct",
+        "slowdown_pct",
+        "best_probability",
+        "race_to_halt",
+    )
+    sites[arguments.site] = {
+        "objective": arguments.objective,
+        "max_slowdown": arguments.max_slowdown,
+        "max_power_w": arguments.max_power_w,
+        "model": found.model,
+        "simulated": found.simulated,
+        "kernels": {row["kernel"]: {key: row[key] for key in kept} for row in rows},
+    }
+    try:
+        path.write_text(json.dumps(plain(policy), indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadArgument(f"{path}: can't be written ({error.strerror})") from None

@@ -148,8 +148,8 @@ def _fitted_site(
     import numpy as np  # noqa: PLC0415
 
     from analysis.crossval import cross_validate  # noqa: PLC0415
-    from analysis.observations import CantFit, kernel_names  # noqa: PLC0415
-    from analysis.pick import candidates, picks  # noqa: PLC0415
+    from analysis.observations import CantFit  # noqa: PLC0415
+    from analysis.pick import all_candidates, picks  # noqa: PLC0415
     from analysis.report.content import SiteReport  # noqa: PLC0415
     from sites.clocks.slurm import step_flags  # noqa: PLC0415
     from sites.setting import Setting  # noqa: PLC0415
@@ -165,7 +165,7 @@ def _fitted_site(
             notes.append(f"No cross-validation by {scheme}: {why}.")
     volts = setting_volts(store, found.site, data)
     chosen = picks(found, data) if n_settings > 1 else []
-    among = {kernel: candidates(found, data, kernel, volts) for kernel in kernel_names(data)}
+    among = all_candidates(found, data, volts=volts)
     if n_settings == 1:
         notes.append("No picks: this site was measured at one setting, so there is no choice.")
     device = site_facts(store, found.site).get("device", "cpu")

@@ -17,14 +17,15 @@ ROWS_DESCRIBED = 3
 
 def print_json(value: Any) -> None:
     """Print a value as JSON; a number that is missing is null, never NaN."""
-    print(json.dumps(_plain(value), indent=1, allow_nan=False))
+    print(json.dumps(plain(value), indent=1, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: keys as text, numbers that are missing as None."""
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -360,7 +360,7 @@ def test_costs_are_table_i():
 
 
 def test_losses_by_family_are_table_ii(data, crossval, families):
-    sheet = autotuning_sheet(crossval, data, families)
+    sheet = autotuning_sheet(crossval, families)
     assert [f.key for f in sheet.fields] == [
         "family",
         "chooser",
