@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analysis.class_roofline import fit_class_roofline
 from analysis.energy_model import design_matrix
 from analysis.fit import Fit
 from analysis.observations import CantFit, Observations, kernel_names
@@ -114,12 +115,84 @@ def candidates(
         setting=np.arange(len(settings)),
         settings=settings,
     )
-    among = Candidates(kernel, settings, found.energy_j(there), time_s, repeats > 0, measured_j)
+    return _candidates_at(
+        found, there, repeats > 0, measured_j, times.spread / np.sqrt(repeats.clip(1)), drawn
+    )
+
+
+def profile_candidates(
+    found: Fit,
+    data: Observations,
+    kernel: str,
+    counts: Mapping[str, float],
+    measured_s: float,
+    measured_at: tuple[float, float],
+    volts: Volts | None = None,
+) -> Candidates:
+    """A kernel that only has counts and a time at one setting, at every setting of the site.
+
+    Its time elsewhere is that of the :class:`~analysis.class_roofline.ClassRoofline` of ``data``.
+
+    Raises:
+        CantFit: the fit or the counts lack what the other has.
+    """
+    classes = {term.of for term in found.terms if term.kind == "class"}
+    if not classes:
+        raise CantFit(
+            f"the fit of {found.site} has no operation classes, so counts say nothing of energy; "
+            f"measure kernels with counts"
+        )
+    if strange := sorted(set(counts) - classes):
+        raise CantFit(
+            f"the fit of {found.site} has no class {strange[0]!r}; it has "
+            f"{', '.join(sorted(classes))}"
+        )
+    ceilings = fit_class_roofline(data)
+    known = {**(volts or {}), **_measured_volts(data)}
+    settings = sorted(known)
+    core_mhz, mem_mhz = np.array(settings).T
+    volt = np.array([known[s] for s in settings])
+    n = len(settings)
+    here = np.array([setting == measured_at for setting in settings])
+    there = replace(
+        data.take(np.zeros(n, np.int64)),
+        kernel=np.full(n, kernel, object),
+        core_mhz=core_mhz,
+        mem_mhz=mem_mhz,
+        core_v=volt[:, 0],
+        mem_v=volt[:, 1],
+        time_s=ceilings.time_s(counts, measured_s, measured_at, core_mhz, mem_mhz),
+        counts={name: np.full(n, counts.get(name, 0.0)) for name in data.counts},
+        setting=np.arange(n),
+        settings=settings,
+    )
+    spread = np.where(here, 0.0, ceilings.spread)
+    return _candidates_at(found, there, here, np.full(n, np.nan), spread, None)
+
+
+def _candidates_at(
+    found: Fit,
+    there: Observations,
+    measured: np.ndarray,
+    measured_j: np.ndarray,
+    time_spread: np.ndarray,
+    drawn: np.ndarray | None,
+) -> Candidates:
+    among = Candidates(
+        str(there.kernel[0]),
+        there.settings,
+        found.energy_j(there),
+        there.time_s,
+        measured,
+        measured_j,
+    )
     if not np.isfinite(found.covariance).all():
         return among
     drawn = coefficient_draws(found) if drawn is None else drawn
-    energy_draws_j, slower = _draws(found, there, drawn, times.spread / np.sqrt(repeats.clip(1)))
-    return replace(among, energy_draws_j=energy_draws_j, time_draws_s=time_s[:, None] * slower)
+    energy_draws_j, slower = _draws(found, there, drawn, time_spread)
+    return replace(
+        among, energy_draws_j=energy_draws_j, time_draws_s=there.time_s[:, None] * slower
+    )
 
 
 def _measured_volts(data: Observations) -> dict[tuple[float, float], tuple[float, float]]:

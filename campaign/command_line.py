@@ -177,9 +177,10 @@ def parser() -> argparse.ArgumentParser:
     )
     crossval.add_argument(
         "--time",
-        choices=("measured", "predicted"),
+        choices=("measured", "predicted", "profile"),
         default="measured",
-        help="the run time that the model is given (default: %(default)s)",
+        help="the run time that the model is given; profile: from counts and the time at the "
+        "fastest setting, for kernels left out (default: %(default)s)",
     )
     _model(crossval)
     _json(crossval)
@@ -211,6 +212,12 @@ def parser() -> argparse.ArgumentParser:
     )
     predict.add_argument(
         "--max-power-w", type=float, metavar="W", help="at most this mean power in watts"
+    )
+    predict.add_argument(
+        "--profile",
+        metavar="F",
+        help="an application's profile instead of measured kernels: a TOML file with its counts "
+        "and its time at one setting",
     )
     predict.add_argument(
         "--policy", metavar="F", help="also write the picks to this JSON file, by site and kernel"

@@ -80,6 +80,7 @@ def _chain(folder: Path, campaign: Path) -> int:
                 max_slowdown=None,
                 max_power_w=None,
                 policy=None,
+                profile=None,
                 all_settings=False,
                 json=False,
             )

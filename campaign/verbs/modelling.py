@@ -13,6 +13,7 @@ from campaign.verbs.show import plain, print_finding, print_json, print_table
 if TYPE_CHECKING:
     from analysis.fit import Fit
     from analysis.observations import Observations
+    from analysis.pick import Pick
     from campaign.store.layout import Store
 
 OUTLIERS_SHOWN = 5
@@ -318,24 +319,20 @@ def predict(arguments: Namespace) -> int:
     store = _open(arguments)
     found = kept_fit(store, arguments.site)
     data = site_data(store, arguments.site)
+    volts = setting_volts(store, arguments.site, data) if arguments.all_settings else None
+    limits = (arguments.objective, arguments.max_slowdown)
     wanted = [
         name for name in kernel_names(data) if arguments.kernel in (None, name, name.split(" ")[0])
     ]
-    if not wanted:
+    if arguments.profile:
+        chosen = [_profile_pick(Path(arguments.profile), found, data, volts, arguments)]
+    elif wanted:
+        chosen = picks(found, data, wanted, *limits, volts, arguments.max_power_w)
+    else:
         raise BadArgument(
             f"--kernel: {arguments.site} has no kernel {arguments.kernel!r}; it has "
             f"{', '.join(sorted({n.split(' ')[0] for n in kernel_names(data)}))}"
         )
-    volts = setting_volts(store, arguments.site, data) if arguments.all_settings else None
-    chosen = picks(
-        found,
-        data,
-        wanted,
-        arguments.objective,
-        arguments.max_slowdown,
-        volts,
-        arguments.max_power_w,
-    )
     device = site_facts(store, arguments.site).get("device", "cpu")
     rows: list[dict[str, Any]] = []
     for each in chosen:
@@ -365,6 +362,34 @@ def predict(arguments: Namespace) -> int:
     if arguments.policy:
         print(f"policy: {arguments.policy}")
     return 0
+
+
+def _profile_pick(
+    path: Path,
+    found: Fit,
+    data: Observations,
+    volts: dict[tuple[float, float], tuple[float, float]] | None,
+    arguments: Namespace,
+) -> Pick:
+    """The pick of an application from its profile, without running it at any other setting."""
+    from analysis.observations import setting_text  # noqa: PLC0415
+    from analysis.pick import pick, profile_candidates  # noqa: PLC0415
+    from campaign.profile_file import read_profile  # noqa: PLC0415
+
+    profile, source = read_profile(path)
+    settings = {_none_for_nan(pair): pair for pair in [*data.settings, *(volts or {})]}
+    at = settings.get((profile.core_mhz, profile.mem_mhz))
+    if at is None:
+        known = ", ".join(setting_text(pair) for pair in data.settings[:6])
+        raise source.error(
+            ("core_mhz",),
+            f"{profile.core_mhz}, mem_mhz {profile.mem_mhz}: no setting of {found.site}",
+            f"known: {known} ...",
+        )
+    among = profile_candidates(
+        found, data, profile.kernel, profile.counts, profile.time_s, at, volts
+    )
+    return pick(among, arguments.objective, arguments.max_slowdown, arguments.max_power_w)
 
 
 def write_policy(path: Path, arguments: Namespace, found: Fit, rows: list[dict[str, Any]]) -> None:

@@ -1,0 +1,148 @@
+"""How long fitting, cross-validating, resampling and the quality checks take.
+
+    .venv/bin/python benchmarks/analysis_speed.py [--repeats 5] [--titanx FILE.csv --map MAP.toml]
+
+Each time is the median of the repeats after one run that is not counted: compiled code is then
+at hand. The simulated rows are of the simulated Jetson TK1; with ``--titanx`` the measurements of
+a GTX Titan X are read into a temporary store as ``campaign import`` reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent))
+
+WANTED_KERNELS = 116
+PER_FAMILY = 26
+RESAMPLES = 1000
+QUALITY_ROWS = 200_000
+SEED = 7
+
+
+def median_s(work: Callable[[], object], repeats: int) -> tuple[float, float, float]:
+    """Median, least and largest seconds of ``repeats`` runs after one that is not counted."""
+    work()
+    took = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - start)
+    return statistics.median(took), min(took), max(took)
+
+
+def simulated():
+    """1,856 noisy rows of the simulated board: 116 kernels at 16 settings."""
+    from analysis.observations import kernel_names, observations
+    from tests.analysis.twin_data import twin_dataset
+
+    data = observations(twin_dataset("default", per_family=PER_FAMILY), "tk1")
+    kept = np.isin(data.kernel, kernel_names(data)[:WANTED_KERNELS])
+    return data.take(kept)
+
+
+def titan_x(table: Path, map_file: Path):
+    """The measurements of a GTX Titan X, through a temporary store."""
+    from analysis.observations import observations
+    from campaign.store.dataset import as_dataset
+    from campaign.store.layout import create_store
+    from campaign.table import checked_rows, import_rows, read_map, read_table
+
+    mapping = read_map(map_file)
+    checked = checked_rows(read_table(table, mapping), mapping)
+    with tempfile.TemporaryDirectory() as folder:
+        store = create_store(Path(folder) / "titanx", "titanx")
+        imported = import_rows(checked, store, mapping)
+        dataset = as_dataset(imported.measurements, "measurement")
+    return observations(dataset, imported.sites[0])
+
+
+def resample(data, model: str) -> None:
+    """Refit with settings drawn at random, with replacement, and so some of them left out."""
+    from analysis.forms import Form
+    from analysis.training import prepare, solve_form
+
+    training = prepare(data, Form(model, "known", False))
+    whole = solve_form(training)
+    n = len(training.mhz)
+    for drawn in np.random.default_rng(SEED).integers(n, size=(RESAMPLES, n)):
+        solve_form(training, np.bincount(drawn, minlength=n).astype(float), whole)
+
+
+def quality_dataset():
+    """200,000 rows of a clean simulated sweep, as a store's Dataset."""
+    from campaign.store.dataset import as_dataset
+    from campaign.store.layout import create_store
+    from campaign.table import checked_rows, import_rows, read_map, read_table
+    from import_speed import sweep
+
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "sweep.parquet"
+        sweep(QUALITY_ROWS).to_parquet(table)
+        mapping = read_map(None)
+        checked = checked_rows(read_table(table, mapping), mapping)
+        imported = import_rows(checked, create_store(Path(folder) / "s", "s"), mapping)
+        return as_dataset(imported.measurements, "measurement"), imported.sites[0]
+
+
+def main() -> int:
+    from analysis.crossval import cross_validate
+    from analysis.fit import fit
+    from analysis.quality import check
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--titanx", type=Path, help="the micro benchmarks' CSV file")
+    parser.add_argument("--map", type=Path, help="its map, as of campaign import")
+    parser.add_argument("--no-quality", action="store_true", help="leave the 200,000 rows out")
+    arguments = parser.parse_args()
+    if (arguments.titanx is None) != (arguments.map is None):
+        parser.error("--titanx and --map go together")
+
+    def loso(data, model: str, voltage: str = "auto") -> Callable[[], object]:
+        return lambda: cross_validate(data, "leave-one-setting-out", model, voltage=voltage)
+
+    board = simulated()
+    shown = f"simulated board, {len(board):,} rows"
+    works: list[tuple[str, Callable[[], object]]] = [
+        (f"fit, choi: {shown}", lambda: fit(board, "choi")),
+        (f"fit, auto: {shown}", lambda: fit(board)),
+        (f"leave-one-setting-out, choi: {shown}", loso(board, "choi")),
+        (f"leave-one-setting-out, auto: {shown}", loso(board, "auto")),
+        (f"{RESAMPLES:,} resamples, choi: {shown}", lambda: resample(board, "choi")),
+        (f"{RESAMPLES:,} resamples, choi+clock: {shown}", lambda: resample(board, "choi+clock")),
+    ]
+    if arguments.titanx:
+        titan = titan_x(arguments.titanx, arguments.map)
+        shown = f"GTX Titan X, {len(titan):,} rows"
+        works += [
+            (f"leave-one-setting-out, auto: {shown}", loso(titan, "auto")),
+            (f"leave-one-setting-out, choi: {shown}", loso(titan, "choi")),
+            (f"leave-one-setting-out, auto, V estimated: {shown}", loso(titan, "auto", "floor")),
+        ]
+    if not arguments.no_quality:
+        dataset, site = quality_dataset()
+        works.append((f"quality checks: {QUALITY_ROWS:,} rows", lambda: check(dataset, site)))
+    print(f"{platform.platform()}, {platform.machine()}; seconds, of {arguments.repeats} runs")
+    print(f"{'':<66}{'median':>8}{'least':>8}{'most':>8}")
+    for name, work in works:
+        median, least, most = median_s(work, arguments.repeats)
+        print(f"{name:<66}{median:>8.3f}{least:>8.3f}{most:>8.3f}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,160 @@
+"""Estimated voltage curves against the curves that the energies were made with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.fit import fit
+from analysis.forms import Form
+from analysis.normal_equations import solve
+from analysis.observations import Observations
+from analysis.training import prepare, solve_form
+from analysis.voltage import ESTIMATED, LOWEST_V, VoltageCurve, estimate_curves
+from tests.analysis.synthetic import MEM_MHZ, core_volt, grid_observations, mem_volt
+
+CORE_MHZ = (400.0, 500.0, 600.0, 700.0, 800.0, 900.0, 1000.0)
+KNEE_MHZ = 550.0
+"""Of synthetic.core_volt, whose floor is 0.8."""
+
+
+def unknown_volts(seed: int, **more) -> Observations:
+    return grid_observations(
+        seed, **{"kernels": 16, "core_mhz": CORE_MHZ, "known_voltage": False, **more}
+    )
+
+
+@pytest.mark.parametrize("family", ESTIMATED)
+@pytest.mark.parametrize(("terms", "clock_tree"), [("choi", False), ("choi+clock", True)])
+@pytest.mark.parametrize(("noise", "within"), [(0.0, 1e-4), (0.005, 0.01)])
+def test_the_curves_that_made_the_energies_come_back(family, terms, clock_tree, noise, within):
+    """Of the memory's curve only its two measured clocks can be told; of the core's, seven."""
+    for seed in range(2):
+        data = unknown_volts(seed, noise=noise, clock_tree=clock_tree)
+        curves = fit(data, terms, family, intervals=False).curves
+        core, mem = (np.array(mhz) for mhz in (CORE_MHZ, MEM_MHZ))
+        np.testing.assert_allclose(curves.core.at(core), core_volt(core), atol=within)
+        np.testing.assert_allclose(curves.mem.at(mem), mem_volt(mem), atol=within)
+        if family == "floor":
+            knee_mhz, top_mhz = curves.core.mhz
+            assert knee_mhz == pytest.approx(KNEE_MHZ, abs=1000 * within + 0.1)
+            assert top_mhz == CORE_MHZ[-1]
+
+
+@pytest.mark.parametrize("family", ESTIMATED)
+def test_the_coefficients_are_those_of_known_voltages(family):
+    """The voltage's size is taken up by the coefficients; synthetic's is 1 at the top already."""
+    known = fit(unknown_volts(1, known_voltage=True), "choi+clock", "known", intervals=False)
+    found = fit(unknown_volts(1), "choi+clock", family, intervals=False)
+    assert [t.name for t in found.terms] == [t.name for t in known.terms]
+    np.testing.assert_allclose(found.value, known.value, rtol=0.01)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    noise=st.sampled_from([0.0, 0.1, 0.5]),
+    counted=st.sampled_from([0.0, 0.5, 1.0]),
+    family=st.sampled_from(ESTIMATED),
+)
+def test_a_voltage_never_falls_as_the_clock_rises(seed, noise, counted, family):
+    data = grid_observations(seed, noise=noise, counted=counted, known_voltage=False)
+    curves = solve_form(prepare(data, Form("choi+clock", family, False))).curves
+    for curve in (curves.core, curves.mem):
+        volt = curve.at(np.linspace(100.0, 2000.0, 400))
+        assert (np.diff(volt) >= -1e-12).all()
+        assert volt[-1] == pytest.approx(1.0)
+        # Each of the falls is bounded; three of them together reach below the lowest at most so.
+        assert volt[0] >= LOWEST_V ** (len(curve.mhz) - 1) - 1e-9
+
+
+def test_a_curve_is_straight_between_its_knots_and_level_beyond():
+    curve = VoltageCurve(np.array([500.0, 700.0, 1000.0]), np.array([0.7, 0.8, 1.0]))
+    mhz = np.array([1.0, 499.0, 500.0, 600.0, 850.0, 1000.0, 5000.0, np.nan])
+    np.testing.assert_allclose(curve.at(mhz), [0.7, 0.7, 0.7, 0.75, 0.9, 1.0, 1.0, 1.0])
+    assert curve.at(np.array([[600.0], [np.nan]])).shape == (2, 1)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.2])
+def test_no_floor_and_knee_of_a_grid_fit_better(noise):
+    """The search follows slopes from a few starts; the grid has no slopes and no starts."""
+    for seed in range(2):
+        data = unknown_volts(seed, kernels=6, noise=noise)
+        training = prepare(data, Form("choi+clock", "floor", False))
+        mhz = training.mhz
+        found = estimate_curves("floor", training.equations, mhz)
+        core_v, mem_v = found.core.at(mhz[:, 0]), found.mem.at(mhz[:, 1])
+        reached = solve(training.equations, None, core_v, mem_v).cost
+        least = np.inf
+        for floor, knee_mhz, low_mem in product(
+            np.linspace(0.5, 1.0, 21), np.linspace(400.0, 960.0, 21), np.linspace(0.5, 1.0, 11)
+        ):
+            core_v = np.interp(mhz[:, 0], [knee_mhz, 1000.0], [floor, 1.0])
+            mem_v = np.interp(mhz[:, 1], MEM_MHZ, [low_mem, 1.0])
+            least = min(least, solve(training.equations, None, core_v, mem_v).cost)
+        assert reached <= least * (1 + 1e-6) + 1e-9
+
+
+def test_a_voltage_for_each_clock_fits_at_least_as_well_as_floor_and_knee():
+    """A floor and a rise is one of the curves that ``free`` may take."""
+    for seed in range(3):
+        data = unknown_volts(seed, noise=0.05)
+        cost = {}
+        for family in ESTIMATED:
+            training = prepare(data, Form("choi+clock", family, False))
+            curves = estimate_curves(family, training.equations, training.mhz)
+            volts = curves.core.at(training.mhz[:, 0]), curves.mem.at(training.mhz[:, 1])
+            cost[family] = solve(training.equations, None, *volts).cost
+        assert cost["free"] <= cost["floor"] * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("family", ESTIMATED)
+def test_a_domain_whose_clock_does_not_vary_keeps_1(family):
+    one_mem = unknown_volts(0, mem_mhz=(700.0,))
+    found = fit(one_mem, "choi+clock", family, intervals=False)
+    assert (found.curves.mem.at(np.array([100.0, 700.0, 2000.0])) == 1).all()
+    assert found.curves.core.at(np.array([400.0]))[0] < 0.9
+    no_mem = replace(
+        one_mem,
+        mem_mhz=np.full(len(one_mem), np.nan),
+        settings=[(c, np.nan) for c, _ in one_mem.settings],
+    )
+    again = fit(no_mem, "choi+clock", family, intervals=False)
+    np.testing.assert_allclose(again.energy_j(no_mem), found.energy_j(one_mem), rtol=1e-5)
+    one = unknown_volts(0, core_mhz=(700.0,), mem_mhz=(700.0,))
+    alone = fit(one, "choi", family, intervals=False)
+    assert (alone.curves.core.at(np.array([100.0, 2000.0])) == 1).all()
+
+
+def test_the_clock_of_a_setting_held_out_lies_between_its_neighbours():
+    data = unknown_volts(2)
+    out = data.core_mhz == 800.0
+    free = fit(data.take(~out), "choi+clock", "free", intervals=False)
+    at = free.curves.core.at(np.array([700.0, 800.0, 900.0]))
+    assert at[1] == pytest.approx((at[0] + at[2]) / 2, rel=1e-12)
+    # The true curve is straight there, so that the energies are foretold as well.
+    held_out = data.take(out)
+    for family in ESTIMATED:
+        found = fit(data.take(~out), "choi+clock", family, intervals=False)
+        np.testing.assert_allclose(found.energy_j(held_out), held_out.energy_j, rtol=1e-3)
+
+
+@pytest.mark.parametrize("family", ESTIMATED)
+def test_a_start_from_a_like_problem_finds_the_same_curves(family):
+    """Folds start from the whole fit's numbers; they must end where a fresh search does."""
+    data = unknown_volts(3, noise=0.02)
+    training = prepare(data, Form("choi+clock", family, False))
+    whole = solve_form(training)
+    weight = np.ones(len(training.mhz))
+    weight[3] = 0.0
+    cost = []
+    for start in (None, whole):
+        curves = solve_form(training, weight, start).curves
+        volts = curves.core.at(training.mhz[:, 0]), curves.mem.at(training.mhz[:, 1])
+        cost.append(solve(training.equations, weight, *volts).cost)
+    assert cost[1] == pytest.approx(cost[0], rel=1e-3)
