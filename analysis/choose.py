@@ -93,10 +93,13 @@ def choose(
     if True in surfaces:
         plain, with_surface = _errors(trainings[at], founds[at], groups, True)
         both = [form, replace(form, surface=True)]
-        last, more, verdict = _plainest(both, [plain, with_surface])
+        last, more, _ = _plainest(both, [plain, with_surface])
         tried = tried + more[1:] if tried else more
         form = both[last] if len(surfaces) > 1 else both[1]
-        why = "; then ".join(part for part in (why, verdict) if part)
+        verdict = "is worth adding" if form.surface else "is not worth adding"
+        verdict = verdict if len(surfaces) > 1 else "was asked for"
+        verdict = f"a surface of what is left over {verdict}: {more[1].error_pct:.2f} % with it"
+        why = "; ".join(part for part in (why, verdict) if part)
     return Choice(form, trainings[at], founds[at], tried, why)
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 from analysis.class_roofline import fit_class_roofline
 from analysis.fit import fit
 from analysis.forms import AUTO
-from analysis.observations import CantFit, Observations, kernel_names
+from analysis.observations import CantFit, Observations, kernel_names, pooled
 from analysis.roofline import fastest_setting
 from analysis.time_model import fit_time
 
@@ -23,6 +23,7 @@ SCHEMES = (
     "kfold:K",
     "leave-one-kernel-out",
     "leave-one-node-out",
+    "leave-one-site-out",
 )
 TIMES = ("measured", "predicted", "profile")
 SEED = 20140519
@@ -134,11 +135,21 @@ def cross_validate(
         predicted_s[test] = held_out.time_s
         predicted_j[test] = found.energy_j(held_out)
         n_folds += 1
+    return _judged(data, scheme, predicted_j, predicted_s, n_folds, chosen, time)
+
+
+def _judged(
+    data: Observations,
+    scheme: str,
+    predicted_j: np.ndarray,
+    predicted_s: np.ndarray,
+    n_folds: int,
+    chosen: Counter[tuple[str, str]],
+    time: str,
+) -> CrossValidation:
     known = np.flatnonzero(np.isfinite(predicted_j))
     if not len(known):
-        raise CantFit("no fold could be predicted; measure more settings")
-    error_pct = np.abs(predicted_j[known] / data.energy_j[known] - 1.0) * 100.0
-    cases = case_losses(data, predicted_j)
+        raise CantFit("no fold could be predicted; measure more settings, or kernels with counts")
     (model, voltage), _ = chosen.most_common(1)[0]
     return CrossValidation(
         data.site,
@@ -154,9 +165,44 @@ def cross_validate(
         len(known),
         n_folds,
         predicted_j,
-        error_pct,
+        np.abs(predicted_j[known] / data.energy_j[known] - 1.0) * 100.0,
         np.abs(predicted_s[known] / data.time_s[known] - 1.0) * 100.0,
-        cases,
+        case_losses(data, predicted_j),
+    )
+
+
+def leave_one_site_out(
+    sites: Sequence[Observations], model: str = AUTO, voltage: str = AUTO, robust: bool = False
+) -> CrossValidation:
+    """Fit on all sites but one in turn, and predict that one: do they share a model?
+
+    A kernel without counts is predicted where another site measured it under the same name.
+
+    Raises:
+        CantFit: fewer than two sites, or sites that know voltages in different ways.
+    """
+    if len(sites) < 2:
+        raise CantFit("leave-one-site-out needs two sites or more")
+    if len({data.voltage for data in sites}) > 1:
+        known = ", ".join(f"{data.site}: {data.voltage}" for data in sites)
+        raise CantFit(f"these sites' voltages can't be taken together ({known})")
+    data, place = pooled(sites)
+    predicted_j = np.full(len(data), np.nan)
+    chosen: Counter[tuple[str, str]] = Counter()
+    for i in range(len(sites)):
+        training, held_out = data.take(place != i), data.take(place == i)
+        found = fit(training, model, voltage, robust, intervals=False)
+        chosen[found.model, found.voltage] += 1
+        known_kernels = set(training.kernel.tolist())
+        foreseen = held_out.has_counts | np.array(
+            [kernel in known_kernels for kernel in held_out.kernel.tolist()]
+        )
+        predicted_j[np.flatnonzero(place == i)[foreseen]] = found.energy_j(held_out.take(foreseen))
+    # A kernel of one name is a case of its own at each site.
+    by_site = np.array([f"{sites[i].site}: {k}" for i, k in zip(place, data.kernel, strict=True)])
+    named = replace(data, kernel=by_site.astype(object))
+    return _judged(
+        named, "leave-one-site-out", predicted_j, data.time_s, len(sites), chosen, TIMES[0]
     )
 
 
@@ -218,6 +264,8 @@ def _folds(
             raise CantFit(f"kfold:K needs a whole K from 2 to {len(data)}; found {scheme!r}")
         fold = np.random.default_rng(SEED).permutation(len(data)) % folds
         yield from (fold == k for k in range(folds))
+    elif scheme == "leave-one-site-out":
+        raise CantFit("leave-one-site-out needs two sites or more")
     else:
         raise CantFit(f"unknown scheme {scheme!r}; known: {', '.join(SCHEMES)}")
 

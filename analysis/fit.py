@@ -24,8 +24,9 @@ OUTLIER_DEVIATIONS = 6.0
 HUBER = 1.345
 """Huber's constant: 95 % efficient where the errors are normal."""
 ROBUST_ROUNDS = 12
-ALIKE = 0.999
-"""Columns whose correlation is above this can't be told apart by the settings measured."""
+ALIKE = 0.03
+"""Of columns of length 1, a singular value below this: two with a correlation above 0.999."""
+PART_OF_DIRECTION = 0.15
 
 
 @dataclass(frozen=True)
@@ -379,19 +380,25 @@ def _outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any
 
 
 def _confounded(terms: list[Term], unit: np.ndarray) -> list[dict[str, Any]]:
-    """Groups of shared terms whose columns all but repeat each other, and what would part them."""
+    """Groups of shared terms that together all but repeat each other, and what would part them.
+
+    ``unit``: float64 (rows, terms), columns of length 1. A direction in which the coefficients
+    can move while the predictions stay is a singular vector of a small singular value.
+    """
     shared = [i for i, term in enumerate(terms) if term.kind != "lumped"]
-    alike = unit[:, shared].T @ unit[:, shared] > ALIKE
-    left = set(range(len(shared)))
-    groups = []
-    while left:
-        first = min(left)
-        group = [j for j in sorted(left) if alike[first, j]]
-        left -= set(group)
-        if len(group) > 1:
-            members = [terms[shared[j]] for j in group]
-            groups.append({"terms": [t.name for t in members], "remedy": _remedy(members)})
-    return groups
+    _, size, directions = np.linalg.svd(unit[:, shared], full_matrices=False)
+    groups: list[set[int]] = []
+    for direction in directions[size < ALIKE]:
+        group = {shared[j] for j in np.flatnonzero(np.abs(direction) > PART_OF_DIRECTION)}
+        for other in [each for each in groups if each & group]:
+            group |= other
+            groups.remove(other)
+        groups.append(group)
+    found = []
+    for group in groups:
+        members = [terms[i] for i in sorted(group)]
+        found.append({"terms": [t.name for t in members], "remedy": _remedy(members)})
+    return found
 
 
 def _remedy(members: list[Term]) -> str:
@@ -401,7 +408,8 @@ def _remedy(members: list[Term]) -> str:
     if classes:
         return f"measure kernels that do little {classes[0]} for their time, and such that do much"
     domains = sorted({t.domain for t in members if t.domain})
-    return f"measure settings whose {' and '.join(domains)} voltage differ more"
+    named = " and ".join({"core": "core", "mem": "memory"}[d] for d in domains)
+    return f"measure more {named} clocks, at voltages that differ more"
 
 
 @dataclass(frozen=True)

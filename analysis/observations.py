@@ -177,6 +177,47 @@ def observations(
     )
 
 
+def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
+    """The rows of several sites as if they were one, and each row's place among ``sites``.
+
+    Settings that are the same pair of clocks are one setting. Classes that a site does not
+    count are NaN in its rows.
+    """
+    place = np.repeat(np.arange(len(sites)), [len(data) for data in sites])
+
+    def joined(name: str) -> np.ndarray:
+        return np.concatenate([getattr(data, name) for data in sites])
+
+    settings, setting = _settings(joined("core_mhz"), joined("mem_mhz"))
+    classes = sorted({name for data in sites for name in data.counts})
+    return (
+        replace(
+            sites[0],
+            site="+".join(data.site for data in sites),
+            simulated=any(data.simulated for data in sites),
+            kernel=joined("kernel"),
+            core_mhz=joined("core_mhz"),
+            mem_mhz=joined("mem_mhz"),
+            core_v=joined("core_v"),
+            mem_v=joined("mem_v"),
+            time_s=joined("time_s"),
+            energy_j=joined("energy_j"),
+            counts={
+                name: np.concatenate(
+                    [data.counts.get(name, np.full(len(data), np.nan)) for data in sites]
+                )
+                for name in classes
+            },
+            domains={k: v for data in sites for k, v in data.domains.items()},
+            setting=setting,
+            settings=settings,
+            energy_std_j=None,
+            node=None,
+        ),
+        place,
+    )
+
+
 def _settings(
     core_mhz: np.ndarray, mem_mhz: np.ndarray
 ) -> tuple[list[tuple[float, float]], np.ndarray]:

@@ -32,8 +32,9 @@ class Pick:
     ``saving_low_pct``, ``saving_high_pct``: the 95 % interval of the saving.
     ``best_probability``: that no other candidate is better by the objective;
     ``expected_loss_pct``: what the pick is expected to cost, by the objective, above the one that
-    is. ``race_to_halt``: ``right`` where the fastest setting is the pick, ``worse`` where it
-    costs more energy with 95 % probability, else ``open``: the two can't be told apart. All NaN,
+    is. ``race_to_halt``: ``right`` where the fastest setting is the pick or, with 95 %
+    probability, costs less energy; ``worse`` where it costs more with 95 % probability; else
+    ``open``: the two can't be told apart. All NaN,
     and the last ``unknown``, where the fit has no covariance.
     """
 
@@ -315,7 +316,7 @@ def _score(energy_j: np.ndarray, time_s: np.ndarray, objective: str) -> np.ndarr
 
 
 def _verdict(is_fastest: bool, saves: float) -> str:
-    if is_fastest:
+    if is_fastest or saves <= 1.0 - SURE:
         return "right"
     return "worse" if saves >= SURE else "open"
 

@@ -162,12 +162,18 @@ def parser() -> argparse.ArgumentParser:
         "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leave-one-setting-out",
     )
     crossval.add_argument("store", metavar="S")
-    crossval.add_argument("--site", required=True, metavar="X")
+    crossval.add_argument(
+        "--site",
+        required=True,
+        action="append",
+        metavar="X",
+        help="the site; for leave-one-site-out repeat it",
+    )
     crossval.add_argument(
         "--scheme",
         default="leave-one-setting-out",
-        help="leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out or "
-        "leave-one-node-out (default: %(default)s)",
+        help="leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out, "
+        "leave-one-node-out or leave-one-site-out (default: %(default)s)",
     )
     crossval.add_argument(
         "--train",

@@ -13,7 +13,7 @@ from campaign.verbs.show import plain, print_finding, print_json, print_table
 if TYPE_CHECKING:
     from analysis.fit import Fit
     from analysis.observations import Observations
-    from analysis.pick import Pick
+    from analysis.pick import Candidates, Pick
     from campaign.store.layout import Store
 
 OUTLIERS_SHOWN = 5
@@ -164,7 +164,8 @@ def coefficients(arguments: Namespace) -> int:
         return 0
     for each in shown:
         print(
-            f"{each['site']} at {each['core_mhz']:g}/{each['mem_mhz']:g} MHz, "
+            f"{each['site']}{' (simulated)' if each['simulated'] else ''} at "
+            f"{each['core_mhz']:g}/{each['mem_mhz']:g} MHz, "
             f"{each['core_v']:g}/{each['mem_v']:g} V"
         )
         print_table(
@@ -198,6 +199,7 @@ def _costs(store: Store, found: Fit, arguments: Namespace) -> dict[str, Any]:
     rows.append(("constant_power", "W", *costs.constant_w))
     return {
         "site": found.site,
+        "simulated": found.simulated,
         "core_mhz": core_mhz,
         "mem_mhz": mem_mhz,
         "core_v": costs.core_v,
@@ -238,21 +240,26 @@ def _none_for_nan(pair: tuple[float, float]) -> tuple[float | None, float | None
 
 def crossval(arguments: Namespace) -> int:
     """Cross-validate a site's model."""
-    from analysis.crossval import cross_validate  # noqa: PLC0415
+    from analysis.crossval import cross_validate, leave_one_site_out  # noqa: PLC0415
 
+    store = _open(arguments)
+    over_sites = arguments.scheme == "leave-one-site-out"
+    if len(arguments.site) > 1 and not over_sites:
+        raise BadArgument("--site: more than one goes with --scheme leave-one-site-out")
+    if over_sites and arguments.time != "measured":
+        raise BadArgument("--time: leave-one-site-out is judged with measured times")
     train = [_pair(text) for text in arguments.train] if arguments.train else None
     if train and arguments.scheme != "holdout":
         raise BadArgument("--train goes with --scheme holdout")
-    data = site_data(_open(arguments), arguments.site)
-    found = cross_validate(
-        data,
-        arguments.scheme,
-        arguments.model,
-        arguments.time,
-        train,
-        arguments.voltage,
-        arguments.robust,
-    )
+    form = (arguments.model, arguments.voltage, arguments.robust)
+    if over_sites:
+        found = leave_one_site_out([site_data(store, site) for site in arguments.site], *form)
+    else:
+        model, voltage, robust = form
+        data = site_data(store, arguments.site[0])
+        found = cross_validate(
+            data, arguments.scheme, model, arguments.time, train, voltage, robust
+        )
     if arguments.json:
         print_json(found.as_dict())
     else:
@@ -308,7 +315,7 @@ def contest_text(contest: dict[str, Any]) -> str:
 def predict(arguments: Namespace) -> int:
     """The best pair of clocks for each kernel, with the Slurm options that ask for it."""
     from analysis.observations import kernel_names  # noqa: PLC0415
-    from analysis.pick import picks  # noqa: PLC0415
+    from analysis.pick import all_candidates  # noqa: PLC0415
     from sites.clocks.slurm import step_flags  # noqa: PLC0415
     from sites.setting import Setting  # noqa: PLC0415
 
@@ -320,14 +327,15 @@ def predict(arguments: Namespace) -> int:
     found = kept_fit(store, arguments.site)
     data = site_data(store, arguments.site)
     volts = setting_volts(store, arguments.site, data) if arguments.all_settings else None
-    limits = (arguments.objective, arguments.max_slowdown)
+    without: list[str] = []
     wanted = [
         name for name in kernel_names(data) if arguments.kernel in (None, name, name.split(" ")[0])
     ]
     if arguments.profile:
         chosen = [_profile_pick(Path(arguments.profile), found, data, volts, arguments)]
     elif wanted:
-        chosen = picks(found, data, wanted, *limits, volts, arguments.max_power_w)
+        among = all_candidates(found, data, wanted, volts)
+        chosen, without = _within_limits(list(among.values()), arguments)
     else:
         raise BadArgument(
             f"--kernel: {arguments.site} has no kernel {arguments.kernel!r}; it has "
@@ -359,9 +367,29 @@ def predict(arguments: Namespace) -> int:
     keys += ["saving_high_pct", "slowdown_pct", "best_probability", "expected_loss_pct"]
     keys += ["race_to_halt", "slurm"]
     print_table(header, [[row[key] for key in keys] for row in rows])
+    for line in without:
+        print(f"no pick: {line}")
     if arguments.policy:
         print(f"policy: {arguments.policy}")
     return 0
+
+
+def _within_limits(among: list[Candidates], arguments: Namespace) -> tuple[list[Pick], list[str]]:
+    """The picks, and a line for each kernel that has none within the limits; CantFit if all."""
+    from analysis.observations import CantFit  # noqa: PLC0415
+    from analysis.pick import pick  # noqa: PLC0415
+
+    chosen, without = [], []
+    for each in among:
+        try:
+            chosen.append(
+                pick(each, arguments.objective, arguments.max_slowdown, arguments.max_power_w)
+            )
+        except CantFit as error:
+            without.append(str(error))
+    if not chosen:
+        raise CantFit(without[0])
+    return chosen, without
 
 
 def _profile_pick(

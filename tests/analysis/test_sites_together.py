@@ -1,0 +1,56 @@
+"""leave-one-site-out, and the pooling that it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.crossval import leave_one_site_out
+from analysis.fit import fit
+from analysis.observations import CantFit, pooled
+from tests.analysis.synthetic import grid_observations
+
+
+@pytest.fixture
+def sites():
+    one = replace(grid_observations(1), site="one")
+    other = replace(grid_observations(2, core_mhz=(500.0, 700.0, 1000.0)), site="other")
+    return [one, other]
+
+
+def test_sites_of_the_same_machine_foretell_each_other(sites):
+    found = leave_one_site_out(sites, "choi+clock", "known")
+    assert found.n_folds == 2
+    assert found.n == sum(map(len, sites))
+    assert found.as_dict()["mape_pct"] < 0.5
+
+
+def test_each_site_is_predicted_by_the_fit_of_the_others(sites):
+    found = leave_one_site_out(sites, "choi+clock", "known")
+    alone = fit(sites[1], "choi+clock", "known", intervals=False).energy_j(sites[0])
+    np.testing.assert_allclose(found.predicted_j[: len(sites[0])], alone, rtol=1e-9)
+
+
+def test_a_site_with_other_coefficients_shows(sites):
+    other = replace(sites[1], energy_j=sites[1].energy_j * 1.5)
+    error = leave_one_site_out([sites[0], other], "choi+clock", "known").as_dict()["mape_pct"]
+    assert error > 20
+
+
+def test_pooled_rows_keep_their_settings(sites):
+    data, place = pooled(sites)
+    for i, site in enumerate(sites):
+        mine = data.take(place == i)
+        for row in range(len(site)):
+            assert data.settings[mine.setting[row]] == site.settings[site.setting[row]]
+    assert len(set(data.settings)) == len(data.settings)
+
+
+def test_one_site_or_mixed_voltages_are_refused(sites):
+    with pytest.raises(CantFit, match="two sites"):
+        leave_one_site_out(sites[:1])
+    mixed = [sites[0], replace(sites[1], voltage="unit")]
+    with pytest.raises(CantFit, match="can't be taken together"):
+        leave_one_site_out(mixed)
