@@ -209,15 +209,16 @@ def _measured_volts(data: Observations) -> dict[tuple[float, float], tuple[float
 def coefficient_draws(found: Fit) -> np.ndarray:
     """What the coefficients may be: float64 (terms, DRAWS), always the same for the same fit.
 
-    Student's t with the freedom of the measured settings about the values, none below 0.
+    Student's t with the freedom of the measured settings about the values. Some may fall below 0:
+    where terms can't be told apart, one is as much too low as the other is too high, and only
+    their sum, the energy, is meant.
     """
     generator = np.random.default_rng(SEED)
     spread, axes = np.linalg.eigh(found.covariance)
     freedom = max(found.n_settings - 1, 1)
     normal = generator.normal(size=(len(spread), DRAWS))
     normal /= np.sqrt(generator.chisquare(freedom, DRAWS) / freedom)
-    draws = found.value[:, None] + (axes * np.sqrt(np.maximum(spread, 0.0))) @ normal
-    return np.asarray(np.maximum(draws, 0.0))
+    return np.asarray(found.value[:, None] + (axes * np.sqrt(np.maximum(spread, 0.0))) @ normal)
 
 
 def _draws(
