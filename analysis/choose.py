@@ -82,16 +82,19 @@ def choose(
         return Choice(form, trainings[at], founds[at], [], why)
     groups = np.random.default_rng(SEED).permutation(n) % min(GROUPS, n)
     tried: list[Tried] = []
+    folds: list[list[np.ndarray]] = []
     at, why = 0, ""
     if len(candidates) > 1:
+        folds = [_folds(*each, groups) for each in zip(trainings, founds, strict=True)]
         errors = [
-            _errors(training, found, groups, False)[0]
-            for training, found in zip(trainings, founds, strict=True)
+            _errors(training, each, groups) for training, each in zip(trainings, folds, strict=True)
         ]
         at, tried, why = _plainest(candidates, errors)
     form = candidates[at]
     if True in surfaces:
-        plain, with_surface = _errors(trainings[at], founds[at], groups, True)
+        fold = folds[at] if folds else _folds(trainings[at], founds[at], groups)
+        plain = _errors(trainings[at], fold, groups)
+        with_surface = _surface_errors(trainings[at], fold, groups)
         both = [form, replace(form, surface=True)]
         last, more, _ = _plainest(both, [plain, with_surface])
         tried = tried + more[1:] if tried else more
@@ -126,29 +129,30 @@ def _plainest(candidates: list[Form], errors: list[np.ndarray]) -> tuple[int, li
     return chosen, tried, why
 
 
-def _errors(
-    training: Training, whole: Found, groups: np.ndarray, surface: bool
-) -> list[np.ndarray]:
-    """Mean relative error in % by setting, out of fold: float64 (S,), without a surface and, if
-    asked for, with one. ``groups``: int64 (S,), the fold of each setting."""
-    n = np.bincount(training.block, minlength=len(groups))
-    sums = np.zeros((1 + surface, len(groups)))
+def _folds(training: Training, whole: Found, groups: np.ndarray) -> list[np.ndarray]:
+    """Each group's fold: joules float64 (rows,) of all rows by the fit without the group.
+
+    ``groups``: int64 (S,), 0 to G - 1, the group of each setting.
+    """
+    return [
+        predict(training, solve_form(training, np.where(groups == group, 0.0, 1.0), whole))
+        for group in range(int(groups.max()) + 1)
+    ]
+
+
+def _errors(training: Training, folds: list[np.ndarray], groups: np.ndarray) -> np.ndarray:
+    """Mean relative error in % by setting, out of fold: float64 (S,)."""
+    predicted_j = np.stack(folds)[groups[training.block], np.arange(len(training.block))]
+    error = np.abs(predicted_j / training.data.energy_j - 1.0)
+    return np.asarray(np.bincount(training.block, error) / np.bincount(training.block) * 100.0)
+
+
+def _surface_errors(training: Training, folds: list[np.ndarray], groups: np.ndarray) -> np.ndarray:
+    """The same with a surface of what the other groups' predictions leave over."""
     energy_j = training.data.energy_j
-    leftover = Leftover(training.data, training.block, training.mhz) if surface else None
-    shapes = None
-    if leftover is not None:
-        shapes = leftover.shapes(energy_j / predict(training, whole) - 1)
-    for group in np.unique(groups):
-        out = groups == group
-        found = solve_form(training, np.where(out, 0.0, 1.0), whole)
-        predicted_j = predict(training, found)
-        rows = np.flatnonzero(out[training.block])
-        ratio = predicted_j[rows] / energy_j[rows]
-        block = training.block[rows]
-        sums[0] += np.bincount(block, np.abs(ratio - 1), len(groups))
-        if leftover is not None:
-            if shapes is not None:  # with too few settings the surface is none
-                left = leftover.foretold(energy_j / predicted_j - 1, ~out, shapes)[rows]
-                ratio = ratio * (1 + left)
-            sums[1] += np.bincount(block, np.abs(ratio - 1), len(groups))
-    return list(sums / n * 100)
+    leftover = Leftover(training.data, training.block, training.mhz)
+    corrected = [
+        predicted_j * (1 + leftover.foretold(energy_j / predicted_j - 1, groups != group))
+        for group, predicted_j in enumerate(folds)
+    ]
+    return _errors(training, corrected, groups)

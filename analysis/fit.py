@@ -329,6 +329,7 @@ def _covariance(
         return covariance, freedom
     seen = at_voltage(data, training.form.voltage, found.curves)
     fixed = replace(training.form, voltage="known")
+    of_nodes = np.zeros_like(covariance)
     for sign, group in ((1, at), (-1, at * len(data.settings) + data.setting)):
         _, number = np.unique(group, return_inverse=True)
         by_group = replace(
@@ -340,9 +341,11 @@ def _covariance(
         # The terms must be the training's, whatever varies among these voltages.
         if [t.name for t in prepared.equations.terms] != [t.name for t in training.equations.terms]:
             return covariance, freedom
-        covariance = covariance + sign * _jackknife(prepared, found)[np.ix_(order, order)]
-    spread, axes = np.linalg.eigh(covariance)
-    return (axes * np.maximum(spread, 0.0)) @ axes.T, min(freedom, len(nodes) - 1)
+        of_nodes += sign * _jackknife(prepared, found)[np.ix_(order, order)]
+    # A difference of two estimates: where it is negative, nodes have nothing in common.
+    spread, axes = np.linalg.eigh(of_nodes)
+    covariance = covariance + (axes * np.maximum(spread, 0.0)) @ axes.T
+    return covariance, min(freedom, len(nodes) - 1)
 
 
 def _jackknife(training: Training, found: Found) -> np.ndarray:

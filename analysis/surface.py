@@ -27,10 +27,6 @@ MIN_SETTINGS = 5
 """With fewer settings measured a surface is no more than the settings themselves."""
 
 
-Shapes = tuple[tuple[float, float], tuple[float, float]]
-"""(reach, noise) of the surface that all kernels share, and of their deviations from it."""
-
-
 class Leftover:
     """Where the cells of a set of rows are: one of them a kernel at a setting.
 
@@ -52,19 +48,11 @@ class Leftover:
         with np.errstate(invalid="ignore"):
             return np.asarray((total / self.n).reshape(self.size))
 
-    def shapes(self, residual: np.ndarray) -> Shapes | None:
-        """The shapes under which the residuals (rows,) are the likeliest; None if too few."""
-        if len(self.mhz) < MIN_SETTINGS:
-            return None
-        cells = self.cells(residual)
-        scaled, _ = _scaled(self.mhz, self.mhz)
-        mean = _mean(cells)
-        return _likeliest(scaled, mean[:, None]), _likeliest(scaled, cells - mean[:, None])
-
-    def foretold(self, residual: np.ndarray, known: np.ndarray, shapes: Shapes) -> np.ndarray:
-        """The rows' residuals (rows,) from those at the settings that are ``known`` (S,)."""
-        cells = self.cells(residual)[known]
-        surface = Surface(self.mhz[known], self.kernels, cells, *shapes)
+    def foretold(self, residual: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """The rows' residuals (rows,) from those at the settings that are ``known`` (S,) alone."""
+        surface = _shaped(self.mhz[known], self.kernels, self.cells(residual)[known])
+        if surface is None:
+            return np.zeros(len(residual))
         shared, own = surface.at_settings(self.mhz)
         return np.asarray((shared[:, None] + own)[self.block, self.number])
 
@@ -144,11 +132,16 @@ def fit_surface(data: Observations, predicted_j: np.ndarray) -> Surface | None:
     settings, block = np.unique(data.setting, return_inverse=True)
     mhz = np.array([data.settings[s] for s in settings]).reshape(-1, 2)
     leftover = Leftover(data, block, mhz)
-    residual = data.energy_j / predicted_j - 1.0
-    shapes = leftover.shapes(residual)
-    if shapes is None:
+    return _shaped(mhz, leftover.kernels, leftover.cells(data.energy_j / predicted_j - 1.0))
+
+
+def _shaped(mhz: np.ndarray, kernels: list[str], cells: np.ndarray) -> Surface | None:
+    """The surface of shapes under which the cells (S, K) are the likeliest; None if too few."""
+    if len(mhz) < MIN_SETTINGS:
         return None
-    return Surface(mhz, leftover.kernels, leftover.cells(residual), *shapes)
+    mean = _mean(cells)
+    shape, own_shape = _likeliest(_scaled(mhz, mhz)[0], [mean[:, None], cells - mean[:, None]])
+    return Surface(mhz, kernels, cells, shape, own_shape)
 
 
 def _mean(cells: np.ndarray) -> np.ndarray:
@@ -192,24 +185,33 @@ def _patterns(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             yield np.flatnonzero(rows), np.flatnonzero(kind.reshape(-1) == i)
 
 
-def _likeliest(scaled: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """The (reach, noise) with the highest marginal likelihood of all columns together.
+def _likeliest(scaled: np.ndarray, values: list[np.ndarray]) -> list[tuple[float, float]]:
+    """For each of ``values`` (S, columns) the (reach, noise) with the highest marginal likelihood.
 
     The size of the surface is taken at its best for each pair: with R the correlation plus the
-    noise, log L = -(n log(sum v' R^-1 v / n) + sum log det R) / 2 up to a constant.
+    noise, log L = -(n log(sum v' R^-1 v / n) + sum log det R) / 2 up to a constant, n numbers in
+    all columns together.
     """
-    best, found = -np.inf, (REACHES[0], NOISES[-1])
-    patterns = [(there, values[np.ix_(there, columns)]) for there, columns in _patterns(values)]
-    n = sum(each.size for _, each in patterns)
+    best = [(-np.inf, (REACHES[0], NOISES[-1])) for _ in values]
+    patterns = [
+        [(there, each[np.ix_(there, columns)]) for there, columns in _patterns(each)]
+        for each in values
+    ]
+    noises = np.array(NOISES)[:, None]
     for reach in REACHES:
-        parts = []
-        for there, each in patterns:
-            spread, axes = linalg.eigh(_correlation(scaled[there], scaled[there], reach))
-            parts.append((np.maximum(spread, 0.0), ((axes.T @ each) ** 2).sum(1), each.shape[1]))
-        for noise in NOISES:
-            square = sum(float((power / (spread + noise)).sum()) for spread, power, _ in parts)
-            log_det = sum(float(np.log(spread + noise).sum()) * k for spread, _, k in parts)
-            likelihood = -(n * np.log(max(square, 1e-300) / n) + log_det) / 2
-            if likelihood > best:
-                best, found = likelihood, (reach, noise)
-    return found
+        spectra: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
+        for i, parts in enumerate(patterns):
+            square, log_det, n = np.zeros(len(NOISES)), np.zeros(len(NOISES)), 0
+            for there, each in parts:
+                if there.tobytes() not in spectra:
+                    spread, axes = linalg.eigh(_correlation(scaled[there], scaled[there], reach))
+                    spectra[there.tobytes()] = (np.maximum(spread, 0.0) + noises, axes)
+                noisy, axes = spectra[there.tobytes()]
+                square += (((axes.T @ each) ** 2).sum(axis=1) / noisy).sum(axis=1)
+                log_det += np.log(noisy).sum(axis=1) * each.shape[1]
+                n += each.size
+            likelihood = -(n * np.log(np.maximum(square, 1e-300) / max(n, 1)) + log_det) / 2
+            at = int(np.argmax(likelihood))
+            if likelihood[at] > best[i][0]:
+                best[i] = (float(likelihood[at]), (reach, NOISES[at]))
+    return [shape for _, shape in best]

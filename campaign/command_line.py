@@ -328,10 +328,18 @@ def _model(verb: argparse.ArgumentParser) -> None:
     )
 
 
+ANALYSIS = ("modelling", "reporting", "figures", "roofline")
+"""The modules of verbs that measure nothing."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; its exit code. Bad input is one message on standard error and 2."""
     arguments = parser().parse_args(argv)
     module, _, function = arguments.verb.partition(":")
+    if module in ANALYSIS:
+        # Small matrices: threads of the linear algebra cost more than they bring, and much more
+        # on a busy machine. Only here, before NumPy is loaded: a kernel keeps its threads.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         verb = getattr(import_module(f"campaign.verbs.{module}"), function)
         return int(verb(arguments))

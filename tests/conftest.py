@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# Before NumPy is loaded: threads over small matrices only take the other core from other tests.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.slurm_fixtures"]

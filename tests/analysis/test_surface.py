@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from analysis.fit import fit
 from analysis.observations import Observations
-from analysis.surface import NOISES, REACHES, Leftover, Surface, fit_surface
+from analysis.surface import NOISES, REACHES, Surface, fit_surface
 from tests.analysis.synthetic import grid_observations
 
 CORE_MHZ = (400.0, 520.0, 640.0, 760.0, 880.0, 1000.0)
@@ -83,8 +83,8 @@ def test_the_shapes_are_the_likeliest_of_all_that_are_tried():
     smooth = np.linalg.cholesky(kernel_matrix(GRID, GRID, 0.6) + 1e-9 * np.eye(len(GRID)))
     residual = 0.05 * smooth @ rng.normal(size=(len(GRID), 5)) + rng.normal(0, 0.01, (18, 5))
     data = observations_of(residual)
-    leftover = Leftover(data, data.setting, GRID)
-    shapes = leftover.shapes(residual[data.setting, data.kernel.astype(int)])
+    surface = fit_surface(data, np.ones(len(data)))
+    shapes = (surface.shape, surface.own_shape)
     mean = residual.mean(axis=1)
     for found, values in zip(shapes, (mean[:, None], residual - mean[:, None]), strict=True):
         density = {}

@@ -1,0 +1,259 @@
+"""The model on measurements of real machines, by leave-one-setting-out, beside known errors.
+
+    .venv/bin/python benchmarks/real_data.py --data DIR [--time measured|predicted|both]
+                                             [--only NAME] [--phones 10]
+
+``DIR`` is a folder of data sets, none of which is part of this project: ``ulisboa_gtxtitanx_micro``
+(Guerreiro et al.), ``nvdvfs_gtx980_low`` (Wang and Chu), ``odroid_xu3_armpm`` (Nikov) and
+``freqbench_phone_socs`` (freqbench). A data set that is not there is left out.
+
+Of each is printed: the mean error of energy out of fold; what the picks, race to halt and a random
+setting lose above the best measured setting; what race to halt loses more than the picks, with its
+95 % interval and verdict; and the form that most folds chose. The bars are the error, and what
+picks lose, that the model is to stay at or below.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+# The matrices are small: threads would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import pandas as pd
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent))
+
+BARS = {"titanx": "2.7 / 1.4", "gtx980": "4.3 / 0.9", "cBench": "5.3", "PARSEC": "6.1"}
+LONGEST_GAP = 3.0
+"""A sample of a run stands for at most so many times the usual time between two."""
+
+
+def rows(site, kernel, core_mhz, mem_mhz, time_s, energy_j, counts=None, core_v=None):
+    """Observations of arrays; ``core_v``: measured voltages, None where not known."""
+    from analysis.observations import MEMORY_CLASSES, Observations
+
+    n = len(kernel)
+    core_mhz = np.asarray(core_mhz, float)
+    mem_mhz = np.full(n, np.nan) if mem_mhz is None else np.asarray(mem_mhz, float)
+    pairs = np.column_stack([core_mhz, np.nan_to_num(mem_mhz, nan=-1.0)])
+    distinct, setting = np.unique(pairs, axis=0, return_inverse=True)
+    counts = counts or {}
+    return Observations(
+        site,
+        False,
+        np.array(kernel, object),
+        core_mhz,
+        mem_mhz,
+        np.ones(n) if core_v is None else np.asarray(core_v, float),
+        np.ones(n),
+        np.asarray(time_s, float),
+        np.asarray(energy_j, float),
+        counts,
+        {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts},
+        "unit" if core_v is None else "measured",
+        setting.reshape(-1).astype(np.int64),
+        [(float(c), float(m) if m >= 0 else np.nan) for c, m in distinct],
+    )
+
+
+def titan_x(folder: Path, with_voltage: bool):
+    """GTX Titan X micro benchmarks, with the voltage table of the example map or without."""
+    from dataclasses import replace
+
+    from analysis_speed import titan_x as imported
+
+    table = folder / "ulisboa_gtxtitanx_micro" / "microbenchmarks_gtxtitanx.csv"
+    data = imported(table, ROOT / "examples" / "gtxtitanx.map.toml")
+    if with_voltage:
+        return data
+    ones = np.ones(len(data))
+    return replace(data, core_v=ones, mem_v=ones, voltage="unit")
+
+
+def gtx_980(folder: Path, with_counts: bool):
+    """GTX 980 at the lower clocks; counts: the median over settings of nvprof's counters."""
+    table = pd.read_csv(folder / "nvdvfs_gtx980_low" / "gtx980-low-Performance-Power.csv")
+    kernel = table["appName"] + " " + table["argNo"].astype(str) + " " + table["kernel"].astype(str)
+    time_s = table["time/ms"] * 1e-3
+    counts = None
+    if with_counts:
+        counted = {
+            "sp": table["inst_fp_32"],
+            "dp": table["inst_fp_64"],
+            "int": table["inst_integer"],
+            "shared": (table["shared_load_transactions"] + table["shared_store_transactions"])
+            * 128,
+            "l2": (table["l2_read_transactions"] + table["l2_write_transactions"]) * 32,
+            "dram": (table["dram_read_transactions"] + table["dram_write_transactions"]) * 32,
+            "l1": table["tex_cache_transactions"] * 32,
+        }
+        counts = {
+            name: values.astype(float).groupby(kernel).transform("median").to_numpy()
+            for name, values in counted.items()
+        }
+    clocks = table["coreF"], table["memF"]
+    return rows("gtx980", kernel, *clocks, time_s, table["power/W"] * time_s, counts)
+
+
+def odroid(folder: Path, suite: str, with_counts: bool):
+    """Cortex-A15 runs: samples of power times their time; measured voltage; PMU events counted."""
+    path = folder / "odroid_xu3_armpm" / "concatenated" / f"{suite}_big.data"
+    lines = path.read_text().splitlines()
+    header = [line for line in lines if line.startswith("#")][-1].lstrip("#").split("\t")
+    samples = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    table = pd.DataFrame(samples, columns=[name.strip() for name in header])
+    for name in table.columns.drop("Benchmark"):
+        table[name] = pd.to_numeric(table[name])
+    events = [name for name in table.columns if name.isupper() and "(" not in name]
+    keys = ["Benchmark", "Run(#)", "CPU(4) Frequency(MHz)"]
+    keys += [name for name in table.columns if name == "Cores(#)"]
+    runs = []
+    for key, run in table.sort_values("Timestamp").groupby(keys):
+        gap_s = np.diff(run["Timestamp"].to_numpy() * 1e-9)
+        usual_s = float(np.median(gap_s)) if len(gap_s) else 0.51
+        gap_s = np.minimum(np.append(gap_s, usual_s), LONGEST_GAP * usual_s)
+        time_s = gap_s.sum()
+        runs.append(
+            {
+                "kernel": " ".join([str(key[0]), *(str(k) for k in key[3:])]),
+                "core_mhz": key[2],
+                "time_s": time_s,
+                "energy_j": (run["A15 Power(W)"] * gap_s).sum(),
+                "core_v": (run["A15 Voltage(V)"] * gap_s).sum() / time_s,
+            }
+            | {name: run[name].sum() for name in events}
+        )
+    found = pd.DataFrame(runs)
+    counts = None
+    if with_counts:
+        counts = {n: found[n].to_numpy(float) for n in events if found[n].sum() > 0}
+    return rows(
+        f"odroid-{suite}",
+        found["kernel"],
+        found["core_mhz"],
+        None,
+        found["time_s"],
+        found["energy_j"],
+        counts,
+        found["core_v"],
+    )
+
+
+def phones(folder: Path, files: int) -> Iterator:
+    """One CoreMark a cluster of each phone; rows whose energy is not positive are left out.
+
+    ``files``: how many, spread over all by name.
+    """
+    paths = sorted((folder / "freqbench_phone_socs").glob("*_main.csv"))
+    kept = np.unique(np.linspace(0, len(paths) - 1, min(files, len(paths))).round().astype(int))
+    for path in [paths[i] for i in kept]:
+        table = pd.read_csv(path)
+        if not {"CPU", "Energy (J)", "Time (s)"} <= set(table.columns):
+            continue
+        table = table[table["Energy (J)"] > 0]
+        for cpu, cluster in table.groupby("CPU"):
+            name = f"{path.stem}-{cpu}"
+            mhz = cluster["Frequency (kHz)"] / 1e3
+            yield rows(
+                name, ["coremark"] * len(cluster), mhz, None, cluster["Time (s)"],
+                cluster["Energy (J)"],
+            )  # fmt: skip
+
+
+def judge(sites: list, time_of: str):
+    """(error %, cases, forms chosen, sites left out) of all sites together."""
+    from analysis.crossval import cross_validate
+    from analysis.observations import CantFit
+
+    errors, cases, chosen, left_out = [], [], Counter(), 0
+    for data in sites:
+        try:
+            found = cross_validate(data, "leave-one-setting-out", time=time_of)
+        except CantFit:
+            left_out += 1
+            continue
+        errors.append(float(found.error_pct.mean()))
+        cases += found.cases
+        for each in found.chosen:
+            chosen[f"{each['model']}, V {each['voltage']}"] += each["folds"]
+    return errors, cases, chosen, left_out
+
+
+def show(name: str, sites: list, time_of: str, bar: str) -> None:
+    """One line of the table: many sites have the median of their errors."""
+    from analysis.crossval import contest, decide
+
+    start = time.monotonic()
+    errors, cases, chosen, left_out = judge(sites, time_of)
+    took_s = time.monotonic() - start
+    if not errors:
+        print(f"{name:<30} nothing can be fitted")
+        return
+    choosers = decide(cases)
+    lost = [f"{choosers[w].mean_lost_pct:9.2f}" for w in ("model", "race_to_halt", "random")]
+    against = contest(cases)
+    interval = f"{against.mean_gain_pct:+.2f} ({against.low_pct:.2f} to {against.high_pct:.2f})"
+    form, folds = chosen.most_common(1)[0]
+    print(
+        f"{name:<30}{sum(map(len, sites)):>6}{np.median(errors):>8.2f}{''.join(lost)}"
+        f"{interval:>28} {against.verdict:<13}{bar:>10}  {form} ({folds}/{chosen.total()})"
+        f"{f'; {left_out} sites left out' if left_out else ''}  {took_s:.1f} s",
+        flush=True,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True, help="the folder of data sets")
+    parser.add_argument("--time", choices=("measured", "predicted", "both"), default="both")
+    parser.add_argument("--phones", type=int, default=10, help="how many of the phones")
+    parser.add_argument("--only", default="", help="data sets whose name contains this")
+    arguments = parser.parse_args()
+    folder = arguments.data
+    sets: list[tuple[str, str, Callable[[], list]]] = [
+        ("Titan X, voltage table", "titanx", lambda: [titan_x(folder, True)]),
+        ("Titan X, voltage unknown", "titanx", lambda: [titan_x(folder, False)]),
+        ("GTX 980, lumped", "gtx980", lambda: [gtx_980(folder, False)]),
+        ("GTX 980, counts", "gtx980", lambda: [gtx_980(folder, True)]),
+        ("XU3 cBench, lumped", "cBench", lambda: [odroid(folder, "cBench", False)]),
+        ("XU3 cBench, counts", "cBench", lambda: [odroid(folder, "cBench", True)]),
+        ("XU3 PARSEC, lumped", "PARSEC", lambda: [odroid(folder, "PARSEC", False)]),
+        ("XU3 PARSEC, counts", "PARSEC", lambda: [odroid(folder, "PARSEC", True)]),
+        ("phones, every cluster a site", "phones", lambda: list(phones(folder, arguments.phones))),
+    ]
+    loaded = []
+    for name, bar, load in sets:
+        if arguments.only.lower() in name.lower():
+            try:
+                loaded.append((name, BARS.get(bar, ""), load()))
+            except FileNotFoundError as error:
+                print(f"{name}: left out, {error.filename} is not there")
+    times = ("measured", "predicted") if arguments.time == "both" else (arguments.time,)
+    for time_of in times:
+        print(f"\nleave-one-setting-out, time {time_of}; error and losses in %")
+        print(
+            f"{'data':<30}{'rows':>6}{'error':>8}{'picks':>9}{'race':>9}{'random':>9}"
+            f"{'race less picks (95 %)':>28} {'verdict':<13}{'bar':>10}  chosen (folds)"
+        )
+        for name, bar, sites in loaded:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                show(name, sites, time_of, bar)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,263 @@
+"""Picks against brute force, and their probabilities against campaigns made again and again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.crossval import CaseLoss, contest
+from analysis.fit import Fit, fit
+from analysis.observations import CantFit, Observations, kernel_names, observations
+from analysis.pick import Candidates, all_candidates, pick, picks
+from tests.analysis.synthetic import grid_observations
+from tests.analysis.twin_data import twin_dataset
+
+
+@pytest.fixture(scope="module")
+def data() -> Observations:
+    return grid_observations(1, kernels=6, noise=0.03, setting_noise=0.01, clock_tree=False)
+
+
+@pytest.fixture(scope="module")
+def found(data) -> Fit:
+    return fit(data, "choi", "known")
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Observations:
+    return observations(twin_dataset("off", per_family=4), "tk1")
+
+
+def chosen_by_hand(among: Candidates, alpha: float, legal) -> tuple[float, float]:
+    least_s = min(t for i, t in enumerate(among.time_s))
+    least_j = min(e for i, e in enumerate(among.energy_j))
+    best, at = np.inf, None
+    for i, setting in enumerate(among.settings):
+        score = alpha * among.time_s[i] / least_s + (1 - alpha) * among.energy_j[i] / least_j
+        if legal(i) and score < best:
+            best, at = score, setting
+    return at
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.25, 0.5, 0.75, 1.0])
+def test_the_weighted_objective_by_brute_force(data, found, alpha):
+    for among in all_candidates(found, data).values():
+        chosen = pick(among, f"weighted:{alpha}")
+        assert (chosen.core_mhz, chosen.mem_mhz) == chosen_by_hand(among, alpha, lambda i: True)
+
+
+def test_the_ends_of_the_weighted_objective_are_energy_and_time(data, found):
+    for among in all_candidates(found, data).values():
+        for text, plain in (("weighted:0", "energy"), ("weighted:1", "time")):
+            one, other = pick(among, text), pick(among, plain)
+            assert (one.core_mhz, one.mem_mhz) == (other.core_mhz, other.mem_mhz)
+
+
+@pytest.mark.parametrize(
+    "text", ["weighted", "weighted:", "weighted:1.1", "weighted:-0.1", "power"]
+)
+def test_unknown_objectives_are_refused(data, found, text):
+    among = all_candidates(found, data, ["kernel-0"])["kernel-0"]
+    with pytest.raises(CantFit, match="weighted:ALPHA"):
+        pick(among, text)
+
+
+def test_limits_on_power_and_slowdown_by_brute_force(data, found):
+    binding = 0
+    for among in all_candidates(found, data).values():
+        power_w = among.energy_j / among.time_s
+        free = pick(among, "time")
+        for limit_w in np.quantile(power_w, [0.1, 0.5, 0.9]):
+            chosen = pick(among, "time", max_power_w=float(limit_w))
+            legal = [i for i in range(len(power_w)) if power_w[i] <= limit_w]
+            best = min(legal, key=lambda i: among.time_s[i])
+            assert chosen.time_s == among.time_s[best]
+            assert chosen.energy_j / chosen.time_s <= limit_w
+            binding += chosen.time_s > free.time_s
+            # Savings stay against the fastest of all settings, limits or not.
+            fastest = int(np.argmin(among.time_s))
+            at = among.settings.index((chosen.core_mhz, chosen.mem_mhz))
+            saving = (1 - among.energy_j[at] / among.energy_j[fastest]) * 100
+            assert chosen.saving_pct == pytest.approx(saving)
+        slow = pick(among, "energy", max_slowdown=0.2)
+        assert slow.slowdown_pct <= 20.0 + 1e-9
+    assert binding > 0
+
+
+def test_limits_that_no_setting_keeps_say_what_would_do(data, found):
+    among = all_candidates(found, data, ["kernel-2"])["kernel-2"]
+    power_w = among.energy_j / among.time_s
+    with pytest.raises(CantFit, match="least power is"):
+        pick(among, max_power_w=float(power_w.min()) * 0.99)
+    pick(among, max_power_w=float(power_w.min()) * 1.01)
+    fastest_w = float(power_w[np.argmin(among.time_s)])
+    if fastest_w > power_w.min() * 1.01:
+        with pytest.raises(CantFit):
+            pick(among, max_slowdown=0.0, max_power_w=float(power_w.min()))
+
+
+def columns_by_hand(data: Observations, found: Fit, kernel: str) -> tuple[np.ndarray, np.ndarray]:
+    """(settings, terms) of choi's columns of one kernel, and which of them are paid by time."""
+    settings = sorted(set(data.settings))
+    columns = np.zeros((len(settings), len(found.terms)))
+    for i, setting in enumerate(settings):
+        row = next(
+            r
+            for r in range(len(data))
+            if data.kernel[r] == kernel and data.settings[data.setting[r]] == setting
+        )
+        volt = {"core": data.core_v[row], "mem": data.mem_v[row]}
+        for j, term in enumerate(found.terms):
+            if term.name.startswith("c0_"):
+                columns[i, j] = data.counts[term.of][row] * 1e-12 * volt[term.domain] ** 2
+            elif term.name.startswith("c1_"):
+                columns[i, j] = volt[term.domain] * data.time_s[row]
+            else:
+                columns[i, j] = data.time_s[row]
+    return columns, np.array([not t.name.startswith("c0_") for t in found.terms])
+
+
+def test_how_sure_a_pick_is_by_monte_carlo(data, found):
+    """Coefficients drawn from the covariance as a t, 40,000 times, by the matrix square root.
+
+    Times of the synthetic rows are exact, so that only the coefficients are unsure: the time
+    model's spread is next to nothing.
+    """
+    rng = np.random.default_rng(99)
+    draws, freedom = 40_000, len(data.settings) - 1
+    normal = rng.multivariate_normal(np.zeros(len(found.value)), found.covariance, draws)
+    student = normal / np.sqrt(rng.chisquare(freedom, draws) / freedom)[:, None]
+    value = np.maximum(found.value + student, 0.0)
+    unsure = 0
+    for kernel, among in all_candidates(found, data).items():
+        columns, _ = columns_by_hand(data, found, kernel)
+        np.testing.assert_allclose(columns @ found.value, among.energy_j, rtol=1e-9)
+        chosen = pick(among)
+        at = among.settings.index((chosen.core_mhz, chosen.mem_mhz))
+        energy_j = columns @ value.T
+        best = energy_j.argmin(axis=0)
+        expected = np.mean(best == at)
+        assert chosen.best_probability == pytest.approx(expected, abs=0.05)
+        lost = (energy_j[at] / energy_j.min(axis=0) - 1).mean() * 100
+        assert chosen.expected_loss_pct == pytest.approx(lost, abs=0.05 + 0.2 * lost)
+        fastest = int(np.argmin(among.time_s))
+        saving = (1 - energy_j[at] / energy_j[fastest]) * 100
+        low, high = np.percentile(saving, [2.5, 97.5])
+        width = max(high - low, 0.5)
+        assert chosen.saving_low_pct == pytest.approx(low, abs=0.15 * width)
+        assert chosen.saving_high_pct == pytest.approx(high, abs=0.15 * width)
+        unsure += 0.05 < expected < 0.95
+    assert unsure > 0
+
+
+def with_draws(energy_j: list[float], spread: float, seed: int = 0) -> Candidates:
+    """Settings from fast to slow, with independent normal draws of relative ``spread``."""
+    energy = np.array(energy_j)
+    n = len(energy)
+    rng = np.random.default_rng(seed)
+    drawn = energy[:, None] * (1 + spread * rng.normal(size=(n, 4000)))
+    time_s = 1.0 + 0.1 * np.arange(n)
+    settings = [(1000.0 - 100 * i, 500.0) for i in range(n)]
+    return Candidates(
+        "k", settings, energy, time_s, np.ones(n, bool), energy, drawn, time_s[:, None] + 0 * drawn
+    )
+
+
+def test_race_to_halt_is_right_worse_or_open_by_construction():
+    """By normal numbers: the fastest is above another with the probability of their difference."""
+    assert pick(with_draws([1.0, 1.1, 1.2], 0.01)).race_to_halt == "right"
+    # Ten standard deviations of the difference, then a third of one.
+    assert pick(with_draws([1.1, 1.0, 1.2], 0.007)).race_to_halt == "worse"
+    close = pick(with_draws([1.005, 1.0, 1.2], 0.01))
+    assert close.race_to_halt == "open"
+    # P(second < first) = Phi(0.005 / (0.01 sqrt 2)) = 0.638.
+    assert close.best_probability == pytest.approx(0.638, abs=0.03)
+    no_draws = replace(with_draws([1.1, 1.0], 0.01), energy_draws_j=None, time_draws_s=None)
+    assert pick(no_draws).race_to_halt == "unknown"
+    assert np.isnan(pick(no_draws).best_probability)
+
+
+def test_the_fastest_setting_is_always_right_for_time(data, found):
+    assert {p.race_to_halt for p in picks(found, data, objective="time")} == {"right"}
+
+
+def test_a_fit_without_intervals_gives_picks_without_probabilities(data):
+    for each in picks(fit(data, "choi", "known", intervals=False), data):
+        assert np.isnan(each.best_probability)
+        assert each.race_to_halt == "unknown"
+
+
+def test_the_same_fit_gives_the_same_picks(data, found):
+    assert picks(found, data) == picks(found, data)
+
+
+def campaign(quiet: Observations, seed: int) -> Observations:
+    """Noise-free energies times a setting's noise of 3 %, a run's of 4 %; times by 0.3 %."""
+    rng = np.random.default_rng(seed)
+    gain = 1 + rng.normal(0, 0.03, len(quiet.settings))[quiet.setting]
+    gain += rng.normal(0, 0.04, len(quiet))
+    slower = 1 + rng.normal(0, 0.003, len(quiet))
+    return replace(quiet, energy_j=quiet.energy_j * gain, time_s=quiet.time_s * slower)
+
+
+def test_a_pick_that_is_said_to_be_best_with_70_percent_is_so_in_70_percent(quiet):
+    """Over simulated campaigns, in bins of 0.2; ties of the truth count by the first setting."""
+    best = {}
+    for kernel in kernel_names(quiet):
+        mine = np.flatnonzero(quiet.kernel == kernel)
+        mine = mine[np.argsort(quiet.setting[mine])]
+        relative = np.round(quiet.energy_j[mine] / quiet.energy_j[mine].min(), 7)
+        best[kernel] = quiet.settings[quiet.setting[mine[int(np.argmin(relative))]]]
+    said, hit = [], []
+    for seed in range(40):
+        noisy = campaign(quiet, seed)
+        for each in picks(fit(noisy, "choi", "known"), noisy):
+            said.append(each.best_probability)
+            hit.append((each.core_mhz, each.mem_mhz) == best[each.kernel])
+    probability, right = np.array(said), np.array(hit)
+    bins = np.minimum((probability / 0.2).astype(int), 4)
+    judged = 0
+    for k in range(5):
+        mine = bins == k
+        if mine.sum() >= 80:
+            assert right[mine].mean() == pytest.approx(probability[mine].mean(), abs=0.12)
+            judged += 1
+    assert judged >= 2
+    assert right.mean() == pytest.approx(probability.mean(), abs=0.05)
+
+
+def cases(gains_pct: list[float]) -> list[CaseLoss]:
+    """Kernels whose race to halt loses so much more than the model's pick."""
+    return [CaseLoss(f"k{i}", 1.0, 1.0 + gain, 5.0, 9.0, 0.1) for i, gain in enumerate(gains_pct)]
+
+
+def test_the_contest_has_the_verdict_that_the_losses_leave():
+    rng = np.random.default_rng(0)
+    for n in (4, 30):  # by t, and by resampling
+        noise = rng.normal(0, 1, n)
+        noise -= noise.mean()
+        assert contest(cases(list(3 + noise))).verdict == "model"
+        assert contest(cases(list(-3 + noise))).verdict == "race_to_halt"
+        even = contest(cases(list(noise)))
+        assert even.verdict == "open"
+        assert even.low_pct < 0 < even.high_pct
+        assert even.mean_gain_pct == pytest.approx(0, abs=1e-12)
+
+
+def test_the_contests_interval_by_hand():
+    """Few kernels by Student's t; many by resampling, which is near the normal interval."""
+    few = contest(cases([1.0, 2.0, 4.0]))
+    half = 4.302653 * np.std([1.0, 2.0, 4.0], ddof=1) / np.sqrt(3)
+    assert (few.low_pct, few.high_pct) == pytest.approx((7 / 3 - half, 7 / 3 + half), rel=1e-5)
+    gains = np.random.default_rng(1).normal(0.5, 1, 200)
+    many = contest(cases(list(gains)))
+    half = 1.96 * gains.std(ddof=1) / np.sqrt(200)
+    assert many.low_pct == pytest.approx(gains.mean() - half, abs=0.03)
+    assert many.high_pct == pytest.approx(gains.mean() + half, abs=0.03)
+
+
+def test_one_kernel_or_none_leaves_the_contest_open():
+    for gains in ([], [50.0]):
+        assert contest(cases(gains)).verdict == "open"
