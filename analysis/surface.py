@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
 
 from analysis.observations import Observations, kernel_names
 
@@ -23,6 +22,7 @@ REACHES = (0.15, 0.3, 0.6, 1.2)
 """Correlation lengths that are tried, in units of the measured range of each log clock."""
 NOISES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Variances of the noise that are tried, relative to the surface's."""
+SHAPES = (len(REACHES), len(NOISES))
 MIN_SETTINGS = 5
 """With fewer settings measured a surface is no more than the settings themselves."""
 
@@ -119,10 +119,8 @@ class Surface:
             whole = values[:, np.isfinite(values).all(axis=0)]
             size = 0.0
             if whole.size:
-                size = float((whole * linalg.solve(held, whole, assume_a="pos")).sum()) / whole.size
-            left = _correlation(wanted, wanted, reach) - towards.T @ linalg.solve(
-                held, towards, assume_a="pos"
-            )
+                size = float((whole * np.linalg.solve(held, whole)).sum()) / whole.size
+            left = _correlation(wanted, wanted, reach) - towards.T @ np.linalg.solve(held, towards)
             found.append(size * left)
         return found[0], found[1]
 
@@ -159,9 +157,12 @@ def _scaled(mhz: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return (logs[0] - low) / span, (logs[1] - low) / span
 
 
+def _square_distance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.asarray(((one[:, None, :] - other[None, :, :]) ** 2).sum(axis=2))
+
+
 def _correlation(one: np.ndarray, other: np.ndarray, reach: float) -> np.ndarray:
-    distance = ((one[:, None, :] - other[None, :, :]) ** 2).sum(axis=2)
-    return np.asarray(np.exp(-0.5 * distance / reach**2))
+    return np.asarray(np.exp(-0.5 * _square_distance(one, other) / reach**2))
 
 
 def _smoother(at: np.ndarray, wanted: np.ndarray, shape: tuple[float, float]) -> np.ndarray:
@@ -169,7 +170,7 @@ def _smoother(at: np.ndarray, wanted: np.ndarray, shape: tuple[float, float]) ->
     reach, noise = shape
     held = _correlation(at, at, reach)
     held[np.diag_indices(len(held))] += noise
-    solved = linalg.solve(held, _correlation(at, wanted, reach), assume_a="pos")
+    solved = np.linalg.solve(held, _correlation(at, wanted, reach))
     return np.asarray(solved.T)
 
 
@@ -192,26 +193,23 @@ def _likeliest(scaled: np.ndarray, values: list[np.ndarray]) -> list[tuple[float
     noise, log L = -(n log(sum v' R^-1 v / n) + sum log det R) / 2 up to a constant, n numbers in
     all columns together.
     """
-    best = [(-np.inf, (REACHES[0], NOISES[-1])) for _ in values]
-    patterns = [
-        [(there, each[np.ix_(there, columns)]) for there, columns in _patterns(each)]
-        for each in values
-    ]
-    noises = np.array(NOISES)[:, None]
-    for reach in REACHES:
-        spectra: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
-        for i, parts in enumerate(patterns):
-            square, log_det, n = np.zeros(len(NOISES)), np.zeros(len(NOISES)), 0
-            for there, each in parts:
-                if there.tobytes() not in spectra:
-                    spread, axes = linalg.eigh(_correlation(scaled[there], scaled[there], reach))
-                    spectra[there.tobytes()] = (np.maximum(spread, 0.0) + noises, axes)
-                noisy, axes = spectra[there.tobytes()]
-                square += (((axes.T @ each) ** 2).sum(axis=1) / noisy).sum(axis=1)
-                log_det += np.log(noisy).sum(axis=1) * each.shape[1]
-                n += each.size
-            likelihood = -(n * np.log(np.maximum(square, 1e-300) / max(n, 1)) + log_det) / 2
-            at = int(np.argmax(likelihood))
-            if likelihood[at] > best[i][0]:
-                best[i] = (float(likelihood[at]), (reach, NOISES[at]))
-    return [shape for _, shape in best]
+    spectra: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
+    found = []
+    for each in values:
+        square, log_det, n = np.zeros(SHAPES), np.zeros(SHAPES), 0
+        for there, columns in _patterns(each):
+            if there.tobytes() not in spectra:
+                reaches = np.array(REACHES)[:, None, None]
+                held = np.exp(-0.5 * _square_distance(scaled[there], scaled[there]) / reaches**2)
+                spread, axes = np.linalg.eigh(held)
+                noisy = np.maximum(spread, 0.0)[:, None, :] + np.array(NOISES)[:, None]
+                spectra[there.tobytes()] = (noisy, axes.transpose(0, 2, 1))
+            noisy, axes = spectra[there.tobytes()]
+            part = each[np.ix_(there, columns)]
+            square += (((axes @ part) ** 2).sum(axis=2)[:, None, :] / noisy).sum(axis=2)
+            log_det += np.log(noisy).sum(axis=2) * len(columns)
+            n += part.size
+        likelihood = -(n * np.log(np.maximum(square, 1e-300) / max(n, 1)) + log_det) / 2
+        reach, noise = np.unravel_index(int(np.argmax(likelihood)), SHAPES)
+        found.append((REACHES[reach], NOISES[noise]))
+    return found
