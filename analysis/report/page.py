@@ -369,6 +369,9 @@ def _family_picks(picks: Sequence[Pick], families: dict[str, str]) -> Table | No
     return Table("Picks by family of kernels", columns, [Group("", rows)])
 
 
+RACE_TEXT = {"right": "right", "worse": "costs more", "open": "can't be told"}
+
+
 def _picks(site: SiteReport, families: dict[str, str]) -> Table | None:
     if not site.picks:
         return None
@@ -385,6 +388,8 @@ def _picks(site: SiteReport, families: dict[str, str]) -> Table | None:
                 times[i],
                 decimals(p.saving_pct),
                 decimals(p.slowdown_pct),
+                decimals(p.best_probability * 100.0, 0),
+                RACE_TEXT.get(p.race_to_halt, MISSING),
                 site.slurm.get(p.kernel) or MISSING,
             ],
         )
@@ -398,6 +403,8 @@ def _picks(site: SiteReport, families: dict[str, str]) -> Table | None:
         Column("time", time_unit),
         Column("saves", "%"),
         Column("slower", "%"),
+        Column("is the best", "%"),
+        Column("race to halt", number=False),
         Column("srun options", number=False),
     ]
     caption = f"The pick of each of {len(rows)} kernels"

@@ -387,7 +387,18 @@ def shares_sheet(found: Fit, data: Observations) -> Sheet:
 def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
     """The pick of each kernel, and what it saves and costs against the fastest setting."""
     rows: list[list[str | float]] = [
-        [p.kernel, p.core_mhz, p.mem_mhz, p.energy_j, p.time_s, p.saving_pct, p.slowdown_pct]
+        [
+            p.kernel,
+            p.core_mhz,
+            p.mem_mhz,
+            p.energy_j,
+            p.time_s,
+            p.saving_pct,
+            p.saving_low_pct,
+            p.saving_high_pct,
+            p.slowdown_pct,
+            p.best_probability * 100.0,
+        ]
         for p in picks
     ]
     fields = [
@@ -397,6 +408,9 @@ def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
         Field("energy_j", "energy, predicted", "J", -1),
         Field("time_s", "time", "s", -1),
         Field("saving_pct", "saves", "%", 1),
+        Field("saving_low_pct", "from", "%", 1),
+        Field("saving_high_pct", "to", "%", 1),
         Field("slowdown_pct", "slower", "%", 1),
+        Field("best_probability_pct", "is the best", "%", 0),
     ]
     return Sheet("picks", "The pick of each kernel", simulated, fields, rows)
