@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.forms import Form
 from analysis.observations import Observations
-from analysis.surface import Leftover
+from analysis.surface import Leftover, relative_residual
 from analysis.training import Found, Training, predict, prepare, solve_form
 
 GROUPS = 8
@@ -149,10 +149,9 @@ def _errors(training: Training, folds: list[np.ndarray], groups: np.ndarray) -> 
 
 def _surface_errors(training: Training, folds: list[np.ndarray], groups: np.ndarray) -> np.ndarray:
     """The same with a surface of what the other groups' predictions leave over."""
-    energy_j = training.data.energy_j
     leftover = Leftover(training.data, training.block, training.mhz)
-    corrected = [
-        predicted_j * (1 + leftover.foretold(energy_j / predicted_j - 1, groups != group))
-        for group, predicted_j in enumerate(folds)
-    ]
+    corrected = []
+    for group, predicted_j in enumerate(folds):
+        residual = relative_residual(training.data.energy_j, predicted_j)
+        corrected.append(predicted_j * (1 + leftover.foretold(residual, groups != group)))
     return _errors(training, corrected, groups)

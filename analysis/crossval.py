@@ -133,7 +133,8 @@ def cross_validate(
         elif time == "profile":
             held_out = _with_profile_time(data, training, held_out)
         predicted_s[test] = held_out.time_s
-        predicted_j[test] = found.energy_j(held_out)
+        foreseen = _foreseen(training, held_out)
+        predicted_j[np.flatnonzero(test)[foreseen]] = found.energy_j(held_out)[foreseen]
         n_folds += 1
     return _judged(data, scheme, predicted_j, predicted_s, n_folds, chosen, time)
 
@@ -171,6 +172,12 @@ def _judged(
     )
 
 
+def _foreseen(training: Observations, held_out: Observations) -> np.ndarray:
+    """bool (rows,): kernels with counts, and those without that the training rows have, too."""
+    known = set(training.kernel.tolist())
+    return held_out.has_counts | np.array([k in known for k in held_out.kernel.tolist()], bool)
+
+
 def leave_one_site_out(
     sites: Sequence[Observations], model: str = AUTO, voltage: str = AUTO, robust: bool = False
 ) -> CrossValidation:
@@ -193,10 +200,7 @@ def leave_one_site_out(
         training, held_out = data.take(place != i), data.take(place == i)
         found = fit(training, model, voltage, robust, intervals=False)
         chosen[found.model, found.voltage] += 1
-        known_kernels = set(training.kernel.tolist())
-        foreseen = held_out.has_counts | np.array(
-            [kernel in known_kernels for kernel in held_out.kernel.tolist()]
-        )
+        foreseen = _foreseen(training, held_out)
         predicted_j[np.flatnonzero(place == i)[foreseen]] = found.energy_j(held_out.take(foreseen))
     # A kernel of one name is a case of its own at each site.
     by_site = np.array([f"{sites[i].site}: {k}" for i, k in zip(place, data.kernel, strict=True)])

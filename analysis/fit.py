@@ -213,6 +213,8 @@ def fit(
     Raises:
         CantFit: an unknown model or voltage, or fewer rows than terms.
     """
+    if not len(data):
+        raise CantFit("no measurement is left to fit; measure more kernels or settings")
     choice, weight = _chosen(data, model, voltage, robust)
     training, found = choice.training, choice.found
     if len(data) < len(training.terms):

@@ -130,7 +130,15 @@ def fit_surface(data: Observations, predicted_j: np.ndarray) -> Surface | None:
     settings, block = np.unique(data.setting, return_inverse=True)
     mhz = np.array([data.settings[s] for s in settings]).reshape(-1, 2)
     leftover = Leftover(data, block, mhz)
-    return _shaped(mhz, leftover.kernels, leftover.cells(data.energy_j / predicted_j - 1.0))
+    return _shaped(
+        mhz, leftover.kernels, leftover.cells(relative_residual(data.energy_j, predicted_j))
+    )
+
+
+def relative_residual(energy_j: np.ndarray, predicted_j: np.ndarray) -> np.ndarray:
+    """Measured over predicted energy less 1, float64 (rows,); 0 where nothing was predicted."""
+    known = predicted_j > 0
+    return np.where(known, energy_j / np.where(known, predicted_j, 1.0) - 1.0, 0.0)
 
 
 def _shaped(mhz: np.ndarray, kernels: list[str], cells: np.ndarray) -> Surface | None:

@@ -141,3 +141,15 @@ def test_picks_against_brute_force(data):
         chosen = pick(among, "energy", max_slowdown=0.05)
         assert (chosen.core_mhz, chosen.mem_mhz) == min(legal, key=energy.get)
         assert pick(among, "time").slowdown_pct == 0
+
+
+def test_a_kernel_without_counts_that_a_fold_never_saw_is_not_predicted(data):
+    """It was measured at one setting alone: without that, nothing of it is known."""
+    lumped = replace(data, counts={})
+    kernel = sorted(set(data.kernel))[0]
+    keep = (data.kernel != kernel) | (data.setting == 3)
+    found = cross_validate(lumped.take(keep), "leave-one-setting-out", "choi")
+    mine = lumped.take(keep).kernel == kernel
+    assert np.isnan(found.predicted_j[mine]).all()
+    assert np.isfinite(found.predicted_j[~mine]).all()
+    assert found.as_dict()["max_pct"] < 50
