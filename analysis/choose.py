@@ -22,6 +22,8 @@ from analysis.training import Found, Training, predict, prepare, solve_form
 GROUPS = 8
 """Folds; with fewer settings each is a fold of its own."""
 SEED = 19840101
+NEGLIGIBLE_PCT = 0.01
+"""A difference of errors below this is none: on noise-free data the rest is rounding."""
 MIN_SETTINGS = 3
 """With fewer settings none can be held out, and nothing be compared. Then all terms are taken,
 since every synchronous chip has a clock tree, and coefficients that are not needed come out as 0;
@@ -114,7 +116,8 @@ def _plainest(candidates: list[Form], errors: list[np.ndarray]) -> tuple[int, li
         behind = each - errors[best]
         std = float(behind.std(ddof=1) / np.sqrt(len(behind)))
         tried.append(Tried(form, float(each.mean()), float(behind.mean()), std))
-    chosen = next(i for i, t in enumerate(tried) if t.behind_pct <= t.behind_std_pct)
+    near = [t.behind_pct <= max(t.behind_std_pct, NEGLIGIBLE_PCT) for t in tried]
+    chosen = near.index(True)
     mine, other = tried[chosen], tried[best]
     name = f"{mine.form.model} with voltage {mine.form.voltage}"
     if chosen == best:

@@ -217,3 +217,9 @@ def test_the_choice_does_not_depend_on_the_order_of_rows():
     data = measured(5, noise=0.05)
     order = np.random.default_rng(0).permutation(len(data))
     assert chosen(data.take(order)) == chosen(data)
+
+
+def test_noise_free_energies_of_choi_are_given_no_surface():
+    for seed in range(3):
+        data = measured(seed, clock_tree=False, noise=0.0)
+        assert chosen(data).model == "choi"
