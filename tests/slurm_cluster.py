@@ -32,10 +32,12 @@ LONGEST_BASE = 70
 # Character devices that any Linux has: null, zero, full, random, urandom. They stand for GPUs.
 FAKE_GPU_MINORS = (3, 5, 7, 8, 9)
 
+# MPICH names its shared memory after job and step: clusters on one host must not number alike.
 CONF = """\
 ClusterName={name}
 SlurmctldHost=localhost
 SlurmctldPort={port}
+FirstJobId={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/none
