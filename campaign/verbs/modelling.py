@@ -11,9 +11,12 @@ from campaign.verbs.errors import BadArgument
 from campaign.verbs.show import plain, print_finding, print_json, print_table
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from analysis.fit import Fit
     from analysis.observations import Observations
     from analysis.pick import Candidates, Pick
+    from analysis.quality import Finding
     from campaign.store.layout import Store
 
 OUTLIERS_SHOWN = 5
@@ -68,17 +71,9 @@ def _open(arguments: Namespace) -> Store:
 def fit(arguments: Namespace) -> int:
     """Fit a site and keep the fit; measurements that no fit can be true to are refused."""
     from analysis.fit import fit as fit_model  # noqa: PLC0415
-    from analysis.observations import observations  # noqa: PLC0415
-    from analysis.quality import check  # noqa: PLC0415
-    from campaign.store.dataset import open_dataset  # noqa: PLC0415
 
     store = _open(arguments)
-    dataset = open_dataset(store)
-    findings = check(dataset, arguments.site)
-    refused = next((each for each in findings if each.severity == "refused"), None)
-    if refused is not None:
-        raise BadArgument(f"{arguments.site}: {refused.text}")
-    data = observations(dataset, arguments.site, site_facts(store, arguments.site).get("classes"))
+    data, findings, dataset = _fit_for_fitting(store, arguments.site)
     found = fit_model(data, arguments.model, arguments.voltage, arguments.robust)
     keep_fit(store, found)
     if arguments.json:
@@ -91,6 +86,24 @@ def fit(arguments: Namespace) -> int:
         print_finding(arguments.site, each, dataset)
     print_fit(found)
     return 0
+
+
+def _fit_for_fitting(store: Store, site: str) -> tuple[Observations, list[Finding], xr.Dataset]:
+    """A site's measurements, what was found in them, and the Dataset that the findings name.
+
+    BadArgument where no fit can be true to them, as with a sweep over power caps.
+    """
+    from analysis.observations import observations  # noqa: PLC0415
+    from analysis.quality import check  # noqa: PLC0415
+    from campaign.store.dataset import open_dataset  # noqa: PLC0415
+
+    dataset = open_dataset(store)
+    findings = check(dataset, site)
+    refused = next((each for each in findings if each.severity == "refused"), None)
+    if refused is not None:
+        raise BadArgument(f"{site}: {refused.text}")
+    data = observations(dataset, site, site_facts(store, site).get("classes"))
+    return data, findings, dataset
 
 
 def print_fit(found: Fit) -> None:
@@ -253,10 +266,11 @@ def crossval(arguments: Namespace) -> int:
         raise BadArgument("--train goes with --scheme holdout")
     form = (arguments.model, arguments.voltage, arguments.robust)
     if over_sites:
-        found = leave_one_site_out([site_data(store, site) for site in arguments.site], *form)
+        sites = [_fit_for_fitting(store, site)[0] for site in arguments.site]
+        found = leave_one_site_out(sites, *form)
     else:
         model, voltage, robust = form
-        data = site_data(store, arguments.site[0])
+        data, _, _ = _fit_for_fitting(store, arguments.site[0])
         found = cross_validate(
             data, arguments.scheme, model, arguments.time, train, voltage, robust
         )

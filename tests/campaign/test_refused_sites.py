@@ -1,0 +1,40 @@
+"""What no fit can be true to is refused by fit and crossval, and kept by import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from campaign.command_line import main
+
+
+@pytest.fixture
+def capped(tmp_path: Path) -> Path:
+    """A store of one setting, measured under six limits of power."""
+    rows = ["site,kernel,repeat,core_mhz,mem_mhz,time_s,energy_j,power_limit"]
+    for kernel in "ab":
+        for i in range(1, 7):
+            time_s, cap_w = 1.0 + 0.1 * i, 300 - 30 * i
+            rows.append(f"x,{kernel},{i},1400,900,{time_s},{cap_w * time_s},{cap_w}")
+    table, mapping = tmp_path / "caps.csv", tmp_path / "map.toml"
+    table.write_text("\n".join(rows) + "\n")
+    mapping.write_text('unknown = "label"\n')
+    store = tmp_path / "store"
+    assert main(["import", str(table), "--map", str(mapping), "--store", str(store)]) == 0
+    return store
+
+
+@pytest.mark.parametrize("verb", ["fit", "crossval"])
+def test_a_sweep_over_power_caps_is_refused_with_the_reason(capped, capsys, verb):
+    capsys.readouterr()
+    assert main([verb, str(capped), "--site", "x"]) == 2
+    said = capsys.readouterr().err
+    assert "power_limit was swept" in said
+    assert "sweep locked clocks instead" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_what_is_refused_is_kept(capped, tmp_path, capsys):
+    assert main(["export", str(capped), "--csv", str(tmp_path / "out.csv")]) == 0
+    assert "12 measurements written" in capsys.readouterr().out
