@@ -57,7 +57,7 @@ def model_terms(
     terms = [
         Term(f"c0_{name}", f"{PJ_PER_V2}", "class", data.domains[name], name)
         for name, values in data.counts.items()
-        if np.nan_to_num(values).any()
+        if (values > 0).any()
     ]
     dropped: list[dict[str, str]] = []
     volts = (data.core_mhz, data.mem_mhz) if estimated else (data.core_v, data.mem_v)
@@ -99,8 +99,8 @@ def design_matrix(data: Observations, terms: list[Term]) -> np.ndarray:
     for i, term in enumerate(terms):
         match term.kind:
             case "class":
-                n = np.nan_to_num(data.counts[term.of])
-                columns[:, i] = n * 1e-12 * square[term.domain]
+                n = data.counts[term.of]
+                columns[:, i] = np.where(np.isfinite(n), n, 0.0) * 1e-12 * square[term.domain]
             case "lumped":
                 columns[:, i] = np.where(lumped[term.of], square[term.domain], 0.0)
             case "leak":

@@ -77,7 +77,9 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
         equations,
         design_matrix(data, equations.shared),
         np.searchsorted(equations.settings, data.setting),
-        np.array([code.get(kernel, -1) for kernel in data.kernel.tolist()], np.int64),
+        np.array([code.get(kernel, -1) for kernel in data.kernel.tolist()], np.int64)
+        if code
+        else np.full(len(data), -1),
         np.array([data.settings[s] for s in equations.settings]).reshape(-1, 2),
     )
 
