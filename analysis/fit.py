@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from analysis.choose import Choice, Tried, choose
+from analysis.choose import MIN_SETTINGS, Choice, Tried, choose
 from analysis.energy_model import Term, design_matrix
-from analysis.forms import AUTO, forms
+from analysis.forms import AUTO, Form, forms
 from analysis.observations import CantFit, Observations, setting_text
 from analysis.surface import Surface, fit_surface
 from analysis.training import Curves, Found, Training, at_voltage, predict, prepare, solve_form
@@ -27,6 +27,9 @@ ROBUST_ROUNDS = 12
 ALIKE = 0.03
 """Of columns of length 1, a singular value below this: two with a correlation above 0.999."""
 PART_OF_DIRECTION = 0.15
+OUT_OF_REACH = 3.0
+"""A form that is more than these standard errors behind the best is not tried again when a
+setting is left out."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,9 @@ class Fit:
     """Coefficients of one site, and how sure they are.
 
     ``value``, ``low``, ``high``: float64, in each term's unit; low and high are the 95 %
-    interval, NaN where fewer than three settings were measured. ``covariance``: of the values,
-    by leaving settings out. ``voltage``: measured, table, unit (V = 1), or the family that was
+    interval, NaN where fewer than three settings were measured. ``covariance``: of the values
+    given the form, by leaving settings out; ``covariance_with_choice``: the same with the form
+    chosen again without each setting, as the intervals have it. ``voltage``: measured, table, unit (V = 1), or the family that was
     estimated (floor, free): then ``curves`` hold V(f), relative to the highest clock.
     ``surface``: what the terms leave over, None where it is not part of the model. ``tried``,
     ``why``: the forms that were compared, and why this one. ``outliers``: rows far from the
@@ -53,6 +57,7 @@ class Fit:
     low: np.ndarray
     high: np.ndarray
     covariance: np.ndarray
+    covariance_with_choice: np.ndarray
     condition_number: float
     dropped: list[dict[str, str]]
     curves: Curves
@@ -124,6 +129,7 @@ class Fit:
         kept = self.as_dict() | {
             "terms": [vars(term) for term in self.terms],
             "covariance": self.covariance.tolist(),
+            "covariance_with_choice": self.covariance_with_choice.tolist(),
             "curves": {
                 name: [curve.mhz.tolist(), curve.volt.tolist()]
                 for name, curve in (("core", self.curves.core), ("mem", self.curves.mem))
@@ -162,6 +168,7 @@ class Fit:
             column("low"),
             column("high"),
             np.array(kept["covariance"], float),
+            np.array(kept["covariance_with_choice"], float),
             np.inf if condition is None else condition,
             kept["dropped"],
             Curves(core, mem, np.zeros(0)),
@@ -208,14 +215,16 @@ def fit(
 
     Intervals and covariance come from leaving whole settings out: what the runs of one setting
     have in common (its true voltage, its temperature) is not averaged away by repeating them.
-    With three nodes or more, what the runs of a node have in common is added.
+    Without each setting the form is chosen again, so that the intervals count what the choice
+    leaves unsure. With three nodes or more, what the runs of a node have in common is added.
 
     Raises:
         CantFit: an unknown model or voltage, or fewer rows than terms.
     """
     if not len(data):
         raise CantFit("no measurement is left to fit; measure more kernels or settings")
-    choice, weight = _chosen(data, model, voltage, robust)
+    candidates, surfaces = forms(data, model, voltage)
+    choice, weight = _chosen(data, candidates, surfaces, robust)
     training, found = choice.training, choice.found
     if len(data) < len(training.terms):
         raise CantFit(
@@ -241,9 +250,16 @@ def fit(
         predicted_j = predicted_j * (1.0 + surface.at(data))
     value = found.value[order]
     covariance, freedom = np.full((len(terms), len(terms)), np.nan), np.inf
+    with_choice = covariance
     if intervals:
-        covariance, freedom = _covariance(training, found, order, data, weight)
-    reach = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(np.diag(covariance))
+        of_nodes, freedom = _node_covariance(choice, data, weight)
+        by_setting = _without_each_setting(choice)
+        again = _choosing_without_each_setting(choice, by_setting, candidates, data, weight)
+        covariance, with_choice = (
+            (_jackknife(left_out) + of_nodes)[np.ix_(order, order)]
+            for left_out in (by_setting, again)
+        )
+    reach = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(np.diag(with_choice))
     return Fit(
         data.site,
         data.simulated,
@@ -256,6 +272,7 @@ def fit(
         np.maximum(value - reach, 0.0),
         value + reach,
         covariance,
+        with_choice,
         float(np.linalg.cond(unit)) if intervals else np.nan,
         dropped,
         found.curves,
@@ -269,10 +286,9 @@ def fit(
 
 
 def _chosen(
-    data: Observations, model: str, voltage: str, robust: bool
+    data: Observations, candidates: list[Form], surfaces: tuple[bool, ...], robust: bool
 ) -> tuple[Choice, np.ndarray | None]:
     """The form with its solution, and the rows' weights, None where all count the same."""
-    candidates, surfaces = forms(data, model, voltage)
     choice = choose(data, candidates, surfaces)
     known = data.energy_std_j is not None and bool(np.isfinite(data.energy_std_j).any())
     if not (known or robust):
@@ -309,29 +325,86 @@ def _own_weight(data: Observations, residual: np.ndarray) -> np.ndarray:
     return np.asarray(variance.min() / variance)
 
 
-def _covariance(
-    training: Training,
-    found: Found,
-    order: np.ndarray,
+def _jackknife(left_out: np.ndarray) -> np.ndarray:
+    """The covariance (p, p) of p coefficients from float64 (S, p), a setting left out in each.
+
+    (S - 1)/S sum (x_-s - mean)(x_-s - mean)'.
+    """
+    n = len(left_out)
+    if n < MIN_SETTINGS_FOR_INTERVALS:
+        return np.full((left_out.shape[1], left_out.shape[1]), np.nan)
+    off = left_out - left_out.mean(axis=0)
+    return np.asarray(off.T @ off * (n - 1) / n)
+
+
+def _without(training: Training, found: Found, block: int) -> np.ndarray:
+    weight = np.ones(len(training.equations.settings))
+    weight[block] = 0.0
+    return solve_form(training, weight, found).value
+
+
+def _without_each_setting(choice: Choice) -> np.ndarray:
+    """The coefficients without each setting in turn, the form given: float64 (S, p)."""
+    blocks = range(len(choice.training.equations.settings))
+    return np.stack([_without(choice.training, choice.found, block) for block in blocks])
+
+
+def _choosing_without_each_setting(
+    choice: Choice,
+    given: np.ndarray,
+    candidates: list[Form],
     data: Observations,
     weight: np.ndarray | None,
-) -> tuple[np.ndarray, float]:
-    """The coefficients' covariance by the jackknife over settings, and its degrees of freedom.
+) -> np.ndarray:
+    """The coefficients without each setting in turn, the form chosen again: float64 (S, p).
 
-    (S - 1)/S sum (x_-s - x)(x_-s - x)': each setting is left out in turn, and voltages that are
-    estimated are estimated again. With nodes as well, the two-way sum of Cameron, Gelbach and
-    Miller (J. Bus. Econ. Stat. 29, 2011): settings plus nodes less their crossings.
+    ``given``: float64 (S, p), those with the form given. A coefficient that the form chosen
+    then does not have is 0 in it.
     """
-    covariance = _jackknife(training, found)[np.ix_(order, order)]
+    settings = choice.training.equations.settings
+    near = [
+        each.form
+        for each in choice.tried
+        if each.form in candidates and each.behind_pct <= OUT_OF_REACH * each.behind_std_pct
+    ]
+    if len(near) < 2 or len(settings) <= MIN_SETTINGS:
+        return given
+    names = [term.name for term in choice.training.equations.terms]
+    left_out = given.copy()
+    for block, setting in enumerate(settings):
+        kept = np.flatnonzero(data.setting != setting)
+        chosen = choose(data.take(kept), near, (False,))
+        if (chosen.form.terms, chosen.form.voltage) == (choice.form.terms, choice.form.voltage):
+            continue
+        training, found = chosen.training, chosen.found
+        if weight is not None:
+            training = prepare(data.take(kept), chosen.form, weight[kept])
+            found = solve_form(training, None, found)
+        terms = training.equations.terms
+        values = {term.name: value for term, value in zip(terms, found.value, strict=True)}
+        left_out[block] = [values.get(name, 0.0) for name in names]
+    return left_out
+
+
+def _node_covariance(
+    choice: Choice, data: Observations, weight: np.ndarray | None
+) -> tuple[np.ndarray, float]:
+    """What the runs of a node have in common adds to the covariance (p, p); degrees of freedom.
+
+    The two-way sum of Cameron, Gelbach and Miller (J. Bus. Econ. Stat. 29, 2011): settings plus
+    nodes less their crossings. 0 with fewer than three nodes.
+    """
+    training, found = choice.training, choice.found
+    none = np.zeros((len(found.value), len(found.value)))
     freedom = max(len(training.mhz) - 1, 1)
     if data.node is None:
-        return covariance, freedom
+        return none, freedom
     nodes, at = np.unique(data.node.astype(str), return_inverse=True)
     if len(nodes) < MIN_NODES_FOR_INTERVALS:
-        return covariance, freedom
+        return none, freedom
     seen = at_voltage(data, training.form.voltage, found.curves)
     fixed = replace(training.form, voltage="known")
-    of_nodes = np.zeros_like(covariance)
+    of_nodes = none.copy()
     for sign, group in ((1, at), (-1, at * len(data.settings) + data.setting)):
         _, number = np.unique(group, return_inverse=True)
         by_group = replace(
@@ -342,25 +415,14 @@ def _covariance(
         prepared = prepare(by_group, fixed, weight)
         # The terms must be the training's, whatever varies among these voltages.
         if [t.name for t in prepared.equations.terms] != [t.name for t in training.equations.terms]:
-            return covariance, freedom
-        of_nodes += sign * _jackknife(prepared, found)[np.ix_(order, order)]
+            return none, freedom
+        blocks = range(len(prepared.equations.settings))
+        of_nodes += sign * _jackknife(
+            np.stack([_without(prepared, found, block) for block in blocks])
+        )
     # A difference of two estimates: where it is negative, nodes have nothing in common.
     spread, axes = np.linalg.eigh(of_nodes)
-    covariance = covariance + (axes * np.maximum(spread, 0.0)) @ axes.T
-    return covariance, min(freedom, len(nodes) - 1)
-
-
-def _jackknife(training: Training, found: Found) -> np.ndarray:
-    n = len(training.equations.settings)
-    if n < MIN_SETTINGS_FOR_INTERVALS:
-        return np.full((len(found.value), len(found.value)), np.nan)
-    values = np.empty((n, len(found.value)))
-    for i in range(n):
-        weight = np.ones(n)
-        weight[i] = 0.0
-        values[i] = solve_form(training, weight, found).value
-    off = values - found.value
-    return np.asarray(off.T @ off * (n - 1) / n)
+    return np.asarray((axes * np.maximum(spread, 0.0)) @ axes.T), min(freedom, len(nodes) - 1)
 
 
 def _outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]]:
@@ -466,6 +528,6 @@ def costs_at(
             case "clock":
                 constant[i] = square[term.domain] * mhz[term.domain]
     power_w = float(constant @ found.value)
-    half = float(reach * np.sqrt(max(constant @ found.covariance @ constant, 0.0)))
+    half = float(reach * np.sqrt(max(constant @ found.covariance_with_choice @ constant, 0.0)))
     interval = (power_w, max(power_w - half, 0.0), power_w + half)
     return SettingCosts(core_mhz, mem_mhz, core_v, mem_v, operation, interval)

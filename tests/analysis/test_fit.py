@@ -266,6 +266,28 @@ def test_what_nodes_have_in_common_widens_intervals_on_the_whole(quiet):
     assert np.median(width[0] / width[1]) > 1.2
 
 
+def test_intervals_count_the_choice_of_the_form(quiet):
+    """Where the data hardly tell two forms apart, what the other says widens the intervals."""
+    rng = np.random.default_rng(10)
+    gain = 1 + rng.normal(0, 0.015, len(quiet.settings))[quiet.setting]
+    gain += rng.normal(0, 0.025, len(quiet))
+    data = replace(quiet, energy_j=quiet.energy_j * gain)
+    named, chosen = fit(data, "choi", "known"), fit(data, "auto", "known")
+    np.testing.assert_array_equal(named.covariance_with_choice, named.covariance)
+    assert chosen.model == "choi"
+    np.testing.assert_array_equal(chosen.covariance, named.covariance)
+    place = [term.name for term in chosen.terms].index("c1_core")
+    without = [
+        fit(data.take(data.setting != s), "auto", "known", intervals=False)
+        for s in range(len(data.settings))
+    ]
+    value = [each.value[[term.name for term in each.terms].index("c1_core")] for each in without]
+    assert {each.model for each in without} == {"choi", "choi+clock"}
+    wider = chosen.covariance_with_choice[place, place]
+    assert wider == pytest.approx(np.var(value) * (len(value) - 1), rel=1e-6)
+    assert wider > 2 * chosen.covariance[place, place]
+
+
 @pytest.mark.parametrize("node_std", [0.0, 0.05])
 def test_nodes_never_make_a_constant_surer(quiet, node_std):
     """What is not known of nodes comes on top of what is not known of settings."""
