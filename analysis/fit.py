@@ -39,11 +39,12 @@ class Fit:
     ``value``, ``low``, ``high``: float64, in each term's unit; low and high are the 95 %
     interval, NaN where fewer than three settings were measured. ``covariance``: of the values
     given the form, by leaving settings out; ``covariance_with_choice``: the same with the form
-    chosen again without each setting, as the intervals have it. ``voltage``: measured, table, unit (V = 1), or the family that was
-    estimated (floor, free): then ``curves`` hold V(f), relative to the highest clock.
-    ``surface``: what the terms leave over, None where it is not part of the model. ``tried``,
-    ``why``: the forms that were compared, and why this one. ``outliers``: rows far from the
-    model; ``confounded``: terms that these settings can't tell apart.
+    chosen again without each setting, as the intervals have it. ``voltage``: measured, table,
+    unit (V = 1), or the family that was estimated (floor, free): then ``curves`` hold V(f),
+    relative to the highest clock. ``surface``: what the terms leave over, None where it is not
+    part of the model. ``tried``, ``why``: the forms that were compared, and why this one.
+    ``outliers``: rows far from the model; ``confounded``: terms that these settings can't tell
+    apart.
     """
 
     site: str

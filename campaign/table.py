@@ -21,7 +21,7 @@ from campaign.store.dataset import COUNT, committed_tables, current_tables, with
 from campaign.store.layout import Store, driver_lock
 from sites.located_toml import BadFile, FileModel, parse, read_text
 from sites.setting import Setting
-from sites.site_file import Name, Positive
+from sites.site_file import Name, Positive, voltage_pairs
 
 TEXT_COLUMNS = ("site", "kernel", "params", "node")
 NUMBER_COLUMNS = (
@@ -55,15 +55,7 @@ class VoltageTables(FileModel):
     core: list[tuple[Positive, Positive]] = Field(default_factory=list)
     mem: list[tuple[Positive, Positive]] = Field(default_factory=list)
 
-    @field_validator("core", "mem", mode="before")
-    @classmethod
-    def _pairs(cls, value: Any) -> Any:
-        if isinstance(value, list):
-            for pair in value:
-                if not isinstance(pair, list) or len(pair) != 2:
-                    raise ValueError(f"found {pair!r}; each entry must be [MHz, V]")
-            return [tuple(pair) for pair in value]
-        return value
+    _pairs = field_validator("core", "mem", mode="before")(voltage_pairs)
 
 
 class TableMap(FileModel):

@@ -21,6 +21,20 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 
 
+def voltage_pairs(value: Any) -> Any:
+    """A list of [MHz, V] from a file as pairs; what is no list is left for the model to refuse.
+
+    Raises:
+        ValueError: an entry that is not of two.
+    """
+    if isinstance(value, list):
+        for pair in value:
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise ValueError(f"found {pair!r}; each entry must be [MHz, V]")
+        return [tuple(pair) for pair in value]
+    return value
+
+
 class Domain(FileModel):
     """A clock domain: its legal frequencies, and its voltage at each where a table is known."""
 
@@ -28,15 +42,7 @@ class Domain(FileModel):
     voltage_v: list[tuple[Positive, Positive]] | None = None
     """(MHz, V) pairs, one for every legal frequency, or nothing at all."""
 
-    @field_validator("voltage_v", mode="before")
-    @classmethod
-    def _pairs(cls, value: Any) -> Any:
-        if isinstance(value, list):
-            for pair in value:
-                if not isinstance(pair, list) or len(pair) != 2:
-                    raise ValueError(f"found {pair!r}; each entry must be [MHz, V]")
-            return [tuple(pair) for pair in value]
-        return value
+    _pairs = field_validator("voltage_v", mode="before")(voltage_pairs)
 
     @field_validator("voltage_v")
     @classmethod

@@ -1,0 +1,80 @@
+"""The check for the same thing twice: rows of one name, and series that are copies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.quality.finding import Finding, first_named
+from analysis.quality.rows import Rows
+
+
+def identical(rows: Rows) -> list[Finding]:
+    """Rows that are one measurement listed twice: by what names them, or by their values."""
+    key = np.column_stack([rows.cell, rows.partition, rows.node, rows.repeat])
+    _, group, size = np.unique(key, axis=0, return_inverse=True, return_counts=True)
+    twice = np.flatnonzero(size[group.reshape(-1)] > 1)
+    found = []
+    if len(twice):
+        first = [rows.where(rows.kernel[i], rows.setting[i]) for i in twice[:: max(size.max(), 2)]]
+        found.append(
+            Finding(
+                "duplicates",
+                "warning",
+                rows.index[twice],
+                f"{len(twice)} rows are the same kernel, parameters, setting, node and repeat as "
+                f"another ({first_named(first)}); number them in repeat, or keep one of each",
+            )
+        )
+    # Without noise, what is simulated with equal counts is equal by design.
+    return found if rows.simulated else found + _copies(rows)
+
+
+def _copies(rows: Rows) -> list[Finding]:
+    """Series (a kernel's repeat on a node) whose time and energy are another's, bit for bit."""
+    series_key = np.column_stack([rows.kernel, rows.partition, rows.node, rows.repeat])
+    keys, series = np.unique(series_key, axis=0, return_inverse=True)
+    series = series.reshape(-1)
+    order = np.lexsort([series, rows.values["energy"], rows.values["time"], rows.setting])
+    same = np.ones(len(order) - 1, bool)
+    for values in (rows.setting, rows.values["time"], rows.values["energy"]):
+        same &= values[order[1:]] == values[order[:-1]]
+    a, b = order[:-1][same], order[1:][same]
+    distinct = series[a] != series[b]
+    a, b = a[distinct], b[distinct]
+    if not len(a):
+        return []
+    n_settings = np.bincount(series)
+    pairs, pair, agreed = np.unique(
+        np.column_stack([series[a], series[b]]), axis=0, return_inverse=True, return_counts=True
+    )
+    pair = pair.reshape(-1)
+    # Coarse readings agree by chance here and there, but not at half of the settings.
+    copied = (agreed >= 2) & (2 * agreed >= n_settings[pairs].min(1))
+    if not copied.any():
+        return []
+    from scipy import sparse  # noqa: PLC0415
+    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
+
+    graph = sparse.coo_matrix(
+        (np.ones(copied.sum()), pairs[copied].T), shape=(len(keys), len(keys))
+    )
+    _, component = connected_components(graph, directed=False)
+    taken = copied[pair]
+    found = []
+    for each in np.unique(component[pairs[copied][:, 0]]):
+        mine = taken & (component[series[a]] == each)
+        members = np.unique(np.concatenate([a[mine], b[mine]]))
+        who = [
+            f"{rows.kernels[keys[s, 0]]}, repeat {keys[s, 3]}" for s in np.unique(series[members])
+        ]
+        found.append(
+            Finding(
+                "duplicates",
+                "warning",
+                rows.index[members],
+                f"time and energy are the same to the last bit at "
+                f"{len(np.unique(rows.setting[members]))} settings: {first_named(who)}; one was "
+                f"measured and listed again, keep one of them",
+            )
+        )
+    return found

@@ -1,0 +1,55 @@
+"""What a check found, and how it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from analysis.observations import kernel_name, setting_text
+
+MAX_NAMED = 3
+
+Severity = Literal["refused", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found.
+
+    ``check``: its short name. ``severity``: ``refused`` (not fit for fitting), ``warning`` or
+    ``note``. ``rows``: int64, sorted indices into the Dataset's measurement dimension.
+    ``text``: what was found, where, and what would do.
+    """
+
+    check: str
+    severity: Severity
+    rows: np.ndarray
+    text: str
+
+
+def describe(finding: Finding, dataset: xr.Dataset, limit: int = 5) -> list[str]:
+    """The first ``limit`` rows of a finding, a line each: kernel, setting, repeat, point id."""
+    lines = []
+    for row in finding.rows[:limit]:
+        one = {
+            name: dataset[name].values[row]
+            for name in ("kernel", "params", "core_mhz", "mem_mhz", "repeat", "node", "point_id")
+            if name in dataset
+        }
+        kernel = kernel_name(str(one["kernel"]), str(one.get("params", "")))
+        text = f"{kernel} at {setting_text((float(one['core_mhz']), float(one['mem_mhz'])))}"
+        text += f", repeat {int(one['repeat'])}" if "repeat" in one else ""
+        text += f", node {one['node']}" if one.get("node") else ""
+        lines.append(text + (f" ({one['point_id']})" if "point_id" in one else ""))
+    if len(finding.rows) > limit:
+        lines.append(f"and {len(finding.rows) - limit} further rows")
+    return lines
+
+
+def first_named(items: list[str]) -> str:
+    """The first of what a message lists, and how many more there are."""
+    more = len(items) - MAX_NAMED
+    return "; ".join(items[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,142 @@
+"""The check for a sweep over power caps instead of clocks."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.observations import setting_text
+from analysis.quality.finding import Finding
+from analysis.quality.held_clocks import HELD_CLOCK, off_nominal
+from analysis.quality.noise import MAD_TO_SIGMA, UNKNOWN_NOISE
+from analysis.quality.rows import Rows
+
+CAP_KEY = re.compile(
+    r"(power|pwr)_?(limit|cap)(_?(m|u|micro)?w(atts?)?)?|pl[1-4]?(_?u?w)?|cap_?w|tdp(_?w)?"
+)
+
+
+def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
+    """A sweep over power caps: the clocks move with the load, and no model of clocks fits."""
+    caps: dict[str, np.ndarray] = {}
+    for name in {key for text in set(rows.params) for key in _keys(text)}:
+        if _is_cap(name):
+            of_kernel = np.array([str(_keys(text).get(name, "")) for text in rows.params], object)
+            caps[name] = of_kernel[rows.kernel]
+    caps |= {name: np.array(of, object) for name, of in labels.items() if _is_cap(name)}
+    swept = {
+        name: sorted(set(values.tolist()) - {""})
+        for name, values in caps.items()
+        if len(set(values.tolist()) - {""}) > 1
+    }
+    off = off_nominal(rows)
+    still = len(rows.mhz) == 1
+    remedy = "sweep locked clocks instead, or import the achieved clocks as core_mhz (and mem_mhz)"
+    if swept:
+        name, values = next(iter(swept.items()))
+        having = np.flatnonzero(caps[name] != "")
+        what = f"{name} was swept ({len(values)} values: {', '.join(values[:4])}...)"
+        if still or off.any():
+            why = "the clocks were not" if still else "the achieved clocks are not the nominal ones"
+            return [
+                Finding(
+                    "power caps",
+                    "refused",
+                    rows.index[having],
+                    f"{what} and {why}: under a cap the clock follows the load, so no energy can "
+                    f"be told by clock; {remedy}",
+                )
+            ]
+        return [
+            Finding(
+                "power caps",
+                "warning",
+                rows.index[having],
+                f"{what} beside the clocks: under a cap a nominal clock need not be held; import "
+                f"the achieved clocks as core_mhz, or keep the rows of the highest cap",
+            )
+        ]
+    if still:
+        spread = _spread_at_one_setting(rows)
+        if spread:
+            return [
+                Finding(
+                    "power caps",
+                    "refused",
+                    rows.index,
+                    f"all {len(rows.index)} rows are at one setting "
+                    f"({setting_text(rows.mhz[0])}), yet {spread}: something else was swept, as "
+                    f"power caps are; {remedy}",
+                )
+            ]
+        own = rows.achieved_mhz[:, 0]
+        own = own[np.isfinite(own)]
+        if own.size and np.ptp(own) > HELD_CLOCK * own.max():
+            return [
+                Finding(
+                    "power caps",
+                    "refused",
+                    rows.index,
+                    f"all rows are at one nominal setting, but the achieved core clock runs from "
+                    f"{own.min():g} to {own.max():g} MHz; {remedy}",
+                )
+            ]
+    return []
+
+
+def _keys(params: str) -> dict[str, Any]:
+    try:
+        values = json.loads(params) if params else {}
+    except ValueError:
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _is_cap(name: str) -> bool:
+    return CAP_KEY.fullmatch(name.lower().replace("-", "_").replace(" ", "_")) is not None
+
+
+def _spread_at_one_setting(rows: Rows) -> str:
+    """How power varies within kernels where nothing is said to vary; empty where it hardly does.
+
+    Noise alone neither makes a slower run draw less every time, nor leaves steps in the power
+    with several rows on each, nor goes up or down from row to row.
+    """
+    frame = pd.DataFrame({"kernel": rows.kernel, **rows.values})
+    wide, slower, ordered, stepped = [], [], [], []
+    for _, each in frame.groupby("kernel"):
+        if len(each) < 6:
+            continue
+        power = each["power"].to_numpy()
+        away = power - np.median(power)
+        wide.append(MAD_TO_SIGMA * float(np.median(np.abs(away))))
+        stepped.append(_steps(np.sort(power)))
+        rank = each[["time", "power"]].rank()
+        slower.append(float(np.corrcoef(rank["time"], rank["power"])[0, 1]) < -0.8)
+        ordered.append(np.mean(np.diff(power) ** 2) < 0.25 * np.mean(away**2))
+    if not wide or float(np.median(wide)) < UNKNOWN_NOISE:
+        return ""
+    varies = f"power varies by {100 * float(np.median(wide)):.0f} % within kernels"
+    for seen, share, how in (
+        (stepped, 0.5, "in steps"),
+        (slower, 0.25, "against the run time"),
+        (ordered, 0.5, "from row to row in one direction"),
+    ):
+        if sum(seen) > share * len(seen):
+            return f"{varies}, {how}"
+    return ""
+
+
+def _steps(power: np.ndarray) -> bool:
+    """Whether sorted values lie on levels of two or more, far apart for what lies on them."""
+    gaps = np.diff(power)
+    cuts = np.flatnonzero(gaps > max(UNKNOWN_NOISE, 3.0 * float(np.median(gaps)))) + 1
+    levels = [level for level in np.split(power, cuts) if len(level) > 1]
+    if len(levels) < 2 or sum(map(len, levels)) < 0.8 * len(power):
+        return False
+    within = np.sqrt(np.mean(np.concatenate([(level - level.mean()) ** 2 for level in levels])))
+    return bool(gaps[cuts - 1].min() > 3.0 * within)

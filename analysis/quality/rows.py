@@ -1,0 +1,112 @@
+"""The rows of one site that can be fitted, as arrays, and what was kept with them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from analysis.observations import kernel_name, setting_text
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one site that can be fitted; arrays have one entry a row.
+
+    ``kernel``, ``setting``, ``node``: int64 codes into the names and ``mhz``. ``values``: the
+    natural logarithms of time (s), power (W) and energy (J).
+    """
+
+    index: np.ndarray
+    kernel: np.ndarray
+    kernels: list[str]
+    params: list[str]
+    setting: np.ndarray
+    mhz: np.ndarray
+    node: np.ndarray
+    partition: np.ndarray
+    repeat: np.ndarray
+    start_unix_s: np.ndarray
+    achieved_mhz: np.ndarray
+    values: dict[str, np.ndarray]
+    simulated: bool
+
+    @property
+    def cell(self) -> np.ndarray:
+        """int64: the kernel at the setting, one number for both."""
+        return self.kernel * len(self.mhz) + self.setting
+
+    def where(self, kernel: int, setting: int) -> str:
+        """A kernel and a setting for a message."""
+        return f"{self.kernels[kernel]} at {setting_text(self.mhz[setting])}"
+
+
+def rows_of(dataset: xr.Dataset, site: str) -> Rows:
+    """The rows of ``site`` with status ok, a positive time (s) and energy (J)."""
+    time_s, energy_j = dataset["time_s"].values, dataset["energy_j"].values
+    ok = (dataset["site"].values == site) & (dataset["status"].values == "ok")
+    index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
+
+    def column(name: str, missing: Any) -> np.ndarray:
+        if name in dataset:
+            return np.asarray(dataset[name].values[index])
+        return np.full(len(index), missing)
+
+    kernel_code, kernels = pd.factorize(column("kernel", ""))
+    params_code, params = pd.factorize(column("params", "{}"))
+    ranks_code, ranks = pd.factorize(column("ranks", 1))
+    code, kinds = pd.factorize(
+        (kernel_code * len(params) + params_code) * max(len(ranks), 1) + ranks_code
+    )
+    pairs, which_ranks = np.divmod(kinds, max(len(ranks), 1))
+    which = [divmod(int(pair), max(len(params), 1)) for pair in pairs]
+    names = [kernel_name(str(kernels[k]), str(params[p])) for k, p in which]
+    if len(ranks) > 1:
+        names = [f"{name} ranks={ranks[r]}" for name, r in zip(names, which_ranks, strict=True)]
+    mhz = np.column_stack([column("core_mhz", np.nan), column("mem_mhz", np.nan)]).astype(float)
+    settings, setting = np.unique(np.nan_to_num(mhz, nan=-1.0), axis=0, return_inverse=True)
+    achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
+    log_time, log_energy = np.log(time_s[index]), np.log(energy_j[index])
+    return Rows(
+        index.astype(np.int64),
+        code.astype(np.int64),
+        names,
+        [str(params[p]) for _, p in which],
+        setting.reshape(-1).astype(np.int64),
+        np.where(settings < 0, np.nan, settings),
+        pd.factorize(column("node", ""))[0],
+        pd.factorize(column("partition", ""))[0],
+        column("repeat", 0).astype(np.int64),
+        column("start_unix_s", 0.0).astype(float),
+        np.column_stack(achieved).astype(float),
+        {"time": log_time, "power": log_energy - log_time, "energy": log_energy},
+        bool(column("simulated", False).any()),
+    )
+
+
+def provenance(dataset: xr.Dataset, rows: Rows) -> tuple[np.ndarray, dict[str, list[str]]]:
+    """The mean power (W) kept beside the energy, NaN without; and labels by name, "" without."""
+    power_w = np.full(len(rows.index), np.nan)
+    labels: dict[str, list[str]] = {}
+    if "provenance" not in dataset:
+        return power_w, labels
+    texts = dataset["provenance"].values[rows.index]
+    for i, text in enumerate(texts):
+        if '"power_w"' not in text and '"labels"' not in text:
+            continue
+        try:
+            kept = json.loads(text)
+        except ValueError:
+            continue
+        of_row = kept.get("labels", {})
+        try:
+            power_w[i] = float(kept.get("power_w", of_row.get("power_w", np.nan)))
+        except (TypeError, ValueError):
+            power_w[i] = np.nan
+        for name, value in of_row.items():
+            labels.setdefault(name, [""] * len(texts))[i] = str(value)
+    return power_w, labels
