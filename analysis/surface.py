@@ -152,7 +152,9 @@ def _shaped(mhz: np.ndarray, kernels: list[str], cells: np.ndarray) -> Surface |
 
 def _mean(cells: np.ndarray) -> np.ndarray:
     """(S,): over the kernels that were measured at each setting."""
-    return np.asarray(np.nanmean(cells, axis=1))
+    there = np.isfinite(cells)
+    # Twice as quick as numpy.nanmean, and it is taken in every fold.
+    return np.asarray(np.where(there, cells, 0.0).sum(axis=1) / there.sum(axis=1))
 
 
 def _scaled(mhz: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -166,7 +168,8 @@ def _scaled(mhz: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _square_distance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.asarray(((one[:, None, :] - other[None, :, :]) ** 2).sum(axis=2))
+    core, mem = (one[:, None, i] - other[None, :, i] for i in range(2))
+    return np.asarray(core * core + mem * mem)
 
 
 def _correlation(one: np.ndarray, other: np.ndarray, reach: float) -> np.ndarray:
@@ -214,7 +217,8 @@ def _likeliest(scaled: np.ndarray, values: list[np.ndarray]) -> list[tuple[float
                 spectra[there.tobytes()] = (noisy, axes.transpose(0, 2, 1))
             noisy, axes = spectra[there.tobytes()]
             part = each[np.ix_(there, columns)]
-            square += (((axes @ part) ** 2).sum(axis=2)[:, None, :] / noisy).sum(axis=2)
+            along = axes @ part
+            square += (np.einsum("rsc,rsc->rs", along, along)[:, None, :] / noisy).sum(axis=2)
             log_det += np.log(noisy).sum(axis=2) * len(columns)
             n += part.size
         likelihood = -(n * np.log(np.maximum(square, 1e-300) / max(n, 1)) + log_det) / 2
