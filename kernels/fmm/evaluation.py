@@ -1,0 +1,141 @@
+"""What a user calls: arrays in, potentials out, bad input told in one sentence."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from kernels.fmm.accuracy import Accuracy, BadInput, accuracy, newton_steps
+from kernels.fmm.interactions import INTERACTIONS
+from kernels.fmm.method import Fmm
+from kernels.fmm.vectors import estimate_bits
+
+LEAF_POINTS = {32: {4: 256, 5: 320, 6: 320}, 64: {6: 280, 7: 280, 8: 320, 9: 350, 10: 400}}
+"""Q by bits and order, where the two halves of the work are about even; the largest for more."""
+
+
+def prepare(
+    sources: Any,
+    targets: Any = None,
+    digits: float = 6,
+    *,
+    precision: str = "double",
+    order: int | None = None,
+    q: int | None = None,
+    interaction: str = "laplace",
+    parameter: float | None = None,
+    threads: int | None = None,
+) -> Fmm:
+    """Tree, lists and operators for sources and targets, for many sets of charges.
+
+    Args:
+        sources: (n, 3), n at least 1, finite.
+        targets: (m, 3); none: the sources.
+        digits: relative L2 error at most 10^-digits: 3 to 10, in single precision 3 to 5.
+        precision: single or double, of the result.
+        order: points along an edge of a surface, in place of what ``digits`` asks for.
+        q: at most this number of sources, and of targets, in a leaf.
+        interaction: laplace, 1 / (4 pi r), or yukawa, exp(-lambda r) / (4 pi r).
+        parameter: yukawa's lambda.
+        threads: none: as many as this process may run on.
+
+    Returns:
+        A method whose :meth:`kernels.fmm.method.Fmm.evaluate` takes charges.
+
+    Raises:
+        BadInput: what can't be computed.
+    """
+    asked = accuracy(digits, precision, order)
+    s = _points(sources, "sources")
+    t = None if targets is None or targets is sources else _points(targets, "targets")
+    if interaction not in INTERACTIONS:
+        raise BadInput(f"interaction {interaction!r} is unknown; known: {', '.join(INTERACTIONS)}")
+    if INTERACTIONS[interaction].needs_parameter:
+        if parameter is None or not np.isfinite(parameter) or parameter < 0:
+            raise BadInput(f"{interaction} needs a parameter, finite and not below 0")
+    elif parameter is not None:
+        raise BadInput(f"{interaction} takes no parameter")
+    if q is not None and (int(q) != q or q < 1):
+        raise BadInput(f"q is {q}; a leaf holds 1 point or more")
+    if threads is not None and threads < 1:
+        raise BadInput(f"threads is {threads}; 1 or more")
+    return Fmm(
+        s,
+        t,
+        asked.order,
+        int(q) if q is not None else leaf_points(asked),
+        np.float32 if asked.bits == 32 else np.float64,
+        newton_steps(asked, estimate_bits(asked.bits)),
+        asked.nearest,
+        interaction,
+        parameter or 0.0,
+        threads or len(os.sched_getaffinity(0)),
+    )
+
+
+def evaluate(
+    sources: Any, charges: Any, targets: Any = None, digits: float = 6, **options: Any
+) -> np.ndarray:
+    """The potentials that charges have at targets: sum of G(|t - s|) q, r = 0 left out.
+
+    Args:
+        sources: (n, 3).
+        charges: (n,), finite.
+        targets: (m, 3); none: the sources.
+        digits: relative L2 error at most 10^-digits.
+        options: of :func:`prepare`.
+
+    Returns:
+        (m,), float64, or float32 with ``precision="single"``.
+
+    Raises:
+        BadInput: what can't be computed.
+    """
+    s = _points(sources, "sources")
+    method = prepare(s, targets, digits, **options)
+    result = method.evaluate(checked_charges(charges, len(s)))
+    return result.astype(np.float32) if options.get("precision") == "single" else result
+
+
+def leaf_points(asked: Accuracy) -> int:
+    """Q for an accuracy."""
+    table = LEAF_POINTS[asked.bits]
+    return table.get(asked.order, max(table.values()))
+
+
+def checked_charges(charges: Any, n: int) -> np.ndarray:
+    """Charges as float64 (n,).
+
+    Raises:
+        BadInput: another shape, or one that is not finite.
+    """
+    try:
+        given = np.asarray(charges, np.float64)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"charges are no numbers: {error}") from None
+    if given.shape != (n,):
+        raise BadInput(f"charges have the shape {given.shape}; {n} sources need ({n},)")
+    _finite(given, "charges")
+    return given
+
+
+def _points(points: Any, what: str) -> np.ndarray:
+    try:
+        given = np.ascontiguousarray(points, np.float64)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{what} are no numbers: {error}") from None
+    if given.ndim != 2 or given.shape[1] != 3 or not len(given):
+        raise BadInput(f"{what} have the shape {given.shape}; (n, 3) with n >= 1 is needed")
+    _finite(given, what)
+    return given
+
+
+def _finite(values: np.ndarray, what: str) -> None:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        first = int(np.flatnonzero(bad.reshape(len(values), -1).any(axis=1))[0])
+        raise BadInput(
+            f"{what} must be finite; {int(bad.sum())} numbers are not, the first in row {first}"
+        )

@@ -1,0 +1,124 @@
+"""The interaction kernels: what a unit charge does at a distance.
+
+An interaction is radial: G(r). It is emitted as vector instructions from r^2, for the loops, and
+is a NumPy function of r, for operators and checks. Laplace is 1 / (4 pi r), Yukawa (screened
+Coulomb) is exp(-lambda r) / (4 pi r). The loops leave out the factor 1 / (4 pi).
+"""
+
+# Numba's extension points take what Numba hands them.
+# mypy: disable-error-code="no-untyped-def,attr-defined,misc,type-arg"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+
+from kernels.fmm.vectors import Vectors
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """A radial interaction kernel.
+
+    ``values``: G(r) without 1 / (4 pi), of an array of distances and the parameter. ``emit``:
+    the same as a vector, of r^2, of 1 / r, and of the parameter. ``emit_slope``: G'(r) / r, of
+    1 / r^2, 1 / r, G and the parameter. ``homogeneous``: whether G(s r) = G(r) / s, so that one
+    set of operators serves every level.
+    """
+
+    values: Callable[[np.ndarray, float], np.ndarray]
+    emit: Callable[[Vectors, Any, Any, Any], Any]
+    emit_slope: Callable[[Vectors, Any, Any, Any, Any], Any]
+    homogeneous: bool
+    needs_parameter: bool
+
+
+def _laplace(v: Vectors, r2: Any, inverse: Any, parameter: Any) -> Any:
+    return inverse
+
+
+def _laplace_slope(v: Vectors, inverse2: Any, inverse: Any, value: Any, parameter: Any) -> Any:
+    return v.mul(v.constant(-1.0), v.mul(inverse2, value))
+
+
+def _yukawa(v: Vectors, r2: Any, inverse: Any, parameter: Any) -> Any:
+    r = v.mul(r2, inverse)
+    return v.mul(inverse, v.exp(v.mul(v.mul(v.constant(-1.0), parameter), r)))
+
+
+def _yukawa_slope(v: Vectors, inverse2: Any, inverse: Any, value: Any, parameter: Any) -> Any:
+    # d/dr exp(-l r) / r = -(l + 1 / r) exp(-l r) / r
+    factor = v.mul(v.constant(-1.0), v.fma(parameter, inverse, inverse2))
+    return v.mul(factor, value)
+
+
+def _coulomb(r: np.ndarray, parameter: float) -> np.ndarray:
+    return 1.0 / r
+
+
+def _screened(r: np.ndarray, parameter: float) -> np.ndarray:
+    return np.exp(-parameter * r) / r
+
+
+INTERACTIONS = {
+    "laplace": Interaction(_coulomb, _laplace, _laplace_slope, True, False),
+    "yukawa": Interaction(_screened, _yukawa, _yukawa_slope, False, True),
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a loop is to be compiled: for which interaction, how accurately, how far unrolled.
+
+    ``steps``: Newton steps after the processor's estimate of 1 / sqrt(x). A loop that takes a
+    rule is compiled once for each.
+    """
+
+    interaction: str
+    steps: int
+
+
+class RuleType(types.Dummy):
+    """The Numba type of a rule: the rule itself, known when the loop is compiled."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        super().__init__(f"Rule({rule.interaction},{rule.steps})")
+
+
+register_model(RuleType)(models.OpaqueModel)
+
+
+@typeof_impl.register(Rule)
+def _typeof_rule(value, context):
+    return RuleType(value)
+
+
+@unbox(RuleType)
+def _unbox_rule(kind, value, context):
+    return NativeValue(context.context.get_dummy_value())
+
+
+def emit_value(v: Vectors, rule: Rule, r2: Any, parameter: Any) -> Any:
+    """G from r^2, times :func:`unit_of` the rule: the estimate of 1 / r and its Newton steps.
+
+    A step is y (3 - r^2 y^2) / 2. The last one's 1 / 2 is left to whoever adds up, where the
+    interaction is homogeneous.
+    """
+    interaction = INTERACTIONS[rule.interaction]
+    y = v.rsqrt_estimate(r2)
+    for step in range(rule.steps):
+        factor = v.nfma(r2, v.mul(y, y), v.constant(3.0))
+        last = step == rule.steps - 1 and interaction.homogeneous
+        y = v.mul(y if last else v.mul(v.constant(0.5), y), factor)
+    return interaction.emit(v, r2, y, parameter)
+
+
+def unit_of(rule: Rule) -> float:
+    """What a loop's sums are times the potentials: 2 where a factor 1 / 2 is left out."""
+    return 2.0 if rule.steps and INTERACTIONS[rule.interaction].homogeneous else 1.0

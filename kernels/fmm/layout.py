@@ -1,0 +1,95 @@
+"""Where points lie: leaf after leaf, each from the beginning of a vector on.
+
+Lengths are in a unit that is a power of two, so that no digit of a coordinate is lost, and not less
+than half the root cube's side, so that squares stay within single precision's range. The slots behind a leaf's last point, up to the end of the
+vector, hold points of no charge outside the cube, so that loops over vectors need no remainder.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from kernels.fmm.octree import Octree
+from kernels.fmm.vectors import lanes_of
+
+BEYOND = 4.0
+"""The place of points that only fill a vector."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Points in slots.
+
+    ``place``: float64 (3, slots). ``local``: (4, slots) of the
+    loops' type: from the centre of each point's own leaf, and the charge. ``begin``, ``end``:
+    int64 (nodes,), the slots of each leaf's points. ``slot``: int64 (n,), the slot of each point
+    as given. ``most``: of slots in one leaf.
+    """
+
+    place: np.ndarray
+    local: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    slot: np.ndarray
+    most: int
+
+
+def lay_out(
+    tree: Octree, points: np.ndarray, targets: bool, dtype: Any, centres: np.ndarray, unit: float
+) -> Layout:
+    """The sources' or the targets' layout.
+
+    ``points``: float64 (n, 3), as given; ``centres``: float64 (nodes, 3), in units of ``unit``.
+    """
+    first, last, order = (
+        (tree.target_begin, tree.target_end, tree.target_order)
+        if targets
+        else (tree.begin, tree.end, tree.order)
+    )
+    lanes = lanes_of(np.dtype(dtype).itemsize)
+    leaves = tree.leaves
+    leaves = leaves[np.argsort(first[leaves], kind="stable")]
+    count = (last - first)[leaves]
+    room = -(-count // lanes) * lanes
+    begin = np.zeros(len(tree), np.int64)
+    begin[leaves] = np.cumsum(room) - room
+    end = begin.copy()
+    end[leaves] += count
+    # One block more: loops read whole blocks of vectors.
+    slots = int(room.sum()) + 4 * lanes
+    place = np.full((3, slots), BEYOND)
+    local = np.zeros((4, slots), dtype)
+    local[:3] = BEYOND
+    slot = np.empty(len(order), np.int64)
+    _fill(
+        leaves, first, begin, end, order, points, 1.0 / unit, centres, place, local, slot
+    )  # fmt: skip
+    return Layout(place, local, begin, end, slot, int(room.max()) + 4 * lanes)
+
+
+@njit(nogil=True, cache=True)
+def _fill(leaves, first, begin, end, order, points, scale, centres, place, local, slot):
+    for leaf in leaves:
+        for i in range(end[leaf] - begin[leaf]):
+            given, at = order[first[leaf] + i], begin[leaf] + i
+            slot[given] = at
+            for axis in range(3):
+                x = points[given, axis] * scale
+                place[axis, at] = x
+                local[axis, at] = x - centres[leaf, axis]
+
+
+@njit(nogil=True, cache=True)
+def seen_from(place, begin, end, centre, into):
+    """Copy the places of slots ``begin`` to ``end``, from ``centre``, to the start of ``into``."""
+    for axis in range(3):
+        given, copy = place[axis, begin:end], into[axis, : end - begin]
+        c = centre[axis]
+        for i in range(len(given)):
+            copy[i] = given[i] - c

@@ -1,0 +1,313 @@
+"""The method: made ready for its points once, then charges in and potentials out.
+
+The phases, one after the other (seed 003, section III; Ying, Biros and Zorin, 2004, section 3.4):
+UP: P2M and M2M. X: P2L. V: M2L. DOWN: L2L and L2P. W: M2P. U: P2P.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from kernels.fmm import spectral
+from kernels.fmm.interactions import INTERACTIONS, Rule, unit_of
+from kernels.fmm.layout import BEYOND, lay_out
+from kernels.fmm.lists import build_lists
+from kernels.fmm.near import act_on_pairs
+from kernels.fmm.octree import build_octree
+from kernels.fmm.operators import Operators, build_operators
+from kernels.fmm.parents import plan_parents
+from kernels.fmm.points import from_surfaces, to_surfaces
+from kernels.fmm.schedule import share_pairs
+from kernels.fmm.surfaces import INNER, OUTER, surface_grid, surface_points, surface_size
+from kernels.fmm.vectors import lanes_of
+
+PHASES = ("up", "x", "v", "down", "w", "u")
+FAR_STEPS = {4: 1, 8: 2}
+"""Newton steps of loops from and to surfaces, by bytes of a number: to the last bits but a few,
+for the solution for densities enlarges what is not smooth."""
+COARSEST = 2
+"""The coarsest level with a V or W list: cells of coarser levels all touch."""
+PARTS = 4
+"""Into how many parts each thread's share is cut, so that no thread waits for a slower one."""
+
+
+class Fmm:
+    """A fast multipole method made ready for its points."""
+
+    def __init__(
+        self,
+        sources: np.ndarray,
+        targets: np.ndarray | None,
+        order: int,
+        q: int,
+        dtype: Any,
+        steps: int,
+        nearest: float,
+        interaction: str = "laplace",
+        parameter: float = 0.0,
+        threads: int = 1,
+        slack: float = 1.0,
+    ) -> None:
+        """Build tree, lists and operators.
+
+        Args:
+            sources, targets: float64 (n, 3); no targets: the sources.
+            order: points along an edge of a surface.
+            q: at most this number of points in a leaf.
+            dtype: float32 or float64, what the loops compute in.
+            steps: Newton steps of 1 / r.
+            nearest: in sides of a leaf, what is too near for single precision.
+            interaction, parameter: of :data:`kernels.fmm.interactions.INTERACTIONS`.
+            threads: threads.
+            slack: of :func:`kernels.fmm.octree.build_octree`.
+        """
+        self.seconds: dict[str, float] = {}
+        began = time.perf_counter()
+        self.dtype = np.dtype(dtype)
+        self.order, self.threads = order, threads
+        self.same = targets is None
+        self.surface = surface_size(order)
+        self.tree = tree = build_octree(sources, targets, q, slack)
+        began = self._took("tree", began)
+        self.lists = build_lists(tree, self.surface)
+        self.parents = plan_parents(
+            tree, self.lists.colleagues, not INTERACTIONS[interaction].homogeneous
+        )
+        self.near = share_pairs(tree, self.lists.near, self.same, threads)
+        began = self._took("lists", began)
+        self.rule = Rule(interaction, steps)
+        self.far_rule = Rule(interaction, FAR_STEPS[self.dtype.itemsize])
+        self.exact_rule = Rule(interaction, FAR_STEPS[8])
+        # Lengths are in this unit: see kernels.fmm.layout.
+        self.unit = 2.0 ** math.ceil(math.log2(tree.size))
+        self.parameter = parameter * self.unit
+        self.centres = tree.centres() / self.unit
+        self.half = tree.size / self.unit * 0.5 ** (tree.level + 1.0)
+        self.nearest = 2 * self.half * nearest
+        self.sources = lay_out(tree, sources, False, self.dtype, self.centres, self.unit)
+        self.targets = self.sources
+        if targets is not None:
+            self.targets = lay_out(tree, targets, True, self.dtype, self.centres, self.unit)
+        began = self._took("points", began)
+        self.operators = self._operators(interaction)
+        self._place_surfaces()
+        self._took("operators", began)
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._blas = ThreadpoolController()
+
+    def _took(self, what: str, since: float) -> float:
+        now = time.perf_counter()
+        self.seconds[what] = now - since
+        return now
+
+    def _operators(self, interaction: str) -> list[Operators]:
+        """The operators of each level."""
+        levels = self.tree.levels[:-1]
+        if INTERACTIONS[interaction].homogeneous:
+            return [build_operators(interaction, self.order, self.dtype)] * len(levels)
+        return [
+            build_operators(interaction, self.order, self.dtype, self.half[first], self.parameter)
+            for first in levels
+        ]
+
+    def _place_surfaces(self) -> None:
+        tree, p = self.tree, self.order
+        lanes = lanes_of(self.dtype.itemsize)
+        columns = -(-self.surface // lanes) * lanes
+        size = self.half[tree.levels[:-1]]
+        self.rings = {}
+        for name, radius in (("inner", INNER), ("outer", OUTER)):
+            ring = np.full((len(size), 4, columns), BEYOND, self.dtype)
+            ring[:, :3, : self.surface] = size[:, None, None] * surface_points(p, radius).T
+            self.rings[name] = ring
+        x, y, z = surface_grid(p).T
+        self.grid = (z * p + y) * p + x
+        self.waves = spectral.waves(p, self.dtype)
+        self.offsets = spectral.offset_index()
+        octant = tree.octants()
+        spans = zip(tree.levels[:-1], tree.levels[1:], strict=True)
+        self.by_octant = [[a + np.flatnonzero(octant[a:b] == o) for o in range(8)] for a, b in spans]
+        leaves = tree.leaves[tree.level[tree.leaves] >= COARSEST]
+        leaves = leaves[np.argsort(tree.begin[leaves], kind="stable")]
+        self.own = np.column_stack([leaves, leaves]).astype(np.int32)
+        far = self.lists.far
+        self.w = far[np.argsort(far[:, 0], kind="stable")]
+        self.x = far[np.argsort(far[:, 1], kind="stable")]
+
+    def evaluate(self, charges: np.ndarray) -> np.ndarray:
+        """The potentials at the targets, G with its 1 / (4 pi): float64 (targets,), as given.
+
+        ``charges``: float (sources,). ``seconds`` then holds the time of each phase.
+        """
+        with self._blas.limit(limits=self.threads, user_api="blas"):
+            at = time.perf_counter()
+            self.sources.local[3, self.sources.slot] = charges
+            sums = np.zeros(self.targets.place.shape[1], self.dtype)
+            up = self._up()
+            at = self._took("up", at)
+            check = self._x()
+            at = self._took("x", at)
+            self._v(up, check)
+            at = self._took("v", at)
+            self._down(check, sums)
+            at = self._took("down", at)
+            self._w(up, sums)
+            sums *= self.dtype.type(unit_of(self.rule) / unit_of(self.far_rule))
+            at = self._took("w", at)
+            self._u(sums)
+            self._took("u", at)
+        scale = 1 / (4 * math.pi * self.unit * unit_of(self.rule))
+        return np.multiply(sums[self.targets.slot], scale, dtype=np.float64)
+
+    def _share(self, n: int, work: Callable[[int, int], Any], parts: int = PARTS) -> None:
+        """``work(first, last)`` over n things, by all threads."""
+        if self._pool is None or n < 2:
+            work(0, n)
+            return
+        cuts = np.linspace(0, n, min(self.threads * parts, n) + 1).astype(int).tolist()
+        jobs = [self._pool.submit(work, a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        for job in jobs:
+            job.result()
+
+    def _share_by(self, column: np.ndarray, work: Callable[[int, int], Any]) -> None:
+        """``work(first, last)`` over sorted rows, those with one number by one thread."""
+        cuts = np.append(np.flatnonzero(np.diff(column, prepend=-1)), len(column)).tolist()
+        self._share(len(cuts) - 1, lambda a, b: work(cuts[a], cuts[b]))
+
+    def _to_surfaces(self, pairs: np.ndarray, ring: str, check: np.ndarray) -> None:
+        of = self.sources
+
+        def work(first: int, last: int) -> None:
+            to_surfaces(
+                self.far_rule, pairs, first, last, of.place, of.local, of.begin, of.end, self.centres,
+                self.tree.level, self.rings[ring], check, of.most, self.dtype.type(self.parameter),
+            )  # fmt: skip
+
+        self._share_by(pairs[:, 1], work)
+        # From potentials in the unit of lengths to those in half sides of the cell.
+        check *= (self.half / unit_of(self.far_rule))[:, None].astype(self.dtype)
+
+    def _from_surfaces(
+        self, pairs: np.ndarray, ring: str, density: np.ndarray, sums: np.ndarray
+    ) -> None:
+        of = self.targets
+
+        def work(first: int, last: int) -> None:
+            from_surfaces(
+                self.far_rule, pairs, first, last, of.place, of.local, of.begin, of.end, self.centres,
+                self.tree.level, self.rings[ring], density, self.surface, sums, of.most,
+                self.dtype.type(self.parameter),
+            )  # fmt: skip
+
+        self._share_by(pairs[:, 0], work)
+
+    def _empty(self) -> np.ndarray:
+        return np.zeros((len(self.tree), self.rings["inner"].shape[2]), self.dtype)
+
+    def _up(self) -> np.ndarray:
+        """P2M, M2M: the upward equivalent densities of all nodes, (nodes, columns)."""
+        check, density = self._empty(), self._empty()
+        self._to_surfaces(self.own, "outer", check)
+        tree, n = self.tree, self.surface
+        for level in range(len(tree.levels) - 2, COARSEST - 1, -1):
+            a, b = tree.levels[level], tree.levels[level + 1]
+            first, second = self.operators[level].up_solve
+            density[a:b, :n] = (check[a:b, :n] @ first) @ second
+            if level > COARSEST:
+                for nodes, m2m in zip(
+                    self.by_octant[level], self.operators[level - 1].m2m, strict=True
+                ):
+                    check[tree.parent[nodes], :n] += density[nodes, :n] @ m2m
+        return density
+
+    def _x(self) -> np.ndarray:
+        """P2L: downward check potentials, (nodes, columns)."""
+        check = self._empty()
+        if len(self.x):
+            self._to_surfaces(self.x, "inner", check)
+        return check
+
+    def _v(self, density: np.ndarray, check: np.ndarray) -> None:
+        """M2L: added to the downward check potentials."""
+        parents = self.parents
+        if not parents.levels:
+            return
+        frequencies = spectral.frequencies(self.order)
+        shape = (frequencies, len(parents) + 1, 2, spectral.CHILDREN)
+        x, y = np.empty(shape, self.dtype), np.zeros(shape, self.dtype)
+        x[:, -1] = 0
+        cosine, sine = self.waves.cosine, self.waves.sine
+
+        def scratch() -> np.ndarray:
+            return np.empty(spectral.work_size(self.order), self.dtype)
+
+        def forward(first: int, last: int) -> None:
+            spectral.forward(
+                density, parents.children, self.grid, cosine, sine, first, last, x, scratch()
+            )
+
+        def backward(first: int, last: int) -> None:
+            spectral.backward(
+                y, parents.children, self.grid, cosine, sine, first, last, check, scratch()
+            )
+
+        self._share(len(parents), forward)
+        for level, pairs, starts in zip(
+            parents.levels, parents.pairs, parents.starts, strict=True
+        ):
+            table = self.operators[level].table
+
+            def multiply(
+                first: int,
+                last: int,
+                table: np.ndarray = table,
+                pairs: np.ndarray = pairs,
+                starts: np.ndarray = starts,
+            ) -> None:
+                spectral.multiply(table, self.offsets, pairs, starts, x, y, first, last)
+
+            self._share(frequencies, multiply)
+        self._share(len(parents), backward)
+
+    def _down(self, check: np.ndarray, sums: np.ndarray) -> None:
+        """L2L, L2P: the downward densities, and what they are at the targets."""
+        tree, n = self.tree, self.surface
+        density = self._empty()
+        for level in range(COARSEST, len(tree.levels) - 1):
+            a, b = tree.levels[level], tree.levels[level + 1]
+            if level > COARSEST:
+                for nodes, l2l in zip(
+                    self.by_octant[level], self.operators[level - 1].l2l, strict=True
+                ):
+                    check[nodes, :n] += density[tree.parent[nodes], :n] @ l2l
+            first, second = self.operators[level].down_solve
+            density[a:b, :n] = (check[a:b, :n] @ first) @ second
+        self._from_surfaces(self.own, "outer", density, sums)
+
+    def _w(self, density: np.ndarray, sums: np.ndarray) -> None:
+        """M2P."""
+        if len(self.w):
+            self._from_surfaces(self.w, "inner", density, sums)
+
+    def _u(self, sums: np.ndarray) -> None:
+        """P2P."""
+        s, t = self.sources, self.targets
+        units = unit_of(self.rule), unit_of(self.exact_rule)
+
+        def p2p(first: int, last: int) -> None:
+            for pairs in self.near[first:last]:
+                act_on_pairs(
+                    self.rule, self.exact_rule, pairs, self.centres, self.nearest, *units,
+                    s.place, s.local, s.begin, s.end, sums,
+                    t.place, t.local, t.begin, t.end, sums,
+                    max(s.most, t.most), self.dtype.type(self.parameter), self.parameter,
+                )  # fmt: skip
+
+        self._share(len(self.near), p2p, parts=1)

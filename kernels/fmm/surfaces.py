@@ -1,0 +1,29 @@
+"""Surfaces of equivalent and check points around a cell (Ying, Biros and Zorin, 2004, sec. 3.2).
+
+The points of a p x p x p grid that lie on the faces of a cube, of 6 (p - 1)^2 + 2 in all. Of a
+cell whose half side is 1, equivalent points lie at 1.05 (upward) or 2.95 (downward), check
+points at the other of the two.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+INNER = 1.05
+OUTER = 2.95
+
+
+def surface_size(order: int) -> int:
+    """Points of a surface of order p: 6 (p - 1)^2 + 2."""
+    return 6 * (order - 1) ** 2 + 2
+
+
+def surface_grid(order: int) -> np.ndarray:
+    """Grid coordinates of the surface's points, 0 to p - 1: int64 (n, 3), by x, then y, then z."""
+    grid = np.stack(np.meshgrid(*[np.arange(order)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+    return np.asarray(grid[((grid == 0) | (grid == order - 1)).any(axis=1)])
+
+
+def surface_points(order: int, radius: float) -> np.ndarray:
+    """The surface of a cell of half side 1 at the origin: float64 (n, 3)."""
+    return np.asarray((2.0 * surface_grid(order) / (order - 1) - 1.0) * radius)

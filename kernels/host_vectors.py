@@ -1,0 +1,37 @@
+"""What vectors the host has: their width, their registers, and the instructions that matter."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+from numba.core import config
+
+
+@dataclass(frozen=True)
+class HostVectors:
+    """The vectors that Numba compiles for on this host.
+
+    ``bytes``: of a vector; ``registers``: how many there are; ``fused``: whether there is a
+    fused multiply-add; ``estimate``: the instruction for an estimated 1 / sqrt(x), one of
+    avx512, avx, sse, neon, or empty.
+    """
+
+    bytes: int
+    registers: int
+    fused: bool
+    estimate: str
+
+
+def host_vectors() -> HostVectors:
+    """The host's vectors, by the features that Numba compiles for."""
+    given = config.CPU_FEATURES
+    features = set((llvm.get_host_cpu_features().flatten() if given is None else given).split(","))
+    if "+avx512f" in features:
+        return HostVectors(64, 32, True, "avx512")
+    if "+avx" in features:
+        return HostVectors(32, 16, "+fma" in features, "avx")
+    if platform.machine() in {"aarch64", "arm64"}:
+        return HostVectors(16, 32, True, "neon")
+    return HostVectors(16, 16, False, "sse" if "+sse" in features else "")
