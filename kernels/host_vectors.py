@@ -1,5 +1,8 @@
 """What vectors the host has: their width, their registers, and the instructions that matter."""
 
+# Numba's configuration gets its names when it is imported.
+# mypy: disable-error-code="attr-defined"
+
 from __future__ import annotations
 
 import platform

@@ -6,8 +6,8 @@
 :func:`evaluate` sums G(|t - s|) q over all sources for every target, r = 0 left out;
 :func:`prepare` builds tree and operators once for many sets of charges. The modules are named
 after the steps: ``morton`` and ``octree`` (the tree), ``lists`` (U, V, W, X), ``surfaces`` and
-``operators``, ``points`` (P2M, P2L, M2P, L2P), ``spectral`` (V, M2L), ``near`` (U, P2P), and
-``method``, which calls them in order.
+``operators``, ``points`` (P2M, P2L, M2P, L2P), ``transform`` and ``translations`` (V, M2L),
+``near`` (U, P2P), and ``method``, which calls them in order.
 """
 
 from __future__ import annotations
@@ -15,8 +15,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_HOMES = {"evaluate": "evaluation", "prepare": "evaluation", "BadInput": "accuracy"}
-__all__ = ["BadInput", "evaluate", "prepare"]  # noqa: F822  (found by __getattr__)
+_HOMES = {
+    "evaluate": "evaluation",
+    "evaluate_with_gradient": "evaluation",
+    "prepare": "evaluation",
+    "BadInput": "accuracy",
+}
+__all__ = ["BadInput", "evaluate", "evaluate_with_gradient", "prepare"]
 
 
 def __getattr__(name: str) -> Any:

@@ -29,13 +29,15 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels.fmm.interactions import emit_value
+from kernels.fmm.interactions import emit_value, emit_value_and_slope
 from kernels.fmm.vectors import HOST, INDEX, Vectors
 
 TILE = 4 if HOST.registers >= 32 else 2
 """Targets of one tile: with their sums and the sources they fill the registers."""
 BLOCK = 4 if HOST.registers >= 32 else 2
 """Vectors of targets of :func:`act_one_way`."""
+GRADIENT_BLOCK = 2 if HOST.registers >= 32 else 1
+"""Vectors of targets of :func:`act_with_gradient`, each of which has four sums."""
 NONE_MET = 1e30
 """What the smallest r^2 starts from."""
 
@@ -136,8 +138,57 @@ def _block(count: int, masked: bool, watched: bool) -> Any:
     return block
 
 
+def _gradient_block(count: int) -> Any:
+    """As :func:`_block`, masked and watched, with the gradient.
+
+    ``sums`` (4, room): the potentials and their derivatives by x, y and z, as they are.
+    """
+
+    @intrinsic
+    def block(typing, rule, s, n, t, sums, t0, parameter, met):
+        def emit(context, builder, signature, arguments):
+            kinds = signature.args
+            _, s, n, t, sums, t0, parameter, met = arguments
+            v = Vectors(context, builder, kinds[1].dtype.bitwidth)
+            lam = v.spread(parameter)
+            sx, sy, sz, sq = v.rows(kinds[1], s, 4)
+            rows = v.rows(kinds[4], sums, 4)
+            smallest = v.data(kinds[7], met)
+            targets = [_at(builder, t0, i * v.lanes) for i in range(count)]
+            held = [[v.load(p, i) for p in v.rows(kinds[3], t, 3)] for i in targets]
+            slots = [[v.slot(v.load(row, i)) for row in rows] for i in targets]
+            first, second = ir.Constant(INDEX, 0), ir.Constant(INDEX, v.lanes)
+            least, met_zero = v.slot(v.load(smallest, first)), v.slot(v.load(smallest, second))
+            with cgutils.for_range(builder, n) as loop:
+                x, y, z, q = (v.number(p, loop.index) for p in (sx, sy, sz, sq))
+                for (hx, hy, hz), mine in zip(held, slots, strict=True):
+                    apart = [v.sub(hx, x), v.sub(hy, y), v.sub(hz, z)]
+                    r2 = _square(v, *apart)
+                    value, slope = emit_value_and_slope(v, rule.rule, r2, lam)
+                    seen = v.where_positive(r2, r2, NONE_MET)
+                    here = v.where_positive(r2, v.constant(0.0), 1.0)
+                    builder.store(v.add(builder.load(met_zero), here), met_zero)
+                    builder.store(v.min(seen, builder.load(least)), least)
+                    value, slope = (v.where_positive(r2, each) for each in (value, slope))
+                    builder.store(v.fma(value, q, builder.load(mine[0])), mine[0])
+                    pull = v.mul(slope, q)
+                    for d, slot in zip(apart, mine[1:], strict=True):
+                        builder.store(v.fma(pull, d, builder.load(slot)), slot)
+            v.store(builder.load(least), smallest, first)
+            v.store(builder.load(met_zero), smallest, second)
+            for i, mine in zip(targets, slots, strict=True):
+                for row, slot in zip(rows, mine, strict=True):
+                    v.store(builder.load(slot), row, i)
+            return context.get_dummy_value()
+
+        return types.void(rule, s, n, t, sums, t0, parameter, met), emit
+
+    return block
+
+
 _tile_of_some, _tile_of_one = _tile(TILE), _tile(1)
 _block_of_some, _block_of_one = _block(BLOCK, False, False), _block(1, False, False)
+_gradient_of_some, _gradient_of_one = _gradient_block(GRADIENT_BLOCK), _gradient_block(1)
 _masked_block, _masked_vector = _block(BLOCK, True, True), _block(1, True, True)
 
 
@@ -198,3 +249,19 @@ def act_on_itself(rule, s, sum_s, n, parameter, met):
         _masked_vector(rule, s, at, to - at, s, sum_s, at, parameter, met)
         if to < n:
             act_both_ways(rule, s, sum_s, at + lanes, n, s, sum_s, at, to, parameter, met)
+
+
+@njit(nogil=True, cache=True)
+def act_with_gradient(rule, s, n, t, sums, t1, parameter, met):
+    """As :func:`act_one_way_masked`, with the gradient.
+
+    ``sums`` (4, room): potentials and their derivatives by x, y and z, added to, as they are.
+    """
+    lanes = met.shape[1]
+    at = 0
+    while at + (GRADIENT_BLOCK - 1) * lanes < t1:
+        _gradient_of_some(rule, s, n, t, sums, at, parameter, met)
+        at += GRADIENT_BLOCK * lanes
+    while at < t1:
+        _gradient_of_one(rule, s, n, t, sums, at, parameter, met)
+        at += lanes

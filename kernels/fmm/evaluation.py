@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,9 @@ def prepare(
         BadInput: what can't be computed.
     """
     asked = accuracy(digits, precision, order)
+    if interaction in INTERACTIONS and not INTERACTIONS[interaction].homogeneous:
+        # A screened interaction's operators reach beyond single precision's range.
+        asked = replace(asked, bits=64)
     s = _points(sources, "sources")
     t = None if targets is None or targets is sources else _points(targets, "targets")
     if interaction not in INTERACTIONS:
@@ -93,10 +97,22 @@ def evaluate(
     Raises:
         BadInput: what can't be computed.
     """
-    s = _points(sources, "sources")
-    method = prepare(s, targets, digits, **options)
-    result = method.evaluate(checked_charges(charges, len(s)))
-    return result.astype(np.float32) if options.get("precision") == "single" else result
+    method = prepare(sources, targets, digits, **options)
+    found = method.evaluate(checked_charges(charges, method.n_sources))
+    return _as_asked(found, options)
+
+
+def evaluate_with_gradient(
+    sources: Any, charges: Any, targets: Any = None, digits: float = 6, **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """As :func:`evaluate`: the potentials (m,) and their gradients by the target's place (m, 3)."""
+    method = prepare(sources, targets, digits, **options)
+    potential, gradient = method.gradients(checked_charges(charges, method.n_sources))
+    return _as_asked(potential, options), _as_asked(gradient, options)
+
+
+def _as_asked(found: np.ndarray, options: dict[str, Any]) -> np.ndarray:
+    return found.astype(np.float32) if options.get("precision") == "single" else found
 
 
 def leaf_points(asked: Accuracy) -> int:

@@ -119,6 +119,16 @@ def emit_value(v: Vectors, rule: Rule, r2: Any, parameter: Any) -> Any:
     return interaction.emit(v, r2, y, parameter)
 
 
+def emit_value_and_slope(v: Vectors, rule: Rule, r2: Any, parameter: Any) -> tuple[Any, Any]:
+    """G and G'(r) / r from r^2, both as they are."""
+    interaction = INTERACTIONS[rule.interaction]
+    y = v.rsqrt_estimate(r2)
+    for _ in range(rule.steps):
+        y = v.mul(v.mul(v.constant(0.5), y), v.nfma(r2, v.mul(y, y), v.constant(3.0)))
+    value = interaction.emit(v, r2, y, parameter)
+    return value, interaction.emit_slope(v, v.mul(y, y), y, value, parameter)
+
+
 def unit_of(rule: Rule) -> float:
     """What a loop's sums are times the potentials: 2 where a factor 1 / 2 is left out."""
     return 2.0 if rule.steps and INTERACTIONS[rule.interaction].homogeneous else 1.0

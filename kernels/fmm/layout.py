@@ -1,8 +1,9 @@
 """Where points lie: leaf after leaf, each from the beginning of a vector on.
 
-Lengths are in a unit that is a power of two, so that no digit of a coordinate is lost, and not less
-than half the root cube's side, so that squares stay within single precision's range. The slots behind a leaf's last point, up to the end of the
-vector, hold points of no charge outside the cube, so that loops over vectors need no remainder.
+Lengths are in a unit that is a power of two, so that no digit of a coordinate is lost, and not
+less than the root cube's side, so that squares stay within single precision's range. The slots
+behind a leaf's last point, up to the end of the vector, hold points of no charge outside the
+cube, so that loops over vectors need no remainder.
 """
 
 # mypy: disable-error-code="no-untyped-def"

@@ -10,20 +10,21 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from kernels.fmm import spectral
+from kernels.fmm import transform, translations
 from kernels.fmm.interactions import INTERACTIONS, Rule, unit_of
 from kernels.fmm.layout import BEYOND, lay_out
 from kernels.fmm.lists import build_lists
-from kernels.fmm.near import act_on_pairs
+from kernels.fmm.near import act_on_pairs, gradients_on_pairs
 from kernels.fmm.octree import build_octree
 from kernels.fmm.operators import Operators, build_operators
 from kernels.fmm.parents import plan_parents
-from kernels.fmm.points import from_surfaces, to_surfaces
+from kernels.fmm.points import from_surfaces, gradients_from_surfaces, to_surfaces
 from kernels.fmm.schedule import share_pairs
 from kernels.fmm.surfaces import INNER, OUTER, surface_grid, surface_points, surface_size
 from kernels.fmm.vectors import lanes_of
@@ -102,6 +103,11 @@ class Fmm:
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._blas = ThreadpoolController()
 
+    @property
+    def n_sources(self) -> int:
+        """How many charges an evaluation takes."""
+        return len(self.tree.order)
+
     def _took(self, what: str, since: float) -> float:
         now = time.perf_counter()
         self.seconds[what] = now - since
@@ -129,11 +135,13 @@ class Fmm:
             self.rings[name] = ring
         x, y, z = surface_grid(p).T
         self.grid = (z * p + y) * p + x
-        self.waves = spectral.waves(p, self.dtype)
-        self.offsets = spectral.offset_index()
+        self.waves = transform.waves(p, self.dtype)
+        self.offsets = translations.offset_index()
         octant = tree.octants()
         spans = zip(tree.levels[:-1], tree.levels[1:], strict=True)
-        self.by_octant = [[a + np.flatnonzero(octant[a:b] == o) for o in range(8)] for a, b in spans]
+        self.by_octant = [
+            [a + np.flatnonzero(octant[a:b] == o) for o in range(8)] for a, b in spans
+        ]
         leaves = tree.leaves[tree.level[tree.leaves] >= COARSEST]
         leaves = leaves[np.argsort(tree.begin[leaves], kind="stable")]
         self.own = np.column_stack([leaves, leaves]).astype(np.int32)
@@ -146,10 +154,24 @@ class Fmm:
 
         ``charges``: float (sources,). ``seconds`` then holds the time of each phase.
         """
+        sums = np.zeros(self.targets.place.shape[1], self.dtype)
+        self._phases(charges, sums)
+        scale = 1 / (4 * math.pi * self.unit * unit_of(self.rule))
+        return np.multiply(sums[self.targets.slot], scale, dtype=np.float64)
+
+    def gradients(self, charges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The potentials, float64 (targets,), and their gradients, float64 (targets, 3)."""
+        sums = np.zeros((4, self.targets.place.shape[1]), self.dtype)
+        self._phases(charges, sums)
+        scale = 1 / (4 * math.pi * self.unit)
+        found = np.multiply(sums[:, self.targets.slot], scale, dtype=np.float64)
+        return found[0], np.ascontiguousarray(found[1:].T) / self.unit
+
+    def _phases(self, charges: np.ndarray, sums: np.ndarray) -> None:
+        """All phases: potentials times the rule's unit, (slots,), or with gradients, (4, slots)."""
         with self._blas.limit(limits=self.threads, user_api="blas"):
             at = time.perf_counter()
             self.sources.local[3, self.sources.slot] = charges
-            sums = np.zeros(self.targets.place.shape[1], self.dtype)
             up = self._up()
             at = self._took("up", at)
             check = self._x()
@@ -159,12 +181,14 @@ class Fmm:
             self._down(check, sums)
             at = self._took("down", at)
             self._w(up, sums)
-            sums *= self.dtype.type(unit_of(self.rule) / unit_of(self.far_rule))
+            if sums.ndim == 1:
+                sums *= self.dtype.type(unit_of(self.rule) / unit_of(self.far_rule))
             at = self._took("w", at)
-            self._u(sums)
+            if sums.ndim == 1:
+                self._u(sums)
+            else:
+                self._u_with_gradient(sums)
             self._took("u", at)
-        scale = 1 / (4 * math.pi * self.unit * unit_of(self.rule))
-        return np.multiply(sums[self.targets.slot], scale, dtype=np.float64)
 
     def _share(self, n: int, work: Callable[[int, int], Any], parts: int = PARTS) -> None:
         """``work(first, last)`` over n things, by all threads."""
@@ -172,7 +196,7 @@ class Fmm:
             work(0, n)
             return
         cuts = np.linspace(0, n, min(self.threads * parts, n) + 1).astype(int).tolist()
-        jobs = [self._pool.submit(work, a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        jobs = [self._pool.submit(work, a, b) for a, b in pairwise(cuts)]
         for job in jobs:
             job.result()
 
@@ -183,11 +207,12 @@ class Fmm:
 
     def _to_surfaces(self, pairs: np.ndarray, ring: str, check: np.ndarray) -> None:
         of = self.sources
+        parameter = self.dtype.type(self.parameter)
 
         def work(first: int, last: int) -> None:
             to_surfaces(
-                self.far_rule, pairs, first, last, of.place, of.local, of.begin, of.end, self.centres,
-                self.tree.level, self.rings[ring], check, of.most, self.dtype.type(self.parameter),
+                self.far_rule, pairs, first, last, of.place, of.local, of.begin, of.end,
+                self.centres, self.tree.level, self.rings[ring], check, of.most, parameter,
             )  # fmt: skip
 
         self._share_by(pairs[:, 1], work)
@@ -198,12 +223,14 @@ class Fmm:
         self, pairs: np.ndarray, ring: str, density: np.ndarray, sums: np.ndarray
     ) -> None:
         of = self.targets
+        parameter = self.dtype.type(self.parameter)
+        loop = from_surfaces if sums.ndim == 1 else gradients_from_surfaces
 
         def work(first: int, last: int) -> None:
-            from_surfaces(
-                self.far_rule, pairs, first, last, of.place, of.local, of.begin, of.end, self.centres,
-                self.tree.level, self.rings[ring], density, self.surface, sums, of.most,
-                self.dtype.type(self.parameter),
+            loop(
+                self.far_rule, pairs, first, last, of.place, of.local, of.begin, of.end,
+                self.centres, self.tree.level, self.rings[ring], density, self.surface, sums,
+                of.most, parameter,
             )  # fmt: skip
 
         self._share_by(pairs[:, 0], work)
@@ -239,29 +266,27 @@ class Fmm:
         parents = self.parents
         if not parents.levels:
             return
-        frequencies = spectral.frequencies(self.order)
-        shape = (frequencies, len(parents) + 1, 2, spectral.CHILDREN)
+        frequencies = transform.frequencies(self.order)
+        shape = (frequencies, len(parents) + 1, 2, transform.CHILDREN)
         x, y = np.empty(shape, self.dtype), np.zeros(shape, self.dtype)
         x[:, -1] = 0
         cosine, sine = self.waves.cosine, self.waves.sine
 
         def scratch() -> np.ndarray:
-            return np.empty(spectral.work_size(self.order), self.dtype)
+            return np.empty(transform.work_size(self.order), self.dtype)
 
         def forward(first: int, last: int) -> None:
-            spectral.forward(
+            transform.forward(
                 density, parents.children, self.grid, cosine, sine, first, last, x, scratch()
             )
 
         def backward(first: int, last: int) -> None:
-            spectral.backward(
+            transform.backward(
                 y, parents.children, self.grid, cosine, sine, first, last, check, scratch()
             )
 
         self._share(len(parents), forward)
-        for level, pairs, starts in zip(
-            parents.levels, parents.pairs, parents.starts, strict=True
-        ):
+        for level, pairs, starts in zip(parents.levels, parents.pairs, parents.starts, strict=True):
             table = self.operators[level].table
 
             def multiply(
@@ -271,7 +296,7 @@ class Fmm:
                 pairs: np.ndarray = pairs,
                 starts: np.ndarray = starts,
             ) -> None:
-                spectral.multiply(table, self.offsets, pairs, starts, x, y, first, last)
+                translations.multiply(table, self.offsets, pairs, starts, x, y, first, last)
 
             self._share(frequencies, multiply)
         self._share(len(parents), backward)
@@ -307,6 +332,20 @@ class Fmm:
                     self.rule, self.exact_rule, pairs, self.centres, self.nearest, *units,
                     s.place, s.local, s.begin, s.end, sums,
                     t.place, t.local, t.begin, t.end, sums,
+                    max(s.most, t.most), self.dtype.type(self.parameter), self.parameter,
+                )  # fmt: skip
+
+        self._share(len(self.near), p2p, parts=1)
+
+    def _u_with_gradient(self, sums: np.ndarray) -> None:
+        """P2P, with the gradient."""
+        s, t = self.sources, self.targets
+
+        def p2p(first: int, last: int) -> None:
+            for pairs in self.near[first:last]:
+                gradients_on_pairs(
+                    self.rule, self.exact_rule, pairs, self.centres, self.nearest,
+                    s.place, s.local, s.begin, s.end, t.place, t.begin, t.end, sums,
                     max(s.most, t.most), self.dtype.type(self.parameter), self.parameter,
                 )  # fmt: skip
 

@@ -45,9 +45,7 @@ def morton_keys(points, corner, size):
         y = min(max(int((points[i, 1] - corner[1]) * scale), 0), last)
         z = min(max(int((points[i, 2] - corner[2]) * scale), 0), last)
         keys[i] = (
-            spread_bits(x)
-            | (spread_bits(y) << np.uint64(1))
-            | (spread_bits(z) << np.uint64(2))
+            spread_bits(x) | (spread_bits(y) << np.uint64(1)) | (spread_bits(z) << np.uint64(2))
         )
     return keys
 

@@ -11,7 +11,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernels.fmm.direct import NONE_MET, act_both_ways, act_on_itself, act_one_way_masked
+from kernels.fmm.direct import (
+    NONE_MET,
+    act_both_ways,
+    act_on_itself,
+    act_one_way_masked,
+    act_with_gradient,
+)
 from kernels.fmm.layout import BEYOND, seen_from
 from kernels.fmm.vectors import HOST
 
@@ -102,3 +108,55 @@ def _exactly(rule, place, charges, target_place, centre, into, factor, parameter
     act_one_way_masked(rule, s, ns, t, sums, nt, parameter, met)
     for k in range(nt):
         into[k] = sums[k] * factor
+
+
+@njit(nogil=True, cache=True)
+def gradients_on_pairs(
+    rule, exact_rule, pairs, centres, nearest, place, local, begin, end,
+    target_place, target_begin, target_end, sums, most, parameter, exact_parameter,
+):  # fmt: skip
+    """Add potentials and gradients, one way after the other.
+
+    Args: as for :func:`act_on_pairs`. ``sums``: (4, slots), the targets', as they are.
+    """
+    lanes = VECTOR_BYTES // local.itemsize
+    seen = np.zeros((4, most), local.dtype)
+    found = np.zeros((4, most), local.dtype)
+    met = np.zeros((2, lanes), local.dtype)
+    for i in range(len(pairs)):
+        what = pairs[i, 2]
+        for way in range(2 if what == BOTH_WAYS else 1):
+            b, a = pairs[i, way], pairs[i, 1 - way]
+            s0, s1, t0, t1 = begin[a], end[a], target_begin[b], target_end[b]
+            ns, nt = s1 - s0, t1 - t0
+            seen_from(target_place, t0, t1, centres[a], seen)
+            seen[0, nt : nt + lanes] = BEYOND
+            found[:, :nt] = 0
+            met[0], met[1] = NONE_MET, 0
+            act_with_gradient(rule, local[:, s0:s1], ns, seen, found, nt, parameter, met)
+            limit = nearest[a] ** 2
+            expected = nt if what == ITSELF else 0
+            if limit > 0 and (met[0].min() <= limit or met[1].sum() > expected):
+                _exact_gradients(
+                    exact_rule, place[:, s0:s1], local[3, s0:s1], target_place[:, t0:t1],
+                    centres[a], found, exact_parameter,
+                )  # fmt: skip
+            for row in range(4):
+                to, of = sums[row, t0:t1], found[row, :nt]
+                for k in range(nt):
+                    to[k] += of[k]
+
+
+@njit(nogil=True, cache=True)
+def _exact_gradients(rule, place, charges, target_place, centre, into, parameter):
+    """As :func:`_exactly`, with the gradient."""
+    lanes = VECTOR_BYTES // 8
+    ns, nt = place.shape[1], target_place.shape[1]
+    room = (nt + 4 * lanes) // lanes * lanes
+    s, t = np.zeros((4, ns)), np.full((4, room), BEYOND)
+    seen_from(place, 0, ns, centre, s)
+    seen_from(target_place, 0, nt, centre, t)
+    s[3] = charges
+    sums, met = np.zeros((4, room)), np.zeros((2, lanes))
+    act_with_gradient(rule, s, ns, t, sums, nt, parameter, met)
+    into[:, :nt] = sums[:, :nt]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from kernels.fmm.morton import MAX_LEVEL, morton_keys, sorted_order
+from kernels.fmm.morton import MAX_LEVEL, morton_keys, sorted_order, spread_bits
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,13 @@ def build_octree(
     else:
         target_keys = morton_keys(targets, low, size)
         target_order = sorted_order(target_keys)
-    nodes = _split(keys, target_keys, q)
-    return Octree(low, size, *nodes[:-1], order, target_order, nodes[-1])
+    level, parent, first_child, children, anchor, begin, end, target_begin, target_end, levels = (
+        _split(keys, target_keys, q)
+    )
+    return Octree(
+        low, size, level, parent, first_child, children, anchor, begin, end,
+        target_begin, target_end, order, target_order, levels,
+    )  # fmt: skip
 
 
 @njit(nogil=True, cache=True)
@@ -127,9 +132,7 @@ def _split(keys, target_keys, q):
             shift = np.uint64(3 * (MAX_LEVEL - 1 - depth))
             key = np.uint64(0)
             for axis in range(3):
-                for bit in range(depth):
-                    one = np.uint64((anchor[node, axis] >> bit) & 1)
-                    key |= one << np.uint64(3 * bit + axis)
+                key |= spread_bits(anchor[node, axis]) << np.uint64(axis)
             key <<= np.uint64(3)
             at, target_at = begin, target_begin
             for octant in range(8):

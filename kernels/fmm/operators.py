@@ -16,16 +16,25 @@ A homogeneous kernel (Laplace) has one set for all levels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from kernels.fmm.interactions import INTERACTIONS
-from kernels.fmm.spectral import REACH
+from kernels.fmm.operator_cache import kept
 from kernels.fmm.surfaces import INNER, OUTER, surface_points
+from kernels.fmm.translations import REACH
 
 OCTANTS = 8
+CUT = {4: 1e-7, 8: 1e-12}
+"""By bytes of a number, the smallest singular value that is used: rounding, enlarged by its
+inverse, stays below the error of the surfaces."""
+FAINT = 100.0
+"""Decay lengths in half a cell's side from which on a screened interaction is 0 between cells
+that do not touch: less than exp(-200) of what it is at the length itself."""
 
 
 @dataclass(frozen=True)
@@ -43,55 +52,73 @@ class Operators:
     table: np.ndarray
 
 
+@lru_cache(maxsize=64)
 def build_operators(
     interaction: str, order: int, dtype: Any, half: float = 1.0, parameter: float = 0.0
 ) -> Operators:
-    """The operators of order p for cells of half side ``half``."""
+    """The operators of order p for cells of half side ``half``, kept in this process.
+
+    Those of a homogeneous interaction, which are the same for all cells, are kept on disk too.
+    """
     kernel = INTERACTIONS[interaction]
+    faint = parameter * half > FAINT
+
+    def values(r: np.ndarray) -> np.ndarray:
+        return np.zeros_like(r) if faint else half * kernel.values(half * r, parameter)
 
     def matrix(to: np.ndarray, of: np.ndarray) -> np.ndarray:
-        r = np.linalg.norm(to[:, None, :] - of[None, :, :], axis=2)
-        return half * kernel.values(half * r, parameter)
+        return values(np.linalg.norm(to[:, None, :] - of[None, :, :], axis=2))
 
     inner, outer = surface_points(order, INNER), surface_points(order, OUTER)
-    cut = 1e-7 if np.dtype(dtype) == np.float32 else 1e-12
-    up_solve, down_solve = _pseudo_inverse(matrix(outer, inner), cut), _pseudo_inverse(
-        matrix(inner, outer), cut
-    )
+    homogeneous = kernel.homogeneous
+    name = f"{interaction}-{order}-{np.dtype(dtype).name}"
+
+    def solve() -> dict[str, np.ndarray]:
+        return _solve(matrix(outer, inner), dtype)
+
+    solved = kept(name, solve) if homogeneous else solve()
     octants = np.array([[o & 1, o >> 1 & 1, o >> 2] for o in range(OCTANTS)]) - 0.5
     m2m = np.stack([matrix(outer, inner / 2 + at).T for at in octants])
     # The child's potentials in its own unit, h / 2.
     l2l = np.stack([0.5 * matrix(inner / 2 + at, outer).T for at in octants])
     return Operators(
-        (up_solve[0].astype(dtype), up_solve[1].astype(dtype)),
-        (down_solve[0].astype(dtype), down_solve[1].astype(dtype)),
+        (solved["up_first"], solved["up_second"]),
+        (solved["down_first"], solved["down_second"]),
         np.ascontiguousarray(m2m, dtype),
         np.ascontiguousarray(l2l, dtype),
-        _table(order, dtype, half, parameter, interaction),
+        _table(order, dtype, values),
     )
 
 
-def _pseudo_inverse(matrix: np.ndarray, cut: float) -> tuple[np.ndarray, np.ndarray]:
-    """check @ first @ second = densities, for rows; singular values below ``cut`` left out."""
+def _solve(matrix: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
+    """The factors of both solutions, for rows: check @ first @ second = densities.
+
+    ``matrix``: upward check from upward equivalent; its transpose is the downward one. Singular
+    values below :data:`CUT` of the largest are left out.
+    """
     u, size, vt = np.linalg.svd(matrix)
-    kept = size > cut * size[0]
-    return u[:, kept], vt[kept] / size[kept, None]
+    used = size > CUT[np.dtype(dtype).itemsize] * size[0]
+    inverse = 1 / size[used, None]
+    factors = {
+        "up_first": u[:, used],
+        "up_second": vt[used] * inverse,
+        "down_first": vt[used].T,
+        "down_second": u[:, used].T * inverse,
+    }
+    return {name: np.ascontiguousarray(factor, dtype) for name, factor in factors.items()}
 
 
-def _table(
-    order: int, dtype: Any, half: float, parameter: float, interaction: str
-) -> np.ndarray:
+def _table(order: int, dtype: Any, values: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     p, n = order, 2 * order - 1
     # Offsets of grid points, 0 to p - 1 and then -(p - 1) to -1, in units of the spacing.
     step = 2 * INNER / (p - 1) * np.concatenate([np.arange(p), np.arange(1 - p, 0)])
     table = np.zeros((p * n * n, 2, REACH**3 + 1), dtype)
-    kernel = INTERACTIONS[interaction]
     for at in range(REACH**3):
         offset = np.array([at % REACH, at // REACH % REACH, at // REACH**2]) - 3
         if np.abs(offset).max() <= 1:
             continue
         x, y, z = (2.0 * o + step for o in offset)
         r = np.sqrt(x[None, None, :] ** 2 + y[None, :, None] ** 2 + z[:, None, None] ** 2)
-        spectrum = np.fft.fftn(half * kernel.values(half * r, parameter))[:p].ravel()
+        spectrum = np.fft.fftn(values(r))[:p].ravel()
         table[:, 0, at], table[:, 1, at] = spectrum.real, spectrum.imag
     return table

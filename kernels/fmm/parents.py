@@ -8,7 +8,8 @@ import numpy as np
 
 from kernels.fmm.lists import DIRECTIONS, SELF
 from kernels.fmm.octree import Octree
-from kernels.fmm.spectral import CHILDREN, GROUP
+from kernels.fmm.transform import CHILDREN
+from kernels.fmm.translations import GROUP
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernels.fmm.direct import act_one_way
+from kernels.fmm.direct import act_one_way, act_with_gradient
 from kernels.fmm.layout import BEYOND, seen_from
 from kernels.fmm.vectors import HOST
 
@@ -76,3 +76,25 @@ def from_surfaces(
             seen[0, n:room] = BEYOND
             target = seen[:, :room]
         act_one_way(rule, source, surface, target, sums[b : b + room], n, parameter, met)
+
+
+@njit(nogil=True, cache=True)
+def gradients_from_surfaces(
+    rule, pairs, first, last, place, local, begin, end, centres, level, rings, density, surface,
+    sums, most, parameter,
+):  # fmt: skip
+    """As :func:`from_surfaces`; ``sums`` (4, slots): potentials and gradients, as they are."""
+    lanes = VECTOR_BYTES // local.itemsize
+    seen = np.zeros((4, most), local.dtype)
+    source = np.zeros((4, rings.shape[2]), local.dtype)
+    met = np.zeros((2, lanes), local.dtype)
+    for i in range(first, last):
+        leaf, node = pairs[i]
+        b, e = begin[leaf], end[leaf]
+        n = e - b
+        room = (n + lanes - 1) // lanes * lanes
+        source[:3] = rings[level[node], :3]
+        source[3] = density[node]
+        seen_from(place, b, e, centres[node], seen)
+        seen[0, n:room] = BEYOND
+        act_with_gradient(rule, source, surface, seen, sums[:, b : b + room], n, parameter, met)

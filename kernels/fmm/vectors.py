@@ -187,9 +187,7 @@ class Vectors:
                 return self.builder.fdiv(self.constant(1.0), root)
 
     def _at(self, pointer: Any, index: Any) -> Any:
-        return self.builder.bitcast(
-            self.builder.gep(pointer, [index]), self.vector.as_pointer()
-        )
+        return self.builder.bitcast(self.builder.gep(pointer, [index]), self.vector.as_pointer())
 
     def _call(self, name: str, arguments: list[Any]) -> Any:
         suffix = f"v{self.lanes}{self.scalar.intrinsic_name}"

@@ -18,31 +18,19 @@ All loops release the GIL.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils, config
+from numba.core import cgutils
 from numba.extending import intrinsic
 
+from kernels.host_vectors import host_vectors
 
-def _host_vectors() -> tuple[int, int, bool]:
-    """(bytes of a vector, vector registers, fused multiply-add) that Numba compiles for."""
-    given = config.CPU_FEATURES
-    features = set((llvm.get_host_cpu_features().flatten() if given is None else given).split(","))
-    if "+avx512f" in features:
-        return 64, 32, True
-    if "+avx" in features:
-        return 32, 16, "+fma" in features
-    arm = platform.machine() in {"aarch64", "arm64"}
-    return 16, 32 if arm else 16, arm
-
-
-VECTOR_BYTES, _REGISTERS, FUSED = _host_vectors()
+_HOST = host_vectors()
+VECTOR_BYTES, _REGISTERS, FUSED = _HOST.bytes, _HOST.registers, _HOST.fused
 STREAM_VECTORS = _REGISTERS // 2
 """Accumulators of the loops that load: enough to cover the latency of a multiply-add (4 cycles
 of 2 or 4 pipes), and a power of two, so that they divide every working set."""
