@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.fmm.accuracy import Accuracy, BadInput, accuracy, newton_steps
 from kernels.fmm.interactions import INTERACTIONS
-from kernels.fmm.method import Fmm
+from kernels.fmm.method import Fmm, Setup, make_ready
 from kernels.fmm.vectors import estimate_bits
 
 LEAF_POINTS = {32: {4: 256, 5: 320, 6: 320}, 64: {6: 280, 7: 280, 8: 320, 9: 350, 10: 400}}
@@ -65,18 +65,17 @@ def prepare(
         raise BadInput(f"q is {q}; a leaf holds 1 point or more")
     if threads is not None and threads < 1:
         raise BadInput(f"threads is {threads}; 1 or more")
-    return Fmm(
-        s,
-        t,
+    setup = Setup(
         asked.order,
         int(q) if q is not None else leaf_points(asked),
-        np.float32 if asked.bits == 32 else np.float64,
+        np.dtype(np.float32 if asked.bits == 32 else np.float64),
         newton_steps(asked, estimate_bits(asked.bits)),
         asked.nearest,
         interaction,
         parameter or 0.0,
         threads or len(os.sched_getaffinity(0)),
     )
+    return make_ready(s, t, setup)
 
 
 def evaluate(

@@ -24,6 +24,32 @@ BEYOND = 4.0
 
 
 @dataclass(frozen=True)
+class Points:
+    """Points and the leaves that they are in.
+
+    ``given``: float64 (n, 3). ``order``: int64 (n,), their indices, leaf after leaf. ``first``,
+    ``last``: int64 (nodes,), each leaf's part of ``order``. ``leaves``: int64, those that have
+    points here.
+    """
+
+    given: np.ndarray
+    order: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    leaves: np.ndarray
+
+
+def sources_of(tree: Octree, given: np.ndarray) -> Points:
+    """All sources of a tree."""
+    return Points(given, tree.order, tree.begin, tree.end, tree.leaves)
+
+
+def targets_of(tree: Octree, given: np.ndarray) -> Points:
+    """All targets of a tree."""
+    return Points(given, tree.target_order, tree.target_begin, tree.target_end, tree.leaves)
+
+
+@dataclass(frozen=True)
 class Layout:
     """Points in slots.
 
@@ -41,24 +67,14 @@ class Layout:
     most: int
 
 
-def lay_out(
-    tree: Octree, points: np.ndarray, targets: bool, dtype: Any, centres: np.ndarray, unit: float
-) -> Layout:
-    """The sources' or the targets' layout.
-
-    ``points``: float64 (n, 3), as given; ``centres``: float64 (nodes, 3), in units of ``unit``.
-    """
-    first, last, order = (
-        (tree.target_begin, tree.target_end, tree.target_order)
-        if targets
-        else (tree.begin, tree.end, tree.order)
-    )
+def lay_out(points: Points, dtype: Any, centres: np.ndarray, unit: float) -> Layout:
+    """The layout of points; ``centres`` float64 (nodes, 3), of the nodes in units of ``unit``."""
+    first, last, leaves = points.first, points.last, points.leaves
     lanes = lanes_of(np.dtype(dtype).itemsize)
-    leaves = tree.leaves
     leaves = leaves[np.argsort(first[leaves], kind="stable")]
     count = (last - first)[leaves]
     room = -(-count // lanes) * lanes
-    begin = np.zeros(len(tree), np.int64)
+    begin = np.zeros(len(first), np.int64)
     begin[leaves] = np.cumsum(room) - room
     end = begin.copy()
     end[leaves] += count
@@ -67,9 +83,10 @@ def lay_out(
     place = np.full((3, slots), BEYOND)
     local = np.zeros((4, slots), dtype)
     local[:3] = BEYOND
-    slot = np.empty(len(order), np.int64)
+    slot = np.empty(len(points.order), np.int64)
     _fill(
-        leaves, first, begin, end, order, points, 1.0 / unit, centres, place, local, slot
+        leaves, first, begin, end, points.order, points.given, 1.0 / unit, centres,
+        place, local, slot,
     )  # fmt: skip
     return Layout(place, local, begin, end, slot, int(room.max()) + 4 * lanes)
 

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -18,10 +19,10 @@ from threadpoolctl import ThreadpoolController
 
 from kernels.fmm import transform, translations
 from kernels.fmm.interactions import INTERACTIONS, Rule, unit_of
-from kernels.fmm.layout import BEYOND, lay_out
+from kernels.fmm.layout import BEYOND, Points, lay_out, sources_of, targets_of
 from kernels.fmm.lists import build_lists
 from kernels.fmm.near import act_on_pairs, gradients_on_pairs
-from kernels.fmm.octree import build_octree
+from kernels.fmm.octree import Octree, build_octree
 from kernels.fmm.operators import Operators, build_operators
 from kernels.fmm.parents import plan_parents
 from kernels.fmm.points import from_surfaces, gradients_from_surfaces, to_surfaces
@@ -39,74 +40,105 @@ PARTS = 4
 """Into how many parts each thread's share is cut, so that no thread waits for a slower one."""
 
 
+@dataclass(frozen=True)
+class Setup:
+    """What is computed, and how.
+
+    ``order``: points along an edge of a surface. ``q``: at most this number of points in a leaf.
+    ``dtype``: float32 or float64, what the loops compute in. ``steps``: Newton steps of 1 / r.
+    ``nearest``: in sides of a leaf, what is too near for single precision. ``interaction``,
+    ``parameter``: of :data:`kernels.fmm.interactions.INTERACTIONS`. ``threads``: threads.
+    """
+
+    order: int
+    q: int
+    dtype: np.dtype[Any]
+    steps: int
+    nearest: float
+    interaction: str = "laplace"
+    parameter: float = 0.0
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """A rank's part of the tree: bool (nodes,), its leaves, and these with all their ancestors."""
+
+    own: np.ndarray
+    active: np.ndarray
+
+
+def make_ready(sources: np.ndarray, targets: np.ndarray | None, setup: Setup) -> Fmm:
+    """A method for sources and targets, float64 (n, 3); no targets: the sources."""
+    began = time.perf_counter()
+    tree = build_octree(sources, targets, setup.q)
+    took_s = time.perf_counter() - began
+    of_targets = None if targets is None else targets_of(tree, targets)
+    method = Fmm(tree, sources_of(tree, sources), of_targets, setup)
+    method.seconds["tree"] = took_s
+    return method
+
+
 class Fmm:
     """A fast multipole method made ready for its points."""
 
     def __init__(
         self,
-        sources: np.ndarray,
-        targets: np.ndarray | None,
-        order: int,
-        q: int,
-        dtype: Any,
-        steps: int,
-        nearest: float,
-        interaction: str = "laplace",
-        parameter: float = 0.0,
-        threads: int = 1,
-        slack: float = 1.0,
+        tree: Octree,
+        sources: Points,
+        targets: Points | None,
+        setup: Setup,
+        part: Part | None = None,
     ) -> None:
-        """Build tree, lists and operators.
+        """Build lists and operators.
 
-        Args:
-            sources, targets: float64 (n, 3); no targets: the sources.
-            order: points along an edge of a surface.
-            q: at most this number of points in a leaf.
-            dtype: float32 or float64, what the loops compute in.
-            steps: Newton steps of 1 / r.
-            nearest: in sides of a leaf, what is too near for single precision.
-            interaction, parameter: of :data:`kernels.fmm.interactions.INTERACTIONS`.
-            threads: threads.
-            slack: of :func:`kernels.fmm.octree.build_octree`.
+        ``targets``: None where they are the sources; ``part``: what is to be acted on, all by
+        default. A part's sources include those of other parts that act on it directly.
         """
         self.seconds: dict[str, float] = {}
         began = time.perf_counter()
-        self.dtype = np.dtype(dtype)
-        self.order, self.threads = order, threads
-        self.same = targets is None
-        self.surface = surface_size(order)
-        self.tree = tree = build_octree(sources, targets, q, slack)
-        began = self._took("tree", began)
+        self.setup, self.tree = setup, tree
+        self.dtype = np.dtype(setup.dtype)
+        self.order, self.threads = setup.order, setup.threads
+        interaction = setup.interaction
+        self.surface = surface_size(self.order)
         self.lists = build_lists(tree, self.surface)
+        everything = np.ones(len(tree), bool)
+        self.part = part or Part(tree.first_child < 0, everything)
         self.parents = plan_parents(
-            tree, self.lists.colleagues, not INTERACTIONS[interaction].homogeneous
+            tree,
+            self.lists.colleagues,
+            not INTERACTIONS[interaction].homogeneous,
+            part.active if part else None,
         )
-        self.near = share_pairs(tree, self.lists.near, self.same, threads)
+        self.near = share_pairs(
+            tree, self.lists.near, targets is None, self.threads, part.own if part else None
+        )
         began = self._took("lists", began)
-        self.rule = Rule(interaction, steps)
+        self.rule = Rule(interaction, setup.steps)
         self.far_rule = Rule(interaction, FAR_STEPS[self.dtype.itemsize])
         self.exact_rule = Rule(interaction, FAR_STEPS[8])
         # Lengths are in this unit: see kernels.fmm.layout.
         self.unit = 2.0 ** math.ceil(math.log2(tree.size))
-        self.parameter = parameter * self.unit
+        self.parameter = setup.parameter * self.unit
         self.centres = tree.centres() / self.unit
         self.half = tree.size / self.unit * 0.5 ** (tree.level + 1.0)
-        self.nearest = 2 * self.half * nearest
-        self.sources = lay_out(tree, sources, False, self.dtype, self.centres, self.unit)
+        self.nearest = 2 * self.half * setup.nearest
+        self.sources = lay_out(sources, self.dtype, self.centres, self.unit)
         self.targets = self.sources
         if targets is not None:
-            self.targets = lay_out(tree, targets, True, self.dtype, self.centres, self.unit)
+            self.targets = lay_out(targets, self.dtype, self.centres, self.unit)
         began = self._took("points", began)
         self.operators = self._operators(interaction)
         self._place_surfaces()
         self._took("operators", began)
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
         self._blas = ThreadpoolController()
 
     @property
     def n_sources(self) -> int:
         """How many charges an evaluation takes."""
-        return len(self.tree.order)
+        return len(self.sources.slot)
 
     def _took(self, what: str, since: float) -> float:
         now = time.perf_counter()
@@ -138,16 +170,18 @@ class Fmm:
         self.waves = transform.waves(p, self.dtype)
         self.offsets = translations.offset_index()
         octant = tree.octants()
-        spans = zip(tree.levels[:-1], tree.levels[1:], strict=True)
+        active = self.part.active
+        self.by_level = [a + np.flatnonzero(active[a:b]) for a, b in pairwise(tree.levels.tolist())]
         self.by_octant = [
-            [a + np.flatnonzero(octant[a:b] == o) for o in range(8)] for a, b in spans
+            [nodes[octant[nodes] == o] for o in range(transform.CHILDREN)]
+            for nodes in self.by_level
         ]
-        leaves = tree.leaves[tree.level[tree.leaves] >= COARSEST]
+        leaves = np.flatnonzero(self.part.own & (tree.level >= COARSEST))
         leaves = leaves[np.argsort(tree.begin[leaves], kind="stable")]
         self.own = np.column_stack([leaves, leaves]).astype(np.int32)
         far = self.lists.far
-        self.w = far[np.argsort(far[:, 0], kind="stable")]
-        self.x = far[np.argsort(far[:, 1], kind="stable")]
+        self.w = _sorted_by(far[self.part.own[far[:, 0]]], 0)
+        self.x = _sorted_by(far[active[far[:, 1]]], 1)
 
     def evaluate(self, charges: np.ndarray) -> np.ndarray:
         """The potentials at the targets, G with its 1 / (4 pi): float64 (targets,), as given.
@@ -167,12 +201,16 @@ class Fmm:
         found = np.multiply(sums[:, self.targets.slot], scale, dtype=np.float64)
         return found[0], np.ascontiguousarray(found[1:].T) / self.unit
 
+    def _exchange(self, density: np.ndarray) -> None:
+        """What other parts have of upward densities is added; alone, there is nothing."""
+
     def _phases(self, charges: np.ndarray, sums: np.ndarray) -> None:
         """All phases: potentials times the rule's unit, (slots,), or with gradients, (4, slots)."""
         with self._blas.limit(limits=self.threads, user_api="blas"):
             at = time.perf_counter()
             self.sources.local[3, self.sources.slot] = charges
             up = self._up()
+            self._exchange(up)
             at = self._took("up", at)
             check = self._x()
             at = self._took("x", at)
@@ -244,9 +282,9 @@ class Fmm:
         self._to_surfaces(self.own, "outer", check)
         tree, n = self.tree, self.surface
         for level in range(len(tree.levels) - 2, COARSEST - 1, -1):
-            a, b = tree.levels[level], tree.levels[level + 1]
+            here = self.by_level[level]
             first, second = self.operators[level].up_solve
-            density[a:b, :n] = (check[a:b, :n] @ first) @ second
+            density[here, :n] = (check[here, :n] @ first) @ second
             if level > COARSEST:
                 for nodes, m2m in zip(
                     self.by_octant[level], self.operators[level - 1].m2m, strict=True
@@ -299,21 +337,21 @@ class Fmm:
                 translations.multiply(table, self.offsets, pairs, starts, x, y, first, last)
 
             self._share(frequencies, multiply)
-        self._share(len(parents), backward)
+        self._share(parents.acted_on, backward)
 
     def _down(self, check: np.ndarray, sums: np.ndarray) -> None:
         """L2L, L2P: the downward densities, and what they are at the targets."""
         tree, n = self.tree, self.surface
         density = self._empty()
         for level in range(COARSEST, len(tree.levels) - 1):
-            a, b = tree.levels[level], tree.levels[level + 1]
+            here = self.by_level[level]
             if level > COARSEST:
                 for nodes, l2l in zip(
                     self.by_octant[level], self.operators[level - 1].l2l, strict=True
                 ):
                     check[nodes, :n] += density[tree.parent[nodes], :n] @ l2l
             first, second = self.operators[level].down_solve
-            density[a:b, :n] = (check[a:b, :n] @ first) @ second
+            density[here, :n] = (check[here, :n] @ first) @ second
         self._from_surfaces(self.own, "outer", density, sums)
 
     def _w(self, density: np.ndarray, sums: np.ndarray) -> None:
@@ -350,3 +388,7 @@ class Fmm:
                 )  # fmt: skip
 
         self._share(len(self.near), p2p, parts=1)
+
+
+def _sorted_by(pairs: np.ndarray, column: int) -> np.ndarray:
+    return pairs[np.argsort(pairs[:, column], kind="stable")]

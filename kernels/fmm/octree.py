@@ -63,19 +63,15 @@ class Octree:
         return self.corner + (self.anchor + 0.5) * side[:, None]
 
 
-def build_octree(
-    sources: np.ndarray, targets: np.ndarray | None, q: int, slack: float = 1.0
-) -> Octree:
-    """The octree over sources and targets: float64 (n, 3), at most ``q`` of either a leaf.
+def build_octree(sources: np.ndarray, targets: np.ndarray | None, q: int) -> Octree:
+    """The octree over sources and targets: float64 (n, 3), at most ``q`` of either in a leaf.
 
-    ``targets``: None where they are the sources. ``slack``: how much wider than the points the
-    root cube is, from 1 to 2: with it, the leaves can have any size and not only 1/2, 1/4 ... of
-    the points' extent.
+    ``targets``: None where they are the sources.
     """
     both = sources if targets is None else np.concatenate([sources, targets])
     low, high = both.min(axis=0), both.max(axis=0)
     # A little wider than the points, so that none lies on the far face.
-    size = float((high - low).max()) * (1 + 1e-12) * slack or 1.0
+    size = float((high - low).max()) * (1 + 1e-12) or 1.0
     keys = morton_keys(sources, low, size)
     order = sorted_order(keys)
     if targets is None:

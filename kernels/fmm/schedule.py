@@ -13,21 +13,30 @@ from kernels.fmm.near import BOTH_WAYS, ITSELF, ONE_WAY
 from kernels.fmm.octree import Octree
 
 
-def share_pairs(tree: Octree, near: np.ndarray, same: bool, threads: int) -> list[np.ndarray]:
+def leaf_costs(tree: Octree, near: np.ndarray) -> np.ndarray:
+    """Half the pairs of points of each leaf's pairs: float64 (nodes,)."""
+    one, two = near.T
+    sources, targets = tree.end - tree.begin, tree.target_end - tree.target_begin
+    cost = (sources[one] * targets[two] + sources[two] * targets[one]) / 2.0
+    return np.asarray(np.bincount(one, cost, len(tree)) + np.bincount(two, cost, len(tree)))
+
+
+def share_pairs(
+    tree: Octree, near: np.ndarray, same: bool, threads: int, own: np.ndarray | None = None
+) -> list[np.ndarray]:
     """For each thread int32 (n, 3): target leaf, source leaf, and what is to be done.
 
     ``near``: int32 (pairs, 2), of :class:`kernels.fmm.lists.Lists`; ``same``: whether the
-    targets are the sources.
+    targets are the sources; ``own``: bool (nodes,), the leaves that are to be acted on, all by
+    default.
     """
-    one, two = near[:, 0], near[:, 1]
-    sources, targets = tree.end - tree.begin, tree.target_end - tree.target_begin
-    cost = (sources[one] * targets[two] + sources[two] * targets[one]) / 2.0
-    load = np.bincount(one, cost, len(tree)) + np.bincount(two, cost, len(tree))
-    leaves = tree.leaves
+    one, two = near.T
+    load = leaf_costs(tree, near)
+    leaves = tree.leaves if own is None else np.flatnonzero(own)
     leaves = leaves[np.argsort(tree.begin[leaves] + tree.target_begin[leaves], kind="stable")]
     until = np.cumsum(load[leaves])
     share = (until - load[leaves] / 2) / max(until[-1], 1.0)
-    owner = np.zeros(len(tree), np.int64)
+    owner = np.full(len(tree), -1, np.int64)
     owner[leaves] = np.minimum(share * threads, threads - 1).astype(np.int64)
     itself = one == two
     shared = []

@@ -1,0 +1,508 @@
+"""Our FMM beside exafmm-t, PVFMM and FMM3D: the Laplace potential of n charges at their own places.
+
+    .venv/bin/python benchmarks/fmm_peers.py --exafmm-t PROGRAM --pvfmm PROGRAM \
+        --fmm3d PYTHON SCRIPT [--rows 1-4,7] [--threads 1 2] [--tuned F] [--json F] [--quick]
+
+Nothing of theirs is here: the programs are drivers built elsewhere, each of which may be left out.
+Arguments: POINTS N ORDER Q THREADS double|single REPEATS, FMM3D's: POINTS N EPS THREADS REPEATS.
+POINTS holds x, y, z and charge, float64. A driver prints one line of JSON: ``evaluation_s`` (a
+list), ``error`` (relative L2 on 1,000 evenly strided targets, against direct summation),
+``first_answer_s`` (from the process's start to the first potentials), ``resident_mb`` (peak).
+Ours is a process of its own for each measurement, too, and prints the same.
+
+First each code's order is chosen, the lowest that reaches a row's error, then its Q, the fastest
+of a list; FMM3D takes a tolerance in place of both. ``--tuned F`` keeps the choices for another
+run. Then rounds in turns, one process of each code and several evaluations in each; medians over
+rounds of medians over evaluations. Ratios are of our time over the faster of exafmm-t's and
+PVFMM's. An evaluation of FMM3D holds its tree; those of the others begin with tree and operators
+ready, and ours ends in the caller's order.
+
+PVFMM's Q counts sources and targets together, twice exafmm-t's for the same tree, and its order
+is even. exafmm-t's order 10 is worse than its order 9. ``resident_mb`` of ours is above what the
+process holds after its imports, of theirs all that the process holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+SEED = 5
+CHECKED = 1000
+"""Targets on which the error is measured."""
+CUT = 20.0
+"""The radius at which the Plummer model is cut off, in its own unit."""
+PLACES = (
+    ("uniform", 65_536),
+    ("uniform", 131_072),
+    ("uniform", 262_144),
+    ("plummer", 131_072),
+    ("sphere", 131_072),
+)
+GOALS = ((3e-4, "double"), (3e-6, "double"), (1e-8, "double"), (3e-4, "single"))
+DIGITS = {3e-4: 3.5, 3e-6: 5.5, 1e-8: 8.0}
+"""What is asked of ours for an error; the order comes on top."""
+EXAFMM_QS = (100, 150, 250, 350, 500, 700)
+OUR_QS = (48, 64, 100, 150, 200, 256, 300, 350, 450, 600)
+SAME_Q = 350
+"""Sources in a leaf, at most, where codes' errors choose their orders."""
+EPSILONS = tuple(float(f"{m}e-{e}") for e in range(1, 11) for m in (3, 1))
+"""FMM3D's, in place of an order."""
+TRIED_EPSILONS = 6
+"""Of those that reach an error: FMM3D chooses its own Q, and the loosest may not be the fastest."""
+FAST = ("exafmm-t", "pvfmm")
+"""The codes whose faster one ours is measured by."""
+TIME_LIMIT_S = 900
+HEAD = f"{'row':>3} {'points, error, precision':32} {'threads':>7}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A set of points and an error to reach. ``file``: of the points."""
+
+    number: int
+    place: str
+    n: int
+    goal: float
+    precision: str
+    file: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the row is."""
+        return f"{self.place} {self.n:,} {self.goal:.0e} {self.precision}"
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code to run, with the orders and Qs to choose from; no Qs: FMM3D's tolerances."""
+
+    name: str
+    program: tuple[str, ...]
+    orders: tuple[float, ...]
+    qs: tuple[int, ...]
+    precisions: tuple[str, ...] = ("double", "single")
+
+    def command(self, row: Row, order: float, q: int, threads: int, repeats: int) -> list[str]:
+        """The command line of one process."""
+        if self.name == "fmm3d":
+            wanted: tuple[Any, ...] = (order, threads, repeats)
+        elif self.name == "ours":
+            wanted = (order, q, threads, row.precision, DIGITS[row.goal], repeats)
+        else:
+            wanted = (order, q, threads, row.precision, repeats)
+        return [*self.program, row.file, str(row.n), *map(str, wanted)]
+
+
+class Failed(Exception):
+    """A process that ended without a result."""
+
+
+def uniform(random: np.random.Generator, n: int) -> np.ndarray:
+    """Points of the unit cube."""
+    return random.random((n, 3))
+
+
+def directions(random: np.random.Generator, n: int) -> np.ndarray:
+    """Vectors of length 1."""
+    v = random.normal(size=(n, 3))
+    return v / np.linalg.norm(v, axis=1)[:, None]
+
+
+def plummer(random: np.random.Generator, n: int) -> np.ndarray:
+    """Points of a Plummer model, cut off and scaled into the unit cube."""
+    r = np.empty(0)
+    while len(r) < n:
+        more = 1 / np.sqrt(random.random(n) ** (-2 / 3) - 1)
+        r = np.concatenate([r, more[more < CUT]])
+    return 0.5 + directions(random, n) * r[:n, None] / (2 * CUT)
+
+
+def sphere(random: np.random.Generator, n: int) -> np.ndarray:
+    """Points of the surface of the sphere in the unit cube."""
+    return 0.5 + 0.5 * directions(random, n)
+
+
+MAKERS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "uniform": uniform,
+    "plummer": plummer,
+    "sphere": sphere,
+}
+
+
+def make_rows(folder: Path, numbers: set[int], n: int | None) -> list[Row]:
+    """The rows asked for, their points written to the folder; ``n``: in place of their own."""
+    rows = []
+    for number, (place, own) in enumerate(((p, g) for p in PLACES for g in GOALS), 1):
+        if number not in numbers:
+            continue
+        (kind, points), (goal, precision) = place, own
+        count = n or points
+        file = folder / f"{kind}{count}.bin"
+        if not file.exists():
+            random = np.random.default_rng(SEED)
+            x = MAKERS[kind](random, count)
+            np.column_stack([x, random.uniform(-1, 1, count)]).astype("<f8").tofile(file)
+        rows.append(Row(number, kind, count, goal, precision, str(file)))
+    return rows
+
+
+def run(code: Code, row: Row, order: float, q: int, threads: int, repeats: int) -> dict[str, Any]:
+    """What one process of a code printed.
+
+    Raises:
+        Failed: it ended without a result.
+    """
+    command = code.command(row, order, q, threads, repeats)
+    # The same for every code; OpenBLAS in ours would use all cores for the operators.
+    limits = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **limits},
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failed(f"{code.name}: {error}") from error
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        told = (done.stderr.strip() or done.stdout.strip())[-500:]
+        raise Failed(f"{code.name}: {' '.join(command)}: exit status {done.returncode}: {told}")
+    result: dict[str, Any] = json.loads(lines[-1])
+    return result
+
+
+class Tuner:
+    """Chooses orders and Qs; ``kept``: what was chosen before, by row, threads and code."""
+
+    def __init__(self, file: Path | None, repeats: int) -> None:
+        self.file, self.repeats = file, repeats
+        self.kept: dict[str, Any] = read(file)
+        self.errors: dict[tuple[str, ...], float] = {}
+
+    def choose(self, code: Code, row: Row, threads: int) -> tuple[float, int]:
+        """(order, Q) of a code for a row.
+
+        Raises:
+            Failed: no order reaches the error.
+        """
+        key = f"{row.name}, threads {threads}, {code.name}"
+        if key not in self.kept:
+            order = self.lowest_order(code, row)
+            settings = [(order, q) for q in code.qs]
+            if not settings:
+                first = code.orders.index(order)
+                settings = [(each, 0) for each in code.orders[first : first + TRIED_EPSILONS]]
+            self.kept[key] = self.fastest(code, row, settings, threads)
+            write(self.file, self.kept)
+        order, q = self.kept[key]
+        return order, q
+
+    def lowest_order(self, code: Code, row: Row) -> float:
+        """The lowest order that reaches the row's error, with trees that are the same for all."""
+        q = (2 if code.name == "pvfmm" else 1) * SAME_Q if code.qs else 0
+        for order in code.orders:
+            # The number of threads does not matter to the error, and one process tells of all
+            # rows of these points that ask for the same command.
+            key = tuple(code.command(row, order, q, 1, 1))
+            if key not in self.errors:
+                self.errors[key] = run(code, row, order, q, 1, 1)["error"]
+            if self.errors[key] <= row.goal:
+                return order
+        raise Failed(f"{code.name}: no order reaches {row.goal:.0e} in {row.precision} precision")
+
+    def fastest(
+        self, code: Code, row: Row, settings: list[tuple[float, int]], threads: int
+    ) -> tuple[float, int]:
+        """Of those that keep the error, the one with the fastest of a few evaluations."""
+        seconds: dict[tuple[float, int], float] = {}
+        for order, q in settings:
+            try:
+                found = run(code, row, order, q, threads, self.repeats)
+            except Failed as error:
+                print(f"left out: {error}", file=sys.stderr)
+                continue
+            if found["error"] <= row.goal:
+                seconds[order, q] = min(found["evaluation_s"])
+        if not seconds:
+            raise Failed(f"{code.name}: none of {settings} reaches {row.goal:.0e}")
+        return min(seconds, key=seconds.__getitem__)
+
+
+def measure(
+    codes: list[Code], row: Row, threads: int, tuner: Tuner, rounds: int, repeats: int
+) -> dict[str, Any]:
+    """A row's results by code: order, Q, and what the rounds told."""
+    chosen: dict[str, tuple[float, int]] = {}
+    found: dict[str, list[dict[str, Any]]] = {}
+    taking_part = []
+    for code in codes:
+        if row.precision not in code.precisions:
+            continue
+        try:
+            chosen[code.name] = tuner.choose(code, row, threads)
+            # Compiled code and operators are then in the caches.
+            run(code, row, *chosen[code.name], threads, 1)
+        except Failed as error:
+            print(f"left out of row {row.number}: {error}", file=sys.stderr)
+            continue
+        taking_part.append(code)
+        found[code.name] = []
+    for turn in range(rounds):
+        first = turn % max(1, len(taking_part))
+        for code in taking_part[first:] + taking_part[:first]:
+            found[code.name].append(run(code, row, *chosen[code.name], threads, repeats))
+    results = {}
+    for name, each in found.items():
+        order, q = chosen[name]
+        results[name] = {
+            "order": order,
+            "q": q,
+            "error": max(one["error"] for one in each),
+            "evaluation_s": [one["evaluation_s"] for one in each],
+            "first_answer_s": [one["first_answer_s"] for one in each],
+            "resident_mb": [one["resident_mb"] for one in each],
+        }
+    return {
+        "row": row.number, "name": row.name, "goal": row.goal, "threads": threads,
+        "codes": results,
+    }  # fmt: skip
+
+
+def seconds_of(result: dict[str, Any]) -> float:
+    """The median over rounds of the medians over evaluations."""
+    return statistics.median(statistics.median(each) for each in result["evaluation_s"])
+
+
+def ratio_of(measured: dict[str, Any]) -> float | None:
+    """Our time over that of the faster of the C++ codes; none if either is missing."""
+    codes = measured["codes"]
+    theirs = [seconds_of(codes[name]) for name in FAST if name in codes]
+    return seconds_of(codes["ours"]) / min(theirs) if theirs and "ours" in codes else None
+
+
+def print_head() -> None:
+    """The head of the first table."""
+    print(f"{HEAD} {'code':9} {'order':>6} {'Q':>5} {'error':>8} {'seconds':>9} {'ratio':>6}")
+
+
+def print_row(measured: dict[str, Any]) -> None:
+    """A row's lines of the first table, one for each code; * where the error is missed."""
+    ratio = ratio_of(measured)
+    for i, (name, result) in enumerate(measured["codes"].items()):
+        head = f"{measured['row']:3} {measured['name']:32} {measured['threads']:7}"
+        missed = "*" if result["error"] > measured["goal"] else " "
+        told = f"{ratio:6.3f}" if name == "ours" and ratio else ""
+        print(
+            f"{head if not i else '':44} {name:9} {result['order']:>6g} {result['q'] or '':>5} "
+            f"{result['error']:8.1e}{missed}{seconds_of(result):9.4f} {told}",
+            flush=True,
+        )
+
+
+def print_summary(all_measured: Iterable[dict[str, Any]]) -> None:
+    """The means of the ratios, and the tables of first answers and memory."""
+    rows = sorted(all_measured, key=lambda m: (m["row"], m["name"], m["threads"]))
+    ratios = {(m["row"], m["name"], m["threads"]): r for m in rows if (r := ratio_of(m))}
+    for threads in sorted({key[2] for key in ratios}):
+        some = [r for key, r in ratios.items() if key[2] == threads]
+        print(f"threads {threads}: geometric mean {mean(some):.3f}, largest {max(some):.3f} "
+              f"of {len(some)} ratios")  # fmt: skip
+    if ratios:
+        print(f"all: geometric mean {mean(ratios.values()):.3f} of {len(ratios)} ratios")
+    names = [name for name in ("ours", *FAST, "fmm3d") if any(name in m["codes"] for m in rows)]
+    for title, field, digits in (
+        ("first answer of a new process, seconds", "first_answer_s", 2),
+        ("peak of resident memory, MB; ours above its imports", "resident_mb", 0),
+    ):
+        print(f"\n{title}\n{HEAD}{''.join(f'{name:>10}' for name in names)}")
+        for m in rows:
+            told = {name: statistics.median(one[field]) for name, one in m["codes"].items()}
+            columns = "".join(
+                f"{told[name]:10.{digits}f}" if name in told else f"{'-':>10}" for name in names
+            )
+            print(f"{m['row']:3} {m['name']:32} {m['threads']:7}{columns}")
+
+
+def mean(ratios: Iterable[float]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(math.log(r) for r in ratios))
+
+
+def read(file: Path | None) -> dict[str, Any]:
+    """What a JSON file holds; nothing if there is none."""
+    if file is None or not file.exists():
+        return {}
+    held: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return held
+
+
+def write(file: Path | None, what: dict[str, Any]) -> None:
+    """Write a JSON file, if one was asked for."""
+    if file is not None:
+        file.write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")
+
+
+def memory_mb(field: str) -> float:
+    """``VmRSS`` or ``VmHWM``, its peak, of this process."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) / 1024
+    raise ValueError(f"/proc/self/status has no {field}")
+
+
+def begin_peak_mb() -> float:
+    """What this process holds; its peak is then counted from here, where the system allows."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        print("the peak of memory includes the imports' own", file=sys.stderr)
+    return memory_mb("VmRSS")
+
+
+def since_start_s() -> float:
+    """Seconds since the system started this process, to 0.01."""
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    ticks = int(fields[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def direct_error(x: np.ndarray, charges: np.ndarray, potentials: np.ndarray) -> float:
+    """The relative L2 error on evenly strided targets against direct summation."""
+    count = min(len(x), CHECKED)
+    picked = np.arange(count) * len(x) // count
+    direct = np.empty(count)
+    for k, i in enumerate(picked):
+        r2 = ((x - x[i]) ** 2).sum(axis=1)
+        with np.errstate(divide="ignore"):
+            direct[k] = np.where(r2 > 0, 1 / np.sqrt(r2), 0) @ charges / (4 * np.pi)
+    return float(np.linalg.norm(potentials[picked] - direct) / np.linalg.norm(direct))
+
+
+def ours(arguments: list[str]) -> None:
+    """Run ours and print what the drivers print.
+
+    ``arguments``: POINTS N ORDER Q THREADS PRECISION DIGITS REPEATS.
+    """
+    file, precision = arguments[0], arguments[5]
+    n, order, q, threads, repeats = (int(arguments[i]) for i in (1, 2, 3, 4, 7))
+    from kernels.fmm.evaluation import prepare
+
+    held_mb = begin_peak_mb()
+    data = np.fromfile(file, "<f8", 4 * n).reshape(-1, 4)
+    if len(data) != n:
+        sys.exit(f"{file} holds fewer than {n} points")
+    x, charges = np.ascontiguousarray(data[:, :3]), data[:, 3].copy()
+    del data
+    began = time.perf_counter()
+    method = prepare(
+        x, digits=float(arguments[6]), order=order, q=q, threads=threads, precision=precision
+    )
+    prepared = time.perf_counter() - began
+    seconds, first = [], 0.0
+    for _ in range(repeats):
+        began = time.perf_counter()
+        potentials = method.evaluate(charges)
+        seconds.append(time.perf_counter() - began)
+        first = first or since_start_s()
+    peak_mb = memory_mb("VmHWM")
+    print(json.dumps({
+        "code": "ours", "n": n, "order": order, "q": q, "threads": threads,
+        "precision": precision, "evaluation_s": [round(s, 6) for s in seconds],
+        "tree_s": round(method.seconds["tree"], 6),
+        "setup_s": round(prepared - method.seconds["tree"], 6), "first_answer_s": round(first, 3),
+        "resident_mb": round(peak_mb - held_mb, 1), "imports_mb": round(held_mb, 1),
+        "error": direct_error(x, charges, potentials), "computes": "potential",
+    }))  # fmt: skip
+
+
+def numbers_of(text: str) -> set[int]:
+    """``1-4,7`` -> {1, 2, 3, 4, 7}."""
+    found: set[int] = set()
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        found |= set(range(int(low), int(high or low) + 1))
+    return found
+
+
+def codes_of(asked: argparse.Namespace) -> list[Code]:
+    """The codes whose programs were given, after ours."""
+    us = (sys.executable, str(Path(__file__).resolve()), "--ours")
+    codes = [Code("ours", us, tuple(range(4, 11)), OUR_QS)]
+    if asked.exafmm_t:
+        codes.append(Code("exafmm-t", (asked.exafmm_t,), tuple(range(3, 10)), EXAFMM_QS))
+    if asked.pvfmm:
+        twice = tuple(2 * q for q in EXAFMM_QS)
+        codes.append(Code("pvfmm", (asked.pvfmm,), tuple(range(4, 13, 2)), twice))
+    if asked.fmm3d:
+        codes.append(Code("fmm3d", tuple(asked.fmm3d), EPSILONS, (), ("double",)))
+    return codes
+
+
+def main() -> None:
+    """Print the tables."""
+    if sys.argv[1:2] == ["--ours"]:
+        ours(sys.argv[2:])
+        return
+    rows = ", ".join(
+        f"{i * len(GOALS) + 1}-{(i + 1) * len(GOALS)} {kind} {n:,}"
+        for i, (kind, n) in enumerate(PLACES)
+    )
+    goals = ", ".join(f"{goal:.0e} {precision}" for goal, precision in GOALS)
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n\n", 1)[0],
+        epilog=f"Rows: {rows}; of each four: {goals}.",
+    )
+    parser.add_argument("--exafmm-t", metavar="PROGRAM")
+    parser.add_argument("--pvfmm", metavar="PROGRAM")
+    parser.add_argument("--fmm3d", nargs=2, metavar=("PYTHON", "SCRIPT"))
+    parser.add_argument("--rows", type=numbers_of, default=f"1-{len(PLACES) * len(GOALS)}")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=5, help="evaluations of one process")
+    parser.add_argument("--quick", action="store_true", help="2 rounds of 3 evaluations")
+    parser.add_argument("--n", type=int, help="this number of points in every row")
+    parser.add_argument("--tuned", type=Path, metavar="F", help="orders and Qs, kept")
+    parser.add_argument("--json", type=Path, metavar="F", help="results; added to what F holds")
+    asked = parser.parse_args()
+    rounds, repeats = (2, 3) if asked.quick else (asked.rounds, asked.repeats)
+    tuner = Tuner(asked.tuned, 2 if asked.quick else 3)
+    results = read(asked.json)
+    codes = codes_of(asked)
+    print(f"{rounds} rounds in turns, {repeats} evaluations in each; medians")
+    print_head()
+    with tempfile.TemporaryDirectory(prefix="fmm-peers-") as folder:
+        for row in make_rows(Path(folder), asked.rows, asked.n):
+            for threads in asked.threads:
+                try:
+                    measured = measure(codes, row, threads, tuner, rounds, repeats)
+                except Failed as error:
+                    print(f"row {row.number} is left out: {error}", file=sys.stderr)
+                    continue
+                measured["rounds"] = rounds
+                results[f"{row.number}, {row.name}, threads {threads}"] = measured
+                write(asked.json, results)
+                print_row(measured)
+    print_summary(results.values())
+
+
+if __name__ == "__main__":
+    main()

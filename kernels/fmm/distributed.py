@@ -1,0 +1,322 @@
+"""Ranks: the points shared out along the Z curve, local essential trees exchanged.
+
+Every rank knows the structure of the whole tree, cells and numbers of points, which is small;
+points, densities and spectra it has of its own leaves alone, and of what acts on them (Warren
+and Salmon, Supercomputing 1993; Lashuk et al., Supercomputing 2009):
+
+- sources of other ranks' leaves that touch its own leaves (U) or act on its cells (X);
+- upward densities of cells in the V and W lists of its own. P2M and M2M are linear, so each rank
+  computes what its own leaves have of any cell, and whoever needs the cell adds up what ranks
+  send. No rank waits for a coarser cell to be complete.
+
+All ranks derive who needs what from the structure, so nothing has to be asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernels.fmm.layout import Points
+from kernels.fmm.lists import SELF, Lists, build_lists
+from kernels.fmm.method import COARSEST, Fmm, Part, Setup
+from kernels.fmm.morton import MAX_LEVEL, morton_keys, sorted_order, spread_bits
+from kernels.fmm.octree import Octree
+from kernels.fmm.schedule import leaf_costs
+from kernels.fmm.surfaces import surface_size
+
+FAR_COST = 8
+"""What a point costs in far phases, in surfaces that it acts on or that act on it."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What goes to each rank and comes from it: indices, all ranks' one after the other.
+
+    ``send``, ``receive``: int64; ``send_counts``, ``receive_counts``: int64 (ranks,).
+    """
+
+    send: np.ndarray
+    send_counts: np.ndarray
+    receive: np.ndarray
+    receive_counts: np.ndarray
+
+    def swap(self, comm: Any, rows: np.ndarray) -> np.ndarray:
+        """Send ``rows[send]``; returns what came, in the order of ``receive``. Collective."""
+        out = np.ascontiguousarray(rows[self.send])
+        into = np.empty((len(self.receive), *rows.shape[1:]), rows.dtype)
+        _swap(comm, out, self.send_counts, into, self.receive_counts)
+        return into
+
+
+def _swap(
+    comm: Any, out: np.ndarray, out_counts: np.ndarray, into: np.ndarray, into_counts: np.ndarray
+) -> None:
+    """Alltoallv of rows, counted in rows: int64, past what one int of bytes can hold."""
+    row_bytes = out.dtype.itemsize * int(np.prod(out.shape[1:], dtype=np.int64))
+    kind = _bytes_type(row_bytes)
+    try:
+        comm.Alltoallv(
+            [out, out_counts, _starts(out_counts), kind],
+            [into, into_counts, _starts(into_counts), kind],
+        )
+    finally:
+        kind.Free()
+
+
+def _bytes_type(size: int) -> Any:
+    from mpi4py import MPI  # noqa: PLC0415  (MPI starts at import)
+
+    return MPI.BYTE.Create_contiguous(size).Commit()
+
+
+def _starts(counts: np.ndarray) -> np.ndarray:
+    return np.asarray(np.cumsum(counts) - counts)
+
+
+class RankedFmm(Fmm):
+    """One rank's part of a method; every call is collective."""
+
+    def __init__(self, comm: Any, given: np.ndarray, setup: Setup) -> None:
+        """Share out the points.
+
+        Args:
+            comm: an mpi4py communicator.
+            given: float64 (n, 3), this rank's points, any of them; sources and targets.
+            setup: the same on all ranks.
+        """
+        self.comm = comm
+        rank, ranks = comm.Get_rank(), comm.Get_size()
+        corner, size = _root_cube(comm, given)
+        keys = morton_keys(given, corner, size)
+        self._sorted = sorted_order(keys)
+        tree = _global_tree(comm, keys, corner, size, setup.q)
+        lists = build_lists(tree, surface_size(setup.order))
+        owner = _owners(tree, lists, setup, ranks)
+        active = _active(tree, owner, ranks)
+        # To their owners; sorted points of one leaf, and leaves of one owner, lie side by side.
+        leaves = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
+        starts = np.array([_first_key(tree, leaf) for leaf in leaves], np.uint64)
+        leaf_of = leaves[np.searchsorted(starts, keys, side="right") - 1]
+        self._out_counts = np.bincount(owner[leaf_of], minlength=ranks).astype(np.int64)
+        self._in_counts = np.empty_like(self._out_counts)
+        comm.Alltoall(self._out_counts, self._in_counts)
+        here = self._forth(given)
+        mine = np.flatnonzero(owner == rank)
+        mine = mine[np.argsort(tree.begin[mine], kind="stable")]
+        own_keys = morton_keys(here, corner, size)
+        order = sorted_order(own_keys)
+        first = np.zeros(len(tree), np.int64)
+        last = np.zeros(len(tree), np.int64)
+        first[mine] = np.cumsum((tree.end - tree.begin)[mine]) - (tree.end - tree.begin)[mine]
+        last[mine] = first[mine] + (tree.end - tree.begin)[mine]
+        # What other ranks' leaves need of mine, and mine of theirs.
+        needed = [_needed_leaves(lists, owner, active[r], r) for r in range(ranks)]
+        send = [mine[np.isin(mine, needed[r])] if r != rank else mine[:0] for r in range(ranks)]
+        receive = [
+            needed[rank][owner[needed[rank]] == r] if r != rank else mine[:0] for r in range(ranks)
+        ]
+        receive = [leaf[np.argsort(tree.begin[leaf], kind="stable")] for leaf in receive]
+        count = tree.end - tree.begin
+        self._ghosts = Exchange(
+            np.concatenate([order[:0], *(order[_spans(first, last, part)] for part in send)]),
+            np.array([count[part].sum() for part in send], np.int64),
+            np.arange(sum(int(count[part].sum()) for part in receive)),
+            np.array([count[part].sum() for part in receive], np.int64),
+        )
+        n = len(here)
+        ghosts = self._ghosts.swap(comm, here)
+        ghost_leaves = np.concatenate(receive).astype(np.int64)
+        first[ghost_leaves] = n + np.cumsum(count[ghost_leaves]) - count[ghost_leaves]
+        last[ghost_leaves] = first[ghost_leaves] + count[ghost_leaves]
+        self._here = n
+        points = Points(
+            np.concatenate([here, ghosts]),
+            np.concatenate([order, np.arange(n, n + len(ghosts))]),
+            first,
+            last,
+            np.concatenate([mine, ghost_leaves]),
+        )
+        super().__init__(tree, points, None, setup, Part(owner == rank, active[rank]))
+        used = [_needed_nodes(tree, self.lists, owner, active[r], r) for r in range(ranks)]
+        send_nodes = [
+            np.flatnonzero(used[r] & active[rank]) if r != rank else mine[:0] for r in range(ranks)
+        ]
+        receive_nodes = [
+            np.flatnonzero(used[rank] & active[r]) if r != rank else mine[:0] for r in range(ranks)
+        ]
+        self._nodes = Exchange(
+            np.concatenate(send_nodes),
+            np.array([len(part) for part in send_nodes], np.int64),
+            np.concatenate(receive_nodes),
+            np.array([len(part) for part in receive_nodes], np.int64),
+        )
+
+    @property
+    def n_sources(self) -> int:
+        """How many charges this rank gives."""
+        return len(self._sorted)
+
+    def evaluate(self, charges: np.ndarray) -> np.ndarray:
+        """The potentials at this rank's given points, of all ranks' charges. Collective."""
+        return self._back(super().evaluate(self._all_charges(charges)))
+
+    def gradients(self, charges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The potentials and gradients at this rank's given points. Collective."""
+        potential, gradient = super().gradients(self._all_charges(charges))
+        return self._back(potential), self._back(gradient)
+
+    def _all_charges(self, charges: np.ndarray) -> np.ndarray:
+        here = self._forth(np.asarray(charges, np.float64))
+        return np.concatenate([here, self._ghosts.swap(self.comm, here)])
+
+    def _exchange(self, density: np.ndarray) -> None:
+        came = self._nodes.swap(self.comm, density)
+        # A cell's parts come from several ranks.
+        np.add.at(density, self._nodes.receive, came)
+
+    def _forth(self, given: np.ndarray) -> np.ndarray:
+        """Rows of given points to the points' owners."""
+        out = np.ascontiguousarray(given[self._sorted])
+        into = np.empty((int(self._in_counts.sum()), *given.shape[1:]), given.dtype)
+        _swap(self.comm, out, self._out_counts, into, self._in_counts)
+        return into
+
+    def _back(self, found: np.ndarray) -> np.ndarray:
+        """Rows of own points to the ranks that gave them."""
+        out = np.ascontiguousarray(found[: self._here])
+        into = np.empty((len(self._sorted), *found.shape[1:]), found.dtype)
+        _swap(self.comm, out, self._in_counts, into, self._out_counts)
+        given = np.empty_like(into)
+        given[self._sorted] = into
+        return given
+
+
+def _root_cube(comm: Any, given: np.ndarray) -> tuple[np.ndarray, float]:
+    from mpi4py import MPI  # noqa: PLC0415
+
+    low, high = np.full(3, np.inf), np.full(3, -np.inf)
+    if len(given):
+        low, high = given.min(axis=0), given.max(axis=0)
+    comm.Allreduce(MPI.IN_PLACE, low, op=MPI.MIN)
+    comm.Allreduce(MPI.IN_PLACE, high, op=MPI.MAX)
+    return low, float((high - low).max()) * (1 + 1e-12) or 1.0
+
+
+def _global_tree(comm: Any, keys: np.ndarray, corner: np.ndarray, size: float, q: int) -> Octree:
+    """The tree over all ranks' points, level by level from sums of counts; ``keys`` sorted.
+
+    ``begin`` and ``end`` count along the Z curve over all ranks.
+    """
+    from mpi4py import MPI  # noqa: PLC0415
+
+    total = comm.allreduce(len(keys))
+    level, parent = [np.zeros(1, np.int32)], [np.full(1, -1, np.int32)]
+    anchor = [np.zeros((1, 3), np.int32)]
+    begin, end = [np.zeros(1, np.int64)], [np.array([total])]
+    first_child: list[np.ndarray] = []
+    masks: list[np.ndarray] = []
+    levels = [0, 1]
+    octants = np.array([[o & 1, o >> 1 & 1, o >> 2] for o in range(8)])
+    while True:
+        depth = len(levels) - 2
+        split = (end[-1] - begin[-1] > q) & (depth < MAX_LEVEL)
+        first_child.append(np.full(len(split), -1, np.int32))
+        masks.append(np.zeros(len(split), np.uint8))
+        if not split.any():
+            break
+        mothers = np.flatnonzero(split)
+        cells = 2 * anchor[-1][mothers][:, None, :] + octants
+        low = _interleaved(cells.reshape(-1, 3)) << np.uint64(3 * (MAX_LEVEL - depth - 1))
+        width = np.uint64(1) << np.uint64(3 * (MAX_LEVEL - depth - 1))
+        counts = np.searchsorted(keys, low + width) - np.searchsorted(keys, low)
+        counts = np.ascontiguousarray(counts, np.int64)
+        comm.Allreduce(MPI.IN_PLACE, counts, op=MPI.SUM)
+        counts = counts.reshape(-1, 8)
+        there = counts > 0
+        per = there.sum(axis=1)
+        first_child[-1][mothers] = levels[-1] + np.cumsum(per) - per
+        masks[-1][mothers] = (there << np.arange(8)).sum(axis=1)
+        starts = begin[-1][mothers][:, None] + np.cumsum(counts, axis=1) - counts
+        level.append(np.full(int(per.sum()), depth + 1, np.int32))
+        parent.append(np.repeat(mothers + levels[-2], per).astype(np.int32))
+        anchor.append(cells[there].astype(np.int32))
+        begin.append(starts[there])
+        end.append((starts + counts)[there])
+        levels.append(levels[-1] + int(per.sum()))
+    firsts, lasts, nobody = np.concatenate(begin), np.concatenate(end), np.zeros(0, np.int64)
+    return Octree(
+        corner, size, np.concatenate(level), np.concatenate(parent), np.concatenate(first_child),
+        np.concatenate(masks), np.concatenate(anchor), firsts, lasts, firsts, lasts, nobody, nobody,
+        np.array(levels),
+    )  # fmt: skip
+
+
+def _interleaved(cells: np.ndarray) -> np.ndarray:
+    """The Morton keys of cells, int (n, 3), at their own level: uint64 (n,)."""
+    found = np.empty(len(cells), np.uint64)
+    for i, (x, y, z) in enumerate(cells.tolist()):
+        found[i] = int(spread_bits(x)) | (int(spread_bits(y)) << 1) | (int(spread_bits(z)) << 2)
+    return found
+
+
+def _first_key(tree: Octree, node: int) -> int:
+    x, y, z = tree.anchor[node].tolist()
+    key = int(spread_bits(x)) | (int(spread_bits(y)) << 1) | (int(spread_bits(z)) << 2)
+    return key << 3 * (MAX_LEVEL - int(tree.level[node]))
+
+
+def _owners(tree: Octree, lists: Lists, setup: Setup, ranks: int) -> np.ndarray:
+    """The rank of each leaf, stretches of the Z curve of about the same work; -1: no leaf."""
+    count = tree.end - tree.begin
+    cost = leaf_costs(tree, lists.near) + FAR_COST * surface_size(setup.order) * count
+    leaves = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
+    until = np.cumsum(cost[leaves])
+    share = (until - cost[leaves] / 2) / max(until[-1], 1.0)
+    owner = np.full(len(tree), -1, np.int64)
+    owner[leaves] = np.minimum(share * ranks, ranks - 1).astype(np.int64)
+    return owner
+
+
+def _active(tree: Octree, owner: np.ndarray, ranks: int) -> np.ndarray:
+    """bool (ranks, nodes): the nodes with a leaf of the rank at or below them."""
+    found = owner[None, :] == np.arange(ranks)[:, None]
+    for depth in range(len(tree.levels) - 2, 0, -1):
+        nodes = np.arange(tree.levels[depth], tree.levels[depth + 1])
+        for r in range(ranks):
+            found[r, tree.parent[nodes[found[r, nodes]]]] = True
+    return np.asarray(found)
+
+
+def _needed_leaves(lists: Lists, owner: np.ndarray, active: np.ndarray, rank: int) -> np.ndarray:
+    """The other ranks' leaves whose sources act on this rank's points or cells directly."""
+    one, two = lists.near.T
+    leaf, node = lists.far.T
+    found = np.unique(
+        np.concatenate([two[owner[one] == rank], one[owner[two] == rank], leaf[active[node]]])
+    )
+    return np.asarray(found[owner[found] != rank])
+
+
+def _needed_nodes(
+    tree: Octree, lists: Lists, owner: np.ndarray, active: np.ndarray, rank: int
+) -> np.ndarray:
+    """bool (nodes,): the nodes in the V and W lists of this rank's."""
+    leaf, node = lists.far.T
+    found = np.zeros(len(tree), bool)
+    found[node[owner[leaf] == rank]] = True
+    parents = np.flatnonzero(active & (tree.first_child >= 0))
+    colleagues = np.delete(lists.colleagues[parents], SELF, axis=1)
+    sources = np.zeros(len(tree), bool)
+    sources[colleagues[colleagues >= 0]] = True
+    found |= (tree.level >= COARSEST) & sources[np.maximum(tree.parent, 0)]
+    return found
+
+
+def _spans(first: np.ndarray, last: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+    """All numbers from ``first`` to ``last`` of each leaf, one leaf after the other."""
+    count = (last - first)[leaves]
+    ends = np.cumsum(count)
+    return np.asarray(np.arange(int(count.sum())) - np.repeat(ends - count - first[leaves], count))
