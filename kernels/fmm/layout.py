@@ -104,6 +104,13 @@ def _fill(leaves, first, begin, end, order, points, scale, centres, place, local
 
 
 @njit(nogil=True, cache=True)
+def copy(of, into):
+    """Copy numbers to the start of ``into``; an assignment of slices takes Numba seconds more."""
+    for i in range(len(of)):
+        into[i] = of[i]
+
+
+@njit(nogil=True, cache=True)
 def seen_from(place, begin, end, centre, into):
     """Copy the places of slots ``begin`` to ``end``, from ``centre``, to the start of ``into``."""
     for axis in range(3):

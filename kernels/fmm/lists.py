@@ -45,10 +45,10 @@ def build_lists(tree: Octree, few: int) -> Lists:
     """The lists of a tree; ``few``: how many points in a node of W are few enough."""
     colleagues = _colleagues(tree.parent, tree.first_child, tree.children, tree.anchor)
     points = np.maximum(tree.end - tree.begin, tree.target_end - tree.target_begin)
-    near, far = _pairs(
+    near, n_near, far, n_far = _pairs(
         colleagues, tree.level, tree.first_child, tree.children, tree.anchor, points, few
     )
-    return Lists(colleagues, near, far)
+    return Lists(colleagues, near[:n_near].copy(), far[:n_far].copy())
 
 
 @njit(nogil=True, cache=True)
@@ -101,6 +101,14 @@ def _touch(anchor, level, coarse, fine):
 
 
 @njit(nogil=True, cache=True)
+def _longer(pairs):
+    longer = np.empty((2 * len(pairs), 2), np.int32)
+    for i in range(len(pairs)):
+        longer[i, 0], longer[i, 1] = pairs[i, 0], pairs[i, 1]
+    return longer
+
+
+@njit(nogil=True, cache=True)
 def _pairs(colleagues, level, first_child, children, anchor, points, few):
     near, far = np.empty((1024, 2), np.int32), np.empty((64, 2), np.int32)
     n_near, n_far = 0, 0
@@ -120,9 +128,7 @@ def _pairs(colleagues, level, first_child, children, anchor, points, few):
                 touches = _touch(anchor, level, leaf, node)
                 if first_child[node] < 0 and (touches or points[node] <= few):
                     if n_near == len(near):
-                        longer = np.empty((2 * n_near, 2), np.int32)
-                        longer[:n_near] = near
-                        near = longer
+                        near = _longer(near)
                     near[n_near, 0], near[n_near, 1] = leaf, node
                     n_near += 1
                 elif touches or points[node] <= few:
@@ -133,9 +139,7 @@ def _pairs(colleagues, level, first_child, children, anchor, points, few):
                             stack[top] = child_in(first_child, children, node, k)
                 else:
                     if n_far == len(far):
-                        longer = np.empty((2 * n_far, 2), np.int32)
-                        longer[:n_far] = far
-                        far = longer
+                        far = _longer(far)
                     far[n_far, 0], far[n_far, 1] = leaf, node
                     n_far += 1
-    return near[:n_near].copy(), far[:n_far].copy()
+    return near, n_near, far, n_far

@@ -78,5 +78,6 @@ def sorted_order(keys):
             there[place] = here[i]
             to[place] = at[i]
         here, there, at, to = there, here, to, at
-    keys[:] = here
+    for i in range(n):
+        keys[i] = here[i]
     return at

@@ -18,7 +18,7 @@ from kernels.fmm.direct import (
     act_one_way_masked,
     act_with_gradient,
 )
-from kernels.fmm.layout import BEYOND, seen_from
+from kernels.fmm.layout import BEYOND, copy, seen_from
 from kernels.fmm.vectors import HOST
 
 ONE_WAY, BOTH_WAYS, ITSELF = 0, 1, 2
@@ -62,18 +62,20 @@ def act_on_pairs(
         limit = nearest[a] ** 2
         if what == ITSELF:
             act_on_itself(rule, source, from_s, ns, parameter, met)
-            again = met[0].min() <= limit or met[1].sum() > ns
+            least, coincident = _met(met)
+            again = least <= limit or coincident > ns
         else:
             seen_from(target_place, t0, t1, centres[a], seen)
             if what == BOTH_WAYS:
-                seen[3, :nt] = target_local[3, t0:t1]
+                copy(target_local[3, t0:t1], seen[3])
                 from_t[:room_s] = 0
                 act_both_ways(rule, source, from_t, 0, ns, seen, from_s, 0, nt, parameter, met)
-                again = met[0].min() <= limit
+                again = _met(met)[0] <= limit
             else:
                 seen[0, nt:room_t] = BEYOND
                 act_one_way_masked(rule, source, ns, seen, from_s, nt, parameter, met)
-                again = limit > 0 and (met[0].min() <= limit or met[1].sum() > 0)
+                least, coincident = _met(met)
+                again = limit > 0 and (least <= limit or coincident > 0)
         if again:
             factor = unit / exact_unit
             _exactly(
@@ -95,6 +97,16 @@ def act_on_pairs(
 
 
 @njit(nogil=True, cache=True)
+def _met(met):
+    """The smallest r^2, and how many pairs at r = 0."""
+    least, coincident = met[0, 0], met[1, 0]
+    for lane in range(1, met.shape[1]):
+        least = min(least, met[0, lane])
+        coincident += met[1, lane]
+    return least, coincident
+
+
+@njit(nogil=True, cache=True)
 def _exactly(rule, place, charges, target_place, centre, into, factor, parameter):
     """The sums of one leaf's sources on another's targets, in double precision."""
     lanes = VECTOR_BYTES // 8
@@ -103,7 +115,7 @@ def _exactly(rule, place, charges, target_place, centre, into, factor, parameter
     s, t = np.zeros((4, ns)), np.full((4, room), BEYOND)
     seen_from(place, 0, ns, centre, s)
     seen_from(target_place, 0, nt, centre, t)
-    s[3] = charges
+    copy(charges, s[3])
     sums, met = np.zeros(room), np.zeros((2, lanes))
     act_one_way_masked(rule, s, ns, t, sums, nt, parameter, met)
     for k in range(nt):
@@ -136,7 +148,8 @@ def gradients_on_pairs(
             act_with_gradient(rule, local[:, s0:s1], ns, seen, found, nt, parameter, met)
             limit = nearest[a] ** 2
             expected = nt if what == ITSELF else 0
-            if limit > 0 and (met[0].min() <= limit or met[1].sum() > expected):
+            least, coincident = _met(met)
+            if limit > 0 and (least <= limit or coincident > expected):
                 _exact_gradients(
                     exact_rule, place[:, s0:s1], local[3, s0:s1], target_place[:, t0:t1],
                     centres[a], found, exact_parameter,
@@ -156,7 +169,8 @@ def _exact_gradients(rule, place, charges, target_place, centre, into, parameter
     s, t = np.zeros((4, ns)), np.full((4, room), BEYOND)
     seen_from(place, 0, ns, centre, s)
     seen_from(target_place, 0, nt, centre, t)
-    s[3] = charges
+    copy(charges, s[3])
     sums, met = np.zeros((4, room)), np.zeros((2, lanes))
     act_with_gradient(rule, s, ns, t, sums, nt, parameter, met)
-    into[:, :nt] = sums[:, :nt]
+    for row in range(4):
+        copy(sums[row, :nt], into[row])

@@ -79,9 +79,10 @@ def build_octree(sources: np.ndarray, targets: np.ndarray | None, q: int) -> Oct
     else:
         target_keys = morton_keys(targets, low, size)
         target_order = sorted_order(target_keys)
-    level, parent, first_child, children, anchor, begin, end, target_begin, target_end, levels = (
-        _split(keys, target_keys, q)
-    )
+    *nodes, spans, levels, count = _split(keys, target_keys, q)
+    # Room for twice the nodes may have been taken.
+    level, parent, first_child, children, anchor = (each[:count].copy() for each in nodes)
+    begin, end, target_begin, target_end = np.ascontiguousarray(spans[:count].T)
     return Octree(
         low, size, level, parent, first_child, children, anchor, begin, end,
         target_begin, target_end, order, target_order, levels,
@@ -154,29 +155,21 @@ def _split(keys, target_keys, q):
         levels[depth + 1] = count
         if levels[depth + 1] == levels[depth]:
             break
-    return (
-        level[:count].copy(),
-        parent[:count].copy(),
-        first_child[:count].copy(),
-        children[:count].copy(),
-        anchor[:count].copy(),
-        spans[:count, 0].copy(),
-        spans[:count, 1].copy(),
-        spans[:count, 2].copy(),
-        spans[:count, 3].copy(),
-        levels[: depth + 1].copy(),
-    )
+    return level, parent, first_child, children, anchor, spans, levels[: depth + 1], count
 
 
 @njit(nogil=True, cache=True)
 def _longer(array, room):
     longer = np.empty(room, array.dtype)
-    longer[: len(array)] = array
+    for i in range(len(array)):
+        longer[i] = array[i]
     return longer
 
 
 @njit(nogil=True, cache=True)
 def _taller(array, room):
     taller = np.empty((room, array.shape[1]), array.dtype)
-    taller[: len(array)] = array
+    for i in range(len(array)):
+        for j in range(array.shape[1]):
+            taller[i, j] = array[i, j]
     return taller

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from kernels.fmm.direct import act_one_way, act_with_gradient
-from kernels.fmm.layout import BEYOND, seen_from
+from kernels.fmm.layout import BEYOND, copy, seen_from
 from kernels.fmm.vectors import HOST
 
 VECTOR_BYTES = HOST.bytes
@@ -41,7 +41,7 @@ def to_surfaces(
             source = local[:, b:e]
         else:
             seen_from(place, b, e, centres[node], seen)
-            seen[3, : e - b] = local[3, b:e]
+            copy(local[3, b:e], seen[3])
             source = seen[:, : e - b]
         act_one_way(
             rule, source, e - b, rings[level[node]], check[node], check.shape[1], parameter, met
@@ -67,8 +67,9 @@ def from_surfaces(
         b, e = begin[leaf], end[leaf]
         n = e - b
         room = (n + lanes - 1) // lanes * lanes
-        source[:3] = rings[level[node], :3]
-        source[3] = density[node]
+        for axis in range(3):
+            copy(rings[level[node], axis], source[axis])
+        copy(density[node], source[3])
         if leaf == node:
             target = local[:, b : b + room]
         else:
@@ -93,8 +94,9 @@ def gradients_from_surfaces(
         b, e = begin[leaf], end[leaf]
         n = e - b
         room = (n + lanes - 1) // lanes * lanes
-        source[:3] = rings[level[node], :3]
-        source[3] = density[node]
+        for axis in range(3):
+            copy(rings[level[node], axis], source[axis])
+        copy(density[node], source[3])
         seen_from(place, b, e, centres[node], seen)
         seen[0, n:room] = BEYOND
         act_with_gradient(rule, source, surface, seen, sums[:, b : b + room], n, parameter, met)
