@@ -25,12 +25,17 @@ FAILURES = {
 """The classes of failure, and whether trying again can pass."""
 
 
+PHASE = "phase:"
+"""What the channel of a trace that marks a phase begins with; the phase's name follows."""
+
+
 @dataclass(frozen=True)
 class Trace:
-    """One channel's readings over a window.
+    """One channel's readings over a window, or when a phase of the kernel ran.
 
     ``time_ns``: int64, from the window's start (negative: before it). ``value``: float64, in
-    ``unit``: watts of a power channel, joules since the first reading of an energy channel.
+    ``unit``: watts of a power channel, joules since the first reading of an energy channel. Of a
+    channel that begins with :data:`PHASE`: 1 where the phase begins and 0 where it ends.
     """
 
     channel: str

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from campaign.campaign_file import Campaign, KernelEntry, Settings, read_campaign
 from campaign.point import Point, canonical_json, make_point
-from kernels.kernel import Kernel
+from kernels.kernel import Kernel, KernelFailed
 from kernels.registry import find_kernel
 from sites.located_toml import BadFile, KeyPath, Source
 from sites.setting import Setting
@@ -239,7 +239,14 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
         return
     for i, entry, kernel, sweep in sweeps:
         for text in sweep:
-            counts = kernel.counts(kernel.params.model_validate_json(text))
+            try:
+                counts = kernel.counts(kernel.params.model_validate_json(text))
+            except KernelFailed as error:
+                raise source.error(
+                    ("kernels", i, "params"),
+                    f"{entry.kernel}'s operations can't be counted: {error}",
+                    "mend that, or choose other parameters",
+                ) from None
             if counts is None or entry.ranks > 1:
                 raise source.error(
                     ("kernels", i, "kernel"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -58,6 +58,23 @@ class Prepared(Protocol):
 
 
 @dataclass(frozen=True)
+class Mark:
+    """When a phase of a kernel ran: from ``begin_ns`` to ``end_ns``, CLOCK_MONOTONIC."""
+
+    phase: str
+    begin_ns: int
+    end_ns: int
+
+
+@runtime_checkable
+class Marked(Protocol):
+    """A prepared kernel that tells its phases apart."""
+
+    def marks(self) -> Sequence[Mark]:
+        """The phases of the last run on this rank, or of its beginning, in order of time."""
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A kernel as the registry knows it.
 
@@ -73,3 +90,5 @@ class Kernel:
     prepare: Callable[[Any, Team], Prepared]
     imports: tuple[str, ...] = ()
     """Modules that ``prepare`` imports and that are slow to import: a warm parent imports them."""
+    phases: Callable[[Any], Mapping[str, Counts]] | None = None
+    """For a kernel whose phases follow one another: the counts of each, by name and in order."""

@@ -12,6 +12,8 @@ KERNELS = {
     "int_mad": "kernels.microbench.integer:int_mad",
     "load": "kernels.microbench.load:load",
     "chase": "kernels.microbench.chase:chase",
+    "fmm": "kernels.fmm.kernel:fmm",
+    "fmm_u": "kernels.fmm.u_kernel:fmm_u",
     "command": "kernels.command:command",
     "idle": "kernels.idle:idle",
 }

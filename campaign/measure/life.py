@@ -125,8 +125,14 @@ def _measure(job: Job, point: Point, team: Team, started: Measurement) -> Measur
         counts: dict[str, float] | None
         if site.simulated:
             counts = _site_counts(site, kernel.counts(params) or {})
+            phases = kernel.phases(params) if kernel.phases else {}
             window = simulate_window(
-                site, counts, point.setting, job.protocol.min_duration_s, point.id
+                site,
+                counts,
+                point.setting,
+                job.protocol.min_duration_s,
+                point.id,
+                {name: _site_counts(site, each) for name, each in phases.items()},
             )
         else:
             window, counts = _real_window(job, point, kernel, params, team, clocks, stack)
@@ -234,8 +240,9 @@ def _record(started: Measurement, window: Window, counts: dict[str, float] | Non
         mem_mhz_achieved=_nan(window.achieved.mem_mhz),
         counts=counts,
         meters=meters,
-        traces=tuple(
-            replace(t.trace, channel=f"{t.meter}:{t.channel.name}") for t in window.traces
+        traces=(
+            *(replace(t.trace, channel=f"{t.meter}:{t.channel.name}") for t in window.traces),
+            *window.marks,
         ),
     )
 

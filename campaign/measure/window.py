@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from campaign.measure.sampler import MeterTrace, Sampler
-from campaign.measurement import Trace
-from kernels.kernel import Prepared
+from campaign.measurement import PHASE, Trace
+from kernels.kernel import Mark, Marked, Prepared
 from kernels.ranks import Team
 from sites.clocks import ClockControl
 from sites.meters import Meter
 from sites.setting import Setting
 from sites.site_file import Site
 from sites.twin import machine as twin_machine
+
+MOST_MARKED = 1000
+"""Simulated iterations whose phases are marked."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Window:
     iterations: int
     traces: list[MeterTrace]
     achieved: Setting
+    marks: tuple[Trace, ...] = ()
+    """When each phase of the kernel ran, on the first rank: see :func:`phase_traces`."""
 
 
 def run_window(
@@ -47,18 +52,55 @@ def run_window(
     team.barrier()
     sampler.end()
     end_ns = int(team.maximum(float(elapsed_ns)))
-    return Window(end_ns, iterations, sampler.traces(start_ns), sampler.achieved_setting())
+    marks = phase_traces(prepared.marks(), start_ns) if isinstance(prepared, Marked) else ()
+    return Window(end_ns, iterations, sampler.traces(start_ns), sampler.achieved_setting(), marks)
+
+
+def phase_traces(marks: Sequence[Mark], start_ns: int) -> tuple[Trace, ...]:
+    """A trace for each phase, with times from ``start_ns``: 1 where it begins, 0 where it ends."""
+    traces = []
+    for name in dict.fromkeys(mark.phase for mark in marks):
+        edges = [(m.begin_ns - start_ns, m.end_ns - start_ns) for m in marks if m.phase == name]
+        time_ns = np.array(edges, np.int64).reshape(-1)
+        value = np.tile(np.array([1, 0], np.float32), len(edges))
+        traces.append(Trace(PHASE + name, "", "1", time_ns, value))
+    return tuple(traces)
 
 
 def simulate_window(
-    site: Site, counts: Mapping[str, float], setting: Setting, min_duration_s: float, seed: str
+    site: Site,
+    counts: Mapping[str, float],
+    setting: Setting,
+    min_duration_s: float,
+    seed: str,
+    phases: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Window:
-    """What :func:`run_window` would bring on the site's simulated machine."""
-    one_s = twin_machine.iteration_s(site, counts, setting)
+    """What :func:`run_window` would bring on the site's simulated machine.
+
+    ``phases``: the counts of each phase, where the kernel's phases follow one another.
+    """
+    parts = list((phases or {}).values())
+    if parts:
+        one_s = twin_machine.phases_s(site, parts, setting)
+    else:
+        one_s = twin_machine.iteration_s(site, counts, setting)
     iterations = max(1, round(min_duration_s / one_s))
-    run = twin_machine.run(site, counts, setting, iterations, seed)
+    run = twin_machine.run(site, counts, setting, iterations, seed, parts)
     channel = twin_machine.board_channel(site)
     # Single precision holds a power to 1e-7 of itself, and halves what is stored.
     trace = Trace(channel.name, channel.domain, "W", run.time_ns, run.power_w.astype(np.float32))
     end_ns = round(run.duration_s * 1e9)
-    return Window(end_ns, iterations, [MeterTrace("twin", channel, trace)], setting)
+    marks = _simulated_marks(list(phases or {}), run.part_s, iterations)
+    traces = [MeterTrace("twin", channel, trace)]
+    return Window(end_ns, iterations, traces, setting, phase_traces(marks, 0))
+
+
+def _simulated_marks(names: Sequence[str], part_s: np.ndarray, iterations: int) -> list[Mark]:
+    if not names:
+        return []
+    edge_s = np.concatenate([[0.0], np.cumsum(part_s)])
+    marks = []
+    for i in range(min(iterations, MOST_MARKED)):
+        edge_ns = np.rint((i * edge_s[-1] + edge_s) * 1e9).astype(int).tolist()
+        marks += [Mark(*each) for each in zip(names, edge_ns[:-1], edge_ns[1:], strict=True)]
+    return marks

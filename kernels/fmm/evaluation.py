@@ -48,12 +48,39 @@ def prepare(
     Raises:
         BadInput: what can't be computed.
     """
+    setup = setup_for(
+        digits,
+        precision=precision,
+        order=order,
+        q=q,
+        interaction=interaction,
+        parameter=parameter,
+        threads=threads,
+    )
+    s = _points(sources, "sources")
+    t = None if targets is None or targets is sources else _points(targets, "targets")
+    return make_ready(s, t, setup)
+
+
+def setup_for(
+    digits: float,
+    *,
+    precision: str = "double",
+    order: int | None = None,
+    q: int | None = None,
+    interaction: str = "laplace",
+    parameter: float | None = None,
+    threads: int | None = None,
+) -> Setup:
+    """What :func:`prepare` computes for these arguments, without points.
+
+    Raises:
+        BadInput: what can't be computed.
+    """
     asked = accuracy(digits, precision, order)
     if interaction in INTERACTIONS and not INTERACTIONS[interaction].homogeneous:
         # A screened interaction's operators reach beyond single precision's range.
         asked = replace(asked, bits=64)
-    s = _points(sources, "sources")
-    t = None if targets is None or targets is sources else _points(targets, "targets")
     if interaction not in INTERACTIONS:
         raise BadInput(f"interaction {interaction!r} is unknown; known: {', '.join(INTERACTIONS)}")
     if INTERACTIONS[interaction].needs_parameter:
@@ -65,7 +92,7 @@ def prepare(
         raise BadInput(f"q is {q}; a leaf holds 1 point or more")
     if threads is not None and threads < 1:
         raise BadInput(f"threads is {threads}; 1 or more")
-    setup = Setup(
+    return Setup(
         asked.order,
         int(q) if q is not None else leaf_points(asked),
         np.dtype(np.float32 if asked.bits == 32 else np.float64),
@@ -75,7 +102,6 @@ def prepare(
         parameter or 0.0,
         threads or len(os.sched_getaffinity(0)),
     )
-    return make_ready(s, t, setup)
 
 
 def evaluate(

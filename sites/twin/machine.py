@@ -8,7 +8,7 @@ the same measurement, bit for bit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +27,14 @@ class SimulatedRun:
     """One window on the simulated machine.
 
     ``time_ns`` int64, ``power_w`` float64: samples from the window's start to its end, both
-    included, at the meter's period (the last step may be shorter).
+    included, at the meter's period (the last step may be shorter). ``part_s``: float64 (parts,),
+    how long each part of an iteration takes.
     """
 
     duration_s: float
     time_ns: np.ndarray
     power_w: np.ndarray
+    part_s: np.ndarray
 
 
 def board_channel(site: Site) -> Channel:
@@ -65,6 +67,14 @@ def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> fl
     return longest * sum((t / longest) ** p for t in times) ** (1.0 / p) + twin.launch_s
 
 
+def phases_s(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting) -> float:
+    """Noise-free seconds of an iteration whose phases follow one another, launched once."""
+    twin = site.twin
+    assert twin is not None  # noqa: S101
+    each_s = [iteration_s(site, counts, setting) for counts in phases]
+    return sum(each_s) - (len(each_s) - 1) * twin.launch_s
+
+
 def constant_w(site: Site, setting: Setting) -> float:
     """Power that no operation pays: c1p V_p + c1m V_m + P_misc (seed 003, eq. 8), in W."""
     twin = site.twin
@@ -80,38 +90,75 @@ def run(
     setting: Setting,
     iterations: int,
     seed: str,
+    phases: Sequence[Mapping[str, float]] = (),
 ) -> SimulatedRun:
-    """Simulate ``iterations`` of a kernel at a setting, as the twin's meter sees it."""
+    """Simulate ``iterations`` of a kernel at a setting, as the twin's meter sees it.
+
+    ``phases``: the counts of each phase, where an iteration has phases that follow one another;
+    each then has its own time and power. Together they are ``counts``.
+    """
     twin = site.twin
     assert twin is not None  # noqa: S101
-    one_s = iteration_s(site, counts, setting)
     core_v, mem_v = site.volts(setting)
     assert core_v is not None and mem_v is not None  # noqa: S101
-    dynamic_j = sum(
-        n
-        * twin.energy_pj_per_v2[name]
-        * 1e-12
-        * (core_v if site.classes[name].domain == "core" else mem_v) ** 2
-        for name, n in counts.items()
+    parts = phases or [counts]
+    part_s = np.array([iteration_s(site, part, setting) for part in parts])
+    part_s[1:] -= twin.launch_s
+    dynamic_j = np.array(
+        [
+            sum(
+                n
+                * twin.energy_pj_per_v2[name]
+                * 1e-12
+                * (core_v if site.classes[name].domain == "core" else mem_v) ** 2
+                for name, n in part.items()
+            )
+            for part in parts
+        ]
     )
     noisy = twin.noise == "default"
     own = _generator("run", seed)
     shared = _generator("setting", f"{site.name} {setting}")
     gain = 1.0
     if noisy:
-        one_s *= 1.0 + own.normal(0.0, twin.time_pct / 100.0)
+        part_s *= 1.0 + own.normal(0.0, twin.time_pct / 100.0)
         gain += shared.normal(0.0, twin.setting_gain_pct / 100.0)
         gain += own.normal(0.0, twin.run_gain_pct / 100.0)
+    one_s = float(part_s.sum())
     duration_s = one_s * iterations
-    mean_w = (dynamic_j / one_s + constant_w(site, setting)) * gain
 
     end_ns = max(round(duration_s * 1e9), 1)
-    time_ns = np.arange(0, end_ns, max(round(1e9 / twin.meter_hz), 1), dtype=np.int64)
+    step_ns = max(round(1e9 / twin.meter_hz), 1)
+    time_ns = np.arange(0, end_ns, step_ns, dtype=np.int64)
     time_ns = np.append(time_ns, end_ns)
-    power_w = np.full(time_ns.size, mean_w)
+    if phases:
+        part_j = (dynamic_j + constant_w(site, setting) * part_s) * gain
+        power_w = _mean_power_w(time_ns, step_ns, part_s, part_j)
+    else:
+        mean_w = (float(dynamic_j[0]) / one_s + constant_w(site, setting)) * gain
+        power_w = np.full(time_ns.size, mean_w)
     if noisy:
         power_w += own.normal(0.0, twin.sample_w, time_ns.size)
-    return SimulatedRun(duration_s, time_ns, power_w)
+    return SimulatedRun(duration_s, time_ns, power_w, part_s)
+
+
+def _mean_power_w(
+    time_ns: np.ndarray, step_ns: int, part_s: np.ndarray, part_j: np.ndarray
+) -> np.ndarray:
+    """What a meter shows that takes means over its period: float64 (samples,).
+
+    The period lies half before and half after each of ``time_ns``. ``part_s``, ``part_j``:
+    seconds and joules of each part of an iteration.
+    """
+    edge_s, edge_j = (np.concatenate([[0.0], np.cumsum(each)]) for each in (part_s, part_j))
+    end_s = time_ns[-1] / 1e9
+    low_s, high_s = (np.clip(time_ns / 1e9 + side * step_ns / 2e9, 0.0, end_s) for side in (-1, 1))
+
+    def until_j(at_s: np.ndarray) -> np.ndarray:
+        whole, rest_s = np.divmod(at_s, edge_s[-1])
+        return np.asarray(whole * edge_j[-1] + np.interp(rest_s, edge_s, edge_j))
+
+    return np.asarray((until_j(high_s) - until_j(low_s)) / np.maximum(high_s - low_s, 1e-12))
 
 
 def _generator(what: str, seed: str) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""One rank of a test: potentials and gradients by ranks, saved by rank 0."""
+"""One rank of a test: potentials and gradients by ranks, saved by rank 0; then the kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels.fmm.distributed import RankedFmm
-from kernels.fmm.evaluation import prepare
+from kernels.fmm.evaluation import setup_for
+from kernels.fmm.kernel import fmm
+from kernels.ranks import Team
 
 
 def main(given: str, result: str) -> None:
@@ -19,7 +21,7 @@ def main(given: str, result: str) -> None:
     # Rank 0 has no point of its own where there are others; the rest have them in no order.
     share = np.arange(len(points)) % max(ranks - 1, 1) + (ranks > 1)
     mine = np.flatnonzero(share == rank)
-    setup = prepare(points[:2], digits=float(digits), q=int(q), threads=1).setup
+    setup = setup_for(float(digits), q=int(q), threads=1)
     method = RankedFmm(comm, points[mine], setup)
     method.evaluate(np.ones(len(mine)))
     potential = method.evaluate(charges[mine])
@@ -29,6 +31,11 @@ def main(given: str, result: str) -> None:
     comm.Allreduce(MPI.IN_PLACE, found)
     if rank == 0:
         np.save(result, found)
+    prepared = fmm.prepare(fmm.params(n=1500, q=60, digits=4), Team(comm))
+    prepared.run(2)
+    prepared.check()
+    if (prepared.counts() is None) != (ranks > 1):
+        raise AssertionError("one rank alone knows its counts")
 
 
 if __name__ == "__main__":
