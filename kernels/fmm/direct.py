@@ -75,7 +75,7 @@ def _tile(count: int) -> Any:
                 total = v.load(sums_s, at)
                 for (hx, hy, hz, hq), slot in zip(held, sums, strict=True):
                     r2 = _square(v, v.sub(hx, x), v.sub(hy, y), v.sub(hz, z))
-                    value = emit_value(v, rule.rule, r2, lam)
+                    value = emit_value(v, rule.value, r2, lam)
                     builder.store(v.fma(value, q, builder.load(slot)), slot)
                     total = v.fma(value, hq, total)
                     builder.store(v.min(r2, builder.load(least)), least)
@@ -118,7 +118,7 @@ def _block(count: int, masked: bool, watched: bool) -> Any:
                 x, y, z, q = (v.number(p, at) for p in (sx, sy, sz, sq))
                 for (hx, hy, hz), slot in zip(held, sums, strict=True):
                     r2 = _square(v, v.sub(hx, x), v.sub(hy, y), v.sub(hz, z))
-                    value, seen = emit_value(v, rule.rule, r2, lam), r2
+                    value, seen = emit_value(v, rule.value, r2, lam), r2
                     if masked:
                         value = v.where_positive(r2, value)
                         seen = v.where_positive(r2, r2, NONE_MET)
@@ -164,7 +164,7 @@ def _gradient_block(count: int) -> Any:
                 for (hx, hy, hz), mine in zip(held, slots, strict=True):
                     apart = [v.sub(hx, x), v.sub(hy, y), v.sub(hz, z)]
                     r2 = _square(v, *apart)
-                    value, slope = emit_value_and_slope(v, rule.rule, r2, lam)
+                    value, slope = emit_value_and_slope(v, rule.value, r2, lam)
                     seen = v.where_positive(r2, r2, NONE_MET)
                     here = v.where_positive(r2, v.constant(0.0), 1.0)
                     builder.store(v.add(builder.load(met_zero), here), met_zero)

@@ -17,30 +17,14 @@ LEAF_POINTS = {32: {4: 256, 5: 320, 6: 320}, 64: {6: 280, 7: 280, 8: 320, 9: 350
 """Q by bits and order, where the two halves of the work are about even; the largest for more."""
 
 
-def prepare(
-    sources: Any,
-    targets: Any = None,
-    digits: float = 6,
-    *,
-    precision: str = "double",
-    order: int | None = None,
-    q: int | None = None,
-    interaction: str = "laplace",
-    parameter: float | None = None,
-    threads: int | None = None,
-) -> Fmm:
+def prepare(sources: Any, targets: Any = None, digits: float = 6, **options: Any) -> Fmm:
     """Tree, lists and operators for sources and targets, for many sets of charges.
 
     Args:
         sources: (n, 3), n at least 1, finite.
         targets: (m, 3); none: the sources.
         digits: relative L2 error at most 10^-digits: 3 to 10, in single precision 3 to 5.
-        precision: single or double, of the result.
-        order: points along an edge of a surface, in place of what ``digits`` asks for.
-        q: at most this number of sources, and of targets, in a leaf.
-        interaction: laplace, 1 / (4 pi r), or yukawa, exp(-lambda r) / (4 pi r).
-        parameter: yukawa's lambda.
-        threads: none: as many as this process may run on.
+        options: of :func:`setup_for`.
 
     Returns:
         A method whose :meth:`kernels.fmm.method.Fmm.evaluate` takes charges.
@@ -48,15 +32,7 @@ def prepare(
     Raises:
         BadInput: what can't be computed.
     """
-    setup = setup_for(
-        digits,
-        precision=precision,
-        order=order,
-        q=q,
-        interaction=interaction,
-        parameter=parameter,
-        threads=threads,
-    )
+    setup = setup_for(digits, **options)
     s = _points(sources, "sources")
     t = None if targets is None or targets is sources else _points(targets, "targets")
     return make_ready(s, t, setup)
@@ -72,17 +48,26 @@ def setup_for(
     parameter: float | None = None,
     threads: int | None = None,
 ) -> Setup:
-    """What :func:`prepare` computes for these arguments, without points.
+    """What is computed for points of any kind.
+
+    Args:
+        digits: relative L2 error at most 10^-digits: 3 to 10, in single precision 3 to 5.
+        precision: single or double, of the result.
+        order: points along an edge of a surface, in place of what ``digits`` asks for.
+        q: at most this number of sources, and of targets, in a leaf.
+        interaction: laplace, 1 / (4 pi r), or yukawa, exp(-lambda r) / (4 pi r).
+        parameter: yukawa's lambda.
+        threads: none: as many as this process may run on.
 
     Raises:
         BadInput: what can't be computed.
     """
     asked = accuracy(digits, precision, order)
-    if interaction in INTERACTIONS and not INTERACTIONS[interaction].homogeneous:
-        # A screened interaction's operators reach beyond single precision's range.
-        asked = replace(asked, bits=64)
     if interaction not in INTERACTIONS:
         raise BadInput(f"interaction {interaction!r} is unknown; known: {', '.join(INTERACTIONS)}")
+    if not INTERACTIONS[interaction].homogeneous:
+        # A screened interaction's operators reach beyond single precision's range.
+        asked = replace(asked, bits=64)
     if INTERACTIONS[interaction].needs_parameter:
         if parameter is None or not np.isfinite(parameter) or parameter < 0:
             raise BadInput(f"{interaction} needs a parameter, finite and not below 0")
@@ -114,7 +99,7 @@ def evaluate(
         charges: (n,), finite.
         targets: (m, 3); none: the sources.
         digits: relative L2 error at most 10^-digits.
-        options: of :func:`prepare`.
+        options: of :func:`setup_for`.
 
     Returns:
         (m,), float64, or float32 with ``precision="single"``.

@@ -5,9 +5,6 @@ is a NumPy function of r, for operators and checks. Laplace is 1 / (4 pi r), Yuk
 Coulomb) is exp(-lambda r) / (4 pi r). The loops leave out the factor 1 / (4 pi).
 """
 
-# Numba's extension points take what Numba hands them.
-# mypy: disable-error-code="no-untyped-def,attr-defined,misc,type-arg"
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
 
+from kernels.fmm.static_type import static
 from kernels.fmm.vectors import Vectors
 
 
@@ -71,6 +67,7 @@ INTERACTIONS = {
 }
 
 
+@static
 @dataclass(frozen=True)
 class Rule:
     """How a loop is to be compiled: for which interaction, how accurately, how far unrolled.
@@ -82,26 +79,9 @@ class Rule:
     interaction: str
     steps: int
 
-
-class RuleType(types.Dummy):
-    """The Numba type of a rule: the rule itself, known when the loop is compiled."""
-
-    def __init__(self, rule: Rule) -> None:
-        self.rule = rule
-        super().__init__(f"Rule({rule.interaction},{rule.steps})")
-
-
-register_model(RuleType)(models.OpaqueModel)
-
-
-@typeof_impl.register(Rule)
-def _typeof_rule(value, context):
-    return RuleType(value)
-
-
-@unbox(RuleType)
-def _unbox_rule(kind, value, context):
-    return NativeValue(context.context.get_dummy_value())
+    def name(self) -> str:
+        """All that the compiled loops depend on, in one word."""
+        return f"{self.interaction}-{self.steps}"
 
 
 def emit_value(v: Vectors, rule: Rule, r2: Any, parameter: Any) -> Any:

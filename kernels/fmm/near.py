@@ -107,16 +107,23 @@ def _met(met):
 
 
 @njit(nogil=True, cache=True)
-def _exactly(rule, place, charges, target_place, centre, into, factor, parameter):
-    """The sums of one leaf's sources on another's targets, in double precision."""
+def _in_double(place, charges, target_place, centre):
+    """Sources (4, n) and targets (4, room), from a centre, in double precision."""
     lanes = VECTOR_BYTES // 8
     ns, nt = place.shape[1], target_place.shape[1]
-    room = (nt + 4 * lanes) // lanes * lanes
-    s, t = np.zeros((4, ns)), np.full((4, room), BEYOND)
+    s, t = np.zeros((4, ns)), np.full((4, (nt + 4 * lanes) // lanes * lanes), BEYOND)
     seen_from(place, 0, ns, centre, s)
     seen_from(target_place, 0, nt, centre, t)
     copy(charges, s[3])
-    sums, met = np.zeros(room), np.zeros((2, lanes))
+    return s, t
+
+
+@njit(nogil=True, cache=True)
+def _exactly(rule, place, charges, target_place, centre, into, factor, parameter):
+    """The sums of one leaf's sources on another's targets, in double precision."""
+    ns, nt = place.shape[1], target_place.shape[1]
+    s, t = _in_double(place, charges, target_place, centre)
+    sums, met = np.zeros(t.shape[1]), np.zeros((2, VECTOR_BYTES // 8))
     act_one_way_masked(rule, s, ns, t, sums, nt, parameter, met)
     for k in range(nt):
         into[k] = sums[k] * factor
@@ -163,14 +170,9 @@ def gradients_on_pairs(
 @njit(nogil=True, cache=True)
 def _exact_gradients(rule, place, charges, target_place, centre, into, parameter):
     """As :func:`_exactly`, with the gradient."""
-    lanes = VECTOR_BYTES // 8
     ns, nt = place.shape[1], target_place.shape[1]
-    room = (nt + 4 * lanes) // lanes * lanes
-    s, t = np.zeros((4, ns)), np.full((4, room), BEYOND)
-    seen_from(place, 0, ns, centre, s)
-    seen_from(target_place, 0, nt, centre, t)
-    copy(charges, s[3])
-    sums, met = np.zeros((4, room)), np.zeros((2, lanes))
+    s, t = _in_double(place, charges, target_place, centre)
+    sums, met = np.zeros((4, t.shape[1])), np.zeros((2, VECTOR_BYTES // 8))
     act_with_gradient(rule, s, ns, t, sums, nt, parameter, met)
     for row in range(4):
         copy(sums[row, :nt], into[row])

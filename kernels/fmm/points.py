@@ -49,6 +49,14 @@ def to_surfaces(
 
 
 @njit(nogil=True, cache=True)
+def _place_surface(ring, density, source):
+    """A surface's points with a node's densities, as sources."""
+    for axis in range(3):
+        copy(ring[axis], source[axis])
+    copy(density, source[3])
+
+
+@njit(nogil=True, cache=True)
 def from_surfaces(
     rule, pairs, first, last, place, local, begin, end, centres, level, rings, density, surface,
     sums, most, parameter,
@@ -67,9 +75,7 @@ def from_surfaces(
         b, e = begin[leaf], end[leaf]
         n = e - b
         room = (n + lanes - 1) // lanes * lanes
-        for axis in range(3):
-            copy(rings[level[node], axis], source[axis])
-        copy(density[node], source[3])
+        _place_surface(rings[level[node]], density[node], source)
         if leaf == node:
             target = local[:, b : b + room]
         else:
@@ -94,9 +100,7 @@ def gradients_from_surfaces(
         b, e = begin[leaf], end[leaf]
         n = e - b
         room = (n + lanes - 1) // lanes * lanes
-        for axis in range(3):
-            copy(rings[level[node], axis], source[axis])
-        copy(density[node], source[3])
+        _place_surface(rings[level[node]], density[node], source)
         seen_from(place, b, e, centres[node], seen)
         seen[0, n:room] = BEYOND
         act_with_gradient(rule, source, surface, seen, sums[:, b : b + room], n, parameter, met)

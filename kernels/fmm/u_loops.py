@@ -1,8 +1,7 @@
 """The compiled loops of the U phase, one set for each variant.
 
-A variant reaches the compiler as a type: :class:`StaticType` holds it, and a function that takes
-one is compiled once for each :meth:`kernels.fmm.u_variants.Variant.name`. What a variant says is
-decided while instructions are emitted, so that the loops hold no trace of it.
+A variant reaches the compiler as a type, see :mod:`kernels.fmm.static_type`: a function that takes
+one is compiled once for each :meth:`kernels.fmm.u_variants.Variant.name`.
 
 A job is a leaf's targets and a list of source leaves. Tiles of targets stay in registers, with
 their sums, while the whole list passes (Choi and Vuduc, A roofline model of energy, algorithm
@@ -20,8 +19,9 @@ from typing import Any
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import NativeValue, intrinsic, models, register_model, typeof_impl, unbox
+from numba.extending import intrinsic
 
+from kernels.fmm.static_type import static
 from kernels.fmm.u_variants import STEPS, Root, Variant
 from kernels.fmm.vectors import INDEX, Vectors
 
@@ -29,25 +29,7 @@ ONE_WAY, BOTH_WAYS, ITSELF = 0, 1, 2
 """What a job does, its last column; the numbers of :mod:`kernels.fmm.near`."""
 
 
-class StaticType(types.Dummy):
-    """The Numba type of a value that is known when a loop is compiled."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        super().__init__(f"Static({type(value).__name__},{value.name()})")
-
-
-register_model(StaticType)(models.OpaqueModel)
-
-
-@typeof_impl.register(Variant)
-def _typeof_variant(value, context):
-    return StaticType(value)
-
-
-@unbox(StaticType)
-def _unbox_static(kind, value, context):
-    return NativeValue(context.context.get_dummy_value())
+static(Variant)
 
 
 class Points:

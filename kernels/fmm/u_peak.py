@@ -25,10 +25,10 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic, typeof_impl
+from numba.extending import intrinsic
 
+from kernels.fmm.static_type import static
 from kernels.fmm.u_loops import (
-    StaticType,
     inverse_root,
     square_root,
     squared_distance,
@@ -78,9 +78,7 @@ class Mix:
         return COPIES * (self.held if self.what == "pairs" else CHAINS)
 
 
-@typeof_impl.register(Mix)
-def _typeof_mix(value, context):
-    return StaticType(value)
+static(Mix)
 
 
 @dataclass(frozen=True)
