@@ -11,7 +11,8 @@ list), ``error`` (relative L2 on 1,000 evenly strided targets, against direct su
 Ours is a process of its own for each measurement, too, and prints the same.
 
 First each code's order is chosen, the lowest that reaches a row's error, then its Q, the fastest
-of a list; FMM3D takes a tolerance in place of both. ``--tuned F`` keeps the choices for another
+of a list; with two threads, of the best for one and its neighbours. FMM3D takes a tolerance in
+place of both. ``--tuned F`` keeps the choices for another
 run. Then rounds in turns, one process of each code and several evaluations in each; medians over
 rounds of medians over evaluations. Ratios are of our time over the faster of exafmm-t's and
 PVFMM's. An evaluation of FMM3D holds its tree; those of the others begin with tree and operators
@@ -204,17 +205,27 @@ class Tuner:
         Raises:
             Failed: no order reaches the error.
         """
-        key = f"{row.name}, threads {threads}, {code.name}"
+        key = self.key(code, row, threads)
         if key not in self.kept:
-            order = self.lowest_order(code, row)
+            alone = self.kept.get(self.key(code, row, 1))
+            order = alone[0] if alone else self.lowest_order(code, row)
             settings = [(order, q) for q in code.qs]
-            if not settings:
+            if alone and settings:
+                # More threads move the best Q by little.
+                best = code.qs.index(alone[1])
+                settings = settings[max(0, best - 1) : best + 2]
+            elif not settings:
                 first = code.orders.index(order)
                 settings = [(each, 0) for each in code.orders[first : first + TRIED_EPSILONS]]
             self.kept[key] = self.fastest(code, row, settings, threads)
             write(self.file, self.kept)
         order, q = self.kept[key]
         return order, q
+
+    @staticmethod
+    def key(code: Code, row: Row, threads: int) -> str:
+        """Under which a choice is kept."""
+        return f"{row.name}, threads {threads}, {code.name}"
 
     def lowest_order(self, code: Code, row: Row) -> float:
         """The lowest order that reaches the row's error, with trees that are the same for all."""

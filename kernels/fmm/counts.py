@@ -41,6 +41,7 @@ import numpy as np
 
 from kernels.fmm.accuracy import accuracy, newton_steps
 from kernels.fmm.distributions import points
+from kernels.fmm.spectra import CHILDREN, plane_frequencies, slabs
 from kernels.fmm.surfaces import INNER, OUTER, surface_points, surface_size
 from kernels.kernel import Counts
 
@@ -58,7 +59,6 @@ BLAS_TILE, BLAS_LOADS = 128, 24
 """Results that a BLAS keeps in registers (16 x 8), and what it loads to update them."""
 NEIGHBOURHOOD = 64
 """Leaves that pass by before a leaf of the U phase comes again."""
-CHILDREN = 8
 COARSEST = 2
 FAR_STEPS = {32: 1, 64: 2}
 EXACT_STEPS = 2
@@ -301,10 +301,14 @@ class _Shape:
         # Densities and check potentials, which are passed over in turns.
         self.rows_bytes = 2 * self.nodes * self.row_bytes
         self.level_sizes = np.diff(tree.levels)
-        frequencies = (2 * work.order - 1) ** 2 * work.order
+        self.slabs = slabs(work.order, len(work.parents), self.size)
+        planes = max(b - a for a, b in self.slabs) / work.order
+        frequencies = plane_frequencies(work.order) * work.order
         spectra = 2 * frequencies * (len(work.parents) + 1) * 2 * CHILDREN * self.size
         tables = 2 * frequencies * OFFSETS * self.size * len(work.parents.levels)
-        self.all_bytes = self.slots * self.slot_bytes + self.rows_bytes + spectra + tables
+        self.slab_bytes = planes * (spectra + tables)
+        points = self.slots * self.slot_bytes
+        self.all_bytes = points + self.rows_bytes + planes * spectra + tables
 
     def value_flops(self, steps: int, bits: int) -> int:
         """Flops of G(r) from r^2: the estimate, its Newton steps, and what the kernel adds."""
@@ -448,21 +452,27 @@ def _x(tally: Tally, s: _Shape) -> None:
         _points_to_surfaces(tally, s, s.work.far[:, 0], s.work.far[:, 1])
 
 
-def _times(tally: Tally, s: _Shape, calls: float, rows: int, width: int, scratch: int) -> None:
-    """``_times``: (rows, rows) matrices and blocks of ``width`` columns, 8 at a time."""
+def _times(
+    tally: Tally, s: _Shape, calls: float, shape: tuple[int, int], width: int, scratch: int
+) -> None:
+    """``_times``: matrices of a shape and blocks of ``width`` columns, 8 at a time."""
+    rows, inner = shape
     blocks = rows // 4 + rows % 4
-    tally.flops(calls * 2 * rows * rows * width)
-    tally.ints(calls * LOOP_OPS * width / CHILDREN * blocks * rows)
-    numbers = width / CHILDREN * rows * (blocks * CHILDREN + rows) + rows * width
+    tally.flops(calls * 2 * rows * inner * width)
+    tally.ints(calls * LOOP_OPS * width / CHILDREN * blocks * inner)
+    numbers = width / CHILDREN * inner * (blocks * CHILDREN + rows) + rows * width
     tally.moved(calls * numbers * s.size, scratch)
 
 
-def _times_both(tally: Tally, s: _Shape, calls: float, rows: int, width: int, scratch: int) -> None:
+def _times_both(
+    tally: Tally, s: _Shape, calls: float, shape: tuple[int, int], width: int, scratch: int
+) -> None:
     """``_times_both``: two such products, the second with a sign."""
+    rows, inner = shape
     blocks = rows // 4 + rows % 4
-    tally.flops(calls * (4 * rows * rows * width + blocks * rows * width))
-    tally.ints(calls * LOOP_OPS * width / CHILDREN * blocks * rows)
-    numbers = width / CHILDREN * 2 * rows * (blocks * CHILDREN + rows) + rows * width
+    tally.flops(calls * (4 * rows * inner * width + blocks * inner * width))
+    tally.ints(calls * LOOP_OPS * width / CHILDREN * blocks * inner)
+    numbers = width / CHILDREN * 2 * inner * (blocks * CHILDREN + rows) + rows * width
     tally.moved(calls * numbers * s.size, scratch)
 
 
@@ -480,19 +490,21 @@ def _v(tally: Tally, s: _Shape) -> None:
 
     # Forward: 2 products along z, 4 along y for each kz, 4 along x for each kz and ky.
     scratch = 3 * p * plane * s.size
-    _times(tally, s, 2 * count, p, plane, scratch)
-    _times(tally, s, 4 * count * p, p, line, 4 * p * line * s.size)
-    _times(tally, s, 4 * count * p * n, p, CHILDREN, 4 * line * s.size)
+    for first, last in s.slabs:
+        _times(tally, s, 2 * count, (last - first, p), plane, scratch)
+    _times(tally, s, 4 * count * p, (p, p), line, 4 * p * line * s.size)
+    _times(tally, s, 4 * count * p * n, (p, p), CHILDREN, 4 * line * s.size)
     sums = p * line * (2 + 4 * (p - 1)) + p * n * CHILDREN * (2 + 4 * (p - 1))
     tally.flops(count * sums)
-    tally.ints(count * LOOP_OPS * (sums / CHILDREN + p * plane / s.lanes))
-    tally.moved(count * (2 * sums + p * plane) * s.size, scratch)
-    tally.moved(count * frequencies * spectrum, s.all_bytes)
+    zeroed = len(s.slabs) * p * plane
+    tally.ints(count * LOOP_OPS * (sums / CHILDREN + zeroed / s.lanes))
+    tally.moved(count * (2 * sums + zeroed) * s.size, scratch)
+    tally.moved(count * frequencies * spectrum, s.slab_bytes)
     tally.moved(count * frequencies * LINE_BYTES, scratch + frequencies * (spectrum + LINE_BYTES))
     _grids(tally, s, children, scratch)
 
     # Products: 8 source children x 8 target children, complex, at every frequency.
-    _streams(tally, spectra, s.all_bytes)
+    _streams(tally, spectra, s.slab_bytes)
     pairs = sum(each.shape[1] for each in parents.pairs)
     groups = pairs / s.group
     directions = sum(int((np.diff(each) > 0).sum()) for each in parents.starts)
@@ -509,33 +521,34 @@ def _v(tally: Tally, s: _Shape) -> None:
     table = 2.0 * frequencies * OFFSETS * s.size * len(parents.levels)
     tally.moved(table, s.all_bytes)
     # At every frequency the matrices are filled, by offset, and all pairs are passed over.
-    slab = 2 * (len(parents) + 1) * spectrum
+    both = 2 * (len(parents) + 1) * spectrum
     once = directions * (matrix * s.size + INDEX_BYTES * matrix / 2) + 2.0 * INDEX_BYTES * pairs
-    tally.moved(frequencies * once, once + 2 * OFFSETS * s.size + slab)
+    tally.moved(frequencies * once, once + 2 * OFFSETS * s.size + both)
     tally.moved(filled * s.size + frequencies * groups * matrix * s.size, matrix * s.size)
     # Sources and targets of a group: three times a spectrum, the first time from afar.
-    tally.moved(2.0 * spectra, s.all_bytes)
+    tally.moved(2.0 * spectra, s.slab_bytes)
     again = frequencies * pairs * 3.0 * spectrum - 2.0 * spectra
-    tally.moved(max(again, 0.0), slab)
+    tally.moved(max(again, 0.0), both)
 
     # Backward: 2 products along x for each kz and ky, 2 along y for each kz, 1 along z.
     scratch = work = (2 * p * plane + 4 * p * line) * s.size
-    _times_both(tally, s, 2 * count * p * n, p, CHILDREN, 4 * line * s.size)
-    _times_both(tally, s, 2 * count * p, p, line, 4 * p * line * s.size)
-    _times_both(tally, s, count, p, plane, work)
-    sums = p * n * CHILDREN * 4 * (p - 1) + p * line * 4 * (p - 1) + 2 * (p - 1) * plane
+    _times_both(tally, s, 2 * count * p * n, (p, p), CHILDREN, 4 * line * s.size)
+    _times_both(tally, s, 2 * count * p, (p, p), line, 4 * p * line * s.size)
+    for first, last in s.slabs:
+        _times_both(tally, s, count, (p, last - first), plane, work)
+    sums = p * n * CHILDREN * 4 * (p - 1) + p * line * 4 * (p - 1)
     tally.flops(count * sums)
     tally.ints(count * LOOP_OPS * sums / CHILDREN)
     tally.moved(count * 2 * sums * s.size, scratch)
-    tally.moved(count * frequencies * spectrum, s.all_bytes)
+    tally.moved(count * frequencies * spectrum, s.slab_bytes)
     tally.moved(count * frequencies * LINE_BYTES, scratch + frequencies * (spectrum + LINE_BYTES))
-    tally.flops(2.0 * children * s.surface)
+    tally.flops(2.0 * len(s.slabs) * children * s.surface)
     _grids(tally, s, children, scratch)
 
 
 def _grids(tally: Tally, s: _Shape, children: int, scratch: int) -> None:
-    """Surfaces scattered over grids, or gathered from them."""
-    numbers = children * s.surface
+    """Surfaces scattered over grids, or gathered from them, for each slab."""
+    numbers = len(s.slabs) * children * s.surface
     tally.ints(numbers * (LOOP_OPS + INDEXED_OPS))
     tally.moved(numbers * (s.size + WIDE_BYTES), scratch)
     tally.moved(numbers * s.size, s.rows_bytes)

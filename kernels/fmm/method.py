@@ -27,6 +27,7 @@ from kernels.fmm.operators import Operators, build_operators
 from kernels.fmm.parents import plan_parents
 from kernels.fmm.points import from_surfaces, gradients_from_surfaces, to_surfaces
 from kernels.fmm.schedule import share_pairs
+from kernels.fmm.spectra import CHILDREN, plane_frequencies, slabs
 from kernels.fmm.surfaces import INNER, OUTER, surface_grid, surface_points, surface_size
 from kernels.fmm.vectors import lanes_of
 
@@ -173,8 +174,7 @@ class Fmm:
         active = self.part.active
         self.by_level = [a + np.flatnonzero(active[a:b]) for a, b in pairwise(tree.levels.tolist())]
         self.by_octant = [
-            [nodes[octant[nodes] == o] for o in range(transform.CHILDREN)]
-            for nodes in self.by_level
+            [nodes[octant[nodes] == o] for o in range(CHILDREN)] for nodes in self.by_level
         ]
         leaves = np.flatnonzero(self.part.own & (tree.level >= COARSEST))
         leaves = leaves[np.argsort(tree.begin[leaves], kind="stable")]
@@ -304,28 +304,45 @@ class Fmm:
         parents = self.parents
         if not parents.levels:
             return
-        frequencies = transform.frequencies(self.order)
-        shape = (frequencies, len(parents) + 1, 2, transform.CHILDREN)
-        x, y = np.empty(shape, self.dtype), np.zeros(shape, self.dtype)
+        cuts = slabs(self.order, len(parents), self.dtype.itemsize)
+        plane = plane_frequencies(self.order)
+        shape = (
+            plane * max(b - a for a, b in cuts), len(parents) + 1, 2, CHILDREN
+        )  # fmt: skip
+        x, y = np.empty(shape, self.dtype), np.empty(shape, self.dtype)
         x[:, -1] = 0
+        for kz0, kz1 in cuts:
+            y[:] = 0
+            self._v_slab(density, check, kz0, kz1, x, y)
+
+    def _v_slab(
+        self, density: np.ndarray, check: np.ndarray, kz0: int, kz1: int, x: np.ndarray,
+        y: np.ndarray,
+    ) -> None:  # fmt: skip
+        """What frequencies from ``kz0`` to ``kz1`` add; ``x``, ``y``: room for their spectra."""
+        parents = self.parents
         cosine, sine = self.waves.cosine, self.waves.sine
+        cos_z, sin_z = transform.last_axis(self.waves, kz0, kz1)
+        plane = plane_frequencies(self.order)
 
         def scratch() -> np.ndarray:
             return np.empty(transform.work_size(self.order), self.dtype)
 
         def forward(first: int, last: int) -> None:
             transform.forward(
-                density, parents.children, self.grid, cosine, sine, first, last, x, scratch()
-            )
+                density, parents.children, self.grid, cosine, sine, kz0, kz1, first, last, x,
+                scratch(),
+            )  # fmt: skip
 
         def backward(first: int, last: int) -> None:
             transform.backward(
-                y, parents.children, self.grid, cosine, sine, first, last, check, scratch()
-            )
+                y, parents.children, self.grid, cosine, sine, cos_z, sin_z, first, last, check,
+                scratch(),
+            )  # fmt: skip
 
         self._share(len(parents), forward)
         for level, pairs, starts in zip(parents.levels, parents.pairs, parents.starts, strict=True):
-            table = self.operators[level].table
+            table = self.operators[level].table[plane * kz0 : plane * kz1]
 
             def multiply(
                 first: int,
@@ -336,7 +353,7 @@ class Fmm:
             ) -> None:
                 translations.multiply(table, self.offsets, pairs, starts, x, y, first, last)
 
-            self._share(frequencies, multiply)
+            self._share(plane * (kz1 - kz0), multiply)
         self._share(parents.acted_on, backward)
 
     def _down(self, check: np.ndarray, sums: np.ndarray) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.fmm.lists import DIRECTIONS, SELF
 from kernels.fmm.octree import Octree
-from kernels.fmm.transform import CHILDREN
+from kernels.fmm.spectra import CHILDREN
 from kernels.fmm.translations import GROUP
 
 

@@ -4,6 +4,9 @@ A surface's p x p x p grid of densities, padded to 2p - 1 points a side, is tran
 after the other: products with small matrices of cosines and sines, for all eight children of a
 parent at once. Frequencies k and 2p - 1 - k share the products: the parts of one are sums, those
 of the other differences.
+
+A slab of kz (:mod:`kernels.fmm.spectra`) is some rows of the matrix of the first axis to be
+transformed, z; backward z is the last, and a slab's part of its sum is added to the potentials.
 """
 
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
@@ -19,10 +22,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from kernels.fmm.spectra import CHILDREN
 from kernels.fmm.vectors import INDEX, Vectors
-
-CHILDREN = 8
-"""Lanes: the children of a parent."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,6 @@ def waves(order: int, dtype: Any) -> Waves:
     """The cosines and sines for an order."""
     angle = 2 * np.pi / (2 * order - 1) * np.outer(np.arange(order), np.arange(order))
     return Waves(np.cos(angle).astype(dtype), np.sin(angle).astype(dtype))
-
-
-def frequencies(order: int) -> int:
-    """How many frequencies a spectrum has: (2p - 1)^2 p, for the input is real."""
-    return (2 * order - 1) ** 2 * order
 
 
 def _rows_times(count: int) -> Any:
@@ -103,15 +99,16 @@ def _times(m, b, b0, c, c0, width):
 
 
 @njit(nogil=True, cache=True)
-def forward(density, rows, grid, cosine, sine, first, last, spectra, scratch):
-    """The spectra of the children of parents ``first`` to ``last``.
+def forward(density, rows, grid, cosine, sine, kz0, kz1, first, last, spectra, scratch):
+    """The spectra of the children of parents ``first`` to ``last``, from ``kz0`` to ``kz1``.
 
     Args:
         density: (nodes, surface), equivalent densities.
         rows: int64 (parents, 8), each parent's children, -1 where there is none.
         grid: int64 (surface,), the place of each surface point in a (z, y, x) grid.
         cosine, sine: of :class:`Waves`.
-        spectra: (frequencies, parents + 1, 2, 8), written; the frequencies by kz, ky, kx.
+        kz0, kz1: the slab.
+        spectra: (frequencies, parents + 1, 2, 8), written; the slab's frequencies by kz, ky, kx.
         scratch: (work_size(p),).
     """
     p = len(cosine)
@@ -131,9 +128,9 @@ def forward(density, rows, grid, cosine, sine, first, last, spectra, scratch):
             if node >= 0:
                 for i in range(len(grid)):
                     one[grid[i] * CHILDREN + child] = density[node, i]
-        _times(cosine, scratch, 0, scratch, cos_z, plane)
-        _times(sine, scratch, 0, scratch, sin_z, plane)
-        for kz in range(p):
+        _times(cosine[kz0:kz1], scratch, 0, scratch, cos_z, plane)
+        _times(sine[kz0:kz1], scratch, 0, scratch, sin_z, plane)
+        for kz in range(kz1 - kz0):
             # f(z) e^(-ikz) has the real part cos, the imaginary part -sin.
             _times(cosine, scratch, cos_z + kz * plane, scratch, cos_y, line)
             _times(sine, scratch, cos_z + kz * plane, scratch, cos_y + p * line, line)
@@ -185,6 +182,15 @@ def _combine_forward(scratch, at, line, p, mixed):
                 scratch[to + line] = sr - ci
 
 
+def last_axis(of: Waves, kz0: int, kz1: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines, (p, kz1 - kz0), by which the last axis of a slab is transformed back.
+
+    The input was real, so that a frequency kz stands for -kz as well: twice, but for kz = 0.
+    """
+    times = np.where(np.arange(kz0, kz1) > 0, 2, 1).astype(of.cosine.dtype)
+    return of.cosine[:, kz0:kz1] * times, of.sine[:, kz0:kz1] * times
+
+
 def work_size(order: int) -> int:
     """Numbers of scratch that a transform of an order takes."""
     p, n = order, 2 * order - 1
@@ -227,25 +233,26 @@ _four_sums, _one_sum = _two_products(4), _two_products(1)
 
 
 @njit(nogil=True, cache=True)
-def _times_both(m1, m2, b, b1, b2, c0, rows, width, sign):
-    """c = m1 b1 + sign m2 b2, all parts of ``b``; the matrices are symmetric."""
+def _times_both(m1, m2, b, b1, b2, c0, width, sign):
+    """c = m1 b1 + sign m2 b2, all parts of ``b``; the matrices are (rows, inner)."""
+    rows, inner = m1.shape
     signed = m1.dtype.type(sign)
     for column in range(0, width, CHILDREN):
         i = 0
         while i + 4 <= rows:
-            _four_sums(m1, m2, i, rows, b, b1, b2, c0, width, column, signed)
+            _four_sums(m1, m2, i, inner, b, b1, b2, c0, width, column, signed)
             i += 4
         while i < rows:
-            _one_sum(m1, m2, i, rows, b, b1, b2, c0, width, column, signed)
+            _one_sum(m1, m2, i, inner, b, b1, b2, c0, width, column, signed)
             i += 1
 
 
 @njit(nogil=True, cache=True)
-def backward(spectra, rows, grid, cosine, sine, first, last, potential, scratch):
-    """Add the check potentials of the children of parents ``first`` to ``last``.
+def backward(spectra, rows, grid, cosine, sine, cos_z, sin_z, first, last, potential, scratch):
+    """Add a slab's part of the check potentials of the children of parents ``first`` to ``last``.
 
-    Args: as for :func:`forward`; ``potential`` (nodes, surface) is added to. The points are the
-    convolution's first p an axis.
+    Args: as for :func:`forward`; ``cos_z`` and ``sin_z`` are :func:`last_axis` of the slab,
+    ``potential`` (nodes, surface) is added to. The points are the convolution's first p an axis.
     """
     p = len(cosine)
     n = 2 * p - 1
@@ -257,7 +264,7 @@ def backward(spectra, rows, grid, cosine, sine, first, last, potential, scratch)
     half = mixed + 2 * n * line
     scale = cosine.dtype.type(1.0 / n**3)
     for parent in range(first, last):
-        for kz in range(p):
+        for kz in range(cos_z.shape[1]):
             for ky in range(n):
                 _fold_spectrum(spectra, (kz * n + ky) * n, parent, p, scratch, half)
                 to = mixed + 2 * ky * line
@@ -265,11 +272,7 @@ def backward(spectra, rows, grid, cosine, sine, first, last, potential, scratch)
             _fold_lines(scratch, mixed, line, p, folded)
             at = kz * plane
             _unfold(cosine, sine, scratch, folded, plane, real_z + at, imaginary_z + at, line)
-        # The input was real: frequency kz stands for -kz as well.
-        for i in range(plane, p * plane):
-            scratch[real_z + i] *= 2
-            scratch[imaginary_z + i] *= 2
-        _times_both(cosine, sine, scratch, real_z, imaginary_z, folded, p, plane, -1)
+        _times_both(cos_z, sin_z, scratch, real_z, imaginary_z, folded, plane, -1)
         for child in range(CHILDREN):
             node = rows[parent, child]
             if node >= 0:
@@ -317,6 +320,5 @@ def _fold_lines(scratch, mixed, line, p, to):
 @njit(nogil=True, cache=True)
 def _unfold(cosine, sine, scratch, at, size, real, imaginary, width):
     """Sum over k of F(k) e^(ikx) for p points, from sums and differences at ``at``."""
-    p = len(cosine)
-    _times_both(cosine, sine, scratch, at, at + 3 * size, real, p, width, -1)
-    _times_both(cosine, sine, scratch, at + size, at + 2 * size, imaginary, p, width, 1)
+    _times_both(cosine, sine, scratch, at, at + 3 * size, real, width, -1)
+    _times_both(cosine, sine, scratch, at + size, at + 2 * size, imaginary, width, 1)

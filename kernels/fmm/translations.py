@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from kernels.fmm.transform import CHILDREN
+from kernels.fmm.spectra import CHILDREN
 from kernels.fmm.vectors import HOST, INDEX, Vectors
 
 REACH = 7

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.fmm import BadInput, evaluate, evaluate_with_gradient, prepare
+from kernels.fmm import BadInput, evaluate, evaluate_with_gradient, prepare, spectra
 from kernels.fmm.lists import build_lists
 from kernels.fmm.octree import build_octree
 from kernels.fmm.operator_cache import kept
@@ -123,6 +123,27 @@ def test_threads_share_the_work_and_agree():
     sources, charges = points("plummer", 5000, 8), np.random.default_rng(8).normal(size=5000)
     one, three = (evaluate(sources, charges, digits=6, q=50, threads=t) for t in (1, 3))
     assert error(three, one) < 1e-9
+
+
+@pytest.mark.parametrize(("precision", "digits"), [("double", 6), ("single", 4)])
+def test_slabs_of_frequencies_add_up(precision, digits, monkeypatch):
+    """One kz at a time, the slabs' sum is what all frequencies at once give."""
+    sources = points("uniform", 3000, 5)
+    charges = np.random.default_rng(6).uniform(-1, 1, 3000)
+    found = []
+    for slab_bytes in (1, 1 << 40):
+        monkeypatch.setattr(spectra, "SLAB_BYTES", slab_bytes)
+        found.append(evaluate(sources, charges, digits=digits, q=30, precision=precision))
+    assert error(*found) <= (1e-14 if precision == "double" else 1e-6)
+
+
+@given(st.integers(2, 14), st.integers(1, 10**6), st.sampled_from([4, 8]))
+def test_slabs_cover_every_frequency_once(order, parents, itemsize):
+    cuts = spectra.slabs(order, parents, itemsize)
+    assert [kz for a, b in cuts for kz in range(a, b)] == list(range(order))
+    widest = max(b - a for a, b in cuts)
+    of_one = 2 * spectra.plane_frequencies(order) * (parents + 1) * 2 * 8 * itemsize
+    assert widest == 1 or widest * of_one <= spectra.SLAB_BYTES
 
 
 def test_made_ready_once_and_evaluated_often():
