@@ -76,6 +76,8 @@ class Clocks(FileModel):
     """How clocks are set: a control registered in :mod:`sites.clocks`, and whose clocks."""
 
     control: str = "fixed"
+    options: dict[str, Any] = Field(default_factory=dict)
+    """What the control takes, such as the number of a GPU; see its module."""
     device: Literal["cpu", "gpu"] = "cpu"
     tolerance_pct: NotNegative = 2.0
     """How far an achieved clock may lie from the asked one."""
@@ -90,6 +92,8 @@ class MeterEntry(FileModel):
     """One meter of a node: a kind registered in :mod:`sites.meters`, and its options."""
 
     kind: str
+    use: Literal["energy", "check"] = "energy"
+    """Whether it counts in a point's energy, or is only compared with those that do."""
     options: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("kind")

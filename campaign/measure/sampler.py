@@ -55,7 +55,7 @@ class Sampler(threading.Thread):
         if self.error is not None:
             raise self.error
         self._read()
-        self.achieved.append(self.clocks.achieved())
+        self.achieved.append(self.clocks.state().setting)
 
     def run(self) -> None:
         """The thread: readings on a grid of the period, late ones skipped, not made up for."""
@@ -70,7 +70,7 @@ class Sampler(threading.Thread):
                     return
                 self._read()
                 if time.monotonic() >= next_clock:
-                    self.achieved.append(self.clocks.achieved())
+                    self.achieved.append(self.clocks.state().setting)
                     next_clock += CLOCK_PERIOD_S
         except Exception as error:  # told by end()
             self.error = error

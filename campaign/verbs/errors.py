@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from analysis.observations import CantFit
 from campaign.store.layout import NotAStore, StoreBusy
+from sites.clocks.control import ClocksUnavailable
 from sites.located_toml import BadFile
 from sites.meters.meter import MeterUnreadable
 
@@ -24,4 +25,5 @@ EXPECTED: dict[type[Exception], int] = {
     StoreBusy: 1,
     CantDo: 1,
     MeterUnreadable: 1,
+    ClocksUnavailable: 1,
 }

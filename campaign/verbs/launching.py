@@ -204,7 +204,7 @@ def doctor(arguments: Namespace) -> int:
             meter.close()
     if not site.meters and not site.simulated:
         problems.append("no [[meters]] in the site file: energy will be missing; add one")
-    achieved = open_control(site).achieved()
+    achieved = open_control(site).state().setting
     found = {
         "site": site.name,
         "channels": channels,

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sites.clocks.control import ClockControl, ClockNotLegal
+from sites.clocks.control import ClockControl, ClockNotLegal, ClockState, ClocksUnavailable
 
 if TYPE_CHECKING:
     from sites.site_file import Site
@@ -27,4 +27,11 @@ def open_control(site: Site, root: Path = Path("/")) -> ClockControl:
     return control
 
 
-__all__ = ["CONTROLS", "ClockControl", "ClockNotLegal", "open_control"]
+__all__ = [
+    "CONTROLS",
+    "ClockControl",
+    "ClockNotLegal",
+    "ClockState",
+    "ClocksUnavailable",
+    "open_control",
+]

@@ -2,27 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
-from sites.setting import Setting
+from sites.setting import AS_FOUND, Setting
 
 
 class ClockNotLegal(Exception):
     """The setting asked for is not one that this node can be set to."""
 
 
-class ClockControl(Protocol):
-    """Sets a node's clocks and puts them back as they were."""
+class ClocksUnavailable(Exception):
+    """This node's clocks can't be set or read: a file or device is missing, or forbidden.
 
-    def set(self, setting: Setting) -> None:
-        """Ask for a setting.
+    Args:
+        what: the file or device and what happened.
+        remedy: what would mend it, a command where there is one.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}; {remedy}")
+        self.what = what
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class ClockState:
+    """What the hardware tells of its clocks at an instant; None where it tells nothing.
+
+    ``throttled``: the reasons, in the hardware's words, for which it runs slower than it was
+    asked to. ``temperature_c``: of what is clocked. ``core_v``: the core domain's voltage.
+    """
+
+    setting: Setting = AS_FOUND
+    throttled: tuple[str, ...] = ()
+    temperature_c: float | None = None
+    core_v: float | None = None
+
+
+class ClockControl(Protocol):
+    """Sets a node's clocks and puts them back as they were.
+
+    A control that writes to the hardware records in a journal what it found, before it writes
+    (:mod:`sites.clocks.journal`), so that the next start can restore what a killed one left.
+    """
+
+    def legal(self) -> list[Setting] | None:
+        """The settings that the hardware offers; None where it can't be asked.
 
         Raises:
-            ClockNotLegal: the node refuses it.
+            ClocksUnavailable: it should answer, and does not.
         """
 
-    def achieved(self) -> Setting:
-        """The clocks as the hardware tells them now; None for a domain that can't be read."""
+    def set(self, setting: Setting) -> None:
+        """Ask for a setting, wait until it has settled, and read back that it was taken.
+
+        Raises:
+            ClockNotLegal: the node refuses it, or took another one.
+            ClocksUnavailable: a file or device is missing or forbidden.
+        """
+
+    def state(self) -> ClockState:
+        """What the hardware tells now. Cheap: it is called ten times a second in a window."""
 
     def restore(self) -> None:
         """Put back what was found before the first :meth:`set`."""

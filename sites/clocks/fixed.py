@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sites.clocks.control import ClockNotLegal
+from sites.clocks.control import ClockNotLegal, ClockState
 from sites.clocks.cpufreq_reading import current_core_mhz
 from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site
@@ -21,8 +21,11 @@ class Fixed:
         if setting != AS_FOUND:
             raise ClockNotLegal(f"{setting}: this node's clocks are left as they are found")
 
-    def achieved(self) -> Setting:
-        return Setting(current_core_mhz(self.root, os.sched_getaffinity(0)), None)
+    def legal(self) -> None:
+        """Nothing is asked."""
+
+    def state(self) -> ClockState:
+        return ClockState(Setting(current_core_mhz(self.root, os.sched_getaffinity(0))))
 
     def restore(self) -> None:
         """Nothing was set."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sites.clocks.control import ClockNotLegal
+from sites.clocks.control import ClockNotLegal, ClockState
 from sites.clocks.cpufreq_reading import current_core_mhz
 from sites.setting import Setting
 from sites.site_file import Site
@@ -45,10 +45,13 @@ class SlurmStep:
                 f"asked for; is this process a job step?"
             )
 
-    def achieved(self) -> Setting:
+    def legal(self) -> None:
+        """Slurm tells nobody what it can set."""
+
+    def state(self) -> ClockState:
         if self.device == "gpu":
-            return Setting()
-        return Setting(current_core_mhz(self.root, os.sched_getaffinity(0)), None)
+            return ClockState()
+        return ClockState(Setting(current_core_mhz(self.root, os.sched_getaffinity(0))))
 
     def restore(self) -> None:
         """Slurm resets the clocks when the step ends."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sites.clocks.control import ClockNotLegal
+from sites.clocks.control import ClockNotLegal, ClockState
 from sites.setting import Setting
 from sites.site_file import Site
 
@@ -13,17 +13,20 @@ class TwinClocks:
     """Takes any legal setting of the site, and achieves it."""
 
     def __init__(self, site: Site) -> None:
-        self.legal = site.settings
-        self.current = self.legal[-1]
+        self._legal = site.settings
+        self.current = self._legal[-1]
         self.found = self.current
 
+    def legal(self) -> list[Setting]:
+        return self._legal
+
     def set(self, setting: Setting) -> None:
-        if setting not in self.legal:
+        if setting not in self._legal:
             raise ClockNotLegal(f"{setting}: not a legal pair of this simulated machine")
         self.current = setting
 
-    def achieved(self) -> Setting:
-        return self.current
+    def state(self) -> ClockState:
+        return ClockState(self.current)
 
     def restore(self) -> None:
         self.current = self.found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 
 class MeterUnreadable(Exception):
@@ -25,9 +26,10 @@ class Channel:
     """One signal of a meter.
 
     ``kind`` says what a reading is: ``energy`` is joules since some past instant, already
-    unwrapped by the meter, so that it never goes back; ``power`` is watts. ``inside`` names the
-    channel of the same meter whose energy includes this one's, or None: a total adds only
-    channels that are inside no other.
+    unwrapped by the meter, so that it never goes back; ``power`` is watts. ``domain`` is one of
+    :data:`sites.meters.domains.CONTAINS`. ``inside`` names the channel of the same meter whose
+    energy includes this one's, or None; ``same_as`` the one that tells the same energy by other
+    means, as a power beside its counter. A total counts a channel only if it is neither.
     """
 
     name: str
@@ -38,6 +40,15 @@ class Channel:
     period_s: float
     """The nominal time between two updates of the reading."""
     inside: str | None = None
+    same_as: str | None = None
+    averaging_s: float = 0.0
+    """A reading of power is the mean over this time before it; 0: at an instant."""
+    seen: float = 1.0
+    """The share of the time that the meter looks at (an A100's NVML power: 0.25)."""
+    gain_pct: float = 0.0
+    """Standard uncertainty of the meter's own calibration, in % of a reading."""
+    wraps_at_j: float | None = None
+    """Where the counter behind it starts again; None: it does not, or it is a power."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ class Reading:
     """All channels of a meter, read together: ``values[i]`` belongs to ``channels[i]``."""
 
     time_ns: int
-    """CLOCK_MONOTONIC, in the middle of the reading."""
+    """CLOCK_MONOTONIC, in the middle of the reading, or what the meter's own stamp is in it."""
     values: tuple[float, ...]
 
 
@@ -55,6 +66,30 @@ class Meter(Protocol):
     name: str
     channels: tuple[Channel, ...]
 
-    def read(self) -> Reading: ...
+    def read(self) -> Reading:
+        """What it shows now. Where the meter stamps its values, the same stamp may come again."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give back files and devices; again does nothing."""
+
+
+@runtime_checkable
+class Buffered(Protocol):
+    """A meter that keeps what it measured until it is fetched, at a rate of its own."""
+
+    def drain(self) -> list[Reading]:
+        """All readings since the last call, in order of their time; raises as ``read``."""
+
+
+@runtime_checkable
+class FromFiles(Protocol):
+    """A meter whose reading is one whole number a file: a loop without Python can sample it."""
+
+    def descriptors(self) -> tuple[int, ...]:
+        """The open files, each to be read from its start."""
+
+    def take(self, raw: Sequence[int], start_ns: int, end_ns: int) -> Reading:
+        """What ``read`` returns for these numbers, read between two times of CLOCK_MONOTONIC.
+
+        Readings are taken in the order in which they were read; raises as ``read``.
+        """
