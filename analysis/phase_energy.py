@@ -7,13 +7,157 @@ then its time at about the mean power of what surrounds it.
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
 import numpy as np
 import xarray as xr
 
-from analysis.observations import CantFit
+from analysis.observations import CantFit, kernel_name
 
 PHASE = "phase:"
 """What the channel of a trace that marks a phase begins with."""
+FASTEST, LEAST = "fastest", "least energy"
+CLOCKS = ("core_mhz", "mem_mhz")
+MOST_CHANNELS = 12
+"""With more channels than this, which of them make up the total is not searched for."""
+
+
+@dataclass(frozen=True)
+class PhaseSplit:
+    """Measured energy of one iteration of a kernel at a setting by phase, the mean of its repeats.
+
+    ``energy_j``, ``time_s``: float64 (phases,), J and s. ``at``: which of the kernel's measured
+    settings this is, :data:`FASTEST`, :data:`LEAST` or both. ``core_mhz``, ``mem_mhz``: NaN where
+    the site has no such clock. ``period_s``: of the meter's readings, NaN where not known.
+    """
+
+    kernel: str
+    at: str
+    core_mhz: float
+    mem_mhz: float
+    phases: list[str]
+    energy_j: np.ndarray
+    time_s: np.ndarray
+    repeats: int
+    period_s: float
+
+    @property
+    def share(self) -> np.ndarray:
+        """Of all phases' energy: float64 (phases,), NaN where that is not above 0."""
+        whole = float(self.energy_j.sum())
+        return self.energy_j / whole if whole > 0 else np.full(len(self.phases), math.nan)
+
+
+def has_phases(channels: np.ndarray) -> bool:
+    """Whether any trace marks a phase; ``channels``: text (traces,)."""
+    return any(str(name).startswith(PHASE) for name in channels.tolist())
+
+
+def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list[str]]:
+    """Every kernel of a site that marks phases, where it is fastest and where it takes the least
+    energy; and notes on what could not be split.
+
+    Fastest and least are by the means over the repeats that mark phases; of equal settings the
+    first in order of clocks. Of the samples only those of the settings chosen are read.
+
+    Args:
+        dataset: a store's, with its traces.
+        site: the site's name.
+    """
+    if not has_phases(dataset["trace_channel"].values):
+        return [], []
+    marks = [str(name).startswith(PHASE) for name in dataset["trace_channel"].values.tolist()]
+    marked = np.unique(dataset["trace_measurement"].values[np.array(marks, bool)])
+    ok = (dataset["site"].values == site) & (dataset["status"].values == "ok")
+    ok &= (dataset["energy_j"].values > 0) & (dataset["time_s"].values > 0)
+    rows: dict[str, dict[tuple[float, float], list[int]]] = {}
+    for i in marked[ok[marked]].tolist():
+        kernel = kernel_name(str(dataset["kernel"].values[i]), str(dataset["params"].values[i]))
+        # NaN is no key: a missing clock is -1 here.
+        setting = tuple(float(np.nan_to_num(dataset[n].values[i], nan=-1.0)) for n in CLOCKS)
+        rows.setdefault(kernel, {}).setdefault((setting[0], setting[1]), []).append(i)
+    splits, notes = [], []
+    for kernel in sorted(rows):
+        mine = rows[kernel]
+        settings = sorted(mine)
+        fastest, least = (
+            min(settings, key=lambda s: float(dataset[name].values[mine[s]].mean()))
+            for name in ("time_s", "energy_j")
+        )
+        chosen = {fastest: FASTEST, least: LEAST}
+        if fastest == least:
+            chosen = {fastest: f"{FASTEST} and {LEAST}"}
+        for setting, at in chosen.items():
+            try:
+                splits.append(_mean_split(dataset, kernel, at, setting, mine[setting]))
+            except CantFit as why:
+                notes.append(f"{kernel}: {why}.")
+    return splits, notes
+
+
+def _mean_split(
+    dataset: xr.Dataset, kernel: str, at: str, setting: tuple[float, float], rows: list[int]
+) -> PhaseSplit:
+    """One iteration's joules and seconds by phase, the mean over repeats.
+
+    Raises:
+        CantFit: the repeats mark different phases, or the channels that make up the energy can't
+            be told.
+    """
+    joules, seconds, named, periods = [], [], [], []
+    for row in rows:
+        meters = json.loads(str(dataset["meters"].values[row]) or "{}")
+        whole_j = float(dataset["energy_j"].values[row])
+        channels = _counted(meters, whole_j)
+        split = phase_energy(dataset, row)
+        missing = sorted(set(channels) - set(split["channel"].values.tolist()))
+        if missing:
+            raise CantFit(f"no trace of {missing[0]} is kept in measurement {row}")
+        one_s = float(dataset["time_s"].values[row])
+        iterations = max(1, round(float(split["marked_s"]) / one_s))
+        joules.append(split["energy_j"].sel(channel=channels).sum("channel").values / iterations)
+        seconds.append(split["time_s"].values / iterations)
+        named.append(split["phase"].values.tolist())
+        periods += [float(meters[each].get("period_s") or math.nan) for each in channels]
+    if any(names != named[0] for names in named):
+        raise CantFit(f"its repeats at {setting[0]:g}/{setting[1]:g} MHz mark different phases")
+    core_mhz, mem_mhz = (mhz if mhz >= 0 else math.nan for mhz in setting)
+    return PhaseSplit(
+        kernel,
+        at,
+        core_mhz,
+        mem_mhz,
+        [str(name) for name in named[0]],
+        np.mean(joules, axis=0),
+        np.mean(seconds, axis=0),
+        len(rows),
+        max(periods),
+    )
+
+
+def _counted(meters: dict[str, dict[str, float]], energy_j: float) -> list[str]:
+    """The channels whose energies the measurement's is the sum of, the fewest that do.
+
+    Channels overlap (a core lies inside its package), so not all of them may be added up; which
+    of them were is read off the sum.
+
+    Raises:
+        CantFit: no channels make up the energy, or there are too many to search.
+    """
+    known = [name for name, each in meters.items() if each.get("energy_j") is not None]
+    if len(known) <= MOST_CHANNELS:
+        for size in range(1, len(known) + 1):
+            for names in combinations(known, size):
+                total_j = sum(float(meters[name]["energy_j"]) for name in names)
+                if math.isclose(total_j, energy_j, rel_tol=1e-6):
+                    return list(names)
+    raise CantFit(
+        f"no energy by phase: which of the {len(known)} channels make up the measured "
+        f"{energy_j:.4g} J can't be told"
+    )
 
 
 def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
@@ -27,22 +171,18 @@ def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
 
     Returns:
         ``energy_j``, float64 (phase, channel), J; ``time_s``, float64 (phase,), s; ``share``,
-        float64 (phase, channel), of all phases' energy. Phases in the order in which they begin.
+        float64 (phase, channel), of all phases' energy; ``marked_s``, s from where the first
+        phase begins to where the last one ends. Phases in the order in which they begin.
 
     Raises:
         CantFit: the measurement marks no phases, or no meter was read.
     """
-    rows = np.flatnonzero(dataset["trace_measurement"].values == measurement)
     marks, joules = {}, {}
-    for row in rows.tolist():
-        name = str(dataset["trace_channel"].values[row])
-        start, size = int(dataset["row_start"].values[row]), int(dataset["row_size"].values[row])
-        samples = dataset[["time_ns", "value"]].isel(sample=slice(start, start + size))
-        time_s, value = samples["time_ns"].values / 1e9, samples["value"].values
+    for name, (time_s, value, unit) in _traces(dataset, measurement).items():
         if name.startswith(PHASE):
             marks[name.removeprefix(PHASE)] = time_s.reshape(-1, 2)
         else:
-            joules[name] = (time_s, value, str(dataset["trace_unit"].values[row]))
+            joules[name] = (time_s, value, unit)
     if not marks or not joules:
         what = "no phases are marked" if not marks else "no meter was read"
         raise CantFit(f"no energy by phase of measurement {measurement}: {what}")
@@ -54,14 +194,43 @@ def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
     share = np.divide(energy_j, whole, out=np.full_like(energy_j, np.nan), where=whole > 0)
     dims = ("phase", "channel")
     lengths_s = [float(np.diff(marks[phase], axis=1).sum()) for phase in phases]
+    ends_s = np.concatenate(list(marks.values()))
     return xr.Dataset(
         {
             "energy_j": (dims, energy_j, {"units": "J"}),
             "time_s": ("phase", lengths_s, {"units": "s"}),
             "share": (dims, share, {"units": "1"}),
+            "marked_s": ((), float(np.ptp(ends_s)), {"units": "s"}),
         },
         {"phase": phases, "channel": list(joules)},
     )
+
+
+def _traces(dataset: xr.Dataset, measurement: int) -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
+    """Channel -> (seconds, values, unit) of a measurement's traces.
+
+    They lie one after the other in a store, and are then read as one: each read costs
+    milliseconds, however short.
+    """
+    rows = np.flatnonzero(dataset["trace_measurement"].values == measurement)
+    if not len(rows):
+        return {}
+    starts, sizes = (dataset[name].values[rows] for name in ("row_start", "row_size"))
+    begin, end = int(starts.min()), int((starts + sizes).max())
+    samples = dataset[["time_ns", "value"]]
+    together = end - begin == int(sizes.sum())
+    if together:
+        samples = samples.isel(sample=slice(begin, end)).load()
+    found = {}
+    for row, start, size in zip(rows.tolist(), starts.tolist(), sizes.tolist(), strict=True):
+        first = start - begin if together else start
+        mine = samples.isel(sample=slice(first, first + size))
+        found[str(dataset["trace_channel"].values[row])] = (
+            mine["time_ns"].values / 1e9,
+            mine["value"].values,
+            str(dataset["trace_unit"].values[row]),
+        )
+    return found
 
 
 def _energy_j(spans_s: np.ndarray, time_s: np.ndarray, value: np.ndarray, unit: str) -> float:

@@ -62,11 +62,35 @@ class KernelEntry(FileModel):
 
 
 class Protocol(FileModel):
-    """How one point is measured."""
+    """How one point is measured, in the order of its steps (:mod:`campaign.measure.protocol`).
 
+    What serves a meter is left out where none is read.
+    """
+
+    idle_s: NotNegative = 1.0
+    """The node's idle power is measured for so long, at the point's setting."""
+    warm_up_s: NotNegative = 0.5
+    """The kernel runs at least so long before anything counts."""
+    steady_pct: NotNegative = 1.0
+    """Then until the mean powers of two stretches that follow each other differ by no more than
+    this, or by no more than they are uncertain; 0: it is not asked."""
+    warm_up_max_s: NotNegative = 30.0
+    """At most so long; the measurement is then flagged as not steady."""
     min_duration_s: NotNegative = 1.0
     """The kernel is repeated until its window is at least this long."""
-    warm_up_s: NotNegative = 0.5
+    window_pct: NotNegative = 1.0
+    """And until the resolution and period of its meter make it uncertain by no more than this."""
+    max_duration_s: Positive = 60.0
+    """But no longer than this for a meter's sake."""
+    trim_s: NotNegative = 0.0
+    """So much is cut off each end of a window before its power is taken."""
+    uncertainty_pct: Positive | None = None
+    """Windows are repeated until the energy is known to this standard uncertainty, as far as
+    repeating helps; without it there is one window."""
+    max_windows: Annotated[int, Field(ge=1, le=1000)] = 10
+    """At most so many."""
+    cool_down_s: NotNegative = 0.0
+    """The node is left alone for so long after the last window."""
     sampling_hz: Positive = 100.0
     timeout_s: Positive = 600.0
     """A measuring subprocess that takes longer is killed with its children."""

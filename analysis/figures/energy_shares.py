@@ -51,8 +51,8 @@ STYLES = {
     "constant": "k8",
 }
 """What a part is drawn in, so that one thing looks the same in every figure."""
-SPARE = ("k6", "k2", "k7", "k0", "k3")
-"""For parts that no figure has a fixed style for."""
+SPARE = ("k6", "k2", "k7", "k0", "k3", "k1", "k4", "k5", "k8")
+"""For parts that no figure has a fixed style for; first those that few figures have."""
 
 
 def part_styles(parts: Sequence[str]) -> dict[str, str]:

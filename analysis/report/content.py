@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from analysis.crossval import CrossValidation
 from analysis.fit import Fit
 from analysis.observations import Observations
+from analysis.phase_energy import PhaseSplit
 from analysis.pick import Candidates, Pick
 
 
@@ -37,7 +38,8 @@ class SiteReport:
     ``data`` are the rows with an energy, None where there are none; ``timing`` the rows of a
     site without energies, ``energy_j`` NaN, None where ``data`` is there. A fit, where there is
     none, is explained by ``why_no_fit``. ``notes`` say what else could not be done, and why.
-    ``slurm``: kernel -> the srun options that ask for its pick.
+    ``slurm``: kernel -> the srun options that ask for its pick. ``phases``: measured energy by
+    phase, of the kernels that mark theirs.
     """
 
     site: str
@@ -52,6 +54,7 @@ class SiteReport:
     slurm: Mapping[str, str] = field(default_factory=dict)
     timing: Observations | None = None
     notes: list[str] = field(default_factory=list)
+    phases: list[PhaseSplit] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

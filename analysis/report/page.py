@@ -31,6 +31,7 @@ from analysis.report.tables import (
     costs_sheet,
     decimals,
     fixed,
+    phases_sheet,
     validation_sheet,
 )
 from analysis.roofline import PairPoints, Roofline
@@ -88,6 +89,8 @@ class SiteView:
     autotuning: Table | None
     predictions: list[Figure]
     breakdowns: list[Figure]
+    phase_figures: list[Figure]
+    phases: Table | None
     trade_offs: list[Figure]
     pick_summary: str
     family_picks: Table | None
@@ -150,6 +153,8 @@ def site_view(site: SiteReport, number: int) -> SiteView:
         ),
         predictions=figures.predictions,
         breakdowns=figures.breakdowns,
+        phase_figures=figures.phases,
+        phases=_phases(site),
         trade_offs=figures.trade_offs,
         pick_summary=_pick_summary(site.picks),
         family_picks=_family_picks(site.picks, families),
@@ -367,6 +372,24 @@ def _family_picks(picks: Sequence[Pick], families: dict[str, str]) -> Table | No
         Column("slower, most", "%"),
     ]
     return Table("Picks by family of kernels", columns, [Group("", rows)])
+
+
+def _phases(site: SiteReport) -> Table | None:
+    """Measured energy by phase, a group a kernel and setting: its heading says which."""
+    groups = []
+    columns: list[Column] = []
+    for each in site.phases:
+        whole = as_table(phases_sheet([each], site.simulated))
+        first = [column.name for column in whole.columns].index("phase")
+        columns = whole.columns[first:]
+        at = f"{each.kernel}: {each.at}, {place_text((each.core_mhz, each.mem_mhz))}"
+        groups.append(Group(at, [row[first:] for row in whole.groups[0].rows]))
+    if not groups:
+        return None
+    caption = "Measured energy by phase"
+    # A single group is shown without its heading.
+    caption += f", {groups[0].name}" if len(groups) == 1 else ""
+    return Table(caption, columns, groups, tall=True)
 
 
 RACE_TEXT = {"right": "right", "worse": "costs more", "open": "can't be told"}

@@ -21,6 +21,7 @@ from analysis.figures.energy_shares import (
     shown_kernels,
 )
 from analysis.figures.families import kernel_families, natural
+from analysis.figures.measured_phases import measured_phase_figures
 from analysis.figures.predictions import (
     case_figure,
     cases,
@@ -39,6 +40,7 @@ from analysis.report.tables import (
     cases_sheet,
     coefficients_sheet,
     costs_sheet,
+    phases_sheet,
     picks_sheet,
     shares_sheet,
     validation_sheet,
@@ -57,12 +59,20 @@ class SiteFigures:
     rooflines: list[Figure]
     predictions: list[Figure]
     breakdowns: list[Figure]
+    phases: list[Figure]
+    """Measured energy by phase: what no model says."""
     trade_offs: list[Figure]
 
     @property
     def all(self) -> list[Figure]:
         """Every figure, in the order in which a person reads them."""
-        return [*self.predictions, *self.breakdowns, *self.trade_offs, *self.rooflines]
+        return [
+            *self.predictions,
+            *self.breakdowns,
+            *self.phases,
+            *self.trade_offs,
+            *self.rooflines,
+        ]
 
 
 def site_families(site: SiteReport) -> dict[str, str]:
@@ -93,6 +103,7 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
         rooflines,
         prediction_figures(site.crossvals, data, families) if data is not None else [],
         breakdown_figures(found, data, families, site.crossvals) if found and data else [],
+        measured_phase_figures(site.phases, site.site, site.simulated),
         trade_off_figures(site, lines, families),
     )
 
@@ -100,8 +111,9 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
 def site_sheets(site: SiteReport) -> list[Sheet]:
     """Every table that goes into a file: seed 003's layouts, and what the figures show."""
     data, found = site.data, site.fit
+    measured = [phases_sheet(site.phases, site.simulated)] if site.phases else []
     if data is None or found is None:
-        return []
+        return measured
     families = site_families(site)
     sheets = [
         costs_sheet(found, data, site.crossvals),
@@ -115,7 +127,7 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
         sheets += [cases_sheet(shown)] if shown else []
     if site.picks:
         sheets.append(picks_sheet(site.picks, site.simulated))
-    return sheets
+    return sheets + measured
 
 
 def roofline_lines(

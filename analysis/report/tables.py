@@ -17,6 +17,7 @@ from analysis.figures.predictions import Cases
 from analysis.figures.rooflines import unit_name
 from analysis.fit import Fit, costs_at, unit_of
 from analysis.observations import Observations
+from analysis.phase_energy import PhaseSplit
 from analysis.pick import Pick
 from analysis.voltage import ESTIMATED
 
@@ -414,3 +415,41 @@ def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
         Field("best_probability_pct", "is the best", "%", 0),
     ]
     return Sheet("picks", "The pick of each kernel", simulated, fields, rows)
+
+
+def phases_sheet(splits: Sequence[PhaseSplit], simulated: bool) -> Sheet:
+    """Measured energy of an iteration by phase, a row a kernel, setting and phase.
+
+    ``meter_period_s`` tells which phases are blurred: those that are shorter.
+    """
+    rows: list[list[str | float]] = [
+        [
+            each.kernel,
+            each.at,
+            each.core_mhz,
+            each.mem_mhz,
+            phase,
+            float(each.energy_j[i]),
+            float(each.share[i]) * 100.0,
+            float(each.time_s[i]),
+            float(each.energy_j[i] / each.time_s[i]) if each.time_s[i] > 0 else math.nan,
+            each.period_s,
+            float(each.repeats),
+        ]
+        for each in splits
+        for i, phase in enumerate(each.phases)
+    ]
+    fields = [
+        Field("kernel", "kernel"),
+        Field("at", "where it is"),
+        Field("core_mhz", "core", "MHz", 0),
+        Field("mem_mhz", "memory", "MHz", 0),
+        Field("phase", "phase"),
+        Field("energy_j", "energy", "J", -1),
+        Field("share_pct", "share", "%", 1),
+        Field("time_s", "time", "s", -1),
+        Field("power_w", "power", "W", 2),
+        Field("meter_period_s", "meter's period", "s", -1),
+        Field("repeats", "repeats", "", 0),
+    ]
+    return Sheet("phase_energy", "Measured energy by phase", simulated, fields, rows)

@@ -1,81 +1,116 @@
-"""Energy of a window from its traces, with its uncertainty."""
+"""A node's energy over a window: which channels count, and whether meters agree."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from campaign.measure.channel_energy import NONE, Energy, channel_energy
 from campaign.measure.sampler import MeterTrace
-from campaign.measurement import Trace
-from sites.meters import Channel
+from sites.meters.domains import contains
 
-WHOLE = "node"
-"""The domain that contains every other."""
+APART = 3.0
+"""Meters of one domain disagree when they differ by more than this many of their uncertainties."""
 
 
 @dataclass(frozen=True)
-class Energy:
-    """Joules over a window, and their standard uncertainty (NaN where there is none)."""
+class NodeEnergy:
+    """A node's energy over a window.
 
-    energy_j: float
-    std_j: float
-
-
-def window_energy(trace: Trace, channel: Channel, end_ns: int) -> Energy:
-    """The energy of one channel from the window's start (0) to ``end_ns``.
-
-    A counter: the difference between its readings around the window, taken in proportion to
-    the window. Its uncertainty is that of two roundings to the resolution, and of two updates
-    that are up to one period old (uniform: a twelfth of the square).
-    Power: the integral by the trapezoidal rule, its ends interpolated. Its uncertainty is that
-    of the mean of the samples, of the resolution, and of one period's delay at both ends times
-    the samples' spread.
+    ``total``: over the channels in ``counted``. ``each``: every channel's, named
+    ``meter:channel``. ``disagreements``: sentences.
     """
-    time_s = trace.time_ns / 1e9
-    end_s = end_ns / 1e9
-    if trace.time_ns.size < 2 or end_ns <= 0:
-        return Energy(math.nan, math.nan)
-    if channel.kind == "energy":
-        span_s = float(time_s[-1] - time_s[0])
-        energy_j = float(trace.value[-1] - trace.value[0]) * end_s / span_s
-        stale_j = energy_j / end_s * channel.period_s
-        return Energy(energy_j, math.sqrt((channel.resolution**2 + stale_j**2) / 6.0))
-    inside = (trace.time_ns > 0) & (trace.time_ns < end_ns)
-    edges_w = np.interp([0.0, end_s], time_s, trace.value)
-    grid_s = np.concatenate([[0.0], time_s[inside], [end_s]])
-    power_w = np.concatenate([edges_w[:1], trace.value[inside], edges_w[1:]])
-    energy_j = float(np.trapezoid(power_w, grid_s))
-    spread_w = float(np.std(power_w, ddof=1))
-    variance = spread_w**2 * end_s**2 / power_w.size
-    variance += (channel.resolution * end_s) ** 2 / 12.0
-    variance += (spread_w * channel.period_s) ** 2 / 6.0
-    return Energy(energy_j, math.sqrt(variance))
+
+    total: Energy
+    each: dict[str, Energy]
+    counted: tuple[str, ...]
+    disagreements: tuple[str, ...]
 
 
-def total_energy(traces: Sequence[MeterTrace], end_ns: int) -> tuple[Energy, dict[str, Energy]]:
-    """The node's energy over a window, and that of every channel, named ``meter:channel``.
+def node_energy(traces: Sequence[MeterTrace], begin_ns: int, end_ns: int) -> NodeEnergy:
+    """The energy of a node from the traces of its meters.
 
-    The total never adds a channel to one that contains it: a channel of domain ``node`` is the
-    total alone; else the first meter that has a domain speaks for it, with its channels that
-    lie inside no other. Without any channel the total is NaN.
+    Nothing is counted twice: not a channel that tells of another one by other means, nor one
+    that lies inside another, nor a domain that is part of another that is counted, nor a domain
+    that an earlier meter has told already. A meter that is there to check never counts. Without
+    any channel the total is NaN.
     """
-    each = {
-        f"{t.meter}:{t.channel.name}": window_energy(t.trace, t.channel, end_ns) for t in traces
-    }
-    whole = [t for t in traces if t.channel.domain == WHOLE]
-    counted: list[MeterTrace] = whole[:1]
-    if not whole:
-        speaker: dict[str, str] = {}
-        for t in traces:
-            if speaker.setdefault(t.channel.domain, t.meter) == t.meter:
-                counted.append(t)
-        names = {(t.meter, t.channel.name) for t in counted}
-        counted = [t for t in counted if (t.meter, t.channel.inside) not in names]
-    if not counted:
-        return Energy(math.nan, math.nan), each
-    parts = [each[f"{t.meter}:{t.channel.name}"] for t in counted]
-    total_j = sum(part.energy_j for part in parts)
-    return Energy(total_j, math.sqrt(sum(part.std_j**2 for part in parts))), each
+    each = {t.name: channel_energy(t.trace, t.channel, begin_ns, end_ns) for t in traces}
+    counted = counted_channels(traces)
+    total = added(each[t.name] for t in counted) if counted else NONE
+    return NodeEnergy(
+        total, each, tuple(t.name for t in counted), tuple(_disagreements(traces, each))
+    )
+
+
+def counted_channels(traces: Sequence[MeterTrace]) -> list[MeterTrace]:
+    """The channels whose energies add up to the node's."""
+    own = [t for t in traces if t.use == "energy" and t.channel.same_as is None]
+    speaker: dict[tuple[str, str], str] = {}
+    told = []
+    for t in own:
+        # On several nodes the meters' names begin with the node's.
+        if speaker.setdefault((t.node, t.channel.domain), t.meter) == t.meter:
+            told.append(t)
+    names = {(t.meter, t.channel.name) for t in told}
+    outer = [t for t in told if (t.meter, t.channel.inside) not in names]
+    domains = {(t.node, t.channel.domain) for t in outer}
+    return [
+        t
+        for t in outer
+        if not any(node == t.node and contains(d, t.channel.domain) for node, d in domains)
+    ]
+
+
+def added(parts: Iterable[Energy]) -> Energy:
+    """The sum; what is random of each is independent, calibrations of one kind are not."""
+    every = list(parts)
+    return Energy(
+        sum(part.energy_j for part in every),
+        math.sqrt(sum(part.random_j**2 for part in every)),
+        sum(part.gain_j for part in every),
+    )
+
+
+def mean_of(windows: Sequence[Energy]) -> Energy:
+    """The mean of a quantity over windows.
+
+    What is random of it is the larger of what each window states and of what the windows show;
+    the calibration's part stays.
+    """
+    n = len(windows)
+    mean_j = sum(w.energy_j for w in windows) / n
+    stated = sum(w.random_j**2 for w in windows) / n**2
+    shown = sum((w.energy_j - mean_j) ** 2 for w in windows) / (n * (n - 1)) if n > 1 else 0.0
+    return Energy(mean_j, math.sqrt(max(stated, shown)), sum(w.gain_j for w in windows) / n)
+
+
+def _disagreements(traces: Sequence[MeterTrace], each: dict[str, Energy]) -> Iterable[str]:
+    """What meters of one domain tell apart, and a counter and its own power."""
+    by_domain: dict[tuple[str, str], dict[str, list[Energy]]] = {}
+    for t in traces:
+        if t.channel.same_as is None:
+            meters = by_domain.setdefault((t.node, t.channel.domain), {})
+            meters.setdefault(t.meter, []).append(each[t.name])
+        else:
+            other = f"{t.meter}:{t.channel.same_as}"
+            if other in each:
+                yield from _apart(t.name, each[t.name], other, each[other])
+    for (_, domain), meters in by_domain.items():
+        (first, told), *others = meters.items()
+        for name, energies in others:
+            # With another number of parts they do not speak of the same.
+            if len(energies) == len(told):
+                yield from _apart(
+                    f"{name} ({domain})", added(energies), f"{first} ({domain})", added(told)
+                )
+
+
+def _apart(name: str, energy: Energy, other_name: str, other: Energy) -> Iterable[str]:
+    apart_j = energy.energy_j - other.energy_j
+    if abs(apart_j) > APART * math.hypot(energy.std_j, other.std_j):
+        yield (
+            f"{name} tells {energy.energy_j:.6g} J ({energy.std_j:.2g}) and {other_name} "
+            f"{other.energy_j:.6g} J ({other.std_j:.2g})"
+        )

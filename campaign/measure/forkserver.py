@@ -49,6 +49,9 @@ def main(job_file: str) -> None:
         kernel = find_kernel(name)
         for module in () if job.site.simulated else kernel.imports:
             import_module(module)
+    if job.site.meters:
+        compile_loop = import_module("campaign.measure.ticker").compile_loop
+        compile_loop()
     _rehearse(job)
     gc.freeze()
     requests, answers = sys.stdin.buffer, sys.stdout.buffer

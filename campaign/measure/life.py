@@ -9,20 +9,31 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from campaign.campaign_file import Protocol
-from campaign.measure.energy import total_energy
-from campaign.measure.window import Window, run_window, simulate_window
-from campaign.measurement import OK, Measurement
+from campaign.measure.energy import NodeEnergy
+from campaign.measure.protocol import (
+    Measured,
+    Stand,
+    energy_of,
+    idle_power,
+    joined,
+    run_protocol,
+)
+from campaign.measure.sampler import OpenMeter
+from campaign.measure.window import Window, simulate_window
+from campaign.measurement import OK, Measurement, Trace
 from campaign.point import Point
-from kernels.kernel import Kernel, KernelFailed, Prepared, WrongResult
+from kernels.kernel import Kernel, KernelFailed, WrongResult
 from kernels.ranks import Team, WrongTeamSize
 from kernels.registry import find_kernel
-from sites.clocks import ClockControl, ClockNotLegal, open_control
-from sites.meters import Meter, MeterUnreadable, open_meter
+from sites.clocks import ClockControl, ClockNotLegal, ClocksUnavailable, open_control
+from sites.meters import MeterUnreadable, open_meter
 from sites.setting import Setting
 from sites.site_file import Site
 from sites.twin.machine import NotSimulated
@@ -34,7 +45,6 @@ SLURM_VARIABLES = (
     "SLURMD_TRES_FREQ",
     "SLURM_CLUSTER_NAME",
 )
-MAX_CALIBRATIONS = 6
 VERSION = importlib.metadata.version("dvfs-campaign")
 
 
@@ -81,6 +91,8 @@ def measure(job: Job, point: Point, attempt: int) -> Measurement | None:
     try:
         done = _measure(job, point, team, started)
     except ClockNotLegal as error:
+        done = replace(started, status="clock not legal", text=str(error))
+    except ClocksUnavailable as error:
         done = replace(started, status="clock not legal", text=str(error))
     except ClockNotAchieved as error:
         done = replace(started, status="clock not achieved", text=str(error))
@@ -134,68 +146,41 @@ def _measure(job: Job, point: Point, team: Team, started: Measurement) -> Measur
                 point.id,
                 {name: _site_counts(site, each) for name, each in phases.items()},
             )
+            measured = Measured([window], {}, [])
         else:
-            window, counts = _real_window(job, point, kernel, params, team, clocks, stack)
-        _check_clocks(site, point.setting, window.achieved)
-    return _record(started, window, counts)
+            measured, counts = _measured(job, kernel, params, team, clocks, stack)
+        for window in measured.windows:
+            _check_clocks(site, point.setting, window.achieved)
+    return _record(started, measured, counts, job.protocol.trim_s)
 
 
-def _real_window(
+def _measured(
     job: Job,
-    point: Point,
     kernel: Kernel,
     params: Any,
     team: Team,
     clocks: ClockControl,
     stack: contextlib.ExitStack,
-) -> tuple[Window, dict[str, float] | None]:
-    reads_meters = team.first_on_node()
-    meters: list[Meter] = []
-    for entry in job.site.meters if reads_meters else ():
+) -> tuple[Measured, dict[str, float] | None]:
+    """The windows of a real node, and the counts of one iteration."""
+    meters: list[OpenMeter] = []
+    for entry in job.site.meters if team.first_on_node() else ():
         try:
-            meters.append(open_meter(entry.kind, entry.options))
+            meter = open_meter(entry.kind, entry.options)
         except ValueError as error:
             raise MeterUnreadable(f"{entry.kind}: {error}", "mend the site file") from None
-        stack.callback(meters[-1].close)
+        stack.callback(meter.close)
+        meters.append(OpenMeter(meter, entry.use))
+    idle = idle_power(team, meters, clocks, job.protocol)
     prepared = kernel.prepare(params, team)
     stack.callback(prepared.close)
-    protocol = job.protocol
-    iterations = _warm_up(prepared, team, protocol)
-    period_s = 1.0 / protocol.sampling_hz
-    for _ in range(MAX_CALIBRATIONS):
-        window = run_window(prepared, team, iterations, meters, clocks, period_s)
-        seconds = window.end_ns / 1e9
-        if seconds >= protocol.min_duration_s:
-            break
-        needed = protocol.min_duration_s / max(seconds, 1e-9) * 1.1
-        iterations = int(team.decide(math.ceil(iterations * min(needed, 1000.0))))
+    measured = run_protocol(Stand(prepared, team, meters, clocks, job.protocol))
     prepared.check()
     counts = team.sums(prepared.counts())
+    measured = replace(measured, steps=idle | measured.steps)
     if team.size > 1:
-        window = _joined(window, team)
-    return window, None if counts is None else _site_counts(job.site, counts)
-
-
-def _warm_up(prepared: Prepared, team: Team, protocol: Protocol) -> int:
-    """Run until ``warm_up_s`` have passed; the iterations that should fill a window."""
-    iterations, spent_s, last_s = 1, 0.0, 0.0
-    while spent_s < protocol.warm_up_s:
-        begin = time.monotonic()
-        prepared.run(iterations)
-        last_s = team.maximum(time.monotonic() - begin)
-        spent_s += last_s
-        one_s = max(last_s / iterations, 1e-9)
-        left = max(protocol.warm_up_s - spent_s, 0.0)
-        iterations = int(team.decide(max(1, min(int(left / one_s), iterations * 100))))
-    if not last_s:
-        return 1
-    return int(team.decide(max(1, math.ceil(protocol.min_duration_s / one_s * 1.05))))
-
-
-def _joined(window: Window, team: Team) -> Window:
-    """The window with the traces of every node, each meter named after its node."""
-    mine = [replace(t, meter=f"{node_name()}/{t.meter}") for t in window.traces]
-    return replace(window, traces=[t for traces in team.gather(mine) for t in traces])
+        measured = joined(measured, team, node_name())
+    return measured, None if counts is None else _site_counts(job.site, counts)
 
 
 def _site_counts(site: Site, counts: Mapping[str, float]) -> dict[str, float]:
@@ -218,32 +203,89 @@ def _check_clocks(site: Site, asked: Setting, achieved: Setting) -> None:
             )
 
 
-def _record(started: Measurement, window: Window, counts: dict[str, float] | None) -> Measurement:
-    total, each = total_energy(window.traces, window.end_ns)
-    meters = {
-        f"{t.meter}:{t.channel.name}": {
+def _record(
+    started: Measurement, measured: Measured, counts: dict[str, float] | None, trim_s: float
+) -> Measurement:
+    windows = measured.windows
+    iterations = sum(window.iterations for window in windows)
+    energy, each = energy_of(windows, trim_s)
+    conditions = windows[-1].conditions
+    flags = [*measured.flags, *(text for one in each for text in one.disagreements)]
+    if conditions.get("throttled"):
+        flags.append(f"the clocks were throttled: {', '.join(conditions['throttled'])}")
+    facts = {
+        "protocol": measured.steps,
+        "sampling": windows[-1].sampling,
+        "conditions": conditions,
+        "flags": list(dict.fromkeys(flags)),
+    }
+    if "core_v" in conditions:
+        started = replace(started, core_v=conditions["core_v"], voltage_origin="measured")
+    return replace(
+        started,
+        time_s=sum(window.end_ns for window in windows) / 1e9 / iterations,
+        iterations=iterations,
+        energy_j=energy.energy_j,
+        energy_std_j=energy.std_j,
+        core_mhz_achieved=_mean(window.achieved.core_mhz for window in windows),
+        mem_mhz_achieved=_mean(window.achieved.mem_mhz for window in windows),
+        counts=counts,
+        meters=_meters(windows, each),
+        provenance={name: fact for name, fact in facts.items() if fact},
+        traces=_traces(windows),
+    )
+
+
+def _mean(clocks_mhz: Iterable[float | None]) -> float:
+    known = [mhz for mhz in clocks_mhz if mhz is not None]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _meters(windows: Sequence[Window], each: Sequence[NodeEnergy]) -> dict[str, dict[str, Any]]:
+    """What is known of every channel, with its own energy of one iteration."""
+    found: dict[str, dict[str, Any]] = {}
+    for t in windows[0].traces:
+        told = [
+            (one.each[t.name], window.iterations)
+            for window, one in zip(windows, each, strict=True)
+            if t.name in one.each
+        ]
+        found[t.name] = {
             "domain": t.channel.domain,
             "kind": t.channel.kind,
             "resolution": t.channel.resolution,
             "period_s": t.channel.period_s,
-            "energy_j": each[f"{t.meter}:{t.channel.name}"].energy_j / window.iterations,
+            "energy_j": sum(energy.energy_j / n for energy, n in told) / len(told),
+            "energy_std_j": sum(energy.std_j / n for energy, n in told) / len(told),
+            "counts": t.name in each[0].counted,
         }
-        for t in window.traces
-    }
-    return replace(
-        started,
-        time_s=window.end_ns / 1e9 / window.iterations,
-        iterations=window.iterations,
-        energy_j=total.energy_j / window.iterations,
-        energy_std_j=total.std_j / window.iterations,
-        core_mhz_achieved=_nan(window.achieved.core_mhz),
-        mem_mhz_achieved=_nan(window.achieved.mem_mhz),
-        counts=counts,
-        meters=meters,
-        traces=(
-            *(replace(t.trace, channel=f"{t.meter}:{t.channel.name}") for t in window.traces),
-            *window.marks,
-        ),
+    return found
+
+
+def _traces(windows: Sequence[Window]) -> tuple[Trace, ...]:
+    """Every channel's trace over all windows, with times from the first one's start.
+
+    Where there are several windows, channel ``window`` tells when each of them was.
+    """
+    if len(windows) == 1:
+        named = (replace(t.trace, channel=t.name) for t in windows[0].traces)
+        return (*named, *windows[0].marks)
+    parts: dict[str, list[Trace]] = {}
+    for window in windows:
+        since_ns = window.start_ns - windows[0].start_ns
+        edges_ns = np.array([0, window.end_ns], np.int64)
+        own = [Trace("window", "", "1", edges_ns, np.array([1.0, 0.0]))]
+        own += [replace(t.trace, channel=t.name) for t in window.traces]
+        for trace in (*own, *window.marks):
+            later = replace(trace, time_ns=trace.time_ns + since_ns)
+            parts.setdefault(trace.channel, []).append(later)
+    return tuple(
+        replace(
+            some[0],
+            time_ns=np.concatenate([t.time_ns for t in some]),
+            value=np.concatenate([t.value for t in some]),
+        )
+        for some in parts.values()
     )
 
 

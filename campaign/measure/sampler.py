@@ -2,101 +2,222 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from campaign.measurement import Trace
-from sites.clocks import ClockControl
-from sites.meters import Channel, Meter, Reading
+from sites.clocks import ClockControl, ClockState
+from sites.meters import Buffered, Channel, FromFiles, Meter, MeterUnreadable, Reading
 from sites.setting import Setting
 
+if TYPE_CHECKING:
+    from campaign.measure.ticker import Ticker
+
 CLOCK_PERIOD_S = 0.1
+LONGEST_LEAD_S = 2.5
+"""At most this long is waited for a slow meter before and after a window."""
+
+
+@dataclass(frozen=True)
+class OpenMeter:
+    """An open meter, and whether its energy counts or is only compared."""
+
+    meter: Meter
+    use: str = "energy"
 
 
 @dataclass(frozen=True)
 class MeterTrace:
-    """One channel's readings, and what the channel says of itself."""
+    """One channel's readings, and what the channel says of itself.
+
+    ``node`` is empty where one node alone measures.
+    """
 
     meter: str
     channel: Channel
     trace: Trace
+    use: str = "energy"
+    node: str = ""
+
+    @property
+    def name(self) -> str:
+        """The channel's name in a measurement."""
+        return f"{self.node}/{self.meter}:{self.channel.name}".removeprefix("/")
+
+
+@dataclass
+class _Rate:
+    """How a meter was read: times of its readings in ns, and what reading cost."""
+
+    times_ns: list[int] = field(default_factory=list)
+    cpu_s: float = 0.0
 
 
 class Sampler(threading.Thread):
     """Reads every meter at a rate, and the achieved clocks ten times a second.
 
-    The first reading is taken by ``begin`` and the last by ``end``, in the caller's thread, so
-    that a window always has both edges. An error of a meter is raised by ``end``.
+    Meters that are files of one number are read by a loop that no kernel can hold up
+    (:mod:`campaign.measure.ticker`); the others by a thread of Python, which a kernel that holds
+    Python's lock can. The first reading is taken by ``begin`` and the last by ``end``, each so
+    long before and after the window that a slow meter shows an update on both sides of its
+    edges. An error of a meter is raised by ``end``.
     """
 
-    def __init__(self, meters: Sequence[Meter], clocks: ClockControl, period_s: float) -> None:
+    def __init__(self, meters: Sequence[OpenMeter], clocks: ClockControl, period_s: float) -> None:
         super().__init__(name="sampler", daemon=True)
-        self.meters = meters
+        self.meters = list(meters)
         self.clocks = clocks
         self.period_s = period_s
         self.readings: list[list[Reading]] = [[] for _ in meters]
-        self.achieved: list[Setting] = []
+        self.states: list[ClockState] = []
         self.error: Exception | None = None
+        self.lead_s = lead_s(meters)
+        self._rates = [_Rate() for _ in meters]
+        self._tickers: dict[int, Ticker] = {}
         self._ended = threading.Event()
+        self._cpu_s = 0.0
 
     def begin(self) -> None:
-        """Take the first reading and start."""
-        self._read()
+        """Take the first readings and start."""
+        self._read(range(len(self.meters)))
+        for i, each in enumerate(self.meters):
+            if isinstance(each.meter, FromFiles):
+                from campaign.measure.ticker import Ticker, compile_loop  # noqa: PLC0415  (Numba)
+
+                compile_loop()
+                self._tickers[i] = Ticker(each.meter.descriptors(), self.period_s)
+                self._tickers[i].start()
         self.start()
+        time.sleep(self.lead_s)
 
     def end(self) -> None:
-        """Stop, and take the last reading."""
+        """Stop, and take the last readings."""
+        time.sleep(self.lead_s)
         self._ended.set()
         self.join()
         if self.error is not None:
+            for ticker in self._tickers.values():
+                ticker.end()
             raise self.error
-        self._read()
-        self.achieved.append(self.clocks.state().setting)
+        for i, ticker in self._tickers.items():
+            self._take(i, ticker)
+        self._read(range(len(self.meters)))
+        self.states.append(self.clocks.state())
+
+    def _take(self, i: int, ticker: Ticker) -> None:
+        """The readings of a meter of files; one that failed is read again, for its error."""
+        meter = self.meters[i].meter
+        assert isinstance(meter, FromFiles)  # noqa: S101
+        ticks = ticker.end()
+        self._rates[i].cpu_s += ticker.cpu_s
+        for (start_ns, end_ns), raw in zip(
+            ticks.times_ns.tolist(), ticks.raw.tolist(), strict=True
+        ):
+            if min(raw) < 0:
+                meter_again = self.meters[i].meter.read()
+                raise MeterUnreadable(
+                    f"{self.meters[i].meter.name}: a file held no whole number for a moment, and "
+                    f"{meter_again.values} right after",
+                    "measure again; see the kernel's log if it happens again",
+                )
+            self.readings[i].append(meter.take(raw, start_ns, end_ns))
 
     def run(self) -> None:
         """The thread: readings on a grid of the period, late ones skipped, not made up for."""
+        began_cpu_s = time.thread_time()
         begin = time.monotonic()
         next_clock = begin
         tick = 0
+        slow = [i for i in range(len(self.meters)) if i not in self._tickers]
+        period_s = self.period_s if slow else max(self.period_s, CLOCK_PERIOD_S)
         try:
             while True:
                 now = time.monotonic()
-                tick = max(tick + 1, int((now - begin) / self.period_s) + 1)
-                if self._ended.wait(begin + tick * self.period_s - now):
+                tick = max(tick + 1, int((now - begin) / period_s) + 1)
+                if self._ended.wait(begin + tick * period_s - now):
                     return
-                self._read()
+                self._read(slow)
                 if time.monotonic() >= next_clock:
-                    self.achieved.append(self.clocks.state().setting)
+                    self.states.append(self.clocks.state())
                     next_clock += CLOCK_PERIOD_S
         except Exception as error:  # told by end()
             self.error = error
+        finally:
+            self._cpu_s = time.thread_time() - began_cpu_s
 
-    def _read(self) -> None:
-        for meter, readings in zip(self.meters, self.readings, strict=True):
-            readings.append(meter.read())
+    def _read(self, which: Sequence[int]) -> None:
+        for i in which:
+            meter = self.meters[i].meter
+            more = meter.drain() if isinstance(meter, Buffered) else [meter.read()]
+            for reading in more:
+                # A stamp that comes again is the same reading.
+                if not self.readings[i] or reading.time_ns > self.readings[i][-1].time_ns:
+                    self.readings[i].append(reading)
 
     def traces(self, start_ns: int) -> list[MeterTrace]:
         """Every channel's readings, with times from ``start_ns`` (CLOCK_MONOTONIC)."""
         found = []
-        for meter, readings in zip(self.meters, self.readings, strict=True):
+        for each, readings in zip(self.meters, self.readings, strict=True):
             time_ns = np.array([r.time_ns for r in readings], np.int64) - start_ns
-            for i, channel in enumerate(meter.channels):
+            for i, channel in enumerate(each.meter.channels):
                 value = np.array([r.values[i] for r in readings], np.float64)
-                if channel.kind == "energy":
+                if channel.kind == "energy" and value.size:
                     value = value - value[0]
                 unit = "J" if channel.kind == "energy" else "W"
                 trace = Trace(channel.name, channel.domain, unit, time_ns, value)
-                found.append(MeterTrace(meter.name, channel, trace))
+                found.append(MeterTrace(each.meter.name, channel, trace, each.use))
+        return found
+
+    def costs(self) -> dict[str, dict[str, float]]:
+        """Of each meter's readings: median period and 99th percentile of gaps, in s.
+
+        And seconds of processor time: of each loop over files, and of the Python thread that
+        reads all others and the clocks.
+        """
+        found: dict[str, dict[str, float]] = {}
+        for i, (each, readings) in enumerate(zip(self.meters, self.readings, strict=True)):
+            gaps_s = np.diff([r.time_ns for r in readings]) / 1e9
+            if gaps_s.size:
+                found[each.meter.name] = {
+                    "period_s": float(np.median(gaps_s)),
+                    "gap_p99_s": float(np.percentile(gaps_s, 99)),
+                }
+                if i in self._tickers:
+                    found[each.meter.name]["cpu_s"] = self._rates[i].cpu_s
+        found["sampler"] = {"cpu_s": self._cpu_s}
         return found
 
     def achieved_setting(self) -> Setting:
         """The mean of the achieved clocks of the window; None where they could not be read."""
         means: list[float | None] = []
         for name in ("core_mhz", "mem_mhz"):
-            known = [getattr(s, name) for s in self.achieved if getattr(s, name) is not None]
-            means.append(sum(known) / len(known) if known else None)
+            known = [v for s in self.states if (v := getattr(s.setting, name)) is not None]
+            means.append(statistics.fmean(known) if known else None)
         return Setting(*means)
+
+    def conditions(self) -> dict[str, Any]:
+        """What else the clocks told: throttling, temperature, voltage; only what is known."""
+        found: dict[str, Any] = {}
+        reasons = sorted({reason for s in self.states for reason in s.throttled})
+        if reasons:
+            share = sum(bool(s.throttled) for s in self.states) / len(self.states)
+            found |= {"throttled": reasons, "throttled_share": share}
+        for name in ("temperature_c", "core_v"):
+            known = [v for s in self.states if (v := getattr(s, name)) is not None]
+            if known:
+                found[name] = statistics.fmean(known)
+        return found
+
+
+def lead_s(meters: Sequence[OpenMeter]) -> float:
+    """How long a window's meters are read before and after it: one and a half of their periods."""
+    slowest_s = max(
+        (c.period_s + c.averaging_s for m in meters for c in m.meter.channels), default=0.0
+    )
+    return min(1.5 * slowest_s, LONGEST_LEAD_S)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from campaign.measure.sampler import MeterTrace, Sampler
+from campaign.measure.sampler import MeterTrace, OpenMeter, Sampler
 from campaign.measurement import PHASE, Trace
 from kernels.kernel import Mark, Marked, Prepared
 from kernels.ranks import Team
 from sites.clocks import ClockControl
-from sites.meters import Meter
 from sites.setting import Setting
 from sites.site_file import Site
 from sites.twin import machine as twin_machine
@@ -24,7 +24,12 @@ MOST_MARKED = 1000
 
 @dataclass(frozen=True)
 class Window:
-    """What a window brought. ``end_ns`` is its length; trace times count from its start."""
+    """What a window brought. ``end_ns`` is its length; trace times count from its start.
+
+    ``start_ns``: CLOCK_MONOTONIC. ``sampling``: how the meters were read, by
+    :meth:`campaign.measure.sampler.Sampler.costs`. ``conditions``: of its
+    :meth:`~campaign.measure.sampler.Sampler.conditions`.
+    """
 
     end_ns: int
     iterations: int
@@ -32,20 +37,23 @@ class Window:
     achieved: Setting
     marks: tuple[Trace, ...] = ()
     """When each phase of the kernel ran, on the first rank: see :func:`phase_traces`."""
+    start_ns: int = 0
+    sampling: dict[str, dict[str, float]] = field(default_factory=dict)
+    conditions: dict[str, Any] = field(default_factory=dict)
 
 
 def run_window(
     prepared: Prepared,
     team: Team,
     iterations: int,
-    meters: list[Meter],
+    meters: Sequence[OpenMeter],
     clocks: ClockControl,
     period_s: float,
 ) -> Window:
     """Run on the real node; ``meters`` is empty on ranks that read none."""
     sampler = Sampler(meters, clocks, period_s)
-    team.barrier()
     sampler.begin()
+    team.barrier()
     start_ns = time.monotonic_ns()
     prepared.run(iterations)
     elapsed_ns = time.monotonic_ns() - start_ns
@@ -53,7 +61,36 @@ def run_window(
     sampler.end()
     end_ns = int(team.maximum(float(elapsed_ns)))
     marks = phase_traces(prepared.marks(), start_ns) if isinstance(prepared, Marked) else ()
-    return Window(end_ns, iterations, sampler.traces(start_ns), sampler.achieved_setting(), marks)
+    return _window(sampler, start_ns, end_ns, iterations, marks)
+
+
+def idle_window(
+    team: Team, seconds: float, meters: Sequence[OpenMeter], clocks: ClockControl, period_s: float
+) -> Window:
+    """Nothing runs for so long."""
+    sampler = Sampler(meters, clocks, period_s)
+    team.barrier()
+    sampler.begin()
+    start_ns = time.monotonic_ns()
+    time.sleep(seconds)
+    end_ns = time.monotonic_ns() - start_ns
+    sampler.end()
+    return _window(sampler, start_ns, end_ns, 0, ())
+
+
+def _window(
+    sampler: Sampler, start_ns: int, end_ns: int, iterations: int, marks: tuple[Trace, ...]
+) -> Window:
+    return Window(
+        end_ns,
+        iterations,
+        sampler.traces(start_ns),
+        sampler.achieved_setting(),
+        marks,
+        start_ns,
+        sampler.costs(),
+        sampler.conditions(),
+    )
 
 
 def phase_traces(marks: Sequence[Mark], start_ns: int) -> tuple[Trace, ...]:

@@ -45,10 +45,16 @@ def report_content(store: Store, only: str | None = None) -> ReportContent:
 
     ``only``: one site's name, to leave out all others.
     """
+    from dataclasses import replace  # noqa: PLC0415
     from datetime import datetime  # noqa: PLC0415
 
+    from analysis.phase_energy import has_phases, phase_splits  # noqa: PLC0415
     from analysis.report.content import ReportContent  # noqa: PLC0415
-    from campaign.store.dataset import as_dataset, current_tables  # noqa: PLC0415
+    from campaign.store.dataset import (  # noqa: PLC0415
+        as_dataset,
+        current_tables,
+        open_dataset,
+    )
 
     tables, tail = current_tables(store)
     frame = tables.measurements
@@ -65,6 +71,12 @@ def report_content(store: Store, only: str | None = None) -> ReportContent:
         mine = frame[frame["site"] == site]
         simulated = bool(mine["simulated"].any()) or (not len(mine) and site in twins)
         sites.append(_site_report(store, site, mine, dataset, planned.get(site, []), simulated))
+    # Traces are opened only where a kernel has marked its phases.
+    if sites and has_phases(tables.traces["channel"].to_numpy()):
+        traced = open_dataset(store)
+        for i, each in enumerate(sites):
+            splits, notes = phase_splits(traced, each.site)
+            sites[i] = replace(each, phases=splits, notes=each.notes + notes)
     if tail.damage:
         note = f"{len(tail.damage)} records of this store are damaged and left out."
         for each in sites:

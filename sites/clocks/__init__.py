@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from sites.site_file import Site
 
 CONTROLS = {
+    "cpufreq": "sites.clocks.cpufreq",
     "fixed": "sites.clocks.fixed",
+    "jetson": "sites.clocks.jetson",
+    "nvml": "sites.clocks.nvml",
     "slurm": "sites.clocks.slurm",
     "twin": "sites.clocks.twin",
+    "uncore": "sites.clocks.uncore",
 }
 
 

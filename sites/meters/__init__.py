@@ -11,10 +11,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sites.meters.meter import Channel, Meter, MeterUnreadable, Reading
+from sites.meters.meter import Buffered, Channel, FromFiles, Meter, MeterUnreadable, Reading
 
 METERS = {
+    "amdsmi": "sites.meters.amdsmi",
+    "cray": "sites.meters.cray",
+    "hwmon": "sites.meters.hwmon",
+    "ina3221": "sites.meters.ina3221",
+    "ipmi": "sites.meters.ipmi",
+    "nvml": "sites.meters.nvml",
+    "perf-rapl": "sites.meters.perf_rapl",
     "powercap": "sites.meters.powercap",
+    "powermon": "sites.meters.powermon",
+    "recorded": "sites.meters.recorded",
+    "slurm": "sites.meters.slurm",
 }
 
 
@@ -29,4 +39,13 @@ def open_meter(kind: str, options: Mapping[str, Any], root: Path = Path("/")) ->
     return meter
 
 
-__all__ = ["METERS", "Channel", "Meter", "MeterUnreadable", "Reading", "open_meter"]
+__all__ = [
+    "METERS",
+    "Buffered",
+    "Channel",
+    "FromFiles",
+    "Meter",
+    "MeterUnreadable",
+    "Reading",
+    "open_meter",
+]

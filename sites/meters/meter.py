@@ -41,12 +41,16 @@ class Channel:
     """The nominal time between two updates of the reading."""
     inside: str | None = None
     same_as: str | None = None
+    stamped: bool = False
+    """Whether a reading's time is the meter's own: else an update is seen up to a period late."""
     averaging_s: float = 0.0
     """A reading of power is the mean over this time before it; 0: at an instant."""
     seen: float = 1.0
     """The share of the time that the meter looks at (an A100's NVML power: 0.25)."""
     gain_pct: float = 0.0
     """Standard uncertainty of the meter's own calibration, in % of a reading."""
+    offset_w: float = 0.0
+    """Standard uncertainty of the meter's zero, in W."""
     wraps_at_j: float | None = None
     """Where the counter behind it starts again; None: it does not, or it is a power."""
 

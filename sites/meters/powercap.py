@@ -47,6 +47,7 @@ from pathlib import Path
 from typing import Any
 
 from sites.meters.counter import Counter
+from sites.meters.domains import contains
 from sites.meters.meter import Channel, MeterUnreadable, Reading
 
 POWERCAP = Path("sys/class/powercap")
@@ -87,6 +88,18 @@ LEAVE_OUT_REMEDY = "see the kernel's log, or name the zones to read in the meter
 
 
 @dataclass(frozen=True)
+class Remedies:
+    """What would mend a file that can't be read, by what happened; ``{path}`` is its path."""
+
+    denied: str
+    gone: str
+    other: str
+
+
+REMEDIES = Remedies(PERMISSION_REMEDY, GONE_REMEDY, LEAVE_OUT_REMEDY)
+
+
+@dataclass(frozen=True)
 class Zone:
     """A RAPL zone that a machine shows, by the name of its channel."""
 
@@ -124,9 +137,9 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PowercapMeter:
     chosen = _choose_zones(zones, names)
     if sum(zone.domain == "psys" for zone in zones) > 1 and len(chosen) > 1:
         _refuse_psys_with_others(chosen)
-    files: list[EnergyFile] = []
+    files: list[KeptFile] = []
     try:
-        files.extend(EnergyFile(str(zone.energy_path)) for zone in chosen)
+        files.extend(KeptFile(str(zone.energy_path)) for zone in chosen)
         mirrors = _find_mirrors(chosen, files)
         ranges_uj = [_read_range_uj(zone) for zone in chosen]
         counters = [
@@ -152,6 +165,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PowercapMeter:
             resolution=max(range_uj / COUNTER_STEPS, 1.0) / 1e6,
             period_s=PERIOD_S,
             inside=_find_outer(zone, chosen, mirrors),
+            wraps_at_j=range_uj / 1e6,
         )
         for zone, range_uj in zip(chosen, ranges_uj, strict=True)
     )
@@ -184,49 +198,58 @@ def find_zones(root: Path) -> tuple[Zone, ...]:
     return tuple(sorted(once, key=_reading_order))
 
 
-class EnergyFile:
-    """An ``energy_uj`` that is kept open, and opened again where another has taken its path.
+class KeptFile:
+    """A small file of sysfs that is kept open, and opened again where another took its path.
 
     Raises:
         MeterUnreadable: it can't be opened.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, remedies: Remedies = REMEDIES) -> None:
         self.path = path
-        self._descriptor = -1
+        self.remedies = remedies
+        self.descriptor = -1
+        """The open file; -1: closed."""
         self._identity = (-1, -1)
         try:
             self._open()
         except OSError as error:
-            raise _explain(path, error) from error
+            raise explain(path, error, remedies) from error
 
     def _open(self) -> None:
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         self.close()
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         status = os.fstat(descriptor)
         # An inode's number is not given again while it is open, so this tells files apart.
         self._identity = (status.st_dev, status.st_ino)
 
-    def read_uj(self) -> int:
-        """The reading now, in uJ.
+    def read(self) -> bytes:
+        """The file's first 64 bytes, now.
 
         Raises:
-            MeterUnreadable: the file is gone or forbidden, or does not hold one number.
+            MeterUnreadable: it is gone or forbidden.
         """
         try:
             status = os.stat(self.path)  # noqa: PTH116 - a third of the time of Path.stat
             if (status.st_dev, status.st_ino) != self._identity:
                 self._open()
-            text = os.pread(self._descriptor, 64, 0)
+            return os.pread(self.descriptor, 64, 0)
         except OSError as error:
-            raise _explain(self.path, error) from error
-        return _parse_number(self.path, text)
+            raise explain(self.path, error, self.remedies) from error
+
+    def read_number(self) -> int:
+        """The whole number, not below zero, that the file holds now.
+
+        Raises:
+            MeterUnreadable: as :meth:`read`; or it does not hold one such number.
+        """
+        return parse_number(self.path, self.read(), self.remedies)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 class PowercapMeter:
@@ -237,7 +260,7 @@ class PowercapMeter:
     def __init__(
         self,
         channels: tuple[Channel, ...],
-        files: Sequence[EnergyFile],
+        files: Sequence[KeptFile],
         counters: Sequence[Counter],
     ) -> None:
         self.channels = channels
@@ -260,16 +283,39 @@ class PowercapMeter:
             MeterUnreadable: a file can't be read, its counter has no plausible energy since the
                 last reading, or the meter is closed.
         """
-        if not self._is_open:
-            raise MeterUnreadable("the powercap meter is closed", "open it again")
+        self._refuse_closed()
         start_ns = time.monotonic_ns()
-        raw_uj = [file.read_uj() for file in self._files]
-        end_ns = time.monotonic_ns()
+        raw_uj = [file.read_number() for file in self._files]
+        return self.take(raw_uj, start_ns, time.monotonic_ns())
+
+    def descriptors(self) -> tuple[int, ...]:
+        """The open ``energy_uj`` of every channel, in their order.
+
+        They are those of the last :meth:`read`: a file that is replaced later is not noticed by
+        who reads them, which can't happen on a machine.
+
+        Raises:
+            MeterUnreadable: the meter is closed.
+        """
+        self._refuse_closed()
+        return tuple(file.descriptor for file in self._files)
+
+    def take(self, raw: Sequence[int], start_ns: int, end_ns: int) -> Reading:
+        """What :meth:`read` returns for these readings in uJ, one for each descriptor.
+
+        Raises:
+            MeterUnreadable: as :meth:`read`.
+        """
+        self._refuse_closed()
         values = tuple(
-            counter.update(raw, start_ns, end_ns)
-            for counter, raw in zip(self._counters, raw_uj, strict=True)
+            counter.update(each, start_ns, end_ns)
+            for counter, each in zip(self._counters, raw, strict=True)
         )
         return Reading((start_ns + end_ns) // 2, values)
+
+    def _refuse_closed(self) -> None:
+        if not self._is_open:
+            raise MeterUnreadable("the powercap meter is closed", "open it again")
 
     def close(self) -> None:
         """Close the files; again does nothing."""
@@ -357,7 +403,7 @@ def _find_directories(powercap: Path) -> dict[str, Path]:
         except FileNotFoundError as error:
             raise MeterUnreadable(f"{directory} does not exist", ABSENT_REMEDY) from error
         except OSError as error:
-            raise _explain(str(directory), error) from error
+            raise explain(str(directory), error) from error
         pending.extend(entries)
         found.update({entry.name: entry for entry in entries if ZONE_ID.fullmatch(entry.name)})
     return found
@@ -385,7 +431,7 @@ def _reading_order(zone: Zone) -> tuple[bool, int, int, int, str]:
     return (is_last, zone.package or 0, zone.die, domain, zone.channel)
 
 
-def _find_mirrors(zones: Sequence[Zone], files: Sequence[EnergyFile]) -> dict[str, str]:
+def _find_mirrors(zones: Sequence[Zone], files: Sequence[KeptFile]) -> dict[str, str]:
     """Channels that show the counter of an earlier die again, with the channel of that die.
 
     One counter can't be read as more than itself a moment later, so three readings in turn that
@@ -393,7 +439,7 @@ def _find_mirrors(zones: Sequence[Zone], files: Sequence[EnergyFile]) -> dict[st
     to within some microseconds of energy. Three attempts, as a wrap may fall in between.
     """
     mirrors: dict[str, str] = {}
-    originals: dict[tuple[int | None, str], list[tuple[Zone, EnergyFile]]] = {}
+    originals: dict[tuple[int | None, str], list[tuple[Zone, KeptFile]]] = {}
     for zone, file in zip(zones, files, strict=True):
         if zone.domain not in ("package", "dram"):
             continue
@@ -407,8 +453,9 @@ def _find_mirrors(zones: Sequence[Zone], files: Sequence[EnergyFile]) -> dict[st
     return mirrors
 
 
-def _agree(first: EnergyFile, second: EnergyFile) -> bool:
-    before_uj, between_uj, after_uj = first.read_uj(), second.read_uj(), first.read_uj()
+def _agree(first: KeptFile, second: KeptFile) -> bool:
+    before_uj, between_uj = first.read_number(), second.read_number()
+    after_uj = first.read_number()
     # Counters that never moved agree at zero without being one.
     return 0 < before_uj <= between_uj <= after_uj
 
@@ -418,8 +465,9 @@ def _find_outer(zone: Zone, chosen: Sequence[Zone], mirrors: Mapping[str, str]) 
     by_channel = {other.channel: other for other in chosen}
     if zone.channel in mirrors:
         return mirrors[zone.channel]
-    if zone.domain in ("core", "uncore") and zone.parent in by_channel:
-        return zone.parent
+    parent = by_channel.get(zone.parent or "")
+    if parent is not None and contains(parent.domain, zone.domain):
+        return parent.channel
     if zone.domain == "psys":
         return None
     return next((other.channel for other in chosen if other.domain == "psys"), None)
@@ -427,7 +475,7 @@ def _find_outer(zone: Zone, chosen: Sequence[Zone], mirrors: Mapping[str, str]) 
 
 def _read_range_uj(zone: Zone) -> int:
     path = zone.directory / "max_energy_range_uj"
-    range_uj = _parse_number(str(path), _read_bytes(path))
+    range_uj = parse_number(str(path), _read_bytes(path))
     if range_uj < 1:
         raise MeterUnreadable(f"{path} is 0, so its counter holds no energy", LEAVE_OUT_REMEDY)
     return range_uj
@@ -440,7 +488,7 @@ def _greatest_power_w(zone: Zone) -> float:
         text = path.read_bytes()
     except OSError:
         return floor_w  # Optional: many zones have none, or one that reads as "no data".
-    return max(floor_w, LIMIT_FACTOR * _parse_number(str(path), text) / 1e6)
+    return max(floor_w, LIMIT_FACTOR * parse_number(str(path), text) / 1e6)
 
 
 def _step_uj(range_uj: int) -> int:
@@ -451,7 +499,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise _explain(str(path), error) from error
+        raise explain(str(path), error) from error
 
 
 def _read_text(path: Path) -> str:
@@ -461,18 +509,25 @@ def _read_text(path: Path) -> str:
     return text
 
 
-def _parse_number(path: str, text: bytes) -> int:
+def parse_number(path: str, text: bytes, remedies: Remedies = REMEDIES) -> int:
+    """The whole number, not below zero, in the text of a file.
+
+    Raises:
+        MeterUnreadable: it is something else.
+    """
     digits = text.removesuffix(b"\n")
     if not digits.isdigit():
         held = "is empty" if not text else f"holds {text[:40]!r}, not a number"
-        raise MeterUnreadable(f"{path} {held}", LEAVE_OUT_REMEDY)
+        raise MeterUnreadable(f"{path} {held}", remedies.other.replace("{path}", path))
     return int(digits)
 
 
-def _explain(path: str, error: OSError) -> MeterUnreadable:
+def explain(path: str, error: OSError, remedies: Remedies = REMEDIES) -> MeterUnreadable:
+    """The error of opening or reading a file, as a meter's, with the remedy that fits."""
     if isinstance(error, PermissionError):
-        remedy = PERMISSION_REMEDY.format(path=path)
-        return MeterUnreadable(f"{path} is not readable by this user", remedy)
-    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV):
-        return MeterUnreadable(f"{path} is not there", GONE_REMEDY)
-    return MeterUnreadable(f"{path}: {error.strerror}", LEAVE_OUT_REMEDY)
+        what, remedy = f"{path} is not readable by this user", remedies.denied
+    elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV):
+        what, remedy = f"{path} is not there", remedies.gone
+    else:
+        what, remedy = f"{path}: {error.strerror}", remedies.other
+    return MeterUnreadable(what, remedy.replace("{path}", path))

@@ -75,13 +75,17 @@ def phases_s(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting
     return sum(each_s) - (len(each_s) - 1) * twin.launch_s
 
 
-def constant_w(site: Site, setting: Setting) -> float:
-    """Power that no operation pays: c1p V_p + c1m V_m + P_misc (seed 003, eq. 8), in W."""
+def constant_w(site: Site, setting: Setting, leakage_gain: float = 1.0) -> float:
+    """Power that no operation pays: c1p V_p + c1m V_m + P_misc (seed 003, eq. 8), in W.
+
+    ``leakage_gain``: what the two leakage terms are multiplied with (:mod:`sites.twin.drift`).
+    """
     twin = site.twin
     assert twin is not None  # noqa: S101
     core_v, mem_v = site.volts(setting)
     assert core_v is not None and mem_v is not None  # noqa: S101
-    return twin.leakage_core_w_per_v * core_v + twin.leakage_mem_w_per_v * mem_v + twin.misc_w
+    leakage_w = twin.leakage_core_w_per_v * core_v + twin.leakage_mem_w_per_v * mem_v
+    return leakage_gain * leakage_w + twin.misc_w
 
 
 def run(
@@ -91,11 +95,14 @@ def run(
     iterations: int,
     seed: str,
     phases: Sequence[Mapping[str, float]] = (),
+    leakage_gain: float = 1.0,
 ) -> SimulatedRun:
     """Simulate ``iterations`` of a kernel at a setting, as the twin's meter sees it.
 
     ``phases``: the counts of each phase, where an iteration has phases that follow one another;
-    each then has its own time and power. Together they are ``counts``.
+    each then has its own time and power. Together they are ``counts``. ``leakage_gain``: what the
+    leakage is multiplied with during the whole window, as a warm node's is
+    (:func:`sites.twin.drift.leakage_gain`).
     """
     twin = site.twin
     assert twin is not None  # noqa: S101
@@ -132,10 +139,10 @@ def run(
     time_ns = np.arange(0, end_ns, step_ns, dtype=np.int64)
     time_ns = np.append(time_ns, end_ns)
     if phases:
-        part_j = (dynamic_j + constant_w(site, setting) * part_s) * gain
+        part_j = (dynamic_j + constant_w(site, setting, leakage_gain) * part_s) * gain
         power_w = _mean_power_w(time_ns, step_ns, part_s, part_j)
     else:
-        mean_w = (float(dynamic_j[0]) / one_s + constant_w(site, setting)) * gain
+        mean_w = (float(dynamic_j[0]) / one_s + constant_w(site, setting, leakage_gain)) * gain
         power_w = np.full(time_ns.size, mean_w)
     if noisy:
         power_w += own.normal(0.0, twin.sample_w, time_ns.size)

@@ -79,14 +79,16 @@ def test_a_meter_gives_energy_and_a_trace(tmp_path):
     (zone / "max_energy_range_uj").write_text("262143328850\n")
 
     def write(stop: threading.Event) -> None:
-        while not stop.is_set():
-            new = zone / "new"
-            # Near its range, so that it wraps while it is read.
-            new.write_text(f"{(262143000000 + time.monotonic_ns() * 40 // 1000) % 262143328850}\n")
-            new.rename(zone / "energy_uj")
-            time.sleep(0.001)
+        # One file all the time, as sysfs has, and one write of one length.
+        with (zone / "energy_uj").open("wb", buffering=0) as file:
+            while not stop.is_set():
+                # Near its range, so that it wraps while it is read.
+                now_uj = (262143000000 + time.monotonic_ns() * 40 // 1000) % 262143328850
+                os.pwrite(file.fileno(), b"%012d\n" % now_uj, 0)
+                time.sleep(0.001)
 
     assert meters.METERS["powercap"] == powercap.__name__
+    from campaign.measure.sampler import OpenMeter
     from campaign.measure.window import run_window
     from kernels.ranks import Team
     from sites.clocks.fixed import Fixed
@@ -99,17 +101,17 @@ def test_a_meter_gives_energy_and_a_trace(tmp_path):
     writer = threading.Thread(target=write, args=(stop,))
     writer.start()
     try:
-        while not (zone / "energy_uj").exists():
+        while not (zone / "energy_uj").exists() or not (zone / "energy_uj").read_text():
             time.sleep(0.001)
         meter = powercap.open_meter(tmp_path, {})
-        window = run_window(Wait(), Team(), 2, [meter], Fixed(tmp_path), 0.01)
+        window = run_window(Wait(), Team(), 2, [OpenMeter(meter)], Fixed(tmp_path), 0.01)
         meter.close()
     finally:
         stop.set()
         writer.join()
-    from campaign.measure.energy import total_energy
+    from campaign.measure.energy import node_energy
 
-    energy, _ = total_energy(window.traces, window.end_ns)
+    energy = node_energy(window.traces, 0, window.end_ns).total
     assert window.end_ns == pytest.approx(1e9, rel=0.05)
     assert energy.energy_j == pytest.approx(40.0 * window.end_ns / 1e9, rel=0.02)
     assert window.traces[0].trace.time_ns.size > 50

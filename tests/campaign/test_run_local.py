@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -89,8 +90,12 @@ def undisturbed(tmp_path_factory) -> pd.DataFrame:
 
 
 def descendants(process: subprocess.Popen[str], word: str) -> list[psutil.Process]:
-    found = psutil.Process(process.pid).children(recursive=True)
-    return [p for p in found if word in " ".join(p.cmdline())]
+    found = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended, or is about to
+            if word in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 def kill_driver(process: subprocess.Popen[str]) -> None:

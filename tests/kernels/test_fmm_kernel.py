@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from analysis.observations import CantFit
 from analysis.phase_energy import phase_energy
-from campaign.measure.energy import total_energy
+from campaign.measure.energy import node_energy
 from campaign.measure.life import Job, measure
 from campaign.measure.window import phase_traces, simulate_window
 from campaign.plan import make_plan
@@ -307,7 +307,7 @@ def test_phases_follow_one_another_on_the_twin() -> None:
     assert one_s == pytest.approx(alone_s + launch_s, rel=1e-6)
     assert [t.channel for t in window.marks] == [f"phase:{name}" for name in PHASES]
     assert all(t.time_ns.size == 2 * window.iterations for t in window.marks)
-    energy = total_energy(window.traces, window.end_ns)[0].energy_j / window.iterations
+    energy = node_energy(window.traces, 0, window.end_ns).total.energy_j / window.iterations
     core_v, mem_v = quiet.volts(setting)
     assert core_v is not None
     assert mem_v is not None

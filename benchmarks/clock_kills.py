@@ -1,0 +1,133 @@
+"""Whether clocks are restored when the process that set them is killed at a random moment.
+
+    .venv/bin/python benchmarks/clock_kills.py [--kills 200] [--seed 1]
+
+A process opens a clock control on a copied tree of files, sets settings and restores, again and
+again, as a worker does. It is ended at a random moment by SIGINT, SIGTERM or SIGKILL; after
+SIGKILL the next start follows (``restore_left_over``). Then every file is compared with the
+original, byte for byte. Every control takes its turn. Exits with 1 unless all were restored.
+
+The process is forked, as the fork server's measuring processes are, so that a kill takes
+hundredths of a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+LONGEST_S = 0.04
+"""A loop of opening, setting and restoring takes some milliseconds."""
+
+
+@dataclass
+class Kills:
+    """What came of the kills."""
+
+    restored: int = 0
+    by_signal: Counter[str] = field(default_factory=Counter)
+    found_set: int = 0
+    """Kills by SIGKILL after which the files differed, so that there was something to restore."""
+    problems: list[str] = field(default_factory=list)
+
+
+def kill_and_compare(kills: int, seed: int, folder: Path, layouts: list[Any]) -> Kills:
+    """Kill that many processes, each layout in its turn, with copies of its tree in ``folder``."""
+    from tests.sites.clock_layouts import copy
+
+    rng = random.Random(seed)
+    result = Kills()
+    shares = [kills // len(layouts) + (i < kills % len(layouts)) for i in range(len(layouts))]
+    for layout, share in zip(layouts, shares, strict=True):
+        root = folder / layout.name
+        root.mkdir()
+        original = copy(layout, root)
+        with ExitStack() as stack:
+            stack.enter_context(layout.running(root))
+            layout.open(root)  # so that no child spends its time on imports
+            for _ in range(share):
+                _kill_one(layout, root, original, rng, result)
+    return result
+
+
+def _kill_one(
+    layout: Any, root: Path, original: dict[str, bytes], rng: random.Random, result: Kills
+) -> None:
+    from sites.clocks.journal import restore_left_over
+    from tests.sites.clock_layouts import (
+        contents,
+        fork,
+        journals,
+        measure_for_ever,
+        settled_contents,
+    )
+
+    number = rng.choice(SIGNALS)
+    seed, wait_s = rng.randrange(2**32), rng.uniform(0.0, LONGEST_S)
+    read, write = os.pipe()
+    child = fork(lambda: measure_for_ever(layout, root, seed, write))
+    os.close(write)
+    os.read(read, 1)
+    os.close(read)
+    time.sleep(wait_s)
+    os.kill(child, number)
+    os.waitpid(child, 0)
+    if number == signal.SIGKILL:
+        result.found_set += contents(root) != original
+        restore_left_over(root)
+    try:
+        found = settled_contents(root)
+    except TimeoutError as error:
+        found = {}
+        result.problems.append(f"{layout.name}, {number.name}: {error}")
+    left = journals(root)
+    if found == original and not left:
+        result.restored += 1
+        result.by_signal[number.name] += 1
+        return
+    changed = sorted(name for name in {*original, *found} if original.get(name) != found.get(name))
+    result.problems.append(f"{layout.name}, {number.name}: {changed} differ, journals {left}")
+    for name, held in original.items():
+        (root / name).write_bytes(held)
+    for each in root.glob("*/campaign-clocks*"):
+        shutil.rmtree(each)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+
+    from tests.sites.clock_layouts import LAYOUTS
+
+    begin_s = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        result = kill_and_compare(arguments.kills, arguments.seed, Path(folder), LAYOUTS)
+    for line in result.problems:
+        print(line)
+    each = ", ".join(f"{name} {count}" for name, count in sorted(result.by_signal.items()))
+    print(f"{len(LAYOUTS)} controls and machines; restored by signal: {each}")
+    print(f"after SIGKILL, clocks were found set {result.found_set} times")
+    print(f"{(time.monotonic() - begin_s) / max(arguments.kills, 1):.3f} s a kill")
+    print(f"restored in {result.restored} of {arguments.kills}")
+    return 0 if result.restored == arguments.kills else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,295 @@
+"""How a point is measured: idle, warm-up until steady, windows that its meters need, repeats.
+
+1. Idle: the node's power at the setting with nothing running.
+2. Warm-up: the kernel runs for ``warm_up_s`` and then until power is steady: the mean powers of
+   two stretches of it that follow each other differ by no more than ``steady_pct`` or twice
+   their uncertainties. Not steady after ``warm_up_max_s``, the measurement is flagged.
+3. The window is as long as ``min_duration_s`` asks, and as the meters need: the part of the
+   uncertainty that comes from their resolution and period falls with its length, and is at most
+   ``window_pct``, unless that takes more than ``max_duration_s``.
+4. Before a window of a meter that looks at a part of the time only, a random wait of up to its
+   period: windows that begin at the same phase of it would all be wrong the same way.
+5. Windows are repeated until the energy's random uncertainty is ``uncertainty_pct``, or
+   ``max_windows`` were measured.
+6. Cool-down.
+
+With several ranks the first one decides, by the meters of its own node.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from campaign.campaign_file import Protocol
+from campaign.measure.channel_energy import Energy, channel_energy
+from campaign.measure.energy import NodeEnergy, counted_channels, mean_of, node_energy
+from campaign.measure.sampler import MeterTrace, OpenMeter
+from campaign.measure.window import Window, idle_window, run_window
+from kernels.kernel import Prepared
+from kernels.ranks import Team
+from sites.clocks import ClockControl
+from sites.meters import MeterUnreadable
+from sites.meters.stopped import stopped
+
+STRETCH_PERIODS = 20
+"""Of a meter's period, how long a stretch of the warm-up is at least ..."""
+STRETCH_S = 0.5
+"""... and in seconds."""
+MAX_CALIBRATIONS = 6
+LONGEST_SILENCE_S, SILENT_PERIODS = 0.5, 10
+"""How long before a window's end the last reading may be."""
+FIRST_REPEATS = 3
+"""With fewer windows their spread says little."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What one point is measured with on this rank."""
+
+    prepared: Prepared
+    team: Team
+    meters: Sequence[OpenMeter]
+    clocks: ClockControl
+    protocol: Protocol
+
+    @property
+    def period_s(self) -> float:
+        """Between two samples."""
+        return 1.0 / self.protocol.sampling_hz
+
+    def run(self, iterations: int) -> Window:
+        """One window."""
+        return run_window(
+            self.prepared, self.team, iterations, self.meters, self.clocks, self.period_s
+        )
+
+    @property
+    def metered(self) -> bool:
+        """Whether the first rank reads meters; the same on every rank."""
+        return bool(self.team.decide(bool(self.meters)))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The windows of a point, and what was found on the way.
+
+    ``steps``: facts of the protocol by name. ``flags``: what a reader should know before
+    trusting the energy, a sentence each.
+    """
+
+    windows: list[Window]
+    steps: dict[str, Any]
+    flags: list[str]
+
+
+def idle_power(
+    team: Team, meters: Sequence[OpenMeter], clocks: ClockControl, protocol: Protocol
+) -> dict[str, float]:
+    """The node's idle power in W; nothing where it is not asked for or not metered.
+
+    Raises:
+        MeterUnreadable: a meter fails.
+    """
+    if not protocol.idle_s or not team.decide(bool(meters)):
+        return {}
+    window = idle_window(team, protocol.idle_s, meters, clocks, 1.0 / protocol.sampling_hz)
+    seconds = window.end_ns / 1e9
+    energy = node_energy(window.traces, 0, window.end_ns).total
+    if math.isnan(energy.energy_j):
+        return {}
+    return {"idle_w": energy.energy_j / seconds, "idle_std_w": energy.std_j / seconds}
+
+
+def run_protocol(stand: Stand) -> Measured:
+    """Warm up, and measure window after window.
+
+    Raises:
+        MeterUnreadable: a meter fails, or has stopped.
+    """
+    protocol, team = stand.protocol, stand.team
+    steps: dict[str, Any] = {}
+    flags: list[str] = []
+    one_s, warm = _warm_up(stand, steps, flags)
+    length_s = _length_s(stand, warm, steps, flags)
+    iterations = int(team.decide(max(1, math.ceil(length_s / one_s * 1.05))))
+    windows: list[Window] = []
+    while not windows or _again(stand, windows, steps):
+        _jitter(stand)
+        window, iterations = _filled(stand, iterations, length_s)
+        _refuse_stopped(window)
+        windows.append(window)
+    if stand.metered and protocol.cool_down_s:
+        time.sleep(protocol.cool_down_s)
+    steps["windows"] = len(windows)
+    return Measured(windows, steps, flags)
+
+
+def _warm_up(stand: Stand, steps: dict[str, Any], flags: list[str]) -> tuple[float, Window | None]:
+    """Seconds of one iteration, and the last stretch of the warm-up where it was metered."""
+    protocol, team = stand.protocol, stand.team
+    iterations, spent_s, one_s = 1, 0.0, 1e-9
+    while True:
+        begin = time.monotonic()
+        stand.prepared.run(iterations)
+        last_s = team.maximum(time.monotonic() - begin)
+        spent_s += last_s
+        one_s = max(last_s / iterations, 1e-9)
+        if spent_s >= protocol.warm_up_s:
+            break
+        left = protocol.warm_up_s - spent_s
+        iterations = int(team.decide(max(1, min(int(left / one_s), iterations * 100))))
+    if not stand.metered or not protocol.steady_pct:
+        return one_s, None
+    stretch_s = float(team.decide(_stretch_s(stand)))
+    iterations = int(team.decide(max(1, math.ceil(stretch_s / one_s))))
+    before: Energy | None = None
+    window = stand.run(iterations)
+    while True:
+        seconds = window.end_ns / 1e9
+        spent_s += seconds
+        one_s = seconds / window.iterations
+        power = _scaled(node_energy(window.traces, 0, window.end_ns).total, 1.0 / seconds)
+        steady = before is not None and _close(before, power, protocol.steady_pct)
+        steady, enough = team.decide((steady, spent_s >= protocol.warm_up_max_s))
+        if steady or enough:
+            break
+        before = power
+        window = stand.run(int(team.decide(max(1, math.ceil(stretch_s / one_s)))))
+    steps |= {"warm_up_s": spent_s, "steady": bool(steady)}
+    if not steady:
+        flags.append(f"power was not steady within {protocol.steady_pct:g} % after {spent_s:.0f} s")
+    return one_s, window
+
+
+def _stretch_s(stand: Stand) -> float:
+    slowest_s = max((c.period_s for m in stand.meters for c in m.meter.channels), default=0.0)
+    return max(STRETCH_S, STRETCH_PERIODS * slowest_s)
+
+
+def _close(before: Energy, after: Energy, pct: float) -> bool:
+    """Whether two mean powers are the same, as far as asked or as far as they are known."""
+    apart_w = abs(after.energy_j - before.energy_j)
+    known_w = 2.0 * math.hypot(before.random_j, after.random_j)
+    # Not known any better than the bar itself: then they are not called the same by noise alone.
+    return apart_w <= max(pct / 100.0 * abs(after.energy_j), min(known_w, 0.05 * after.energy_j))
+
+
+def _length_s(stand: Stand, warm: Window | None, steps: dict[str, Any], flags: list[str]) -> float:
+    """How long a window has to be, by the protocol and by the meters' need."""
+    protocol = stand.protocol
+    needed_s = 0.0
+    if warm is not None and protocol.window_pct:
+        seconds = warm.end_ns / 1e9
+        for each in counted_channels(warm.traces):
+            energy = channel_energy(each.trace, each.channel, 0, warm.end_ns)
+            mean_w = energy.energy_j / seconds
+            if mean_w > 0:
+                needed_s = max(needed_s, meter_needs_s(each, mean_w, protocol.window_pct))
+    longest_s = max(protocol.max_duration_s, protocol.min_duration_s)
+    needed_s, longest_s = (float(x) for x in stand.team.decide((needed_s, longest_s)))
+    if needed_s > longest_s:
+        flags.append(
+            f"the meter would need a window of {needed_s:.3g} s for {protocol.window_pct:g} %, "
+            f"and had {longest_s:.3g} s"
+        )
+    length_s = max(protocol.min_duration_s, min(needed_s, longest_s))
+    return length_s + 2.0 * protocol.trim_s
+
+
+def meter_needs_s(each: MeterTrace, mean_w: float, pct: float) -> float:
+    """Seconds after which a channel's resolution and period are ``pct`` of an even power.
+
+    Two roundings to the resolution r and two edges within a period p: the relative standard
+    uncertainty of a window T is sqrt((r / P)^2 / 6 + p^2 / 6) / T, with a power's resolution
+    taken over a period.
+    """
+    channel = each.channel
+    step_s = channel.resolution / mean_w
+    if channel.kind == "power":
+        step_s *= channel.period_s
+    return math.hypot(step_s, channel.period_s) / math.sqrt(6.0) / (pct / 100.0)
+
+
+def _jitter(stand: Stand) -> None:
+    """A random wait where a meter looks at a part of the time."""
+    longest_s = max(
+        (c.period_s for m in stand.meters for c in m.meter.channels if c.seen < 1.0), default=0.0
+    )
+    if longest_s:
+        time.sleep(random.uniform(0.0, longest_s))  # noqa: S311
+
+
+def _filled(stand: Stand, iterations: int, length_s: float) -> tuple[Window, int]:
+    """A window of at least a length, and the iterations that filled it."""
+    for _ in range(MAX_CALIBRATIONS):
+        window = stand.run(iterations)
+        seconds = window.end_ns / 1e9
+        if seconds >= length_s:
+            break
+        needed = length_s / max(seconds, 1e-9) * 1.1
+        iterations = int(stand.team.decide(math.ceil(iterations * min(needed, 1000.0))))
+    return window, iterations
+
+
+def _again(stand: Stand, windows: list[Window], steps: dict[str, Any]) -> bool:
+    """Whether another window is needed for the uncertainty asked for."""
+    protocol = stand.protocol
+    if protocol.uncertainty_pct is None or not stand.metered:
+        return False
+    energy, _ = energy_of(windows, protocol.trim_s)
+    relative_pct = 100.0 * energy.random_j / abs(energy.energy_j) if energy.energy_j else math.nan
+    reached = len(windows) >= FIRST_REPEATS and relative_pct <= protocol.uncertainty_pct
+    reached = bool(stand.team.decide(reached))
+    steps["random_pct"] = relative_pct
+    return not reached and len(windows) < protocol.max_windows
+
+
+def _refuse_stopped(window: Window) -> None:
+    """Raise for a counting channel whose meter has stopped."""
+    remedy = "see the kernel's log; reload the driver or reboot the node"
+    for each in counted_channels(window.traces):
+        time_ns, value = each.trace.time_ns, each.trace.value
+        inside = time_ns <= window.end_ns
+        told = stopped(each.channel, time_ns[inside].tolist(), value[inside].tolist())
+        if told:
+            raise MeterUnreadable(f"{each.name}: {told}", remedy)
+        # A meter that stamps its readings shows none that are new.
+        silent_s = (window.end_ns - int(time_ns[-1])) / 1e9 if time_ns.size else math.inf
+        if silent_s > max(LONGEST_SILENCE_S, SILENT_PERIODS * each.channel.period_s):
+            raise MeterUnreadable(f"{each.name} told nothing for {silent_s:.3g} s", remedy)
+
+
+def energy_of(windows: Sequence[Window], trim_s: float) -> tuple[Energy, list[NodeEnergy]]:
+    """Joules of one iteration over all windows, and each window's as measured.
+
+    With ``trim_s`` the power between the trimmed edges stands for the whole window.
+    """
+    per_iteration, each = [], []
+    trim_ns = round(trim_s * 1e9)
+    for window in windows:
+        cut_ns = trim_ns if 2 * trim_ns < window.end_ns else 0
+        found = node_energy(window.traces, cut_ns, window.end_ns - cut_ns)
+        share = window.end_ns / (window.end_ns - 2 * cut_ns) / window.iterations
+        per_iteration.append(_scaled(found.total, share))
+        each.append(found)
+    return mean_of(per_iteration), each
+
+
+def _scaled(energy: Energy, factor: float) -> Energy:
+    return Energy(energy.energy_j * factor, energy.random_j * factor, energy.gain_j * factor)
+
+
+def joined(measured: Measured, team: Team, node: str) -> Measured:
+    """The windows with the traces of every node, each named after its node."""
+    windows = []
+    for window in measured.windows:
+        mine = [replace(t, node=node) for t in window.traces]
+        every = [t for traces in team.gather(mine) for t in traces]
+        windows.append(replace(window, traces=every))
+    flags = [f for some in team.gather(measured.flags) for f in some]
+    return replace(measured, windows=windows, flags=list(dict.fromkeys(flags)))

@@ -1,0 +1,135 @@
+"""Reading files of one whole number each on a fixed grid of times, without Python in the loop.
+
+A kernel may hold Python's lock for as long as it runs, and a thread that needs the lock for every
+reading waits for it. This loop is compiled and gives the lock up, so that it only ever waits for
+the clock and the system; one reading of one file costs some microseconds.
+"""
+
+# mypy: disable-error-code="no-untyped-def,call-overload"
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit, types
+
+CLOCK_MONOTONIC, TIMER_ABSTIME = 1, 1
+PR_SET_TIMERSLACK = 29
+TEXT_BYTES = 64
+"""More than a number of 64 bits takes."""
+CHUNK_S = 60.0
+"""How long the loop runs before it hands its readings over, for which it needs Python's lock."""
+FAILED = -1
+"""A reading that was no number: what it was is found out by reading again."""
+
+_sleep = types.ExternalFunction(
+    "clock_nanosleep", types.int32(types.int32, types.int32, types.intp, types.intp)
+)
+_now = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
+_pread = types.ExternalFunction(
+    "pread", types.intp(types.int32, types.intp, types.intp, types.intp)
+)
+
+
+@njit(nogil=True, cache=True)
+def _tick(descriptors, begin_ns, period_ns, stop, times_ns, raw, text, spec):
+    """Fill ``times_ns`` (n, 2) and ``raw`` (n, files) until told to stop; how many were filled.
+
+    ``text``: uint8 (TEXT_BYTES,), ``spec``: int64 (2,): room for what the system calls give.
+    Late ticks are skipped, not made up for. Ends early after a reading that failed.
+    """
+    filled = 0
+    next_ns = begin_ns
+    while filled < len(raw) and stop[0] == 0:
+        spec[0], spec[1] = next_ns // 1_000_000_000, next_ns % 1_000_000_000
+        _sleep(CLOCK_MONOTONIC, TIMER_ABSTIME, spec.ctypes.data, 0)
+        _now(CLOCK_MONOTONIC, spec.ctypes.data)
+        times_ns[filled, 0] = spec[0] * 1_000_000_000 + spec[1]
+        failed = False
+        for k in range(len(descriptors)):
+            got = _pread(descriptors[k], text.ctypes.data, TEXT_BYTES, 0)
+            value = 0
+            digits = 0
+            while digits < got and 48 <= text[digits] <= 57:
+                value = value * 10 + (text[digits] - 48)
+                digits += 1
+            # A number alone, with or without the end of its line.
+            whole = digits == got or (digits == got - 1 and text[digits] == 10)
+            failed = failed or digits == 0 or digits > 18 or not whole
+            raw[filled, k] = FAILED if failed else value
+        _now(CLOCK_MONOTONIC, spec.ctypes.data)
+        now_ns = spec[0] * 1_000_000_000 + spec[1]
+        times_ns[filled, 1] = now_ns
+        filled += 1
+        if failed:
+            break
+        next_ns += period_ns * max(1, (now_ns - next_ns) // period_ns + 1)
+    return filled
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """``times_ns``: int64 (n, 2), before and after each round; ``raw``: int64 (n, files)."""
+
+    times_ns: np.ndarray
+    raw: np.ndarray
+
+
+class Ticker(threading.Thread):
+    """Reads open files on a grid of times in a thread of its own.
+
+    Args:
+        descriptors: of files that hold one whole number each.
+        period_s: between two readings.
+    """
+
+    def __init__(self, descriptors: Sequence[int], period_s: float) -> None:
+        super().__init__(name="ticker", daemon=True)
+        self.cpu_s = 0.0
+        self._descriptors = np.array(descriptors, np.int32)
+        self._period_ns = max(1, round(period_s * 1e9))
+        self._stop_flag = np.zeros(1, np.uint8)
+        self._chunks: list[Ticks] = []
+
+    def run(self) -> None:
+        """The thread."""
+        # The system may otherwise be late on purpose by 50 us, to wake a processor less often.
+        ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+        began_s = time.thread_time()
+        n = max(16, round(CHUNK_S * 1e9 / self._period_ns))
+        text, spec = np.empty(TEXT_BYTES, np.uint8), np.empty(2, np.int64)
+        next_ns = time.monotonic_ns()
+        while not self._stop_flag[0]:
+            times_ns = np.empty((n, 2), np.int64)
+            raw = np.empty((n, self._descriptors.size), np.int64)
+            filled = _tick(
+                self._descriptors, next_ns, self._period_ns, self._stop_flag, times_ns, raw,
+                text, spec,
+            )  # fmt: skip
+            self._chunks.append(Ticks(times_ns[:filled].copy(), raw[:filled].copy()))
+            if filled < n:
+                break
+            next_ns = int(times_ns[-1, 1]) + self._period_ns
+        self.cpu_s = time.thread_time() - began_s
+
+    def end(self) -> Ticks:
+        """Stop; all that was read."""
+        self._stop_flag[0] = 1
+        self.join()
+        every = self._chunks or [Ticks(np.empty((0, 2), np.int64), np.empty((0, 0), np.int64))]
+        return Ticks(
+            np.concatenate([c.times_ns for c in every]), np.concatenate([c.raw for c in every])
+        )
+
+
+def compile_loop() -> None:
+    """Compile the loop, or load it, so that the first window need not."""
+    room = np.empty((1, 2), np.int64), np.empty((1, 1), np.int64)
+    stop = np.ones(1, np.uint8)
+    none = np.empty(0, np.int32)
+    _tick(none, 0, 1, stop, *room, np.empty(TEXT_BYTES, np.uint8), np.empty(2, np.int64))

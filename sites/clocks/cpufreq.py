@@ -1,0 +1,305 @@
+"""The core clock of CPUs through Linux's cpufreq, and with it the uncore's if asked.
+
+Format: the kernel's Documentation/admin-guide/pm/cpufreq.rst; which drivers offer what:
+intel_pstate.rst and amd-pstate.rst beside it. Frequencies are in kHz.
+
+- Where ``userspace`` is among ``scaling_available_governors``, it is chosen and the clock written
+  to ``scaling_setspeed``, which then tells what the driver took; the limits are only widened.
+- Elsewhere (intel_pstate and amd-pstate when active) the clock is written to both limits,
+  ``scaling_min_freq`` and ``scaling_max_freq``. That is a request: what was achieved is in the
+  state, and an idle core may show less.
+- CPUs that share a clock have one policy, whose other CPUs are set with them.
+
+Options: ``cpus``: ``"all"``, or a list as in ``"0-7,16"``; without it, the CPUs that this process
+may run on. ``uncore = true``: a setting's memory clock is the uncore's (:mod:`sites.clocks.uncore`,
+with its option ``domain_ids``).
+
+Which clocks are legal: those of ``scaling_available_frequencies`` in every policy. Drivers without
+that file take anything between ``cpuinfo_min_freq`` and ``cpuinfo_max_freq``: legal are then those
+of the site's clocks that lie in it, and without any in the site file :meth:`Cpufreq.legal` is None.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sites.clocks import uncore
+from sites.clocks.control import ClockNotLegal, ClockState, ClocksUnavailable
+from sites.clocks.cpufreq_reading import current_core_mhz
+from sites.clocks.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.thermal_zone import find_zones, hottest_c
+from sites.clocks.written_files import (
+    File,
+    Limits,
+    Value,
+    WrittenFiles,
+    optional_number,
+    put_back_entries,
+    read_number,
+    read_text,
+    whole_number,
+)
+from sites.setting import Setting
+from sites.site_file import Site
+
+CPUS = "sys/devices/system/cpu"
+WRITES = (
+    rf"{CPUS}/cpu\d+/cpufreq/scaling_(governor|setspeed|min_freq|max_freq)",
+    *uncore.WRITES,
+)
+ABSENT = (
+    "see `cpupower frequency-info`: the CPU's driver is not loaded, the CPU is offline, or this is "
+    "a virtual machine, whose host sets the clocks"
+)
+PACKAGE_SENSORS = ("x86_pkg_temp", "cpu-thermal", "cpu_thermal", "soc_thermal")
+
+
+@dataclass(frozen=True)
+class Options:
+    """See the module's text."""
+
+    cpus: str | None
+    """``all``, a list, or None for those that this process may run on."""
+    uncore: bool
+    domain_ids: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """CPUs that share a clock, by the folder of the first of them."""
+
+    folder: str
+    table_khz: tuple[int, ...] | None
+    """The clocks that the driver lists; None where it takes any in the range."""
+    lowest_khz: int
+    highest_khz: int
+    userspace: bool
+
+
+class Cpufreq:
+    """Sets the core clock of some CPUs, and the uncore's where there are domains."""
+
+    def __init__(
+        self,
+        root: Path,
+        cpus: set[int],
+        policies: tuple[Policy, ...],
+        domains: tuple[uncore.UncoreDomain, ...],
+        site_settings: list[Setting],
+    ) -> None:
+        self.root = root
+        self.cpus = cpus
+        self.policies = policies
+        self.domains = domains
+        self._site_core_mhz = sorted(
+            {each.core_mhz for each in site_settings if each.core_mhz is not None}
+        )
+        # While this one sets the uncore, the control that does only that has to wait.
+        journal = Journal(root, "cpufreq", also=("uncore",) if domains else ())
+        self.files = WrittenFiles(root, journal, ABSENT, uncore.instead_of(domains))
+        self._sensors = find_zones(root, PACKAGE_SENSORS)
+        self._throttle_counts = [
+            path
+            for cpu in sorted(cpus)
+            for name in ("core", "package")
+            if (root / (path := f"{CPUS}/cpu{cpu}/thermal_throttle/{name}_throttle_count")).exists()
+        ]
+        self._throttles_before = self._throttles()
+
+    def legal(self) -> list[Setting] | None:
+        mem: list[float] | list[None] = uncore.legal_mhz(self.domains) if self.domains else [None]
+        core = self._legal_core_mhz()
+        return None if core is None else [Setting(c, m) for m in mem for c in core]
+
+    def set(self, setting: Setting) -> None:
+        if setting.mem_mhz is not None and not self.domains:
+            raise ClockNotLegal(
+                f"{setting}: no memory clock is set here; on Intel's servers the option "
+                "`uncore = true` sets the uncore's"
+            )
+        memory = uncore.limits_for(setting.mem_mhz, self.domains)
+        self.files.write([*self._core_values(setting.core_mhz), *memory])
+        self._throttles_before = self._throttles()
+
+    def state(self) -> ClockState:
+        mem_mhz = uncore.current_mhz(self.root, self.domains) if self.domains else None
+        before = self._throttles_before
+        hot = any(count > before.get(name, count) for name, count in self._throttles().items())
+        return ClockState(
+            Setting(current_core_mhz(self.root, self.cpus), mem_mhz),
+            throttled=("thermal",) if hot else (),
+            temperature_c=hottest_c(self.root, self._sensors),
+        )
+
+    def restore(self) -> None:
+        self.files.restore()
+
+    def _legal_core_mhz(self) -> list[float] | None:
+        lowest = max(each.lowest_khz for each in self.policies)
+        highest = min(each.highest_khz for each in self.policies)
+        tables = [set(each.table_khz) for each in self.policies if each.table_khz is not None]
+        if tables:
+            return [
+                khz / 1000
+                for khz in sorted(set.intersection(*tables))
+                if len(tables) == len(self.policies) or lowest <= khz <= highest
+            ]
+        if not self._site_core_mhz:
+            return None
+        return [mhz for mhz in self._site_core_mhz if lowest <= round(mhz * 1000) <= highest]
+
+    def _core_values(self, mhz: float | None) -> list[Value]:
+        """What to write for a core clock, checked for all policies before anything is."""
+        if mhz is None:
+            return []
+        khz = round(mhz * 1000)
+        for each in self.policies:
+            if each.table_khz is not None and khz not in each.table_khz:
+                near = sorted(each.table_khz, key=lambda one: abs(one - khz))[:2]
+                offered = " and ".join(f"{one / 1000:g}" for one in sorted(near))
+                raise ClockNotLegal(
+                    f"core {mhz:g} MHz: {each.folder} lists no such clock; the nearest: {offered}"
+                )
+            if each.table_khz is None and not each.lowest_khz <= khz <= each.highest_khz:
+                raise ClockNotLegal(
+                    f"core {mhz:g} MHz: {each.folder} offers {each.lowest_khz / 1000:g} to "
+                    f"{each.highest_khz / 1000:g} MHz"
+                )
+        return [value for each in self.policies for value in self._policy_values(each, khz)]
+
+    def _policy_values(self, policy: Policy, khz: int) -> list[Value]:
+        low, high = (f"{policy.folder}/scaling_{end}_freq" for end in ("min", "max"))
+        if not policy.userspace:
+            return [Limits(low, high, f"{khz}\n", f"{khz}\n")]
+        found = [whole_number(self.files.as_found(each), self.root / each) for each in (low, high)]
+        return [
+            Limits(low, high, f"{min(khz, found[0])}\n", f"{max(khz, found[1])}\n"),
+            File(f"{policy.folder}/scaling_governor", "userspace\n"),
+            File(f"{policy.folder}/scaling_setspeed", f"{khz}\n"),
+        ]
+
+    def _throttles(self) -> dict[str, int]:
+        """How often each core and package was throttled for its heat since it started.
+
+        Format: Documentation/ABI/testing/sysfs-devices-system-cpu (thermal_throttle, Intel only).
+        """
+        counts = {path: optional_number(self.root, path) for path in self._throttle_counts}
+        return {path: count for path, count in counts.items() if count is not None}
+
+
+def open_control(site: Site, root: Path) -> Cpufreq:
+    """See :mod:`sites.clocks`; the options are in this module's own text.
+
+    Raises:
+        ClocksUnavailable: a CPU has no cpufreq, or there is no uncore to set.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    options = parse_options(site.clocks.options)
+    log_left_over(root)
+    cpus = find_cpus(root, options.cpus)
+    domains = uncore.find_domains(root, options.domain_ids) if options.uncore else ()
+    return Cpufreq(root, cpus, find_policies(root, cpus), domains, site.settings)
+
+
+def parse_options(options: Mapping[str, Any]) -> Options:
+    """Check a site's options.
+
+    Raises:
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    unknown = sorted(set(options) - {"cpus", "uncore", "domain_ids"})
+    if unknown:
+        raise ValueError(
+            f"unknown option {unknown[0]!r} of cpufreq; known: cpus, uncore, domain_ids"
+        )
+    cpus = options.get("cpus")
+    if cpus is not None and (
+        not isinstance(cpus, str) or not re.fullmatch(r"all|\d+(-\d+)?(,\d+(-\d+)?)*", cpus)
+    ):
+        raise ValueError(f"cpus = {cpus!r}; give 'all' or a list such as '0-7,16'")
+    with_uncore = options.get("uncore", False)
+    if not isinstance(with_uncore, bool):
+        raise ValueError(f"uncore = {with_uncore!r}; give true or false")
+    domain_ids = uncore.parse_domain_ids(options.get("domain_ids"))
+    if domain_ids is not None and not with_uncore:
+        raise ValueError("domain_ids without uncore = true; add it, or leave domain_ids out")
+    return Options(cpus, with_uncore, domain_ids)
+
+
+def find_cpus(root: Path, cpus: str | None) -> set[int]:
+    """The numbers of the CPUs to set.
+
+    Raises:
+        ClocksUnavailable: ``all``, and no CPU has cpufreq.
+        ValueError: a range that ends before it begins.
+    """
+    if cpus is None:
+        return os.sched_getaffinity(0)
+    if cpus == "all":
+        found = {
+            int(each.parent.name.removeprefix("cpu"))
+            for each in (root / CPUS).glob("cpu[0-9]*/cpufreq")
+        }
+        if not found:
+            raise ClocksUnavailable(f"{root / CPUS}: no CPU has cpufreq", ABSENT)
+        return found
+    numbers: set[int] = set()
+    for part in cpus.split(","):
+        first, _, last = part.partition("-")
+        if int(last or first) < int(first):
+            raise ValueError(f"cpus = {cpus!r}; {part!r} ends before it begins")
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
+
+
+def find_policies(root: Path, cpus: set[int]) -> tuple[Policy, ...]:
+    """The policies of these CPUs, each once.
+
+    Raises:
+        ClocksUnavailable: a CPU has none, or it can't be read.
+    """
+    folders: dict[Path, str] = {}
+    for cpu in sorted(cpus):
+        folder = f"{CPUS}/cpu{cpu}/cpufreq"
+        if not (root / folder).is_dir():
+            raise ClocksUnavailable(f"{root / folder} is not there", ABSENT)
+        # CPUs of one policy have links to the same folder.
+        folders.setdefault((root / folder).resolve(), folder)
+    return tuple(_read_policy(root, folder) for folder in folders.values())
+
+
+def _read_policy(root: Path, folder: str) -> Policy:
+    table: tuple[int, ...] | None = None
+    path = f"{folder}/scaling_available_frequencies"
+    if (root / path).exists():
+        words = read_text(root, path, ABSENT).split()
+        table = tuple(whole_number(each, root / path) for each in words)
+        if not table:
+            raise ClocksUnavailable(f"{root / path} lists no clock", "see the driver in `dmesg`")
+        boost = f"{folder}/scaling_boost_frequencies"
+        if _boosts(root) and (root / boost).exists():
+            words = read_text(root, boost, ABSENT).split()
+            table += tuple(whole_number(each, root / boost) for each in words)
+    governors = f"{folder}/scaling_available_governors"
+    offered = read_text(root, governors, ABSENT).split() if (root / governors).exists() else []
+    return Policy(
+        folder,
+        table,
+        read_number(root, f"{folder}/cpuinfo_min_freq", ABSENT),
+        read_number(root, f"{folder}/cpuinfo_max_freq", ABSENT),
+        "userspace" in offered,
+    )
+
+
+def _boosts(root: Path) -> bool:
+    return optional_number(root, f"{CPUS}/cpufreq/boost") == 1
+
+
+def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+    """See :func:`sites.clocks.journal.restore_left_over`."""
+    return put_back_entries(root, found, WRITES)

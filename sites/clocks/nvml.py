@@ -1,0 +1,382 @@
+"""The clocks of NVIDIA GPUs, locked through NVML: graphics clock as core, memory clock.
+
+Functions and bits: NVIDIA's NVML API reference (nvmlDeviceSetGpuLockedClocks and
+nvmlDeviceSetMemoryLockedClocks, which need root; the latter Ampere or later).
+
+- Which core clocks are legal depends on the memory clock, so both lists are asked of the GPU.
+- A lock is what the GPU aims at: power caps, heat and idling come before it, and then the reasons
+  are in the state. A clock that differs without any reason was not taken.
+- **Restoring removes the locks.** NVML does not tell which locks there were before, so that locks
+  of others (``nvidia-smi -lgc``) are lost: they would have to be set again.
+
+Option ``devices``: indices or UUIDs of the GPUs, all set alike; without it, those of
+CUDA_VISIBLE_DEVICES, else all. Every GPU has a journal and a lock of its own, so that jobs on
+other GPUs of the node are not in the way.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sites.clocks.control import ClockNotLegal, ClockState, ClocksUnavailable
+from sites.clocks.journal import Entry, Journal, PutBack, at_last, log_left_over, signals_wait
+from sites.nvml_library import (
+    Gpu,
+    NvmlLibrary,
+    NvmlUnavailable,
+    close_library,
+    explained,
+    find_gpus,
+    open_library,
+)
+from sites.setting import Setting
+from sites.site_file import Site
+
+SETTLE_S = 2.0
+"""A GPU that leaves its idle state takes some tenths of a second."""
+WAIT_S = 0.02
+GRAPHICS, MEMORY = 0, 2
+"""nvmlClockType_t"""
+GPU_TEMPERATURE = 0
+"""nvmlTemperatureSensors_t"""
+INVALID_ARGUMENT = 2
+GONE_CODES = (9, 15)
+"""Driver not loaded, GPU lost: neither keeps a lock. A GPU that is not listed may only be hidden
+from this process (by Slurm, or in a container), and be locked all the same."""
+REASONS = {
+    0x1: "idle",
+    0x2: "applications clocks",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+    0x100: "display clocks",
+}
+"""Bit of nvmlDeviceGetCurrentClocksEventReasons -> its meaning."""
+NO_THROTTLE = {"idle", "applications clocks"}
+"""What is no slowing against the asked clock: no work, and the lock itself."""
+
+
+@dataclass
+class LockedGpu:
+    """A GPU, its journal, and which of its clocks were locked by this process."""
+
+    gpu: Gpu
+    journal: Journal
+    core: bool = False
+    mem: bool = False
+
+
+class Nvml:
+    """Locks the clocks of some GPUs, all alike."""
+
+    def __init__(
+        self, root: Path, library: NvmlLibrary, gpus: Sequence[Gpu], tolerance_pct: float
+    ) -> None:
+        self.root = root
+        self.library = library
+        self.gpus = [LockedGpu(each, Journal(root, "nvml", each.uuid)) for each in gpus]
+        self.tolerance_pct = tolerance_pct
+        self._tables: dict[int, frozenset[int]] | None = None
+        at_last(self, _give_up, library, self.gpus)
+
+    def legal(self) -> list[Setting]:
+        table = self._table()
+        return [Setting(float(c), float(m)) for m in sorted(table) for c in sorted(table[m])]
+
+    def set(self, setting: Setting) -> None:
+        self._check(setting)
+        for each in self.gpus:
+            self._lock(each, setting)
+        deadline_s = time.monotonic() + SETTLE_S
+        for each in self.gpus:
+            self._read_back(each.gpu, setting, deadline_s)
+
+    def state(self) -> ClockState:
+        core = [self._clock_mhz(each.gpu, GRAPHICS) for each in self.gpus]
+        mem = [self._clock_mhz(each.gpu, MEMORY) for each in self.gpus]
+        reasons = {word for each in self.gpus for word in self._reasons(each.gpu)}
+        temperatures = [
+            value for each in self.gpus if (value := self._temperature_c(each.gpu)) is not None
+        ]
+        return ClockState(
+            Setting(sum(core) / len(core), sum(mem) / len(mem)),
+            throttled=tuple(sorted(reasons - NO_THROTTLE)),
+            temperature_c=max(temperatures, default=None),
+        )
+
+    def restore(self) -> None:
+        failed: list[str] = []
+        with signals_wait():
+            for each in self.gpus:
+                failed += _unlock(self.library, each)
+        if failed:
+            raise ClocksUnavailable(
+                "not put back: " + "; ".join(failed),
+                "as root: `nvidia-smi --reset-gpu-clocks; nvidia-smi --reset-memory-clocks`",
+            )
+
+    def _table(self) -> dict[int, frozenset[int]]:
+        """Memory clock -> core clocks, in MHz, that every GPU offers."""
+        if self._tables is None:
+            tables = [self._table_of(each.gpu) for each in self.gpus]
+            common = frozenset.intersection(*(frozenset(each) for each in tables))
+            self._tables = {
+                m: frozenset.intersection(*(each[m] for each in tables)) for m in common
+            }
+        return self._tables
+
+    def _table_of(self, gpu: Gpu) -> dict[int, frozenset[int]]:
+        nvml = self.library.nvml
+        with _as_clocks_unavailable(), explained(self.library, f"{gpu.label}: its legal clocks"):
+            memory = nvml.nvmlDeviceGetSupportedMemoryClocks(gpu.handle)
+            table = {
+                int(mhz): frozenset(nvml.nvmlDeviceGetSupportedGraphicsClocks(gpu.handle, mhz))
+                for mhz in memory
+            }
+        if not any(table.values()):
+            raise ClocksUnavailable(
+                f"{gpu.label} lists no clocks", "see `nvidia-smi -q -d SUPPORTED_CLOCKS`"
+            )
+        return table
+
+    def _check(self, setting: Setting) -> None:
+        table = self._table()
+        if setting.mem_mhz is not None and setting.mem_mhz not in table:
+            offered = ", ".join(str(each) for each in sorted(table))
+            raise ClockNotLegal(f"memory {setting.mem_mhz:g} MHz: the GPU offers {offered}")
+        if setting.core_mhz is None:
+            return
+        if setting.mem_mhz is not None:
+            core = table[int(setting.mem_mhz)]
+        else:
+            core = frozenset().union(*table.values())
+        if setting.core_mhz not in core:
+            near = sorted(core, key=lambda mhz: abs(mhz - (setting.core_mhz or 0.0)))[:2]
+            at = "" if setting.mem_mhz is None else f" at memory {setting.mem_mhz:g} MHz"
+            raise ClockNotLegal(
+                f"core {setting.core_mhz:g} MHz is not offered{at}; the nearest: "
+                f"{' and '.join(str(each) for each in sorted(near))}"
+            )
+
+    def _lock(self, locked: LockedGpu, setting: Setting) -> None:
+        """Lock what is asked for, and unlock what this process locked and is not."""
+        wants_core, wants_mem = setting.core_mhz is not None, setting.mem_mhz is not None
+        if not (locked.core or locked.mem or wants_core or wants_mem):
+            return
+        with signals_wait():
+            for line in locked.journal.hold():
+                logging.getLogger(__name__).warning("%s", line)
+            before = locked.core, locked.mem
+            core, mem = locked.core or wants_core, locked.mem or wants_mem
+            if (core, mem) != before:
+                self._journal(locked, core, mem)
+        nvml, gpu = self.library.nvml, locked.gpu
+        try:
+            if setting.mem_mhz is not None:
+                mhz = round(setting.mem_mhz)
+                self._call(gpu, f"memory {mhz} MHz", nvml.nvmlDeviceSetMemoryLockedClocks, mhz)
+                before = before[0], True
+            elif locked.mem:
+                _raise(_reset(self.library, gpu, core=False, mem=True))
+            if setting.core_mhz is not None:
+                mhz = round(setting.core_mhz)
+                self._call(gpu, f"core {mhz} MHz", nvml.nvmlDeviceSetGpuLockedClocks, mhz)
+            elif locked.core:
+                _raise(_reset(self.library, gpu, core=True, mem=False))
+        except (ClockNotLegal, ClocksUnavailable):
+            # What was refused is not locked, and need not be unlocked, which may be refused too.
+            locked.core, locked.mem = before
+            raise
+
+    def _journal(self, locked: LockedGpu, core: bool, mem: bool) -> None:
+        try:
+            locked.journal.write([{"gpu": locked.gpu.uuid, "core": core, "mem": mem}])
+        except BaseException:
+            if not locked.core and not locked.mem:
+                locked.journal.forget()
+            raise
+        locked.core, locked.mem = core, mem
+
+    def _call(self, gpu: Gpu, what: str, function: Any, mhz: int) -> None:
+        try:
+            with explained(self.library, f"{gpu.label}: locking {what}"):
+                function(gpu.handle, mhz, mhz)
+        except NvmlUnavailable as error:
+            if error.code == INVALID_ARGUMENT:
+                raise ClockNotLegal(error.what) from None
+            raise ClocksUnavailable(error.what, error.remedy) from None
+
+    def _read_back(self, gpu: Gpu, setting: Setting, deadline_s: float) -> None:
+        for name, kind, asked in (
+            ("core", GRAPHICS, setting.core_mhz),
+            ("memory", MEMORY, setting.mem_mhz),
+        ):
+            if asked is None:
+                continue
+            most_off = self.tolerance_pct / 100 * asked
+            while abs((taken := self._clock_mhz(gpu, kind)) - asked) > most_off:
+                if time.monotonic() >= deadline_s:
+                    reasons = frozenset(self._reasons(gpu)) - {"applications clocks"}
+                    if taken < asked and reasons:
+                        break  # it was taken, and something comes before it: the state tells
+                    raise ClockNotLegal(
+                        f"{gpu.label}: {name} {asked:g} MHz was asked for, and it runs at "
+                        f"{taken:g} MHz"
+                    )
+                time.sleep(WAIT_S)
+
+    def _clock_mhz(self, gpu: Gpu, kind: int) -> float:
+        with _as_clocks_unavailable(), explained(self.library, f"{gpu.label}: its clocks"):
+            return float(self.library.nvml.nvmlDeviceGetClockInfo(gpu.handle, kind))
+
+    def _reasons(self, gpu: Gpu) -> list[str]:
+        nvml = self.library.nvml
+        for name in ("Event", "Throttle"):  # drivers before 535 know the older name only
+            function = getattr(nvml, f"nvmlDeviceGetCurrentClocks{name}Reasons", None)
+            if function is None:
+                continue
+            try:
+                with explained(self.library, f"{gpu.label}: why it is slowed"):
+                    bits = int(function(gpu.handle))
+            except NvmlUnavailable as error:
+                if error.is_unsupported:
+                    continue
+                raise ClocksUnavailable(error.what, error.remedy) from None
+            known = [word for bit, word in REASONS.items() if bits & bit]
+            other = bits & ~sum(REASONS)
+            return [*known, f"reason {other:#x}"] if other else known
+        return []
+
+    def _temperature_c(self, gpu: Gpu) -> float | None:
+        with suppress(NvmlUnavailable), explained(self.library, gpu.label):
+            return float(self.library.nvml.nvmlDeviceGetTemperature(gpu.handle, GPU_TEMPERATURE))
+        return None
+
+
+@contextmanager
+def _as_clocks_unavailable() -> Iterator[None]:
+    """NvmlUnavailable in its body becomes ClocksUnavailable."""
+    try:
+        yield
+    except NvmlUnavailable as error:
+        raise ClocksUnavailable(error.what, error.remedy) from None
+
+
+def open_control(site: Site, root: Path) -> Nvml:
+    """See :mod:`sites.clocks`; the option is in this module's own text.
+
+    Raises:
+        ClocksUnavailable: there is no NVML, or not the GPU asked for.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    names = parse_options(site.clocks.options)
+    log_left_over(root)
+    with _as_clocks_unavailable():
+        library = open_library(root)
+        try:
+            gpus = find_gpus(library, names)
+        except BaseException:
+            close_library(library)
+            raise
+    return Nvml(root, library, gpus, site.clocks.tolerance_pct)
+
+
+def parse_options(options: Mapping[str, Any]) -> list[int | str] | None:
+    """The option ``devices``; None where it is not given."""
+    unknown = sorted(set(options) - {"devices"})
+    if unknown:
+        raise ValueError(f"unknown option {unknown[0]!r} of nvml; known: devices")
+    names = options.get("devices")
+    if names is None:
+        return None
+    if not isinstance(names, list) or not names or not all(type(e) in (int, str) for e in names):
+        raise ValueError(f"devices = {names!r}; give a list of indices or UUIDs, such as [0]")
+    return names
+
+
+def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+    """See :func:`sites.clocks.journal.restore_left_over`.
+
+    Raises:
+        KeyError, TypeError: an entry that is none of this control's.
+    """
+    entries = []
+    for each in found:
+        uuid, core, mem = each["gpu"], each["core"], each["mem"]
+        if not isinstance(uuid, str) or not isinstance(core, bool) or not isinstance(mem, bool):
+            raise TypeError("a GPU that is no text")
+        entries.append((uuid, core, mem))
+    done: list[str] = []
+    gone: list[str] = []
+    failed: list[str] = []
+    for uuid, core, mem in entries:
+        try:
+            library = open_library(root)
+        except NvmlUnavailable as error:
+            (gone if error.code in GONE_CODES else failed).append(f"{uuid}: {error}")
+            continue
+        try:
+            gpu = find_gpus(library, [uuid])[0]
+            errors = _reset(library, gpu, core=core, mem=mem)
+            if not errors:
+                done.append(f"{gpu.label}: its clocks are no longer locked")
+            for each_error in errors:
+                (gone if each_error.code in GONE_CODES else failed).append(each_error.what)
+        except NvmlUnavailable as error:
+            (gone if error.code in GONE_CODES else failed).append(f"{uuid}: {error.what}")
+        finally:
+            close_library(library)
+    return PutBack(tuple(done), tuple(gone), tuple(failed))
+
+
+def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[NvmlUnavailable]:
+    """Remove the locks; each is tried, and what failed is returned."""
+    errors = []
+    nvml = library.nvml
+    for wanted, function in (
+        (core, nvml.nvmlDeviceResetGpuLockedClocks),
+        (mem, nvml.nvmlDeviceResetMemoryLockedClocks),
+    ):
+        if not wanted:
+            continue
+        try:
+            with explained(library, f"{gpu.label}: unlocking its clocks"):
+                function(gpu.handle)
+        except NvmlUnavailable as error:
+            # What can't be locked has no lock to remove.
+            if not error.is_unsupported:
+                errors.append(error)
+    return errors
+
+
+def _raise(errors: Sequence[NvmlUnavailable]) -> None:
+    for error in errors:
+        raise ClocksUnavailable(error.what, error.remedy)
+
+
+def _unlock(library: NvmlLibrary, locked: LockedGpu) -> list[str]:
+    """Remove what this process locked, and the journal; what failed, in lines."""
+    if not locked.journal.held:
+        return []
+    errors = _reset(library, locked.gpu, core=locked.core, mem=locked.mem)
+    if not errors:
+        locked.core = locked.mem = False
+        locked.journal.forget()
+    return [error.what for error in errors]
+
+
+def _give_up(library: NvmlLibrary, gpus: Sequence[LockedGpu]) -> None:
+    with signals_wait():
+        for each in gpus:
+            if _unlock(library, each):
+                each.journal.let_go()
+    close_library(library)

@@ -1,0 +1,30 @@
+"""Temperatures that Linux's thermal zones report.
+
+Format: the kernel's Documentation/driver-api/thermal/sysfs-api.rst: ``type`` is the sensor's name
+and ``temp`` is in thousandths of a degree Celsius.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sites.clocks.written_files import optional_number
+
+
+def find_zones(root: Path, types: tuple[str, ...]) -> tuple[str, ...]:
+    """The ``temp`` files, below the root, of the zones of one of these types, any case."""
+    found = []
+    for zone in sorted(root.glob("sys/class/thermal/thermal_zone*")):
+        try:
+            kind = (zone / "type").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        if kind.lower() in types:
+            found.append(str((zone / "temp").relative_to(root)))
+    return tuple(found)
+
+
+def hottest_c(root: Path, zones: tuple[str, ...]) -> float | None:
+    """The highest temperature in degrees Celsius; None where none is told."""
+    found = [value for zone in zones if (value := optional_number(root, zone)) is not None]
+    return max(found) / 1000.0 if found else None

@@ -1,0 +1,189 @@
+"""Intel's uncore clock, which the last level cache, the mesh and the memory controllers run at.
+
+Format: the kernel's Documentation/admin-guide/pm/intel_uncore_frequency_scaling.rst, and
+drivers/platform/x86/intel/uncore-frequency/ for the steps of 100 MHz. Below
+``/sys/devices/system/cpu/intel_uncore_frequency`` is a folder ``package_NN_die_NN`` for each die,
+and on processors with TPMI a folder ``uncoreNN`` for each fabric cluster too, with the files
+``domain_id``, ``package_id`` and ``fabric_cluster_id``. Where there are such, they are written,
+since a die's folder stands for all its clusters at once.
+
+A setting's ``mem_mhz`` is written as lower and upper limit of every domain. What is achieved is in
+``current_freq_khz``, which older kernels do not have.
+
+Option ``domain_ids``: on TPMI, set only the clusters of these domains: those of compute and of
+input and output may have no clock in common.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sites.clocks.control import ClockNotLegal, ClockState, ClocksUnavailable
+from sites.clocks.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.written_files import (
+    Limits,
+    WrittenFiles,
+    optional_number,
+    put_back_entries,
+    read_number,
+)
+from sites.setting import Setting
+from sites.site_file import Site
+
+FOLDER = "sys/devices/system/cpu/intel_uncore_frequency"
+STEP_KHZ = 100_000
+WRITES = (rf"{FOLDER}/(package_\d+_die_\d+|uncore\d+)/(min|max)_freq_khz",)
+ABSENT = (
+    "load the driver with `sudo modprobe intel_uncore_frequency` (MSR) or `sudo modprobe "
+    "intel_uncore_frequency_tpmi`; virtual machines and other processors have none"
+)
+
+
+@dataclass(frozen=True)
+class UncoreDomain:
+    """A folder whose limits are set together, and the range that the hardware offers, in kHz."""
+
+    folder: str
+    lowest_khz: int
+    highest_khz: int
+
+    def limits(self, mhz: float) -> Limits:
+        text = f"{round(mhz * 1000)}\n"
+        return Limits(f"{self.folder}/min_freq_khz", f"{self.folder}/max_freq_khz", text, text)
+
+
+class Uncore:
+    """Sets the uncore clock of every domain."""
+
+    def __init__(self, root: Path, domains: tuple[UncoreDomain, ...]) -> None:
+        self.root = root
+        self.domains = domains
+        self.files = WrittenFiles(root, Journal(root, "uncore"), ABSENT, instead_of(domains))
+
+    def legal(self) -> list[Setting]:
+        return [Setting(None, mhz) for mhz in legal_mhz(self.domains)]
+
+    def set(self, setting: Setting) -> None:
+        if setting.core_mhz is not None:
+            raise ClockNotLegal(f"{setting}: this control sets no core clock; see cpufreq's uncore")
+        self.files.write(limits_for(setting.mem_mhz, self.domains))
+
+    def state(self) -> ClockState:
+        return ClockState(Setting(None, current_mhz(self.root, self.domains)))
+
+    def restore(self) -> None:
+        self.files.restore()
+
+
+def open_control(site: Site, root: Path) -> Uncore:
+    """See :mod:`sites.clocks`; the option is in this module's own text.
+
+    Raises:
+        ClocksUnavailable: there is no uncore to set.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    ids = parse_options(site.clocks.options)
+    log_left_over(root)
+    return Uncore(root, find_domains(root, ids))
+
+
+def parse_options(options: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The option ``domain_ids``; None where it is not given."""
+    unknown = sorted(set(options) - {"domain_ids"})
+    if unknown:
+        raise ValueError(f"unknown option {unknown[0]!r} of uncore; known: domain_ids")
+    return parse_domain_ids(options.get("domain_ids"))
+
+
+def parse_domain_ids(value: Any) -> tuple[int, ...] | None:
+    """``value``, checked: a list of numbers, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not value or not all(type(each) is int for each in value):
+        raise ValueError(f"domain_ids = {value!r}; give a list of numbers, such as [0]")
+    return tuple(value)
+
+
+def find_domains(root: Path, domain_ids: tuple[int, ...] | None = None) -> tuple[UncoreDomain, ...]:
+    """The domains below ``root``.
+
+    Raises:
+        ClocksUnavailable: there are none, or their ranges can't be read.
+    """
+    folders = sorted((root / FOLDER).glob("uncore[0-9]*"))
+    if folders and domain_ids is not None:
+        named = {str(each.relative_to(root)): each for each in folders}
+        folders = [
+            each
+            for path, each in named.items()
+            if read_number(root, f"{path}/domain_id", ABSENT) in domain_ids
+        ]
+    elif domain_ids is not None:
+        raise ClocksUnavailable(
+            f"{root / FOLDER} tells no domains apart", "leave the option domain_ids out"
+        )
+    folders = folders or (
+        sorted((root / FOLDER).glob("package_*_die_*")) if domain_ids is None else []
+    )
+    if not folders:
+        raise ClocksUnavailable(f"{root / FOLDER} has no uncore domain to set", ABSENT)
+    domains = []
+    for folder in folders:
+        path = str(folder.relative_to(root))
+        domains.append(
+            UncoreDomain(
+                path,
+                read_number(root, f"{path}/initial_min_freq_khz", ABSENT),
+                read_number(root, f"{path}/initial_max_freq_khz", ABSENT),
+            )
+        )
+    return tuple(domains)
+
+
+def legal_mhz(domains: tuple[UncoreDomain, ...]) -> list[float]:
+    """The clocks that all the domains offer: the multiples of 100 MHz in their ranges."""
+    lowest = math.ceil(max(each.lowest_khz for each in domains) / STEP_KHZ)
+    highest = min(each.highest_khz for each in domains) // STEP_KHZ
+    return [step * STEP_KHZ / 1000 for step in range(lowest, highest + 1)]
+
+
+def limits_for(mhz: float | None, domains: tuple[UncoreDomain, ...]) -> list[Limits]:
+    """What to write for a memory clock; nothing where it is left as found.
+
+    Raises:
+        ClockNotLegal: the domains do not all offer it.
+    """
+    if mhz is None:
+        return []
+    legal = legal_mhz(domains)
+    if mhz not in legal:
+        offered = (
+            f"{legal[0]:g} to {legal[-1]:g} MHz in steps of 100" if legal else "none in common"
+        )
+        raise ClockNotLegal(f"memory {mhz:g} MHz: the uncore offers {offered}")
+    return [each.limits(mhz) for each in domains]
+
+
+def instead_of(domains: tuple[UncoreDomain, ...]) -> dict[str, str]:
+    """For limits that can't be read: the files of those that the driver found when it came."""
+    return {
+        f"{each.folder}/{end}_freq_khz": f"{each.folder}/initial_{end}_freq_khz"
+        for each in domains
+        for end in ("min", "max")
+    }
+
+
+def current_mhz(root: Path, domains: tuple[UncoreDomain, ...]) -> float | None:
+    """The mean clock of the domains, in MHz; None where one does not tell it."""
+    khz = [optional_number(root, f"{each.folder}/current_freq_khz") for each in domains]
+    known = [each for each in khz if each is not None]
+    return sum(known) / len(known) / 1000 if known and len(known) == len(khz) else None
+
+
+def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+    """See :func:`sites.clocks.journal.restore_left_over`."""
+    return put_back_entries(root, found, WRITES)

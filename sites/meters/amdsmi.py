@@ -1,0 +1,305 @@
+"""AMD GPUs through the ``amdsmi`` package that ROCm brings: an energy counter and a power each.
+
+Functions and keys are those of the AMD SMI Python API reference. For a GPU of index N, in the order
+of amdsmi_get_processor_handles():
+
+- ``gpu-N/energy``: amdsmi_get_energy_count: an accumulator of 64 bits times
+  ``counter_resolution`` in uJ, about 15.3. The accumulator's key is ``power`` before ROCm 6.4 and
+  ``energy_accumulator`` from then on. It never wraps: a reading below the last one is a reset.
+- ``gpu-N/power``: amdsmi_get_power_info in W, the first of ``current_socket_power``,
+  ``socket_power`` and ``average_socket_power`` that holds a number: what a GPU does not have is
+  ``"N/A"``, or 65535 in older releases. It tells the same energy as the counter, where there is
+  one.
+
+**0 is not a reading.** A GPU that is on has used some energy and draws some power, so what says 0
+at opening is taken as not offered, and 0 W later as an error.
+
+**MI250 and MI250X** are two dies on a card, each a device of its own, and the even one reports the
+whole card: the odd one is left out, and can't be asked for. **A counter that stands still** until
+the node is rebooted was seen (ROCm/amdsmi, issue 22): the power beside it shows that.
+
+Which GPUs: all, or the option ``devices``. ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES mean
+nothing to this library.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from sites.meters.counter import Counter
+from sites.meters.meter import Channel, MeterUnreadable, Reading
+
+OPTIONS = ("devices",)
+ENERGY_KEYS = ("energy_accumulator", "power")
+POWER_KEYS = {"current_socket_power": 0.0, "socket_power": 0.0, "average_socket_power": 1.0}
+"""Key -> over how many s the power is a mean; of the last it is assumed, since AMD does not say."""
+NO_VALUE = 65535
+TWO_DIES = re.compile(r"\bMI250X?\b")
+
+PERIOD_S = 0.01
+"""Assumed: how often the firmware adds up is not documented."""
+GAIN_PCT = 5.0
+"""Assumed: no accuracy is documented."""
+
+NOT_SUPPORTED, NOT_YET_IMPLEMENTED, NO_PERMISSION = 2, 3, 10
+"""AMDSMI_STATUS_NOT_SUPPORTED, _NOT_YET_IMPLEMENTED and _NO_PERM."""
+PACKAGE_REMEDY = (
+    "install ROCm's AMD SMI (`apt install amd-smi-lib`), then its package with "
+    "`pip install /opt/rocm/share/amd_smi`"
+)
+PERMISSION_REMEDY = "your user must be in its groups: `sudo usermod -aG render,video $USER`"
+START_REMEDY = "see `amd-smi list`, and load the driver with `modprobe amdgpu`"
+OTHER_REMEDY = "discard the measurement, and see `amd-smi metric --power --energy` and `dmesg`"
+UNSUPPORTED_REMEDY = "this GPU, or a virtual machine's, does not offer it: see `amd-smi metric`"
+
+
+class Unsupported(Exception):
+    """The GPU does not offer what was asked for."""
+
+
+@dataclass(frozen=True)
+class AmdGpu:
+    """A GPU that is read, and what it offers."""
+
+    index: int
+    handle: Any
+    label: str
+    resolution_uj: Fraction | None
+    """Of its energy counter; None: it has none."""
+    power_key: str | None
+
+
+def open_meter(root: Path, options: Mapping[str, Any]) -> AmdsmiMeter:
+    """Open the GPUs that AMD SMI shows.
+
+    Args:
+        root: not used: the library finds its devices itself.
+        options: ``devices``: a list of indices; without it all, and of an MI250 the even dies.
+
+    Raises:
+        MeterUnreadable: the package, the driver or such a GPU is missing, or one tells nothing.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    indices = _parse_options(options)
+    try:
+        import amdsmi  # noqa: PLC0415
+    except Exception as error:  # It loads its library then, and raises whatever that raises.
+        what = f"the Python package amdsmi can't be imported: {error}"
+        raise MeterUnreadable(what, PACKAGE_REMEDY) from error
+    try:
+        with _explained(amdsmi, "AMD SMI", START_REMEDY):
+            amdsmi.amdsmi_init()
+    except Unsupported as error:
+        raise MeterUnreadable(str(error), START_REMEDY) from error
+    try:
+        gpus = _find_gpus(amdsmi, indices)
+    except BaseException as error:
+        _shut_down(amdsmi)
+        if isinstance(error, Unsupported):
+            raise MeterUnreadable(str(error), UNSUPPORTED_REMEDY) from error
+        raise
+    return AmdsmiMeter(amdsmi, gpus)
+
+
+class AmdsmiMeter:
+    """The open GPUs. Not for several threads at once."""
+
+    name = "amdsmi"
+
+    def __init__(self, library: Any, gpus: Sequence[AmdGpu]) -> None:
+        self._library = library
+        self._gpus = tuple(gpus)
+        self._counters: dict[int, Counter] = {}
+        channels: list[Channel] = []
+        for gpu in gpus:
+            energy = None
+            if gpu.resolution_uj is not None:
+                energy = f"gpu-{gpu.index}/energy"
+                joules_per_unit = gpu.resolution_uj / 10**6
+                self._counters[gpu.index] = Counter(f"the energy of {gpu.label}", joules_per_unit)
+                channels.append(
+                    Channel(
+                        name=energy,
+                        domain="gpu",
+                        kind="energy",
+                        resolution=float(joules_per_unit),
+                        period_s=PERIOD_S,
+                        gain_pct=GAIN_PCT,
+                    )
+                )
+            if gpu.power_key is not None:
+                channels.append(
+                    Channel(
+                        name=f"gpu-{gpu.index}/power",
+                        domain="gpu",
+                        kind="power",
+                        resolution=1.0,
+                        period_s=PERIOD_S,
+                        same_as=energy,
+                        averaging_s=POWER_KEYS[gpu.power_key],
+                        gain_pct=GAIN_PCT,
+                    )
+                )
+        self.channels = tuple(channels)
+        self._is_open = True
+
+    def read(self) -> Reading:
+        """All channels: J since the first reading, and W.
+
+        Raises:
+            MeterUnreadable: a GPU does not answer, an energy went back, or the meter is closed.
+        """
+        if not self._is_open:
+            raise MeterUnreadable("the amdsmi meter is closed", "open it again")
+        start_ns = time.monotonic_ns()
+        raw = [self._read_raw(gpu) for gpu in self._gpus]
+        end_ns = time.monotonic_ns()
+        values: list[float] = []
+        for gpu, (ticks, watts) in zip(self._gpus, raw, strict=True):
+            if ticks is not None:
+                values.append(self._counters[gpu.index].update(ticks, start_ns, end_ns))
+            if watts is not None:
+                values.append(watts)
+        return Reading((start_ns + end_ns) // 2, tuple(values))
+
+    def close(self) -> None:
+        """Shut the library down; again does nothing."""
+        if self._is_open:
+            self._is_open = False
+            _shut_down(self._library)
+
+    def _read_raw(self, gpu: AmdGpu) -> tuple[int | None, float | None]:
+        ticks = watts = None
+        try:
+            if gpu.resolution_uj is not None:
+                ticks, resolution_uj = _read_energy(self._library, gpu.handle, gpu.label)
+                if resolution_uj != gpu.resolution_uj:
+                    raise MeterUnreadable(
+                        f"the counter of {gpu.label} changed its unit from "
+                        f"{float(gpu.resolution_uj):g} to {float(resolution_uj):g} uJ",
+                        OTHER_REMEDY,
+                    )
+            if gpu.power_key is not None:
+                watts = _read_powers(self._library, gpu.handle, gpu.label).get(gpu.power_key)
+                if watts is None:
+                    raise Unsupported(f"{gpu.label} has no {gpu.power_key} any more")
+        except Unsupported as error:
+            raise MeterUnreadable(str(error), OTHER_REMEDY) from error
+        return ticks, watts
+
+
+def _parse_options(options: Mapping[str, Any]) -> list[int] | None:
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise ValueError(
+            f"the amdsmi meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
+        )
+    devices = options.get("devices")
+    if devices is None:
+        return None
+    if (
+        isinstance(devices, str)
+        or not isinstance(devices, Sequence)
+        or not devices
+        or not all(type(each) is int and each >= 0 for each in devices)
+        or len(set(devices)) < len(devices)
+    ):
+        raise ValueError(f"devices is a list of different indices such as [0, 1], not {devices!r}")
+    return list(devices)
+
+
+def _find_gpus(library: Any, indices: Sequence[int] | None) -> list[AmdGpu]:
+    with _explained(library, "AMD SMI", START_REMEDY):
+        handles = list(library.amdsmi_get_processor_handles())
+    if not handles:
+        raise MeterUnreadable("AMD SMI shows no GPU", START_REMEDY)
+    there = ", ".join(str(index) for index in range(len(handles)))
+    found = []
+    for index in range(len(handles)) if indices is None else indices:
+        if index >= len(handles):
+            raise MeterUnreadable(f"there is no AMD GPU {index}", f"those there are: {there}")
+        what = f"AMD GPU {index}"
+        with _explained(library, what, OTHER_REMEDY):
+            asic = library.amdsmi_get_gpu_asic_info(handles[index])
+        name = str(asic.get("market_name", "unknown"))
+        label = f"{what} ({name})"
+        if TWO_DIES.search(name) and index % 2 == 1:
+            if indices is None:
+                continue
+            raise MeterUnreadable(
+                f"{label} is the odd die of its card, which reports nothing of its own",
+                f"name the even one, {index - 1}, which reports the whole card",
+            )
+        found.append(_probe(library, index, handles[index], label))
+    return found
+
+
+def _probe(library: Any, index: int, handle: Any, label: str) -> AmdGpu:
+    resolution_uj, power_key = None, None
+    try:
+        ticks, resolution_uj = _read_energy(library, handle, label)
+        if ticks == 0:
+            resolution_uj = None
+    except Unsupported:
+        resolution_uj = None
+    try:
+        powers = _read_powers(library, handle, label)
+        power_key = next((key for key in POWER_KEYS if key in powers), None)
+    except Unsupported:
+        power_key = None
+    if resolution_uj is None and power_key is None:
+        raise MeterUnreadable(f"{label} tells neither energy nor power", UNSUPPORTED_REMEDY)
+    return AmdGpu(index, handle, label, resolution_uj, power_key)
+
+
+def _read_energy(library: Any, handle: Any, label: str) -> tuple[int, Fraction]:
+    """Ticks, and uJ for one."""
+    with _explained(library, f"the energy of {label}", OTHER_REMEDY):
+        answer = library.amdsmi_get_energy_count(handle)
+    ticks = next((answer[key] for key in ENERGY_KEYS if key in answer), "N/A")
+    resolution_uj = answer.get("counter_resolution", "N/A")
+    if not isinstance(ticks, int) or not isinstance(resolution_uj, int | float):
+        raise Unsupported(f"the energy of {label} is {ticks!r} in units of {resolution_uj!r} uJ")
+    if not 0 < resolution_uj < float("inf"):
+        raise Unsupported(f"the energy of {label} has units of {resolution_uj!r} uJ")
+    return ticks, Fraction(resolution_uj)
+
+
+def _read_powers(library: Any, handle: Any, label: str) -> dict[str, float]:
+    """Those powers that hold a number, in W."""
+    with _explained(library, f"the power of {label}", OTHER_REMEDY):
+        answer = library.amdsmi_get_power_info(handle)
+    return {
+        key: float(answer[key])
+        for key in POWER_KEYS
+        if isinstance(answer.get(key), int | float) and 0 < answer[key] < NO_VALUE
+    }
+
+
+@contextmanager
+def _explained(library: Any, what: str, remedy: str) -> Iterator[None]:
+    """Turn the library's errors in its body into MeterUnreadable, or into Unsupported."""
+    try:
+        yield
+    except library.AmdSmiException as error:
+        code = error.get_error_code() if hasattr(error, "get_error_code") else None
+        text = " ".join(str(error).split())
+        if code in (NOT_SUPPORTED, NOT_YET_IMPLEMENTED):
+            raise Unsupported(f"{what}: {text}") from error
+        if code == NO_PERMISSION:
+            remedy = PERMISSION_REMEDY
+        raise MeterUnreadable(f"{what}: {text}", remedy) from error
+
+
+def _shut_down(library: Any) -> None:
+    try:
+        library.amdsmi_shut_down()
+    except library.AmdSmiException:
+        return

@@ -1,0 +1,130 @@
+"""Another machine's clock in this one's: the line of least delay under the stamps of a stream.
+
+Each message carries the time at which it was written, by the other's clock, and arrives at a time
+of this one's. The difference is the clocks' offset and a delay, which is never below zero: so the
+offset is the lower envelope of the differences, and a clock that runs at another rate tilts it.
+Of all lines that lie below every difference, the one that lies closest to them in sum is an edge
+of their lower convex hull, the one at their mean time (S. Moon, P. Skelly, D. Towsley: Estimation
+and removal of clock skew from network delay measurements, IEEE INFOCOM 1999).
+
+Only the least difference of each second is kept, for the last five minutes, so that a rate that
+wanders with temperature is followed. Before the stream is ten seconds long its tilt says nothing,
+and is taken as none.
+
+A delay that every message has can't be told from the offset: stamps are late by it. On a USB
+serial line that is about a millisecond, and up to 16 ms where the adapter collects bytes so long
+(`cat /sys/bus/usb-serial/devices/*/latency_timer`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+NS_PER_S = 10**9
+KEPT = 300
+"""How many seconds are remembered."""
+DRIFT_AFTER_S = 10.0
+"""How long a stream must be before its tilt is used."""
+UNKNOWN_DRIFT_PPM = 50.0
+"""How far off an ordinary quartz may be, where the tilt is not used."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """CLOCK_MONOTONIC in ns = stamp in ns + offset, in the units of this machine's clock."""
+
+    at_s: float
+    """The stamp to which ``offset_ns`` belongs."""
+    offset_ns: int
+    drift_ppm: float
+    """How much faster this clock runs than the other."""
+    uncertainty_s: float
+    """Of the difference of two instants: the scatter of the least delays, and a drift that is not
+    known yet over the time since the start. A delay common to all is not in it."""
+
+    def monotonic_ns(self, stamp_s: float) -> int:
+        """CLOCK_MONOTONIC at the other clock's ``stamp_s``."""
+        return (
+            round(stamp_s * NS_PER_S)
+            + self.offset_ns
+            + round((stamp_s - self.at_s) * self.drift_ppm * 1e3)
+        )
+
+
+class ClockAlignment:
+    """The alignment of a stream, as its messages come."""
+
+    def __init__(self) -> None:
+        self._least: deque[tuple[float, int]] = deque(maxlen=KEPT)
+        """(stamp, least difference in ns) of each second of the stream."""
+        self._known: Alignment | None = None
+
+    def add(self, stamp_s: float, arrived_ns: int) -> None:
+        """A message with this stamp arrived then. Stamps come in order."""
+        difference_ns = arrived_ns - round(stamp_s * NS_PER_S)
+        if self._least and int(stamp_s) == int(self._least[-1][0]):
+            if difference_ns >= self._least[-1][1]:
+                return
+            self._least[-1] = (stamp_s, difference_ns)
+        else:
+            self._least.append((stamp_s, difference_ns))
+        self._known = None
+
+    def current(self) -> Alignment:
+        """The alignment by what came until now.
+
+        Raises:
+            ValueError: nothing came.
+        """
+        if not self._least:
+            raise ValueError("no message came, so the clocks can't be aligned")
+        if self._known is None:
+            self._known = align(list(self._least))
+        return self._known
+
+
+def align(least: Sequence[tuple[float, int]]) -> Alignment:
+    """The line of least delay under (stamp in s, difference in ns), in order of the stamps."""
+    first_s, last_s = least[0][0], least[-1][0]
+    span_s = last_s - first_s
+    lowest_ns = min(difference for _, difference in least)
+    if span_s < DRIFT_AFTER_S:
+        scatter_s = _scatter_s([difference - lowest_ns for _, difference in least])
+        return Alignment(last_s, lowest_ns, 0.0, scatter_s + span_s * UNKNOWN_DRIFT_PPM * 1e-6)
+    # Small numbers, so that floats keep the nanoseconds.
+    points = [(stamp - first_s, float(difference - lowest_ns)) for stamp, difference in least]
+    mean_s = sum(at for at, _ in points) / len(points)
+    (x0, y0), (x1, y1) = _edge_at(_lower_hull(points), mean_s)
+    tilt = (y1 - y0) / (x1 - x0)
+    above = [y - (y0 + tilt * (x - x0)) for x, y in points]
+    offset_ns = lowest_ns + round(y0 + tilt * (span_s - x0))
+    return Alignment(last_s, offset_ns, tilt / 1e3, _scatter_s(above))
+
+
+def _scatter_s(above_ns: Sequence[float]) -> float:
+    """The median of the least delays above the line: it has at least one of 0."""
+    return sorted(above_ns)[len(above_ns) // 2] / NS_PER_S
+
+
+def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    hull: list[tuple[float, float]] = []
+    for x, y in points:
+        while len(hull) > 1:
+            (x0, y0), (x1, y1) = hull[-2:]
+            if (x1 - x0) * (y - y0) > (y1 - y0) * (x - x0):
+                break
+            hull.pop()
+        hull.append((x, y))
+    return hull
+
+
+def _edge_at(
+    hull: Sequence[tuple[float, float]], at_s: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    for left, right in pairwise(hull):
+        if at_s <= right[0]:
+            return left, right
+    return hull[-2], hull[-1]

@@ -1,0 +1,128 @@
+"""What a command prints, within a time limit and never through a shell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sites.meters.meter import MeterUnreadable
+
+PROGRAM_FOLDERS = (Path("usr/bin"), Path("usr/sbin"), Path("bin"), Path("sbin"))
+STEP_S = 0.1
+"""How long a command that is to be stopped may go on."""
+
+
+def find_program(name: str, root: Path) -> str | None:
+    """The path of a program, or None: on PATH and in sbin, or below a root that is not ``/``."""
+    if root == Path("/"):
+        folders = [os.environ.get("PATH", os.defpath), *(f"/{each}" for each in PROGRAM_FOLDERS)]
+    else:
+        folders = [str(root / each) for each in PROGRAM_FOLDERS]
+        name = Path(name).name
+    return shutil.which(name, path=os.pathsep.join(folders))
+
+
+def run_command(
+    command: Sequence[str], limit_s: float, remedy: str, stop: threading.Event | None = None
+) -> str:
+    """Run a command with the C locale and return what it prints.
+
+    Args:
+        command: its words.
+        limit_s: how long it may take; then it is killed, and what it started too.
+        remedy: what would mend a failure.
+        stop: when it is set, the command is killed.
+
+    Raises:
+        MeterUnreadable: it can't be started, fails, or takes too long.
+    """
+    shown = " ".join(command)
+    try:
+        # A session of its own, so that what it starts can be killed with it.
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise MeterUnreadable(f"`{shown}` can't be run: {error.strerror}", remedy) from error
+    end = time.monotonic() + limit_s
+    while True:
+        left_s = end - time.monotonic()
+        is_stopped = stop is not None and stop.is_set()
+        if left_s <= 0 or is_stopped:
+            _kill(process)
+            why = "was stopped" if is_stopped else f"took more than {limit_s:g} s"
+            raise MeterUnreadable(f"`{shown}` {why}", remedy)
+        try:
+            output, errors = process.communicate(timeout=min(STEP_S, left_s))
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    if process.returncode != 0:
+        said = " ".join((errors.strip() or output.strip()).split())[:200] or "nothing"
+        raise MeterUnreadable(
+            f"`{shown}` failed with status {process.returncode} and said: {said}", remedy
+        )
+    return output
+
+
+def parse_command_options(
+    kind: str, options: Mapping[str, Any], known: Sequence[str]
+) -> tuple[list[str] | None, float | None]:
+    """The options ``command`` and ``limit_s``, None where they are not given.
+
+    Raises:
+        ValueError: one of them has not its form, or there is an option that is not known.
+    """
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ValueError(
+            f"the {kind} meter has no option {', '.join(unknown)}: it has {', '.join(known)}"
+        )
+    command = options.get("command")
+    if command is not None and (
+        isinstance(command, str)
+        or not isinstance(command, Sequence)
+        or not command
+        or not all(isinstance(word, str) and word for word in command)
+    ):
+        raise ValueError(
+            f'command is a list of words such as ["sudo", "-n", "COMMAND"], not {command!r}'
+        )
+    limit_s = parse_seconds(options, "limit_s")
+    return (None if command is None else list(command)), limit_s
+
+
+def parse_seconds(options: Mapping[str, Any], name: str) -> float | None:
+    """An option that is a time above 0, None where it is not given.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = options.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 3600:
+        raise ValueError(f"{name} is a number of seconds above 0 and below 3600, not {value!r}")
+    return float(value)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        process.kill()
+    process.communicate()

@@ -1,0 +1,334 @@
+"""Cray: the power management counters below ``/sys/cray/pm_counters``.
+
+Files and units: "User Access to Compute Node Power Data" in the documentation of the Cray System
+Management software. A file is one line, ``VALUE UNIT TIMESTAMP us``, such as
+``1234567 J 1700000000123456 us``; without the stamp on systems before it was added. The node's
+controller updates all of them together, ``raw_scan_hz`` times a second (10 Hz).
+
+**Channels.** ``node`` is the energy of the whole node, accelerators and all. ``cpu``, ``memory``
+and ``accelN`` lie in it, and ``cpuN`` in ``cpu``; what is not there is left out. Beside each
+counter is its power at an instant, as ``node/power``: the same energy by other means.
+
+**One scan.** ``freshness`` counts the scans. It is read before and after the others, which are
+read again if it changed, so that all values are of one scan.
+
+**Restart.** ``startup`` changes when the controller starts again: the energies then have no
+common start any more, so the meter is unreadable from then on. ``generation`` changes with the
+power cap: what it was is kept in :attr:`CrayMeter.caps`.
+
+**Time.** The stamps are microseconds of the controller's own clock since 1970. They are mapped
+onto CLOCK_MONOTONIC by an offset that is found at the first reading: that of this node's
+CLOCK_REALTIME, if it makes the first stamp between 0 and 1 s old; else the clocks differ, and the
+stamp is taken for as new as it can be, the end of the reading. No stamp is later than the end of
+the reading that found it, so a reading that would be tightens the offset. With clocks that differ
+a time is up to one scan (0.1 s) late at first, and less with each reading of a newer scan.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from sites.meters.counter import Counter
+from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.powercap import KeptFile, Remedies, explain
+
+PM_COUNTERS = Path("sys/cray/pm_counters")
+OPTIONS = ("stale_s",)
+DOMAINS = {"": "node", "cpu": "package", "memory": "dram", "accel": "gpu"}
+"""What stands before ``_energy``, without its number -> the domain."""
+COUNTER_NAME = re.compile(r"(?:(cpu|memory|accel)(\d*)_)?(energy|power)")
+VALUE = re.compile(rb"(\d+) (J|W)(?: (\d+) us)?\n?")
+PLAIN = re.compile(rb"(\d+)(?: (\d+) us)?\n?")
+UNITS = {"energy": b"J", "power": b"W"}
+
+SCAN_HZ = 10
+"""The documented rate, where ``raw_scan_hz`` is not there."""
+STALE_S = 5.0
+"""How long freshness may stand still: 50 scans. A controller that restarts takes longer."""
+SYNCED_S = 1.0
+"""A stamp is some scans old at most: farther apart, the two clocks are not set by one another."""
+ATTEMPTS = 10
+"""Readings of one scan that are tried: a reading takes well under a tenth of a scan."""
+
+REMEDIES = Remedies(
+    denied="the files are for all users on Cray systems: ask for `chmod a+r {path}`",
+    gone="the driver of the node's controller was unloaded: discard the measurement",
+    other="see the kernel's log for the node's controller, and discard the measurement",
+)
+ABSENT_REMEDY = "only Cray XC and EX nodes have it; elsewhere use powercap, nvml or ipmi"
+OPEN_AGAIN = "discard the measurement and open the meter again"
+
+
+@dataclass(frozen=True)
+class Cap:
+    """The node's power cap, as a reading first found it."""
+
+    time_ns: int
+    generation: int
+    watts: int | None
+    """0: no cap; None: the node does not tell."""
+
+
+class StampClock:
+    """Maps the controller's time stamps onto CLOCK_MONOTONIC, as the module says."""
+
+    def __init__(self, path: str, stale_s: float) -> None:
+        self._path = path
+        self._stale_ns = round((stale_s + SYNCED_S) * 1e9)
+        self._offset_ns: int | None = None
+        self._last_ns = 0
+
+    def map(self, stamp_us: int, end_ns: int) -> int:
+        """When a stamp was, in CLOCK_MONOTONIC; ``end_ns`` is when its reading had ended.
+
+        Raises:
+            MeterUnreadable: the controller's clock was set, or the stamp is of long ago.
+        """
+        greatest_ns = end_ns - stamp_us * 1000
+        if self._offset_ns is None:
+            own_ns = time.monotonic_ns() - time.time_ns()
+            is_synced = 0 <= greatest_ns - own_ns <= SYNCED_S * 1e9
+            self._offset_ns = own_ns if is_synced else greatest_ns
+        old_ns = greatest_ns - self._offset_ns
+        if not -SYNCED_S * 1e9 <= old_ns <= self._stale_ns:
+            raise MeterUnreadable(
+                f"the stamp in {self._path} is {old_ns / 1e9:.3g} s older than its reading: the "
+                "clock of the node's controller was set, or it does not update this file",
+                OPEN_AGAIN,
+            )
+        self._offset_ns = min(self._offset_ns, greatest_ns)
+        self._last_ns = max(self._last_ns, stamp_us * 1000 + self._offset_ns)
+        return self._last_ns
+
+
+def open_meter(root: Path, options: Mapping[str, Any]) -> CrayMeter:
+    """Open the counters below ``root``.
+
+    Args:
+        root: ``/``, or a recorded tree.
+        options: ``stale_s``: how long ``freshness`` may stand still, in s; without it STALE_S.
+
+    Raises:
+        MeterUnreadable: they are not there, or one of the files can't be read.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    stale_s = _parse_options(options)
+    directory = root / PM_COUNTERS
+    channels = _find_channels(directory)
+    files: dict[str, KeptFile] = {}
+    try:
+        for name in ("freshness", "startup", "generation"):
+            files[name] = KeptFile(str(directory / name), REMEDIES)
+        values = [KeptFile(str(directory / _file_name(channel)), REMEDIES) for channel in channels]
+        files.update({file.path: file for file in values})
+        return CrayMeter(directory, channels, files, values, stale_s)
+    except BaseException:
+        for file in files.values():
+            file.close()
+        raise
+
+
+class CrayMeter:
+    """The open counters of a node. Not for several threads at once."""
+
+    name = "cray"
+
+    def __init__(
+        self,
+        directory: Path,
+        channels: tuple[Channel, ...],
+        files: Mapping[str, KeptFile],
+        values: Sequence[KeptFile],
+        stale_s: float,
+    ) -> None:
+        self.channels = channels
+        self.caps: list[Cap] = []
+        """The power caps that were found, each once, in order of time; none before a reading."""
+        self._directory = directory
+        self._files = dict(files)
+        self._values = tuple(values)
+        self._counters = {
+            index: Counter(values[index].path, Fraction(1))
+            for index, channel in enumerate(channels)
+            if channel.kind == "energy"
+        }
+        self._clock = StampClock(values[0].path, stale_s)
+        self._stale_s = stale_s
+        self._startup = _parse_plain(files["startup"])
+        self._fresh = (_parse_plain(files["freshness"]), time.monotonic_ns())
+        self._is_open = True
+
+    def read(self) -> Reading:
+        """All channels of one scan: energies in J since the first reading, powers in W.
+
+        Raises:
+            MeterUnreadable: a file can't be read, the controller restarted or no longer updates
+                them, a counter went back, or the meter is closed.
+        """
+        if not self._is_open:
+            raise MeterUnreadable("the cray meter is closed", "open it again")
+        for _ in range(ATTEMPTS):
+            start_ns = time.monotonic_ns()
+            fresh = _parse_plain(self._files["freshness"])
+            texts = [file.read() for file in self._values]
+            startup = _parse_plain(self._files["startup"])
+            generation = _parse_plain(self._files["generation"])
+            if _parse_plain(self._files["freshness"]) == fresh:
+                break
+        else:
+            raise MeterUnreadable(
+                f"{self._files['freshness'].path} changed during each of {ATTEMPTS} readings",
+                "the machine is too busy to read one scan: leave it a core",
+            )
+        end_ns = time.monotonic_ns()
+        self._check_state(startup, fresh, end_ns)
+        return self._take(texts, generation, start_ns, end_ns)
+
+    def _check_state(self, startup: int, fresh: int, end_ns: int) -> None:
+        if startup != self._startup:
+            raise MeterUnreadable(
+                f"{self._files['startup'].path} went from {self._startup} to {startup}: the "
+                "node's controller started again, and its energies with it",
+                OPEN_AGAIN,
+            )
+        if fresh != self._fresh[0]:
+            self._fresh = (fresh, end_ns)
+        still_s = (end_ns - self._fresh[1]) / 1e9
+        if still_s > self._stale_s:
+            raise MeterUnreadable(
+                f"{self._files['freshness'].path} has stood at {fresh} for {still_s:.3g} s",
+                "the node's controller has stopped: discard the measurement, and have it "
+                "restarted by an administrator",
+            )
+
+    def _take(self, texts: Sequence[bytes], generation: int, start_ns: int, end_ns: int) -> Reading:
+        parsed = [
+            _parse_value(file.path, text, UNITS[channel.kind])
+            for file, text, channel in zip(self._values, texts, self.channels, strict=True)
+        ]
+        stamp_us = parsed[0][1]
+        time_ns = (
+            (start_ns + end_ns) // 2 if stamp_us is None else self._clock.map(stamp_us, end_ns)
+        )
+        values = tuple(
+            self._counters[index].update(raw, start_ns, end_ns)
+            if index in self._counters
+            else float(raw)
+            for index, (raw, _) in enumerate(parsed)
+        )
+        if not self.caps or self.caps[-1].generation != generation:
+            self.caps.append(Cap(time_ns, generation, self._read_cap()))
+        return Reading(time_ns, values)
+
+    def _read_cap(self) -> int | None:
+        path = self._directory / "power_cap"
+        try:
+            text = path.read_bytes()
+        except OSError:
+            return None
+        return _parse_value(str(path), text, b"W")[0]
+
+    def close(self) -> None:
+        """Close the files; again does nothing."""
+        self._is_open = False
+        for file in self._files.values():
+            file.close()
+
+
+def _parse_options(options: Mapping[str, Any]) -> float:
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise ValueError(
+            f"the cray meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
+        )
+    stale_s = options.get("stale_s", STALE_S)
+    if isinstance(stale_s, bool) or not isinstance(stale_s, int | float) or not stale_s > 0:
+        raise ValueError(f"stale_s is a number of seconds above 0, not {stale_s!r}")
+    return float(stale_s)
+
+
+def _find_channels(directory: Path) -> tuple[Channel, ...]:
+    try:
+        names = {path.name for path in directory.iterdir()}
+    except FileNotFoundError as error:
+        raise MeterUnreadable(f"{directory} does not exist", ABSENT_REMEDY) from error
+    except OSError as error:
+        raise explain(str(directory), error, REMEDIES) from error
+    if "energy" not in names:
+        raise MeterUnreadable(f"{directory / 'energy'} is not there", REMEDIES.gone)
+    period_s = 1 / _scan_hz(directory)
+    is_stamped = b" us" in _read_bytes(directory / "energy")
+    found: list[tuple[tuple[int, int, bool], Channel]] = []
+    for name in names:
+        # accel_energy is older systems' only accelerator, or the sum of accelN_energy elsewhere.
+        match = COUNTER_NAME.fullmatch(name)
+        if match is None or (name.startswith("accel_") and f"accel0_{match[3]}" in names):
+            continue
+        part, number, kind = match[1] or "", match[2] or "", match[3]
+        counter = f"{part}{number}_energy" if part else "energy"
+        label = f"{part}{number}" or "node"
+        is_power = kind == "power"
+        inside = None if not part else "cpu" if number and part == "cpu" else "node"
+        if inside == "cpu" and "cpu_energy" not in names:
+            inside = "node"
+        order = (list(DOMAINS).index(part), int(number or -1), is_power)
+        channel = Channel(
+            name=f"{label}/power" if is_power else label,
+            domain=DOMAINS[part],
+            kind="power" if is_power else "energy",
+            resolution=1.0,
+            period_s=period_s,
+            inside=inside,
+            same_as=label if is_power and counter in names else None,
+            stamped=is_stamped,
+        )
+        found.append((order, channel))
+    return tuple(channel for _, channel in sorted(found, key=lambda each: each[0]))
+
+
+def _file_name(channel: Channel) -> str:
+    label = channel.name.removesuffix("/power")
+    return channel.kind if label == "node" else f"{label}_{channel.kind}"
+
+
+def _scan_hz(directory: Path) -> int:
+    path = directory / "raw_scan_hz"
+    if not path.exists():
+        return SCAN_HZ
+    text = _read_bytes(path)
+    match = re.match(rb"(\d+)(?: Hz)?\b", text)
+    if match is None or int(match[1]) == 0:
+        raise MeterUnreadable(f"{path} holds {text[:40]!r}, not a rate in Hz", REMEDIES.other)
+    return int(match[1])
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise explain(str(path), error, REMEDIES) from error
+
+
+def _parse_plain(file: KeptFile) -> int:
+    text = file.read()
+    match = PLAIN.fullmatch(text)
+    if match is None:
+        raise MeterUnreadable(f"{file.path} holds {text[:40]!r}, not a number", REMEDIES.other)
+    return int(match[1])
+
+
+def _parse_value(path: str, text: bytes, unit: bytes) -> tuple[int, int | None]:
+    """The value and the stamp in us; None for a file without one."""
+    match = VALUE.fullmatch(text)
+    if match is None or match[2] != unit:
+        raise MeterUnreadable(
+            f"{path} holds {text[:60]!r}, not a number of {unit.decode()} and its time stamp",
+            REMEDIES.other,
+        )
+    return int(match[1]), None if match[3] is None else int(match[3])

@@ -1,0 +1,341 @@
+"""INA3221: the monitors of supply rails on NVIDIA Jetson boards.
+
+Files and units: Documentation/hwmon/ina3221.rst in the Linux source. Each chip has three channels:
+``inN_label`` is the rail, ``inN_input`` its voltage in mV, ``currN_input`` its current in mA. Where
+they are, and what the rails supply: "Power Monitor" in NVIDIA's Jetson Linux Developer Guide. Steps
+and errors of the chip: Texas Instruments' data sheet SBOS576.
+
+**Power** is voltage times current: mV x mA / 1000 = mW. There is no counter of energy, and the two
+are not taken at the same time. A current may be below zero by the chip's offset: it is not cut off,
+since that would raise the mean.
+
+**Rails overlap.** ``VDD_IN`` and ``POM_5V_IN`` supply the whole module, and so contain all others;
+on boards without such a rail (AGX Orin) the others add up to it. A rail that supplies several parts
+is of the domain that draws most of it: ``VDD_CPU_GPU_CV`` counts as the package.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sites.meters.domains import CONTAINS
+from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.powercap import KeptFile, Remedies, explain, parse_number
+
+DRIVERS = Path("sys/bus/i2c/drivers")
+NAMES = ("ina3221", "ina3221x")
+"""The driver of Linux, and the one of older Jetson kernels."""
+OPTIONS = ("rails",)
+LABEL_FILE = re.compile(r"in([123])_label")
+SIGNED = re.compile(rb"(-?\d+)\n?")
+
+RAILS = {
+    "VDD_IN": "module",
+    "POM_5V_IN": "module",
+    "VDD_CPU_GPU_CV": "package",
+    "VDD_CPU_CV": "package",
+    "VDD_CPU_SOC_MSS": "package",
+    "VDD_GPU_SOC": "gpu",
+    "VDD_GPU": "gpu",
+    "VDD_SOC": "uncore",
+    "VIN_SYS_5V0": "board",
+    "VDDQ_VDD2_1V8AO": "dram",
+    "VDD_SYS_GPU": "gpu",
+    "VDD_SYS_CPU": "package",
+    "VDD_SYS_SOC": "uncore",
+    "VDD_SYS_DDR": "dram",
+    "POM_5V_GPU": "gpu",
+    "POM_5V_CPU": "package",
+    "GPU": "gpu",
+    "CPU": "package",
+    "SOC": "uncore",
+    "CV": "uncore",
+    "VDDRQ": "dram",
+    "SYS5V": "board",
+}
+"""Rail -> domain: Orin NX, Nano and AGX, Thor, TX2, Nano, and AGX Xavier."""
+WHOLE = ("node", "module")
+"""Domains whose rail contains all others of the board."""
+FED_BY = {"VDDQ_VDD2_1V8AO": "VIN_SYS_5V0"}
+"""Rails that a rail other than the module's feeds (AGX Orin)."""
+NO_RAIL = ("NC", "")
+
+BUS_STEP_V, SHUNT_STEP_V = 8e-3, 40e-6
+SHUNT_OFFSET_V = 80e-6
+"""The greatest offset of the shunt's voltage."""
+GAIN_PCT = 0.25
+"""The greatest gain error, of the bus and of the shunt, each without the shunt's tolerance."""
+SHUNT_OHM = 5e-3
+"""Where ``shuntN_resistor`` is not there: that of most Jetson rails."""
+CONVERSION_S = 1.1e-3
+"""The chip's default for each of the two voltages of a channel."""
+RECTANGULAR = 3**-0.5
+"""The standard deviation of a value that is anywhere up to a limit, as a share of the limit."""
+
+REMEDIES = Remedies(
+    denied="give a group access, as root, with `chgrp GROUP {path} && chmod g+r {path}`",
+    gone="the driver was unbound: discard the measurement",
+    other="see the kernel's log, or name the rails to read in the meter's option `rails`",
+)
+ABSENT_REMEDY = (
+    "load the driver with `modprobe ina3221`; only Jetson boards have it, and containers need "
+    "`--volume /sys:/sys:ro`"
+)
+
+
+@dataclass(frozen=True)
+class Rail:
+    """A rail that a board shows."""
+
+    label: str
+    number: int
+    """Its channel of the chip."""
+    directory: Path
+    is_enabled: bool
+
+
+def open_meter(root: Path, options: Mapping[str, Any]) -> Ina3221Meter:
+    """Open the rails below ``root``.
+
+    Args:
+        root: ``/``, or a recorded tree.
+        options: ``rails``: label -> domain of the rails to read; without it, those in RAILS.
+
+    Raises:
+        MeterUnreadable: there are none, one that is named is not there or is switched off, or a
+            file can't be read.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    domains = _parse_options(options)
+    rails = find_rails(root)
+    chosen = _choose(root, rails, domains)
+    domains = domains or RAILS
+    files: list[tuple[KeptFile, KeptFile]] = []
+    opened: list[KeptFile] = []
+    try:
+        for rail in chosen:
+            for stem in (f"in{rail.number}_input", f"curr{rail.number}_input"):
+                opened.append(KeptFile(str(rail.directory / stem), REMEDIES))
+            files.append((opened[-2], opened[-1]))
+        whole = next((rail.label for rail in chosen if domains[rail.label] in WHOLE), None)
+        channels = tuple(
+            _make_channel(rail, chosen, domains[rail.label], whole, voltage)
+            for rail, (voltage, _) in zip(chosen, files, strict=True)
+        )
+    except BaseException:
+        for file in opened:
+            file.close()
+        raise
+    return Ina3221Meter(channels, files)
+
+
+def find_rails(root: Path) -> tuple[Rail, ...]:
+    """All labelled rails below ``root``, by chip and number.
+
+    Raises:
+        MeterUnreadable: there is no such chip, or a label can't be read.
+    """
+    rails: list[Rail] = []
+    for name in NAMES:
+        chips = sorted((root / DRIVERS / name).glob("*/hwmon/hwmon*"))
+        for directory in chips:
+            for path in sorted(directory.iterdir()):
+                match = LABEL_FILE.fullmatch(path.name)
+                label = _read_bytes(path).decode("ascii", "replace").strip() if match else ""
+                if match is None or label in NO_RAIL:
+                    continue
+                number = int(match[1])
+                rails.append(Rail(label, number, directory, _is_enabled(directory, number)))
+    if not rails:
+        raise MeterUnreadable(f"{root / DRIVERS} has no ina3221 with labelled rails", ABSENT_REMEDY)
+    return tuple(rails)
+
+
+class Ina3221Meter:
+    """The open rails. Not for several threads at once."""
+
+    name = "ina3221"
+
+    def __init__(
+        self, channels: tuple[Channel, ...], files: Sequence[tuple[KeptFile, KeptFile]]
+    ) -> None:
+        self.channels = channels
+        self._files = tuple(file for pair in files for file in pair)
+        self._is_open = True
+
+    def read(self) -> Reading:
+        """The power of all rails now, in W.
+
+        Raises:
+            MeterUnreadable: a file can't be read, or the meter is closed.
+        """
+        self._refuse_closed()
+        start_ns = time.monotonic_ns()
+        raw = [_read_signed(file) for file in self._files]
+        return self.take(raw, start_ns, time.monotonic_ns())
+
+    def descriptors(self) -> tuple[int, ...]:
+        """The open files, voltage and current of each channel; raises where it is closed."""
+        self._refuse_closed()
+        return tuple(file.descriptor for file in self._files)
+
+    def take(self, raw: Sequence[int], start_ns: int, end_ns: int) -> Reading:
+        """What :meth:`read` returns for these numbers in mV and mA, one for each descriptor.
+
+        Raises:
+            MeterUnreadable: the meter is closed, or a voltage is 0: its rail is off, or the chip
+                does not measure it.
+        """
+        self._refuse_closed()
+        values = []
+        for file, voltage_mv, current_ma in zip(self._files[::2], raw[::2], raw[1::2], strict=True):
+            if voltage_mv <= 0:
+                raise MeterUnreadable(
+                    f"{file.path} reads {voltage_mv} mV: the rail has no supply",
+                    "leave it out with the option `rails`, or power the device that it feeds",
+                )
+            values.append(voltage_mv * current_ma / 1e6)
+        return Reading((start_ns + end_ns) // 2, tuple(values))
+
+    def _refuse_closed(self) -> None:
+        if not self._is_open:
+            raise MeterUnreadable("the ina3221 meter is closed", "open it again")
+
+    def close(self) -> None:
+        """Close the files; again does nothing."""
+        self._is_open = False
+        for file in self._files:
+            file.close()
+
+
+def _parse_options(options: Mapping[str, Any]) -> dict[str, str] | None:
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise ValueError(
+            f"the ina3221 meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
+        )
+    rails = options.get("rails")
+    if rails is None:
+        return None
+    if not isinstance(rails, Mapping) or not rails:
+        raise ValueError(f"rails is a table of label = domain, not {rails!r}")
+    for label, domain in rails.items():
+        if domain not in CONTAINS:
+            raise ValueError(f"the domain of {label} is one of {', '.join(CONTAINS)}")
+    whole = [str(label) for label, domain in rails.items() if domain in WHOLE]
+    if len(whole) > 1:
+        raise ValueError(
+            f"{' and '.join(whole)} can't both contain the other rails: only one is of domain "
+            f"{' or '.join(WHOLE)}"
+        )
+    return {str(label): str(domain) for label, domain in rails.items()}
+
+
+def _choose(
+    root: Path, rails: Sequence[Rail], domains: Mapping[str, str] | None
+) -> tuple[Rail, ...]:
+    there = ", ".join(rail.label for rail in rails)
+    if domains is None:
+        chosen = tuple(rail for rail in rails if rail.label in RAILS and rail.is_enabled)
+        if not chosen:
+            raise MeterUnreadable(
+                f"{root / DRIVERS} has no rail whose domain is known",
+                f"give each its domain in the meter's option `rails`; there are {there}",
+            )
+    else:
+        missing = [label for label in domains if label not in [rail.label for rail in rails]]
+        if missing:
+            raise MeterUnreadable(
+                f"{root / DRIVERS} has no rail {', '.join(missing)}", f"there are {there}"
+            )
+        chosen = tuple(rail for rail in rails if rail.label in domains)
+    labels: dict[str, Rail] = {}
+    for rail in chosen:
+        if not rail.is_enabled:
+            path = rail.directory / f"in{rail.number}_enable"
+            raise MeterUnreadable(f"{path} is 0", f"switch it on, as root: `echo 1 > {path}`")
+        other = labels.setdefault(rail.label, rail)
+        if other is not rail:
+            raise MeterUnreadable(
+                f"{other.directory} and {rail.directory} both have a rail {rail.label}",
+                "leave it out with the option `rails`",
+            )
+    return chosen
+
+
+def _make_channel(
+    rail: Rail, chosen: Sequence[Rail], domain: str, whole: str | None, voltage: KeptFile
+) -> Channel:
+    labels = [each.label for each in chosen]
+    inside = FED_BY.get(rail.label)
+    if inside not in labels:
+        inside = whole if rail.label != whole else None
+    shunt = rail.directory / f"shunt{rail.number}_resistor"
+    shunt_ohm = (_read_number(shunt) / 1e6 if shunt.exists() else 0.0) or SHUNT_OHM
+    supply_v = max(_read_signed(voltage) / 1e3, BUS_STEP_V)
+    turns = _turns(rail.directory)
+    period_s = _period_s(rail.directory, turns)
+    return Channel(
+        name=rail.label,
+        domain=domain,
+        kind="power",
+        # A step of the shunt's voltage, in whole mA; a step of the supply's adds far less.
+        resolution=supply_v * max(SHUNT_STEP_V / shunt_ohm, 1e-3),
+        period_s=period_s,
+        inside=inside,
+        averaging_s=period_s if _samples(rail.directory) > 1 else 0.0,
+        # The channels take turns, and of its turn each gives half to the current.
+        seen=1 / (2 * turns),
+        gain_pct=2**0.5 * GAIN_PCT * RECTANGULAR,
+        offset_w=supply_v * SHUNT_OFFSET_V / shunt_ohm * RECTANGULAR,
+    )
+
+
+def _is_enabled(directory: Path, number: int) -> bool:
+    path = directory / f"in{number}_enable"
+    return not path.exists() or _read_number(path) != 0
+
+
+def _turns(directory: Path) -> int:
+    """How many channels of a chip take turns: all that are on, with or without a label."""
+    there = [each for each in (1, 2, 3) if (directory / f"in{each}_input").exists()]
+    return max(1, sum(_is_enabled(directory, each) for each in there))
+
+
+def _period_s(directory: Path, turns: int) -> float:
+    """The time between two updates: channels x samples x (bus + shunt conversion)."""
+    path = directory / "update_interval"
+    interval_ms = _read_number(path) if path.exists() else 0
+    if interval_ms:
+        return interval_ms / 1000
+    return turns * _samples(directory) * 2 * CONVERSION_S
+
+
+def _samples(directory: Path) -> int:
+    path = directory / "samples"
+    return max(_read_number(path), 1) if path.exists() else 1
+
+
+def _read_signed(file: KeptFile) -> int:
+    text = file.read()
+    match = SIGNED.fullmatch(text)
+    if match is None:
+        held = f"holds {text[:40]!r}, not a number" if text else "is empty"
+        raise MeterUnreadable(f"{file.path} {held}", REMEDIES.other)
+    return int(match[1])
+
+
+def _read_number(path: Path) -> int:
+    return parse_number(str(path), _read_bytes(path), REMEDIES)
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise explain(str(path), error, REMEDIES) from error

@@ -1,0 +1,199 @@
+"""The node's power as its management controller (BMC) tells it: DCMI through IPMI, in W.
+
+Two programs ask for it, and the first that is there is run:
+
+- ``ipmi-dcmi --get-system-power-statistics`` (FreeIPMI, man page ipmi-dcmi(8)), which prints
+  ``Current Power : 164 Watts`` and ``Power Measurement : Active``;
+- ``ipmitool dcmi power reading`` (ipmitool(1)), which prints
+  ``Instantaneous power reading: 180 Watts`` and ``Power reading state is: activated``.
+
+Both send DCMI's Get Power Reading (network function 0x2C, command 0x02; DCMI 1.5, section 6.6.1)
+to ``/dev/ipmi0``, which is for root only. The BMC decides how it averages and how late it is, so
+this meter is for a check: it is not for the energy of short runs.
+
+**One thread of its own** runs the program again and again, because an answer takes from some
+hundredths of a second to seconds. :meth:`IpmiMeter.read` returns its last answer and never
+waits. A thread will do, since it only waits for another process. The time of a reading is the
+middle of the run that brought it; what the BMC answered may be a second older. Where the last run
+failed, reading is an error until one succeeds.
+
+An answer of 0 W is an error: a node that runs this draws some power, and BMCs without a sensor
+answer 0.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sites.meters.command_output import (
+    find_program,
+    parse_command_options,
+    parse_seconds,
+    run_command,
+)
+from sites.meters.meter import Channel, MeterUnreadable, Reading
+
+OPTIONS = ("command", "limit_s", "period_s")
+COMMANDS = (
+    ("ipmi-dcmi", "--get-system-power-statistics"),
+    ("ipmitool", "dcmi", "power", "reading"),
+)
+LIMIT_S = 10.0
+PERIOD_S = 1.0
+"""How often BMCs take a sample, as the statistics' period of 1 s that they report says."""
+GAIN_PCT = 5.0
+"""Assumed: what a BMC's sensor is good for is documented by few vendors, and differs."""
+
+WATTS = re.compile(
+    r"^\s*(?:Current Power|Instantaneous power reading)\s*:\s*(\d+)\s*W(?:atts)?\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+STATE = re.compile(
+    r"^\s*(?:Power Measurement|Power reading state is)\s*:\s*(.*?)\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+ACTIVE = ("active", "activated")
+
+ABSENT_REMEDY = (
+    "install one with `apt install freeipmi-tools` or `dnf install ipmitool`, or name what to run "
+    "in the option `command`"
+)
+REMEDY = (
+    "the BMC answers root only, through /dev/ipmi0 (`modprobe ipmi_devintf ipmi_si`): allow the "
+    "one command with a line `USER ALL=(root) NOPASSWD: {command}` in sudoers and set the option "
+    'command = ["sudo", "-n", "{first}", ...]'
+)
+PARSE_REMEDY = "see what `{command}` prints: the BMC may have no power sensor (DCMI)"
+
+
+def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
+    """Open the node's BMC and wait for its first answer.
+
+    Args:
+        root: ``/``; below another, programs are looked for in its usr/bin and usr/sbin.
+        options: ``command``: the words of a command that prints as one of the two do; without
+            it, the one that is there. ``limit_s``: how long a run may take (10 s).
+            ``period_s``: the time from the end of a run to the next (1 s).
+
+    Raises:
+        MeterUnreadable: there is no such program, or the first run fails.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    words, limit_s = parse_command_options("ipmi", options, OPTIONS)
+    period_s = parse_seconds(options, "period_s") or PERIOD_S
+    command = _find_command(root, words)
+    meter = IpmiMeter(command, limit_s or LIMIT_S, period_s)
+    try:
+        meter.wait_for_answer()
+    except BaseException:
+        meter.close()
+        raise
+    return meter
+
+
+class IpmiMeter:
+    """The node's power, asked for by a thread."""
+
+    name = "ipmi"
+
+    def __init__(self, command: Sequence[str], limit_s: float, period_s: float) -> None:
+        self.channels = (
+            Channel(
+                name="node/power",
+                domain="node",
+                kind="power",
+                resolution=1.0,
+                period_s=max(period_s, PERIOD_S),
+                stamped=True,
+                averaging_s=PERIOD_S,
+                gain_pct=GAIN_PCT,
+            ),
+        )
+        self._command = tuple(command)
+        self._limit_s = limit_s
+        self._period_s = period_s
+        self._answer: Reading | MeterUnreadable | None = None
+        self._has_answer = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._ask, name="ipmi meter", daemon=True)
+        self._thread.start()
+
+    def wait_for_answer(self) -> None:
+        """Wait until the first run has ended.
+
+        Raises:
+            MeterUnreadable: it failed.
+        """
+        self._has_answer.wait()
+        self.read()
+
+    def read(self) -> Reading:
+        """The last answer, with the time at which it was given.
+
+        Raises:
+            MeterUnreadable: the last run failed, or the meter is closed.
+        """
+        if self._stop.is_set():
+            raise MeterUnreadable("the ipmi meter is closed", "open it again")
+        answer = self._answer
+        if isinstance(answer, Reading):
+            return answer
+        if answer is None:
+            raise MeterUnreadable("the BMC has not answered yet", "wait for the first answer")
+        # Anew, since an exception that is raised twice collects the tracebacks of both.
+        raise MeterUnreadable(answer.what, answer.remedy)
+
+    def close(self) -> None:
+        """End the thread, and a command that runs; again does nothing."""
+        self._stop.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _ask(self) -> None:
+        remedy = REMEDY.format(command=" ".join(self._command), first=self._command[0])
+        while not self._stop.is_set():
+            start_ns = time.monotonic_ns()
+            try:
+                output = run_command(self._command, self._limit_s, remedy, self._stop)
+                end_ns = time.monotonic_ns()
+                watts = parse_watts(output, " ".join(self._command))
+                self._answer = Reading((start_ns + end_ns) // 2, (watts,))
+            except MeterUnreadable as error:
+                self._answer = error
+            self._has_answer.set()
+            self._stop.wait(self._period_s)
+
+
+def parse_watts(output: str, command: str) -> float:
+    """The power in what either program prints.
+
+    Raises:
+        MeterUnreadable: there is none, it is 0, or the BMC says that it does not measure.
+    """
+    remedy = PARSE_REMEDY.format(command=command)
+    states = STATE.findall(output)
+    if any(state.lower() not in ACTIVE for state in states):
+        raise MeterUnreadable(f"`{command}`: the BMC's power measurement is {states[0]}", remedy)
+    found = WATTS.findall(output)
+    if len(found) != 1:
+        shown = " ".join(output.split())[:200] or "nothing"
+        raise MeterUnreadable(f"`{command}` printed no power, but {shown}", remedy)
+    watts = float(found[0])
+    if watts == 0:
+        raise MeterUnreadable(f"`{command}` printed 0 W, which no running node draws", remedy)
+    return watts
+
+
+def _find_command(root: Path, words: Sequence[str] | None) -> list[str]:
+    candidates = COMMANDS if words is None else (tuple(words),)
+    for name, *arguments in candidates:
+        program = find_program(name, root)
+        if program is not None:
+            return [program, *arguments]
+    names = " or ".join(each[0] for each in candidates)
+    raise MeterUnreadable(f"there is no program {names} below {root}", ABSENT_REMEDY)

@@ -1,0 +1,317 @@
+"""NVIDIA GPUs through NVML: the energy counter of each, and its power beside it.
+
+Functions, fields and scopes are those of NVIDIA's NVML API reference. For a GPU of index N:
+
+- ``gpu-N/energy``: nvmlDeviceGetTotalEnergyConsumption, mJ since the driver was loaded, 64 bits:
+  it never wraps, so a reading below the last one is a driver that was loaded again. Volta and
+  later.
+- ``gpu-N/power``: mW, the first of these that the GPU offers: the field
+  NVML_FI_DEV_POWER_INSTANT (186), NVML_FI_DEV_POWER_AVERAGE (185, a mean over 1 s),
+  nvmlDeviceGetPowerUsage (a mean over 1 s on Ampere and later except GA100, an instant before).
+  It tells the same energy as the counter, where there is one.
+
+**GH200.** There the energy counter is the whole module's, the processor and its memory included,
+as users found who compared it (ml-energy/zeus, pull request 172); nothing of NVIDIA's says so.
+Its domain is therefore ``module``, the GPU's power (asked for with NVML_POWER_SCOPE_GPU) is inside
+it, and ``gpu-N/module-power`` (NVML_POWER_SCOPE_MODULE) tells the same energy. Known by the GPU's
+name; of other superchips the counter is taken for the GPU's, which nothing confirms.
+
+**What it does not see.** The power of an A100 or H100 is a mean over 25 ms of every 100 ms
+(Yang, Adamek, Armour: Part-time power measurements, arXiv 2312.02741), so that a load with a
+period near 100 ms is misread: runs are to be long, repeated, and started at various phases. GPUs
+are known by name. Nobody showed whether the energy counter adds up those same samples, so its
+``seen`` is 1.
+
+**Calibration.** NVIDIA states +/- 5 % of the power (nvmlDeviceGetPowerUsage, there for Fermi and
+Kepler; for later ones nothing is stated). Taken as limits within which every value is as likely,
+that is a standard uncertainty of 5 % / sqrt(3) = 2.9 %.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from sites.meters.counter import Counter
+from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.nvml_library import (
+    UNSUPPORTED_REMEDY,
+    Gpu,
+    NvmlLibrary,
+    NvmlUnavailable,
+    close_library,
+    explained,
+    find_gpus,
+    open_library,
+    unavailable,
+)
+
+OPTIONS = ("devices",)
+POWER_AVERAGE, POWER_INSTANT = 185, 186
+"""NVML_FI_DEV_POWER_AVERAGE and NVML_FI_DEV_POWER_INSTANT."""
+SCOPE_GPU, SCOPE_MODULE = 0, 1
+"""NVML_POWER_SCOPE_GPU and NVML_POWER_SCOPE_MODULE."""
+ARCH_AMPERE = 7
+"""NVML_DEVICE_ARCH_AMPERE."""
+
+PERIOD_S = 0.1
+"""How often both are updated, at worst: 20 to 100 ms, by generation (arXiv 2312.02741)."""
+AVERAGING_S = 1.0
+"""Over which field 185 and, from Ampere on, nvmlDeviceGetPowerUsage take the mean."""
+GAIN_PCT = 5 / 3**0.5
+PARTLY_SEEN = re.compile(r"\b[AH]100\b")
+PARTLY_SEEN_SHARE = 0.25
+PARTLY_SEEN_AVERAGING_S = 0.025
+GA100 = re.compile(r"\bA(30|100|800)\b")
+MODULES = re.compile(r"\bGH200\b")
+
+
+@dataclass(frozen=True)
+class PowerSource:
+    """Where a power is read: a field at a scope, or nvmlDeviceGetPowerUsage (field None)."""
+
+    field: int | None
+    scope: int
+    averaging_s: float
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What is read for a channel: a power, or the energy counter where there is no source."""
+
+    gpu: Gpu
+    source: PowerSource | None
+
+
+def open_meter(root: Path, options: Mapping[str, Any]) -> NvmlMeter:
+    """Open the GPUs that NVML shows.
+
+    Args:
+        root: ``/``, or a tree with a library at ``usr/lib/libnvidia-ml.so.1``.
+        options: ``devices``: a list of NVML's indices or UUIDs; without it, those of
+            CUDA_VISIBLE_DEVICES, and where that is not set all.
+
+    Raises:
+        MeterUnreadable: no driver, no such GPU, or a GPU that tells neither energy nor power.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    devices = _parse_options(options)
+    try:
+        library = open_library(root)
+    except NvmlUnavailable as error:
+        raise MeterUnreadable(error.what, error.remedy) from error
+    try:
+        channels: list[Channel] = []
+        signals: list[Signal] = []
+        for gpu in find_gpus(library, devices):
+            for channel, signal in _find_channels(library, gpu):
+                channels.append(channel)
+                signals.append(signal)
+    except BaseException as error:
+        close_library(library)
+        if isinstance(error, NvmlUnavailable):
+            raise MeterUnreadable(error.what, error.remedy) from error
+        raise
+    return NvmlMeter(library, tuple(channels), tuple(signals))
+
+
+class NvmlMeter:
+    """The open GPUs. Not for several threads at once."""
+
+    name = "nvml"
+
+    def __init__(
+        self, library: NvmlLibrary, channels: tuple[Channel, ...], signals: tuple[Signal, ...]
+    ) -> None:
+        self.channels = channels
+        self._library: NvmlLibrary | None = library
+        self._signals = signals
+        self._counters = [
+            None
+            if signal.source is not None
+            else Counter(f"the energy of {signal.gpu.label}", Fraction(1, 1000))
+            for signal in signals
+        ]
+
+    def read(self) -> Reading:
+        """All channels: J since the first reading, and W.
+
+        Raises:
+            MeterUnreadable: a GPU does not answer, an energy went back, or the meter is closed.
+        """
+        library = self._library
+        if library is None:
+            raise MeterUnreadable("the nvml meter is closed", "open it again")
+        start_ns = time.monotonic_ns()
+        try:
+            raw = [_read_signal(library, signal) for signal in self._signals]
+        except NvmlUnavailable as error:
+            raise MeterUnreadable(error.what, error.remedy) from error
+        end_ns = time.monotonic_ns()
+        values = tuple(
+            value / 1000 if counter is None else counter.update(value, start_ns, end_ns)
+            for value, counter in zip(raw, self._counters, strict=True)
+        )
+        return Reading((start_ns + end_ns) // 2, values)
+
+    def close(self) -> None:
+        """Shut NVML down; again does nothing."""
+        if self._library is not None:
+            close_library(self._library)
+            self._library = None
+
+
+def _parse_options(options: Mapping[str, Any]) -> Sequence[int | str] | None:
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise ValueError(
+            f"the nvml meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
+        )
+    devices = options.get("devices")
+    if devices is None:
+        return None
+    if isinstance(devices, str) or not isinstance(devices, Sequence) or not devices:
+        raise ValueError(f'devices is a list such as [0, 1] or ["GPU-5f1c"], not {devices!r}')
+    for device in devices:
+        is_index = isinstance(device, int) and not isinstance(device, bool) and device >= 0
+        if not is_index and not (isinstance(device, str) and device):
+            raise ValueError(f"{device!r} in devices is neither an index nor a UUID")
+    if len(set(devices)) < len(devices):
+        raise ValueError(f"devices names a GPU twice: {devices!r}")
+    return list(devices)
+
+
+def _find_channels(library: NvmlLibrary, gpu: Gpu) -> list[tuple[Channel, Signal]]:
+    """The channels that a GPU offers, each with what is read for it.
+
+    Raises:
+        NvmlUnavailable: it offers none, or an answer is an error other than not supported.
+    """
+    is_module = MODULES.search(gpu.name) is not None
+    energy = f"gpu-{gpu.index}/energy" if _has_energy(library, gpu) else None
+    # Which scope nvmlDeviceGetPowerUsage has on a module is not documented.
+    power = _find_power(library, gpu, SCOPE_GPU, has_usage=not is_module)
+    module = _find_power(library, gpu, SCOPE_MODULE, has_usage=False) if is_module else None
+    found: list[tuple[Channel, Signal]] = []
+    if energy is not None:
+        domain = "module" if is_module else "gpu"
+        found.append((_channel(gpu, energy, domain, "energy"), Signal(gpu, None)))
+    module_name = f"gpu-{gpu.index}/module-power"
+    if module is not None:
+        channel = _channel(gpu, module_name, "module", "power", module, same_as=energy)
+        found.append((channel, Signal(gpu, module)))
+    if power is not None:
+        outer = energy or (module_name if module is not None else None)
+        name = f"gpu-{gpu.index}/power"
+        channel = (
+            _channel(gpu, name, "gpu", "power", power, inside=outer)
+            if is_module
+            else _channel(gpu, name, "gpu", "power", power, same_as=energy)
+        )
+        found.append((channel, Signal(gpu, power)))
+    if not found:
+        raise NvmlUnavailable(f"{gpu.label} tells neither energy nor power", UNSUPPORTED_REMEDY)
+    return found
+
+
+def _channel(
+    gpu: Gpu,
+    name: str,
+    domain: str,
+    kind: Literal["energy", "power"],
+    source: PowerSource | None = None,
+    *,
+    inside: str | None = None,
+    same_as: str | None = None,
+) -> Channel:
+    is_partly_seen = source is not None and PARTLY_SEEN.search(gpu.name) is not None
+    return Channel(
+        name=name,
+        domain=domain,
+        kind=kind,
+        resolution=1e-3,
+        period_s=PERIOD_S,
+        inside=inside,
+        same_as=same_as,
+        averaging_s=0.0 if source is None else source.averaging_s,
+        seen=PARTLY_SEEN_SHARE if is_partly_seen else 1.0,
+        gain_pct=GAIN_PCT,
+    )
+
+
+def _has_energy(library: NvmlLibrary, gpu: Gpu) -> bool:
+    try:
+        _read_signal(library, Signal(gpu, None))
+    except NvmlUnavailable as error:
+        if error.is_unsupported:
+            return False
+        raise
+    return True
+
+
+def _find_power(
+    library: NvmlLibrary, gpu: Gpu, scope: int, *, has_usage: bool
+) -> PowerSource | None:
+    """The first source of a power that the GPU offers; None: it offers none."""
+    instant_s = PARTLY_SEEN_AVERAGING_S if PARTLY_SEEN.search(gpu.name) else 0.0
+    sources = [
+        PowerSource(POWER_INSTANT, scope, instant_s),
+        PowerSource(POWER_AVERAGE, scope, AVERAGING_S),
+    ]
+    if has_usage:
+        usage_s = instant_s if _is_usage_instant(library, gpu) else AVERAGING_S
+        sources.append(PowerSource(None, scope, usage_s))
+    for source in sources:
+        try:
+            _read_signal(library, Signal(gpu, source))
+        except NvmlUnavailable as error:
+            if not error.is_unsupported:
+                raise
+        else:
+            return source
+    return None
+
+
+def _is_usage_instant(library: NvmlLibrary, gpu: Gpu) -> bool:
+    """Whether nvmlDeviceGetPowerUsage is an instant; where the GPU does not say, it is not."""
+    try:
+        with explained(library, gpu.label):
+            architecture: int = library.nvml.nvmlDeviceGetArchitecture(gpu.handle)
+    except NvmlUnavailable as error:
+        if not error.is_unsupported:
+            raise
+        return False
+    return architecture < ARCH_AMPERE or GA100.search(gpu.name) is not None
+
+
+def _read_signal(library: NvmlLibrary, signal: Signal) -> int:
+    """mJ, or mW.
+
+    Raises:
+        NvmlUnavailable: the call, or the field's own return code, says an error.
+    """
+    nvml, gpu, source = library.nvml, signal.gpu, signal.source
+    if source is None:
+        with explained(library, f"the energy of {gpu.label}"):
+            return int(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu.handle))
+    what = f"the power of {gpu.label}"
+    with explained(library, what):
+        if source.field is None:
+            return int(nvml.nvmlDeviceGetPowerUsage(gpu.handle))
+        (answer,) = nvml.nvmlDeviceGetFieldValues(gpu.handle, [(source.field, source.scope)])
+    # The call succeeds where a field does not; then its value is whatever was there before.
+    if answer.nvmlReturn != nvml.NVML_SUCCESS:
+        raise unavailable(library, f"{what}, field {source.field}", answer.nvmlReturn)
+    if answer.valueType == nvml.NVML_VALUE_TYPE_UNSIGNED_INT:
+        return int(answer.value.uiVal)
+    if answer.valueType == nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
+        return int(answer.value.ullVal)
+    raise NvmlUnavailable(
+        f"{what}, field {source.field}, has the unexpected type {answer.valueType}",
+        "report it with the driver's version",
+    )

@@ -1,0 +1,349 @@
+"""RAPL through perf: the kernel's event source ``power``, for users who may count events.
+
+Files: Documentation/ABI/testing/sysfs-bus-event_source-devices-events in the Linux source, and
+arch/x86/events/rapl.c for the events themselves: ``type`` is the number of the event source,
+``cpumask`` one CPU of each package (or die), and ``events/energy-pkg`` an event, with its J for a
+count in ``.scale`` and "Joules" in ``.unit``. perf_event_open(2) opens one event for each CPU.
+
+Counts have 64 bits: the kernel unwraps the 32 bits of the hardware by a timer of its own. So there
+are no gaps that are too long, and nothing that wraps.
+
+``energy-pkg`` is a package, in which ``energy-cores`` and ``energy-gpu`` (the processor's own) lie;
+``energy-ram`` is outside it. AMD has the package only. ``energy-psys`` is not read: what it covers
+differs from board to board, and powercap's option ``zones`` asks for it by name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import re
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Protocol
+
+from sites.meters.counter import Counter
+from sites.meters.domains import contains
+from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.powercap import KeptFile, Remedies, explain, parse_number
+
+POWER = Path("sys/bus/event_source/devices/power")
+CPUS = Path("sys/devices/system/cpu")
+RECORDED = Path("perf/power")
+"""Where a recorded tree has the counts: ``EVENT/cpuN``, one decimal number. No kernel has it."""
+OPTIONS = ("events",)
+DOMAINS = {
+    "energy-pkg": "package",
+    "energy-ram": "dram",
+    "energy-cores": "core",
+    "energy-gpu": "uncore",
+}
+"""Event -> domain, in the order of channels."""
+EVENT_CONFIG = re.compile(r"event=(0x[0-9a-f]+|\d+)")
+CPU_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+RESOLUTION_J = 2.0**-14
+"""The unit of energy of most Intel processors. A count is finer (2^-32 J), and tells no unit; AMD's
+and the dram of servers step by a quarter of this."""
+PERIOD_S = 1e-3
+"""RAPL counters are updated about every millisecond (Intel SDM volume 3, RAPL interfaces)."""
+
+PERF_EVENT_OPEN = {"x86_64": 298, "i686": 336, "i586": 336}
+"""The number of the system call: arch/x86/entry/syscalls in the Linux source."""
+ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")
+"""perf_event_attr of version 0 (64 bytes): type, size, config, and what stays zero."""
+CLOSE_ON_EXEC = 8
+
+PERMISSION_REMEDY = (
+    "counting a whole package's events needs `sysctl kernel.perf_event_paranoid=0` as root, or "
+    "CAP_PERFMON (Linux 5.8 and later): `setcap cap_perfmon=ep PYTHON` for the interpreter's file"
+)
+ABSENT_REMEDY = (
+    "load the driver with `modprobe rapl` (intel-rapl-perf before Linux 5.8); virtual machines "
+    "rarely have RAPL, and processors other than x86 have none"
+)
+REMEDIES = Remedies(
+    denied="the files are for all users on a machine: `chmod a+r {path}`",
+    gone="the driver was unloaded or a CPU taken offline: discard the measurement",
+    other="see the kernel's log, or name the events to read in the meter's option `events`",
+)
+
+
+@dataclass(frozen=True)
+class EventSpec:
+    """An event of the source ``power``, as the kernel describes it."""
+
+    name: str
+    source_type: int
+    config: int
+    joules_per_count: Fraction
+
+
+class Event(Protocol):
+    """An open event on a CPU."""
+
+    name: str
+
+    def read(self) -> int:
+        """Its count now; raises MeterUnreadable."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+class KernelEvent:
+    """An event that the kernel counts on a CPU, for all processes.
+
+    Raises:
+        MeterUnreadable: the kernel refuses it.
+    """
+
+    def __init__(self, spec: EventSpec, cpu: int) -> None:
+        self.name = f"the event power/{spec.name}/ on CPU {cpu}"
+        self._descriptor = -1
+        number = PERF_EVENT_OPEN.get(platform.machine())
+        if number is None:
+            raise MeterUnreadable(
+                f"{self.name} can't be opened on {platform.machine()}",
+                "RAPL is of x86 processors: read hwmon, nvml or ina3221 elsewhere",
+            )
+        attributes = ATTRIBUTES.pack(
+            spec.source_type, ATTRIBUTES.size, spec.config, 0, 0, 0, 0, 0, 0, 0
+        )
+        library = ctypes.CDLL(None, use_errno=True)
+        library.syscall.restype = ctypes.c_long
+        descriptor = library.syscall(
+            ctypes.c_long(number),
+            ctypes.c_char_p(attributes),
+            ctypes.c_int(-1),
+            ctypes.c_int(cpu),
+            ctypes.c_int(-1),
+            ctypes.c_ulong(CLOSE_ON_EXEC),
+        )
+        if descriptor < 0:
+            raise _explain_event(self.name, ctypes.get_errno())
+        self._descriptor = int(descriptor)
+
+    def read(self) -> int:
+        try:
+            count = os.read(self._descriptor, 8)
+        except OSError as error:
+            raise _explain_event(self.name, error.errno or 0) from error
+        if len(count) != 8:
+            raise MeterUnreadable(f"{self.name} counts no longer", REMEDIES.gone)
+        return int.from_bytes(count, "little")
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RecordedEvent:
+    """The count of an event in a recorded tree; raises MeterUnreadable where it is not there."""
+
+    def __init__(self, root: Path, spec: EventSpec, cpu: int) -> None:
+        self._file = KeptFile(str(root / RECORDED / spec.name / f"cpu{cpu}"), REMEDIES)
+        self.name = self._file.path
+
+    def read(self) -> int:
+        return self._file.read_number()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def open_meter(root: Path, options: Mapping[str, Any]) -> PerfRaplMeter:
+    """Open the events of each package.
+
+    Args:
+        root: ``/``, or a recorded tree, whose counts are read from files in RECORDED.
+        options: ``events``: the names of the events to read, such as energy-pkg; without it,
+            all in DOMAINS that the machine has.
+
+    Raises:
+        MeterUnreadable: there is no such event source, an event that is named is not there, a
+            file can't be read, or this user may not count it.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    names = _parse_options(options)
+    specs = _find_events(root, names)
+    units = _find_units(root)
+    found: list[tuple[Channel, EventSpec, int]] = []
+    for cpu, unit in units.items():
+        package = _channel_name("energy-pkg", unit)
+        for spec in specs:
+            domain = DOMAINS[spec.name]
+            is_inside = contains("package", domain) and "energy-pkg" in [e.name for e in specs]
+            channel = Channel(
+                name=_channel_name(spec.name, unit),
+                domain=domain,
+                kind="energy",
+                resolution=max(RESOLUTION_J, float(spec.joules_per_count)),
+                period_s=PERIOD_S,
+                inside=package if is_inside else None,
+            )
+            found.append((channel, spec, cpu))
+    events: list[Event] = []
+    try:
+        for _, spec, cpu in found:
+            is_machine = root.resolve() == Path("/")
+            events.append(KernelEvent(spec, cpu) if is_machine else RecordedEvent(root, spec, cpu))
+    except BaseException:
+        for event in events:
+            event.close()
+        raise
+    counters = [
+        Counter(event.name, spec.joules_per_count)
+        for event, (_, spec, _) in zip(events, found, strict=True)
+    ]
+    return PerfRaplMeter(tuple(channel for channel, _, _ in found), events, counters)
+
+
+class PerfRaplMeter:
+    """The open events. Not for several threads at once."""
+
+    name = "perf-rapl"
+
+    def __init__(
+        self, channels: tuple[Channel, ...], events: Sequence[Event], counters: Sequence[Counter]
+    ) -> None:
+        self.channels = channels
+        self._events = tuple(events)
+        self._counters = tuple(counters)
+        self._is_open = True
+
+    def read(self) -> Reading:
+        """All channels, in J since the first reading.
+
+        Raises:
+            MeterUnreadable: an event can't be read, its count went back, or the meter is closed.
+        """
+        if not self._is_open:
+            raise MeterUnreadable("the perf-rapl meter is closed", "open it again")
+        start_ns = time.monotonic_ns()
+        counts = [event.read() for event in self._events]
+        end_ns = time.monotonic_ns()
+        values = tuple(
+            counter.update(count, start_ns, end_ns)
+            for counter, count in zip(self._counters, counts, strict=True)
+        )
+        return Reading((start_ns + end_ns) // 2, values)
+
+    def close(self) -> None:
+        """Close the events; again does nothing."""
+        self._is_open = False
+        for event in self._events:
+            event.close()
+
+
+def _parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise ValueError(
+            f"the perf-rapl meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
+        )
+    names = options.get("events")
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
+        raise ValueError(f"events is a list of {', '.join(DOMAINS)}, not {names!r}")
+    for name in names:
+        if name not in DOMAINS:
+            raise ValueError(f"events is a list of {', '.join(DOMAINS)}, without {name!r}")
+    return tuple(names)
+
+
+def _find_events(root: Path, names: Sequence[str] | None) -> tuple[EventSpec, ...]:
+    power = root / POWER
+    if not power.is_dir():
+        raise MeterUnreadable(f"{power} does not exist", ABSENT_REMEDY)
+    there = [name for name in DOMAINS if (power / "events" / name).exists()]
+    if not there:
+        raise MeterUnreadable(f"{power / 'events'} has no energy of a package", ABSENT_REMEDY)
+    missing = [name for name in names or () if name not in there]
+    if missing:
+        raise MeterUnreadable(
+            f"{power / 'events'} has no event {', '.join(missing)}",
+            f"those of this machine are {', '.join(there)}",
+        )
+    source_type = _read_number(power / "type")
+    return tuple(
+        _read_event(power / "events" / name, source_type)
+        for name in there
+        if names is None or name in names
+    )
+
+
+def _read_event(path: Path, source_type: int) -> EventSpec:
+    text = _read_text(path)
+    config = EVENT_CONFIG.fullmatch(text)
+    if config is None:
+        raise MeterUnreadable(f"{path} holds {text[:40]!r}, not event=NUMBER", REMEDIES.other)
+    unit_path = path.with_name(f"{path.name}.unit")
+    unit = _read_text(unit_path)
+    if unit != "Joules":
+        raise MeterUnreadable(f"{unit_path} holds {unit[:40]!r}, not Joules", REMEDIES.other)
+    scale_path = path.with_name(f"{path.name}.scale")
+    scale = _read_text(scale_path)
+    try:
+        joules = Fraction(scale)
+    except (ValueError, ZeroDivisionError):
+        joules = Fraction(0)
+    if joules <= 0:
+        raise MeterUnreadable(f"{scale_path} holds {scale[:40]!r}, no J above 0", REMEDIES.other)
+    return EventSpec(path.name, source_type, int(config[1], 0), joules)
+
+
+def _find_units(root: Path) -> dict[int, str]:
+    """CPU to count on -> what it counts: ``package-0``, or ``package-0-die-1`` of several dies."""
+    path = root / POWER / "cpumask"
+    text = _read_text(path)
+    cpus: list[int] = []
+    for part in text.split(","):
+        match = CPU_RANGE.fullmatch(part)
+        if match is None:
+            raise MeterUnreadable(f"{path} holds {text[:40]!r}, no CPUs", REMEDIES.other)
+        cpus.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    topology = {cpu: root / CPUS / f"cpu{cpu}/topology" for cpu in cpus}
+    packages = {cpu: _read_number(topology[cpu] / "physical_package_id") for cpu in cpus}
+    names = {}
+    for cpu, package in packages.items():
+        names[cpu] = f"package-{package}"
+        if list(packages.values()).count(package) > 1:
+            names[cpu] += f"-die-{_read_number(topology[cpu] / 'die_id')}"
+    return names
+
+
+def _channel_name(event: str, unit: str) -> str:
+    domain = DOMAINS[event]
+    return unit if domain == "package" else f"{unit}/{domain}"
+
+
+def _explain_event(name: str, code: int) -> MeterUnreadable:
+    if code in (errno.EACCES, errno.EPERM):
+        return MeterUnreadable(f"{name} is not for this user to count", PERMISSION_REMEDY)
+    if code in (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.EINVAL, errno.EOPNOTSUPP):
+        return MeterUnreadable(f"{name} is not there ({os.strerror(code)})", REMEDIES.gone)
+    return MeterUnreadable(f"{name}: {os.strerror(code)}", REMEDIES.other)
+
+
+def _read_number(path: Path) -> int:
+    return parse_number(str(path), _read_bytes(path), REMEDIES)
+
+
+def _read_text(path: Path) -> str:
+    return _read_bytes(path).decode("ascii", errors="replace").strip()
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise explain(str(path), error, REMEDIES) from error

@@ -1,0 +1,258 @@
+"""A recorded trace, played as if it happened now: for tests and rehearsals, never a measurement.
+
+The file is a CSV with a header: ``time_s``, seconds that rise from row to row, and a column for
+each channel. Its first row happens when the meter is opened, and each other row as long after it as
+its ``time_s`` says. Channels are called ``recorded/COLUMN``, so that no result can be taken for
+one of this machine. The file is read whole, and checked, at opening.
+
+The recording ends one period after its last row. After that, reading is an error, and so is
+draining once all rows have been drained.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import time
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+from sites.meters.domains import CONTAINS
+from sites.meters.meter import Channel, MeterUnreadable, Reading
+
+OPTIONS = ("path", "channels")
+CHANNEL_OPTIONS = ("domain", "kind", "unit", "inside", "same_as")
+UNITS: dict[str, dict[str, float]] = {
+    "energy": {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6},
+    "power": {"W": 1.0, "mW": 1e-3, "uW": 1e-6, "kW": 1e3},
+}
+"""Kind of a channel -> unit -> what one of it is in J or W."""
+NS_PER_S = 10**9
+
+
+@dataclass(frozen=True)
+class Column:
+    """What the options say of a column."""
+
+    name: str
+    domain: str
+    kind: Literal["energy", "power"]
+    to_si: float
+    inside: str | None
+    same_as: str | None
+
+
+def open_meter(root: Path, options: Mapping[str, Any]) -> RecordedMeter:
+    """Read the recording and start to play it.
+
+    Args:
+        root: what ``path`` is below.
+        options: ``path``: the file. ``channels``: column -> ``domain``, ``kind`` (energy or
+            power), ``unit`` (J, mJ, uJ, kJ, Wh, kWh; W, mW, uW, kW), and, optional, ``inside``
+            and ``same_as``, which name columns. Columns that are not named are not played.
+
+    Raises:
+        MeterUnreadable: the file is missing, or not of this form; a value is missing or not
+            finite; an energy goes back.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    path, columns = _parse_options(root, options)
+    times_s, values = read_recording(path, [column.name for column in columns])
+    rows = [
+        tuple(value * column.to_si for value, column in zip(row, columns, strict=True))
+        for row in values
+    ]
+    for index, column in enumerate(columns):
+        if column.kind == "energy":
+            _check_rising(path, column.name, [row[index] for row in rows])
+    gaps_s = sorted(after - before for before, after in pairwise(times_s))
+    period_s = gaps_s[len(gaps_s) // 2]
+    channels = tuple(
+        Channel(
+            name=f"recorded/{column.name}",
+            domain=column.domain,
+            kind=column.kind,
+            resolution=_step([row[index] for row in rows], column.to_si),
+            period_s=period_s,
+            stamped=True,
+            inside=None if column.inside is None else f"recorded/{column.inside}",
+            same_as=None if column.same_as is None else f"recorded/{column.same_as}",
+        )
+        for index, column in enumerate(columns)
+    )
+    return RecordedMeter(path, channels, times_s, rows, period_s)
+
+
+class RecordedMeter:
+    """A recording that plays since it was opened."""
+
+    name = "recorded"
+
+    def __init__(
+        self,
+        path: Path,
+        channels: tuple[Channel, ...],
+        times_s: Sequence[float],
+        rows: Sequence[tuple[float, ...]],
+        period_s: float,
+    ) -> None:
+        self.channels = channels
+        self._path = path
+        start_ns = time.monotonic_ns()
+        self._readings = [
+            Reading(start_ns + round((time_s - times_s[0]) * NS_PER_S), row)
+            for time_s, row in zip(times_s, rows, strict=True)
+        ]
+        self._times_ns = [reading.time_ns for reading in self._readings]
+        self._end_ns = self._times_ns[-1] + round(period_s * NS_PER_S)
+        self._drained = 0
+        self._is_open = True
+
+    def read(self) -> Reading:
+        """The last row that has happened.
+
+        Raises:
+            MeterUnreadable: the recording has ended, or the meter is closed.
+        """
+        happened = self._happened()
+        if time.monotonic_ns() > self._end_ns:
+            raise self._ended()
+        return self._readings[happened - 1]
+
+    def drain(self) -> list[Reading]:
+        """The rows that happened since the last call; raises as ``read`` once there are none."""
+        happened = self._happened()
+        if happened == self._drained and time.monotonic_ns() > self._end_ns:
+            raise self._ended()
+        readings = self._readings[self._drained : happened]
+        self._drained = happened
+        return readings
+
+    def close(self) -> None:
+        """Stop playing; again does nothing."""
+        self._is_open = False
+
+    def _happened(self) -> int:
+        if not self._is_open:
+            raise MeterUnreadable("the recorded meter is closed", "open it again")
+        return bisect_right(self._times_ns, time.monotonic_ns())
+
+    def _ended(self) -> MeterUnreadable:
+        length_s = (self._end_ns - self._times_ns[0]) / NS_PER_S
+        return MeterUnreadable(
+            f"the recording {self._path} ended after {length_s:.6g} s",
+            "open it again to play it from its start, or use a longer one",
+        )
+
+
+def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[list[float]]]:
+    """The times in s, which rise, and for each the values of these columns.
+
+    Raises:
+        MeterUnreadable: as :func:`open_meter`.
+    """
+    remedy = f"it must be a CSV with a header: time_s,{','.join(names)}"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise MeterUnreadable(f"{path} can't be read: {error}", remedy) from error
+    header = [word.strip() for word in lines[0]] if lines else []
+    wanted = ["time_s", *names]
+    for name in wanted:
+        if header.count(name) != 1:
+            count = "no column" if name not in header else "several columns"
+            raise MeterUnreadable(f"{path} has {count} {name}", remedy)
+    indices = [header.index(name) for name in wanted]
+    times_s: list[float] = []
+    values: list[list[float]] = []
+    for number, line in enumerate(lines[1:], start=2):
+        if not line:
+            continue
+        found = []
+        for name, index in zip(wanted, indices, strict=True):
+            text = line[index] if index < len(line) else ""
+            try:
+                value = float(text)
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                raise MeterUnreadable(f"{path}, line {number}: {name} is {text!r}", remedy)
+            found.append(value)
+        if times_s and found[0] <= times_s[-1]:
+            raise MeterUnreadable(
+                f"{path}, line {number}: time_s does not rise", "sort it, each time once"
+            )
+        times_s.append(found[0])
+        values.append(found[1:])
+    if len(times_s) < 2:
+        raise MeterUnreadable(f"{path} has fewer than two rows", remedy)
+    return times_s, values
+
+
+def _check_rising(path: Path, name: str, values: Sequence[float]) -> None:
+    for before, after in pairwise(values):
+        if after < before:
+            raise MeterUnreadable(
+                f"{path}: the energy {name} goes back from {before:.9g} J to {after:.9g} J",
+                "unwrap the counter before it is recorded, or name it a power",
+            )
+
+
+def _step(values: Sequence[float], to_si: float) -> float:
+    """The least difference of two neighbours, which the recorded meter could tell apart."""
+    steps = [abs(after - before) for before, after in pairwise(values) if after != before]
+    return min(steps, default=to_si)
+
+
+def _parse_options(root: Path, options: Mapping[str, Any]) -> tuple[Path, list[Column]]:
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise ValueError(
+            f"the recorded meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
+        )
+    path = options.get("path")
+    if not isinstance(path, str) or not path:
+        raise ValueError(f"path is the recording's, such as /data/trace.csv, not {path!r}")
+    channels = options.get("channels")
+    if not isinstance(channels, Mapping) or not channels:
+        raise ValueError(
+            'channels is a table of columns such as cpu = {domain = "package", kind = "power", '
+            f'unit = "W"}}, not {channels!r}'
+        )
+    columns = [_parse_column(str(name), entry) for name, entry in channels.items()]
+    for column in columns:
+        for other in (column.inside, column.same_as):
+            if other is not None and (other not in channels or other == column.name):
+                raise ValueError(
+                    f"channel {column.name} names {other!r}, which is none of the others: "
+                    f"{', '.join(channels)}"
+                )
+    # Joined as text: a path from the root itself is meant to be below `root`, too.
+    below = path.lstrip("/") if root != Path("/") else path
+    return root / below, columns
+
+
+def _parse_column(name: str, entry: Any) -> Column:
+    needed = {"domain", "kind", "unit"}
+    if not isinstance(entry, Mapping) or not needed <= set(entry) <= set(CHANNEL_OPTIONS):
+        raise ValueError(f"channel {name} has {', '.join(CHANNEL_OPTIONS)}, not {entry!r}")
+    kind = entry["kind"]
+    if kind not in ("energy", "power"):
+        raise ValueError(f"the kind of channel {name} is energy or power, not {kind!r}")
+    if entry["domain"] not in CONTAINS:
+        raise ValueError(f"the domain of channel {name} is one of {', '.join(CONTAINS)}")
+    if entry["unit"] not in UNITS[kind]:
+        raise ValueError(f"the unit of channel {name} is one of {', '.join(UNITS[kind])}")
+    return Column(
+        name=name,
+        domain=entry["domain"],
+        kind=kind,
+        to_si=UNITS[kind][entry["unit"]],
+        inside=entry.get("inside"),
+        same_as=entry.get("same_as"),
+    )

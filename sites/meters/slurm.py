@@ -1,0 +1,156 @@
+"""The energy that Slurm accounts to a step of a job: a check, of whole nodes, in J.
+
+``ConsumedEnergyRaw`` of ``sstat -n -P -o JobID,ConsumedEnergyRaw -j JOB.STEP`` while the step runs,
+and of ``sacct`` with the same words once it has ended (man pages sstat(1), sacct(1)). Slurm's
+slurmd reads a meter of the node (IPMI, RAPL, Cray's or a GPU's, by AcctGatherEnergyType) every
+JobAcctGatherFrequency's ``energy`` seconds, 30 unless set otherwise.
+
+- It is the energy of the step's **whole nodes**, whoever else runs there: only for exclusive jobs.
+- Steps that run at once each count the same node, so they are never summed: one step is read,
+  ``batch`` unless the option ``step`` says otherwise. A batch step is on the job's first node.
+- An empty value, 0, or the number for no value means that nothing gathers it: an error, since no
+  node runs for nothing. A step younger than the gathering's interval looks the same.
+
+Reading runs a command, which asks the nodes and takes from some hundredths of a second to seconds:
+read it before and after a run, not within. Its time is the middle of the command; the energy is
+older by up to the gathering's interval.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from sites.meters.command_output import find_program, parse_command_options, run_command
+from sites.meters.counter import Counter
+from sites.meters.meter import Channel, MeterUnreadable, Reading
+
+OPTIONS = ("job", "step", "limit_s")
+LIMIT_S = 30.0
+PERIOD_S = 30.0
+"""AcctGatherNodeFreq and JobAcctGatherFrequency: what most sites set (slurm.conf(5))."""
+GAIN_PCT = 5.0
+"""Assumed: it is that of the node's own meter, which Slurm does not name."""
+NO_VALUES = (0, 2**32 - 2, 2**64 - 2)
+"""Nothing was gathered; NO_VAL and NO_VAL64 of slurm.h."""
+
+ABSENT_REMEDY = "run it on a node of the cluster, with Slurm's programs on PATH"
+COMMAND_REMEDY = "check the job's number with `squeue -j {job}`, and `sacctmgr show cluster`"
+NOTHING_REMEDY = (
+    "AcctGatherEnergyType in slurm.conf must name a plugin (`scontrol show config | grep "
+    "AcctGatherEnergy`), and a step must be older than its JobAcctGatherFrequency"
+)
+
+
+def open_meter(root: Path, options: Mapping[str, Any]) -> SlurmMeter:
+    """Open the accounting of a step. Nothing is read yet.
+
+    Args:
+        root: ``/``; below another, programs are looked for in its usr/bin and usr/sbin.
+        options: ``job``: its number (SLURM_JOB_ID); ``step``: such as 0 or batch (batch);
+            ``limit_s``: how long a command may take (30 s).
+
+    Raises:
+        MeterUnreadable: there are no such programs, or this is no job.
+        ValueError: an option that there isn't, or that has not its form.
+    """
+    _, limit_s = parse_command_options("slurm", options, OPTIONS)
+    job, step = _parse_step(options)
+    if job is None:
+        raise MeterUnreadable(
+            "this is no Slurm job: SLURM_JOB_ID is not set",
+            "run it in a job, or give the job's number in the option `job`",
+        )
+    programs = {name: find_program(name, root) for name in ("sstat", "sacct")}
+    found = {name: path for name, path in programs.items() if path is not None}
+    if len(found) < len(programs):
+        missing = ", ".join(sorted(set(programs) - set(found)))
+        raise MeterUnreadable(f"there is no program {missing} below {root}", ABSENT_REMEDY)
+    return SlurmMeter(found["sstat"], found["sacct"], f"{job}.{step}", limit_s or LIMIT_S)
+
+
+class SlurmMeter:
+    """The accounted energy of one step."""
+
+    name = "slurm"
+    channels = (
+        Channel(
+            name="node/energy",
+            domain="node",
+            kind="energy",
+            resolution=1.0,
+            period_s=PERIOD_S,
+            gain_pct=GAIN_PCT,
+        ),
+    )
+
+    def __init__(self, sstat: str, sacct: str, step: str, limit_s: float) -> None:
+        self._sstat, self._sacct = sstat, sacct
+        self._step = step
+        self._limit_s = limit_s
+        self._counter = Counter(f"ConsumedEnergyRaw of step {step}", Fraction(1))
+        self._is_open = True
+
+    def read(self) -> Reading:
+        """J since the first reading. It waits for a command.
+
+        Raises:
+            MeterUnreadable: Slurm does not know the step, gathers no energy, or a command fails;
+                the energy went back; or the meter is closed.
+        """
+        if not self._is_open:
+            raise MeterUnreadable("the slurm meter is closed", "open it again")
+        start_ns = time.monotonic_ns()
+        energy_j = self._ask()
+        end_ns = time.monotonic_ns()
+        value = self._counter.update(energy_j, start_ns, end_ns)
+        return Reading((start_ns + end_ns) // 2, (value,))
+
+    def close(self) -> None:
+        """Nothing is held; again does nothing."""
+        self._is_open = False
+
+    def _ask(self) -> int:
+        remedy = COMMAND_REMEDY.format(job=self._step.partition(".")[0])
+        words = ["-n", "-P", "-o", "JobID,ConsumedEnergyRaw", "-j", self._step]
+        try:
+            output = run_command([self._sstat, *words], self._limit_s, remedy)
+            value = parse_energy(output, self._step)
+        except MeterUnreadable:
+            value = None  # sstat knows running steps only, and says so by an error.
+        program = self._sstat
+        if value is None:
+            program = self._sacct
+            value = parse_energy(run_command([program, *words], self._limit_s, remedy), self._step)
+        if value is None:
+            raise MeterUnreadable(f"`{program}` does not know step {self._step}", remedy)
+        if not value.isdigit() or int(value) in NO_VALUES:
+            raise MeterUnreadable(
+                f"`{program}` has no energy of step {self._step}: ConsumedEnergyRaw is {value!r}",
+                NOTHING_REMEDY,
+            )
+        return int(value)
+
+
+def parse_energy(output: str, step: str) -> str | None:
+    """The second field of the line of a step, ``JOB.STEP|ENERGY``; None where it has no line."""
+    for line in output.splitlines():
+        name, _, value = line.strip().partition("|")
+        if name == step:
+            return value.strip()
+    return None
+
+
+def _parse_step(options: Mapping[str, Any]) -> tuple[str | None, str]:
+    job = options.get("job", os.environ.get("SLURM_JOB_ID"))
+    if job is not None and not re.fullmatch(r"\d+(_\d+)?", str(job)):
+        raise ValueError(f"job is the number of a Slurm job such as 1234 or 1234_5, not {job!r}")
+    step = options.get("step", "batch")
+    if isinstance(step, bool) or not re.fullmatch(r"\d+|batch", str(step)):
+        raise ValueError(f"step is a step's number or batch, not {step!r}")
+    return (None if job is None else str(job)), str(step)

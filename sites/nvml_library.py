@@ -1,0 +1,256 @@
+"""NVIDIA's management library (NVML): open it, find GPUs, and say what an error means.
+
+NVML is the driver's ``libnvidia-ml.so.1``, called through nvidia-ml-py (the module ``pynvml``).
+Its functions and errors are those of NVIDIA's NVML API reference. pynvml keeps the library that
+it loads in one variable of its module, so a library below another root is loaded into a copy of
+the module of its own: several can then be open at once, and none disturbs another user of pynvml
+in the same process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+LIBRARY = Path("usr/lib/libnvidia-ml.so.1")
+"""Where the library is looked for below a root that is not ``/``."""
+
+ABSENT_REMEDY = (
+    "NVIDIA's driver brings it: run where `nvidia-smi -L` lists a GPU, with `--gres=gpu:1` in a "
+    "Slurm job, or with `--nv` (Apptainer) or `--gpus all` (Docker) in a container"
+)
+PACKAGE_REMEDY = "install it with `pip install nvidia-ml-py`"
+DRIVER_REMEDY = "load the driver with `modprobe nvidia`, and see `dmesg | grep NVRM` if it fails"
+PERMISSION_REMEDY = (
+    "reading needs /dev/nvidia* to be readable (`ls -l /dev/nvidia*`, and --gres=gpu in a Slurm "
+    "job); locking clocks needs root: ask for `sudo nvidia-smi`, or for Slurm's --gpu-freq"
+)
+MISMATCH_REMEDY = (
+    "the driver was updated while it was loaded: reboot the node, or unload the nvidia modules "
+    "and load them again"
+)
+LOST_REMEDY = (
+    "discard the measurement; the GPU fell off its bus: see `dmesg | grep Xid`, then reset it "
+    "with `nvidia-smi --gpu-reset -i INDEX` or reboot the node"
+)
+UNSUPPORTED_REMEDY = "this GPU or driver does not offer it: see `nvidia-smi -q`"
+OLD_DRIVER_REMEDY = "the driver is older than nvidia-ml-py expects: update the driver"
+OTHER_REMEDY = "see `nvidia-smi -q` and `dmesg | grep NVRM`"
+
+REMEDIES = {
+    3: UNSUPPORTED_REMEDY,
+    4: PERMISSION_REMEDY,
+    9: DRIVER_REMEDY,
+    12: ABSENT_REMEDY,
+    13: OLD_DRIVER_REMEDY,
+    15: LOST_REMEDY,
+    16: LOST_REMEDY,
+    18: MISMATCH_REMEDY,
+    28: LOST_REMEDY,
+}
+"""Code of an NVML error (nvmlReturn_t) -> what would mend it."""
+
+NOT_SUPPORTED_CODES = (3, 13)
+"""What a GPU, or an older driver, answers for a function or field that it does not have."""
+
+
+class NvmlUnavailable(Exception):
+    """NVML, a GPU, or one of its functions can't be used.
+
+    Args:
+        what: the library or device and what happened.
+        remedy: what would mend it, a command where there is one.
+        code: the NVML error, None where it is not one.
+    """
+
+    def __init__(self, what: str, remedy: str, code: int | None = None) -> None:
+        super().__init__(f"{what}; {remedy}")
+        self.what = what
+        self.remedy = remedy
+        self.code = code
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether the GPU or its driver does not offer what was asked for."""
+        return self.code in NOT_SUPPORTED_CODES
+
+
+@dataclass(frozen=True)
+class NvmlLibrary:
+    """An open NVML. ``nvml`` is the pynvml module (or a copy) that calls it."""
+
+    path: str
+    nvml: Any
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that was found."""
+
+    index: int
+    """NVML's: the order on the bus, among those that this process may see."""
+    uuid: str
+    name: str
+    handle: Any
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return f"GPU {self.index} ({self.name}, {self.uuid})"
+
+
+def open_library(root: Path) -> NvmlLibrary:
+    """Load NVML and initialise it; to be closed with :func:`close_library`.
+
+    Args:
+        root: ``/``: the library that the dynamic linker finds; else ``usr/lib/libnvidia-ml.so.1``
+            below it.
+
+    Raises:
+        NvmlUnavailable: pynvml or the library is missing, or the library does not start.
+    """
+    spec = find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        raise NvmlUnavailable("the Python package nvidia-ml-py is missing", PACKAGE_REMEDY)
+    nvml: Any
+    if root == Path("/"):
+        import pynvml  # noqa: PLC0415
+
+        nvml = pynvml
+        path = "libnvidia-ml.so.1"
+    else:
+        path = str(root / LIBRARY)
+        nvml = _copy_of_pynvml(spec.origin)
+        try:
+            nvml.nvmlLib = ctypes.CDLL(path)
+        except OSError as error:
+            raise NvmlUnavailable(f"{path} can't be loaded: {error}", ABSENT_REMEDY) from error
+    library = NvmlLibrary(path, nvml)
+    with explained(library, path):
+        nvml.nvmlInit()
+    return library
+
+
+def _copy_of_pynvml(source: str) -> Any:
+    """The module pynvml again, with variables of its own."""
+    # It looks itself up by its name while it is executed, so the copy has another one until then.
+    spec = spec_from_file_location("_copy_of_pynvml", source)
+    if spec is None or spec.loader is None:
+        raise NvmlUnavailable(f"{source} is no Python module", PACKAGE_REMEDY)
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]
+    return module
+
+
+def close_library(library: NvmlLibrary) -> None:
+    """Undo one :func:`open_library`. A driver that is gone by then is no error."""
+    try:
+        library.nvml.nvmlShutdown()
+    except library.nvml.NVMLError:
+        return
+
+
+@contextmanager
+def explained(library: NvmlLibrary, what: str) -> Iterator[None]:
+    """Turn pynvml's errors in its body into :class:`NvmlUnavailable`, about ``what``."""
+    try:
+        yield
+    except library.nvml.NVMLError as error:
+        raise unavailable(library, what, error.value) from error
+    except library.nvml.NVMLLibraryMismatchError as error:
+        raise NvmlUnavailable(f"{what}: {error}", OLD_DRIVER_REMEDY, 13) from error
+
+
+def unavailable(library: NvmlLibrary, what: str, code: int) -> NvmlUnavailable:
+    """The error for an NVML return code, such as a field's own."""
+    text = str(library.nvml.NVMLError(code)).rstrip(".")
+    remedy = REMEDIES.get(code, OTHER_REMEDY)
+    return NvmlUnavailable(f"{what}: {text} (NVML error {code})", remedy, code)
+
+
+def find_gpus(
+    library: NvmlLibrary,
+    names: Sequence[int | str] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> tuple[Gpu, ...]:
+    """The GPUs that are asked for, in that order.
+
+    Args:
+        library: from :func:`open_library`.
+        names: indices in NVML's order, or UUIDs, of which a beginning that is unique is enough.
+            None: those of CUDA_VISIBLE_DEVICES, and where it is not set all.
+        environment: where CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are looked up. CUDA's rules
+            are those of its programming guide, appendix on environment variables.
+
+    Raises:
+        NvmlUnavailable: there is no GPU, or not the one asked for; a name is a MIG slice, whose
+            power can't be told from its neighbours'; or CUDA's numbers can't be told from NVML's.
+    """
+    gpus = _all_gpus(library)
+    if names is not None:
+        return tuple(_find_gpu(gpus, name) for name in names)
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        chosen = gpus
+    else:
+        # CUDA hides what comes after the first word that is no device.
+        words = list(takewhile(_is_device, (word.strip() for word in visible.split(","))))
+        indices = [word for word in words if word.isdigit()]
+        is_by_bus = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+        if indices and not is_by_bus and len({gpu.name for gpu in gpus}) > 1:
+            raise NvmlUnavailable(
+                f"CUDA_VISIBLE_DEVICES={visible} counts unlike GPUs by their speed, NVML by bus",
+                "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPUs in the option `devices`",
+            )
+        chosen = tuple(_find_gpu(gpus, int(word) if word.isdigit() else word) for word in words)
+    if not chosen:
+        shown = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
+        raise NvmlUnavailable(f"{library.path} shows no GPU{shown}", ABSENT_REMEDY)
+    return chosen
+
+
+def _is_device(word: str) -> bool:
+    return word.isdigit() or word.startswith(("GPU-", "MIG-"))
+
+
+def _all_gpus(library: NvmlLibrary) -> tuple[Gpu, ...]:
+    nvml = library.nvml
+    gpus = []
+    with explained(library, library.path):
+        count = nvml.nvmlDeviceGetCount()
+    for index in range(count):
+        with explained(library, f"GPU {index}"):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+        gpus.append(Gpu(index, uuid, name, handle))
+    return tuple(gpus)
+
+
+def _find_gpu(gpus: Sequence[Gpu], name: int | str) -> Gpu:
+    if isinstance(name, str) and name.startswith("MIG"):
+        raise NvmlUnavailable(
+            f"{name} is a slice of a GPU, whose energy NVML does not tell from its neighbours'",
+            "switch it off with `sudo nvidia-smi -mig 0`, or name a whole GPU in `devices`",
+        )
+    found = [gpu for gpu in gpus if name == gpu.index]
+    if isinstance(name, str) and name:
+        found = [gpu for gpu in gpus if gpu.uuid.startswith(name)]
+    if len(found) != 1:
+        shown = ", ".join(f"{gpu.index} = {gpu.uuid}" for gpu in gpus) or "none"
+        raise NvmlUnavailable(
+            f"there is no GPU {name}" if not found else f"{name} begins several UUIDs",
+            f"the GPUs of this node are: {shown}",
+        )
+    return found[0]

@@ -1,0 +1,261 @@
+"""Measured energy by phase: from the marks in a store to the report's section and the files."""
+
+from __future__ import annotations
+
+import csv
+import xml.etree.ElementTree as ET
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.phase_energy import PhaseSplit, phase_splits
+from analysis.report.content import SiteReport
+from analysis.report.page import render
+from campaign.measurement import PHASE, Measurement, Trace
+from campaign.point import make_point
+from campaign.store.compaction import compact
+from campaign.store.dataset import open_dataset
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import Store, create_store
+from campaign.verbs.figures import figures
+from campaign.verbs.reporting import report, report_content
+from sites.setting import Setting
+from tests.analysis.test_report import Page, content, measured, store_of
+
+SITE = "lab"
+ITERATIONS = 40
+MARKED = 10
+POWER_W = {
+    (500.0, 900.0): {"near": 10.0, "far": 6.0},
+    (800.0, 900.0): {"near": 16.0, "far": 8.0},
+    (1000.0, 900.0): {"near": 40.0, "far": 12.0},
+}
+"""Setting -> watts of the package in each phase: the second takes the least energy."""
+SECONDS = {"near": 30.0, "far": 10.0}
+"""Seconds of each phase at 1 MHz; at 500 MHz near takes 0.06 s."""
+REPEAT_GAIN = (0.98, 1.02)
+
+
+def length_s(phase: str, core_mhz: float) -> float:
+    return SECONDS[phase] / core_mhz
+
+
+def joules(setting: tuple[float, float]) -> dict[str, float]:
+    """Package joules of one iteration by phase."""
+    return {name: w * length_s(name, setting[0]) for name, w in POWER_W[setting].items()}
+
+
+def measurement(setting: tuple[float, float], repeat: int, counted: bool = True) -> Measurement:
+    """Two counters, the core's inside the package's, and marks of the first ten iterations.
+
+    ``counted``: whether the package's energy is the measurement's own.
+    """
+    point = make_point(SITE, "p", "k", "solver", '{"n": 8, "q": 4}', 1, Setting(*setting), repeat)
+    spent, gain = joules(setting), REPEAT_GAIN[repeat]
+    one_s = sum(length_s(name, setting[0]) for name in spent)
+    near_s = length_s("near", setting[0])
+    edge_s = np.array([i * one_s + at for i in range(ITERATIONS) for at in (0.0, near_s)])
+    edge_s = np.append(edge_s, ITERATIONS * one_s)
+    steps_j = np.tile([spent["near"], spent["far"]], ITERATIONS) * gain
+    package_j = np.concatenate([[0.0], np.cumsum(steps_j)])
+    time_ns = np.rint(edge_s * 1e9).astype(np.int64)
+    marks = {
+        "near": time_ns[: 2 * MARKED],
+        "far": time_ns[1 : 2 * MARKED + 1],
+    }
+    whole_j = sum(spent.values()) * gain
+    meters = {
+        "rapl:core": {
+            "domain": "core",
+            "kind": "energy",
+            "period_s": 1e-3,
+            "energy_j": whole_j / 4,
+        },
+        "rapl:package": {
+            "domain": "package",
+            "kind": "energy",
+            "period_s": 1e-3,
+            "energy_j": whole_j,
+        },
+    }
+    one = np.tile(np.array([1, 0], np.float32), MARKED)
+    return Measurement(
+        point,
+        "ok",
+        node="n1",
+        time_s=one_s,
+        iterations=ITERATIONS,
+        energy_j=whole_j if counted else whole_j * 7,
+        core_v=0.8 + setting[0] / 5000,
+        mem_v=1.0,
+        voltage_origin="table",
+        counts={"dp": 1e6, "dram": 1e5},
+        meters=meters,
+        provenance={"simulated": False},
+        traces=(
+            Trace("rapl:core", "core", "J", time_ns, package_j / 4),
+            Trace("rapl:package", "package", "J", time_ns, package_j),
+            *(Trace(PHASE + name, "", "1", at, one) for name, at in marks.items()),
+        ),
+    )
+
+
+def marked_store(folder: Path) -> Store:
+    """A store with a kernel that marks its phases at three settings, twice each."""
+    store = create_store(folder, "phases")
+    with JournalWriter(store.journals) as journal:
+        for setting in POWER_W:
+            for repeat in range(len(REPEAT_GAIN)):
+                # What is neither the fastest nor the least must not be looked at.
+                counted = setting != (500.0, 900.0)
+                journal.append(encode(measurement(setting, repeat, counted)))
+    compact(store)
+    return store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return marked_store(tmp_path_factory.mktemp("phases") / "s")
+
+
+def test_joules_of_an_iteration_are_those_that_the_counter_saw(store: Store) -> None:
+    """In closed form, of the package alone, though the core's counter was read as well."""
+    splits, notes = phase_splits(open_dataset(store), SITE)
+    assert notes == []
+    assert [(s.at, s.core_mhz, s.mem_mhz) for s in splits] == [
+        ("fastest", 1000.0, 900.0),
+        ("least energy", 800.0, 900.0),
+    ]
+    for split in splits:
+        assert split.kernel == "solver n=8 q=4"
+        assert (split.phases, split.repeats, split.period_s) == (["near", "far"], 2, 1e-3)
+        expected = joules((split.core_mhz, split.mem_mhz))
+        assert split.energy_j == pytest.approx(list(expected.values()), rel=1e-6)
+        lengths = [length_s(name, split.core_mhz) for name in split.phases]
+        assert split.time_s == pytest.approx(lengths, rel=1e-6)
+        assert split.share == pytest.approx(split.energy_j / sum(expected.values()), rel=1e-6)
+
+
+def test_one_setting_is_both_and_a_site_without_marks_has_none(tmp_path: Path) -> None:
+    fast_only = create_store(tmp_path / "s", "phases")
+    with JournalWriter(fast_only.journals) as journal:
+        journal.append(encode(measurement((1000.0, 900.0), 0)))
+    compact(fast_only)
+    dataset = open_dataset(fast_only)
+    (split,) = phase_splits(dataset, SITE)[0]
+    assert split.at == "fastest and least energy"
+    assert split.repeats == 1
+    assert phase_splits(dataset, "elsewhere") == ([], [])
+
+
+def test_an_energy_that_no_channels_make_up_is_said_and_not_guessed(tmp_path: Path) -> None:
+    store = create_store(tmp_path / "s", "phases")
+    with JournalWriter(store.journals) as journal:
+        journal.append(encode(measurement((1000.0, 900.0), 0, counted=False)))
+    compact(store)
+    splits, notes = phase_splits(open_dataset(store), SITE)
+    assert splits == []
+    assert len(notes) == 1
+    assert "solver n=8 q=4: no energy by phase: which of the 2 channels" in notes[0]
+
+
+def test_marks_that_are_not_compacted_yet_are_left_out(tmp_path: Path) -> None:
+    """They are in the journal alone; the report then has no such section, and does not fail."""
+    store = create_store(tmp_path / "s", "phases")
+    with JournalWriter(store.journals) as journal:
+        journal.append(encode(measurement((1000.0, 900.0), 0)))
+    assert report_content(store).sites[0].phases == []
+    assert phase_splits(open_dataset(store), SITE) == ([], [])
+
+
+def test_the_report_has_the_section_where_phases_are_marked(store: Store, tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    assert report(Namespace(store=str(store.root), output=str(output))) == 0
+    page = Page(output.read_text(encoding="utf-8"))
+    assert "Energy by phase" in page.parts["h3"]
+    assert "Measured energy by phase" in page.parts["caption"]
+    assert "simulated" not in page.text.lower()
+    labels = [attrs["aria-label"] for tag, attrs in page.tags if tag == "svg"]
+    assert sum("of solver by phase" in str(label) for label in labels) == 2
+    near_j, far_j = joules((1000.0, 900.0)).values()
+    shown = f"near{near_j:.2f}{near_j / (near_j + far_j) * 100:.1f}"
+    assert shown in "".join(page.text.split())
+    assert "solver n=8 q=4: fastest, 1000/900 MHz" in page.text
+    assert "solver n=8 q=4: least energy, 800/900 MHz" in page.text
+
+
+def test_a_store_without_marks_has_no_such_section(tmp_path: Path) -> None:
+    store_of(tmp_path / "s", "plain", True, (500.0, 700.0, 900.0, 1000.0))
+    output = tmp_path / "report.html"
+    assert report(Namespace(store=str(tmp_path / "s"), output=str(output))) == 0
+    assert "by phase" not in output.read_text(encoding="utf-8")
+
+
+def test_the_files_hold_the_same_numbers(store: Store, tmp_path: Path) -> None:
+    asked = Namespace(store=str(store.root), site=None, output=str(tmp_path), cap_w=None)
+    assert figures(asked) == 0
+    with (tmp_path / "phase_energy.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["at"], r["phase"], r["simulated"]) for r in rows] == [
+        (at, phase, "false") for at in ("fastest", "least energy") for phase in ("near", "far")
+    ]
+    expected = [j for mhz in (1000.0, 800.0) for j in joules((mhz, 900.0)).values()]
+    assert [float(r["energy_j"]) for r in rows] == pytest.approx(expected, rel=1e-6)
+    watts = [w for mhz in (1000.0, 800.0) for w in POWER_W[mhz, 900.0].values()]
+    assert [float(r["power_w"]) for r in rows] == pytest.approx(watts, rel=1e-6)
+    for ending in ("svg", "pdf"):
+        assert (tmp_path / f"phase_energy_solver.{ending}").stat().st_size > 1000
+    assert (tmp_path / "phase_energy.tex").exists()
+    drawn = ET.fromstring((tmp_path / "phase_energy_solver.svg").read_text(encoding="utf-8"))
+    svg = "{http://www.w3.org/2000/svg}"
+    bars = [
+        (float(r.get("width", "nan")), r.findtext(f"{svg}title") or "")
+        for r in drawn.iter(f"{svg}rect")
+        if r.find(f"{svg}title") is not None
+    ]
+    # Joules first, then shares: all bars of a panel are to one scale.
+    widths = [width for width, _ in bars]
+    assert len(bars) == 8
+    assert np.array(widths[:4]) / widths[0] == pytest.approx(
+        np.array(expected) / expected[0], rel=2e-3
+    )
+    assert widths[4] + widths[5] == pytest.approx(widths[6] + widths[7], abs=0.05)
+    assert bars[0][1].startswith("solver n=8 q=4 at=1000/900: near ")
+
+
+def test_simulated_phases_say_so() -> None:
+    split = PhaseSplit(
+        "fmm n=8",
+        "fastest",
+        852.0,
+        924.0,
+        ["up", "u"],
+        np.array([1.0, 3.0]),
+        np.array([0.1, 0.2]),
+        1,
+        1e-3,
+    )
+    site = SiteReport("tk1", True, measured(1), None, "no fit here", phases=[split])
+    page = Page(render(content(site)))
+    for part, words in (
+        ("h3", "Energy by phase"),
+        ("caption", "Measured energy by phase"),
+        ("figcaption", "by phase"),
+    ):
+        mine = [text for text in page.parts[part] if words in text]
+        assert mine and all("simulated" in text for text in mine), part
+    labels = [str(attrs["aria-label"]) for tag, attrs in page.tags if tag == "svg"]
+    assert len(labels) == 2
+    assert all("tk1, simulated" in label for label in labels)
+    real = replace(site, simulated=False)
+    assert "simulated" not in render(content(real)).lower()
+
+
+def test_phases_without_energy_have_no_share() -> None:
+    split = PhaseSplit("k", "fastest", 1.0, 1.0, ["a"], np.zeros(1), np.zeros(1), 1, 1e-3)
+    assert np.isnan(split.share).all()
+    site = SiteReport("s", False, measured(1), None, "no fit here", phases=[split])
+    assert "Energy by phase" in render(content(site))

@@ -1,0 +1,203 @@
+"""The hardware behind a tree of files: a program that keeps what a machine shows up to date.
+
+    python clock_hardware.py ROOT
+
+Plain files keep what is written to them. On a machine the kernel and the hardware answer: the
+current clock follows its limits, ``scaling_setspeed`` tells what the driver took and is
+``<unsupported>`` under other governors, the memory's rate is the firmware's own unless it is
+locked. The program waits for writes (inotify(7)) and replaces each file whole.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import select
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+IN_CLOSE_WRITE = 0x8
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+EVENT = struct.Struct("iIII")
+ASKS = "tmp/hardware-asks"
+"""Where a test asks whether all is seen that it wrote, with a number that grows."""
+UNCORE_KHZ = 1_800_000
+EMC_HZ = 665_600_000
+TEGRA210_EMC_HZ = 204_000_000
+
+
+class Watch:
+    """Which files of some folders are closed after a write, in order."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.file = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        for folder in folders:
+            if libc.inotify_add_watch(self.file, os.fsencode(folder), IN_CLOSE_WRITE) < 0:
+                raise OSError(ctypes.get_errno(), "inotify_add_watch", str(folder))
+
+    def names(self, timeout_s: float | None = 0.0) -> list[str]:
+        """The names written since the last call, after waiting for one."""
+        if not select.select([self.file], [], [], timeout_s)[0]:
+            return []
+        data, found, at = os.read(self.file, 65536), [], 0
+        while at < len(data):
+            length = EVENT.unpack_from(data, at)[3]
+            at += EVENT.size
+            found.append(data[at : at + length].rstrip(b"\0").decode())
+            at += length
+        return found
+
+
+def shown(root: Path) -> dict[Path, str]:
+    """What the hardware shows for what is written in the tree now, file by file."""
+    found: dict[Path, str] = {}
+    for folder in root.glob("sys/devices/system/cpu/cpu*/cpufreq"):
+        found.update(_cpufreq(folder))
+    for folder in root.glob("sys/devices/system/cpu/intel_uncore_frequency/*"):
+        low, high = _number(folder / "min_freq_khz"), _number(folder / "max_freq_khz")
+        if low is not None and high is not None:
+            found[folder / "current_freq_khz"] = str(min(max(UNCORE_KHZ, low), high))
+    for folder in root.glob("sys/class/devfreq/*.gpu"):
+        low = _number(folder / "min_freq")
+        if low is not None:
+            found[folder / "cur_freq"] = str(low)
+    emc = root / "sys/kernel/debug/bpmp/debug/clk/emc"
+    # The rate is read before the lock, as it is written after it.
+    rate, locked = _number(emc / "rate"), _number(emc / "mrq_rate_locked")
+    if locked == 0 and rate is not None:
+        found[emc / "rate"] = str(EMC_HZ)
+    emc = root / "sys/kernel/debug/clk/override.emc"
+    rate, locked = _number(emc / "clk_update_rate"), _number(emc / "clk_state")
+    if rate is not None and locked is not None:
+        found[emc / "clk_rate"] = str(rate if locked else TEGRA210_EMC_HZ)
+    return found
+
+
+def _cpufreq(folder: Path) -> dict[Path, str]:
+    speed = _text(folder / "scaling_setspeed")
+    governor = _text(folder / "scaling_governor")
+    low, high = _number(folder / "scaling_min_freq"), _number(folder / "scaling_max_freq")
+    if not governor or low is None or high is None:
+        return {}
+    if governor != "userspace":
+        khz = high if governor == "performance" else low
+        return {
+            folder / "scaling_setspeed": "<unsupported>",
+            folder / "scaling_cur_freq": str(khz),
+        }
+    if not speed.isdigit():
+        return {}
+    asked = min(max(int(speed), low), high)
+    table = sorted(int(each) for each in _text(folder / "scaling_available_frequencies").split())
+    taken = next((khz for khz in table if khz >= asked), table[-1]) if table else asked
+    return {folder / "scaling_setspeed": str(taken), folder / "scaling_cur_freq": str(taken)}
+
+
+def is_settled(root: Path) -> bool:
+    """Whether the tree shows what the hardware does."""
+    return all(_text(path) == text for path, text in shown(root).items())
+
+
+def wait_until_settled(root: Path, bound_s: float = 5.0) -> None:
+    """Wait until the program, where it runs, has seen all that was written and shows it."""
+    deadline_s = time.monotonic() + bound_s
+    asked = time.monotonic_ns()
+    if (root / ASKS).is_dir():
+        (root / ASKS / "asked").write_text(str(asked))
+        while (_number(root / ASKS / "answered") or 0) < asked:
+            _sleep(root, deadline_s)
+    while not is_settled(root):
+        _sleep(root, deadline_s)
+
+
+def _sleep(root: Path, deadline_s: float) -> None:
+    if time.monotonic() > deadline_s:
+        raise TimeoutError(f"{root} does not settle")
+    time.sleep(0.0005)
+
+
+@contextmanager
+def running(root: Path) -> Iterator[None]:
+    """The program beside a tree, in a process of its own."""
+    program = subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__, str(root)], stdout=subprocess.PIPE
+    )
+    try:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"ready\n"
+        yield
+    finally:
+        program.terminate()
+        program.communicate()
+        shutil.rmtree(root / ASKS, ignore_errors=True)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if re.fullmatch(r"\d+", text) else None
+
+
+def follow(root: Path) -> None:
+    """Keep the tree up to date for ever."""
+    patterns = (
+        "sys/devices/system/cpu/cpu*/cpufreq",
+        "sys/devices/system/cpu/intel_uncore_frequency/*",
+        "sys/class/devfreq/*.gpu",
+        "sys/kernel/debug/bpmp/debug/clk/emc",
+        "sys/kernel/debug/clk/override.emc",
+    )
+    (root / ASKS).mkdir()
+    folders = [folder for pattern in patterns for folder in root.glob(pattern)]
+    watch = Watch([*folders, root / ASKS])
+    print("ready", flush=True)
+    fresh = root / "tmp/hardware"
+    while True:
+        watch.names(timeout_s=None)
+        asked = _number(root / ASKS / "asked")
+        while not _show(root, fresh):
+            pass
+        if asked is not None:
+            fresh.write_text(str(asked))
+            fresh.rename(root / ASKS / "answered")
+
+
+def _show(root: Path, fresh: Path) -> bool:
+    """Bring every file up to date; False where another wrote in the middle of it."""
+    # What is shown follows from what was written before: it is found after that was read.
+    before = {path: _text(path) for path in shown(root)}
+    for path, text in shown(root).items():
+        if not path.is_file() or path not in before or before[path] == text:
+            continue
+        fresh.write_text(f"{text}\n")
+        _exchange(fresh, path)
+        if _text(fresh) != before[path]:
+            _exchange(fresh, path)
+            return False
+    return True
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Exchange two files at once (renameat2(2), RENAME_EXCHANGE)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(one), os.fsencode(other)
+    if libc.renameat2(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) < 0:
+        raise OSError(ctypes.get_errno(), "renameat2", str(other))
+
+
+if __name__ == "__main__":
+    follow(Path(sys.argv[1]))

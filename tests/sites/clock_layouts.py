@@ -1,0 +1,376 @@
+"""What the contract tests of clock controls run over: every control on trees of files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from sites.clocks import ClockControl, open_control
+from sites.clocks.journal import put_back_held
+from sites.setting import Setting
+from sites.site_file import Site
+from tests.sites import clock_hardware, fake_nvml
+
+TREES = Path(__file__).parents[1] / "trees"
+NOT_OF_THE_MACHINE = ("run", "tmp", "usr")
+"""Folders of a root that hold journals and programs."""
+CPU0 = "sys/devices/system/cpu/cpu0/cpufreq"
+CPU1 = "sys/devices/system/cpu/cpu1/cpufreq"
+UNCORE = "sys/devices/system/cpu/intel_uncore_frequency"
+ORIN_GPU = "sys/class/devfreq/17000000.gpu"
+NANO_GPU = "sys/class/devfreq/57000000.gpu"
+ORIN_EMC = "sys/kernel/debug/bpmp/debug/clk/emc"
+NANO_EMC = "sys/kernel/debug/clk/override.emc"
+
+
+@dataclass(frozen=True)
+class ClockLayout:
+    """A control on a kind of machine.
+
+    ``legal`` is what the control must say; ``shown(root)`` is the setting that the tree is at by
+    its files, None where that domain is not set. ``written``: files each of which makes it unable
+    to set clocks when it is missing or a folder; ``numbers``: those that must hold a number.
+    ``device`` goes away as a whole in a test.
+    """
+
+    name: str
+    control: str
+    tree: str
+    legal: tuple[Setting, ...]
+    illegal: tuple[Setting, ...]
+    shown: Callable[[Path], Setting]
+    written: tuple[str, ...]
+    numbers: tuple[str, ...]
+    device: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    core_mhz: tuple[float, ...] = ()
+    mem_mhz: tuple[float, ...] = ()
+    """The site file's clocks."""
+    running: Callable[[Path], AbstractContextManager[None]] = clock_hardware.running
+
+    def site(self) -> Site:
+        domains = {"core": self.core_mhz, "mem": self.mem_mhz}
+        return Site.model_validate(
+            {
+                "name": self.name,
+                "partitions": {"all": {}},
+                "domains": {
+                    name: {"frequencies_mhz": list(mhz)} for name, mhz in domains.items() if mhz
+                },
+                "clocks": {"control": self.control, "options": dict(self.options)},
+            }
+        )
+
+    def open(self, root: Path) -> ClockControl:
+        return open_control(self.site(), root)
+
+
+def copy(layout: ClockLayout, root: Path) -> dict[str, bytes]:
+    """Copy the layout's tree to ``root``, with empty run and tmp; what its files hold."""
+    shutil.copytree(TREES / layout.tree, root, dirs_exist_ok=True)
+    for name in ("run", "tmp"):
+        (root / name).mkdir(exist_ok=True)
+    return contents(root)
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Path below the root -> bytes, of every file of the machine."""
+    found = {}
+    for top in sorted(root.iterdir()):
+        if top.name in NOT_OF_THE_MACHINE:
+            continue
+        for path in sorted(top.rglob("*")):
+            if path.is_file():
+                found[str(path.relative_to(root))] = path.read_bytes()
+    return found
+
+
+def settled_contents(root: Path) -> dict[str, bytes]:
+    """:func:`contents`, once the hardware shows what was written."""
+    clock_hardware.wait_until_settled(root)
+    return contents(root)
+
+
+def journals(root: Path) -> list[str]:
+    """The journals that are there."""
+    return sorted(path.name for path in root.glob("*/campaign-clocks*/*.json"))
+
+
+def end(number: int, frame: FrameType | None) -> None:
+    """As the measuring process: SIGTERM ends it through its ``finally`` blocks."""
+    raise SystemExit(128 + number)
+
+
+def fork(work: Callable[[], None]) -> int:
+    """Run ``work`` in a child that ends as the fork server's children do; its process id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        work()
+        code = 0
+    except BaseException as error:
+        if not isinstance(error, SystemExit | KeyboardInterrupt):
+            import traceback
+
+            traceback.print_exc()
+    finally:
+        put_back_held()
+        os._exit(code)
+
+
+def hold(layout: ClockLayout, root: Path, setting: Setting, ready: int) -> None:
+    """Set clocks as a measurement does, say so, and wait for the end."""
+    with ExitStack() as stack:
+        clocks = layout.open(root)
+        stack.callback(clocks.restore)
+        clocks.set(setting)
+        os.write(ready, b"x")
+        time.sleep(60)
+
+
+def measure_for_ever(layout: ClockLayout, root: Path, seed: int, ready: int) -> None:
+    """Open, set and restore again and again, as a worker does; a byte when it begins."""
+    rng = random.Random(seed)
+    site = layout.site()
+    os.write(ready, b"x")
+    while True:
+        with ExitStack() as stack:
+            clocks = open_control(site, root)
+            stack.callback(clocks.restore)
+            for _ in range(rng.randint(1, 3)):
+                setting = rng.choice(layout.legal)
+                clocks.set(setting if rng.random() < 0.8 else Setting(setting.core_mhz))
+                clocks.state()
+                time.sleep(rng.uniform(0.0, 0.005))  # the kernel that is measured
+        # A kernel answers within the write. The program beside the tree is a little later.
+        clock_hardware.wait_until_settled(root)
+
+
+def _number(path: Path) -> float:
+    return float(path.read_text())
+
+
+def _userspace(root: Path) -> Setting:
+    for cpu in (CPU0, CPU1):
+        assert (root / cpu / "scaling_governor").read_text() == "userspace\n"
+    khz = {_number(root / cpu / "scaling_setspeed") for cpu in (CPU0, CPU1)}
+    assert len(khz) == 1
+    return Setting(khz.pop() / 1000)
+
+
+def _same(root: Path, files: list[str], per_mhz: float) -> float:
+    found = {_number(root / path) for path in files}
+    assert len(found) == 1, (files, found)
+    return found.pop() / per_mhz
+
+
+def _limits(root: Path) -> Setting:
+    ends = [f"{cpu}/scaling_{end}_freq" for cpu in (CPU0, CPU1) for end in ("min", "max")]
+    return Setting(_same(root, ends, 1000))
+
+
+def _uncore(root: Path, folders: tuple[str, ...]) -> float:
+    ends = [f"{UNCORE}/{each}/{end}_freq_khz" for each in folders for end in ("min", "max")]
+    return _same(root, ends, 1000)
+
+
+def _orin(root: Path) -> Setting:
+    assert (root / ORIN_GPU / "device/railgate_enable").read_text() == "0\n"
+    assert (root / ORIN_EMC / "mrq_rate_locked").read_text() == "1\n"
+    core = _same(root, [f"{ORIN_GPU}/min_freq", f"{ORIN_GPU}/max_freq"], 1e6)
+    return Setting(core, _number(root / ORIN_EMC / "rate") / 1e6)
+
+
+def _nano(root: Path) -> Setting:
+    assert (root / NANO_EMC / "clk_state").read_text() == "1\n"
+    core = _same(root, [f"{NANO_GPU}/min_freq", f"{NANO_GPU}/max_freq"], 1e6)
+    return Setting(core, _number(root / NANO_EMC / "clk_update_rate") / 1e6)
+
+
+def _nvml(root: Path) -> Setting:
+    gpu = root / "nvml/gpu0"
+    core, mem = (
+        {float(word) for word in (gpu / f"{name}_locked_clocks_mhz").read_text().split()}
+        for name in ("gpu", "memory")
+    )
+    assert len(core) == len(mem) == 1
+    return Setting(core.pop(), mem.pop())
+
+
+@contextlib.contextmanager
+def _nvml_running(root: Path) -> Iterator[None]:
+    # The clocks that it would run at, so that every lock moves them: a GPU with work to do.
+    with fake_nvml.installed(root):
+        yield
+
+
+def _product(core: tuple[float | None, ...], mem: tuple[float | None, ...]) -> tuple[Setting, ...]:
+    return tuple(Setting(c, m) for m in mem for c in core)
+
+
+def _nvml_legal() -> tuple[Setting, ...]:
+    gpu = TREES / "nvml-2-gpus/nvml/gpu0"
+    memory = sorted(int(m) for m in (gpu / "supported_memory_clocks_mhz").read_text().split())
+    return tuple(
+        Setting(float(core), float(mem))
+        for mem in memory
+        for core in sorted(
+            int(c) for c in (gpu / f"supported_graphics_clocks_mhz_{mem}").read_text().split()
+        )
+    )
+
+
+SITE_MHZ = (800.0, 1700.0, 2650.0, 3500.0, 4000.0)
+UNCORE_2S = tuple(float(mhz) for mhz in range(1200, 2401, 100))
+TPMI = tuple(float(mhz) for mhz in range(1600, 2201, 100))
+TPMI_COMPUTE = tuple(float(mhz) for mhz in range(800, 2201, 100))
+ORIN_LEGAL = _product((306.0, 612.0, 918.0, 1300.5), (204.0, 665.6, 2133.0, 3199.0))
+
+LAYOUTS = [
+    ClockLayout(
+        name="cpufreq-acpi",
+        control="cpufreq",
+        tree="cpufreq-acpi",
+        options={"cpus": "0-1"},
+        legal=_product((1200.0, 1800.0, 2200.0, 2600.0), (None,)),
+        illegal=(Setting(1500.0), Setting(1800.0, 1800.0), Setting(0.0)),
+        shown=_userspace,
+        written=tuple(
+            f"{cpu}/scaling_{name}"
+            for cpu in (CPU0, CPU1)
+            for name in ("governor", "setspeed", "min_freq", "max_freq")
+        ),
+        numbers=(
+            f"{CPU0}/scaling_available_frequencies",
+            f"{CPU1}/scaling_min_freq",
+            f"{CPU1}/cpuinfo_max_freq",
+        ),
+        device=CPU1,
+    ),
+    ClockLayout(
+        name="cpufreq-intel-pstate",
+        control="cpufreq",
+        tree="cpufreq-intel-pstate",
+        options={"cpus": "all"},
+        core_mhz=SITE_MHZ,
+        legal=_product(SITE_MHZ[:-1], (None,)),
+        illegal=(Setting(4000.0), Setting(799.0), Setting(800.0, 1200.0)),
+        shown=_limits,
+        written=tuple(
+            f"{cpu}/scaling_{name}_freq" for cpu in (CPU0, CPU1) for name in ("min", "max")
+        ),
+        numbers=(f"{CPU1}/scaling_max_freq", f"{CPU0}/cpuinfo_min_freq"),
+        device=CPU1,
+    ),
+    ClockLayout(
+        name="cpufreq-uncore-2s",
+        control="cpufreq",
+        tree="cpufreq-uncore-2s",
+        options={"cpus": "0,1", "uncore": True},
+        core_mhz=SITE_MHZ,
+        mem_mhz=UNCORE_2S,
+        legal=_product(SITE_MHZ[:-1], UNCORE_2S),
+        illegal=(Setting(1700.0, 1250.0), Setting(1700.0, 2500.0), Setting(4000.0, 1200.0)),
+        shown=lambda root: Setting(
+            _limits(root).core_mhz, _uncore(root, ("package_00_die_00", "package_01_die_00"))
+        ),
+        written=(
+            f"{CPU1}/scaling_min_freq",
+            f"{UNCORE}/package_00_die_00/initial_min_freq_khz",
+        ),
+        numbers=(f"{UNCORE}/package_01_die_00/initial_max_freq_khz", f"{CPU0}/scaling_min_freq"),
+        device=f"{UNCORE}/package_01_die_00",
+    ),
+    ClockLayout(
+        name="uncore-2s",
+        control="uncore",
+        tree="cpufreq-uncore-2s",
+        legal=_product((None,), UNCORE_2S),
+        illegal=(Setting(None, 1100.0), Setting(1700.0, 1200.0)),
+        shown=lambda root: Setting(None, _uncore(root, ("package_00_die_00", "package_01_die_00"))),
+        written=(f"{UNCORE}/package_00_die_00/initial_min_freq_khz",),
+        numbers=(f"{UNCORE}/package_01_die_00/initial_max_freq_khz",),
+        device=f"{UNCORE}/package_01_die_00",
+    ),
+    ClockLayout(
+        name="uncore-tpmi",
+        control="uncore",
+        tree="uncore-tpmi",
+        legal=_product((None,), TPMI),
+        illegal=(Setting(None, 1500.0), Setting(None, 2300.0)),
+        shown=lambda root: Setting(None, _uncore(root, ("uncore00", "uncore01", "uncore02"))),
+        written=(f"{UNCORE}/uncore02/initial_max_freq_khz",),
+        numbers=(f"{UNCORE}/uncore00/initial_max_freq_khz",),
+        device=f"{UNCORE}/uncore01",
+    ),
+    ClockLayout(
+        name="uncore-tpmi-compute",
+        control="uncore",
+        tree="uncore-tpmi",
+        options={"domain_ids": [0, 1]},
+        legal=_product((None,), TPMI_COMPUTE),
+        illegal=(Setting(None, 700.0), Setting(None, 2300.0)),
+        shown=lambda root: Setting(None, _uncore(root, ("uncore00", "uncore01"))),
+        written=(f"{UNCORE}/uncore00/initial_max_freq_khz", f"{UNCORE}/uncore02/domain_id"),
+        numbers=(f"{UNCORE}/uncore01/initial_max_freq_khz",),
+        device=f"{UNCORE}/uncore01",
+    ),
+    ClockLayout(
+        name="jetson-orin",
+        control="jetson",
+        tree="jetson-orin",
+        legal=ORIN_LEGAL,
+        illegal=(Setting(1300.0, 204.0), Setting(306.0, 1600.0), Setting(0.0)),
+        shown=_orin,
+        written=(
+            f"{ORIN_GPU}/min_freq",
+            f"{ORIN_GPU}/max_freq",
+            f"{ORIN_GPU}/available_frequencies",
+            f"{ORIN_EMC}/mrq_rate_locked",
+            f"{ORIN_EMC}/state",
+            f"{ORIN_EMC}/rate",
+        ),
+        numbers=(f"{ORIN_GPU}/available_frequencies", f"{ORIN_EMC}/max_rate"),
+        device=ORIN_GPU,
+    ),
+    ClockLayout(
+        name="jetson-nano",
+        control="jetson",
+        tree="jetson-nano",
+        options={"gpu": "57000000.gpu"},
+        mem_mhz=(204.0, 1600.0, 1866.0),
+        legal=_product((76.8, 460.8, 921.6), (204.0, 1600.0)),
+        illegal=(Setting(76.8, 1866.0), Setting(77.0, 204.0)),
+        shown=_nano,
+        written=(f"{NANO_GPU}/max_freq", f"{NANO_EMC}/clk_state", f"{NANO_EMC}/clk_update_rate"),
+        numbers=(f"{NANO_GPU}/min_freq",),
+        device=NANO_EMC,
+    ),
+    ClockLayout(
+        name="nvml",
+        control="nvml",
+        tree="nvml-2-gpus",
+        options={"devices": [0]},
+        legal=_nvml_legal(),
+        illegal=(Setting(1.0, _nvml_legal()[0].mem_mhz), Setting(None, 1.0)),
+        shown=_nvml,
+        written=("nvml/gpu0/supported_memory_clocks_mhz", "nvml/gpu0/clock_graphics_mhz"),
+        numbers=("nvml/gpu0/clock_graphics_mhz",),
+        device="nvml/gpu0",
+        running=_nvml_running,
+    ),
+]

@@ -1,0 +1,86 @@
+"""RAPL through powercap: two Intel packages, and an AMD one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+
+from tests.sites.meter_layouts.layout import Layout, deny, replace
+
+POWERCAP = Path("sys/class/powercap")
+INTEL = {
+    "package-0": "intel-rapl/intel-rapl:0",
+    "package-0/dram": "intel-rapl/intel-rapl:0/intel-rapl:0:1",
+    "package-0/core": "intel-rapl/intel-rapl:0/intel-rapl:0:0",
+    "package-1": "intel-rapl/intel-rapl:2",
+    "package-1/dram": "intel-rapl/intel-rapl:2/intel-rapl:2:1",
+    "package-1/core": "intel-rapl/intel-rapl:2/intel-rapl:2:0",
+}
+AMD = {"package-0": "intel-rapl:0", "package-0/core": "intel-rapl:0:0"}
+
+
+def show_zones(
+    zones: Mapping[str, str],
+) -> Callable[[Path, Mapping[str, float]], None]:
+    """Shows energies as the hardware counts them: 32 bits of a step, of which the range is all."""
+
+    def show(root: Path, true: Mapping[str, float]) -> None:
+        for channel, place in zones.items():
+            directory = root / POWERCAP / place
+            step_uj = Fraction(int((directory / "max_energy_range_uj").read_text()), 2**32 - 1)
+            counted = int(Fraction(true[channel]) * 10**6 / step_uj) % 2**32
+            replace(directory / "energy_uj", f"{int(counted * step_uj)}\n")
+
+    return show
+
+
+def faults_of(place: str) -> dict[str, Callable[[Path], None]]:
+    def energy(root: Path) -> Path:
+        return root / POWERCAP / place / "energy_uj"
+
+    def reads(root: Path) -> int:
+        return int(energy(root).read_text())
+
+    return {
+        "missing": lambda root: energy(root).unlink(),
+        "denied": lambda root: deny(energy(root)),
+        "empty": lambda root: replace(energy(root), ""),
+        "garbage": lambda root: replace(energy(root), "No data\n"),
+        "reset": lambda root: replace(energy(root), "61\n"),
+        "went back": lambda root: replace(energy(root), f"{reads(root) - 1000}\n"),
+        "gone": lambda root: shutil.rmtree(root / POWERCAP),
+    }
+
+
+WRONG_OPTIONS = (
+    ({"zone": ["package-0"]}, "zones"),
+    ({"zones": "package-0"}, "list"),
+    ({"max_power_w": -1}, "watts"),
+)
+# Powers of no machine, so that the counters may gain much in the short time of a test.
+LAYOUTS = [
+    Layout(
+        name="powercap-2s-intel",
+        kind="powercap",
+        tree="powercap-2s-intel",
+        channels=tuple(INTEL),
+        show=show_zones(INTEL),
+        faults=faults_of(INTEL["package-1"]),
+        options={"max_power_w": 1e5},
+        wrong_options=WRONG_OPTIONS,
+        greatest_step_j=9e3,
+    ),
+    Layout(
+        name="powercap-amd",
+        kind="powercap",
+        tree="powercap-amd",
+        channels=tuple(AMD),
+        show=show_zones(AMD),
+        faults=faults_of(AMD["package-0"]),
+        options={"max_power_w": 1e5},
+        wrong_options=WRONG_OPTIONS,
+        greatest_step_j=9e3,
+    ),
+]

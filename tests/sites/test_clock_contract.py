@@ -1,0 +1,918 @@
+"""Every clock control, on trees of files: sets, refuses, and puts all back whatever happens.
+
+What plain files lack of a machine's behaviour comes from a program beside the tree
+(``clock_hardware.py``), and NVML from a library that reads a tree (``fake_nvml.c``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.clock_kills import kill_and_compare
+from sites.clocks import ClockNotLegal, ClocksUnavailable, open_control
+from sites.clocks.journal import ClocksInUse, put_back_held, restore_left_over
+from sites.setting import AS_FOUND, Setting
+from sites.site_file import Site
+from tests.sites.clock_hardware import Watch
+from tests.sites.clock_layouts import (
+    CPU0,
+    CPU1,
+    LAYOUTS,
+    NANO_EMC,
+    ORIN_EMC,
+    ORIN_GPU,
+    TREES,
+    UNCORE,
+    ClockLayout,
+    contents,
+    copy,
+    fork,
+    hold,
+    journals,
+    settled_contents,
+)
+
+REPOSITORY = Path(__file__).parents[2]
+BY_NAME = {each.name: each for each in LAYOUTS}
+ACPI = BY_NAME["cpufreq-acpi"]
+NAMES = [each.name for each in LAYOUTS]
+FILES = [each.name for each in LAYOUTS if each.control != "nvml"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A copied tree with its hardware beside it, and what its files held."""
+
+    layout: ClockLayout
+    root: Path
+    original: dict[str, bytes]
+
+    def is_original(self) -> bool:
+        return settled_contents(self.root) == self.original
+
+    def held(self, setting: Setting) -> int:
+        """A process that has set it."""
+        read, write = os.pipe()
+        child = fork(lambda: hold(self.layout, self.root, setting, write))
+        os.close(write)
+        with os.fdopen(read, "rb") as ready:
+            assert ready.read(1) == b"x", "the process ended before it had set the clocks"
+        return child
+
+    def killed(self, setting: Setting) -> None:
+        """Leave it set by a process that SIGKILL ended."""
+        child = self.held(setting)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert settled_contents(self.root) != self.original
+
+    def folder(self) -> Path:
+        return self.root / "run/campaign-clocks"
+
+    def journal(self) -> Path:
+        (name,) = journals(self.root)
+        return self.folder() / name
+
+
+@pytest.fixture(params=NAMES)
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
+    yield from start(BY_NAME[request.param], tmp_path)
+
+
+@pytest.fixture
+def acpi(tmp_path: Path) -> Iterator[Machine]:
+    yield from start(ACPI, tmp_path)
+
+
+def start(layout: ClockLayout, root: Path) -> Iterator[Machine]:
+    original = copy(layout, root)
+    with layout.running(root):
+        yield Machine(layout, root, original)
+
+
+def middle(layout: ClockLayout) -> Setting:
+    return layout.legal[len(layout.legal) // 2]
+
+
+# --- Setting, refusing, restoring -----------------------------------------------------------------
+
+
+def test_every_legal_setting_is_set_and_read_back(machine: Machine) -> None:
+    clocks = machine.layout.open(machine.root)
+    assert clocks.legal() == list(machine.layout.legal)
+    assert contents(machine.root) == machine.original
+    rng = random.Random(3)
+    settings = list(machine.layout.legal)
+    if len(settings) > 40:
+        settings = [settings[0], settings[-1], *rng.sample(settings, 38)]
+    rng.shuffle(settings)
+    for setting in settings:
+        clocks.set(setting)
+        assert machine.layout.shown(machine.root) == setting
+    clocks.restore()
+    assert machine.is_original()
+    assert journals(machine.root) == []
+    clocks.restore()
+    assert machine.is_original()
+
+
+def test_an_illegal_setting_is_refused_and_changes_nothing(machine: Machine) -> None:
+    clocks = machine.layout.open(machine.root)
+    for setting in machine.layout.illegal:
+        with pytest.raises(ClockNotLegal):
+            clocks.set(setting)
+        assert contents(machine.root) == machine.original
+    clocks.set(middle(machine.layout))
+    before = settled_contents(machine.root)
+    for setting in machine.layout.illegal:
+        with pytest.raises(ClockNotLegal):
+            clocks.set(setting)
+        assert settled_contents(machine.root) == before
+    clocks.restore()
+    assert machine.is_original()
+
+
+def test_none_leaves_a_clock_as_found_even_after_it_was_set(machine: Machine) -> None:
+    clocks = machine.layout.open(machine.root)
+    clocks.set(AS_FOUND)
+    assert journals(machine.root) == []
+    clocks.set(machine.layout.legal[0])
+    clocks.set(AS_FOUND)
+    assert machine.is_original()
+    clocks.restore()
+
+
+def test_the_state_tells_what_the_hardware_shows(machine: Machine) -> None:
+    clocks = machine.layout.open(machine.root)
+    setting = machine.layout.legal[0]
+    clocks.set(setting)
+    settled_contents(machine.root)
+    state = clocks.state()
+    for name in ("core_mhz", "mem_mhz"):
+        told, asked = getattr(state.setting, name), getattr(setting, name)
+        if asked is not None:
+            assert told == pytest.approx(asked), name
+    assert state.throttled == ()
+    clocks.restore()
+
+
+def test_it_restores_after_an_exception(machine: Machine) -> None:
+    with pytest.raises(ZeroDivisionError), ExitStack() as stack:
+        clocks = machine.layout.open(machine.root)
+        stack.callback(clocks.restore)
+        clocks.set(middle(machine.layout))
+        raise ZeroDivisionError
+    assert machine.is_original()
+    assert journals(machine.root) == []
+
+
+def test_a_control_that_is_dropped_restores(machine: Machine) -> None:
+    clocks = machine.layout.open(machine.root)
+    clocks.set(machine.layout.legal[0])
+    del clocks
+    assert machine.is_original()
+
+
+# --- Signals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_restores(machine: Machine, number: signal.Signals) -> None:
+    child = machine.held(middle(machine.layout))
+    assert contents(machine.root) != machine.original
+    os.kill(child, number)
+    os.waitpid(child, 0)
+    assert machine.is_original()
+    assert journals(machine.root) == []
+
+
+def test_the_next_start_restores_after_sigkill(machine: Machine) -> None:
+    machine.killed(middle(machine.layout))
+    clocks = machine.layout.open(machine.root)
+    assert machine.is_original()
+    assert journals(machine.root) == []
+    assert restore_left_over(machine.root) == []
+    clocks.set(machine.layout.legal[0])
+    clocks.restore()
+    assert machine.is_original()
+
+
+def test_restore_left_over_says_what_it_did(machine: Machine) -> None:
+    machine.killed(middle(machine.layout))
+    lines = restore_left_over(machine.root)
+    assert lines
+    assert all(line.startswith("left over, put back: ") for line in lines)
+    assert machine.is_original()
+
+
+SCRIPT = """
+import signal, sys, time
+from contextlib import ExitStack
+from pathlib import Path
+from tests.sites.clock_layouts import LAYOUTS, end
+signal.signal(signal.SIGTERM, end)
+layout = next(each for each in LAYOUTS if each.name == sys.argv[1])
+with ExitStack() as stack:
+    clocks = layout.open(Path(sys.argv[2]))
+    stack.callback(clocks.restore)
+    clocks.set(layout.legal[0])
+    print("set", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_whole_interpreter_as_a_measurement_runs_it(
+    acpi: Machine, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, acpi.layout.name, str(acpi.root)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"set\n"
+    process.send_signal(number)
+    process.communicate()
+    assert bool(journals(acpi.root)) == (number == signal.SIGKILL)
+    restore_left_over(acpi.root)
+    assert acpi.is_original()
+
+
+def test_a_second_signal_waits_until_all_is_back(acpi: Machine) -> None:
+    for _ in range(10):
+        child = acpi.held(middle(acpi.layout))
+        os.kill(child, signal.SIGTERM)
+        time.sleep(0.0005)
+        os.kill(child, signal.SIGINT)
+        os.waitpid(child, 0)
+        restore_left_over(acpi.root)
+        assert acpi.is_original()
+
+
+def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
+    result = kill_and_compare(20, 5, tmp_path, [BY_NAME[name] for name in NAMES])
+    assert result.problems == []
+    assert result.restored == 20
+
+
+# --- Files and devices that are missing, forbidden or wrong --------------------------------------
+
+
+def set_in(machine: Machine) -> None:
+    with ExitStack() as stack:
+        clocks = machine.layout.open(machine.root)
+        stack.callback(clocks.restore)
+        clocks.set(machine.layout.legal[-1])
+
+
+@pytest.mark.parametrize("fault", ["missing", "a folder"])
+def test_a_file_that_is_missing_or_a_folder(machine: Machine, fault: str) -> None:
+    for name in machine.layout.written:
+        path = machine.root / name
+        held = path.read_bytes()
+        path.unlink()
+        if fault == "a folder":
+            path.mkdir()
+        before = contents(machine.root)
+        with pytest.raises(ClocksUnavailable) as caught:
+            set_in(machine)
+        if machine.layout.control != "nvml":
+            assert str(path) in caught.value.what
+        assert caught.value.remedy
+        assert contents(machine.root) == before
+        assert journals(machine.root) == []
+        if fault == "a folder":
+            path.rmdir()
+        fresh = machine.root / "tmp/fresh"
+        fresh.write_bytes(held)
+        fresh.rename(path)
+    set_in(machine)
+    assert machine.is_original()
+
+
+@pytest.mark.parametrize("text", ["", "abc\n", "-5\n", "1.5\n", "12 x\n"])
+def test_a_file_without_a_number(machine: Machine, text: str) -> None:
+    if machine.layout.control == "nvml" and text.startswith("-"):
+        pytest.skip("NVML's numbers have no sign")
+    for name in machine.layout.numbers:
+        path = machine.root / name
+        held = path.read_bytes()
+        path.write_text(text)
+        with pytest.raises((ClocksUnavailable, ClockNotLegal)):
+            set_in(machine)
+        assert path.read_text() == text
+        assert journals(machine.root) == []
+        path.write_bytes(held)
+    assert machine.is_original()
+
+
+def test_a_device_that_goes_away_between_set_and_restore(machine: Machine) -> None:
+    clocks = machine.layout.open(machine.root)
+    clocks.set(middle(machine.layout))
+    device = machine.root / machine.layout.device
+    away = machine.root / "tmp/away"
+    device.rename(away)
+    with pytest.raises(ClocksUnavailable, match="not put back"):
+        clocks.restore()
+    # All the others are back.
+    there = settled_contents(machine.root)
+    assert {name: machine.original[name] for name in there} == there
+    # It came back: so can its clocks.
+    away.rename(device)
+    clocks.restore()
+    assert machine.is_original()
+    assert journals(machine.root) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_device_that_is_gone_at_the_next_start(name: str, tmp_path: Path) -> None:
+    for machine in start(BY_NAME[name], tmp_path):
+        machine.killed(middle(machine.layout))
+        shutil.rmtree(machine.root / machine.layout.device)
+        lines = restore_left_over(machine.root)
+        assert any(line.startswith("left over, and its device is gone: ") for line in lines)
+        there = settled_contents(machine.root)
+        assert {name: machine.original[name] for name in there} == there
+        assert restore_left_over(machine.root) == []
+
+
+def test_a_gpu_that_the_next_start_does_not_see_waits_for_one_that_does(tmp_path: Path) -> None:
+    """Slurm and containers hide GPUs: it may be locked all the same."""
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        machine.killed(middle(machine.layout))
+        gpus = [tmp_path / "nvml/gpu0", tmp_path / "nvml/gpu1"]
+        hidden = [gpu.rename(tmp_path / "tmp" / gpu.name) for gpu in gpus]
+        for _ in range(2):
+            (line,) = restore_left_over(tmp_path)
+            assert line.startswith("left over, and can't be put back: GPU-")
+        for away, gpu in zip(hidden, gpus, strict=True):
+            away.rename(gpu)
+        assert len(restore_left_over(tmp_path)) == 1
+        assert machine.is_original()
+
+
+def test_restore_tries_every_file_and_names_those_that_fail(acpi: Machine) -> None:
+    clocks = acpi.layout.open(acpi.root)
+    clocks.set(Setting(2600.0))
+    bad = acpi.root / CPU0 / "scaling_governor"
+    bad.unlink()
+    bad.mkdir()
+    with pytest.raises(ClocksUnavailable) as caught:
+        clocks.restore()
+    assert str(bad) in caught.value.what
+    assert "ondemand" in caught.value.what
+    assert CPU1 not in caught.value.what
+    cpu1 = {name: held for name, held in acpi.original.items() if name.startswith(CPU1)}
+    there = settled_contents(acpi.root)
+    assert {name: there[name] for name in cpu1} == cpu1
+    # The journal stays, and no other control sets clocks over it.
+    del clocks, caught  # whose trace holds the control too
+    assert journals(acpi.root)
+    again = acpi.layout.open(acpi.root)
+    with pytest.raises(ClocksUnavailable, match="not back"):
+        again.set(Setting(1200.0))
+    bad.rmdir()
+    bad.write_text("userspace\n")
+    assert restore_left_over(acpi.root)
+    assert acpi.is_original()
+
+
+FORBIDDEN = """
+import json, os, sys
+from pathlib import Path
+from sites.clocks import ClocksUnavailable, cpufreq, jetson, uncore
+from tests.sites.clock_layouts import LAYOUTS
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+layout = next(each for each in LAYOUTS if each.name == sys.argv[1])
+clocks = layout.open(Path(sys.argv[2]))
+try:
+    clocks.set(layout.legal[-1])
+except ClocksUnavailable as error:
+    print(json.dumps([error.what, error.remedy]))
+clocks.restore()
+"""
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_permission_denied_says_how_to_mend_it(name: str) -> None:
+    """Modes don't bind root, so the clocks are set by another user, in another process."""
+    layout = BY_NAME[name]
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        root = Path(directory) / "root"
+        original = copy(layout, root)
+        for path in root.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o444)
+        (root / "tmp").chmod(0o1777)
+        done = subprocess.run(
+            [sys.executable, "-c", FORBIDDEN, name, str(root)],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert contents(root) == original
+        assert journals(root) == []
+        (folder,) = (root / "tmp").iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+    what, remedy = json.loads(done.stdout)
+    path = next(word for word in what.split() if word.startswith(str(root)))
+    assert "Permission denied" in what
+    for part in ("sudo", f"chgrp GROUP {path}", f"chmod g+w {path}", "udev"):
+        assert part in remedy
+
+
+def test_nvml_without_permission(tmp_path: Path) -> None:
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        locks = tmp_path / "nvml/gpu0/memory_locked_clocks_mhz"
+        locks.write_text("!4\n")
+        before = contents(tmp_path)
+        with pytest.raises(ClocksUnavailable) as caught:
+            set_in(machine)
+        assert "root" in caught.value.remedy
+        assert contents(tmp_path) == before
+        assert journals(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        # A bit mask of the kernel's: it keeps nine bits of a number, and shows them its own way.
+        ("coredump_filter", r"rate: 2133000000 was asked for, and the hardware took 0000"),
+        # It refuses numbers above 1000 (proc_pid_oom_score_adj(5)).
+        ("oom_score_adj", r"rate: the kernel refused 2133000000"),
+    ],
+)
+def test_the_kernel_refused_a_value_or_took_another(file: str, said: str, tmp_path: Path) -> None:
+    """Files of a real kernel, of a process of their own, in place of one that holds anything."""
+    layout = BY_NAME["jetson-orin"]
+    original = copy(layout, tmp_path)
+    (tmp_path / ORIN_EMC / "rate").unlink()
+    (tmp_path / ORIN_EMC / "rate").symlink_to(f"/proc/self/{file}")
+
+    def work() -> None:
+        with ExitStack() as stack:
+            clocks = layout.open(tmp_path)
+            stack.callback(clocks.restore)
+            with pytest.raises(ClockNotLegal, match=said):
+                clocks.set(Setting(306.0, 2133.0))
+
+    assert os.waitpid(fork(work), 0)[1] == 0
+    for each in (f"{ORIN_GPU}/min_freq", f"{ORIN_GPU}/device/railgate_enable"):
+        assert (tmp_path / each).read_bytes() == original[each]
+    assert journals(tmp_path) == []
+
+
+def test_nvml_runs_slower_only_for_a_reason(tmp_path: Path) -> None:
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        clocks = machine.layout.open(tmp_path)
+        (tmp_path / "nvml/gpu0/held_to_mhz").write_text("1200\n")
+        (tmp_path / "nvml/gpu0/event_reasons").write_text("2\n")
+        with pytest.raises(ClockNotLegal, match="runs at 1200 MHz"):
+            clocks.set(Setting(1800.0, 2619.0))
+        (tmp_path / "nvml/gpu0/event_reasons").write_text(f"{0x4 | 0x40 | 0x2 | 0x8000}\n")
+        clocks.set(Setting(1800.0, 2619.0))
+        state = clocks.state()
+        assert state.setting == Setting(1200.0, 2619.0)
+        assert state.throttled == (
+            "hardware thermal slowdown",
+            "reason 0x8000",
+            "software power cap",
+        )
+        assert state.temperature_c is not None
+        clocks.restore()
+
+
+def test_nvml_tells_which_core_clocks_go_with_a_memory_clock(tmp_path: Path) -> None:
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        clocks = machine.layout.open(tmp_path)
+        with pytest.raises(ClockNotLegal, match="at memory 1593 MHz; the nearest: 1185 and 1200"):
+            clocks.set(Setting(1980.0, 1593.0))
+        clocks.set(Setting(1980.0, 2619.0))
+        clocks.restore()
+
+
+# --- Two at once ----------------------------------------------------------------------------------
+
+
+def test_two_processes_at_once(machine: Machine) -> None:
+    child = machine.held(middle(machine.layout))
+    try:
+        before = settled_contents(machine.root)
+        clocks = machine.layout.open(machine.root)
+        assert restore_left_over(machine.root) == []
+        with pytest.raises(ClocksInUse, match=f"process {child}") as caught:
+            clocks.set(machine.layout.legal[0])
+        assert caught.value.pid == child
+        assert f"kill {child}" in caught.value.remedy
+        clocks.restore()
+        assert settled_contents(machine.root) == before
+    finally:
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
+    assert machine.is_original()
+    clocks.set(machine.layout.legal[0])
+    clocks.restore()
+    assert machine.is_original()
+
+
+def test_cpufreq_with_uncore_keeps_the_uncore_control_out(tmp_path: Path) -> None:
+    for machine in start(BY_NAME["cpufreq-uncore-2s"], tmp_path):
+        child = machine.held(machine.layout.legal[0])
+        try:
+            with pytest.raises(ClocksInUse):
+                BY_NAME["uncore-2s"].open(tmp_path).set(Setting(None, 1800.0))
+        finally:
+            os.kill(child, signal.SIGTERM)
+            os.waitpid(child, 0)
+
+
+def test_a_forked_child_neither_holds_nor_restores(acpi: Machine) -> None:
+    clocks = acpi.layout.open(acpi.root)
+    clocks.set(Setting(1800.0))
+    before = settled_contents(acpi.root)
+
+    def child() -> None:
+        clocks.restore()
+        put_back_held()  # what its end calls
+
+    assert os.waitpid(fork(child), 0)[1] == 0
+    assert settled_contents(acpi.root) == before
+    clocks.restore()
+    assert acpi.is_original()
+
+
+# --- Journals -------------------------------------------------------------------------------------
+
+
+def test_the_journal_is_there_before_the_first_write_and_private(acpi: Machine) -> None:
+    child = acpi.held(Setting(1800.0))
+    assert acpi.folder().stat().st_mode & 0o777 == 0o700
+    assert acpi.journal().stat().st_mode & 0o777 == 0o600
+    kept = json.loads(acpi.journal().read_text())
+    assert kept["control"] == "cpufreq"
+    assert kept["pid"] == child
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    # The process was killed between the journal and its writes: nothing is to be put back.
+    for name, held in acpi.original.items():
+        (acpi.root / name).write_bytes(held)
+    settled_contents(acpi.root)
+    assert restore_left_over(acpi.root) == []
+    assert journals(acpi.root) == []
+    assert acpi.is_original()
+
+
+def test_a_torn_journal_is_moved_aside_and_reported(acpi: Machine) -> None:
+    acpi.killed(Setting(1800.0))
+    journal = acpi.journal()
+    whole = journal.read_text()
+    left = contents(acpi.root)
+    for text in (whole[: len(whole) // 2], "", "[]", "{}", "[" * 100_000):
+        journal.write_text(text)
+        (line,) = restore_left_over(acpi.root)
+        assert "damaged" in line
+        assert contents(acpi.root) == left
+        assert not journal.exists()
+        assert journal.with_suffix(".damaged").read_text() == text
+        assert restore_left_over(acpi.root) == []
+    journal.write_text(whole)
+    assert restore_left_over(acpi.root)
+    assert acpi.is_original()
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("etc/passwd", "root::0:0\n"),
+        ("../outside", "1\n"),
+        (f"{CPU0}/../../../../../../outside", "1\n"),
+        (f"{CPU0}/scaling_governor/../../../cpu1/online", "0\n"),
+        (f"{CPU0}/energy_performance_preference", "power\n"),
+        (f"{CPU0}/scaling_governor", "two words\n"),
+        (f"{CPU0}/scaling_governor", 7),
+        (f"{ORIN_GPU}/min_freq", "1\n"),
+        ("sys/devices/system/cpu/cpu77/cpufreq/scaling_governor", "leads-out\n"),
+    ],
+)
+def test_a_journal_that_names_what_no_control_writes_is_not_replayed(
+    acpi: Machine, path: str, text: object
+) -> None:
+    """Not a single entry of it, for it is none of ours."""
+    acpi.killed(Setting(1800.0))
+    outside = acpi.root / "tmp/elsewhere"
+    outside.mkdir()
+    (outside / "scaling_governor").write_text("x\n")
+    (acpi.root / "sys/devices/system/cpu/cpu77").mkdir()
+    (acpi.root / "sys/devices/system/cpu/cpu77/cpufreq").symlink_to(outside)
+    left = contents(acpi.root)
+    journal = acpi.journal()
+    kept = json.loads(journal.read_text())
+    kept["found"].append({"file": path, "found": text, "follows": False})
+    journal.write_text(json.dumps(kept))
+    (line,) = restore_left_over(acpi.root)
+    assert "what cpufreq does not write" in line
+    assert contents(acpi.root) == left
+    assert (outside / "scaling_governor").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("control", ["fixed", "twin", "os", "../../evil", "jetson"])
+def test_a_journal_of_another_control_is_not_replayed(acpi: Machine, control: str) -> None:
+    acpi.killed(Setting(1800.0))
+    left = contents(acpi.root)
+    journal = acpi.journal()
+    kept = json.loads(journal.read_text())
+    journal.write_text(json.dumps(kept | {"control": control}))
+    assert len(restore_left_over(acpi.root)) == 1
+    assert contents(acpi.root) == left
+    # Not under a name of its own either.
+    named = journal.with_name(journal.name.replace("cpufreq", control.replace("/", "_")))
+    named.write_text(json.dumps(kept | {"control": control}))
+    assert len(restore_left_over(acpi.root)) == (not control.startswith("."))
+    assert contents(acpi.root) == left
+
+
+def test_a_planted_journal_or_folder_is_refused(acpi: Machine) -> None:
+    acpi.killed(Setting(1800.0))
+    left = contents(acpi.root)
+    journal, folder = acpi.journal(), acpi.folder()
+    text = journal.read_bytes()
+
+    def refused(where: Path) -> None:
+        assert any(str(where) in line for line in restore_left_over(acpi.root))
+        assert contents(acpi.root) == left
+        with pytest.raises(ClocksUnavailable, match=str(where)):
+            acpi.layout.open(acpi.root).set(Setting(1200.0))
+        assert contents(acpi.root) == left
+
+    journal.chmod(0o622)
+    refused(journal)
+    journal.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(journal, 65534, 65534)
+        refused(journal)
+        os.chown(journal, 0, 0)
+        os.chown(folder, 65534, 65534)
+        refused(folder)
+        os.chown(folder, 0, 0)
+    elsewhere = acpi.root / "tmp/journal"
+    journal.rename(elsewhere)
+    journal.symlink_to(elsewhere)
+    refused(journal)
+    journal.unlink()
+    os.link(elsewhere, journal)
+    refused(journal)
+    journal.unlink()
+    os.mkfifo(journal)
+    refused(journal)
+    journal.unlink()
+    elsewhere.unlink()
+    journal.write_bytes(text)
+    journal.chmod(0o600)
+    folder.chmod(0o777)
+    refused(folder)
+    folder.chmod(0o700)
+    folder.rename(acpi.root / "tmp/folder")
+    folder.symlink_to(acpi.root / "tmp/folder")
+    refused(folder)
+    folder.unlink()
+    (acpi.root / "tmp/folder").rename(folder)
+    (acpi.root / "run").chmod(0o777)
+    refused(folder.parent)
+    (acpi.root / "run").chmod(0o755)
+    assert restore_left_over(acpi.root)
+    assert acpi.is_original()
+
+
+def test_without_run_the_journal_is_in_a_private_folder_of_tmp(acpi: Machine) -> None:
+    (acpi.root / "run").rmdir()
+    acpi.killed(Setting(1800.0))
+    folder = acpi.root / f"tmp/campaign-clocks-{os.geteuid()}"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert restore_left_over(acpi.root)
+    assert acpi.is_original()
+    folder.rename(acpi.root / "tmp/other")
+    (acpi.root / f"tmp/campaign-clocks-{os.geteuid()}").symlink_to(acpi.root / "tmp/other")
+    with pytest.raises(ClocksUnavailable, match="link"):
+        acpi.layout.open(acpi.root).set(Setting(1800.0))
+    assert acpi.is_original()
+
+
+def test_without_any_folder_no_clock_is_changed(acpi: Machine) -> None:
+    (acpi.root / "run").rmdir()
+    shutil.rmtree(acpi.root / "tmp")
+    with pytest.raises(ClocksUnavailable, match="no folder to keep what was found"):
+        acpi.layout.open(acpi.root).set(Setting(1800.0))
+    assert contents(acpi.root) == acpi.original
+
+
+def test_a_journal_from_before_the_last_boot_is_dropped(acpi: Machine) -> None:
+    boot = acpi.root / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_text("1bf2a3d4-0000-4000-8000-000000000001\n")
+    acpi.killed(Setting(1800.0))
+    boot.write_text("1bf2a3d4-0000-4000-8000-000000000002\n")
+    left = contents(acpi.root)
+    (line,) = restore_left_over(acpi.root)
+    assert "before the last boot" in line
+    assert contents(acpi.root) == left
+    assert journals(acpi.root) == []
+
+
+def test_a_restore_that_is_killed_is_done_by_the_next(acpi: Machine) -> None:
+    acpi.killed(Setting(2600.0))
+    text = acpi.journal().read_bytes()
+    # As if it was killed after some files, and while it wrote one, and before the journal went.
+    (acpi.root / CPU0 / "scaling_governor").write_text("ondemand\n")
+    (acpi.root / CPU1 / "scaling_max_freq").write_text("")
+    assert restore_left_over(acpi.root)
+    assert acpi.is_original()
+    acpi.folder().joinpath("x").write_bytes(b"")
+    (acpi.folder() / f"cpufreq@{os.uname().nodename}.json").write_bytes(text)
+    assert restore_left_over(acpi.root) == []
+    assert acpi.is_original()
+
+
+# --- One control's own ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "low"),
+    [
+        ("cpufreq-intel-pstate", f"{CPU0}/scaling_min_freq"),
+        ("uncore-2s", f"{UNCORE}/package_00_die_00/min_freq_khz"),
+        ("jetson-orin", f"{ORIN_GPU}/min_freq"),
+    ],
+)
+def test_the_lower_limit_is_never_above_the_upper(name: str, low: str, tmp_path: Path) -> None:
+    """By the order of the writes, as the kernel reports them."""
+    layout = BY_NAME[name]
+    copy(layout, tmp_path)
+    low_path = tmp_path / low
+    high_path = low_path.with_name(low_path.name.replace("min", "max"))
+    watch = Watch([low_path.parent])
+    clocks = layout.open(tmp_path)
+    lowest, highest = layout.legal[0], layout.legal[-1]
+
+    def order() -> list[str]:
+        return [each for each in watch.names() if each in (low_path.name, high_path.name)]
+
+    clocks.set(highest)
+    assert order() == [high_path.name, low_path.name]
+    clocks.set(lowest)
+    assert order() == [low_path.name, high_path.name]
+    clocks.set(highest)
+    assert order() == [high_path.name, low_path.name]
+    clocks.set(lowest)
+    order()
+    clocks.restore()
+    assert order() == [high_path.name, low_path.name]
+
+
+def test_cpus_that_share_a_policy_are_set_once(tmp_path: Path) -> None:
+    """On a machine ``cpuN/cpufreq`` is a link to the folder of its policy."""
+    copy(ACPI, tmp_path)
+    cpus = tmp_path / "sys/devices/system/cpu"
+    shutil.rmtree(cpus / "cpu1/cpufreq")
+    (cpus / "cpu0/cpufreq").rename(cpus / "cpufreq/policy0")
+    for cpu in ("cpu0", "cpu1"):
+        (cpus / cpu / "cpufreq").symlink_to("../cpufreq/policy0")
+    original = contents(tmp_path)
+    with ACPI.running(tmp_path):
+        clocks = ACPI.open(tmp_path)
+        clocks.set(Setting(1800.0))
+        kept = json.loads(next(tmp_path.glob("run/*/*.json")).read_text())
+        assert len(kept["found"]) == 3
+        settled_contents(tmp_path)
+        assert clocks.state().setting == Setting(1800.0)
+        clocks.restore()
+        assert settled_contents(tmp_path) == original
+
+
+def test_a_governor_that_was_userspace_gets_its_speed_back(acpi: Machine) -> None:
+    for cpu in (CPU0, CPU1):
+        (acpi.root / cpu / "scaling_governor").write_text("userspace\n")
+        (acpi.root / cpu / "scaling_setspeed").write_text("1800000\n")
+    before = settled_contents(acpi.root)
+    assert before[f"{CPU1}/scaling_setspeed"] == b"1800000\n"
+    clocks = acpi.layout.open(acpi.root)
+    clocks.set(Setting(2600.0))
+    clocks.restore()
+    assert settled_contents(acpi.root) == before
+    acpi.killed(Setting(1200.0))
+    restore_left_over(acpi.root)
+    assert settled_contents(acpi.root) == before
+
+
+def test_throttling_since_the_clocks_were_set_is_told(acpi: Machine) -> None:
+    clocks = acpi.layout.open(acpi.root)
+    clocks.set(Setting(1800.0))
+    assert clocks.state().throttled == ()
+    assert clocks.state().temperature_c == 51.0
+    count = acpi.root / "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count"
+    count.write_text("4\n")
+    assert clocks.state().throttled == ("thermal",)
+    clocks.restore()
+
+
+def test_uncore_limits_that_cannot_be_read_get_the_initial_ones(tmp_path: Path) -> None:
+    for machine in start(BY_NAME["uncore-2s"], tmp_path):
+        path = tmp_path / UNCORE / "package_01_die_00/min_freq_khz"
+        path.write_text("")
+        clocks = machine.layout.open(tmp_path)
+        clocks.set(Setting(None, 1800.0))
+        clocks.restore()
+        assert path.read_text() == "1200000\n"
+
+
+def test_a_jetson_without_debugfs_sets_the_gpu_alone(tmp_path: Path) -> None:
+    layout = BY_NAME["jetson-nano"]
+    copy(layout, tmp_path)
+    shutil.rmtree(tmp_path / NANO_EMC)
+    clocks = layout.open(tmp_path)
+    assert clocks.legal() == [Setting(76.8), Setting(460.8), Setting(921.6)]
+    with pytest.raises(ClocksUnavailable, match=r"override\.emc") as caught:
+        clocks.set(Setting(76.8, 204.0))
+    assert "mount -t debugfs" in caught.value.remedy
+    clocks.set(Setting(76.8))
+    clocks.restore()
+
+
+def test_no_list_and_no_clock_in_the_site_is_not_known(tmp_path: Path) -> None:
+    layout = BY_NAME["cpufreq-intel-pstate"]
+    copy(layout, tmp_path)
+    site = Site.model_validate(
+        {
+            "name": "none",
+            "partitions": {"all": {}},
+            "clocks": {"control": "cpufreq", "options": {"cpus": "0"}},
+        }
+    )
+    assert open_control(site, tmp_path).legal() is None
+
+
+@pytest.mark.parametrize(
+    ("control", "options", "said"),
+    [
+        ("cpufreq", {"cpu": "0"}, "known: cpus, uncore, domain_ids"),
+        ("cpufreq", {"cpus": [0]}, "'0-7,16'"),
+        ("cpufreq", {"cpus": "3-1"}, "ends before it begins"),
+        ("cpufreq", {"uncore": 1}, "true or false"),
+        ("cpufreq", {"domain_ids": [0]}, "uncore = true"),
+        ("uncore", {"domain_ids": 0}, "list of numbers"),
+        ("uncore", {"cpus": "0"}, "known: domain_ids"),
+        ("jetson", {"gpu": "../x"}, "name in /sys/class/devfreq"),
+        ("jetson", {"emc": True}, "known: gpu"),
+        ("nvml", {"devices": 0}, "list of indices or UUIDs"),
+        ("nvml", {"gpu": 0}, "known: devices"),
+    ],
+)
+def test_an_option_that_is_wrong_says_what_would_do(
+    control: str, options: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    site = Site.model_validate(
+        {
+            "name": "wrong",
+            "partitions": {"all": {}},
+            "clocks": {"control": control, "options": options},
+        }
+    )
+    with pytest.raises(ValueError, match=said):
+        open_control(site, tmp_path)
+
+
+@pytest.mark.parametrize("control", ["cpufreq", "uncore", "jetson", "nvml"])
+def test_a_machine_without_such_clocks(control: str, tmp_path: Path) -> None:
+    site = Site.model_validate(
+        {"name": "bare", "partitions": {"all": {}}, "clocks": {"control": control}}
+    )
+    with pytest.raises(ClocksUnavailable) as caught:
+        open_control(site, tmp_path)
+    assert str(tmp_path) in caught.value.what
+    assert caught.value.remedy
+
+
+def test_the_trees_are_those_of_the_table() -> None:
+    told = (TREES / "clocks.md").read_text()
+    for layout in LAYOUTS:
+        if layout.control != "nvml":
+            assert f"`{layout.tree}`" in told

@@ -1,0 +1,557 @@
+"""What every meter keeps to, over every layout: true values in, readings out, faults as errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from fractions import Fraction
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from sites.meters import METERS, Channel, FromFiles, Meter, MeterUnreadable, Reading, open_meter
+from sites.meters.domains import CONTAINS
+from sites.meters.stopped import stopped
+from tests.sites.meter_layouts import all_layouts
+from tests.sites.meter_layouts.layout import TREES, Layout
+
+REPOSITORY = TREES.parent.parent
+LAYOUTS = {layout.name: layout for layout in all_layouts()}
+NS_PER_S = 10**9
+ROUNDED_TWICE = Fraction(11, 10)
+"""To the steps of the hardware, and then to the unit of a file, at most a fifteenth of a step."""
+RESETS = ("reset", "went back")
+
+each_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+each_fault = pytest.mark.parametrize(
+    ("layout", "fault"),
+    [
+        pytest.param(layout, fault, id=f"{layout.name}-{fault}".replace(" ", "-"))
+        for layout in LAYOUTS.values()
+        for fault in layout.faults
+        if fault != "denied"
+    ],
+)
+
+
+@contextmanager
+def machine(layout: Layout) -> Iterator[Path]:
+    """A root of its own with the layout's tree, open to all users, and what runs beside it."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        root = Path(directory) / "root"
+        if layout.tree:
+            shutil.copytree(TREES / layout.tree, root)
+        else:
+            root.mkdir()
+        with layout.running(root):
+            yield root
+
+
+def open_in(layout: Layout, root: Path) -> Meter:
+    return open_meter(layout.kind, layout.options, root)
+
+
+def show(layout: Layout, root: Path, true: Mapping[str, float]) -> None:
+    layout.show(root, true)
+    if layout.lag_s:
+        time.sleep(layout.lag_s)
+
+
+def values_at(
+    layout: Layout, channels: tuple[Channel, ...], phase: float, rise: float
+) -> dict[str, float]:
+    """True values: energies at a phase of their range and a rise in steps, powers that differ."""
+    true = {}
+    for index, channel in enumerate(channels, start=1):
+        share = 1 / index
+        if channel.kind == "energy":
+            start_j = phase * (channel.wraps_at_j or 1e5)
+            true[channel.name] = start_j + rise * share * layout.greatest_step_j
+        else:
+            level = (0.37 + 0.618 * rise * share) % 0.8 + 0.2
+            true[channel.name] = level * layout.greatest_power_w
+    return true
+
+
+def most_wraps(channel: Channel, rise_j: float) -> int:
+    """How often the counter can have started again in this rise, whatever its phase."""
+    return 0 if channel.wraps_at_j is None else int(rise_j // channel.wraps_at_j) + 1
+
+
+def check(
+    channels: tuple[Channel, ...],
+    first: tuple[Reading, Mapping[str, float]],
+    now: tuple[Reading, Mapping[str, float]],
+) -> None:
+    """The energies since the first reading and the powers now, against exact arithmetic."""
+    for index, channel in enumerate(channels):
+        true, found = Fraction(now[1][channel.name]), Fraction(now[0].values[index])
+        tolerance = Fraction(channel.resolution) * ROUNDED_TWICE
+        if channel.kind == "energy":
+            true -= Fraction(first[1][channel.name])
+            found -= Fraction(first[0].values[index])
+            # A counter that starts again at its last step loses that step.
+            tolerance *= 1 + most_wraps(channel, float(true))
+        assert abs(found - true) <= tolerance, (channel, float(found), float(true))
+
+
+# --- What a meter says of itself -----------------------------------------------------------------
+
+
+@each_layout
+def test_the_channels(layout: Layout) -> None:
+    assert layout.kind in METERS
+    with machine(layout) as root, closing(open_in(layout, root)) as meter:
+        assert meter.name == layout.kind
+        assert tuple(channel.name for channel in meter.channels) == layout.channels
+        by_name = {channel.name: channel for channel in meter.channels}
+        assert len(by_name) == len(meter.channels)
+        for channel in meter.channels:
+            assert channel.domain in CONTAINS
+            assert channel.kind in ("energy", "power")
+            assert channel.resolution > 0
+            assert channel.period_s > 0
+            assert channel.averaging_s >= 0
+            assert 0 < channel.seen <= 1
+            assert channel.gain_pct >= 0
+            if channel.kind == "power":
+                assert channel.wraps_at_j is None
+            elif channel.wraps_at_j is not None:
+                assert channel.wraps_at_j > 1000 * channel.resolution
+            if channel.same_as is not None:
+                other = by_name[channel.same_as]
+                assert (other.domain, other.inside, other.same_as) == (
+                    channel.domain,
+                    channel.inside,
+                    None,
+                )
+                assert other.kind != channel.kind
+            outer, depth = channel.inside, 0
+            while outer is not None:
+                outer, depth = by_name[outer].inside, depth + 1
+                assert depth <= len(by_name)
+
+
+# --- Truth in, readings out ----------------------------------------------------------------------
+
+
+@each_layout
+def test_what_is_shown_is_read_within_the_resolution(layout: Layout) -> None:
+    with machine(layout) as root, closing(open_in(layout, root)) as meter:
+        true = values_at(layout, meter.channels, 0.3, 0.0)
+        show(layout, root, true)
+        first = meter.read(), true
+        for rise in (0.0, 0.5, 1.0):
+            true = values_at(layout, meter.channels, 0.3, rise)
+            before_ns = time.monotonic_ns()
+            show(layout, root, true)
+            reading = meter.read()
+            assert len(reading.values) == len(meter.channels)
+            assert reading.time_ns <= time.monotonic_ns()
+            # A meter's own stamp may be some microseconds off, as clocks are compared.
+            assert reading.time_ns >= before_ns - 10**6 * meter.channels[0].stamped
+            check(meter.channels, first, (reading, true))
+
+
+@each_layout
+def test_energies_are_exact_at_any_phase(layout: Layout) -> None:
+    # What is read late costs a sleep for each value.
+    examples, most = (15, 30) if layout.lag_s == 0 else (3, 2)
+
+    @settings(max_examples=examples)
+    @given(
+        phase=st.floats(0, 5, exclude_max=True),
+        rises=st.lists(st.floats(0, 1), min_size=1, max_size=most),
+    )
+    def are_exact(phase: float, rises: list[float]) -> None:
+        with machine(layout) as root, closing(open_in(layout, root)) as meter:
+            try:
+                check_rises(layout, root, meter, phase, rises)
+            except TooLate:
+                reject()
+
+    are_exact()
+
+
+def check_rises(layout: Layout, root: Path, meter: Meter, phase: float, rises: list[float]) -> None:
+    true = values_at(layout, meter.channels, phase, 0.0)
+    show(layout, root, true)
+    first, risen = (read_in_time(meter, None), true), 0.0
+    last = first[0]
+    for rise in rises:
+        risen += rise
+        true = values_at(layout, meter.channels, phase, risen)
+        show(layout, root, true)
+        reading = read_in_time(meter, last)
+        check(meter.channels, first, (reading, true))
+        assert reading.time_ns >= last.time_ns
+        for channel, before, after in zip(meter.channels, last.values, reading.values, strict=True):
+            assert channel.kind == "power" or after >= before
+        last = reading
+
+
+@each_layout
+def test_energies_are_exact_over_several_wraps(layout: Layout) -> None:
+    with machine(layout) as root, closing(open_in(layout, root)) as meter:
+        ranges_j = [each.wraps_at_j for each in meter.channels if each.wraps_at_j is not None]
+        if not ranges_j:
+            pytest.skip("it has no counter that wraps")
+        steps = int(3 * min(ranges_j) / layout.greatest_step_j * len(meter.channels)) + 1
+        if steps > 2000:
+            pytest.skip("its counters wrap too late for a test")
+        true = values_at(layout, meter.channels, 0.9, 0.0)
+        show(layout, root, true)
+        first = meter.read(), true
+        last = first[0]
+        for rise in range(1, steps + 1):
+            true = values_at(layout, meter.channels, 0.9, rise)
+            show(layout, root, true)
+            try:
+                last = read_in_time(meter, last)
+            except TooLate:
+                pytest.skip("the machine was too busy to read its counters in time")
+        check(meter.channels, first, (last, true))
+        rises_j = [true[each.name] - first[1][each.name] for each in meter.channels]
+        ranges = [each.wraps_at_j for each in meter.channels]
+        assert (
+            max(
+                rise_j / range_j
+                for rise_j, range_j in zip(rises_j, ranges, strict=True)
+                if range_j is not None
+            )
+            >= 3
+        )
+
+
+class TooLate(Exception):
+    """The machine held the test up for longer than the meter allows between two readings."""
+
+
+def read_in_time(meter: Meter, last: Reading | None) -> Reading:
+    try:
+        return meter.read()
+    except MeterUnreadable as error:
+        allowed_s = getattr(meter, "longest_gap_s", None)
+        if last is None or allowed_s is None:
+            raise
+        if time.monotonic_ns() - last.time_ns < allowed_s * NS_PER_S:
+            raise
+        raise TooLate from error
+
+
+@each_layout
+def test_a_loop_over_descriptors_reads_the_same(layout: Layout) -> None:
+    with machine(layout) as root, closing(open_in(layout, root)) as meter:
+        if not isinstance(meter, FromFiles):
+            pytest.skip("it is not read from files with one number each")
+        for rise in (0.0, 0.4, 0.9):
+            show(layout, root, values_at(layout, meter.channels, 0.98, rise))
+            reading = meter.read()  # Opens the files that are now in the place of the last ones.
+            start_ns = time.monotonic_ns()
+            raw = [int(os.pread(each, 64, 0)) for each in meter.descriptors()]
+            taken = meter.take(raw, start_ns, time.monotonic_ns())
+            assert taken.values == reading.values
+            assert taken.time_ns >= start_ns
+        meter.close()
+        with pytest.raises(MeterUnreadable):
+            meter.descriptors()
+        with pytest.raises(MeterUnreadable):
+            meter.take(raw, time.monotonic_ns(), time.monotonic_ns())
+
+
+# --- While it changes ----------------------------------------------------------------------------
+
+WRITER = """
+import json, sys, time
+from pathlib import Path
+from tests.sites.meter_layouts import all_layouts
+name, root, energies_j, rates_w, powers_w, duration_s = json.loads(sys.argv[1])
+layout = next(each for each in all_layouts() if each.name == name)
+log, count, passed_ns = [], 0, 0
+print("ready", flush=True)
+last_ns = time.monotonic_ns()
+end_ns = last_ns + int(duration_s * 1e9)
+while last_ns < end_ns:
+    before_ns = time.monotonic_ns()
+    # A writer that was held up catches up with no jump that its powers could not make.
+    passed_ns += min(before_ns - last_ns, 20 * 10**6 + int(layout.update_s * 1e9))
+    last_ns, count = before_ns, count + 1
+    true = {each: start + rates_w[each] * passed_ns / 1e9 for each, start in energies_j.items()}
+    true |= {each: power * (0.4 + 0.6 * (count * 7 % 11) / 11) for each, power in powers_w.items()}
+    layout.show(Path(root), true)
+    log.append([before_ns, time.monotonic_ns(), true])
+    time.sleep(layout.update_s)
+print(json.dumps(log))
+"""
+
+
+@each_layout
+def test_a_writer_replays_values_while_they_are_read(layout: Layout) -> None:
+    """No reading is outside what was shown around its time."""
+    with machine(layout) as root, closing(open_in(layout, root)) as meter:
+        start = values_at(layout, meter.channels, 0.99, 0.0)
+        show(layout, root, start)
+        spans: list[tuple[int, Reading, int]] = []
+
+        def read() -> None:
+            before_ns = time.monotonic_ns()
+            reading = meter.read()
+            spans.append((before_ns, reading, time.monotonic_ns()))
+
+        read()
+        log = replay(layout, root, meter.channels, start, read)
+        time.sleep(layout.lag_s)
+        read()
+        compare_with_log(layout, meter.channels, start, spans, log)
+
+
+def replay(
+    layout: Layout,
+    root: Path,
+    channels: tuple[Channel, ...],
+    start: Mapping[str, float],
+    read: Any,
+) -> list[tuple[int, int, dict[str, float]]]:
+    """Reads as fast as it can while the writer runs; what was shown, and when."""
+    energies = [channel.name for channel in channels if channel.kind == "energy"]
+    powers = [channel.name for channel in channels if channel.kind == "power"]
+    arguments = [
+        layout.name,
+        str(root),
+        {name: start[name] for name in energies},
+        {name: 5 * layout.greatest_step_j / (1 + i) for i, name in enumerate(energies)},
+        {name: layout.greatest_power_w / (1 + 0.1 * i) for i, name in enumerate(powers)},
+        1.0 + 4 * layout.lag_s,
+    ]
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, json.dumps(arguments)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdout is not None
+    # A counter may not be left unread for long, so it is read while the writer starts, too.
+    output: list[str] = []
+    waiter = threading.Thread(target=lambda: output.append(writer.communicate()[0]))
+    waiter.start()
+    while waiter.is_alive():
+        read()
+        time.sleep(layout.lag_s / 50)
+    waiter.join()
+    assert writer.returncode == 0
+    return [tuple(entry) for entry in json.loads(output[0].removeprefix("ready\n"))]
+
+
+def compare_with_log(
+    layout: Layout,
+    channels: tuple[Channel, ...],
+    start: Mapping[str, float],
+    spans: list[tuple[int, Reading, int]],
+    log: list[tuple[int, int, dict[str, float]]],
+) -> None:
+    first = spans[0][1]
+    begun_ns, done_ns = [entry[0] for entry in log], [entry[1] for entry in log]
+    shown = [start, *(entry[2] for entry in log)]
+    lag_ns = round(layout.lag_s * NS_PER_S)
+    for before_ns, reading, after_ns in spans:
+        # The last values that were surely shown before, and the last that may have been.
+        oldest = bisect_right(done_ns, before_ns - lag_ns)
+        newest = bisect_right(begun_ns, after_ns)
+        earliest_ns = before_ns
+        if channels[0].stamped:
+            # Its own time is when it was shown, with some microseconds between two clocks.
+            earliest_ns = min(before_ns, begun_ns[oldest - 1] if oldest else 0)
+            earliest_ns -= lag_ns + 10**6
+        assert earliest_ns <= reading.time_ns <= after_ns
+        for index, channel in enumerate(channels):
+            value = reading.values[index]
+            tolerance = channel.resolution * float(ROUNDED_TWICE)
+            if channel.kind == "power":
+                around = [each[channel.name] for each in shown[oldest : newest + 1]]
+                assert min(abs(value - each) for each in around) <= tolerance
+            else:
+                end_j = shown[newest][channel.name]
+                tolerance *= 1 + most_wraps(channel, end_j - start[channel.name])
+                rise_j = value - first.values[index]
+                assert rise_j >= shown[oldest][channel.name] - start[channel.name] - tolerance
+                assert rise_j <= end_j - start[channel.name] + tolerance
+    for (_, earlier, _), (_, later, _) in pairwise(spans):
+        assert later.time_ns >= earlier.time_ns
+        for index, channel in enumerate(channels):
+            assert channel.kind == "power" or later.values[index] >= earlier.values[index]
+    assert len(log) > 10
+    assert len(spans) > 10
+
+
+# --- Faults --------------------------------------------------------------------------------------
+
+
+@each_fault
+def test_a_fault_is_an_error_that_says_what_and_how_to_mend_it(layout: Layout, fault: str) -> None:
+    with machine(layout) as root, closing(open_in(layout, root)) as meter:
+        show(layout, root, values_at(layout, meter.channels, 0.5, 0.0))
+        meter.read()
+        layout.faults[fault](root)
+        time.sleep(layout.lag_s)
+        with pytest.raises(MeterUnreadable) as caught:
+            meter.read()
+        check_message(layout, root, caught.value)
+        if fault in RESETS:
+            # Nothing is guessed later on either.
+            show(layout, root, values_at(layout, meter.channels, 0.5, 0.5))
+            with pytest.raises(MeterUnreadable):
+                meter.read()
+
+
+def check_message(layout: Layout, root: Path, error: MeterUnreadable) -> None:
+    assert any(each in error.what for each in (str(root), *layout.named)), error.what
+    assert len(error.remedy) > 10
+
+
+@each_fault
+def test_a_fault_before_opening_gives_no_reading(layout: Layout, fault: str) -> None:
+    if fault in RESETS:
+        pytest.skip("a meter that is opened later can't know of it")
+    with machine(layout) as root:
+        with closing(open_in(layout, root)) as meter:
+            show(layout, root, values_at(layout, meter.channels, 0.5, 0.0))
+        layout.faults[fault](root)
+        time.sleep(layout.lag_s)
+        with pytest.raises(MeterUnreadable) as caught, closing(open_in(layout, root)) as meter:
+            meter.read()
+        assert len(caught.value.remedy) > 10
+
+
+READ_AS_ANOTHER_USER = """
+import ctypes, importlib, json, os, subprocess, sys
+from pathlib import Path
+from sites.meters import METERS, MeterUnreadable, open_meter
+kind, options, root = json.loads(sys.argv[1])
+# The other user may not be able to read this Python.
+importlib.import_module(METERS[kind])
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    print(json.dumps(["read", str(open_meter(kind, options, Path(root)).read())]))
+except MeterUnreadable as error:
+    print(json.dumps([error.what, error.remedy]))
+"""
+
+
+@each_layout
+def test_a_user_who_may_not_read_is_told_how_to(layout: Layout) -> None:
+    """Modes don't bind root, so the meter is opened by another user, in another process."""
+    if "denied" not in layout.faults:
+        pytest.skip("nothing of it can be forbidden")
+    with machine(layout) as root:
+        with closing(open_in(layout, root)) as meter:
+            show(layout, root, values_at(layout, meter.channels, 0.5, 0.0))
+        layout.faults["denied"](root)
+        arguments = json.dumps([layout.kind, dict(layout.options), str(root)])
+        done = subprocess.run(
+            [sys.executable, "-c", READ_AS_ANOTHER_USER, arguments],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        error = MeterUnreadable(*json.loads(done.stdout))
+        assert error.what != "read", error.remedy
+        check_message(layout, root, error)
+
+
+@each_layout
+def test_an_empty_machine_has_no_meter(layout: Layout, tmp_path: Path) -> None:
+    if not layout.tree:
+        pytest.skip("it is not read from a tree")
+    with pytest.raises(MeterUnreadable) as caught, closing(open_in(layout, tmp_path)) as meter:
+        meter.read()
+    assert caught.value.what
+    assert len(caught.value.remedy) > 10
+
+
+@each_layout
+def test_what_stands_still_is_noticed(layout: Layout) -> None:
+    """Real readings, at the times of sixty nominal periods."""
+    with machine(layout) as root, closing(open_in(layout, root)) as meter:
+        still: list[Reading] = []
+        moving: list[Reading] = []
+        show(layout, root, values_at(layout, meter.channels, 0.1, 0.0))
+        still = [meter.read() for _ in range(60)]
+        for index in range(60 if layout.lag_s == 0 else 3):
+            show(layout, root, values_at(layout, meter.channels, 0.1, index / 60))
+            moving.append(meter.read())
+        for index, channel in enumerate(meter.channels):
+            needed_s = max(channel.period_s, 0.01, channel.resolution / 50)
+            times_ns = [round(i * needed_s * NS_PER_S) for i in range(60)]
+            values = [reading.values[index] for reading in still]
+            fine = channel.kind == "energy" or channel.resolution < 1e-3 * values[0]
+            said = stopped(channel, times_ns, values)
+            assert (said is not None) == fine
+            assert said is None or channel.name in said
+            values = [reading.values[index] for reading in moving]
+            assert stopped(channel, times_ns[: len(values)], values) is None
+
+
+# --- Closing, and options ------------------------------------------------------------------------
+
+
+@each_layout
+def test_a_closed_meter_is_unreadable(layout: Layout) -> None:
+    with machine(layout) as root:
+        meter = open_in(layout, root)
+        show(layout, root, values_at(layout, meter.channels, 0.1, 0.0))
+        meter.read()
+        meter.close()
+        meter.close()
+        with pytest.raises(MeterUnreadable) as caught:
+            meter.read()
+        assert "closed" in caught.value.what
+        assert caught.value.remedy
+
+
+@each_layout
+def test_no_file_stays_open(layout: Layout) -> None:
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    with machine(layout) as root:
+        open_in(layout, root).close()  # What is loaded once, such as a library, may stay.
+        before = opened()
+        meter = open_in(layout, root)
+        for rise in (0.1, 0.2):
+            show(layout, root, values_at(layout, meter.channels, 0.1, rise))
+            meter.read()
+        meter.close()
+        assert opened() == before
+
+
+@each_layout
+def test_an_option_that_there_is_not_names_those_that_would_do(layout: Layout) -> None:
+    options = getattr(import_module(METERS[layout.kind]), "OPTIONS", ())
+    with machine(layout) as root:
+        with pytest.raises(ValueError, match="no_such_option") as caught:
+            open_meter(layout.kind, {**layout.options, "no_such_option": 1}, root)
+        for each in options:
+            assert each in str(caught.value)
+        for wrong, would_do in layout.wrong_options:
+            with pytest.raises(ValueError, match=would_do):
+                open_meter(layout.kind, {**layout.options, **wrong}, root)

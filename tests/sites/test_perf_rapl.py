@@ -1,0 +1,137 @@
+"""Energy through perf events: what is opened, and the system call itself on this kernel."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from sites.meters import MeterUnreadable, open_meter
+from sites.meters.perf_rapl import EventSpec, KernelEvent, PerfRaplMeter
+from tests.sites.meter_layouts.layout import TREES
+from tests.sites.meter_layouts.perf_rapl import COUNTS, POWER
+
+CPU_CLOCK = EventSpec("cpu-clock", source_type=1, config=0, joules_per_count=Fraction(1))
+"""A software event that every kernel has: ns on a CPU (linux/perf_event.h)."""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    shutil.copytree(TREES / "perf-rapl-2s", tmp_path / "root")
+    return tmp_path / "root"
+
+
+def open_perf(root: Path, **options: object) -> PerfRaplMeter:
+    meter = open_meter("perf-rapl", options, root)
+    assert isinstance(meter, PerfRaplMeter)
+    return meter
+
+
+def test_memory_is_outside_its_package(root: Path) -> None:
+    meter = open_perf(root)
+    assert [(each.name, each.domain, each.inside) for each in meter.channels] == [
+        ("package-0", "package", None),
+        ("package-0/dram", "dram", None),
+        ("package-1", "package", None),
+        ("package-1/dram", "dram", None),
+    ]
+    meter.close()
+
+
+def test_cores_are_inside_and_amd_has_the_package_only(root: Path) -> None:
+    events = root / POWER / "events"
+    for suffix in ("", ".scale", ".unit"):
+        (events / f"energy-ram{suffix}").rename(events / f"energy-cores{suffix}")
+    (root / COUNTS / "energy-ram").rename(root / COUNTS / "energy-cores")
+    meter = open_perf(root)
+    assert [each.inside for each in meter.channels] == [None, "package-0", None, "package-1"]
+    meter.close()
+    meter = open_perf(root, events=["energy-cores"])
+    assert [each.inside for each in meter.channels] == [None, None]
+    meter.close()
+    (events / "energy-cores").unlink()
+    meter = open_perf(root)
+    assert [each.name for each in meter.channels] == ["package-0", "package-1"]
+    meter.close()
+    with pytest.raises(MeterUnreadable, match="no event energy-ram") as caught:
+        open_perf(root, events=["energy-ram"])
+    assert caught.value.remedy.endswith("are energy-pkg")
+
+
+def test_several_dies_of_a_package(root: Path) -> None:
+    topology = root / "sys/devices/system/cpu/cpu28/topology"
+    (topology / "physical_package_id").write_text("0\n")
+    (topology / "die_id").write_text("1\n")
+    meter = open_perf(root, events=["energy-pkg"])
+    assert [each.name for each in meter.channels] == ["package-0-die-0", "package-0-die-1"]
+    meter.close()
+
+
+def test_the_scale_is_exact(root: Path) -> None:
+    meter = open_perf(root, events=["energy-pkg"])
+    meter.read()
+    path = root / COUNTS / "energy-pkg/cpu0"
+    path.write_text(f"{int(path.read_text()) + 2**62}\n")
+    assert meter.read().values == (2.0**30, 0.0)
+    meter.close()
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("type", "power\n"),
+        ("cpumask", "\n"),
+        ("cpumask", "all\n"),
+        ("events/energy-pkg", "config=2\n"),
+        ("events/energy-pkg.unit", "mJ\n"),
+        ("events/energy-pkg.scale", "0\n"),
+        ("events/energy-pkg.scale", "1/0\n"),
+        ("events/energy-ram.scale", ""),
+    ],
+)
+def test_a_description_that_is_not_understood(root: Path, file: str, text: str) -> None:
+    (root / POWER / file).write_text(text)
+    with pytest.raises(MeterUnreadable, match=file):
+        open_perf(root)
+
+
+def test_the_system_call_counts() -> None:
+    """The CPU's clock runs at 1 GHz in its unit of ns, whichever CPU counts it."""
+    try:
+        event = KernelEvent(CPU_CLOCK, 0)
+    except MeterUnreadable as error:
+        assert "perf_event_paranoid" in error.remedy
+        pytest.skip("this user may not count events of all processes")
+    start_ns, first = time.monotonic_ns(), event.read()
+    time.sleep(0.05)
+    counted, passed_ns = event.read() - first, time.monotonic_ns() - start_ns
+    assert 0.04 * 1e9 < counted <= passed_ns + 10**7
+    event.close()
+    event.close()
+    with pytest.raises(MeterUnreadable, match="power/cpu-clock/ on CPU 0"):
+        event.read()
+
+
+def test_an_event_that_the_kernel_does_not_know() -> None:
+    unknown = EventSpec("energy-pkg", 2**31 - 5, 2, Fraction(1))
+    with pytest.raises(MeterUnreadable, match="energy-pkg/ on CPU 0") as caught:
+        KernelEvent(unknown, 0)
+    assert caught.value.remedy
+
+
+def test_this_machine_is_read_or_says_why_not() -> None:
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    try:
+        meter = open_perf(Path("/"))
+    except MeterUnreadable as error:
+        assert error.remedy
+    else:
+        first = meter.read()
+        time.sleep(0.02)
+        second = meter.read()
+        assert all(b >= a for a, b in zip(first.values, second.values, strict=True))
+        meter.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
