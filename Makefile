@@ -23,7 +23,7 @@ lint: setup
 test: setup
 	.ci/install_slurm
 	.ci/install_chromium
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 clean:
 	rm -rf $(VENV) campaign-demo build dist *.egg-info

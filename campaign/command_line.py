@@ -8,8 +8,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-BAD_INPUT = 2
-
 EXIT_CODES = """\
 exit codes: 0 done; 1 not all of it could be done (the last line says what is left);
 2 something in what was given is wrong (the message says where, and what would do);
@@ -92,11 +90,21 @@ def parser() -> argparse.ArgumentParser:
     doctor = _verb(
         verbs,
         "doctor",
-        "launching:doctor",
+        "doctor:doctor",
         "what this node can measure and set, and how to mend what it can't",
         "campaign doctor localhost",
+        "Of a site with Slurm partitions, a node of each is asked through a short job.",
     )
     doctor.add_argument("site", metavar="SITE", help="a site file, or a built-in site's name")
+    doctor.add_argument(
+        "--partition",
+        action="append",
+        metavar="P",
+        help="ask a node of this Slurm partition (repeat; default: all of the site's)",
+    )
+    doctor.add_argument(
+        "--here", action="store_true", help="look at this node alone, without a job"
+    )
     _json(doctor)
 
     import_ = _verb(
@@ -347,15 +355,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        code = _exit_code(error)
+        from campaign.verbs.errors import exit_code  # noqa: PLC0415
+
+        code = exit_code(error)
         if code is None:
             raise
         print(f"campaign: {error}", file=sys.stderr)
         return code
-
-
-def _exit_code(error: Exception) -> int | None:
-    """The exit code of an error that a person can mend; None for a fault of the program."""
-    from campaign.verbs.errors import EXPECTED  # noqa: PLC0415
-
-    return next((code for kind, code in EXPECTED.items() if isinstance(error, kind)), None)

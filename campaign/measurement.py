@@ -75,8 +75,3 @@ class Measurement:
     """Channel -> what is known of it: domain, kind, resolution, period, energy."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     traces: tuple[Trace, ...] = ()
-
-    @property
-    def final(self) -> bool:
-        """Whether trying again can't change it."""
-        return not FAILURES.get(self.status, False)

@@ -7,6 +7,7 @@ import os
 # Before NumPy is loaded: threads over small matrices only take the other core from other tests.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.slurm_fixtures"]
@@ -15,3 +16,13 @@ settings.register_profile(
     "campaign", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("campaign")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With ``-n 2 --dist loadgroup``: a file's tests in one process, and so all of Slurm's, whose
+    clusters would otherwise share the host's memory segments and ports."""
+    for item in items:
+        slurm = item.get_closest_marker("slurm") or {"slurm_cluster", "slurm_cluster_b"} & set(
+            getattr(item, "fixturenames", ())
+        )
+        item.add_marker(pytest.mark.xdist_group("slurm" if slurm else str(item.path)))

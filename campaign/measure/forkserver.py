@@ -31,7 +31,8 @@ from campaign.measurement import Measurement, Trace
 from campaign.point import Point, make_point
 from campaign.store.journal import encode
 from kernels.registry import find_kernel
-from sites.clocks import open_control
+from sites.clocks import ClocksUnavailable, open_control
+from sites.clocks.journal import put_back_held, restore_left_over
 
 GRACE_S = 2.0
 PR_SET_PDEATHSIG = 1
@@ -44,7 +45,11 @@ def main(job_file: str) -> None:
     # Grandchildren whose parent died come to this process, so that it can end them too.
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     job = Job.from_dict(json.loads(Path(job_file).read_text()))
-    open_control(job.site)
+    for line in restore_left_over():
+        print(line, file=sys.stderr)
+    # What is wrong with the clocks, each point tells.
+    with contextlib.suppress(ClocksUnavailable, ValueError):
+        open_control(job.site)
     for name in job.kernels:
         kernel = find_kernel(name)
         for module in () if job.site.simulated else kernel.imports:
@@ -98,6 +103,8 @@ def _child(libc: ctypes.CDLL, job: Job, asked: dict[str, Any]) -> None:
 
         traceback.print_exc()
     finally:
+        # A signal can come between a point's own restoring and here.
+        put_back_held()
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()

@@ -131,9 +131,14 @@ def _measure(job: Job, point: Point, team: Team, started: Measurement) -> Measur
         voltage_origin="table" if core_v is not None or mem_v is not None else "",
     )
     with contextlib.ExitStack() as stack:
-        clocks = open_control(site)
-        stack.callback(clocks.restore)
-        clocks.set(point.setting)
+        try:
+            clocks = open_control(site)
+        except ValueError as error:
+            raise ClocksUnavailable(str(error), "mend clocks.options in the site file") from None
+        if team.first_on_node():  # the others of its node only read them
+            stack.callback(clocks.restore)
+            clocks.set(point.setting)
+        team.barrier()
         counts: dict[str, float] | None
         if site.simulated:
             counts = _site_counts(site, kernel.counts(params) or {})

@@ -1,8 +1,9 @@
-"""plan, run, status and doctor."""
+"""plan, run and status."""
 
 from __future__ import annotations
 
-import sys
+import json
+import re
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -174,62 +175,16 @@ def status(arguments: Namespace) -> int:
             print(f"{count} attempts ended with: {name}; the last: {example['text']}")
         for line in damage:
             print(f"damaged: {line}")
+        _print_flags(frame)
     return 0 if all(row["failed"] == row["left"] == 0 for row in rows) else 1
 
 
-def doctor(arguments: Namespace) -> int:
-    """Try the site's meters and clocks on this node; 0 when energy can be measured."""
-    from sites.clocks import open_control  # noqa: PLC0415
-    from sites.meters import MeterUnreadable, open_meter  # noqa: PLC0415
-    from sites.site_file import find_site, read_site  # noqa: PLC0415
-    from sites.twin.machine import board_channel  # noqa: PLC0415
-
-    site = read_site(find_site(arguments.site, Path.cwd()))
-    channels: list[dict[str, Any]] = []
-    problems: list[str] = []
-    if site.simulated:
-        channels.append({"meter": "twin (simulated)"} | vars(board_channel(site)))
-    for entry in site.meters:
-        try:
-            meter = open_meter(entry.kind, entry.options)
-        except (MeterUnreadable, ValueError) as error:
-            problems.append(f"{entry.kind}: {error}")
-            continue
-        try:
-            meter.read()
-            channels += [{"meter": entry.kind} | vars(channel) for channel in meter.channels]
-        except MeterUnreadable as error:
-            problems.append(f"{entry.kind}: {error}")
-        finally:
-            meter.close()
-    if not site.meters and not site.simulated:
-        problems.append("no [[meters]] in the site file: energy will be missing; add one")
-    achieved = open_control(site).state().setting
-    found = {
-        "site": site.name,
-        "channels": channels,
-        "problems": problems,
-        "clock_control": site.clocks.control,
-        "settings": len(site.settings),
-        "core_mhz_now": achieved.core_mhz,
-        "mem_mhz_now": achieved.mem_mhz,
-        "can_measure_energy": bool(channels),
-    }
-    if arguments.json:
-        print_json(found)
-    else:
-        print(
-            f"site {site.name}: clocks by {site.clocks.control}, {len(site.settings)} settings, "
-            f"now {achieved}"
-        )
-        print_table(
-            ["meter", "channel", "domain", "kind", "resolution", "period s"],
-            [
-                [c["meter"], c["name"], c["domain"], c["kind"], c["resolution"], c["period_s"]]
-                for c in channels
-            ],
-        )
-        for problem in problems:
-            print(problem, file=sys.stderr)
-        print("energy can be measured" if channels else "energy can't be measured on this node")
-    return 0 if channels else 1
+def _print_flags(frame: Any) -> None:
+    """How many measurements say something that a reader should know, and an example of each."""
+    flagged: dict[str, list[str]] = {}
+    for text in frame.loc[frame["provenance"].str.contains('"flags"'), "provenance"]:
+        for flag in json.loads(text).get("flags", ()):
+            # The same but for its figures is the same flag.
+            flagged.setdefault(re.sub(r"[-+.\d]+(e[-+]?\d+)?", "#", flag), []).append(flag)
+    for flags in flagged.values():
+        print(f"{len(flags)} measurements are flagged, as: {flags[0]}")

@@ -157,13 +157,6 @@ class PeakMeter:
         return time.thread_time() - began
 
 
-def measure_peak(precision: Precision, root: Root, ways: Ways, vector_bits: int = 512) -> Peak:
-    """The peaks of one mix, measured now: half a second, and the time to compile."""
-    meter = PeakMeter([(precision, root, ways)], vector_bits)
-    meter.measure()
-    return meter.peak(precision, root, ways)
-
-
 def _hidden(v: Vectors, value: Any) -> Any:
     """The same vector, of which the compiler no longer knows what it is: no instruction."""
     register = "w" if platform.machine() in {"aarch64", "arm64"} else "v"

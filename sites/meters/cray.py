@@ -35,8 +35,8 @@ from pathlib import Path
 from typing import Any
 
 from sites.meters.counter import Counter
+from sites.meters.kept_file import KeptFile, Remedies, explain
 from sites.meters.meter import Channel, MeterUnreadable, Reading
-from sites.meters.powercap import KeptFile, Remedies, explain
 
 PM_COUNTERS = Path("sys/cray/pm_counters")
 OPTIONS = ("stale_s",)

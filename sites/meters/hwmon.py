@@ -32,8 +32,8 @@ from typing import Any, Literal
 
 from sites.meters.counter import Counter
 from sites.meters.domains import CONTAINS
+from sites.meters.kept_file import KeptFile, Remedies, explain, parse_number
 from sites.meters.meter import Channel, MeterUnreadable, Reading
-from sites.meters.powercap import KeptFile, Remedies, explain, parse_number
 
 HWMON = Path("sys/class/hwmon")
 OPTIONS = ("sensors",)

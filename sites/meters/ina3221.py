@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from sites.meters.domains import CONTAINS
+from sites.meters.kept_file import KeptFile, Remedies, explain, parse_number
 from sites.meters.meter import Channel, MeterUnreadable, Reading
-from sites.meters.powercap import KeptFile, Remedies, explain, parse_number
 
 DRIVERS = Path("sys/bus/i2c/drivers")
 NAMES = ("ina3221", "ina3221x")

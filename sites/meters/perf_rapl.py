@@ -30,8 +30,8 @@ from typing import Any, Protocol
 
 from sites.meters.counter import Counter
 from sites.meters.domains import contains
+from sites.meters.kept_file import KeptFile, Remedies, explain, parse_number
 from sites.meters.meter import Channel, MeterUnreadable, Reading
-from sites.meters.powercap import KeptFile, Remedies, explain, parse_number
 
 POWER = Path("sys/bus/event_source/devices/power")
 CPUS = Path("sys/devices/system/cpu")

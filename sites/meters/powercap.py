@@ -36,8 +36,6 @@ from zero, so that each wrap loses one step of the hardware (61 uJ of 262 kJ).
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -48,6 +46,7 @@ from typing import Any
 
 from sites.meters.counter import Counter
 from sites.meters.domains import contains
+from sites.meters.kept_file import KeptFile, Remedies, explain, parse_number
 from sites.meters.meter import Channel, MeterUnreadable, Reading
 
 POWERCAP = Path("sys/class/powercap")
@@ -85,15 +84,6 @@ ABSENT_REMEDY = (
 )
 GONE_REMEDY = "a driver was unloaded or a CPU taken offline: discard the measurement"
 LEAVE_OUT_REMEDY = "see the kernel's log, or name the zones to read in the meter's option `zones`"
-
-
-@dataclass(frozen=True)
-class Remedies:
-    """What would mend a file that can't be read, by what happened; ``{path}`` is its path."""
-
-    denied: str
-    gone: str
-    other: str
 
 
 REMEDIES = Remedies(PERMISSION_REMEDY, GONE_REMEDY, LEAVE_OUT_REMEDY)
@@ -139,7 +129,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PowercapMeter:
         _refuse_psys_with_others(chosen)
     files: list[KeptFile] = []
     try:
-        files.extend(KeptFile(str(zone.energy_path)) for zone in chosen)
+        files.extend(KeptFile(str(zone.energy_path), REMEDIES) for zone in chosen)
         mirrors = _find_mirrors(chosen, files)
         ranges_uj = [_read_range_uj(zone) for zone in chosen]
         counters = [
@@ -196,60 +186,6 @@ def find_zones(root: Path) -> tuple[Zone, ...]:
                 first_type.setdefault((zone.package, zone.domain), control_type)
     once = [zone for zone in zones if first_type[zone.package, zone.domain] == zone.control_type]
     return tuple(sorted(once, key=_reading_order))
-
-
-class KeptFile:
-    """A small file of sysfs that is kept open, and opened again where another took its path.
-
-    Raises:
-        MeterUnreadable: it can't be opened.
-    """
-
-    def __init__(self, path: str, remedies: Remedies = REMEDIES) -> None:
-        self.path = path
-        self.remedies = remedies
-        self.descriptor = -1
-        """The open file; -1: closed."""
-        self._identity = (-1, -1)
-        try:
-            self._open()
-        except OSError as error:
-            raise explain(path, error, remedies) from error
-
-    def _open(self) -> None:
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        self.close()
-        self.descriptor = descriptor
-        status = os.fstat(descriptor)
-        # An inode's number is not given again while it is open, so this tells files apart.
-        self._identity = (status.st_dev, status.st_ino)
-
-    def read(self) -> bytes:
-        """The file's first 64 bytes, now.
-
-        Raises:
-            MeterUnreadable: it is gone or forbidden.
-        """
-        try:
-            status = os.stat(self.path)  # noqa: PTH116 - a third of the time of Path.stat
-            if (status.st_dev, status.st_ino) != self._identity:
-                self._open()
-            return os.pread(self.descriptor, 64, 0)
-        except OSError as error:
-            raise explain(self.path, error, self.remedies) from error
-
-    def read_number(self) -> int:
-        """The whole number, not below zero, that the file holds now.
-
-        Raises:
-            MeterUnreadable: as :meth:`read`; or it does not hold one such number.
-        """
-        return parse_number(self.path, self.read(), self.remedies)
-
-    def close(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
 
 
 class PowercapMeter:
@@ -403,7 +339,7 @@ def _find_directories(powercap: Path) -> dict[str, Path]:
         except FileNotFoundError as error:
             raise MeterUnreadable(f"{directory} does not exist", ABSENT_REMEDY) from error
         except OSError as error:
-            raise explain(str(directory), error) from error
+            raise explain(str(directory), error, REMEDIES) from error
         pending.extend(entries)
         found.update({entry.name: entry for entry in entries if ZONE_ID.fullmatch(entry.name)})
     return found
@@ -475,7 +411,7 @@ def _find_outer(zone: Zone, chosen: Sequence[Zone], mirrors: Mapping[str, str]) 
 
 def _read_range_uj(zone: Zone) -> int:
     path = zone.directory / "max_energy_range_uj"
-    range_uj = parse_number(str(path), _read_bytes(path))
+    range_uj = parse_number(str(path), _read_bytes(path), REMEDIES)
     if range_uj < 1:
         raise MeterUnreadable(f"{path} is 0, so its counter holds no energy", LEAVE_OUT_REMEDY)
     return range_uj
@@ -488,7 +424,7 @@ def _greatest_power_w(zone: Zone) -> float:
         text = path.read_bytes()
     except OSError:
         return floor_w  # Optional: many zones have none, or one that reads as "no data".
-    return max(floor_w, LIMIT_FACTOR * parse_number(str(path), text) / 1e6)
+    return max(floor_w, LIMIT_FACTOR * parse_number(str(path), text, REMEDIES) / 1e6)
 
 
 def _step_uj(range_uj: int) -> int:
@@ -499,7 +435,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise explain(str(path), error) from error
+        raise explain(str(path), error, REMEDIES) from error
 
 
 def _read_text(path: Path) -> str:
@@ -507,27 +443,3 @@ def _read_text(path: Path) -> str:
     if not text:
         raise MeterUnreadable(f"{path} is empty", LEAVE_OUT_REMEDY)
     return text
-
-
-def parse_number(path: str, text: bytes, remedies: Remedies = REMEDIES) -> int:
-    """The whole number, not below zero, in the text of a file.
-
-    Raises:
-        MeterUnreadable: it is something else.
-    """
-    digits = text.removesuffix(b"\n")
-    if not digits.isdigit():
-        held = "is empty" if not text else f"holds {text[:40]!r}, not a number"
-        raise MeterUnreadable(f"{path} {held}", remedies.other.replace("{path}", path))
-    return int(digits)
-
-
-def explain(path: str, error: OSError, remedies: Remedies = REMEDIES) -> MeterUnreadable:
-    """The error of opening or reading a file, as a meter's, with the remedy that fits."""
-    if isinstance(error, PermissionError):
-        what, remedy = f"{path} is not readable by this user", remedies.denied
-    elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV):
-        what, remedy = f"{path} is not there", remedies.gone
-    else:
-        what, remedy = f"{path}: {error.strerror}", remedies.other
-    return MeterUnreadable(what, remedy.replace("{path}", path))

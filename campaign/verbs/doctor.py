@@ -1,0 +1,311 @@
+"""doctor: what a node can measure and set, and how to mend what it can't."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from campaign.verbs.errors import CantDo
+from campaign.verbs.show import print_json, print_table
+
+if TYPE_CHECKING:
+    from sites.site_file import MeterEntry, Partition, Site
+
+OBSERVED_S = 1.0
+"""How long each meter is watched."""
+JOB_MINUTES = 10
+JOB_TIMEOUT_S = 1800.0
+"""How long a partition's job is waited for, in the queue and on its node."""
+FOUND_ALONE = ("powercap", "perf-rapl", "cray", "nvml", "amdsmi", "hwmon", "ina3221", "ipmi")
+"""Meters that need no options, and so are tried where the site file names none."""
+SETTABLE = ("cpufreq", "uncore", "jetson", "nvml")
+
+
+def doctor(arguments: Namespace) -> int:
+    """Look at this node, or through a short job at each partition; 0 when all can measure."""
+    from sites.site_file import find_site, read_site  # noqa: PLC0415
+
+    path = find_site(arguments.site, Path.cwd())
+    site = read_site(path)
+    remote = [name for name, p in site.partitions.items() if p.scheduler == "slurm"]
+    found = []
+    if arguments.here or not remote:
+        found.append(examine(site))
+    else:
+        for name in arguments.partition or remote:
+            if name not in remote:
+                raise CantDo(
+                    f"{site.name} has no Slurm partition {name!r}; it has {', '.join(remote)}"
+                )
+            found.append(_through_job(site, path.resolve(), name))
+    able = all(each["can_measure_energy"] for each in found)
+    if arguments.json:
+        print_json(found[0] if arguments.here or not remote else found)
+    else:
+        for each in found:
+            _print(each)
+    return 0 if able else 1
+
+
+def examine(site: Site) -> dict[str, Any]:
+    """What this node can measure and set, in plain JSON types."""
+    meters = [_twin(site)] if site.simulated else [_meter(entry) for entry in site.meters]
+    counted = {channel for each in meters for channel in each.get("counts", ())}
+    others = [] if site.simulated or counted else _others({entry.kind for entry in site.meters})
+    return {
+        "site": site.name,
+        "node": platform.node(),
+        "partition": None,
+        "simulated": site.simulated,
+        "meters": meters,
+        "meters_elsewhere": others,
+        "clocks": _clocks(site),
+        "can_measure_energy": bool(counted),
+    }
+
+
+def _twin(site: Site) -> dict[str, Any]:
+    from sites.twin.machine import board_channel  # noqa: PLC0415
+
+    channel = vars(board_channel(site))
+    return {
+        "meter": "twin (simulated)",
+        "use": "energy",
+        "channels": [channel | {"measured_period_s": None, "measured_step": None}],
+        "counts": [channel["name"]],
+        "read_s": None,
+        "problem": None,
+        "remedy": None,
+    }
+
+
+def _meter(entry: MeterEntry) -> dict[str, Any]:
+    """A meter of the site file, opened and watched."""
+    from sites.meters import MeterUnreadable, open_meter  # noqa: PLC0415
+    from sites.meters.behaviour import observe  # noqa: PLC0415
+
+    told: dict[str, Any] = {
+        "meter": entry.kind,
+        "use": entry.use,
+        "channels": [],
+        "counts": [],
+        "read_s": None,
+        "problem": None,
+        "remedy": None,
+    }
+    try:
+        meter = open_meter(entry.kind, entry.options)
+    except MeterUnreadable as error:
+        return told | {"problem": error.what, "remedy": error.remedy}
+    except ValueError as error:
+        return told | {"problem": str(error), "remedy": "mend the meter's options"}
+    try:
+        seen = observe(meter, OBSERVED_S)
+    except MeterUnreadable as error:
+        return told | {"problem": error.what, "remedy": error.remedy}
+    finally:
+        meter.close()
+    channels = [
+        vars(channel) | {"measured_period_s": each.period_s, "measured_step": each.step}
+        for channel, each in zip(meter.channels, seen, strict=True)
+    ]
+    counts = [
+        c.name for c in meter.channels if entry.use == "energy" and not (c.same_as or c.inside)
+    ]
+    return told | {"channels": channels, "counts": counts, "read_s": seen[0].read_s}
+
+
+def _others(named: set[str]) -> list[dict[str, Any]]:
+    """Meters that the site file does not name: whether they would answer here."""
+    from sites.meters import MeterUnreadable, open_meter  # noqa: PLC0415
+
+    found = []
+    for kind in FOUND_ALONE:
+        if kind in named:
+            continue
+        told: dict[str, Any] = {"meter": kind, "channels": [], "problem": None, "remedy": None}
+        try:
+            meter = open_meter(kind, {})
+        except MeterUnreadable as error:
+            found.append(told | {"problem": error.what, "remedy": error.remedy})
+            continue
+        except ValueError as error:
+            found.append(told | {"problem": str(error), "remedy": "it needs options"})
+            continue
+        found.append(told | {"channels": [channel.name for channel in meter.channels]})
+        meter.close()
+    return found
+
+
+def _clocks(site: Site) -> dict[str, Any]:
+    from sites.clocks import ClocksUnavailable, open_control  # noqa: PLC0415
+    from sites.clocks.rights import right_to_set  # noqa: PLC0415
+
+    right = right_to_set(site.clocks.control)
+    told: dict[str, Any] = {
+        "control": site.clocks.control,
+        "settings": len(site.settings),
+        "offered": None,
+        "not_offered": [],
+        "core_mhz_now": None,
+        "mem_mhz_now": None,
+        "temperature_c": None,
+        "throttled": [],
+        "can_set": right.can_set,
+        "why": right.why,
+        "remedy": right.remedy or None,
+        "others": [],
+    }
+    try:
+        control = open_control(site)
+        offered, state = control.legal(), control.state()
+    except ClocksUnavailable as error:
+        return told | {"can_set": False, "why": error.what, "remedy": error.remedy}
+    except ValueError as error:
+        return told | {"can_set": False, "why": str(error), "remedy": "mend clocks.options"}
+    if offered is not None:
+        told["offered"] = len(offered)
+        told["not_offered"] = [str(s) for s in site.settings if s not in offered]
+    told |= {
+        "core_mhz_now": state.setting.core_mhz,
+        "mem_mhz_now": state.setting.mem_mhz,
+        "temperature_c": state.temperature_c,
+        "throttled": list(state.throttled),
+    }
+    if site.clocks.control == "fixed":
+        told["others"] = [vars(r) for name in SETTABLE if (r := right_to_set(name)).can_set]
+    return told
+
+
+def _through_job(site: Site, path: Path, name: str) -> dict[str, Any]:
+    """What the doctor says on a node of a partition, asked through one short job there."""
+    from campaign.launch.clusters import prologue, submit_words  # noqa: PLC0415
+
+    partition = site.partitions[name]
+    argv = [*submit_words(site), "srun", *_job_words(partition, name), "bash", "-s"]
+    python = shlex.quote(partition.environment.python or sys.executable)
+    asked = f"{python} -m campaign doctor {shlex.quote(str(path))} --here --json"
+    script = "\n".join([*prologue(partition), asked]) + "\n"
+    where = f"{site.name}/{name}"
+    try:
+        done = subprocess.run(
+            argv, input=script, capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False
+        )
+    except FileNotFoundError:
+        raise CantDo(
+            f"{where}: {argv[0]} is not on this host; run where Slurm's commands are, or look at "
+            f"this node alone with --here"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CantDo(f"{where}: the job did not end within {JOB_TIMEOUT_S:g} s") from None
+    begin = done.stdout.find("{")
+    if done.returncode not in (0, 1) or begin < 0:
+        said = (done.stderr.strip() or done.stdout.strip())[-500:]
+        raise CantDo(f"{where}: srun ended with {done.returncode}: {said}")
+    told: dict[str, Any] = json.loads(done.stdout[begin:])
+    return told | {"partition": name}
+
+
+def _job_words(partition: Partition, name: str) -> list[str]:
+    words = [f"--partition={name}", "--nodes=1", "--ntasks=1", f"--time={JOB_MINUTES}"]
+    words += ["--quiet", "--job-name=campaign-doctor", "--mpi=none"]
+    if partition.exclusive:
+        words.append("--exclusive")
+    if partition.account is not None:
+        words.append(f"--account={partition.account}")
+    if partition.qos is not None:
+        words.append(f"--qos={partition.qos}")
+    return [*words, *(word for each in partition.directives for word in shlex.split(each))]
+
+
+def _print(told: dict[str, Any]) -> None:
+    where = f"{told['site']}/{told['partition']}" if told["partition"] else told["site"]
+    print(f"{where} on node {told['node']}")
+    rows = [
+        [
+            meter["meter"],
+            channel["name"],
+            channel["domain"],
+            channel["kind"],
+            _measured(channel["resolution"], channel["measured_step"]),
+            _measured(channel["period_s"], channel["measured_period_s"]),
+            "yes" if channel["name"] in meter["counts"] else meter["use"].replace("energy", "no"),
+        ]
+        for meter in told["meters"]
+        for channel in meter["channels"]
+    ]
+    if rows:
+        print_table(
+            [
+                "meter", "channel", "domain", "kind", "resolution (measured step)",
+                "period s (measured)", "counts",
+            ],
+            rows,
+        )  # fmt: skip
+    for meter in told["meters"]:
+        if meter["read_s"] is not None:
+            print(f"a reading of {meter['meter']} takes {meter['read_s'] * 1e6:.3g} us")
+        if meter["problem"]:
+            print(f"{meter['meter']}: {meter['problem']}\n  to mend it: {meter['remedy']}")
+    _print_clocks(told["clocks"])
+    if told["can_measure_energy"]:
+        simulated = " (simulated)" if told["simulated"] else ""
+        print(f"energy can be measured{simulated}")
+    else:
+        _print_without(told)
+
+
+def _measured(nominal: float, measured: float | None) -> str:
+    return f"{nominal:.3g} ({'?' if measured is None else format(measured, '.3g')})"
+
+
+def _print_clocks(clocks: dict[str, Any]) -> None:
+    able = "can be set" if clocks["can_set"] else "can't be set"
+    if clocks["control"] == "fixed":
+        able = "are left as found"
+    now = [
+        f"{name} {clocks[key]:.0f} MHz"
+        for name, key in (("core", "core_mhz_now"), ("memory", "mem_mhz_now"))
+        if clocks[key] is not None
+    ]
+    if clocks["temperature_c"] is not None:
+        now.append(f"{clocks['temperature_c']:.0f} C")
+    now += [f"throttled: {reason}" for reason in clocks["throttled"]]
+    print(
+        f"clocks by {clocks['control']}: {able}; {clocks['why']}; {clocks['settings']} settings in "
+        f"the site file; now {', '.join(now) or 'not told'}"
+    )
+    if clocks["remedy"]:
+        print(f"  to mend it: {clocks['remedy']}")
+    for setting in clocks["not_offered"]:
+        print(f"  the hardware does not offer {setting}")
+    for other in clocks["others"]:
+        print(f"  control = '{other['control']}' would do here: {other['why']}")
+
+
+def _print_without(told: dict[str, Any]) -> None:
+    """Why energy can't be measured, and what each meter would need."""
+    usable = [each for each in told["meters_elsewhere"] if each["channels"]]
+    named = [each for each in told["meters"] if each["use"] == "energy"]
+    if usable:
+        print("energy can't be measured as the site file stands, but this node has meters: add")
+        for each in usable:
+            print(f'  [[meters]]\n  kind = "{each["meter"]}"  # {", ".join(each["channels"])}')
+        return
+    which = "No meter of the site file answers, and no other" if named else "No meter"
+    print(
+        f"{which} tells energy on this node: times will be measured, energies will be missing. "
+        "What was tried, and what it would need:"
+    )
+    for each in told["meters_elsewhere"]:
+        print(f"  {each['meter']}: {each['problem']}\n    {each['remedy']}")
+    print(
+        "  Others need options in the site file: powermon (an external meter), slurm (its "
+        "accounting's ConsumedEnergy), recorded (a trace to replay)."
+    )

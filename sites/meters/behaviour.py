@@ -1,0 +1,71 @@
+"""How a meter behaves here: measured period, resolution and cost of a reading."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sites.meters.meter import Buffered, Meter, Reading
+
+UPDATES = 30
+"""How many changes of every channel are waited for, at most."""
+NS_PER_S = 1e9
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """Of one channel; None where it did not change often enough to tell.
+
+    ``period_s``: the median time between two values that differ. ``step``: the smallest
+    difference between two values that follow each other, in J or W. ``read_s``: the median time
+    that a reading of the whole meter takes.
+    """
+
+    period_s: float | None
+    step: float | None
+    read_s: float
+
+
+def observe(meter: Meter, seconds: float) -> list[Behaviour]:
+    """Read a meter as often as it goes for so long, or until every channel changed often enough.
+
+    Returns:
+        One for each of the meter's channels.
+
+    Raises:
+        MeterUnreadable: it can't be read.
+    """
+    readings: list[Reading] = []
+    costs_s: list[float] = []
+    changes = [0] * len(meter.channels)
+    end_ns = time.monotonic_ns() + round(seconds * NS_PER_S)
+    while time.monotonic_ns() < end_ns and min(changes, default=UPDATES) < UPDATES:
+        begin_ns = time.monotonic_ns()
+        more = meter.drain() if isinstance(meter, Buffered) else [meter.read()]
+        costs_s.append((time.monotonic_ns() - begin_ns) / NS_PER_S)
+        for reading in more:
+            if readings:
+                for i, value in enumerate(reading.values):
+                    changes[i] += value != readings[-1].values[i]
+            readings.append(reading)
+        if not more:
+            time.sleep(0.001)
+    read_s = statistics.median(costs_s)
+    return [_of_channel(readings, i, read_s) for i in range(len(meter.channels))]
+
+
+def _of_channel(readings: list[Reading], i: int, read_s: float) -> Behaviour:
+    times_ns: list[int] = []
+    steps: list[float] = []
+    for before, after in pairwise(readings):
+        if after.values[i] != before.values[i]:
+            times_ns.append(after.time_ns)
+            steps.append(abs(after.values[i] - before.values[i]))
+    if len(times_ns) < 3:
+        return Behaviour(None, None, read_s)
+    gaps_s = [(b - a) / NS_PER_S for a, b in pairwise(times_ns)]
+    step = min(steps)
+    return Behaviour(statistics.median(gaps_s), step if math.isfinite(step) else None, read_s)

@@ -1,0 +1,162 @@
+"""The steps of measuring a point, on a counter of known power that is replayed in time."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from campaign.campaign_file import Protocol
+from campaign.measure.protocol import Stand, energy_of, idle_power, meter_needs_s, run_protocol
+from campaign.measure.sampler import MeterTrace, OpenMeter
+from campaign.measure.window import Window
+from campaign.measurement import Trace
+from kernels.ranks import Team
+from sites.clocks.fixed import Fixed
+from sites.meters import Channel, MeterUnreadable, open_meter
+from sites.setting import AS_FOUND
+
+QUICK = {"idle_s": 0.2, "warm_up_s": 0.05, "min_duration_s": 0.3, "window_pct": 0.0}
+
+
+class Wait:
+    """A kernel whose iteration takes 10 ms of nothing."""
+
+    def run(self, iterations: int) -> None:
+        time.sleep(0.01 * iterations)
+
+
+@contextmanager
+def powered(root: Path, energy_uj: Callable[[float], float]) -> Iterator[OpenMeter]:
+    """A powercap meter below ``root`` that shows ``energy_uj`` of the seconds since it began."""
+    zone = root / "sys/class/powercap/intel-rapl:0"
+    zone.mkdir(parents=True)
+    (zone / "name").write_text("package-0\n")
+    (zone / "max_energy_range_uj").write_text("262143328850\n")
+    stop, ready = threading.Event(), threading.Event()
+    begin_s = time.monotonic()
+
+    def write() -> None:
+        # One file all the time, as sysfs has, and one write of one length.
+        with (zone / "energy_uj").open("wb", buffering=0) as file:
+            while not stop.is_set():
+                now_uj = int(energy_uj(time.monotonic() - begin_s)) % 262143328850
+                os.pwrite(file.fileno(), b"%012d\n" % now_uj, 0)
+                ready.set()
+                time.sleep(0.001)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    ready.wait()
+    meter = open_meter("powercap", {}, root)
+    try:
+        yield OpenMeter(meter)
+    finally:
+        meter.close()
+        stop.set()
+        writer.join()
+
+
+def stand(meter: OpenMeter, root: Path, **protocol: float) -> Stand:
+    return Stand(Wait(), Team(), [meter], Fixed(root), Protocol(**(QUICK | protocol)))
+
+
+def test_even_power_is_steady_and_measured(tmp_path):
+    with powered(tmp_path, lambda t: 40e6 * t) as meter:
+        idle = idle_power(Team(), [meter], Fixed(tmp_path), Protocol(**QUICK))
+        measured = run_protocol(stand(meter, tmp_path))
+    assert idle["idle_w"] == pytest.approx(40.0, rel=0.05)
+    assert measured.steps["steady"] is True
+    assert measured.flags == []
+    assert len(measured.windows) == 1
+    window = measured.windows[0]
+    assert window.end_ns >= 0.3e9
+    energy, _ = energy_of(measured.windows, 0.0)
+    seconds = window.end_ns / 1e9 / window.iterations
+    assert energy.energy_j == pytest.approx(40.0 * seconds, rel=0.05)
+    assert window.sampling["powercap"]["period_s"] == pytest.approx(0.01, rel=0.1)
+
+
+def test_power_that_keeps_rising_is_flagged(tmp_path):
+    # Twice the power every two seconds: no two stretches agree.
+    with powered(tmp_path, lambda t: 20e6 * 2 ** (t / 2.0)) as meter:
+        measured = run_protocol(stand(meter, tmp_path, warm_up_max_s=2.0))
+    assert measured.steps["steady"] is False
+    assert measured.steps["warm_up_s"] >= 2.0
+    assert any("not steady" in flag for flag in measured.flags)
+
+
+def test_the_warm_up_lasts_until_power_is_steady(tmp_path):
+    """An approach to 100 W with a time constant of 0.5 s."""
+
+    def energy_uj(t: float) -> float:
+        return 1e6 * (100 * t - 35 * (1 - math.exp(-t / 0.5)))
+
+    with powered(tmp_path, energy_uj) as meter:
+        measured = run_protocol(stand(meter, tmp_path))
+    # Stretches of 0.5 s: their mean powers differ by 1 % of 100 W after about 2 s.
+    assert measured.steps["steady"] is True
+    assert 1.0 <= measured.steps["warm_up_s"] <= 5.0
+
+
+def test_a_coarse_meter_gets_a_longer_window(tmp_path):
+    """Whole joules at 100 W: sqrt(1 / 6) J are 2 % of a window of 0.2 s."""
+    with powered(tmp_path, lambda t: 1e6 * math.floor(100 * t)) as meter:
+        channel = meter.meter.channels[0]
+        coarse = Channel(channel.name, channel.domain, "energy", 1.0, channel.period_s)
+        needed_s = meter_needs_s(MeterTrace("m", coarse, None), 100.0, 2.0)
+        assert needed_s == pytest.approx(0.204, rel=0.01)
+        fine_s = meter_needs_s(MeterTrace("m", channel, None), 100.0, 0.1)
+        assert fine_s == pytest.approx(channel.period_s / math.sqrt(6) / 0.001, rel=0.01)
+        measured = run_protocol(stand(meter, tmp_path, window_pct=0.05, min_duration_s=0.1))
+    # The meter tells of itself 61 uJ and 1 ms: 0.05 % needs 0.82 s.
+    assert measured.windows[0].end_ns >= 0.8e9
+
+
+def test_a_meter_that_needs_too_long_a_window_is_flagged(tmp_path):
+    with powered(tmp_path, lambda t: 40e6 * t) as meter:
+        measured = run_protocol(stand(meter, tmp_path, window_pct=0.01, max_duration_s=0.5))
+    assert any("would need a window" in flag for flag in measured.flags)
+
+
+def test_windows_are_repeated_until_the_energy_is_known(tmp_path):
+    """Power that changes from second to second needs more windows for less uncertainty."""
+    rng = np.random.default_rng(3)
+    steps_w = 100 + rng.normal(0, 10, 400)
+    known_j = np.concatenate([[0.0], np.cumsum(steps_w * 0.1)])
+
+    def energy_uj(t: float) -> float:
+        return 1e6 * float(np.interp(t, np.arange(401) * 0.1, known_j))
+
+    with powered(tmp_path, energy_uj) as meter:
+        loose = run_protocol(stand(meter, tmp_path, uncertainty_pct=50.0))
+        tight = run_protocol(stand(meter, tmp_path, uncertainty_pct=0.01, max_windows=6))
+    assert len(loose.windows) == 3
+    assert len(tight.windows) == 6
+    assert tight.steps["random_pct"] > 0.01
+
+
+def test_a_counter_that_stops_is_no_energy(tmp_path):
+    with (
+        powered(tmp_path, lambda t: 40e6 * min(t, 0.3)) as meter,
+        pytest.raises(MeterUnreadable, match="stands still"),
+    ):
+        run_protocol(stand(meter, tmp_path, steady_pct=0.0, min_duration_s=1.0))
+
+
+def test_trimmed_edges_do_not_count():
+    """100 W inside, 20 W in the first and last tenth of a second of two."""
+    time_ns = np.arange(-50, 2051) * 10**6
+    power_w = np.where((time_ns < 10**8) | (time_ns > 19 * 10**8), 20.0, 100.0)
+    channel = Channel("c", "node", "power", 0.0, 1e-3, stamped=True)
+    trace = MeterTrace("m", channel, Trace("c", "node", "W", time_ns, power_w))
+    window = Window(2 * 10**9, 10, [trace], AS_FOUND)
+    assert energy_of([window], 0.0)[0].energy_j == pytest.approx(18.4, rel=1e-3)
+    assert energy_of([window], 0.2)[0].energy_j == pytest.approx(20.0, rel=1e-9)
