@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shlex
 import subprocess
@@ -60,7 +61,7 @@ def examine(site: Site) -> dict[str, Any]:
     others = [] if site.simulated or counted else _others({entry.kind for entry in site.meters})
     return {
         "site": site.name,
-        "node": platform.node(),
+        "node": os.environ.get("SLURMD_NODENAME") or platform.node(),
         "partition": None,
         "simulated": site.simulated,
         "meters": meters,

@@ -1,7 +1,7 @@
 """Small files of sysfs that a meter keeps open, and the errors of reading them.
 
-Opening a file of sysfs costs several times what reading it does, so meters that sample keep theirs
-open and read each from its start.
+A meter that samples keeps its files open and reads each from its start, so that a reading costs
+one look at the path and one read.
 """
 
 from __future__ import annotations
