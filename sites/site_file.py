@@ -72,12 +72,21 @@ class Legal(FileModel):
     core_mhz: list[Positive] = Field(min_length=1)
 
 
+class CoreVoltage(FileModel):
+    """An input of hwmon that tells the core's voltage (:mod:`sites.clocks.hwmon_voltage`)."""
+
+    chip: OneLine
+    label: OneLine
+
+
 class Clocks(FileModel):
     """How clocks are set: a control registered in :mod:`sites.clocks`, and whose clocks."""
 
     control: str = "fixed"
     options: dict[str, Any] = Field(default_factory=dict)
     """What the control takes, such as the number of a GPU; see its module."""
+    core_voltage: CoreVoltage | None = None
+    """Where the node tells its core voltage: it then comes before the table's."""
     device: Literal["cpu", "gpu"] = "cpu"
     tolerance_pct: NotNegative = 2.0
     """How far an achieved clock may lie from the asked one."""

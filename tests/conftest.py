@@ -18,11 +18,11 @@ settings.register_profile(
 settings.load_profile("campaign")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With ``-n 2 --dist loadgroup``: a file's tests in one process, and so all of Slurm's, whose
     clusters would otherwise share the host's memory segments and ports."""
     for item in items:
-        slurm = item.get_closest_marker("slurm") or {"slurm_cluster", "slurm_cluster_b"} & set(
-            getattr(item, "fixturenames", ())
-        )
+        fixtures = getattr(item, "fixturenames", ())
+        slurm = "slurm" in item.path.name or "slurm_cluster" in fixtures
         item.add_marker(pytest.mark.xdist_group("slurm" if slurm else str(item.path)))

@@ -59,11 +59,12 @@ def test_step_sees_its_clock_request(
     assert finished_output(slurm_cluster, tmp_path, script) == f"{asked} {asked}\n"
 
 
-def test_step_with_fake_gpu_takes_gpu_clocks(tmp_path: Path) -> None:
+def test_step_with_fake_gpu_takes_gpu_clocks(tmp_path_factory: pytest.TempPathFactory) -> None:
     slurm_fixtures.need_slurm()
     script = "srun -n1 --gpu-freq=1400,memory=900 sh -c 'echo $SLURMD_TRES_FREQ'"
-    with SlurmCluster(tmp_path / "s", "slurm_gpu", {"gpu": 1}, gpus=1) as cluster:
-        said = finished_output(cluster, tmp_path, script, "--gres=gpu:1")
+    base = tmp_path_factory.mktemp("gpu")  # Slurm needs a short path
+    with SlurmCluster(base / "s", "slurm_gpu", {"gpu": 1}, gpus=1) as cluster:
+        said = finished_output(cluster, base, script, "--gres=gpu:1")
     # Slurm itself writes on the step's output where it can't set a GPU's clock.
     assert said.splitlines()[-1] == "gpu:1400,memory=900"
 
@@ -123,11 +124,12 @@ def test_slurmd_killed_and_started(slurm_cluster: SlurmCluster, tmp_path: Path) 
     assert said == "up\n"
 
 
-def test_stop_leaves_no_process(tmp_path: Path) -> None:
+def test_stop_leaves_no_process(tmp_path_factory: pytest.TempPathFactory) -> None:
     slurm_fixtures.need_slurm()
-    pids = tmp_path / "pids"
+    base = tmp_path_factory.mktemp("stop")  # Slurm needs a short path
+    pids = base / "pids"
     stubborn = f"#!/bin/bash\ntrap '' TERM\nsetsid sleep 600 &\necho $$ $! > {pids}\nwait\n"
-    with SlurmCluster(tmp_path / "s", "slurm_stop", {"one": 1}) as cluster:
+    with SlurmCluster(base / "s", "slurm_stop", {"one": 1}) as cluster:
         jobid = cluster.submit(stubborn, "-o/dev/null")
         until(lambda: has_job(cluster, jobid, "RUNNING") and len(_words(pids)) == 2)
         cluster.kill_slurmd("n1")

@@ -28,7 +28,12 @@ CONTROLS = {
 def open_control(site: Site, root: Path = Path("/")) -> ClockControl:
     """The site's clock control, ready to set and read clocks under ``root``."""
     control: ClockControl = import_module(CONTROLS[site.clocks.control]).open_control(site, root)
-    return control
+    voltage = site.clocks.core_voltage
+    if voltage is None:
+        return control
+    from sites.clocks.hwmon_voltage import with_voltage  # noqa: PLC0415
+
+    return with_voltage(control, root, voltage.chip, voltage.label)
 
 
 __all__ = [

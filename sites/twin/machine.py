@@ -40,7 +40,8 @@ class SimulatedRun:
 def board_channel(site: Site) -> Channel:
     """The twin's one meter channel: the whole board's supply."""
     assert site.twin is not None  # noqa: S101
-    return Channel("board", "node", "power", resolution=0.0, period_s=1.0 / site.twin.meter_hz)
+    period_s = 1.0 / site.twin.meter_hz
+    return Channel("board", "node", "power", 0.0, period_s, stamped=True)
 
 
 def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> float:

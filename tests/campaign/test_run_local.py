@@ -181,7 +181,9 @@ def test_failures_are_recorded_retried_as_often_as_allowed_and_told(tmp_path, ca
     """A hanging program may pass (retried once, then left); a wrong one can't (not retried)."""
     hang = f'argv = [["{sys.executable}", "-c", "import time; time.sleep(60)"]]'
     wrong = f'argv = [["{sys.executable}", "-c", "raise SystemExit(1)"]]'
-    text = LOCAL.replace("repeats = 2", "repeats = 1") + (
+    # Long enough for a point of a busy machine, and short for the one that hangs.
+    local = LOCAL.replace("repeats = 2", "repeats = 1").replace("= 2.0", "= 6.0")
+    text = local + (
         f'[[kernels]]\nkernel = "command"\nlabel = "hangs"\nparams = {{ {hang} }}\n'
         f'[[kernels]]\nkernel = "command"\nlabel = "fails"\nparams = {{ {wrong} }}\n'
     )

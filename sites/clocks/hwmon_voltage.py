@@ -1,0 +1,71 @@
+"""The core domain's voltage where Linux's hwmon tells it, beside any clock control.
+
+``inN_input`` is in mV (Documentation/hwmon/sysfs-interface.rst in the Linux source); an AMD GPU's
+core voltage is labelled ``vddgfx`` (Documentation/gpu/amdgpu/thermal.rst), and boards' sensor chips
+have labels such as ``Vcore``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sites.clocks.control import ClockControl, ClockState, ClocksUnavailable
+from sites.setting import Setting
+
+HWMON = Path("sys/class/hwmon")
+REMEDY = "see /sys/class/hwmon/*/name and in*_label, or leave clocks.core_voltage out"
+
+
+class WithVoltage:
+    """A clock control whose states also tell the measured voltage."""
+
+    def __init__(self, control: ClockControl, file: Path) -> None:
+        self._control = control
+        self._file = file
+
+    def legal(self) -> list[Setting] | None:
+        return self._control.legal()
+
+    def set(self, setting: Setting) -> None:
+        self._control.set(setting)
+
+    def state(self) -> ClockState:
+        return replace(self._control.state(), core_v=self._volts())
+
+    def restore(self) -> None:
+        self._control.restore()
+
+    def _volts(self) -> float:
+        try:
+            text = self._file.read_text()
+            return int(text) / 1000.0
+        except OSError as error:
+            raise ClocksUnavailable(f"{self._file}: {error.strerror}", REMEDY) from error
+        except ValueError:
+            raise ClocksUnavailable(f"{self._file} holds {text!r}, not mV", REMEDY) from None
+
+
+def with_voltage(control: ClockControl, root: Path, chip: str, label: str) -> WithVoltage:
+    """``control`` with the voltage of a chip's labelled input.
+
+    Raises:
+        ClocksUnavailable: there is no such input, or several.
+    """
+    found = [
+        path.with_name(path.name.replace("_label", "_input"))
+        for path in sorted((root / HWMON).glob("hwmon*/in*_label"))
+        if _text(path) == label and _text(path.parent / "name") == chip
+    ]
+    if len(found) != 1:
+        raise ClocksUnavailable(
+            f"{root / HWMON} has {len(found)} inputs {label!r} of a chip {chip!r}", REMEDY
+        )
+    return WithVoltage(control, found[0])
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
