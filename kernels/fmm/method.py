@@ -206,7 +206,8 @@ class Fmm:
 
     def _phases(self, charges: np.ndarray, sums: np.ndarray) -> None:
         """All phases: potentials times the rule's unit, (slots,), or with gradients, (4, slots)."""
-        with self._blas.limit(limits=self.threads, user_api="blas"):
+        # A BLAS's own threads go on spinning after a product, on the cores that the loops need.
+        with self._blas.limit(limits=1, user_api="blas"):
             at = time.perf_counter()
             self.sources.local[3, self.sources.slot] = charges
             up = self._up()
@@ -282,15 +283,34 @@ class Fmm:
         self._to_surfaces(self.own, "outer", check)
         tree, n = self.tree, self.surface
         for level in range(len(tree.levels) - 2, COARSEST - 1, -1):
-            here = self.by_level[level]
-            first, second = self.operators[level].up_solve
-            density[here, :n] = (check[here, :n] @ first) @ second
+            self._solve(level, self.operators[level].up_solve, check, density)
             if level > COARSEST:
-                for nodes, m2m in zip(
-                    self.by_octant[level], self.operators[level - 1].m2m, strict=True
-                ):
-                    check[tree.parent[nodes], :n] += density[nodes, :n] @ m2m
+                octants, m2m = self.by_octant[level], self.operators[level - 1].m2m
+                added = self._by_octant(lambda o: density[octants[o], :n] @ m2m[o])  # noqa: B023
+                for nodes, more in zip(octants, added, strict=True):
+                    check[tree.parent[nodes], :n] += more
         return density
+
+    def _solve(
+        self,
+        level: int,
+        operators: tuple[np.ndarray, np.ndarray],
+        check: np.ndarray,
+        density: np.ndarray,
+    ) -> None:
+        """The densities of a level's nodes from their check potentials."""
+        here, n = self.by_level[level], self.surface
+        first, second = operators
+
+        def solve(a: int, b: int) -> None:
+            density[here[a:b], :n] = (check[here[a:b], :n] @ first) @ second
+
+        self._share(len(here), solve)
+
+    def _by_octant(self, work: Callable[[int], np.ndarray]) -> list[np.ndarray]:
+        """``work`` of each octant, by all threads."""
+        octants = range(CHILDREN)
+        return list(map(work, octants) if self._pool is None else self._pool.map(work, octants))
 
     def _x(self) -> np.ndarray:
         """P2L: downward check potentials, (nodes, columns)."""
@@ -361,14 +381,13 @@ class Fmm:
         tree, n = self.tree, self.surface
         density = self._empty()
         for level in range(COARSEST, len(tree.levels) - 1):
-            here = self.by_level[level]
             if level > COARSEST:
-                for nodes, l2l in zip(
-                    self.by_octant[level], self.operators[level - 1].l2l, strict=True
-                ):
-                    check[nodes, :n] += density[tree.parent[nodes], :n] @ l2l
-            first, second = self.operators[level].down_solve
-            density[here, :n] = (check[here, :n] @ first) @ second
+                octants, l2l = self.by_octant[level], self.operators[level - 1].l2l
+                parents = [tree.parent[nodes] for nodes in octants]
+                added = self._by_octant(lambda o: density[parents[o], :n] @ l2l[o])  # noqa: B023
+                for nodes, more in zip(octants, added, strict=True):
+                    check[nodes, :n] += more
+            self._solve(level, self.operators[level].down_solve, check, density)
         self._from_surfaces(self.own, "outer", density, sums)
 
     def _w(self, density: np.ndarray, sums: np.ndarray) -> None:

@@ -1,11 +1,9 @@
-"""The hardware behind a tree of files: a program that keeps what a machine shows up to date.
-
-    python clock_hardware.py ROOT
+"""The hardware behind a tree of files: a process that keeps what a machine shows up to date.
 
 Plain files keep what is written to them. On a machine the kernel and the hardware answer: the
 current clock follows its limits, ``scaling_setspeed`` tells what the driver took and is
 ``<unsupported>`` under other governors, the memory's rate is the firmware's own unless it is
-locked. The program waits for writes (inotify(7)) and replaces each file whole.
+locked. The process waits for writes (inotify(7)) and replaces each file whole.
 """
 
 from __future__ import annotations
@@ -15,10 +13,10 @@ import os
 import re
 import select
 import shutil
+import signal
 import struct
-import subprocess
-import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +26,8 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 EVENT = struct.Struct("iIII")
 ASKS = "tmp/hardware-asks"
 """Where a test asks whether all is seen that it wrote, with a number that grows."""
+LOWEST = 3
+"""The lowest descriptor after the standard ones."""
 UNCORE_KHZ = 1_800_000
 EMC_HZ = 665_600_000
 TEGRA210_EMC_HZ = 204_000_000
@@ -126,17 +126,29 @@ def _sleep(root: Path, deadline_s: float) -> None:
 
 @contextmanager
 def running(root: Path) -> Iterator[None]:
-    """The program beside a tree, in a process of its own."""
-    program = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, str(root)], stdout=subprocess.PIPE
-    )
+    """The process beside a tree, forked: a new interpreter for each test would cost more."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            # Nothing that the tests' process has open stays so by this one, such as a lock.
+            os.dup2(write, LOWEST)
+            os.closerange(LOWEST + 1, os.sysconf("SC_OPEN_MAX"))
+            follow(root, LOWEST)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    os.close(write)
     try:
-        assert program.stdout is not None
-        assert program.stdout.readline() == b"ready\n"
+        with os.fdopen(read, "rb") as ready:
+            assert ready.read(1) == b"x", "the hardware ended before it was ready"
         yield
     finally:
-        program.terminate()
-        program.communicate()
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
         shutil.rmtree(root / ASKS, ignore_errors=True)
 
 
@@ -152,8 +164,8 @@ def _number(path: Path) -> int | None:
     return int(text) if re.fullmatch(r"\d+", text) else None
 
 
-def follow(root: Path) -> None:
-    """Keep the tree up to date for ever."""
+def follow(root: Path, ready: int) -> None:
+    """Keep the tree up to date for ever; a byte to ``ready``, and its end, when it begins."""
     patterns = (
         "sys/devices/system/cpu/cpu*/cpufreq",
         "sys/devices/system/cpu/intel_uncore_frequency/*",
@@ -164,7 +176,8 @@ def follow(root: Path) -> None:
     (root / ASKS).mkdir()
     folders = [folder for pattern in patterns for folder in root.glob(pattern)]
     watch = Watch([*folders, root / ASKS])
-    print("ready", flush=True)
+    os.write(ready, b"x")
+    os.close(ready)
     fresh = root / "tmp/hardware"
     while True:
         watch.names(timeout_s=None)
@@ -197,7 +210,3 @@ def _exchange(one: Path, other: Path) -> None:
     names = os.fsencode(one), os.fsencode(other)
     if libc.renameat2(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) < 0:
         raise OSError(ctypes.get_errno(), "renameat2", str(other))
-
-
-if __name__ == "__main__":
-    follow(Path(sys.argv[1]))

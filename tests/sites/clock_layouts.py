@@ -56,6 +56,8 @@ class ClockLayout:
     core_mhz: tuple[float, ...] = ()
     mem_mhz: tuple[float, ...] = ()
     """The site file's clocks."""
+    no_numbers: tuple[str, ...] = ("", "abc\n", "-5\n", "1.5\n", "12 x\n")
+    """What a file of ``numbers`` may hold in error."""
     running: Callable[[Path], AbstractContextManager[None]] = clock_hardware.running
 
     def site(self) -> Site:
@@ -371,6 +373,8 @@ LAYOUTS = [
         written=("nvml/gpu0/supported_memory_clocks_mhz", "nvml/gpu0/clock_graphics_mhz"),
         numbers=("nvml/gpu0/clock_graphics_mhz",),
         device="nvml/gpu0",
+        # NVML's numbers have no sign.
+        no_numbers=("", "abc\n", "1.5\n", "12 x\n"),
         running=_nvml_running,
     ),
 ]

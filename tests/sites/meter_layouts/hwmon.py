@@ -83,6 +83,7 @@ LAYOUTS = [
         faults=faults_of("hwmon8/device/power1_average"),
         wrong_options=WRONG_OPTIONS,
         greatest_power_w=900.0,
+        from_files=True,
     ),
     Layout(
         name="amd-energy-hwmon",
@@ -92,6 +93,7 @@ LAYOUTS = [
         show=show_energies,
         faults={**faults_of(AMD_FILE), **resets_of(AMD_FILE)},
         wrong_options=WRONG_OPTIONS,
+        from_files=True,
     ),
     Layout(
         name="amd-energy-hwmon-named",
@@ -112,5 +114,6 @@ LAYOUTS = [
             ]
         },
         wrong_options=WRONG_OPTIONS,
+        from_files=True,
     ),
 ]

@@ -43,5 +43,6 @@ LAYOUTS = [
             ({"rails": {"VDD_IN": "input"}}, "one of node"),
             ({"rails": {"VDD_IN": "module", "VDD_SOC": "node"}}, "only one"),
         ),
+        from_files=True,
     )
 ]

@@ -66,5 +66,9 @@ class Layout:
     """How old a reading may be when it is taken, in s."""
     update_s: float = 0.001
     """How long a writer waits between two values, in s, where it may not be as short as can be."""
+    wraps: bool = False
+    """Whether a counter wraps, and soon enough for a test to see it do so several times."""
+    from_files: bool = False
+    """Whether a reading is one whole number a file (:class:`sites.meters.FromFiles`)."""
     named: tuple[str, ...] = ()
     """What an error may name in the place of a path below the root, such as a device."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from tests.sites.fake_nvml import TREE, installed, put
-from tests.sites.meter_layouts.layout import Layout
+from tests.sites.meter_layouts.layout import Layout, replace
 
 START_MJ = {0: 81234567890, 1: 18446744073000}
 """What the counters of the tree stand at."""
@@ -40,7 +40,7 @@ LAYOUTS = [
         show=show,
         faults={
             "missing": remove_signals,
-            "empty": lambda root: (root / TREE / "gpu0/energy_mj").write_text(""),
+            "empty": lambda root: replace(root / TREE / "gpu0/energy_mj", ""),
             "garbage": lambda root: put(root, "gpu1/field_186_0", "n/a"),
             "reset": lambda root: put(root, "gpu0/energy_mj", 12),
             "went back": lambda root: put(root, "gpu1/energy_mj", START_MJ[1] - 1),

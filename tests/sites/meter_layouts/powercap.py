@@ -71,6 +71,8 @@ LAYOUTS = [
         options={"max_power_w": 1e5},
         wrong_options=WRONG_OPTIONS,
         greatest_step_j=9e3,
+        wraps=True,
+        from_files=True,
     ),
     Layout(
         name="powercap-amd",
@@ -82,5 +84,7 @@ LAYOUTS = [
         options={"max_power_w": 1e5},
         wrong_options=WRONG_OPTIONS,
         greatest_step_j=9e3,
+        wraps=True,
+        from_files=True,
     ),
 ]
