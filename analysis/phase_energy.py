@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from itertools import combinations
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -21,8 +21,8 @@ PHASE = "phase:"
 """What the channel of a trace that marks a phase begins with."""
 FASTEST, LEAST = "fastest", "least energy"
 CLOCKS = ("core_mhz", "mem_mhz")
-MOST_CHANNELS = 12
-"""With more channels than this, which of them make up the total is not searched for."""
+WINDOW = "window"
+"""The channel that tells when each of several windows was."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,12 @@ def _mean_split(
     """One iteration's joules and seconds by phase, the mean over repeats.
 
     Raises:
-        CantFit: the repeats mark different phases, or the channels that make up the energy can't
-            be told.
+        CantFit: the repeats mark different phases, or no channel is said to make up the energy.
     """
     joules, seconds, named, periods = [], [], [], []
     for row in rows:
         meters = json.loads(str(dataset["meters"].values[row]) or "{}")
-        whole_j = float(dataset["energy_j"].values[row])
-        channels = _counted(meters, whole_j)
+        channels = _counted(meters)
         split = phase_energy(dataset, row)
         missing = sorted(set(channels) - set(split["channel"].values.tolist()))
         if missing:
@@ -138,32 +136,22 @@ def _mean_split(
     )
 
 
-def _counted(meters: dict[str, dict[str, float]], energy_j: float) -> list[str]:
-    """The channels whose energies the measurement's is the sum of, the fewest that do.
-
-    Channels overlap (a core lies inside its package), so not all of them may be added up; which
-    of them were is read off the sum.
+def _counted(meters: dict[str, dict[str, Any]]) -> list[str]:
+    """The channels whose energies the measurement's is the sum of.
 
     Raises:
-        CantFit: no channels make up the energy, or there are too many to search.
+        CantFit: none says so.
     """
-    known = [name for name, each in meters.items() if each.get("energy_j") is not None]
-    if len(known) <= MOST_CHANNELS:
-        for size in range(1, len(known) + 1):
-            for names in combinations(known, size):
-                total_j = sum(float(meters[name]["energy_j"]) for name in names)
-                if math.isclose(total_j, energy_j, rel_tol=1e-6):
-                    return list(names)
-    raise CantFit(
-        f"no energy by phase: which of the {len(known)} channels make up the measured "
-        f"{energy_j:.4g} J can't be told"
-    )
+    names = [name for name, each in meters.items() if each.get("counts")]
+    if not names:
+        raise CantFit("no energy by phase: no channel is said to count in the measured energy")
+    return names
 
 
 def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
-    """Joules and seconds of each phase in a window, by the meter's channel.
+    """Joules and seconds of each phase, over all windows, by the meter's channel.
 
-    The window's marked part: its beginning, where a run has more iterations than are marked.
+    Of each window the marked part: its beginning, where a run has more iterations than are marked.
 
     Args:
         dataset: a store's, with its traces.
@@ -172,15 +160,19 @@ def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
     Returns:
         ``energy_j``, float64 (phase, channel), J; ``time_s``, float64 (phase,), s; ``share``,
         float64 (phase, channel), of all phases' energy; ``marked_s``, s from where the first
-        phase begins to where the last one ends. Phases in the order in which they begin.
+        phase of each window begins to where its last one ends. Phases in the order in which they
+        begin.
 
     Raises:
         CantFit: the measurement marks no phases, or no meter was read.
     """
     marks, joules = {}, {}
+    windows_s = np.array([[-np.inf, np.inf]])
     for name, (time_s, value, unit) in _traces(dataset, measurement).items():
         if name.startswith(PHASE):
             marks[name.removeprefix(PHASE)] = time_s.reshape(-1, 2)
+        elif name == WINDOW:
+            windows_s = time_s.reshape(-1, 2)
         else:
             joules[name] = (time_s, value, unit)
     if not marks or not joules:
@@ -195,12 +187,14 @@ def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
     dims = ("phase", "channel")
     lengths_s = [float(np.diff(marks[phase], axis=1).sum()) for phase in phases]
     ends_s = np.concatenate(list(marks.values()))
+    within = [ends_s[(ends_s[:, 0] >= a) & (ends_s[:, 0] <= b)] for a, b in windows_s]
+    marked_s = sum(float(np.ptp(part)) for part in within if part.size)
     return xr.Dataset(
         {
             "energy_j": (dims, energy_j, {"units": "J"}),
             "time_s": ("phase", lengths_s, {"units": "s"}),
             "share": (dims, share, {"units": "1"}),
-            "marked_s": ((), float(np.ptp(ends_s)), {"units": "s"}),
+            "marked_s": ((), marked_s, {"units": "s"}),
         },
         {"phase": phases, "channel": list(joules)},
     )

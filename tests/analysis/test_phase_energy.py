@@ -51,7 +51,7 @@ def joules(setting: tuple[float, float]) -> dict[str, float]:
 def measurement(setting: tuple[float, float], repeat: int, counted: bool = True) -> Measurement:
     """Two counters, the core's inside the package's, and marks of the first ten iterations.
 
-    ``counted``: whether the package's energy is the measurement's own.
+    ``counted``: whether it is said that the package's energy is the measurement's.
     """
     point = make_point(SITE, "p", "k", "solver", '{"n": 8, "q": 4}', 1, Setting(*setting), repeat)
     spent, gain = joules(setting), REPEAT_GAIN[repeat]
@@ -73,12 +73,14 @@ def measurement(setting: tuple[float, float], repeat: int, counted: bool = True)
             "kind": "energy",
             "period_s": 1e-3,
             "energy_j": whole_j / 4,
+            "counts": False,
         },
         "rapl:package": {
             "domain": "package",
             "kind": "energy",
             "period_s": 1e-3,
             "energy_j": whole_j,
+            "counts": counted,
         },
     }
     one = np.tile(np.array([1, 0], np.float32), MARKED)
@@ -88,7 +90,7 @@ def measurement(setting: tuple[float, float], repeat: int, counted: bool = True)
         node="n1",
         time_s=one_s,
         iterations=ITERATIONS,
-        energy_j=whole_j if counted else whole_j * 7,
+        energy_j=whole_j,
         core_v=0.8 + setting[0] / 5000,
         mem_v=1.0,
         voltage_origin="table",
@@ -159,7 +161,7 @@ def test_an_energy_that_no_channels_make_up_is_said_and_not_guessed(tmp_path: Pa
     splits, notes = phase_splits(open_dataset(store), SITE)
     assert splits == []
     assert len(notes) == 1
-    assert "solver n=8 q=4: no energy by phase: which of the 2 channels" in notes[0]
+    assert "solver n=8 q=4: no energy by phase: no channel is said to count" in notes[0]
 
 
 def test_marks_that_are_not_compacted_yet_are_left_out(tmp_path: Path) -> None:

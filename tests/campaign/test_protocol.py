@@ -14,14 +14,17 @@ import numpy as np
 import pytest
 
 from campaign.campaign_file import Protocol
+from campaign.measure.life import Job, measure
 from campaign.measure.protocol import Stand, energy_of, idle_power, meter_needs_s, run_protocol
 from campaign.measure.sampler import MeterTrace, OpenMeter
 from campaign.measure.window import Window
 from campaign.measurement import Trace
+from campaign.point import make_point
 from kernels.ranks import Team
 from sites.clocks.fixed import Fixed
 from sites.meters import Channel, MeterUnreadable, open_meter
 from sites.setting import AS_FOUND
+from sites.site_file import MeterEntry, Partition, Site
 
 QUICK = {"idle_s": 0.2, "warm_up_s": 0.05, "min_duration_s": 0.3, "window_pct": 0.0}
 
@@ -160,3 +163,33 @@ def test_trimmed_edges_do_not_count():
     window = Window(2 * 10**9, 10, [trace], AS_FOUND)
     assert energy_of([window], 0.0)[0].energy_j == pytest.approx(18.4, rel=1e-3)
     assert energy_of([window], 0.2)[0].energy_j == pytest.approx(20.0, rel=1e-9)
+
+
+def test_a_point_of_several_windows_keeps_all_their_traces(tmp_path):
+    """Through a point's whole life: a recording of 100 W on this machine as it is."""
+    rows = [f"{i * 0.005:.3f},{0.5 * i + 0.01 * (i % 2):.3f}" for i in range(12000)]
+    (tmp_path / "trace.csv").write_text("time_s,board\n" + "\n".join(rows) + "\n")
+    channels = {"board": {"domain": "node", "kind": "energy", "unit": "J"}}
+    options = {"path": str(tmp_path / "trace.csv"), "channels": channels}
+    site = Site(
+        name="lab",
+        meters=[MeterEntry(kind="recorded", options=options)],
+        partitions={"p": Partition()},
+    )
+    protocol = Protocol(**(QUICK | {"uncertainty_pct": 1e-6, "max_windows": 4}))
+    point = make_point("lab", "p", "idle", "idle", "{}", 1, AS_FOUND, 0)
+    measured = measure(Job(site, protocol, ("idle",)), point, 0)
+    assert measured is not None
+    assert measured.status == "ok", measured.text
+    assert measured.energy_j == pytest.approx(100.0 * measured.time_s, rel=0.01)
+    assert measured.provenance["protocol"]["windows"] == 4
+    assert measured.provenance["protocol"]["idle_w"] == pytest.approx(100.0, rel=0.05)
+    traces = {trace.channel: trace for trace in measured.traces}
+    edges_ns = traces["window"].time_ns.reshape(4, 2)
+    assert edges_ns[0, 0] == 0
+    assert (np.diff(edges_ns.reshape(-1)) > 0).all()
+    lengths_s = (edges_ns[:, 1] - edges_ns[:, 0]).sum() / 1e9
+    assert lengths_s == pytest.approx(measured.time_s * measured.iterations, rel=1e-6)
+    (board,) = (name for name in traces if name.startswith("recorded:"))
+    assert (np.diff(traces[board].time_ns) > 0).all()
+    assert measured.meters[board]["counts"] is True
