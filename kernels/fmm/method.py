@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -133,7 +134,7 @@ class Fmm:
         self.operators = self._operators(interaction)
         self._place_surfaces()
         self._took("operators", began)
-        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+        self._pool = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
         self._blas = ThreadpoolController()
 
     @property
@@ -230,14 +231,30 @@ class Fmm:
             self._took("u", at)
 
     def _share(self, n: int, work: Callable[[int, int], Any], parts: int = PARTS) -> None:
-        """``work(first, last)`` over n things, by all threads."""
+        """``work(first, last)`` over n things, by all threads.
+
+        The caller's thread takes parts as well, and does not wait for one of the others that has
+        not begun: a core that sleeps can take longer to wake than a phase does.
+        """
         if self._pool is None or n < 2:
             work(0, n)
             return
         cuts = np.linspace(0, n, min(self.threads * parts, n) + 1).astype(int).tolist()
-        jobs = [self._pool.submit(work, a, b) for a, b in pairwise(cuts)]
-        for job in jobs:
-            job.result()
+        left = deque(pairwise(cuts))
+
+        def take() -> None:
+            while left:
+                try:
+                    first, last = left.popleft()
+                except IndexError:  # another thread was quicker
+                    return
+                work(first, last)
+
+        others = [self._pool.submit(take) for _ in range(self.threads - 1)]
+        take()
+        for other in others:
+            if not other.cancel():
+                other.result()
 
     def _share_by(self, column: np.ndarray, work: Callable[[int, int], Any]) -> None:
         """``work(first, last)`` over sorted rows, those with one number by one thread."""
@@ -309,8 +326,9 @@ class Fmm:
 
     def _by_octant(self, work: Callable[[int], np.ndarray]) -> list[np.ndarray]:
         """``work`` of each octant, by all threads."""
-        octants = range(CHILDREN)
-        return list(map(work, octants) if self._pool is None else self._pool.map(work, octants))
+        found: dict[int, np.ndarray] = {}
+        self._share(CHILDREN, lambda a, b: found.update({o: work(o) for o in range(a, b)}))
+        return [found[o] for o in range(CHILDREN)]
 
     def _x(self) -> np.ndarray:
         """P2L: downward check potentials, (nodes, columns)."""
