@@ -10,7 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from kernels.fmm import transform, translations
+from kernels.fmm.crew import Crew
 from kernels.fmm.interactions import INTERACTIONS, Rule, unit_of
 from kernels.fmm.layout import BEYOND, Points, lay_out, sources_of, targets_of
 from kernels.fmm.lists import build_lists
@@ -134,7 +135,7 @@ class Fmm:
         self.operators = self._operators(interaction)
         self._place_surfaces()
         self._took("operators", began)
-        self._pool = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
+        self._crew = Crew(self.threads) if self.threads > 1 else None
         self._blas = ThreadpoolController()
 
     @property
@@ -208,7 +209,8 @@ class Fmm:
     def _phases(self, charges: np.ndarray, sums: np.ndarray) -> None:
         """All phases: potentials times the rule's unit, (slots,), or with gradients, (4, slots)."""
         # A BLAS's own threads go on spinning after a product, on the cores that the loops need.
-        with self._blas.limit(limits=1, user_api="blas"):
+        awake = nullcontext() if self._crew is None else self._crew.awake()
+        with self._blas.limit(limits=1, user_api="blas"), awake:
             at = time.perf_counter()
             self.sources.local[3, self.sources.slot] = charges
             up = self._up()
@@ -231,12 +233,8 @@ class Fmm:
             self._took("u", at)
 
     def _share(self, n: int, work: Callable[[int, int], Any], parts: int = PARTS) -> None:
-        """``work(first, last)`` over n things, by all threads.
-
-        The caller's thread takes parts as well, and does not wait for one of the others that has
-        not begun: a core that sleeps can take longer to wake than a phase does.
-        """
-        if self._pool is None or n < 2:
+        """``work(first, last)`` over n things, by all threads."""
+        if self._crew is None or n < 2:
             work(0, n)
             return
         cuts = np.linspace(0, n, min(self.threads * parts, n) + 1).astype(int).tolist()
@@ -250,11 +248,7 @@ class Fmm:
                     return
                 work(first, last)
 
-        others = [self._pool.submit(take) for _ in range(self.threads - 1)]
-        take()
-        for other in others:
-            if not other.cancel():
-                other.result()
+        self._crew.run(take)
 
     def _share_by(self, column: np.ndarray, work: Callable[[int, int], Any]) -> None:
         """``work(first, last)`` over sorted rows, those with one number by one thread."""

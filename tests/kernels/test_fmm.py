@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.fmm import BadInput, evaluate, evaluate_with_gradient, prepare, spectra
+from kernels.fmm.crew import Crew
 from kernels.fmm.lists import build_lists
 from kernels.fmm.octree import build_octree
 from kernels.fmm.operator_cache import kept
@@ -284,3 +288,26 @@ def test_every_pair_of_leaves_meets_exactly_once(cloud, few):
             assert ways == 1, (a, b)
             if touching(tree, a, b):
                 assert (a, b) in near
+
+
+def test_an_error_on_another_thread_is_raised_and_the_crew_goes_on():
+    crew = Crew(3)
+    caller, seen = threading.get_ident(), set()
+
+    def fails_elsewhere() -> None:
+        seen.add(threading.get_ident())
+        time.sleep(0.05)
+        if threading.get_ident() != caller:
+            raise ValueError("elsewhere")
+
+    with crew.awake():
+        time.sleep(0.1)  # until the others are there
+        with pytest.raises(ValueError, match="elsewhere"):
+            crew.run(fails_elsewhere)
+        assert len(seen) == 3
+        done = []
+        crew.run(lambda: done.append(threading.get_ident()))
+    assert caller in done
+    with crew.awake():
+        crew.run(lambda: done.append(0))
+    assert 0 in done
