@@ -113,7 +113,7 @@ def test_a_meter_gives_energy_and_a_trace(tmp_path):
 
     energy = node_energy(window.traces, 0, window.end_ns).total
     assert window.end_ns == pytest.approx(1e9, rel=0.05)
-    assert energy.energy_j == pytest.approx(40.0 * window.end_ns / 1e9, rel=0.02)
+    assert energy.energy_j == pytest.approx(40.0 * window.end_ns / 1e9, rel=0.1)
     assert window.traces[0].trace.time_ns.size > 50
     assert (np.diff(window.traces[0].trace.value) >= 0).all()
 
