@@ -103,8 +103,10 @@ def kill_driver(process: subprocess.Popen[str]) -> None:
 
 
 def kill_all(process: subprocess.Popen[str]) -> None:
-    for each in [*psutil.Process(process.pid).children(recursive=True), process]:
-        each.kill()
+    for each in psutil.Process(process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # killed with its parent a moment ago
+            each.kill()
+    process.kill()
 
 
 def kill_a_worker(process: subprocess.Popen[str]) -> None:
