@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test faults lint clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,11 @@ test: setup
 	.ci/install_slurm
 	.ci/install_chromium
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+faults: setup
+	.ci/install_slurm
+	$(BIN)/python -m tests.faults
+	$(BIN)/python -m tests.faults.fuzz
 
 clean:
 	rm -rf $(VENV) campaign-demo build dist *.egg-info

@@ -115,19 +115,31 @@ def main() -> None:
                 theirs.append(seconds)
                 theirs_points.append(json.loads(printed.splitlines()[-1])["points_s"])
                 store = base / f"store{each}"
-                seconds, _ = timed([
-                    sys.executable, "-m", "campaign", "run", str(base / "c.toml"),
-                    "--store", str(store),
-                ])
+                seconds, _ = timed(
+                    [
+                        sys.executable,
+                        "-m",
+                        "campaign",
+                        "run",
+                        str(base / "c.toml"),
+                        "--store",
+                        str(store),
+                    ]
+                )
                 ours.append(seconds)
-                print(f"round {each + 1}: campaign run {ours[-1]:.1f} s, Client.map "
-                      f"{theirs[-1]:.1f} s (points alone {theirs_points[-1]:.1f} s)", flush=True)
+                print(
+                    f"round {each + 1}: campaign run {ours[-1]:.1f} s, Client.map "
+                    f"{theirs[-1]:.1f} s (points alone {theirs_points[-1]:.1f} s)",
+                    flush=True,
+                )
     finally:
         shutil.rmtree(base, ignore_errors=True)
     ratio = statistics.median(ours) / statistics.median(theirs)
-    print(f"{asked.points} points, {'job steps' if asked.steps else 'forks'}, 2 workers: "
-          f"campaign run {statistics.median(ours):.1f} s, Client.map "
-          f"{statistics.median(theirs):.1f} s, ratio {ratio:.2f}")
+    print(
+        f"{asked.points} points, {'job steps' if asked.steps else 'forks'}, 2 workers: "
+        f"campaign run {statistics.median(ours):.1f} s, Client.map "
+        f"{statistics.median(theirs):.1f} s, ratio {ratio:.2f}"
+    )
     sys.exit(ratio > 1.5)
 
 

@@ -107,7 +107,7 @@ class Campaign(FileModel):
 
     name: Name
     seed: int = 0
-    repeats: Annotated[int, Field(ge=1)] = 1
+    repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
     sites: list[SiteEntry] = Field(min_length=1)
     kernels: list[KernelEntry] = Field(min_length=1)
     settings: Settings = Settings()

@@ -75,6 +75,13 @@ def parser() -> argparse.ArgumentParser:
         help="try failed points again, whatever they failed of",
     )
     run.add_argument("--quiet", action="store_true", help="no progress")
+    run.add_argument(
+        "--dashboard",
+        metavar="HOST:PORT",
+        default="127.0.0.1:0",
+        help="where Dask's dashboard of the first partition listens (default: a free port of "
+        "loopback; whoever reaches it sees the campaign)",
+    )
     _json(run)
 
     status = _verb(
@@ -85,6 +92,9 @@ def parser() -> argparse.ArgumentParser:
         "campaign status campaign-demo/store",
     )
     status.add_argument("store", metavar="S")
+    status.add_argument(
+        "--verify", action="store_true", help="read all traces too, and name the damaged ones"
+    )
     _json(status)
 
     doctor = _verb(
@@ -360,5 +370,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = exit_code(error)
         if code is None:
             raise
-        print(f"campaign: {error}", file=sys.stderr)
+        from campaign.verbs.show import say  # noqa: PLC0415
+
+        say(f"campaign: {error}", sys.stderr)
         return code

@@ -12,6 +12,8 @@ import numpy as np
 from campaign.point import Point
 
 OK = "ok"
+DAMAGED = "trace damaged"
+"""It was measured, and a sample of its traces can't be read any more."""
 
 FAILURES = {
     "clock not legal": False,
@@ -21,6 +23,7 @@ FAILURES = {
     "wrong result": False,
     "timed out": True,
     "node lost": True,
+    DAMAGED: True,
 }
 """The classes of failure, and whether trying again can pass."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from kernels.registry import find_kernel
 from sites.located_toml import BadFile, KeyPath, Source
 from sites.setting import Setting
 from sites.site_file import Site, find_site, read_site
+
+MOST_POINTS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,15 @@ def make_plan(path: Path) -> Plan:
         at: KeyPath = ("sites", i, "settings") if entry.settings else ("settings",)
         settings = _settings(entry.settings or campaign.settings, site, source, at)
         _check_classes(site, sweeps, source)
+        sets = sum(len(sweep) for _, _, _, sweep in sweeps)
+        count = len(points) + len(partitions) * sets * len(settings) * campaign.repeats
+        if count > MOST_POINTS:
+            raise source.error(
+                ("sites", i),
+                f"{count} points so far: {sets} parameter sets at {len(settings)} settings, "
+                f"{campaign.repeats} times on {len(partitions)} partitions",
+                f"a campaign has at most {MOST_POINTS}; plan several",
+            )
         for partition in partitions:
             points += _partition_points(campaign, site.name, partition, sweeps, settings)
     twice = _first_duplicate(points)
@@ -167,6 +179,13 @@ def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[di
             )
         together = zip(*table.values(), strict=True)
         axes.append([dict(zip(table, row, strict=True)) for row in together])
+    count = math.prod(map(len, axes))
+    if count > MOST_POINTS:
+        raise source.error(
+            ("kernels", index),
+            f"the sweep of {entry.kernel} has {count} parameter sets",
+            f"a campaign has at most {MOST_POINTS} points; list fewer values",
+        )
     for x, pattern in enumerate(entry.exclude):
         stray = sorted(set(pattern) - known)
         if stray:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,12 +18,15 @@ from pydantic import Field, field_validator
 
 from campaign.measurement import OK
 from campaign.point import canonical_json, point_ids
-from campaign.store.compaction import commit_tables, compact, remove_old
-from campaign.store.dataset import COUNT, committed_tables, current_tables, with_rows
-from campaign.store.layout import Store, driver_lock
+from campaign.store.columns import COUNT, column
+from campaign.store.compaction import News, advance, compact, settle
+from campaign.store.dataset import current_tables
+from campaign.store.generation import Generation, newest
+from campaign.store.layout import Store, driver_lock, writing
+from campaign.store.summary import with_sites
 from sites.located_toml import BadFile, FileModel, parse, read_text
 from sites.setting import Setting
-from sites.site_file import Name, Positive, voltage_pairs
+from sites.site_file import NAME, Name, Positive, voltage_pairs
 
 TEXT_COLUMNS = ("site", "kernel", "params", "node")
 NUMBER_COLUMNS = (
@@ -34,8 +39,11 @@ NUMBER_COLUMNS = (
     "energy_j",
     "power_w",
 )
+OURS = (*TEXT_COLUMNS, *NUMBER_COLUMNS)
 REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 MAX_ROWS_NAMED = 10
+MAX_PARQUET_VALUES = 50_000_000
+"""Rows times columns: a small file of Parquet can hold more than any memory."""
 MAX_REPEAT = 2**53
 """Up to here every whole number is a float64."""
 DISAGREE = 1.01
@@ -77,6 +85,16 @@ class TableMap(FileModel):
     device: Literal["cpu", "gpu"] | None = None
     """Whose clocks these are, for the Slurm flags of the picks."""
 
+    @field_validator("columns", "constants")
+    @classmethod
+    def _ours(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if not _is_ours(name):
+                raise ValueError(
+                    f"found the column {name!r}; ours are {', '.join(OURS)} and n_CLASS"
+                )
+        return value
+
 
 @dataclass(frozen=True)
 class RawTable:
@@ -106,6 +124,9 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
         header, lines, rows = _blocks(path, mapping)
     else:
         header, lines, rows = _csv(path, mapping)
+    twice = [name for name, n in Counter(header).items() if n > 1]
+    if twice:
+        raise BadFile(f"{path}: several columns {twice[0]!r}; rename or remove all but one")
     theirs = {
         ours: (each if isinstance(each, Column) else Column(column=each))
         for ours, each in mapping.columns.items()
@@ -151,7 +172,9 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
 
 
 def _is_ours(name: str) -> bool:
-    return name in TEXT_COLUMNS or name in NUMBER_COLUMNS or name.startswith(COUNT)
+    # A class's name becomes that of a file in the store.
+    is_count = name.startswith(COUNT) and re.fullmatch(NAME, name.removeprefix(COUNT)) is not None
+    return name in OURS or is_count
 
 
 def _scaled(values: list[Any], factor: float) -> list[Any]:
@@ -162,7 +185,7 @@ def _scaled(values: list[Any], factor: float) -> list[Any]:
     for value in values:
         try:
             scaled.append(float(value) * factor)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             scaled.append(value)
     return scaled
 
@@ -172,10 +195,19 @@ Read = tuple[list[str], list[int], Sequence[Sequence[Any]]]
 
 
 def _parquet(path: Path) -> Read:
+    from pyarrow.parquet import read_metadata  # noqa: PLC0415
+
     try:
-        frame = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
+        held = read_metadata(path) if path.is_file() else None
+        n_values = held.num_rows * held.num_columns if held else 0
+        frame = pd.read_parquet(path) if n_values <= MAX_PARQUET_VALUES else None
+    except Exception as error:  # what a damaged file raises is of many kinds
         raise BadFile(f"{path}: can't be read as Parquet ({error}); check the file") from None
+    if frame is None:
+        raise BadFile(
+            f"{path}: holds {n_values} values, and at most {MAX_PARQUET_VALUES} are read at once; "
+            f"divide it"
+        )
     plain = frame.astype(object).where(frame.notna(), None).map(_plain)
     names = [str(name) for name in frame.columns]
     return names, list(range(1, len(frame) + 1)), list(plain.itertuples(index=False, name=None))
@@ -265,7 +297,7 @@ class _Check:
             if not set(map(type, values)) <= {str, float, int}:
                 raise ValueError  # None is missing, and a truth value no number
             numbers = np.fromiter(map(float, values), float, len(values))
-        except ValueError:
+        except (ValueError, OverflowError):
             present[:] = list(map(_present, values))
             for i in np.flatnonzero(present).tolist():
                 try:
@@ -316,10 +348,16 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     power_w = check.numbers("power_w", needed=~given & ~_noted(check, len(given)))
     for i in np.flatnonzero(~given & (power_w == 0)).tolist():
         check.note(i, "power_w: found 0; must be above 0")
+    with np.errstate(over="ignore", under="ignore"):
+        product_j = power_w * time_s
+    away_j = ~given & ((product_j == 0) | np.isinf(product_j)) & (power_w > 0)
+    for i in np.flatnonzero(away_j).tolist():
+        check.note(i, f"power_w: {power_w[i]:g} W x time_s is no energy; check both units")
     repeat = np.nan_to_num(check.numbers("repeat", needed=False))
     for i in np.flatnonzero((repeat != np.floor(repeat)) | (repeat > MAX_REPEAT)).tolist():
         check.note(i, f"repeat: found {repeat[i]:g}; must be a whole number")
-    node = check.texts("node", lambda value: str(value or ""))
+        repeat[i] = 0
+    node = check.texts("node", lambda value: _name(value, "node") if value else "")
     counts = {
         name: check.numbers(name, needed=False) for name in table.columns if name.startswith(COUNT)
     }
@@ -338,7 +376,7 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
             "core_mhz": core_mhz,
             "mem_mhz": mem_mhz,
             "time_s": time_s,
-            "energy_j": np.where(given, energy_j, power_w * time_s),
+            "energy_j": np.where(given, energy_j, product_j),
             **dict.fromkeys(("energy_std_j", "core_mhz_achieved", "mem_mhz_achieved"), np.nan),
             "core_v": core_v,
             "mem_v": mem_v,
@@ -361,9 +399,9 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
         )
     power_w = np.where(given, power_w, np.nan)
     frame["provenance"] = _provenance(table, power_w)
-    away = np.flatnonzero(
-        np.abs(np.log(np.where(power_w > 0, energy_j / (power_w * time_s), 1.0))) > np.log(DISAGREE)
-    )
+    with np.errstate(all="ignore"):
+        ratio = np.where(power_w > 0, energy_j / product_j, 1.0)
+        away = np.flatnonzero(np.abs(np.log(ratio)) > np.log(DISAGREE))
     disagreements = [
         f"{table.path}:{table.lines[i]}: energy_j is {energy_j[i]:.6g} J, but power_w x time_s is "
         f"{power_w[i] * time_s[i]:.6g} J; the energy stands, the power is kept beside it"
@@ -399,7 +437,7 @@ def _kernel(value: Any) -> str:
     text = str(value).strip()
     if not text:
         raise ValueError("kernel: empty; name it")
-    return text
+    return _name(text, "kernel")
 
 
 def _params(value: Any) -> str:
@@ -409,7 +447,7 @@ def _params(value: Any) -> str:
         params = json.loads(str(value))
         if isinstance(params, dict):
             return canonical_json(params)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     return canonical_json({"params": str(value)})
 
@@ -519,8 +557,9 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
     if not len(rows):
         raise BadFile(f"{checked.path}: has no rows; nothing to import")
     with driver_lock(store):
-        compact(store)  # what is still in journals goes first
-        tables = committed_tables(store)
+        with writing(store):
+            compact(store)  # what is still in journals goes first
+        tables, _ = current_tables(store)
         held = tables.measurements.set_index("point_id")[["energy_j", "time_s"]]
         there = rows["point_id"].isin(held.index).to_numpy()
         mine = rows.loc[there, ["energy_j", "time_s"]].to_numpy()
@@ -531,22 +570,33 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
                 f"{theirs[i, 0]:g} J and {theirs[i, 1]:g} s; give the new one another "
                 f"repeat, or import into another store"
             )
-        for site, facts in site_facts(rows, mapping).items():
-            if store.read_json(f"sites/{site_file_name(site)}") is None:
-                store.write_json(f"sites/{site_file_name(site)}", facts)
-        if not there.all():
-            tables = with_rows(tables, rows[~there])
-            commit_tables(store, tables)
-            remove_old(store, tables.consumed)
+        with writing(store):
+            for site, facts in site_facts(rows, mapping).items():
+                if store.read_json(f"sites/{site_file_name(site)}") is None:
+                    store.write_json(f"sites/{site_file_name(site)}", facts)
+            if not there.all():
+                _add(store, rows[~there])
+            settle(store)
+        tables, _ = current_tables(store)
     sites = sorted(set(rows["site"]))
     return Imported(int((~there).sum()), int(there.sum()), sites, tables.measurements)
 
 
+def _add(store: Store, rows: pd.DataFrame) -> None:
+    """Commit rows of points that the store does not hold."""
+    base, _ = newest(store)
+    own = {str(name): column(str(name), rows[name].to_numpy()) for name in rows.columns}
+    told = base or Generation(store.index)
+    told = replace(told, summary=with_sites(told.summary, Counter(rows["site"])))
+    advance(store, base, News(own, {}, {}), told)
+
+
 def site_file_name(site: str) -> str:
-    """A file name for a site of any name."""
+    """A file name for a site of any name, in the folder that it is put in."""
     from urllib.parse import quote  # noqa: PLC0415
 
-    return quote(site, safe="") + ".json"
+    quoted = quote(site, safe="")
+    return (f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted) + ".json"
 
 
 def export_table(store: Store) -> pd.DataFrame:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -18,6 +18,8 @@ from kernels.ranks import Team
 COUNTS_VARIABLE = "CAMPAIGN_COUNTS_FILE"
 LAST_LINES_CHARS = 2000
 
+CLASS = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+"""A class's name, which becomes that of a column and a file."""
 Word = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
@@ -33,9 +35,13 @@ class CommandParams(Params):
 
     argv: Annotated[tuple[Word, ...], Field(min_length=1, strict=False)]
     cwd: str | None = None
-    counts: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]] | None = (
-        None
-    )
+    counts: (
+        dict[
+            Annotated[str, StringConstraints(pattern=f"^{CLASS}$")],
+            Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)],
+        ]
+        | None
+    ) = None
     reports_counts: bool = False
     exit_code: int = 0
     expect: str | None = None
@@ -106,15 +112,23 @@ def read_counts(path: Path) -> dict[str, float]:
         reported = json.loads(path.read_text())
     except FileNotFoundError:
         raise KernelFailed(f"the program wrote no file {COUNTS_VARIABLE}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise KernelFailed(f"the reported counts can't be read: {error}") from None
     if not isinstance(reported, dict):
         raise KernelFailed("the reported counts are not a JSON object of class to number")
     counts = {}
     for name, value in reported.items():
+        if re.fullmatch(CLASS, name) is None:
+            raise KernelFailed(
+                f"a class of the reported counts is {name[:80]!r}; it may be of 64 letters, "
+                "digits, _, . and -"
+            )
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value < 0:
-            raise KernelFailed(f"the reported count of {name!r} is {value!r}, not a number >= 0")
+        # Below this a whole number has a float.
+        if not number or not 0 <= value < 2**1023:
+            raise KernelFailed(
+                f"the reported count of {name!r} is {str(value)[:40]!r}, not a number >= 0"
+            )
         counts[name] = float(value)
     return counts
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
@@ -13,6 +16,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 KeyPath = tuple[str | int, ...]
 Model = TypeVar("Model", bound="FileModel")
+MAX_DEPTH = 64
+"""Tables and lists in one another, and parts of a key: nothing that we read has more than ten."""
+MAX_MESSAGE_CHARS = 3000
+_TOKEN = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[][{}\n]''',
+    re.DOTALL,
+)
+"""What tells where a statement of a right TOML file ends: texts, comments, brackets and lines."""
+_LONG_KEY = re.compile(
+    rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MAX_DEPTH}}}"""
+)
 
 
 class FileModel(BaseModel):
@@ -22,7 +36,19 @@ class FileModel(BaseModel):
 
 
 class BadFile(Exception):
-    """Something in an input file is wrong: where, what was found, what would do."""
+    """Something in an input file is wrong: where, what was found, what would do.
+
+    What the file holds is in the message, but neither without end nor as orders to a terminal.
+    """
+
+    def __init__(self, message: str) -> None:
+        text = "".join(
+            c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode()
+            for c in message[: 2 * MAX_MESSAGE_CHARS] + message[2 * MAX_MESSAGE_CHARS :][-1000:]
+        )
+        if len(text) > MAX_MESSAGE_CHARS:
+            text = f"{text[: MAX_MESSAGE_CHARS - 1000]} ... {text[-900:]}"
+        super().__init__(text)
 
 
 class Source:
@@ -35,22 +61,11 @@ class Source:
     def line_of(self, key: KeyPath) -> int | None:
         """The line on which the statement that holds ``key`` begins, or None.
 
-        The shortest run of leading lines that parses and holds the key ends with that
-        statement; it begins after the longest shorter run that parses. So the parser itself
-        says where statements end, whatever strings and arrays they span.
+        The shortest run of leading statements that holds the key ends with that one.
         """
-        lines = self.text.splitlines()
-        begins = 0
-        for n in range(1, len(lines) + 1):
-            try:
-                table = tomllib.loads("\n".join(lines[:n]))
-            except tomllib.TOMLDecodeError:
-                continue
-            if _holds(table, key):
-                blank = (k for k in range(begins, n) if lines[k].strip()[:1] not in ("", "#"))
-                return next(blank, begins) + 1
-            begins = n
-        return None
+        found = _statements(self.text)
+        at = bisect_left(found, True, key=lambda s: _holds(tomllib.loads(self.text[: s[1]]), key))
+        return self.text.count("\n", 0, found[at][0]) + 1 if at < len(found) else None
 
     def error(self, key: KeyPath, found: str, remedy: str) -> BadFile:
         """The error for what was ``found`` at ``key``, at the line of it or of its parent."""
@@ -60,6 +75,21 @@ class Source:
                 break
         where = f"{self.path}:{line}" if line is not None else self.path
         return BadFile(f"{where}: {dotted(key)}: {found}; {remedy}")
+
+
+def _statements(text: str) -> list[tuple[int, int]]:
+    """Where each statement of a right TOML text begins and ends."""
+    found, begin, depth = [], 0, 0
+    for token in _TOKEN.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1
+        elif token[0] == "\n" and depth == 0:
+            found.append((begin, token.end()))
+            begin = token.end()
+    found.append((begin, len(text)))
+    return [s for s in found if text[slice(*s)].lstrip()[:1] not in ("", "#")]
 
 
 def _holds(table: Any, key: KeyPath) -> bool:
@@ -77,14 +107,18 @@ def dotted(key: KeyPath) -> str:
     """``("kernel", 1, "params")`` as a person would write it: ``kernel[1].params``."""
     text = ""
     for part in key:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            shown = part if part.isprintable() and part else json.dumps(part)
+            text += f".{shown}" if text else shown
     return text or "the file"
 
 
 def read_text(path: Path) -> str:
     """The text of an input file, or :class:`BadFile` with the reason."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
     except FileNotFoundError:
         raise BadFile(f"{path}: no such file; check the path") from None
     except IsADirectoryError:
@@ -103,14 +137,38 @@ def parse(path: Path | str, text: str, model: type[Model]) -> tuple[Model, Sourc
             with the number of further ones.
     """
     source = Source(path, text)
+    # The parser's time grows with the square of a key's parts.
+    long_key = _LONG_KEY.search(text)
+    if long_key:
+        line = text.count("\n", 0, long_key.start()) + 1
+        raise BadFile(f"{path}:{line}: a key of more than {MAX_DEPTH} parts; mend that line")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadFile(f"{path}: is not TOML: {error}; mend that line") from None
+    except RecursionError:
+        raise BadFile(f"{path}: lists or tables are nested too deeply; mend the file") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise BadFile(f"{path}: is not TOML: {str(error).partition(';')[0]}; mend it") from None
+    _check_values(source, table)
     try:
         return model.model_validate(table), source
     except ValidationError as errors:
         raise _first_error(source, errors, model) from None
+
+
+def _check_values(source: Source, table: dict[str, Any]) -> None:
+    """Refuse what no model could take: whole numbers beyond 64 bits, and too deep nesting."""
+    stack: list[tuple[KeyPath, Any]] = [((), table)]
+    while stack:
+        key, value = stack.pop()
+        if isinstance(value, dict | list):
+            if len(key) >= MAX_DEPTH:
+                raise source.error(key[:1], "lists or tables nested too deeply", "mend it")
+            each = value.items() if isinstance(value, dict) else enumerate(value)
+            stack += [((*key, part), below) for part, below in each]
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise source.error(key, "a whole number of more than 64 bits", "give a smaller one")
 
 
 def _first_error(source: Source, errors: ValidationError, model: type[BaseModel]) -> BadFile:

@@ -7,15 +7,33 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
 from sites.clocks import CONTROLS
 from sites.located_toml import BadFile, FileModel, Source, parse, read_text
 from sites.meters import METERS
 from sites.setting import AS_FOUND, Setting
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+OF_THE_SHELL = ("_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
+
+
+def _settable(name: str) -> str:
+    if name in OF_THE_SHELL:
+        raise ValueError("a name that the shell keeps to itself; choose another")
+    return name
+
+
+NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 Walltime = Annotated[str, StringConstraints(pattern=r"^(\d+-)?\d{1,3}(:[0-5]\d){1,2}$")]
+Variable = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),
+    AfterValidator(_settable),
+]
+Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@-]*$")]
+SlurmWord = Annotated[str, StringConstraints(pattern=r"^[^\n\r\x00\\]+$")]
+"""sbatch takes a backslash out of its directives, inside quotes too."""
 OneLine = Annotated[str, StringConstraints(pattern=r"^[^\n\r\x00]+$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
@@ -124,9 +142,7 @@ class Environment(FileModel):
 
     python: OneLine | None = None
     modules: list[OneLine] = Field(default_factory=list)
-    variables: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")], OneLine] = Field(
-        default_factory=dict
-    )
+    variables: dict[Variable, OneLine] = Field(default_factory=dict)
 
 
 class Partition(FileModel):
@@ -138,12 +154,12 @@ class Partition(FileModel):
     cores: Annotated[int, Field(ge=1)] = 1
     memory: Annotated[str, StringConstraints(pattern=r"^\d+ ?([KMGT]i?)?B$")] = "2GB"
     walltime: Walltime = "01:00:00"
-    account: OneLine | None = None
-    qos: OneLine | None = None
+    account: SlurmWord | None = None
+    qos: SlurmWord | None = None
     directives: list[OneLine] = Field(default_factory=list)
     """Further #SBATCH lines, such as ``--gres=gpu:1``."""
     exclusive: bool = True
-    interface: OneLine | None = None
+    interface: Interface | None = None
     """The network interface that workers and scheduler use to reach each other."""
     local_directory: OneLine = "/tmp"  # noqa: S108  (node-local scratch; a private folder is made)
     environment: Environment = Environment()

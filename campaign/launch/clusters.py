@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import psutil
 from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 from distributed import LocalCluster
 from distributed.core import Status
@@ -21,6 +22,7 @@ from sites.site_file import Partition, Site
 
 LOOPBACK_DASHBOARD = "127.0.0.1:0"
 CALL_TIMEOUT_S = 60.0
+STARTS = 3
 DASK_SETTINGS: dict[str, Any] = {
     # A worker that was lost leaves at once, so that scaling up again starts another in its place.
     "distributed.deploy.lost-worker-timeout": "1s",
@@ -36,12 +38,28 @@ class CantLaunch(Exception):
     """A partition's jobs can't be submitted; the text says what its Slurm answered."""
 
 
-def submit_words(site: Site) -> list[str]:
-    """The words before sbatch, squeue and scancel that reach the site's Slurm."""
-    words = list(site.slurm.submit_prefix)
+class Refused(CantLaunch):
+    """Slurm will not take a partition's jobs as the site file has them."""
+
+
+UNREACHABLE = re.compile(
+    r"unable to contact|timed out|refused|zero bytes|temporarily", re.IGNORECASE
+)
+"""What sbatch says when the controller is away for a while: to be tried again."""
+
+
+def slurm_argv(site: Site, *words: str) -> list[str]:
+    """The words that run one of Slurm's commands where the site's Slurm is.
+
+    ssh gives what it is to run to a shell of the other host: there it is one word, quoted.
+    """
+    own = list(words)
     if site.slurm.conf is not None:
-        words += ["env", f"SLURM_CONF={site.slurm.conf}"]
-    return words
+        own = ["env", f"SLURM_CONF={site.slurm.conf}", *own]
+    prefix = list(site.slurm.submit_prefix)
+    if prefix and Path(prefix[0]).name == "ssh":
+        return [*prefix, shlex.join(own)]
+    return [*prefix, *own]
 
 
 def call_slurm(site: Site, *words: str) -> str:
@@ -50,7 +68,7 @@ def call_slurm(site: Site, *words: str) -> str:
     Raises:
         CantLaunch: it failed, or did not answer in time.
     """
-    argv = [*submit_words(site), *words]
+    argv = slurm_argv(site, *words)
     try:
         done = subprocess.run(
             argv,
@@ -74,14 +92,15 @@ def call_slurm(site: Site, *words: str) -> str:
     return done.stdout
 
 
-def slurm_job_class(site: Site) -> type[SLURMJob]:
+def slurm_job_class(site: Site, refusals: list[Refused] | None = None) -> type[SLURMJob]:
     """dask-jobqueue's job, submitted and cancelled at this site.
 
+    A refused submission is added to ``refusals``: Dask's cluster keeps such errors to itself.
     The script goes to sbatch on standard input, so that it need not lie on the host that
     submits.
     """
-    submit = shlex.join([*submit_words(site), "sbatch"])
-    cancel = shlex.join([*submit_words(site), "scancel"])
+    submit = shlex.join(slurm_argv(site, "sbatch"))
+    cancel = shlex.join(slurm_argv(site, "scancel"))
 
     class SiteJob(SLURMJob):
         submit_command = submit
@@ -97,7 +116,12 @@ def slurm_job_class(site: Site) -> type[SLURMJob]:
             script = Path(script_filename).read_bytes()
             out, error = await asyncio.wait_for(process.communicate(script), CALL_TIMEOUT_S)
             if process.returncode != 0:
-                raise CantLaunch(f"{site.name}: sbatch: {error.decode().strip()}")
+                said = f"{site.name}: sbatch: {error.decode('utf-8', 'replace').strip()}"
+                if UNREACHABLE.search(said):
+                    raise CantLaunch(said)
+                if refusals is not None:
+                    refusals.append(Refused(said))
+                raise Refused(said)
             return out.decode()
 
         async def close(self) -> None:
@@ -164,21 +188,38 @@ def job_script(site: Site, partition_name: str, job_name: str) -> str:
     return script
 
 
-def start_local(partition: Partition) -> LocalCluster:
-    """Worker processes on this machine, a node each; everything listens on loopback."""
-    return LocalCluster(
-        n_workers=partition.nodes,
-        threads_per_worker=1,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address=LOOPBACK_DASHBOARD,
-        local_directory=partition.local_directory,
-        memory_limit=0,
-    )
+def start_local(partition: Partition, dashboard: str) -> LocalCluster:
+    """Worker processes on this machine, a node each; everything listens on loopback.
+
+    With TLS: loopback is open to every user of the machine, and what Dask's sockets accept is
+    run. The certificates stay in the memory of the driver and its workers.
+    """
+    for _ in range(STARTS):
+        try:
+            return LocalCluster(
+                n_workers=partition.nodes,
+                threads_per_worker=1,
+                processes=True,
+                host="tls://127.0.0.1",
+                protocol="tls://",
+                security=Security.temporary(),
+                dashboard_address=dashboard,
+                local_directory=partition.local_directory,
+                memory_limit=0,
+            )
+        except RuntimeError as error:  # a worker was killed before it was up
+            why = str(error)
+    raise CantLaunch(f"no local workers after {STARTS} starts: {why}")
 
 
 def start_slurm(
-    site: Site, partition_name: str, job_name: str, log_folder: Path, tls_folder: Path
+    site: Site,
+    partition_name: str,
+    job_name: str,
+    log_folder: Path,
+    tls_folder: Path,
+    dashboard: str,
+    refusals: list[Refused],
 ) -> SLURMCluster:
     """A scheduler here and one worker job a node, with TLS between them.
 
@@ -186,6 +227,7 @@ def start_slurm(
     alone, while it runs.
     """
     keywords = job_keywords(site, partition_name, job_name, str(log_folder))
+    _check_interface(site, partition_name)
     tls_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     tls_folder.chmod(0o700)
     # The worker's command line carries the files' paths; dask-jobqueue does not quote them.
@@ -195,14 +237,25 @@ def start_slurm(
             f"choose a path of letters, digits and . _ - /"
         )
     return SLURMCluster(
-        job_cls=slurm_job_class(site),  # type: ignore[arg-type]  # its annotation names an instance
+        job_cls=slurm_job_class(site, refusals),  # type: ignore[arg-type]  # its annotation names an instance
         security=Security.temporary(),
         protocol="tls://",
         shared_temp_directory=str(tls_folder),
-        scheduler_options={"dashboard_address": LOOPBACK_DASHBOARD},
+        scheduler_options={"dashboard_address": dashboard},
         silence_logs="critical",
         **keywords,
     )
+
+
+def _check_interface(site: Site, partition_name: str) -> None:
+    """Raise Refused if this host has not the partition's network interface."""
+    wanted = site.partitions[partition_name].interface
+    there = psutil.net_if_addrs()
+    if wanted is not None and wanted not in there:
+        raise Refused(
+            f"{site.name}: partitions.{partition_name}.interface: this host has no network "
+            f"interface {wanted!r}; it has {', '.join(sorted(there))}"
+        )
 
 
 JOB_LINE = re.compile(r"^(\d+)\|(\w+)$", re.MULTILINE)

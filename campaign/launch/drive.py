@@ -5,33 +5,36 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import queue
+import shutil
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-import pandas as pd
 from distributed.scheduler import KilledWorker
 
-from campaign.launch.clusters import cancel_jobs, configure_dask
+from campaign.launch.clusters import LOOPBACK_DASHBOARD, cancel_jobs, configure_dask
 from campaign.launch.lane import Landing, Lane
-from campaign.launch.worker import StoreUnwritable, WorkerGoing
 from campaign.measure.life import Job
+from campaign.measure.subprocesses import remove_dead_scratch
 from campaign.measurement import FAILURES, OK, Measurement
 from campaign.plan import Plan
 from campaign.point import Point
-from campaign.store.compaction import compact
-from campaign.store.dataset import Tables, current_tables
+from campaign.store.compaction import compact, settle
 from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import Store, driver_lock
+from campaign.store.layout import Store, driver_lock, writing
+from campaign.store.planned import write_planned
+from campaign.store.states import NEVER, State, point_states
+from campaign.store.verify import mend
 from sites.site_file import Site
 
 COMPACT_AFTER = 20_000
 TICK_S = 0.2
+RESULT_S = 1.0
 
 
 class Progress(Protocol):
@@ -67,14 +70,10 @@ class Outcome:
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:
-    """What a store remembers of the plan that it holds."""
+    """What a store remembers of the plan that it holds, beside the points' ids."""
     return {
         "campaign": plan.campaign.model_dump(mode="json"),
         "sites": {name: site.model_dump(mode="json") for name, site in plan.sites.items()},
-        "points": {
-            f"{site}/{partition}": [p.id for p in plan.of_partition(site, partition)]
-            for site, partition in plan.partitions
-        },
     }
 
 
@@ -90,15 +89,13 @@ def site_facts(site: Site) -> dict[str, Any]:
     }
 
 
-def missing_points(plan: Plan, tables: Tables, retry_failed: bool) -> list[tuple[Point, int]]:
+def missing_points(
+    plan: Plan, state: Mapping[str, State], retry_failed: bool
+) -> list[tuple[Point, int]]:
     """(point, number of the attempt) of every planned point that is still to be measured."""
-    status = dict(zip(tables.measurements["point_id"], tables.measurements["status"], strict=True))
-    tried = tables.failures["point_id"].value_counts() if len(tables.failures) else pd.Series()
-    attempts = dict(zip(tried.index, tried, strict=True))
     found = []
     for point in plan.points:
-        held = status.get(point.id)
-        attempt = int(attempts.get(point.id, 0))
+        held, attempt = state.get(point.id, NEVER)
         if held == OK:
             continue
         can_pass = held is None or FAILURES[held]
@@ -107,39 +104,75 @@ def missing_points(plan: Plan, tables: Tables, retry_failed: bool) -> list[tuple
     return found
 
 
-def run(plan: Plan, store: Store, progress: Progress, retry_failed: bool = False) -> Outcome:
-    """Measure every point that the store lacks.
+def run(
+    plan: Plan,
+    store: Store,
+    progress: Progress,
+    retry_failed: bool = False,
+    dashboard: str = LOOPBACK_DASHBOARD,
+) -> Outcome:
+    """Measure every point that the store lacks. ``dashboard``: the address, host:port, where
+    Dask's dashboard of the first partition listens.
 
-    Interrupted by SIGINT or SIGTERM, it ends its jobs, keeps what was measured, and says so.
+    What is damaged in the store is told, and measured again. Interrupted by SIGINT or SIGTERM, it
+    ends its jobs, keeps what was measured, and says so.
 
     Raises:
         StoreBusy: another driver runs on this store.
-        StoreUnwritable: a worker can't write to it.
+        StoreUnwritable: it can't be written to, here or on a worker.
+        DamagedStore: its index can't be read.
         CantLaunch: a partition's jobs can't be submitted.
     """
     configure_dask()
+    _tidy_scratch(plan)
     with driver_lock(store), _interrupts() as interrupted:
-        compact(store)
-        tables, tail = current_tables(store)
-        for journal, at, what in tail.damage:
-            progress.note(f"{journal}: byte {at}: {what}; what was measured there runs again")
-        store.write_json("campaign.json", plan_record(plan))
-        for name, site in plan.sites.items():
-            store.write_json(f"sites/{name}.json", site_facts(site))
-        todo = missing_points(plan, tables, retry_failed)
+        with writing(store):
+            for text in mend(store):
+                progress.note(text)
+            _compact(store, progress)
+            ids = {
+                f"{site}/{partition}": [p.id for p in plan.of_partition(site, partition)]
+                for site, partition in plan.partitions
+            }
+            write_planned(store, plan_record(plan), ids)
+            for name, site in plan.sites.items():
+                store.write_json(f"sites/{name}.json", site_facts(site))
+        state = point_states(store)
+        todo = missing_points(plan, state, retry_failed)
         if todo:
-            _Run(plan, store, progress, todo, retry_failed, interrupted).to_the_end()
-            compact(store)
-            tables, _ = current_tables(store)
-        return outcome(plan, tables, interrupted.is_set())
+            _Run(plan, store, progress, todo, retry_failed, interrupted, dashboard).to_the_end()
+            with writing(store):
+                _compact(store, progress)
+            state = point_states(store)
+            _tidy_scratch(plan)
+        with writing(store):
+            settle(store)
+        return outcome(plan, state, interrupted.is_set())
 
 
-def outcome(plan: Plan, tables: Tables, interrupted: bool) -> Outcome:
+def _tidy_scratch(plan: Plan) -> None:
+    """Remove what killed workers left on this host; a Slurm node's, its next worker removes."""
+    for name, partition in plan.partitions:
+        entry = plan.sites[name].partitions[partition]
+        if entry.scheduler == "local":
+            remove_dead_scratch(Path(entry.local_directory))
+
+
+def _compact(store: Store, progress: Progress) -> None:
+    """Compact, and tell what was damaged."""
+    done = compact(store)
+    for what in done.index_damage:
+        progress.note(f"{what}; nothing is lost: the index is written anew")
+    for journal, at, text in done.damage:
+        progress.note(f"{journal}: byte {at}: {text}; what was measured there runs again")
+
+
+def outcome(plan: Plan, state: Mapping[str, State], interrupted: bool) -> Outcome:
     """Count the planned points by what the store holds of them."""
-    status = dict(zip(tables.measurements["point_id"], tables.measurements["status"], strict=True))
-    ok = sum(status.get(p.id) == OK for p in plan.points)
-    left = len(missing_points(plan, tables, False))
-    return Outcome(len(plan.points), ok, len(plan.points) - ok - left, left, interrupted)
+    ok = sum(state.get(p.id, NEVER)[0] == OK for p in plan.points)
+    left = len(missing_points(plan, state, False))
+    failed = len(plan.points) - ok - left
+    return Outcome(len(plan.points), ok, failed, left, interrupted and left > 0)
 
 
 @contextlib.contextmanager
@@ -174,8 +207,10 @@ class _Run:
         todo: list[tuple[Point, int]],
         retry_failed: bool,
         interrupted: threading.Event,
+        dashboard: str,
     ) -> None:
         self.store = store
+        self.dashboard = dashboard
         self.progress = progress
         self.interrupted = interrupted
         self.landings: queue.SimpleQueue[Landing] = queue.SimpleQueue()
@@ -197,7 +232,8 @@ class _Run:
                     lane.supervise()
                 since += self._land()
                 if since >= COMPACT_AFTER:
-                    compact(self.store)
+                    with writing(self.store):
+                        _compact(self.store, self.progress)
                     since = 0
         finally:
             self.progress.stop()
@@ -213,11 +249,13 @@ class _Run:
                 self.journal.close()
 
     def _open(self) -> None:
+        shutil.rmtree(self.store.root / "tls", ignore_errors=True)  # of a driver that was killed
         for lane in self.lanes:
             if lane.is_slurm:
                 cancel_jobs(lane.site, lane.job_name)
-        for lane in self.lanes:
-            lane.open(self.store.root, self.store.journals, self.store.root / "logs")
+        for number, lane in enumerate(self.lanes):
+            dashboard = LOOPBACK_DASHBOARD if number else self.dashboard
+            lane.open(self.store.root, self.store.journals, self.store.root / "logs", dashboard)
         self.progress.start(
             {_name(lane): lane.left for lane in self.lanes},
             {_name(lane): lane.dashboard() for lane in self.lanes},
@@ -233,49 +271,70 @@ class _Run:
             except queue.Empty:
                 return landed
             wait_s = 0.0
-            held = landing.lane.in_flight.get(landing.point.id)
-            if held is None or held[2] is not landing.future:
+            held = landing.lane.in_flight.get(landing.key)
+            if held is None or held[1] is not landing.future:
                 continue
-            del landing.lane.in_flight[landing.point.id]
-            landed += self._take(landing)
+            try:
+                landed += self._take(landing)
+            except TimeoutError:  # its worker died with the result: Dask runs it once more
+                self.landings.put(landing)
+                return landed
 
     def _take(self, landing: Landing) -> int:
-        lane, point, attempt = landing.lane, landing.point, landing.attempt
+        """Book what came of a task's points; how many came back.
+
+        Raises:
+            TimeoutError: the result is on its way, or lost.
+        """
+        lane, asked = landing.lane, landing.asked
+        error, batch = None, None
+        if not landing.future.cancelled():
+            error = landing.future.exception(timeout=RESULT_S)
+            batch = None if error is not None else landing.future.result(timeout=RESULT_S)
+        del lane.in_flight[landing.key]
         if landing.future.cancelled():
-            # Its scheduler lost it without a verdict: nothing was said of the point.
-            lane.waiting.appendleft((point, attempt))
+            # Its scheduler lost it without a verdict: nothing was said of the points.
+            lane.waiting.extendleft(reversed(asked))
             return 0
-        error = landing.future.exception()
-        if isinstance(error, StoreUnwritable):
-            raise error
-        if isinstance(error, WorkerGoing):
-            lane.waiting.appendleft((point, attempt))
-            return 0
-        if error is None:
-            status, text = landing.future.result()
-        elif isinstance(error, KilledWorker):
+        if isinstance(error, KilledWorker):
+            if len(asked) > 1:  # one of them may have done it: each on its own will tell
+                lane.alone.update(point.id for point, _ in asked)
+                lane.waiting.extendleft(reversed(asked))
+                return 0
             times = error.allowed_failures + 1
             status, text = "node lost", f"the worker died with it {times} times"
-            self._record(Measurement(point, status, text, attempt))
-        else:
+            self._record(Measurement(asked[0][0], status, text, asked[0][1]))
+            results = [(status, text)]
+        elif batch is None:
+            assert error is not None  # noqa: S101
             raise error
+        else:
+            results = batch.results
+            if results:
+                lane.point_s = batch.seconds / len(results)
+        landing.future.release()
+        lane.waiting.extendleft(reversed(asked[len(results) :]))  # their worker was ending
+        for (point, attempt), (status, text) in zip(asked, results, strict=False):
+            self._land_point(lane, point, attempt, status, text)
+        return len(results)
+
+    def _land_point(self, lane: Lane, point: Point, attempt: int, status: str, text: str) -> None:
         again = FAILURES.get(status, False) and attempt < self.last_attempt[point.id]
         if again:
             lane.waiting.append((point, attempt + 1))
         if status != OK:
             self.progress.note(
                 f"{point.label} {point.params} at {point.setting}: {status}: "
-                f"{text.splitlines()[-1]}{' (will be tried again)' if again else ''}"
+                f"{(text.splitlines() or [''])[-1]}{' (will be tried again)' if again else ''}"
             )
         self.progress.landed(_name(lane), status, again)
-        landing.future.release()
-        return 1
 
     def _record(self, measurement: Measurement) -> None:
         """Write what only the driver knows into a journal of its own."""
-        if self.journal is None:
-            self.journal = JournalWriter(self.store.journals)
-        self.journal.append(encode(measurement))
+        with writing(self.store):
+            if self.journal is None:
+                self.journal = JournalWriter(self.store.journals)
+            self.journal.append(encode(measurement))
 
 
 def _lanes(

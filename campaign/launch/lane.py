@@ -7,7 +7,7 @@ import logging
 import queue
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from distributed import Client, Future
 
 from campaign.launch.clusters import (
     CantLaunch,
+    Refused,
     queued_jobs,
     start_local,
     start_slurm,
 )
-from campaign.launch.worker import MeasuringPlugin, measure_point
+from campaign.launch.worker import MeasuringPlugin, measure_points
 from campaign.measure.life import Job
 from campaign.point import Point
 from sites.site_file import Site
@@ -28,15 +29,21 @@ from sites.site_file import Site
 SUPERVISE_S = 3.0
 START_GRACE_S = 20.0
 IN_FLIGHT_A_WORKER = 4
+TASK_S = 0.25
+"""Short points share a task, up to so many seconds: a task costs Dask some ten milliseconds."""
+MOST_POINTS = 64
+
+Asked = tuple[Point, int]
+"""A point and the number of the attempt at it."""
 
 
 @dataclass(frozen=True)
 class Landing:
-    """What came of one submitted point: the future's result, or the error that it ended with."""
+    """What came of one submitted task: the future's result, or the error that it ended with."""
 
     lane: Lane
-    point: Point
-    attempt: int
+    key: str
+    asked: tuple[Asked, ...]
     future: Future
 
 
@@ -47,10 +54,16 @@ class Lane:
     site: Site
     partition: str
     job: Job
-    waiting: deque[tuple[Point, int]]
+    waiting: deque[Asked]
     landings: queue.SimpleQueue[Landing]
     job_name: str
-    in_flight: dict[str, tuple[Point, int, Future]] = field(default_factory=dict)
+    in_flight: dict[str, tuple[tuple[Asked, ...], Future]] = field(default_factory=dict)
+    point_s: float | None = None
+    """Seconds that the last points took, each; None before the first."""
+    alone: set[str] = field(default_factory=set)
+    """Points that were in a task that took its worker with it: each goes alone from then on."""
+    refusals: list[Refused] = field(default_factory=list)
+    """What sbatch said of jobs that it will never take."""
     cluster: Any = None
     client: Any = None
     _supervised: float = 0.0
@@ -64,23 +77,24 @@ class Lane:
     @property
     def wanted(self) -> int:
         """How many workers there should be: no more than points are left."""
-        left = len(self.waiting) + len(self.in_flight)
-        return min(self.site.partitions[self.partition].nodes, left)
+        return min(self.site.partitions[self.partition].nodes, self.left)
 
     @property
     def left(self) -> int:
         """Points that have not come back."""
-        return len(self.waiting) + len(self.in_flight)
+        return len(self.waiting) + sum(len(asked) for asked, _ in self.in_flight.values())
 
-    def open(self, store_root: Path, journals: Path, logs: Path) -> None:
+    def open(self, store_root: Path, journals: Path, logs: Path, dashboard: str) -> None:
         """Start the cluster, and the plugin that measures on each of its workers."""
         partition = self.site.partitions[self.partition]
         if self.is_slurm:
             logs.mkdir(parents=True, exist_ok=True)
             tls = store_root / "tls"
-            self.cluster = start_slurm(self.site, self.partition, self.job_name, logs, tls)
+            self.cluster = start_slurm(
+                self.site, self.partition, self.job_name, logs, tls, dashboard, self.refusals
+            )
         else:
-            self.cluster = start_local(partition)
+            self.cluster = start_local(partition, dashboard)
         self.client = Client(self.cluster, set_as_default=False)
         self.client.register_plugin(
             MeasuringPlugin(self.job.as_dict(), str(journals), partition.local_directory)
@@ -96,17 +110,34 @@ class Lane:
         """Keep the workers' queues short and full."""
         room = max(IN_FLIGHT_A_WORKER * max(self.wanted, 1), 8) - len(self.in_flight)
         while room > 0 and self.waiting:
-            point, attempt = self.waiting.popleft()
+            asked = tuple(self._next_task())
+            key = f"{asked[0][0].id}-{asked[0][1]}"
             future = self.client.submit(
-                measure_point, point.as_dict(), attempt, key=f"{point.id}-{attempt}", pure=False
+                measure_points,
+                [(point.as_dict(), number) for point, number in asked],
+                key=key,
+                pure=False,
             )
-            self.in_flight[point.id] = (point, attempt, future)
-            future.add_done_callback(self._lander(point, attempt))
+            self.in_flight[key] = (asked, future)
+            future.add_done_callback(self._lander(key, asked))
             room -= 1
 
-    def _lander(self, point: Point, attempt: int) -> Callable[[Future], None]:
+    def _next_task(self) -> Iterator[Asked]:
+        """Take the points of the next task: one, or as many short ones as fill it, and no more
+        than leave work for every worker."""
+        share = -(-len(self.waiting) // max(self.wanted, 1))
+        fitting = 1 if self.point_s is None else int(TASK_S / max(self.point_s, 1e-6))
+        for i in range(max(1, min(fitting, MOST_POINTS, share))):
+            if i and self.waiting[0][0].id in self.alone:
+                return
+            asked = self.waiting.popleft()
+            yield asked
+            if asked[0].id in self.alone:
+                return
+
+    def _lander(self, key: str, asked: tuple[Asked, ...]) -> Callable[[Future], None]:
         def land(future: Future) -> None:
-            self.landings.put(Landing(self, point, attempt, future))
+            self.landings.put(Landing(self, key, asked, future))
 
         return land
 
@@ -117,11 +148,16 @@ class Lane:
         one that Slurm holds back for two minutes after it was requeued. A worker is given up
         when it is not connected and its job is neither running nor waiting for its first start;
         scaling up again submits another.
+
+        Raises:
+            Refused: sbatch does not take the partition's jobs.
         """
         now = time.monotonic()
         if not self.is_slurm or now - self._supervised < SUPERVISE_S:
             return
         self._supervised = now
+        if self.refusals:
+            raise self.refusals[0]
         connected = {str(w["id"]) for w in self.cluster.scheduler_info["workers"].values()}
         workers = dict(self.cluster.workers)
         absent = {str(name): job for name, job in workers.items() if str(name) not in connected}
@@ -139,7 +175,8 @@ class Lane:
                 if job.job_id is None and grace:
                     continue
                 self._give_up(name, job)
-        if len(self.cluster.worker_spec) < self.wanted:
+        # A job that could not be submitted leaves a worker in the books that is none.
+        if min(len(self.cluster.worker_spec), len(self.cluster.workers)) < self.wanted:
             self.cluster.scale(self.wanted)
 
     def _give_up(self, name: str, job: Any) -> None:
@@ -151,7 +188,7 @@ class Lane:
 
     def close(self) -> None:
         """Cancel what has not started, and end workers, jobs and scheduler."""
-        for _, _, future in self.in_flight.values():
+        for _, future in self.in_flight.values():
             with contextlib.suppress(Exception):
                 future.cancel()
         for each in (self.client, self.cluster):

@@ -1,9 +1,12 @@
-"""What a Dask worker does: measure a point in a subprocess, write its record, then say so."""
+"""What a Dask worker does: measure points in subprocesses, write their records, then say so."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +18,12 @@ from campaign.measure.life import Job
 from campaign.measure.subprocesses import Bench
 from campaign.measurement import OK
 from campaign.point import Point
-from campaign.store.journal import JournalWriter, decode
+from campaign.store.journal import JournalWriter, scalars_of
+from campaign.store.layout import StoreUnwritable
 
 PLUGIN = "measuring"
 GOING_S = 3.0
-
-
-class StoreUnwritable(Exception):
-    """A worker can't write to the store; measuring on would lose what is measured."""
-
-
-class WorkerGoing(Exception):
-    """The worker is ending, and took the measuring subprocess with it: nothing to record."""
+CLOSING_S = 15.0
 
 
 class MeasuringPlugin(WorkerPlugin):
@@ -41,25 +38,47 @@ class MeasuringPlugin(WorkerPlugin):
         self._bench: Bench | None = None
         self._journal: JournalWriter | None = None
 
-    def measure(self, point: Point, attempt: int) -> bytes:
-        """Measure a point and write its record durably; the record."""
+    def measure(self, asked: list[tuple[dict[str, Any], int]]) -> list[tuple[str, str]]:
+        """Measure points one after another, and write their records durably, together: status
+        and text of each. Where the worker ends in between, the last ones are missing."""
         if self._bench is None:
             self._bench = Bench(Job.from_dict(self.job), Path(self.scratch))
-        record = self._bench.measure(point, attempt)
-        status = decode(record).status
-        if status != OK and _is_going(GOING_S if status == "node lost" else 0.0):
-            raise WorkerGoing(f"{point.id} was cut off with its worker")
+        records: list[bytes] = []
+        results = []
+        try:
+            for fields, attempt in asked:
+                record = self._bench.measure(Point.from_dict(fields), attempt)
+                scalars = scalars_of(record)
+                status = str(scalars["status"])
+                # Cut off with its worker: that says nothing of the point.
+                if status != OK and _is_going(GOING_S if status == "node lost" else 0.0):
+                    break
+                records.append(record)
+                results.append((status, str(scalars["text"])))
+        finally:
+            self._write(records)
+        return results
+
+    def _write(self, records: list[bytes]) -> None:
+        if not records:
+            return
         try:
             if self._journal is None:
                 self._journal = JournalWriter(Path(self.journals))
-            self._journal.append(record)
+            self._journal.append(*records)
         except OSError as error:
             self._journal = None  # its end may be torn: the next record begins a new journal
             raise StoreUnwritable(f"{self.journals}: {error.strerror}") from None
-        return record
 
     def teardown(self, worker: Worker) -> None:
-        """End the bench's subprocesses and close the journal."""
+        """End the bench's subprocesses and close the journal.
+
+        Dask's own closing can wait for ever for a scheduler that is gone: it gets so long.
+        """
+        if worker.status != Status.running:
+            last = threading.Timer(CLOSING_S, os._exit, (0,))
+            last.daemon = True
+            last.start()
         if self._bench is not None:
             self._bench.close()
             self._bench = None
@@ -80,9 +99,19 @@ def _is_going(within_s: float) -> bool:
     return bool(worker.status != Status.running)
 
 
-def measure_point(fields: dict[str, Any], attempt: int) -> tuple[str, str]:
-    """The task: measure, write, and return (status, text)."""
+@dataclass(frozen=True)
+class Batch:
+    """What came of a task's points: (status, text) of each that is in the journal, in order, and
+    the seconds that they took. Where the worker ended in between, the last ones are missing."""
+
+    results: list[tuple[str, str]]
+    seconds: float
+
+
+def measure_points(asked: list[tuple[dict[str, Any], int]]) -> Batch:
+    """The task: measure points, write their records, then say so."""
     plugin = get_worker().plugins[PLUGIN]
     assert isinstance(plugin, MeasuringPlugin)  # noqa: S101
-    measurement = decode(plugin.measure(Point.from_dict(fields), attempt))
-    return measurement.status, measurement.text
+    began = time.monotonic()
+    results = plugin.measure(asked)
+    return Batch(results, time.monotonic() - began)

@@ -6,6 +6,7 @@ at all.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sys
@@ -22,9 +23,17 @@ def end(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+def first_out_of_memory() -> None:
+    """Ask the system to end this process before any other when memory runs out: the kernel that
+    took it, and not the worker that would tell of it."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
 def main(job_file: str, point_file: str, result: str) -> None:
     """Measure the point of ``point_file`` as ``job_file`` says; the record goes to ``result``."""
     signal.signal(signal.SIGTERM, end)
+    first_out_of_memory()
     job = Job.from_dict(json.loads(Path(job_file).read_text()))
     asked = json.loads(Path(point_file).read_text())
     write_record(job, Point.from_dict(asked["point"]), asked["attempt"], Path(result))

@@ -41,6 +41,8 @@ STRETCH_PERIODS = 20
 STRETCH_S = 0.5
 """... and in seconds."""
 MAX_CALIBRATIONS = 6
+MOST_ITERATIONS = 1 << 53
+"""A kernel that does nothing fills no window; so many are still a whole number everywhere."""
 LONGEST_SILENCE_S, SILENT_PERIODS = 0.5, 10
 """How long before a window's end the last reading may be."""
 FIRST_REPEATS = 3
@@ -232,7 +234,8 @@ def _filled(stand: Stand, iterations: int, length_s: float) -> tuple[Window, int
         if seconds >= length_s:
             break
         needed = length_s / max(seconds, 1e-9) * 1.1
-        iterations = int(stand.team.decide(math.ceil(iterations * min(needed, 1000.0))))
+        most = min(math.ceil(iterations * min(needed, 1000.0)), MOST_ITERATIONS)
+        iterations = int(stand.team.decide(most))
     return window, iterations
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -23,7 +25,7 @@ from typing import Any
 from campaign.measure.life import Job, node_name
 from campaign.measurement import Measurement
 from campaign.point import Point
-from campaign.store.journal import TornRecord, decode, encode
+from campaign.store.journal import TornRecord, encode, scalars_of
 from sites.clocks.slurm import step_flags
 
 LOG_CHARS = 2000
@@ -40,7 +42,13 @@ class Bench:
 
     def __init__(self, job: Job, scratch: Path | None = None) -> None:
         self.job = job
-        self.folder = Path(tempfile.mkdtemp(prefix="campaign-", dir=scratch))
+        self.folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(), dir=scratch))
+        # Held while this process lives: a folder whose lock can be had is a dead worker's.
+        unheld = self.folder / "lock.new"
+        self._lock = os.open(unheld, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        unheld.rename(self.folder / "lock")
+        remove_dead_scratch(self.folder.parent)
         self.job_file = self.folder / "job.json"
         self.job_file.write_text(json.dumps(job.as_dict()))
         self._server: subprocess.Popen[bytes] | None = None
@@ -63,7 +71,7 @@ class Bench:
         if not timed_out and result.exists():
             record = result.read_bytes()
             with contextlib.suppress(TornRecord):
-                decode(record)
+                scalars_of(record)
                 return record
         said = _last_words(log)
         if timed_out:
@@ -155,6 +163,24 @@ class Bench:
         """End the fork server and remove the scratch folder."""
         self._end_server()
         shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._lock)
+
+
+def scratch_prefix() -> str:
+    """How the names of this node's scratch folders begin: others may share their parent."""
+    return f"campaign-{platform.node()}-"
+
+
+def remove_dead_scratch(parent: Path) -> None:
+    """Remove the scratch folders of this user's workers on this node that were killed."""
+    for path in parent.glob(f"{scratch_prefix()}*"):
+        with contextlib.suppress(OSError):  # another user's, or just gone
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def launcher(point: Point, job: Job) -> list[str]:

@@ -1,134 +1,322 @@
 """Compaction: move the journals' records into Zarr, in steps that a crash can't tear.
 
-New samples go to whole new shards; a shard is never written again. Then a new generation of the
-index is written beside the old one, and CURRENT is renamed to name it: that rename commits. What
-a crash leaves behind is either not named by CURRENT or still in its journal.
+New samples go to whole new shards; a shard is never written again. Then the next generation of
+the index is written (:mod:`campaign.store.generation`): the rename of its folder commits. What a
+crash leaves behind is in no generation, and still in its journal.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 
-from campaign.store.dataset import (
+from campaign.measurement import FAILURES, Measurement
+from campaign.store.columns import (
+    CHUNK_SAMPLES,
+    FAILURE_COLUMNS,
     SAMPLES,
-    TRACE_COLUMNS,
-    Tables,
-    Tail,
-    as_dataset,
-    committed_tables,
-    journal_tail,
-    merge,
+    SHARD_SAMPLES,
+    TRACE_TEXT,
+    column,
+)
+from campaign.store.generation import (
+    STATE,
+    STATUSES,
+    File,
+    Generation,
+    checked,
+    checksum,
+    commit,
+    folder_of,
+    newest,
+    numbers,
+    reading,
+    sync,
+    sync_tree,
+    writing_next,
 )
 from campaign.store.journal import JournalEntry, TornRecord, read, remove_if_done, sync_folder
-from campaign.store.layout import Store, replace_file
+from campaign.store.layout import DamagedStore, Store
+from campaign.store.records import (
+    Tail,
+    choose,
+    held_states,
+    journal_tail,
+    measurement_row,
+)
+from campaign.store.rows import append, open_table, overwrite, rows_of
+from campaign.store.summary import updated
 
-SHARD_SAMPLES = 1 << 20
-CHUNK_SAMPLES = 1 << 16
-BATCH_SAMPLES = 16 * SHARD_SAMPLES
+BATCH_SAMPLES = 4 * SHARD_SAMPLES
 
 
-def compact(store: Store) -> int:
+@dataclass(frozen=True)
+class Compacted:
+    """What a compaction did: the records that it moved; of every record whose traces were
+    damaged, (journal, byte, what is wrong); and what was wrong with the index."""
+
+    moved: int = 0
+    damage: list[tuple[str, int, str]] = field(default_factory=list)
+    index_damage: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class News:
+    """What a generation has beyond the one before it.
+
+    ``measurements``, ``failures``: columns. ``traces``: columns, with ``of`` (the place among
+    ``measurements``) for ``measurement``.
+    """
+
+    measurements: Mapping[str, np.ndarray]
+    traces: Mapping[str, np.ndarray]
+    failures: Mapping[str, np.ndarray]
+
+
+def compact(store: Store) -> Compacted:
     """Move what the journals hold into a new generation. Only under the driver's lock.
 
-    Returns how many records were moved. A record whose traces are damaged is left in its
-    journal, and its point counts as not measured.
+    A record whose traces are damaged is not moved, and its point counts as not measured.
+
+    Raises:
+        OSError: the store can't be written; nothing is lost.
+        DamagedStore: no generation is whole.
     """
-    tables = committed_tables(store)
-    tail = journal_tail(store, tables.consumed)
+    base, wrong = newest(store)
+    tail = journal_tail(store, {} if base is None else base.consumed)
     if not tail.entries:
-        remove_old(store, tail.consumed)
-        return 0
-    whole, rows, samples_end = _append_traces(store, tables, tail.entries)
-    merged, _ = merge(tables, replace(tail, entries=whole))
-    if rows:
-        fresh = pd.DataFrame(rows, columns=list(TRACE_COLUMNS))
-        traces = fresh if not len(merged.traces) else pd.concat([merged.traces, fresh])
-        merged = replace(merged, traces=traces.reset_index(drop=True))
-    commit_tables(store, replace(merged, samples_end=samples_end))
-    remove_old(store, merged.consumed)
-    return len(whole)
+        _remove_old(store, base)
+        return Compacted(index_damage=wrong)
+    whole, traces, samples_end, shards, damage = _append_traces(store, base, tail)
+    states = held_states(base, [entry.point_id for entry in tail.entries])
+    taken = choose(whole, states)
+    place = {entry.point_id: i for i, entry in enumerate(taken)}
+    failed = [e.scalars for e in tail.entries if e.scalars["status"] in FAILURES]
+    news = News(
+        _columns([measurement_row(entry.scalars) for entry in taken]),
+        {"of": np.array([place[point_id] for point_id in traces.pop("point_id")], np.int64)}
+        | {name: column(name, values) for name, values in traces.items()},
+        _columns([measurement_row(scalars) for scalars in failed], FAILURE_COLUMNS),
+    )
+    summary = updated(
+        {} if base is None else base.summary,
+        [entry.scalars for entry in taken],
+        [entry.scalars for entry in taken if entry.point_id not in states],
+        failed,
+    )
+    told = Generation(store.index, tail.consumed, samples_end, shards, summary)
+    advance(store, base, news, told)
+    return Compacted(len(whole), damage, wrong)
+
+
+def settle(store: Store) -> None:
+    """Make the last two generations hold the same, so that no journal is needed any more and
+    damage to either loses nothing. Only under the driver's lock."""
+    base, _ = newest(store)
+    if base is None:
+        return
+    before = _generation_before(store, base)
+    if before is None or before.files != base.files or before.consumed != base.consumed:
+        advance(store, base, News({}, {}, {}), base)
+    else:
+        _remove_old(store, base)
+
+
+def advance(store: Store, base: Generation | None, news: News, told: Generation) -> None:
+    """Write the generation after ``base``, commit it, and remove what is older than ``base``.
+
+    A point that ``base`` holds keeps its row, which is overwritten; its traces there are void.
+    ``told``: what the new generation says beside its tables; its path and files do not count.
+    """
+    states = np.empty(0, STATE) if base is None else base.states()
+    ids = np.array(news.measurements.get("point_id", []), STATE["id"])
+    at = np.searchsorted(states["id"], ids)
+    held = at < states.size
+    held[held] = states["id"][at[held]] == ids[held]
+    count = states.size
+    rows = np.empty(ids.size, np.int64)
+    rows[held] = states["row"][at[held]]
+    rows[~held] = count + np.arange(int((~held).sum()))
+    with writing_next(store, base) as fresh, reading(store.index):
+        tables = zarr.open_group(fresh / "tables.zarr", mode="a", zarr_format=3)
+        group = open_table(tables, "measurements")
+        if held.any():
+            old = {name: values[held] for name, values in news.measurements.items()}
+            overwrite(group, "measurements", old, rows[held])
+        if not held.all():
+            new = {name: values[~held] for name, values in news.measurements.items()}
+            append(group, "measurements", new, int((~held).sum()))
+        group = open_table(tables, "traces")
+        if held.any() and rows_of(group, "traces"):
+            owner, sizes = group["measurement"], group["row_size"]
+            assert isinstance(owner, zarr.Array) and isinstance(sizes, zarr.Array)  # noqa: S101
+            void = np.flatnonzero(np.isin(np.asarray(owner[:]), rows[held]))
+            overwrite(group, "traces", {"row_size": np.zeros(void.size, np.int64)}, void)
+        of = news.traces.get("of", np.empty(0, np.int64))
+        if of.size:
+            own = {name: values for name, values in news.traces.items() if name != "of"}
+            append(group, "traces", own | {"measurement": rows[of]}, of.size)
+        group = open_table(tables, "failures")
+        failed = len(news.failures.get("point_id", ()))
+        if failed:
+            append(group, "failures", dict(news.failures), failed)
+        _write_states(fresh / "states.bin", states, news, ids, rows, held, at)
+        there = {path.name for path in store.journal_paths()}
+        # A journal's name never comes again: one that is gone need not be remembered.
+        consumed = {name: end for name, end in told.consumed.items() if name in there}
+        current = commit(store, fresh, base, replace(told, consumed=consumed))
+    _remove_old(store, current, base)
+
+
+def _write_states(
+    path: Path,
+    states: np.ndarray,
+    news: News,
+    ids: np.ndarray,
+    rows: np.ndarray,
+    held: np.ndarray,
+    at: np.ndarray,
+) -> None:
+    number = {status: i for i, status in enumerate(STATUSES)}
+    codes = np.array([number[s] for s in news.measurements.get("status", ())], np.uint8)
+    states = states.copy()
+    states["status"][at[held]] = codes[held]
+    fresh = np.empty(int((~held).sum()), STATE)
+    fresh["id"], fresh["row"], fresh["status"] = ids[~held], rows[~held], codes[~held]
+    merged = np.concatenate([states, fresh])
+    merged[np.argsort(merged["id"], kind="stable")].tofile(path)
+
+
+def _columns(
+    rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None
+) -> dict[str, np.ndarray]:
+    """Rows as columns; a row that lacks a column has None there, which is NaN."""
+    wanted = dict.fromkeys(name for row in rows for name in row) if names is None else names
+    return {name: column(name, [row.get(name) for row in rows]) for name in wanted} if rows else {}
 
 
 def _append_traces(
-    store: Store, tables: Tables, entries: list[JournalEntry]
-) -> tuple[list[JournalEntry], list[tuple[object, ...]], int]:
+    store: Store, base: Generation | None, tail: Tail
+) -> tuple[
+    list[JournalEntry], dict[str, list[Any]], int, dict[str, File], list[tuple[str, int, str]]
+]:
     """Write the traces of the entries that a merge takes behind the committed samples.
 
     Returns the entries that are whole (where one is damaged, another of the same point takes
-    its place), the new rows of the traces table, and the new end of the samples.
+    its place), the new rows of the traces table, the new end of the samples, all shards, and
+    what is damaged.
     """
-    rows: list[tuple[object, ...]] = []
-    batch: dict[str, list[np.ndarray]] = {name: [] for name in SAMPLES}
+    samples_end = 0 if base is None else base.samples_end
+    writer = ShardWriter(store, samples_end, {} if base is None else dict(base.shards))
+    held = held_states(base, [entry.point_id for entry in tail.entries])
+    names = ("point_id", *TRACE_TEXT, "row_start", "row_size")
+    rows: dict[str, list[Any]] = {name: [] for name in names}
+    damage: list[tuple[str, int, str]] = []
+    entries = tail.entries
     written: set[str] = set()
-    at = tables.samples_end
-    held = 0
     while True:
         damaged: set[int] = set()
-        for entry in merge(tables, Tail(entries, {}, []))[1]:
+        for entry in choose(entries, held):
             if entry.point_id in written:
                 continue
             try:
                 measurement = read(entry)
-            except TornRecord:
+            except TornRecord as torn:
                 damaged.add(id(entry))
+                damage.append((entry.path.name, entry.offset, f"{torn}, of point {entry.point_id}"))
                 continue
             written.add(entry.point_id)
-            for trace in measurement.traces:
-                size = trace.time_ns.size
-                rows.append(
-                    (entry.point_id, trace.channel, trace.domain, trace.unit, at + held, size)
-                )
-                batch["time_ns"].append(trace.time_ns)
-                batch["value"].append(trace.value)
-                held += size
-            if held >= BATCH_SAMPLES:
-                at = _write_shards(store, at, batch)
-                held = 0
+            for name, values in zip(names, writer.add(measurement), strict=True):
+                rows[name] += values
         if not damaged:
             break
         entries = [entry for entry in entries if id(entry) not in damaged]
-    if held:
-        at = _write_shards(store, at, batch)
-    return entries, rows, at
+    writer.flush()
+    return entries, rows, writer.end, writer.shards, damage
 
 
-def _write_shards(store: Store, start: int, batch: dict[str, list[np.ndarray]]) -> int:
-    """Write a batch into new shards from sample ``start`` on, durably; the new end."""
-    size = sum(each.size for each in batch["time_ns"])
-    end = start + -(-size // SHARD_SAMPLES) * SHARD_SAMPLES
-    group = _trace_group(store)
-    for name, dtype in SAMPLES.items():
-        padded = np.zeros(end - start, dtype)
-        np.concatenate(batch[name], out=padded[:size], casting="safe")
-        array = group[name]
-        assert isinstance(array, zarr.Array)  # noqa: S101
-        array.resize((end,))
-        array[start:end] = padded
-        folder = store.traces / name
-        for shard in range(start // SHARD_SAMPLES, end // SHARD_SAMPLES):
-            _sync(folder / "c" / str(shard))
-        sync_folder(folder / "c")
-        _sync(folder / "zarr.json")
-        sync_folder(folder)
-        batch[name].clear()
-    return end
+class ShardWriter:
+    """Collects samples and writes them into whole new shards, durably."""
+
+    def __init__(self, store: Store, end: int, shards: dict[str, File]) -> None:
+        self.store = store
+        self.end = end
+        """Where the next shard begins, in samples."""
+        self.shards = shards
+        self._batch: dict[str, list[np.ndarray]] = {name: [] for name in SAMPLES}
+        self._held = 0
+
+    def add(self, measurement: Measurement) -> tuple[list[Any], ...]:
+        """Take a measurement's traces; the columns of their rows, from ``point_id`` on."""
+        rows: tuple[list[Any], ...] = ([], [], [], [], [], [])
+        for trace in measurement.traces:
+            size = trace.time_ns.size
+            row = (
+                measurement.point.id,
+                trace.channel,
+                trace.domain,
+                trace.unit,
+                self.end + self._held,
+                size,
+            )
+            for values, value in zip(rows, row, strict=True):
+                values.append(value)
+            self._batch["time_ns"].append(trace.time_ns)
+            self._batch["value"].append(trace.value)
+            self._held += size
+        # Between measurements only: the next batch begins at a shard of its own.
+        if self._held >= BATCH_SAMPLES:
+            self.flush()
+        return rows
+
+    def flush(self) -> None:
+        """Write what was collected; the rest of the last shard stays zero."""
+        if not self._held:
+            return
+        start, size = self.end, self._held
+        end = start + -(-size // SHARD_SAMPLES) * SHARD_SAMPLES
+        group = _trace_group(self.store)
+        for name, dtype in SAMPLES.items():
+            padded = np.zeros(end - start, dtype)
+            np.concatenate(self._batch[name], out=padded[:size], casting="safe")
+            array = group[name]
+            assert isinstance(array, zarr.Array)  # noqa: S101
+            array.resize((end,))
+            array[start:end] = padded
+            folder = self.store.traces / name
+            for shard in range(start // SHARD_SAMPLES, end // SHARD_SAMPLES):
+                path = folder / "c" / str(shard)
+                sync(path)
+                self.shards[f"{name}/c/{shard}"] = checksum(path)
+            sync_folder(folder / "c")
+            sync(folder / "zarr.json")
+            sync_folder(folder)
+            self._batch[name].clear()
+        self._held = 0
+        self.end = end
 
 
 def _trace_group(store: Store) -> zarr.Group:
-    if store.traces.exists():
-        return zarr.open_group(store.traces, mode="r+")
-    fresh = store.root / f".traces.{os.getpid()}.new"
-    shutil.rmtree(fresh, ignore_errors=True)
-    group = zarr.create_group(fresh)
+    if not store.traces.exists():
+        fresh = store.root / ".traces.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        create_traces(fresh)
+        sync_tree(fresh)
+        fresh.rename(store.traces)
+        sync_folder(store.root)
+    return zarr.open_group(store.traces, mode="r+", zarr_format=3)
+
+
+def create_traces(folder: Path) -> zarr.Group:
+    """A new group of the arrays of all samples, empty."""
+    group = zarr.create_group(folder)
     for name, dtype in SAMPLES.items():
         group.create_array(
             name,
@@ -139,56 +327,32 @@ def _trace_group(store: Store) -> zarr.Group:
             compressors=[BloscCodec(cname="lz4", clevel=5, shuffle="bitshuffle"), Crc32cCodec()],
             dimension_names=("sample",),
         )
-    _sync_tree(fresh)
-    fresh.rename(store.traces)
-    sync_folder(store.root)
-    return zarr.open_group(store.traces, mode="r+")
+    return group
 
 
-def commit_tables(store: Store, tables: Tables) -> None:
-    """Write the next generation whole, and name it in CURRENT."""
-    current = store.generation()
-    number = int(current.removesuffix(".zarr")) + 1 if current else 1
-    name = f"{number:06d}.zarr"
-    path = store.index / name
-    shutil.rmtree(path, ignore_errors=True)  # left by a compaction that did not commit
-    attributes = {"consumed": json.dumps(tables.consumed), "samples_end": tables.samples_end}
-    for group, frame, dimension in (
-        ("measurements", tables.measurements, "measurement"),
-        ("traces", tables.traces, "trace"),
-        ("failures", tables.failures, "failure"),
-    ):
-        dataset = as_dataset(frame, dimension)
-        dataset.attrs = attributes if group == "measurements" else {}
-        dataset.to_zarr(path, group=group, mode="w", consolidated=False)
-    _sync_tree(path)
-    sync_folder(store.index)
-    replace_file(store.root / "CURRENT", name.encode() + b"\n")
+def _generation_before(store: Store, base: Generation) -> Generation | None:
+    for number in numbers(store):
+        if number < base.number:
+            try:
+                return checked(folder_of(store, number))
+            except DamagedStore:
+                continue
+    return None
 
 
-def remove_old(store: Store, consumed: dict[str, int]) -> None:
-    """Remove generations before the last two, and journals that are read to their end."""
-    current = store.generation()
+def _remove_old(store: Store, current: Generation | None, before: Generation | None = None) -> None:
+    """Remove all generations but ``current`` and the whole one before it, what a compaction
+    that was killed left, and the journals that both of them hold to their end."""
+    for left in (store.index / ".next", store.root / ".traces.new"):
+        shutil.rmtree(left, ignore_errors=True)
     if current is None:
         return
-    generations = sorted(path.name for path in store.index.glob("*.zarr"))
-    # A reader may still be in the generation before the current one.
-    for name in generations[: max(generations.index(current) - 1, 0)]:
-        shutil.rmtree(store.index / name, ignore_errors=True)
+    before = before or _generation_before(store, current)
+    kept = {current.number} if before is None else {current.number, before.number}
+    for number in numbers(store):
+        if number not in kept:
+            shutil.rmtree(folder_of(store, number), ignore_errors=True)
     for path in store.journal_paths():
-        remove_if_done(path, consumed.get(path.name, 0))
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_tree(root: Path) -> None:
-    for folder, _, names in os.walk(root):
-        for name in names:
-            _sync(Path(folder) / name)
-        sync_folder(Path(folder))
+        ends = [each.consumed.get(path.name, 0) for each in (current, before) if each is not None]
+        if len(ends) == 2:
+            remove_if_done(path, min(ends))

@@ -1,276 +1,180 @@
-"""A store as a reader sees it: one xarray Dataset of measurements and their traces."""
+"""A store as a reader sees it: one xarray Dataset of measurements and their traces.
+
+Readers take no lock and write nothing. What they read of a generation is checked when they open
+it; a file of it that is gone later (two newer generations have come) is an error, and never a
+missing value.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+import zarr
+from zarr.storage import LocalStore, WrapperStore
 
-from campaign.measurement import FAILURES, OK, Measurement
-from campaign.store.journal import JournalEntry, scan
-from campaign.store.layout import Store
-
-TEXT = (
-    "point_id",
-    "site",
-    "partition",
-    "kernel",
-    "params",
-    "node",
-    "status",
-    "text",
-    "voltage_origin",
-    "meters",
-    "provenance",
+from campaign.measurement import FAILURES
+from campaign.store.columns import (
+    CHUNK_SAMPLES,
+    FAILURE_COLUMNS,
+    FLAGS,
+    INTEGERS,
+    MEASUREMENT_COLUMNS,
+    SAMPLES,
+    TRACE_COLUMNS,
+    TRACE_INTEGERS,
+    TRACE_TEXT,
+    UNITS,
+    is_float,
 )
-INTEGERS = ("repeat", "ranks", "iterations", "attempt")
-FLAGS = ("simulated", "imported")
-UNITS = {
-    "core_mhz": "MHz",
-    "mem_mhz": "MHz",
-    "time_s": "s",
-    "energy_j": "J",
-    "energy_std_j": "J",
-    "core_mhz_achieved": "MHz",
-    "mem_mhz_achieved": "MHz",
-    "core_v": "V",
-    "mem_v": "V",
-    "start_unix_s": "s",
-}
-FLOATS = tuple(UNITS)
-TRACE_TEXT = ("channel", "domain", "unit")
-SAMPLES = {"time_ns": "int64", "value": "float64"}
-"""The arrays of all samples, and their types."""
-COUNT = "n_"
-PLAIN: dict[str, Any] = {
+from campaign.store.generation import Generation, reading
+from campaign.store.layout import DamagedStore, Store
+from campaign.store.records import Held, Tail, held, measurement_row
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+    from zarr.core.buffer import Buffer, BufferPrototype
+
+LAZY: dict[str, Any] = {
     "chunks": None,
     "consolidated": False,
     "decode_times": False,
     "decode_timedelta": False,
 }
-"""How xarray opens the index: in memory, seconds left as the numbers they are."""
-
-
-OF_MEASUREMENT = tuple(
-    each.name
-    for each in fields(Measurement)
-    if each.name not in ("point", "counts", "meters", "provenance", "traces")
-)
-"""The columns that are a measurement's own fields as they are."""
+"""How xarray opens the index: read when used, seconds left as the numbers they are."""
 
 
 @dataclass(frozen=True)
 class Tables:
     """The scalars of a store: a row a measurement, a row a trace, a row a failed attempt.
 
-    ``traces`` rows name their measurement by ``point_id`` and, once compacted, the samples
-    ``row_start`` to ``row_start + row_size`` of the store's ``time_ns`` and ``value``.
+    ``traces`` rows name their measurement by its row, and the samples ``row_start`` to
+    ``row_start + row_size`` of the store's ``time_ns`` and ``value``.
     """
 
     measurements: pd.DataFrame
     traces: pd.DataFrame
     failures: pd.DataFrame
-    consumed: dict[str, int]
-    """Journal -> the byte up to which its records are in the tables."""
-    samples_end: int
 
 
-TRACE_COLUMNS = ("point_id", *TRACE_TEXT, "row_start", "row_size")
-FAILURE_COLUMNS = (
-    "point_id",
-    "site",
-    "partition",
-    "kernel",
-    "params",
-    "node",
-    "status",
-    "text",
-    "core_mhz",
-    "mem_mhz",
-    "attempt",
-    "start_unix_s",
-)
+class WrittenStore(WrapperStore[LocalStore]):
+    """A folder of Zarr arrays of which it is known which files were written: one that is gone is
+    an error. Zarr itself takes a chunk that is not there for one of missing values."""
+
+    def __init__(self, folder: Path, files: frozenset[str]) -> None:
+        super().__init__(LocalStore(folder, read_only=True))
+        self._files = files
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """See :meth:`zarr.abc.store.Store.get`."""
+        found = await super().get(key, prototype, byte_range)
+        if found is None and key in self._files:
+            raise DamagedStore(
+                f"{self._store.root / key}: is gone; if a campaign is running, open the store "
+                f"again, else run it again"
+            )
+        return found
 
 
-def empty_tables() -> Tables:
-    """The tables of a store that holds nothing."""
-    columns = (*TEXT, *FLOATS, *INTEGERS, *FLAGS)
-    return Tables(
-        pd.DataFrame({name: [] for name in columns}),
-        pd.DataFrame({name: [] for name in TRACE_COLUMNS}),
-        pd.DataFrame({name: [] for name in FAILURE_COLUMNS}),
-        {},
-        0,
-    )
+def _tables_of(generation: Generation) -> WrittenStore:
+    start = "tables.zarr/"
+    names = (name for name in generation.files if name.startswith(start))
+    return WrittenStore(generation.tables, frozenset(n.removeprefix(start) for n in names))
 
 
-def committed_tables(store: Store) -> Tables:
-    """The tables of the newest generation, without what is still in journals."""
-    generation = store.generation()
-    if generation is None:
-        return empty_tables()
-    path = store.index / generation
-    frames = {}
-    attributes: dict[str, Any] = {}
-    for group in ("measurements", "traces", "failures"):
-        with xr.open_zarr(path, group=group, **PLAIN) as dataset:
-            # Zarr lists arrays in the order of the folder, which is any.
-            names = sorted(map(str, dataset.data_vars))
-            frames[group] = dataset[names].to_dataframe().reset_index(drop=True)
-            attributes |= dataset.attrs
-    return Tables(
-        frames["measurements"],
-        frames["traces"],
-        frames["failures"],
-        json.loads(attributes["consumed"]),
-        int(attributes["samples_end"]),
-    )
+def open_tables(generation: Generation) -> zarr.Group:
+    """A generation's tables, to be read.
 
-
-@dataclass(frozen=True)
-class Tail:
-    """The records of the journals that no generation holds yet."""
-
-    entries: list[JournalEntry]
-    consumed: dict[str, int]
-    damage: list[tuple[str, int, str]]
-    """(journal, byte, what is wrong there)."""
-
-
-def journal_tail(store: Store, consumed: dict[str, int]) -> Tail:
-    """Scan the journals from where the newest generation stopped."""
-    entries: list[JournalEntry] = []
-    ends = {}
-    damage = []
-    for path in store.journal_paths():
-        try:
-            found = scan(path, consumed.get(path.name, 0))
-        except FileNotFoundError:  # compacted and removed since it was listed
-            continue
-        entries += found.entries
-        ends[path.name] = found.end
-        damage += [(path.name, at, what) for at, what in found.damage]
-    return Tail(entries, ends, damage)
-
-
-def measurement_row(scalars: dict[str, Any]) -> dict[str, Any]:
-    """One row of the measurements table from a record's scalars."""
-    point = scalars["point"]
-    row = {
-        "point_id": point["id"],
-        "site": point["site"],
-        "partition": point["partition"],
-        "kernel": point["label"],
-        "params": point["params"],
-        "ranks": point["ranks"],
-        "core_mhz": _number(point["core_mhz"]),
-        "mem_mhz": _number(point["mem_mhz"]),
-        "repeat": point["repeat"],
-        "simulated": bool(scalars["provenance"].get("simulated", False)),
-        "imported": bool(scalars["provenance"].get("imported", False)),
-        "meters": json.dumps(scalars["meters"]),
-        "provenance": json.dumps(scalars["provenance"]),
-    }
-    for name in OF_MEASUREMENT:
-        row[name] = scalars[name]
-    for name, value in (scalars["counts"] or {}).items():
-        row[COUNT + name] = value
-    return row
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
-
-
-def choose(entries: Iterable[JournalEntry], held: dict[str, str]) -> list[JournalEntry]:
-    """The entries that change the measurements table, at most one a point.
-
-    The first ``ok`` of a point stands for good; a failure stands until a later attempt. ``held``
-    maps the point ids of the table to their status.
+    Raises:
+        DamagedStore: they are none.
     """
-    best: dict[str, JournalEntry] = {}
-    for entry in entries:
-        held_status = held.get(entry.point_id)
-        if held_status == OK:
-            continue
-        other = best.get(entry.point_id)
-        if other is None or _supersedes(entry.scalars, other.scalars):
-            best[entry.point_id] = entry
-    return list(best.values())
-
-
-def _supersedes(new: dict[str, Any], old: dict[str, Any]) -> bool:
-    if old["status"] == OK:
-        return False
-    return new["status"] == OK or new["attempt"] >= old["attempt"]
-
-
-def merge(tables: Tables, tail: Tail) -> tuple[Tables, list[JournalEntry]]:
-    """The tables with the tail's scalars in them, and the entries that they took.
-
-    The new rows' traces are not yet in Zarr: they are missing from ``traces``.
-    """
-    held = dict(zip(tables.measurements["point_id"], tables.measurements["status"], strict=True))
-    taken = choose(tail.entries, held)
-    replaced = {entry.point_id for entry in taken}
-    kept = tables.measurements[~tables.measurements["point_id"].isin(replaced)]
-    fresh = pd.DataFrame([measurement_row(entry.scalars) for entry in taken])
-    failed = pd.DataFrame(
-        [measurement_row(e.scalars) for e in tail.entries if e.scalars["status"] in FAILURES]
-    )
-    failures = tables.failures
-    if len(failed):
-        failures = _concat(failures, failed[list(FAILURE_COLUMNS)]).drop_duplicates(
-            ["point_id", "attempt", "start_unix_s"], ignore_index=True
-        )
-    traces = tables.traces[~tables.traces["point_id"].isin(replaced)]
-    merged = Tables(
-        _concat(kept, fresh),
-        traces.reset_index(drop=True),
-        failures,
-        tail.consumed,
-        tables.samples_end,
-    )
-    return merged, taken
-
-
-def with_rows(tables: Tables, fresh: pd.DataFrame) -> Tables:
-    """The tables with further measurements, of points that they do not hold, without traces."""
-    return replace(tables, measurements=_concat(tables.measurements, fresh))
-
-
-def _concat(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
-    if not len(new):
-        return old.reset_index(drop=True)
-    if not len(old):
-        return new.reset_index(drop=True)
-    return pd.concat([old, new], ignore_index=True)
+    with reading(generation.tables):
+        return zarr.open_group(_tables_of(generation), mode="r", zarr_format=3)
 
 
 def current_tables(store: Store) -> tuple[Tables, Tail]:
-    """Everything that is in the store now: the newest generation and the journals' tail."""
-    while True:
-        tables = committed_tables(store)
-        tail = journal_tail(store, tables.consumed)
-        generation = store.generation()
-        # A compaction between the two reads would move records from one to the other.
-        if generation is None or committed_consumed(store) == tables.consumed:
-            return merge(tables, tail)[0], tail
+    """Everything that is in the store now, in memory, and the tail of its journals.
+
+    The traces of measurements that are still in a journal are not among ``traces``.
+
+    Raises:
+        DamagedStore: no generation is whole.
+    """
+    now = held(store)
+    with reading(store.index):
+        return _merged(now), now.tail
 
 
-def committed_consumed(store: Store) -> dict[str, int]:
-    """Up to where the newest generation has read each journal."""
-    generation = store.generation()
-    if generation is None:
-        return {}
-    attributes = json.loads((store.index / generation / "measurements/zarr.json").read_text())
-    consumed: dict[str, int] = json.loads(attributes["attributes"]["consumed"])
-    return consumed
+def _merged(now: Held) -> Tables:
+    """The generation's tables with the tail's scalars in them, each point in its row."""
+    if now.generation is None:
+        frames = {
+            name: pd.DataFrame({each: [] for each in columns})
+            for name, columns in (
+                ("measurements", MEASUREMENT_COLUMNS),
+                ("traces", TRACE_COLUMNS),
+                ("failures", FAILURE_COLUMNS),
+            )
+        }
+    else:
+        group = open_tables(now.generation)
+        frames = {name: _frame(group, name) for name in ("measurements", "traces", "failures")}
+    measurements, traces = frames["measurements"], frames["traces"]
+    if now.taken:
+        fresh = pd.DataFrame([measurement_row(entry.scalars) for entry in now.taken])
+        row_of = dict(zip(measurements["point_id"], range(len(measurements)), strict=True))
+        rows = [row_of.setdefault(point_id, len(row_of)) for point_id in fresh["point_id"]]
+        fresh.index = pd.Index(rows)
+        traces = traces[~traces["measurement"].isin(rows)]
+        kept = measurements.drop(index=[row for row in rows if row < len(measurements)])
+        measurements = _concat(kept, fresh).sort_index()
+    failed = [
+        measurement_row(entry.scalars)
+        for entry in now.tail.entries
+        if entry.scalars["status"] in FAILURES
+    ]
+    failures = frames["failures"]
+    if failed:
+        failures = _concat(failures, pd.DataFrame(failed)[list(FAILURE_COLUMNS)])
+    return Tables(
+        measurements.reset_index(drop=True),
+        traces[traces["row_size"] > 0].reset_index(drop=True),
+        failures.reset_index(drop=True),
+    )
+
+
+def _frame(group: zarr.Group, table: str) -> pd.DataFrame:
+    found = group[table]
+    assert isinstance(found, zarr.Group)  # noqa: S101
+    # Zarr lists arrays in the order of the folder, which is any.
+    names = sorted(found.array_keys())
+    return pd.DataFrame({name: read_column(group, f"{table}/{name}") for name in names})
+
+
+def read_column(tables: zarr.Group, name: str) -> np.ndarray:
+    """A whole column, ``table/column``; text as objects.
+
+    Raises:
+        DamagedStore: it can't be read.
+    """
+    with reading(Path(name)):
+        array = tables[name]
+        assert isinstance(array, zarr.Array)  # noqa: S101
+        values = np.asarray(array[:])
+    return values.astype(object) if values.dtype.kind == "T" else values
+
+
+def _concat(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
+    return new if not len(old) else pd.concat([old, new])
 
 
 def as_dataset(frame: pd.DataFrame, dimension: str) -> xr.Dataset:
@@ -278,9 +182,9 @@ def as_dataset(frame: pd.DataFrame, dimension: str) -> xr.Dataset:
     variables: dict[str, Any] = {}
     for name in frame.columns:
         column = frame[name]
-        if name in FLOATS or name.startswith(COUNT):
+        if is_float(name):
             values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        elif name in INTEGERS or name in ("row_start", "row_size"):
+        elif name in INTEGERS or name in TRACE_INTEGERS:
             values = column.to_numpy(dtype=np.int64)
         elif name in FLAGS:
             values = column.to_numpy(dtype=bool)
@@ -291,30 +195,77 @@ def as_dataset(frame: pd.DataFrame, dimension: str) -> xr.Dataset:
     return xr.Dataset(variables)
 
 
-def open_dataset(store: Store) -> xr.Dataset:
+def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset:
     """All measurements of a store, and the samples of those that are compacted.
 
     Dimensions: ``measurement`` (a row of the measurements table), ``trace`` (one channel of one
     measurement: ``trace_measurement`` is its row; samples ``row_start`` to ``row_start +
     row_size``), ``sample`` (lazy: ``time_ns`` int64 from the window's start, ``value`` float64
-    in the trace's unit). Reads only; a store of another user opens too.
+    in the trace's unit). Reads only; a store of another user opens too. At rest nothing is read
+    before it is used; while records are still in journals, the scalars are in memory.
+
+    ``chunk_samples``: how many samples a Dask chunk has. The default reads a single trace
+    quickly; :data:`campaign.store.columns.SHARD_SAMPLES`, a file each, reads all of them up to
+    four times as fast.
+
+    Raises:
+        DamagedStore: no generation is whole; or, when something is used, its file is gone.
     """
-    tables, tail = current_tables(store)
-    dataset = as_dataset(tables.measurements, "measurement")
-    position = pd.Series(
-        np.arange(len(tables.measurements)), index=tables.measurements["point_id"].to_numpy()
-    )
-    traces = as_dataset(tables.traces.drop(columns="point_id"), "trace")
-    traces = traces.rename({name: f"trace_{name}" for name in TRACE_TEXT})
-    rows = position.reindex(tables.traces["point_id"].to_numpy()).to_numpy(dtype=np.int64)
-    traces["trace_measurement"] = ("trace", rows)
-    dataset = dataset.merge(traces)
-    if store.traces.exists():
-        # One array after the other: a compaction that was killed, or runs now, may have
-        # lengthened one of them; up to samples_end, which it has not committed, they agree.
-        for name in SAMPLES:
-            others = [other for other in SAMPLES if other != name]
-            samples = xr.open_zarr(store.traces, drop_variables=others, **PLAIN | {"chunks": {}})
-            dataset = dataset.merge(samples.isel(sample=slice(0, tables.samples_end)))
-    dataset.attrs = {"store": str(store.root), "damaged_records": len(tail.damage)}
+    now = held(store)
+    with reading(store.index):
+        if now.generation is not None and not now.taken:
+            dataset = _opened(now.generation, "measurements")
+            traces = _opened(now.generation, "traces")
+            full = np.flatnonzero(traces["row_size"].values > 0)
+            if full.size < traces.sizes["trace"]:
+                traces = traces.isel(trace=full)
+        else:
+            tables = _merged(now)
+            dataset = as_dataset(tables.measurements, "measurement")
+            traces = as_dataset(tables.traces, "trace")
+        names = {name: f"trace_{name}" for name in (*TRACE_TEXT, "measurement")}
+        dataset = dataset.merge(traces.rename_vars(names))
+    if now.generation is not None and now.generation.samples_end:
+        dataset = dataset.merge(_samples(store, now.generation, chunk_samples))
+    dataset.attrs = {"store": str(store.root), "damaged_records": len(now.damage)}
     return dataset
+
+
+def read_scalars(store: Store) -> xr.Dataset:
+    """The Dataset of :func:`open_dataset` without samples and traces, in memory.
+
+    Raises:
+        DamagedStore: it can't be read.
+    """
+    dataset = open_dataset(store).drop_dims(["sample", "trace"], errors="ignore")
+    with reading(store.index):
+        return dataset.load()
+
+
+def _opened(generation: Generation, table: str) -> xr.Dataset:
+    dataset = xr.open_zarr(_tables_of(generation), group=table, **LAZY)
+    return dataset[sorted(map(str, dataset.data_vars))]
+
+
+def _samples(store: Store, generation: Generation, chunk_samples: int) -> xr.Dataset:
+    """The samples that a generation knows of, lazy; a compaction that was killed, or runs now,
+    may have written more behind them."""
+    written = WrittenStore(store.traces, frozenset(generation.shards))
+    chunked = LAZY | {"chunks": {"sample": chunk_samples}}
+    parts = []
+    # One array after the other: such a compaction may have lengthened only one of them.
+    for name in SAMPLES:
+        others = [other for other in SAMPLES if other != name]
+        try:
+            part = xr.open_zarr(written, drop_variables=others, **chunked)
+        except Exception as error:  # of a text that is no metadata Zarr raises all kinds
+            raise DamagedStore(
+                f"{store.traces}: {name} can't be opened ({error}); `campaign run` mends it"
+            ) from None
+        if part.sizes["sample"] < generation.samples_end:
+            raise DamagedStore(
+                f"{store.traces / name}: {part.sizes['sample']} samples, and "
+                f"{generation.samples_end} were written; `campaign run` mends it"
+            )
+        parts.append(part.isel(sample=slice(0, generation.samples_end)))
+    return xr.merge(parts)

@@ -25,8 +25,8 @@ import numpy as np
 from numcodecs import blosc
 from numcodecs.blosc import Blosc
 
-from campaign.measurement import Measurement, Trace
-from campaign.point import Point
+from campaign.measurement import FAILURES, OK, Measurement, Trace
+from campaign.point import ID_CHARS, Point
 
 blosc.use_threads = False  # a forked child would start Blosc's threads anew for every record
 
@@ -36,6 +36,19 @@ LENGTHS = struct.Struct("<4sIQII")
 HEAD = struct.Struct("<4sIQIII")
 """LENGTHS, and their own CRC32C: a wrong length must not reach over the next record."""
 MAX_SCALARS_BYTES = 1 << 24
+TEXTS = ("status", "text", "node", "voltage_origin")
+NUMBERS = (
+    "start_unix_s",
+    "time_s",
+    "energy_j",
+    "energy_std_j",
+    "core_mhz_achieved",
+    "mem_mhz_achieved",
+    "core_v",
+    "mem_v",
+)
+UNPACKED = struct.Struct("<4xI")
+"""A Blosc buffer's header: after four bytes of versions and sizes, the bytes once unpacked."""
 SUFFIX = ".journal"
 
 
@@ -100,15 +113,32 @@ def decode(record: bytes) -> Measurement:
     Raises:
         TornRecord: the bytes are cut off, damaged, or no record.
     """
+    scalars, payload = _parts(record)
+    try:
+        return Measurement(
+            point=Point.from_dict(scalars["point"]),
+            traces=tuple(_traces(scalars["traces"], payload)),
+            **{name: value for name, value in scalars.items() if name not in ("point", "traces")},
+        )
+    except Exception as error:  # whole, but made by another program: Blosc raises all kinds
+        raise TornRecord(f"the traces can't be unpacked ({error})") from None
+
+
+def scalars_of(record: bytes) -> dict[str, Any]:
+    """The scalars of a record that is whole; its traces are checked, and not unpacked.
+
+    Raises:
+        TornRecord: the bytes are cut off, damaged, or no record.
+    """
+    return _parts(record)[0]
+
+
+def _parts(record: bytes) -> tuple[dict[str, Any], bytes]:
     scalars, text_end, end = _scalars(record, len(record))
     payload = record[text_end:end]
     if google_crc32c.value(payload) != HEAD.unpack_from(record)[4]:
         raise TornRecord("the traces' checksum does not match")
-    return Measurement(
-        point=Point.from_dict(scalars["point"]),
-        traces=tuple(_traces(scalars["traces"], payload)),
-        **{name: value for name, value in scalars.items() if name not in ("point", "traces")},
-    )
+    return scalars, payload
 
 
 def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
@@ -125,7 +155,38 @@ def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
     text = record[HEAD.size : text_end]
     if google_crc32c.value(text) != text_crc:
         raise TornRecord("the scalars' checksum does not match")
-    return json.loads(text), text_end, end
+    try:
+        scalars = json.loads(text)
+        _check(scalars)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise TornRecord("the scalars are not a measurement's") from None
+    return scalars, text_end, end
+
+
+def _check(scalars: Any) -> None:
+    """Raise an error if these are not the scalars of a measurement: somebody else's program may
+    have written them."""
+    point = Point.from_dict(scalars["point"])
+    texts = (point.id, point.site, point.partition, point.label, point.params)
+    right = (
+        all(isinstance(text, str) for text in (*texts, *(scalars[name] for name in TEXTS)))
+        and all(isinstance(scalars[name], int | float) for name in NUMBERS)
+        and all(
+            isinstance(mhz, int | float | None)
+            for mhz in (point.setting.core_mhz, point.setting.mem_mhz)
+        )
+        and all(
+            isinstance(whole, int) and abs(whole) < 1 << 63
+            for whole in (point.ranks, point.repeat, scalars["iterations"], scalars["attempt"])
+        )
+        and all(isinstance(scalars[name], dict) for name in ("meters", "provenance"))
+        and isinstance(scalars["counts"], dict | None)
+        and all(isinstance(n, int | float) for n in (scalars["counts"] or {}).values())
+        and (scalars["status"] == OK or scalars["status"] in FAILURES)
+        and isinstance(scalars["traces"], list)
+    )
+    if not right or len(point.id) > ID_CHARS:
+        raise ValueError
 
 
 def _traces(described: list[dict[str, Any]], payload: bytes) -> Iterator[Trace]:
@@ -134,8 +195,14 @@ def _traces(described: list[dict[str, Any]], payload: bytes) -> Iterator[Trace]:
     for each in described:
         time_end = at + each["time_bytes"]
         value_end = time_end + each["value_bytes"]
-        time_ns = np.frombuffer(codec.decode(payload[at:time_end]), "<i8").cumsum()
-        value = np.frombuffer(codec.decode(payload[time_end:value_end]), each["dtype"])
+        dtype = np.dtype(each["dtype"])
+        parts = (payload[at:time_end], payload[time_end:value_end])
+        for part, item_bytes in zip(parts, (8, dtype.itemsize), strict=True):
+            # Before it is unpacked: a few bytes may say that they are gigabytes.
+            if UNPACKED.unpack_from(part)[0] != each["samples"] * item_bytes:
+                raise ValueError("not as many samples as it says")
+        time_ns = np.frombuffer(codec.decode(parts[0]), "<i8").cumsum()
+        value = np.frombuffer(codec.decode(parts[1]), dtype)
         yield Trace(each["channel"], each["domain"], each["unit"], time_ns, value)
         at = value_end
 
@@ -152,9 +219,9 @@ class JournalWriter:
         fcntl.flock(self._file, fcntl.LOCK_SH)
         sync_folder(folder)
 
-    def append(self, record: bytes) -> None:
-        """Write one record and wait until it is on disk."""
-        view = memoryview(record)
+    def append(self, *records: bytes) -> None:
+        """Write records and wait until they are on disk."""
+        view = memoryview(b"".join(records))
         while view:
             view = view[os.write(self._file, view) :]
         os.fdatasync(self._file)

@@ -3,12 +3,14 @@
 A store is a folder::
 
     store.json      format and name: what makes the folder a store
-    campaign.json   what was planned last: the campaign, its sites and the points' ids
-    journals/       records not yet compacted, one file a writer
+    campaign.json   what was planned last: the campaign and its sites
+    planned.*.bin   the ids of the planned points (campaign.store.planned)
+    journals/       records that two generations do not yet hold, one file a writer
     traces.zarr/    all samples, ragged: time_ns and value, in shards that are written once
-    index/G.zarr    generation G: every scalar of every measurement, and where its traces lie
-    CURRENT         the name of the newest whole generation
+    index/N/        generation N: every scalar of every measurement, and where its traces lie
+                    (campaign.store.generation)
     fits/           coefficients by site, as JSON
+    logs/, tls/     of a run on Slurm: the jobs' output; certificates while it runs
     lock            held by the driver that runs
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,15 +29,23 @@ from typing import Any
 
 from campaign.store.journal import SUFFIX, sync_folder
 
-FORMAT = 1
+FORMAT = 2
 
 
 class NotAStore(Exception):
     """The folder is no store, or one that this version does not read."""
 
 
+class DamagedStore(Exception):
+    """A file of the store is not what was written; the text says which, and what to do."""
+
+
 class StoreBusy(Exception):
     """Another driver runs on this store."""
+
+
+class StoreUnwritable(Exception):
+    """The store can't be written to; measuring on would lose what is measured."""
 
 
 @dataclass(frozen=True)
@@ -63,23 +74,26 @@ class Store:
         """The folder of fits."""
         return self.root / "fits"
 
-    def generation(self) -> str | None:
-        """The newest whole generation's name; None before the first."""
-        try:
-            return (self.root / "CURRENT").read_text().strip()
-        except FileNotFoundError:
-            return None
-
     def journal_paths(self) -> list[Path]:
         """The journals, by name."""
         return sorted(self.journals.glob(f"*{SUFFIX}"))
 
     def read_json(self, name: str) -> Any:
-        """A JSON file of the store; None if it is not there."""
+        """A JSON file of the store; None if it is not there.
+
+        Raises:
+            DamagedStore: it is not JSON, or can't be read.
+        """
+        path = self.root / name
         try:
-            return json.loads((self.root / name).read_text())
+            return json.loads(path.read_text())
         except FileNotFoundError:
             return None
+        except (OSError, ValueError, RecursionError) as error:
+            raise DamagedStore(
+                f"{path}: can't be read ({error}); run or import again to write it anew, or "
+                f"remove it"
+            ) from None
 
     def write_json(self, name: str, value: Any) -> None:
         """Replace a JSON file of the store in one step, durably."""
@@ -89,12 +103,16 @@ class Store:
 def replace_file(path: Path, data: bytes) -> None:
     """Put ``data`` at ``path`` in one step: readers see the old file or the new one, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    new = path.with_name(f".{path.name}.new")
+    try:
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 
@@ -107,7 +125,9 @@ def create_store(root: Path, name: str) -> Store:
     store = Store(root)
     if (root / "store.json").exists():
         return open_store(root)
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+    # A driver that died while it made the store leaves its folders, empty, and no more.
+    ours = {"journals", "index", "fits", ".store.json.new"}
+    if root.exists() and (not root.is_dir() or {path.name for path in root.iterdir()} - ours):
         raise NotAStore(f"{root}: exists and is not a store; name a new or empty folder")
     try:
         store.journals.mkdir(parents=True, exist_ok=True)
@@ -130,13 +150,14 @@ def open_store(root: Path) -> Store:
     store = Store(root)
     try:
         head = store.read_json("store.json")
-    except (OSError, ValueError) as error:
-        raise NotAStore(f"{root}: store.json can't be read ({error}); is this a store?") from None
+    except DamagedStore as error:
+        raise NotAStore(f"{error}; is this a store?") from None
     if not isinstance(head, dict) or "format" not in head:
         raise NotAStore(f"{root}: is not a store; name a folder that campaign run or import made")
     if head["format"] != FORMAT:
         raise NotAStore(
-            f"{root}: store format {head['format']}, and this version reads format {FORMAT}"
+            f"{root}: store format {str(head['format'])[:20]}, and this version reads format "
+            f"{FORMAT}; read it with the version that wrote it, or measure into a new store"
         )
     return store
 
@@ -147,18 +168,36 @@ def driver_lock(store: Store) -> Iterator[None]:
 
     Raises:
         StoreBusy: another driver holds it.
+        StoreUnwritable: the lock's file can't be written.
     """
-    with (store.root / "lock").open("a+") as file:
+    with writing(store):
+        file = (store.root / "lock").open("a+")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.seek(0)
-            holder = file.read().strip() or "another process"
+            holder = file.read(200).strip() or "another process"
             raise StoreBusy(
                 f"{store.root}: {holder} runs on this store; wait for it, or stop it"
             ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
+        with writing(store):
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
         yield
-        file.truncate(0)
+        with writing(store):
+            file.truncate(0)
+
+
+@contextmanager
+def writing(store: Store) -> Iterator[None]:
+    """What writes to the store: an error of the system ends as :class:`StoreUnwritable`."""
+    try:
+        yield
+    except shutil.Error as errors:  # of copying a folder: (from, to, why) of each file
+        _, where, why = errors.args[0][0]
+        raise StoreUnwritable(f"{where}: {why}") from None
+    except OSError as error:
+        where = error.filename or store.root
+        raise StoreUnwritable(f"{where}: {error.strerror or error}") from None

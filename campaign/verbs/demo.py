@@ -7,7 +7,7 @@ from argparse import Namespace
 from importlib.resources import files
 from pathlib import Path
 
-from campaign.verbs.show import print_table
+from campaign.verbs.show import print_table, say
 
 TRAINING_SETTINGS = 8
 """How many of the demo's settings, in its file's order, the paper trains on (Table I, type T)."""
@@ -22,7 +22,7 @@ def demo(arguments: Namespace) -> int:
         campaign.write_bytes((files("campaign.verbs") / "demo_campaign.toml").read_bytes())
     began = time.monotonic()
     code = _chain(folder, campaign)
-    print(f"\nall of it took {time.monotonic() - began:.1f} s")
+    say(f"\nall of it took {time.monotonic() - began:.1f} s")
     return code
 
 
@@ -47,7 +47,7 @@ def _chain(folder: Path, campaign: Path) -> int:
     plan = make_plan(campaign)
     store = create_store((folder / "store").resolve(), plan.campaign.name)
     ended = run(plan, store, progress_for())
-    print(
+    say(
         f"measured: {ended.ok} of {ended.planned} points, {ended.failed} failed, "
         f"{ended.left} left (simulated)\n"
     )
@@ -60,17 +60,17 @@ def _chain(folder: Path, campaign: Path) -> int:
         print_fit(found)
         volts = setting_volts(store, site, data)
         costs = [costs_at(found, *pair, *volts[pair]) for pair in data.settings]
-        print("\nconstant power by setting (simulated)")
+        say("\nconstant power by setting (simulated)")
         print_table(
             ["core MHz", "memory MHz", "W", "low", "high"],
             [[c.core_mhz, c.mem_mhz, *c.constant_w] for c in costs],
         )
-        print()
+        say()
         train = [(pair[0], pair[1]) for pair in (plan.campaign.settings.pairs or [])]
         train = [pair for pair in train[:TRAINING_SETTINGS] if pair in data.settings]
         for scheme, settings in (("leave-one-setting-out", None), ("holdout", train or None)):
             print_crossval(cross_validate(data, scheme, train=settings).as_dict())
-            print()
+            say()
         predict(
             Namespace(
                 store=str(store.root),
@@ -86,6 +86,6 @@ def _chain(folder: Path, campaign: Path) -> int:
             )
         )
     export_table(store).to_csv(folder / "table.csv", index=False)
-    print(f"\ncampaign file: {campaign}\nstore: {store.root}\ntable: {folder / 'table.csv'}")
+    say(f"\ncampaign file: {campaign}\nstore: {store.root}\ntable: {folder / 'table.csv'}")
     report(Namespace(store=str(store.root), output=str(folder / "report.html")))
     return 0 if ended.complete else 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.errors import CantDo
-from campaign.verbs.show import print_json, print_table
+from campaign.verbs.show import print_json, print_table, say
 
 if TYPE_CHECKING:
     from sites.site_file import MeterEntry, Partition, Site
@@ -186,10 +186,10 @@ def _clocks(site: Site) -> dict[str, Any]:
 
 def _through_job(site: Site, path: Path, name: str) -> dict[str, Any]:
     """What the doctor says on a node of a partition, asked through one short job there."""
-    from campaign.launch.clusters import prologue, submit_words  # noqa: PLC0415
+    from campaign.launch.clusters import prologue, slurm_argv  # noqa: PLC0415
 
     partition = site.partitions[name]
-    argv = [*submit_words(site), "srun", *_job_words(partition, name), "bash", "-s"]
+    argv = slurm_argv(site, "srun", *_job_words(partition, name), "bash", "-s")
     python = shlex.quote(partition.environment.python or sys.executable)
     asked = f"{python} -m campaign doctor {shlex.quote(str(path))} --here --json"
     script = "\n".join([*prologue(partition), asked]) + "\n"
@@ -227,7 +227,7 @@ def _job_words(partition: Partition, name: str) -> list[str]:
 
 def _print(told: dict[str, Any]) -> None:
     where = f"{told['site']}/{told['partition']}" if told["partition"] else told["site"]
-    print(f"{where} on node {told['node']}")
+    say(f"{where} on node {told['node']}")
     rows = [
         [
             meter["meter"],
@@ -251,13 +251,13 @@ def _print(told: dict[str, Any]) -> None:
         )  # fmt: skip
     for meter in told["meters"]:
         if meter["read_s"] is not None:
-            print(f"a reading of {meter['meter']} takes {meter['read_s'] * 1e6:.3g} us")
+            say(f"a reading of {meter['meter']} takes {meter['read_s'] * 1e6:.3g} us")
         if meter["problem"]:
-            print(f"{meter['meter']}: {meter['problem']}\n  to mend it: {meter['remedy']}")
+            say(f"{meter['meter']}: {meter['problem']}\n  to mend it: {meter['remedy']}")
     _print_clocks(told["clocks"])
     if told["can_measure_energy"]:
         simulated = " (simulated)" if told["simulated"] else ""
-        print(f"energy can be measured{simulated}")
+        say(f"energy can be measured{simulated}")
     else:
         _print_without(told)
 
@@ -278,16 +278,16 @@ def _print_clocks(clocks: dict[str, Any]) -> None:
     if clocks["temperature_c"] is not None:
         now.append(f"{clocks['temperature_c']:.0f} C")
     now += [f"throttled: {reason}" for reason in clocks["throttled"]]
-    print(
+    say(
         f"clocks by {clocks['control']}: {able}; {clocks['why']}; {clocks['settings']} settings in "
         f"the site file; now {', '.join(now) or 'not told'}"
     )
     if clocks["remedy"]:
-        print(f"  to mend it: {clocks['remedy']}")
+        say(f"  to mend it: {clocks['remedy']}")
     for setting in clocks["not_offered"]:
-        print(f"  the hardware does not offer {setting}")
+        say(f"  the hardware does not offer {setting}")
     for other in clocks["others"]:
-        print(f"  control = '{other['control']}' would do here: {other['why']}")
+        say(f"  control = '{other['control']}' would do here: {other['why']}")
 
 
 def _print_without(told: dict[str, Any]) -> None:
@@ -295,18 +295,18 @@ def _print_without(told: dict[str, Any]) -> None:
     usable = [each for each in told["meters_elsewhere"] if each["channels"]]
     named = [each for each in told["meters"] if each["use"] == "energy"]
     if usable:
-        print("energy can't be measured as the site file stands, but this node has meters: add")
+        say("energy can't be measured as the site file stands, but this node has meters: add")
         for each in usable:
-            print(f'  [[meters]]\n  kind = "{each["meter"]}"  # {", ".join(each["channels"])}')
+            say(f'  [[meters]]\n  kind = "{each["meter"]}"  # {", ".join(each["channels"])}')
         return
     which = "No meter of the site file answers, and no other" if named else "No meter"
-    print(
+    say(
         f"{which} tells energy on this node: times will be measured, energies will be missing. "
         "What was tried, and what it would need:"
     )
     for each in told["meters_elsewhere"]:
-        print(f"  {each['meter']}: {each['problem']}\n    {each['remedy']}")
-    print(
+        say(f"  {each['meter']}: {each['problem']}\n    {each['remedy']}")
+    say(
         "  Others need options in the site file: powermon (an external meter), slurm (its "
         "accounting's ConsumedEnergy), recorded (a trace to replay)."
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.verbs.errors import BadArgument, CantDo
+from campaign.verbs.show import say
 
 if TYPE_CHECKING:
     from analysis.report.content import SiteReport
@@ -40,10 +41,10 @@ def figures(arguments: Namespace) -> int:
                 path.write_bytes(content)
             except OSError as error:
                 raise CantDo(f"{path}: can't be written ({error.strerror})") from None
-            print(f"{path}{' (simulated)' if site.simulated else ''}")
+            say(f"{path}{' (simulated)' if site.simulated else ''}")
             written += 1
         if site.why_no_fit:
-            print(f"{site.site}: no energy model: {site.why_no_fit}")
+            say(f"{site.site}: no energy model: {site.why_no_fit}")
     if not written:
         raise CantDo("nothing could be drawn; see the lines above for why")
     return 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.errors import BadArgument
-from campaign.verbs.show import plain, print_finding, print_json, print_table
+from campaign.verbs.show import plain, print_finding, print_json, print_table, say
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -30,9 +30,9 @@ VOLTAGE_TEXT = {
 def site_data(store: Store, site: str) -> Observations:
     """A site's measurements, with its classes' domains as the store knows them."""
     from analysis.observations import observations  # noqa: PLC0415
-    from campaign.store.dataset import open_dataset  # noqa: PLC0415
+    from campaign.store.dataset import read_scalars  # noqa: PLC0415
 
-    return observations(open_dataset(store), site, site_facts(store, site).get("classes"))
+    return observations(read_scalars(store), site, site_facts(store, site).get("classes"))
 
 
 def site_facts(store: Store, site: str) -> dict[str, Any]:
@@ -44,9 +44,11 @@ def site_facts(store: Store, site: str) -> dict[str, Any]:
 
 def keep_fit(store: Store, found: Fit) -> None:
     """Keep a site's fit in the store, in place of an earlier one."""
+    from campaign.store.layout import writing  # noqa: PLC0415
     from campaign.table import site_file_name  # noqa: PLC0415
 
-    store.write_json(f"fits/{site_file_name(found.site)}", found.to_store())
+    with writing(store):
+        store.write_json(f"fits/{site_file_name(found.site)}", found.to_store())
 
 
 def kept_fit(store: Store, site: str) -> Fit:
@@ -59,7 +61,15 @@ def kept_fit(store: Store, site: str) -> Fit:
         raise BadArgument(
             f"{store.root}: no fit of site {site!r}; run: campaign fit {store.root} --site {site}"
         )
-    return Fit.from_store(kept)
+    try:
+        found = Fit.from_store(kept)
+        found.as_dict()  # what is shown must be there
+        return found
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise BadArgument(
+            f"{store.fits / site_file_name(site)}: is no fit ({type(error).__name__}: {error}); "
+            f"run: campaign fit {store.root} --site {site}"
+        ) from None
 
 
 def _open(arguments: Namespace) -> Store:
@@ -95,9 +105,9 @@ def _fit_for_fitting(store: Store, site: str) -> tuple[Observations, list[Findin
     """
     from analysis.observations import observations  # noqa: PLC0415
     from analysis.quality import check  # noqa: PLC0415
-    from campaign.store.dataset import open_dataset  # noqa: PLC0415
+    from campaign.store.dataset import read_scalars  # noqa: PLC0415
 
-    dataset = open_dataset(store)
+    dataset = read_scalars(store)
     findings = check(dataset, site)
     refused = next((each for each in findings if each.severity == "refused"), None)
     if refused is not None:
@@ -112,11 +122,11 @@ def print_fit(found: Fit) -> None:
 
     simulated = " (simulated)" if found.simulated else ""
     voltage = VOLTAGE_TEXT.get(found.voltage, found.voltage)
-    print(
+    say(
         f"{found.site}{simulated}: model {found.model}, voltage {voltage}, {found.n} measurements "
         f"at {found.n_settings} settings, condition number {found.condition_number:.1f}"
     )
-    print(f"why this model: {found.why}")
+    say(f"why this model: {found.why}")
     shown = [i for i, term in enumerate(found.terms) if term.kind != "lumped"]
     lumped = len(found.terms) - len(shown)
     print_table(
@@ -133,25 +143,25 @@ def print_fit(found: Fit) -> None:
         ],
     )
     if lumped:
-        print(f"and {lumped} lumped coefficients of kernels without counts (--json lists them)")
+        say(f"and {lumped} lumped coefficients of kernels without counts (--json lists them)")
     for name, curve in (("core", found.curves.core), ("memory", found.curves.mem)):
         if len(curve.mhz) > 1:
             points = ", ".join(
                 f"{volt:.3f} at {mhz:g} MHz"
                 for mhz, volt in zip(curve.mhz, curve.volt, strict=True)
             )
-            print(f"{name} voltage, relative, estimated: {points}")
+            say(f"{name} voltage, relative, estimated: {points}")
     for entry in found.dropped:
-        print(f"left out: {entry['name']}: {entry['why']}")
+        say(f"left out: {entry['name']}: {entry['why']}")
     for group in found.confounded:
-        print(f"can't be told apart: {', '.join(group['terms'])}; to do so, {group['remedy']}")
+        say(f"can't be told apart: {', '.join(group['terms'])}; to do so, {group['remedy']}")
     for row in found.outliers[:OUTLIERS_SHOWN]:
-        print(
+        say(
             f"outlier: {row['kernel']} at {row['setting']}: {row['energy_j']:.4g} J measured, "
             f"{row['predicted_j']:.4g} J by the model ({row['deviations']:.0f} deviations)"
         )
     if len(found.outliers) > OUTLIERS_SHOWN:
-        print(f"and {len(found.outliers) - OUTLIERS_SHOWN} more outliers (--json lists them)")
+        say(f"and {len(found.outliers) - OUTLIERS_SHOWN} more outliers (--json lists them)")
 
 
 def coefficients(arguments: Namespace) -> int:
@@ -176,7 +186,7 @@ def coefficients(arguments: Namespace) -> int:
         print_json(shown)
         return 0
     for each in shown:
-        print(
+        say(
             f"{each['site']}{' (simulated)' if each['simulated'] else ''} at "
             f"{each['core_mhz']:g}/{each['mem_mhz']:g} MHz, "
             f"{each['core_v']:g}/{each['mem_v']:g} V"
@@ -292,7 +302,7 @@ def _pair(text: str) -> tuple[float, float]:
 def print_crossval(shown: dict[str, Any]) -> None:
     """A cross-validation for people: the error out of fold, and what each chooser loses."""
     simulated = " (simulated)" if shown["simulated"] else ""
-    print(
+    say(
         f"{shown['site']}{simulated}: {shown['scheme']}, {shown['n_folds']} folds, model "
         f"{shown['model']}, voltage {shown['voltage']}: {shown['n']} predictions, error "
         f"{shown['mape_pct']:.2f} % (std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to "
@@ -305,12 +315,12 @@ def print_crossval(shown: dict[str, Any]) -> None:
         if isinstance(each, dict)
     ]
     if rows:
-        print(
+        say(
             f"energy lost by the choice of a setting, {decision['cases']} kernels, time "
             f"{decision['time']}:"
         )
         print_table(["chooser", "mean %", "max %", "exact"], rows)
-        print(contest_text(shown["against_race_to_halt"]))
+        say(contest_text(shown["against_race_to_halt"]))
 
 
 def contest_text(contest: dict[str, Any]) -> str:
@@ -374,7 +384,7 @@ def predict(arguments: Namespace) -> int:
         print_json(rows)
         return 0
     if found.simulated:
-        print("simulated: the measurements are a twin's")
+        say("simulated: the measurements are a twin's")
     header = ["kernel", "core MHz", "memory MHz", "energy J", "time s", "saves %", "from", "to"]
     header += ["slower %", "P(best)", "lost %", "race to halt", "srun"]
     keys = ["kernel", "core_mhz", "mem_mhz", "energy_j", "time_s", "saving_pct", "saving_low_pct"]
@@ -382,9 +392,9 @@ def predict(arguments: Namespace) -> int:
     keys += ["race_to_halt", "slurm"]
     print_table(header, [[row[key] for key in keys] for row in rows])
     for line in without:
-        print(f"no pick: {line}")
+        say(f"no pick: {line}")
     if arguments.policy:
-        print(f"policy: {arguments.policy}")
+        say(f"policy: {arguments.policy}")
     return 0
 
 

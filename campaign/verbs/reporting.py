@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.errors import CantDo
 from campaign.verbs.modelling import kept_fit, setting_volts, site_facts
+from campaign.verbs.show import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +37,7 @@ def report(arguments: Namespace) -> int:
         output.write_text(page, encoding="utf-8")
     except OSError as error:
         raise CantDo(f"{output}: the report can't be written ({error.strerror})") from None
-    print(f"report: {output}")
+    say(f"report: {output}")
     return 0
 
 
@@ -55,14 +56,15 @@ def report_content(store: Store, only: str | None = None) -> ReportContent:
         current_tables,
         open_dataset,
     )
+    from campaign.store.planned import planned_ids  # noqa: PLC0415
 
     tables, tail = current_tables(store)
     frame = tables.measurements
     dataset = as_dataset(frame, "measurement")
     plan = store.read_json("campaign.json") or {}
     planned: dict[str, list[str]] = {}
-    for name, ids in plan.get("points", {}).items():
-        planned.setdefault(name.rpartition("/")[0], []).extend(ids)
+    for name, ids in planned_ids(store).items():
+        planned.setdefault(name.rpartition("/")[0], []).extend(ids.astype(str).tolist())
     twins = {name for name, site in plan.get("sites", {}).items() if site.get("twin")}
     sites = []
     for site in sorted({*frame["site"], *planned}):

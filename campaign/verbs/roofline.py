@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.errors import BadArgument
 from campaign.verbs.modelling import kept_fit, site_data
-from campaign.verbs.show import print_json, print_table
+from campaign.verbs.show import print_json, print_table, say
 
 if TYPE_CHECKING:
     from analysis.observations import Observations
@@ -214,7 +214,7 @@ def _print(shown: dict[str, Any]) -> None:
 
     simulated = " (simulated)" if shown["simulated"] else ""
     pairs = shown["pairs"]
-    print(f"{shown['site']}{simulated} at {setting_text((shown['core_mhz'], shown['mem_mhz']))}")
+    say(f"{shown['site']}{simulated} at {setting_text((shown['core_mhz'], shown['mem_mhz']))}")
     _columns(
         pairs,
         {
@@ -227,7 +227,7 @@ def _print(shown: dict[str, Any]) -> None:
             "energies from": "energy_from",
         },
     )
-    print("\nbalances, operations per byte: in time, in energy, in energy with constant power")
+    say("\nbalances, operations per byte: in time, in energy, in energy with constant power")
     _columns(
         pairs,
         {
@@ -241,9 +241,9 @@ def _print(shown: dict[str, Any]) -> None:
             "computing W": "computing_w",
         },
     )
-    print()
+    say()
     for pair in pairs:
-        print(f"{pair['operation']}/{pair['memory']}: {pair['verdict']}")
+        say(f"{pair['operation']}/{pair['memory']}: {pair['verdict']}")
     _print_regression(shown)
     for pair in pairs:
         if "cap" in pair:
@@ -263,9 +263,9 @@ def _columns(pairs: list[dict[str, Any]], columns: dict[str, str]) -> None:
 def _print_regression(shown: dict[str, Any]) -> None:
     found = shown["regression"]
     if found is None:
-        print(f"\nno regression: {shown['regression_missing']}")
+        say(f"\nno regression: {shown['regression_missing']}")
         return
-    print(
+    say(
         f"\nregression at this setting alone: {found['n']} measurements, R^2 "
         f"{found['r_squared']:.5f}, condition number {found['condition_number']:.3g}"
     )
@@ -280,9 +280,9 @@ def _print_cap(pair: dict[str, Any]) -> None:
     cap = pair["cap"]
     name = f"{pair['operation']}/{pair['memory']}"
     if not cap["binds"]:
-        print(f"\n{name}: a cap of {cap['cap_w']:g} W never binds")
+        say(f"\n{name}: a cap of {cap['cap_w']:g} W never binds")
         return
-    print(
+    say(
         f"\n{name}: a cap of {cap['cap_w']:g} W slows kernels of {cap['from_intensity']:.4g} to "
         f"{cap['to_intensity']:.4g} op/B"
     )

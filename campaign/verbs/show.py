@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,13 +44,23 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
             cell.rjust(width) if r else cell.ljust(width)
             for cell, width, r in zip(line, widths, right, strict=True)
         )
-        print("  ".join(cells).rstrip())
+        say("  ".join(cells).rstrip())
 
 
 def _text(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
+
+
+def say(text: str = "", file: TextIO | None = None) -> None:
+    """Print lines for a person; names and texts in them can't steer the terminal."""
+    print("\n".join(map(printable, text.split("\n"))), file=file)
+
+
+def printable(text: str) -> str:
+    """Text of one line in which what does not print (control characters, say) is escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def print_finding(site: str, finding: Finding, dataset: xr.Dataset) -> None:
@@ -58,6 +68,6 @@ def print_finding(site: str, finding: Finding, dataset: xr.Dataset) -> None:
     from analysis.quality import describe  # noqa: PLC0415
 
     severity = "not fit for fitting" if finding.severity == "refused" else finding.severity
-    print(f"{site}: {severity}: {finding.check}: {finding.text}")
+    say(f"{site}: {severity}: {finding.check}: {finding.text}")
     for line in describe(finding, dataset, ROWS_DESCRIBED):
-        print(f"    {line}")
+        say(f"    {line}")

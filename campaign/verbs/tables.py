@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from campaign.verbs.errors import BadArgument
-from campaign.verbs.show import print_finding, print_json
+from campaign.verbs.show import print_finding, print_json, say
 
 
 def import_(arguments: Namespace) -> int:
@@ -46,11 +46,11 @@ def import_(arguments: Namespace) -> int:
         )
         return 0
     if checked.disagreements:
-        print(listed(checked.disagreements))
+        say(listed(checked.disagreements))
     for site, finding in found:
         print_finding(site, finding, dataset)
     again = f"; {imported.held} were there already" if imported.held else ""
-    print(f"{arguments.store}: {imported.new} measurements imported from {path}{again}")
+    say(f"{arguments.store}: {imported.new} measurements imported from {path}{again}")
     return 0
 
 
@@ -66,5 +66,5 @@ def export(arguments: Namespace) -> int:
         raise BadArgument(
             f"{arguments.csv}: can't be written ({error.strerror}); name another file"
         ) from None
-    print(f"{arguments.csv}: {len(table)} measurements written")
+    say(f"{arguments.csv}: {len(table)} measurements written")
     return 0

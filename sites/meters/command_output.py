@@ -72,11 +72,20 @@ def run_command(
         except subprocess.TimeoutExpired:
             continue
     if process.returncode != 0:
-        said = " ".join((errors.strip() or output.strip()).split())[:200] or "nothing"
+        said = shown_text(errors) or shown_text(output) or "nothing"
         raise MeterUnreadable(
             f"`{shown}` failed with status {process.returncode} and said: {said}", remedy
         )
     return output
+
+
+def shown_text(output: str) -> str:
+    """What a program printed, as a message may show it: its beginning, in one line."""
+    return " ".join("".join(filter(_is_shown, output[:2000])).split())[:200]
+
+
+def _is_shown(character: str) -> bool:
+    return character.isprintable() or character.isspace()
 
 
 def parse_command_options(

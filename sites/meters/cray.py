@@ -43,8 +43,8 @@ OPTIONS = ("stale_s",)
 DOMAINS = {"": "node", "cpu": "package", "memory": "dram", "accel": "gpu"}
 """What stands before ``_energy``, without its number -> the domain."""
 COUNTER_NAME = re.compile(r"(?:(cpu|memory|accel)(\d*)_)?(energy|power)")
-VALUE = re.compile(rb"(\d+) (J|W)(?: (\d+) us)?\n?")
-PLAIN = re.compile(rb"(\d+)(?: (\d+) us)?\n?")
+VALUE = re.compile(rb"(\d{1,20}) (J|W)(?: (\d{1,20}) us)?\n?")
+PLAIN = re.compile(rb"(\d{1,20})(?: (\d{1,20}) us)?\n?")
 UNITS = {"energy": b"J", "power": b"W"}
 
 SCAN_HZ = 10
@@ -302,7 +302,7 @@ def _scan_hz(directory: Path) -> int:
     if not path.exists():
         return SCAN_HZ
     text = _read_bytes(path)
-    match = re.match(rb"(\d+)(?: Hz)?\b", text)
+    match = re.match(rb"(\d{1,6})(?: Hz)?\b", text)
     if match is None or int(match[1]) == 0:
         raise MeterUnreadable(f"{path} holds {text[:40]!r}, not a rate in Hz", REMEDIES.other)
     return int(match[1])

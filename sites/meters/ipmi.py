@@ -35,6 +35,7 @@ from sites.meters.command_output import (
     parse_command_options,
     parse_seconds,
     run_command,
+    shown_text,
 )
 from sites.meters.meter import Channel, MeterUnreadable, Reading
 
@@ -50,11 +51,12 @@ GAIN_PCT = 5.0
 """Assumed: what a BMC's sensor is good for is documented by few vendors, and differs."""
 
 WATTS = re.compile(
-    r"^\s*(?:Current Power|Instantaneous power reading)\s*:\s*(\d+)\s*W(?:atts)?\s*$",
+    r"^[ \t]*(?:Current Power|Instantaneous power reading)[ \t]*:[ \t]*([0-9]{1,6})"
+    r"[ \t]*W(?:atts)?[ \t\r]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 STATE = re.compile(
-    r"^\s*(?:Power Measurement|Power reading state is)\s*:\s*(.*?)\s*$",
+    r"^[ \t]*(?:Power Measurement|Power reading state is)[ \t]*:(.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 ACTIVE = ("active", "activated")
@@ -176,12 +178,14 @@ def parse_watts(output: str, command: str) -> float:
         MeterUnreadable: there is none, it is 0, or the BMC says that it does not measure.
     """
     remedy = PARSE_REMEDY.format(command=command)
-    states = STATE.findall(output)
-    if any(state.lower() not in ACTIVE for state in states):
-        raise MeterUnreadable(f"`{command}`: the BMC's power measurement is {states[0]}", remedy)
+    states = [state.strip() for state in STATE.findall(output)]
+    other = [state for state in states if state.lower() not in ACTIVE]
+    if other:
+        state = shown_text(other[0])
+        raise MeterUnreadable(f"`{command}`: the BMC's power measurement is {state}", remedy)
     found = WATTS.findall(output)
     if len(found) != 1:
-        shown = " ".join(output.split())[:200] or "nothing"
+        shown = shown_text(output) or "nothing"
         raise MeterUnreadable(f"`{command}` printed no power, but {shown}", remedy)
     watts = float(found[0])
     if watts == 0:

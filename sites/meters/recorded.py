@@ -32,6 +32,8 @@ UNITS: dict[str, dict[str, float]] = {
 }
 """Kind of a channel -> unit -> what one of it is in J or W."""
 NS_PER_S = 10**9
+MAX_LENGTH_S = 1e9
+"""30 years: nanoseconds of more do not fit into 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> RecordedMeter:
     for index, column in enumerate(columns):
         if column.kind == "energy":
             _check_rising(path, column.name, [row[index] for row in rows])
+    if not all(math.isfinite(value) for row in rows for value in row):
+        raise MeterUnreadable(f"{path} holds a value beyond all numbers of J or W", "check units")
     gaps_s = sorted(after - before for before, after in pairwise(times_s))
     period_s = gaps_s[len(gaps_s) // 2]
     channels = tuple(
@@ -157,7 +161,7 @@ def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[
     """
     remedy = f"it must be a CSV with a header: time_s,{','.join(names)}"
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             lines = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise MeterUnreadable(f"{path} can't be read: {error}", remedy) from error
@@ -181,7 +185,7 @@ def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[
             except ValueError:
                 value = math.nan
             if not math.isfinite(value):
-                raise MeterUnreadable(f"{path}, line {number}: {name} is {text!r}", remedy)
+                raise MeterUnreadable(f"{path}, line {number}: {name} is {text[:40]!r}", remedy)
             found.append(value)
         if times_s and found[0] <= times_s[-1]:
             raise MeterUnreadable(
@@ -189,6 +193,8 @@ def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[
             )
         times_s.append(found[0])
         values.append(found[1:])
+        if found[0] - times_s[0] > MAX_LENGTH_S:
+            raise MeterUnreadable(f"{path}, line {number}: time_s is {found[0]:g}", "it is in s")
     if len(times_s) < 2:
         raise MeterUnreadable(f"{path} has fewer than two rows", remedy)
     return times_s, values

@@ -129,9 +129,10 @@ class SlurmMeter:
             value = parse_energy(run_command([program, *words], self._limit_s, remedy), self._step)
         if value is None:
             raise MeterUnreadable(f"`{program}` does not know step {self._step}", remedy)
-        if not value.isdigit() or int(value) in NO_VALUES:
+        if not re.fullmatch("[0-9]{1,20}", value) or int(value) in NO_VALUES:
             raise MeterUnreadable(
-                f"`{program}` has no energy of step {self._step}: ConsumedEnergyRaw is {value!r}",
+                f"`{program}` has no energy of step {self._step}: ConsumedEnergyRaw is "
+                f"{value[:40]!r}",
                 NOTHING_REMEDY,
             )
         return int(value)

@@ -1,0 +1,203 @@
+"""What a campaign costs as it grows: plan, run, status, fit and report of 2,000, 20,000 and
+200,000 points with traces of 1,000 samples, on the simulated Jetson TK1 (simulated times and
+energies; real files, processes and sockets) and two local workers.
+
+    .venv/bin/python benchmarks/scale.py [--points 2000 20000 200000] [--folder F] [--plan-million]
+
+Every verb is a process of its own, timed from its start to its end. Points are 20 kernels at 100
+settings, repeated. Also: the driver's memory, files, opening the store, and the energy of all
+traces recomputed with Dask beside reading their bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+CAMPAIGN = """\
+name = "scale"
+repeats = {repeats}
+[[sites]]
+site = "jetson-tk1"
+settings = {{ choose = "random", count = 100, seed = 1 }}
+[protocol]
+min_duration_s = 0.977
+[[kernels]]
+kernel = "sp_fma"
+[kernels.params]
+level = "dram"
+ops_per_word = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384]
+[[kernels]]
+kernel = "load"
+params = {{ level = ["l1", "l2", "dram"] }}
+"""
+A_REPEAT = 2000
+
+OPEN = """
+import json, sys, time
+from pathlib import Path
+began = time.perf_counter()
+from campaign.store.dataset import open_dataset
+from campaign.store.layout import open_store
+imported = time.perf_counter()
+dataset = open_dataset(open_store(Path(sys.argv[1])))
+opened = time.perf_counter()
+first = float(dataset["energy_j"][0])
+print(json.dumps({"import_s": imported - began, "open_s": opened - imported,
+    "first_s": time.perf_counter() - opened, "measurements": dataset.sizes["measurement"]}))
+"""
+
+READ = """
+import json, os, sys, time
+from pathlib import Path
+import numpy as np
+from analysis.trace_energy import trace_energies
+from campaign.store.columns import SHARD_SAMPLES
+from campaign.store.dataset import open_dataset
+from campaign.store.layout import open_store
+
+store = open_store(Path(sys.argv[1]))
+dataset = open_dataset(store, SHARD_SAMPLES)
+files = sorted(p for p in (store.root / "traces.zarr").rglob("*") if p.is_file())
+
+def read_files():
+    began = time.perf_counter()
+    size = 0
+    for path in files:
+        with path.open("rb", buffering=0) as file:
+            while piece := file.read(1 << 22):
+                size += len(piece)
+    return time.perf_counter() - began, size
+
+def read_samples():
+    began = time.perf_counter()
+    size = 0
+    for name in ("time_ns", "value"):
+        data = dataset[name].data
+        for start in range(0, data.shape[0], 1 << 21):
+            size += data[start:start + (1 << 21)].compute(scheduler="threads").nbytes
+    return time.perf_counter() - began, size
+
+def energies():
+    began = time.perf_counter()
+    found = trace_energies(dataset).values
+    return time.perf_counter() - began, found
+
+rounds = {"files_s": [], "samples_s": [], "energies_s": []}
+for _ in range(3):
+    seconds, stored = read_files()
+    rounds["files_s"].append(seconds)
+    seconds, unpacked = read_samples()
+    rounds["samples_s"].append(seconds)
+    seconds, found = energies()
+    rounds["energies_s"].append(seconds)
+rows = dataset["trace_measurement"].values
+told = dataset["energy_j"].values[rows] * dataset["iterations"].values[rows]
+worst = float(np.max(np.abs(found / told - 1.0)))
+print(json.dumps({name: float(np.median(some)) for name, some in rounds.items()}
+    | {"stored_bytes": stored, "unpacked_bytes": unpacked, "worst_relative_difference": worst}))
+"""
+
+
+def timed(argv: Sequence[str]) -> tuple[float, float, str]:
+    """Seconds of a process, its own peak of resident memory in MB, and its output."""
+    with tempfile.TemporaryFile("w+") as out:
+        began = time.monotonic()
+        process = subprocess.Popen(argv, stdout=out, cwd=ROOT, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        text = out.read()
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(argv)}: exit code {process.returncode}\n{text}")
+    return seconds, usage.ru_maxrss / 1024, text
+
+
+def campaign(*words: str) -> list[str]:
+    """The command line of a verb."""
+    return [sys.executable, "-m", "campaign", *words]
+
+
+def measure(folder: Path, points: int) -> dict[str, float]:
+    """All figures of one size."""
+    path = folder / f"scale-{points}.toml"
+    path.write_text(CAMPAIGN.format(repeats=points // A_REPEAT))
+    store = folder / f"scale-{points}.store"
+    shutil.rmtree(store, ignore_errors=True)
+    found: dict[str, float] = {"points": points}
+    found["plan_s"], _, _ = timed(campaign("plan", str(path), "--limit", "0"))
+    run = campaign("run", str(path), "--store", str(store), "--quiet")
+    found["run_s"], found["driver_mb"], said = timed(run)
+    assert f"{points} of {points} points measured" in said, said
+    status = [timed(campaign("status", str(store)))[0] for _ in range(5)]
+    found["status_s"] = statistics.median(status)
+    opened = [json.loads(timed([sys.executable, "-c", OPEN, str(store)])[2]) for _ in range(5)]
+    assert opened[0]["measurements"] == points
+    for name in ("import_s", "open_s", "first_s"):
+        found[name] = statistics.median(each[name] for each in opened)
+    found["fit_s"], _, _ = timed(campaign("fit", str(store), "--site", "jetson-tk1"))
+    report = campaign("report", str(store), "-o", str(folder / "report.html"))
+    found["report_s"], _, _ = timed(report)
+    found["files"] = sum(len(names) for _, _, names in os.walk(store))
+    found["stored_mb"] = sum(p.stat().st_size for p in store.rglob("*") if p.is_file()) / 1e6
+    found |= json.loads(timed([sys.executable, "-c", READ, str(store)])[2])
+    return found
+
+
+def main() -> None:
+    """Measure every size, and print the figures as a table and as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, nargs="+", default=[2000, 20_000, 200_000])
+    parser.add_argument("--folder", type=Path, help="keep the stores here")
+    parser.add_argument("--plan-million", action="store_true", help="also plan a million points")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="scale-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found = []
+        for points in arguments.points:
+            found.append(measure(folder, points))
+            print(json.dumps(found[-1]), flush=True)
+        print(f"\n{'':>28}" + "".join(f"{each['points']:>12,.0f}" for each in found))
+        for name in found[0]:
+            if name != "points":
+                print(f"{name:>28}" + "".join(f"{each[name]:>12.4g}" for each in found))
+        for name in ("plan_s", "run_s", "fit_s", "report_s"):
+            each = [one[name] / one["points"] * 1e3 for one in found]
+            print(f"{name + ', ms a point':>28}" + "".join(f"{ms:>12.4g}" for ms in each))
+        whole = [
+            sum(one[name] for name in ("plan_s", "run_s", "status_s", "fit_s", "report_s"))
+            / one["points"]
+            for one in found
+        ]
+        print(f"{'all of it, ms a point':>28}" + "".join(f"{s * 1e3:>12.4g}" for s in whole))
+        if len(found) > 1:
+            print(f"cost a point, last size over the one before: {whole[-1] / whole[-2]:.3f}")
+        if arguments.plan_million:
+            path = folder / "million.toml"
+            path.write_text(CAMPAIGN.format(repeats=1_000_000 // A_REPEAT))
+            seconds, peak_mb, _ = timed(campaign("plan", str(path), "--limit", "0"))
+            print(f"a million points planned in {seconds:.1f} s, {peak_mb:.0f} MB")
+        if arguments.json:
+            arguments.json.write_text(json.dumps(found, indent=1))
+    finally:
+        if arguments.folder is None:
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""How fast traces become durable: a journal's records, each acknowledged after fdatasync, beside
+``numpy.save`` of the same arrays with fsync and rename, one writer and two.
+
+    .venv/bin/python benchmarks/trace_store.py [--rounds 7] [--folder F]
+
+Two shapes of a measurement: eight channels of 10,000 samples, and one of 1,000; times are int64
+and values float32, noisy as a real meter's. Both sides run in turn, in processes that are started
+before the clock is; the ratio is that of the medians, of bytes of samples a second. ``numpy.save``
+has the lighter part: one file takes all arrays of a measurement, and nothing is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from campaign.measurement import Measurement, Trace  # noqa: E402
+from campaign.point import make_point  # noqa: E402
+from campaign.store.journal import JournalWriter, encode  # noqa: E402
+from sites.setting import Setting  # noqa: E402
+
+SHAPES = {"8 channels of 10,000": (8, 10_000, 150), "1 channel of 1,000": (1, 1000, 1000)}
+"""Channels, samples, and measurements that a writer writes in a round."""
+
+
+def measurements(channels: int, samples: int, count: int) -> list[Measurement]:
+    """A few different ones, over and over."""
+    own = np.random.default_rng(1)
+    few = []
+    for i in range(8):
+        traces = []
+        for channel in range(channels):
+            time_ns = np.arange(samples, dtype=np.int64) * 1_000_000
+            time_ns += own.integers(0, 20_000, samples)
+            value = own.normal(150.0, 3.0, samples).astype(np.float32)
+            traces.append(Trace(f"meter:{channel}", "node", "W", time_ns, value))
+        point = make_point("s", "p", "idle", "idle", "{}", 1, Setting(852.0, None), i)
+        few.append(Measurement(point, "ok", energy_j=1.0, time_s=1.0, traces=tuple(traces)))
+    return [few[i % len(few)] for i in range(count)]
+
+
+def save(folder: Path, each: Sequence[Measurement]) -> None:
+    """The yardstick: a file a measurement, durable before it has its name."""
+    for i, measurement in enumerate(each):
+        new = folder / f"{os.getpid()}-{i}.new"
+        with new.open("wb") as file:
+            for trace in measurement.traces:
+                np.save(file, trace.time_ns)
+                np.save(file, trace.value)
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(new.with_suffix(".npy"))
+
+
+def journal(folder: Path, each: Sequence[Measurement]) -> None:
+    """Ours: a record a measurement, durable when append returns."""
+    with JournalWriter(folder) as writer:
+        for measurement in each:
+            writer.append(encode(measurement))
+
+
+def work(
+    side: str, folder: Path, shape: str, ready: Barrier, seconds: multiprocessing.Queue
+) -> None:  # type: ignore[type-arg]
+    """A writer's process: all is made, then everybody begins at once."""
+    each = measurements(*SHAPES[shape])
+    do = {"journal": journal, "numpy.save": save}[side]
+    do(folder, each[:5])
+    ready.wait()
+    began = time.monotonic()
+    do(folder, each)
+    seconds.put(time.monotonic() - began)
+
+
+def throughput_mb_s(side: str, shape: str, writers: int, folder: Path) -> float:
+    """Megabytes of samples that all writers together make durable in a second."""
+    channels, samples, count = SHAPES[shape]
+    own = folder / "round"
+    own.mkdir()
+    ready = multiprocessing.Barrier(writers)
+    seconds: multiprocessing.Queue[float] = multiprocessing.Queue()
+    processes = [
+        multiprocessing.Process(target=work, args=(side, own, shape, ready, seconds))
+        for _ in range(writers)
+    ]
+    for process in processes:
+        process.start()
+    slowest_s = max(seconds.get() for _ in processes)
+    for process in processes:
+        process.join()
+    shutil.rmtree(own)
+    return writers * count * channels * samples * 12 / slowest_s / 1e6
+
+
+def main() -> None:
+    """Measure both sides in turn, and print medians and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--folder", type=Path, help="on the file system to be measured")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="trace-store-", dir=arguments.folder))
+    found = []
+    try:
+        for shape in SHAPES:
+            for writers in (1, 2):
+                rounds: dict[str, list[float]] = {"journal": [], "numpy.save": []}
+                for _ in range(arguments.rounds):
+                    for side, each in rounds.items():
+                        each.append(throughput_mb_s(side, shape, writers, folder))
+                median = {side: statistics.median(each) for side, each in rounds.items()}
+                ratio = median["journal"] / median["numpy.save"]
+                found.append({"shape": shape, "writers": writers, **median, "ratio": ratio})
+                print(
+                    f"{shape}, {writers} writer{'s' if writers > 1 else ''}: journal "
+                    f"{median['journal']:.0f} MB/s, numpy.save {median['numpy.save']:.0f} MB/s, "
+                    f"ratio {ratio:.2f} (at least 1.5)",
+                    flush=True,
+                )
+    finally:
+        shutil.rmtree(folder)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""Generations of the index: all scalars of a store, written whole and checked whole.
+
+::
+
+    index/000007/
+        tables.zarr/    measurements, traces, failures: a Zarr group each, a row an entry
+        states.bin      of every measurement its point's id, its row and its status, by id
+        manifest        a line of JSON, and its CRC32C: every file with its size and CRC32C
+
+A generation begins as a copy of the one before, takes what is new (a point's later attempt
+overwrites its row), and comes to be by one rename of its folder: the newest whole one is the
+truth. The last two are kept, and a journal goes only when both hold its records: if one is
+damaged, nothing is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from campaign.measurement import FAILURES, OK
+from campaign.point import ID_CHARS
+from campaign.store.journal import sync_folder
+from campaign.store.layout import DamagedStore, Store
+
+STATUSES = (OK, *FAILURES)
+STATE = np.dtype([("id", f"S{ID_CHARS}"), ("row", "<i8"), ("status", "u1")])
+"""One measurement in ``states.bin``; ``status`` counts in :data:`STATUSES`."""
+
+File = tuple[int, int]
+"""A file's size in bytes and CRC32C."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A whole generation: what its manifest says."""
+
+    path: Path
+    consumed: dict[str, int] = field(default_factory=dict)
+    """Journal -> the byte up to which its records are in the tables."""
+    samples_end: int = 0
+    shards: dict[str, File] = field(default_factory=dict)
+    """Every shard of the samples, as ``value/c/3``."""
+    summary: dict[str, Any] = field(default_factory=dict)
+    """What ``campaign status`` says of it: see :mod:`campaign.store.summary`."""
+    files: dict[str, File] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """It counts from 1."""
+        return int(self.path.name)
+
+    @property
+    def tables(self) -> Path:
+        """The Zarr group of the three tables."""
+        return self.path / "tables.zarr"
+
+    def states(self) -> np.ndarray:
+        """Every measurement's state, a :data:`STATE` each, sorted by id."""
+        with reading(self.path):
+            return np.frombuffer((self.path / "states.bin").read_bytes(), STATE)
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What reads files that are as they were written, but perhaps not by this program: anything
+    that Zarr and its codecs raise of nonsense ends as :class:`DamagedStore`."""
+    try:
+        yield
+    except (OSError, DamagedStore):
+        raise
+    except Exception as error:
+        raise DamagedStore(
+            f"{path}: is not what this program writes ({type(error).__name__}: {error}); restore "
+            f"it from a copy"
+        ) from None
+
+
+def checksum(path: Path) -> File:
+    """A file's size and CRC32C, read in pieces."""
+    size, crc = 0, 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 22):
+            size += len(piece)
+            crc = google_crc32c.extend(crc, piece)
+    return size, crc
+
+
+def numbers(store: Store) -> list[int]:
+    """The generations that have a folder, newest first."""
+    with contextlib.suppress(FileNotFoundError):
+        names = (path.name for path in store.index.iterdir())
+        return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
+    return []
+
+
+def folder_of(store: Store, number: int) -> Path:
+    """The folder of a generation."""
+    return store.index / f"{number:06d}"
+
+
+def read_manifest(path: Path) -> Generation:
+    """What a generation's manifest says; its files are not looked at.
+
+    Raises:
+        DamagedStore: it is not what was written.
+    """
+    try:
+        line, crc = (path / "manifest").read_bytes().split(b"\n")[:2]
+        if int(crc, 16) != google_crc32c.value(line):
+            raise DamagedStore(f"{path}/manifest: its checksum does not match")
+        told = json.loads(line)
+        return Generation(
+            path,
+            {str(name): int(end) for name, end in told["consumed"].items()},
+            int(told["samples_end"]),
+            {str(name): (int(size), int(crc)) for name, (size, crc) in told["shards"].items()},
+            dict(told["summary"]),
+            {str(name): (int(size), int(crc)) for name, (size, crc) in told["files"].items()},
+        )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedStore(f"{path}/manifest: can't be read ({error})") from None
+
+
+def checked(path: Path) -> Generation:
+    """The generation of a folder, every file of which is what was written.
+
+    Raises:
+        DamagedStore: one is not; the text names it.
+    """
+    generation = read_manifest(path)
+    for name, (size, crc) in generation.files.items():
+        try:
+            found = checksum(path / name)
+        except OSError as error:
+            raise DamagedStore(f"{path / name}: {error.strerror}") from None
+        if found[0] != size:
+            raise DamagedStore(f"{path / name}: {found[0]} bytes, {size} were written")
+        if found[1] != crc:
+            raise DamagedStore(f"{path / name}: its checksum does not match")
+    return generation
+
+
+def newest(store: Store) -> tuple[Generation | None, list[str]]:
+    """The newest whole generation (None before the first), and what is wrong with newer ones.
+
+    Raises:
+        DamagedStore: there are generations, and none is whole.
+    """
+    wrong: list[str] = []
+    there = numbers(store)
+    for number in there:
+        try:
+            return checked(folder_of(store, number)), wrong
+        except DamagedStore as damage:
+            wrong.append(str(damage))
+    if wrong and not set(numbers(store)) & set(there):
+        return newest(store)  # a driver has written two new ones since they were listed
+    if wrong:
+        raise DamagedStore(
+            f"{store.root}: no generation of the index is whole ({'; '.join(wrong)}); restore "
+            f"{store.index} from a copy, or move it away to measure all of it again"
+        )
+    return None, []
+
+
+@contextlib.contextmanager
+def writing_next(store: Store, base: Generation | None) -> Iterator[Path]:
+    """The folder of the generation after ``base``, with a copy of its tables; removed on error."""
+    fresh = store.index / ".next"
+    shutil.rmtree(fresh, ignore_errors=True)  # left by one that was killed
+    try:
+        fresh.mkdir()
+        if base is not None:
+            shutil.copytree(base.tables, fresh / "tables.zarr", copy_function=shutil.copyfile)
+        yield fresh
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+
+
+def commit(store: Store, fresh: Path, base: Generation | None, told: Generation) -> Generation:
+    """Write the manifest of a folder of :func:`writing_next`, and make it the next generation.
+
+    ``told``: what the manifest says beside its files.
+    """
+    files = {
+        str(path.relative_to(fresh)): checksum(path)
+        for path in sorted(fresh.rglob("*"))
+        if path.is_file()
+    }
+    said = {name: getattr(told, name) for name in ("consumed", "samples_end", "shards", "summary")}
+    line = json.dumps({**said, "files": files}, separators=(",", ":")).encode()
+    (fresh / "manifest").write_bytes(line + f"\n{google_crc32c.value(line):08x}\n".encode())
+    sync_tree(fresh)
+    path = folder_of(store, max([0 if base is None else base.number, *numbers(store)]) + 1)
+    fresh.rename(path)
+    sync_folder(store.index)
+    return replace(told, path=path, files=files)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(root: Path) -> None:
+    """Wait until a folder, all files below it and their names are on disk."""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            sync(Path(folder) / name)
+        sync_folder(Path(folder))

@@ -1,0 +1,64 @@
+"""The ids of the planned points, partition by partition: quick to read at any size.
+
+``planned.CRC.bin`` holds them in the plan's order, :data:`RECORD` by :data:`RECORD`; it is named
+after its checksum, and ``campaign.json`` names it, so that the two always belong together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from campaign.point import ID_CHARS
+from campaign.store.layout import DamagedStore, Store, replace_file
+
+RECORD = np.dtype([("partition", "<u2"), ("id", f"S{ID_CHARS}")])
+
+
+def write_planned(store: Store, plan: Mapping[str, Any], ids: Mapping[str, Sequence[str]]) -> None:
+    """Remember a plan: ``plan`` as JSON, and ``ids`` by "site/partition"."""
+    parts = []
+    for number, own in enumerate(ids.values()):
+        part = np.empty(len(own), RECORD)
+        part["partition"] = number
+        part["id"] = np.array(own, dtype=RECORD["id"])
+        parts.append(part)
+    data = np.concatenate(parts).tobytes() if parts else b""
+    file = f"planned.{google_crc32c.value(data):08x}.bin"
+    plan = {**plan, "planned": {"partitions": list(ids), "file": file}}
+    with contextlib.suppress(DamagedStore, OSError):
+        if store.read_json("campaign.json") == plan and (store.root / file).read_bytes() == data:
+            return
+    replace_file(store.root / file, data)
+    store.write_json("campaign.json", plan)
+    for old in store.root.glob("planned.*.bin"):
+        if old.name != file:
+            old.unlink(missing_ok=True)
+
+
+def planned_ids(store: Store) -> dict[str, np.ndarray]:
+    """The planned points' ids (bytes, shape (n,)) by "site/partition"; empty without a plan.
+
+    Raises:
+        DamagedStore: the files do not belong together, or can't be read.
+    """
+    plan = store.read_json("campaign.json")
+    if plan is None:
+        return {}
+    remedy = "run the campaign again to write it anew"
+    try:
+        names = [str(name) for name in plan["planned"]["partitions"]]
+        file = store.root / Path(plan["planned"]["file"]).name
+        data = file.read_bytes()
+        if file.name != f"planned.{google_crc32c.value(data):08x}.bin":
+            raise DamagedStore(f"{file}: its checksum does not match; {remedy}")
+        records = np.frombuffer(data, RECORD)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise DamagedStore(f"{store.root}: the plan can't be read ({what}); {remedy}") from None
+    return {name: records["id"][records["partition"] == i] for i, name in enumerate(names)}

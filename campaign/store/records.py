@@ -1,0 +1,139 @@
+"""The journals' records that no generation holds yet, and which of them stand for their points."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from campaign.measurement import OK, Measurement
+from campaign.store.columns import COUNT
+from campaign.store.generation import STATE, STATUSES, Generation, newest, numbers
+from campaign.store.journal import JournalEntry, scan
+from campaign.store.layout import Store
+
+OF_MEASUREMENT = tuple(
+    each.name
+    for each in fields(Measurement)
+    if each.name not in ("point", "counts", "meters", "provenance", "traces")
+)
+"""The columns that are a measurement's own fields as they are."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The records of the journals that no generation holds yet."""
+
+    entries: list[JournalEntry]
+    consumed: dict[str, int]
+    damage: list[tuple[str, int, str]]
+    """(journal, byte, what is wrong there)."""
+
+
+def journal_tail(store: Store, consumed: Mapping[str, int]) -> Tail:
+    """Scan the journals from where a generation stopped."""
+    entries: list[JournalEntry] = []
+    ends = {}
+    damage = []
+    for path in store.journal_paths():
+        try:
+            found = scan(path, consumed.get(path.name, 0))
+        except FileNotFoundError:  # compacted and removed since it was listed
+            continue
+        entries += found.entries
+        ends[path.name] = found.end
+        damage += [(path.name, at, what) for at, what in found.damage]
+    return Tail(entries, ends, damage)
+
+
+def held_states(base: Generation | None, ids: Sequence[str]) -> dict[str, str]:
+    """The status of those of the points that a generation holds, by id."""
+    if base is None or not ids:
+        return {}
+    states = base.states()
+    asked = np.array(ids, STATE["id"])
+    at = np.minimum(np.searchsorted(states["id"], asked), max(states.size - 1, 0))
+    held = states["id"][at] == asked if states.size else np.zeros(asked.size, bool)
+    return {
+        ids[i]: STATUSES[code]
+        for i, code in zip(np.flatnonzero(held).tolist(), states["status"][at[held]], strict=True)
+    }
+
+
+def choose(entries: Iterable[JournalEntry], held: Mapping[str, str]) -> list[JournalEntry]:
+    """The entries that change the measurements table, at most one a point.
+
+    The first ``ok`` of a point stands for good; a failure stands until a later attempt. ``held``
+    maps the point ids of the table to their status.
+    """
+    best: dict[str, JournalEntry] = {}
+    for entry in entries:
+        if held.get(entry.point_id) == OK:
+            continue
+        other = best.get(entry.point_id)
+        if other is None or _supersedes(entry.scalars, other.scalars):
+            best[entry.point_id] = entry
+    return list(best.values())
+
+
+def _supersedes(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    if old["status"] == OK:
+        return False
+    return new["status"] == OK or bool(new["attempt"] >= old["attempt"])
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a store holds at one moment: its newest whole generation, the journals' tail, the
+    tail's entries that stand for their points, and what is damaged."""
+
+    generation: Generation | None
+    tail: Tail
+    taken: list[JournalEntry]
+    damage: list[str]
+
+
+def held(store: Store) -> Held:
+    """Everything that is in the store now.
+
+    Raises:
+        DamagedStore: no generation is whole.
+    """
+    while True:
+        base, wrong = newest(store)
+        tail = journal_tail(store, {} if base is None else base.consumed)
+        number = 0 if base is None else base.number
+        # Journals go when two generations hold them: were they still there for this one?
+        if max(numbers(store), default=0) <= number + 1 or wrong:
+            ids = [entry.point_id for entry in tail.entries]
+            taken = choose(tail.entries, held_states(base, ids))
+            told = [f"{name}: byte {at}: {what}" for name, at, what in tail.damage]
+            return Held(base, tail, taken, wrong + told)
+
+
+def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of the measurements table from a record's scalars."""
+    point = scalars["point"]
+    row = {
+        "point_id": point["id"],
+        "site": point["site"],
+        "partition": point["partition"],
+        "kernel": point["label"],
+        "params": point["params"],
+        "ranks": point["ranks"],
+        "core_mhz": point["core_mhz"],
+        "mem_mhz": point["mem_mhz"],
+        "repeat": point["repeat"],
+        "simulated": bool(scalars["provenance"].get("simulated", False)),
+        "imported": bool(scalars["provenance"].get("imported", False)),
+        "meters": json.dumps(scalars["meters"]),
+        "provenance": json.dumps(scalars["provenance"]),
+    }
+    for name in OF_MEASUREMENT:
+        row[name] = scalars[name]
+    for name, value in (scalars["counts"] or {}).items():
+        row[COUNT + name] = value
+    return row

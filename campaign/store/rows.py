@@ -1,0 +1,84 @@
+"""How rows get into the index's tables: every column is a Zarr array along the table's one
+dimension; text is variable-length UTF-8."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import ZstdCodec
+
+from campaign.store.columns import COUNT, TABLES, UNITS, column, is_float
+
+CHUNK_ROWS = 1 << 16
+
+
+def open_table(tables: zarr.Group, table: str) -> zarr.Group:
+    """A table of a generation that is being written; made empty if it is not there."""
+    if table in tables:
+        group = tables[table]
+        assert isinstance(group, zarr.Group)  # noqa: S101
+        return group
+    group = tables.create_group(table)
+    for name in TABLES[table][1]:
+        _create(group, table, name, 0)
+    return group
+
+
+def rows_of(group: zarr.Group, table: str) -> int:
+    """How many rows a table has."""
+    return _array(group, TABLES[table][1][0]).shape[0]
+
+
+def append(group: zarr.Group, table: str, rows: dict[str, np.ndarray], size: int) -> None:
+    """Add ``size`` rows at a table's end. A column that is not given is missing (NaN); one that
+    the table does not have is made, missing in the rows before."""
+    start = rows_of(group, table)
+    for name in rows:
+        if name not in group:
+            _create(group, table, name, start)
+    for name in list(group.array_keys()):
+        array = _array(group, name)
+        array.resize((start + size,))
+        if name in rows:
+            array[start:] = _stored(rows[name])
+
+
+def overwrite(group: zarr.Group, table: str, rows: dict[str, np.ndarray], at: np.ndarray) -> None:
+    """Replace the rows ``at``. A count that is not given becomes missing; any other column that
+    is not given stays."""
+    for name in rows:
+        if name not in group:
+            _create(group, table, name, rows_of(group, table))
+    order = np.argsort(at)
+    for name in list(group.array_keys()):
+        values = rows.get(name)
+        if values is None and name.startswith(COUNT):
+            values = np.full(at.size, np.nan)
+        if values is not None:
+            _array(group, name).oindex[at[order]] = _stored(values[order])
+
+
+def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
+    array = group[name]
+    assert isinstance(array, zarr.Array)  # noqa: S101
+    return array
+
+
+def _stored(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.dtypes.StringDType()) if values.dtype.kind == "O" else values
+
+
+def _create(group: zarr.Group, table: str, name: str, rows: int) -> None:
+    kind = column(name, []).dtype
+    group.create_array(
+        name,
+        shape=(rows,),
+        chunks=(CHUNK_ROWS,),
+        dtype=str if kind.kind == "O" else kind,
+        fill_value=np.nan if is_float(name) else None,
+        compressors=ZstdCodec(level=3),
+        dimension_names=(TABLES[table][0],),
+        attributes={"units": UNITS[name]} if name in UNITS else {},
+    )

@@ -1,0 +1,208 @@
+"""Look at every byte of a store's samples, and let go of what is damaged.
+
+A generation is checked whenever it is opened, a journal's records when they are read. The shards
+are not: they are read through here before a campaign goes on, so that a point whose trace was
+damaged is measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import zarr
+
+from campaign.measurement import DAMAGED
+from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES, column
+from campaign.store.compaction import (
+    News,
+    advance,
+    create_traces,
+)
+from campaign.store.dataset import open_tables, read_column
+from campaign.store.generation import File, Generation, checksum
+from campaign.store.layout import Store, replace_file
+from campaign.store.records import Held, held
+from campaign.store.summary import without_flags
+
+GONE: File = (-1, 0)
+
+
+@dataclass(frozen=True)
+class BadShard:
+    """A shard that is not what was written: its name, what is wrong, what it is now, and the
+    samples (from, to) that can't be read."""
+
+    name: str
+    what: str
+    now: File
+    lost: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class LostTrace:
+    """A measurement of which samples are lost: its row, its point and where the damage is."""
+
+    row: int
+    point_id: str
+    label: str
+    what: str
+
+
+def bad_shards(store: Store, generation: Generation) -> list[BadShard]:
+    """Every shard of a generation that is not what was written."""
+    found = []
+    for name, written in generation.shards.items():
+        path = store.traces / name
+        try:
+            now = checksum(path)
+        except OSError:
+            now = GONE
+        if now == written or now == GONE == written:
+            continue
+        if now == GONE:
+            what = "is gone"
+        elif now[0] != written[0]:
+            what = f"has {now[0]} bytes, {written[0]} were written"
+        else:
+            what = "its checksum does not match"
+        found.append(BadShard(name, what, now, _lost(store, name)))
+    return found
+
+
+def _lost(store: Store, name: str) -> list[tuple[int, int]]:
+    """Which samples of a damaged shard can't be read, chunk by chunk."""
+    array_name, _, number = name.split("/")
+    start = int(number) * SHARD_SAMPLES
+    whole = [(start, start + SHARD_SAMPLES)]
+    if not (store.traces / name).exists():
+        return whole  # Zarr would read missing values
+    try:
+        array = zarr.open_array(store.traces / array_name, mode="r")
+    except (OSError, ValueError, KeyError, TypeError):
+        return whole
+    lost = []
+    for at in range(start, start + SHARD_SAMPLES, CHUNK_SAMPLES):
+        try:
+            array[at : at + CHUNK_SAMPLES]
+        except Exception:  # a codec may raise anything of what is damaged
+            lost.append((at, at + CHUNK_SAMPLES))
+    # Damage that no codec notices (in the bytes between the chunks) costs nothing.
+    return lost
+
+
+def lost_traces(now: Held, shards: Iterable[BadShard]) -> list[LostTrace]:
+    """The measurements that have a sample in what is lost."""
+    assert now.generation is not None  # noqa: S101
+    tables = open_tables(now.generation)
+    trace = {
+        name: read_column(tables, f"traces/{name}")
+        for name in ("measurement", "row_start", "row_size")
+    }
+    why: dict[int, str] = {}
+    for shard in shards:
+        for start, end in shard.lost:
+            begin = trace["row_start"]
+            hit = (begin < end) & (begin + trace["row_size"] > start) & (trace["row_size"] > 0)
+            for row in trace["measurement"][hit].tolist():
+                why.setdefault(row, f"traces.zarr/{shard.name} {shard.what}")
+    rows = sorted(why)
+    told = {
+        name: read_column(tables, f"measurements/{name}")[rows]
+        for name in ("point_id", "kernel", "params", "core_mhz", "mem_mhz")
+    }
+    return [
+        LostTrace(
+            row,
+            str(told["point_id"][i]),
+            f"{told['kernel'][i]} {told['params'][i]} at {told['core_mhz'][i]:g}/"
+            f"{told['mem_mhz'][i]:g} MHz",
+            why[row],
+        )
+        for i, row in enumerate(rows)
+    ]
+
+
+def damaged_traces(store: Store) -> list[str]:
+    """What of the samples is damaged, point by point; reads only."""
+    now = held(store)
+    if now.generation is None:
+        return []
+    shards = bad_shards(store, now.generation)
+    return [f"{each.what}: {each.point_id} ({each.label})" for each in lost_traces(now, shards)]
+
+
+def mend(store: Store) -> list[str]:
+    """Check all samples; what a person should know. Only under the driver's lock.
+
+    A measurement with a lost sample keeps its scalars, and takes the status :data:`DAMAGED`:
+    the next run measures it again.
+
+    Raises:
+        OSError: the store can't be written.
+        DamagedStore: no generation is whole.
+    """
+    now = held(store)
+    base = now.generation
+    if base is None or not base.shards:
+        return []
+    told = _mend_metadata(store, base)
+    shards = bad_shards(store, base)
+    if not shards:
+        return told
+    lost = lost_traces(now, shards)
+    rows = [each.row for each in lost]
+    tables = open_tables(base)
+    provenance = read_column(tables, "measurements/provenance")[rows]
+    flags = [flag for text in provenance for flag in json.loads(str(text)).get("flags", ())]
+    news = News(
+        {
+            "point_id": column("point_id", [each.point_id for each in lost]),
+            "status": column("status", [DAMAGED] * len(lost)),
+            "text": column("text", [each.what for each in lost]),
+        },
+        {},
+        {},
+    )
+    known = base.shards | {shard.name: shard.now for shard in shards}
+    summary = without_flags(base.summary, flags)
+    advance(store, base, news, replace(base, shards=known, summary=summary))
+    told += [f"traces.zarr/{shard.name} {shard.what}" for shard in shards if not shard.lost]
+    return told + [
+        f"{each.what}: point {each.point_id} ({each.label}) is measured again" for each in lost
+    ]
+
+
+def _mend_metadata(store: Store, base: Generation) -> list[str]:
+    """Write anew what describes the arrays, if it is not what this version writes."""
+    fresh = store.root / ".traces.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    group = create_traces(fresh)
+    for name in SAMPLES:
+        array = group[name]
+        assert isinstance(array, zarr.Array)  # noqa: S101
+        array.resize((base.samples_end,))
+    told = []
+    for name in ("zarr.json", *(f"{name}/zarr.json" for name in SAMPLES)):
+        right = (fresh / name).read_bytes()
+        path = store.traces / name
+        if not path.exists() or not _same(path.read_bytes(), right):
+            replace_file(path, right)
+            told.append(f"traces.zarr/{name} was damaged, and is written anew")
+    shutil.rmtree(fresh)
+    return told
+
+
+def _same(text: bytes, right: bytes) -> bool:
+    """Whether both describe the same array; a killed compaction may have made it longer."""
+    try:
+        found, wanted = json.loads(text), json.loads(right)
+        if "shape" in wanted:
+            if found["shape"][0] < wanted["shape"][0]:
+                return False
+            found["shape"] = wanted["shape"]
+    except (ValueError, KeyError, TypeError, IndexError):
+        return False
+    return bool(found == wanted)

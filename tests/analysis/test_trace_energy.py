@@ -1,0 +1,60 @@
+"""Energies recomputed from the stored samples, against the same sums over the traces in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis import trace_energy
+from analysis.trace_energy import trace_energies
+from campaign.measurement import Measurement, Trace
+from campaign.store.compaction import compact
+from campaign.store.dataset import open_dataset
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import create_store
+from tests.campaign.test_journal import measurement
+
+
+def ragged(i: int, size: int) -> Measurement:
+    own = np.random.default_rng(i)
+    time_ns = np.cumsum(own.integers(1, 2_000_000, size)) - 5_000_000
+    power = Trace("board", "node", "W", time_ns, own.uniform(0.0, 300.0, size).astype(np.float32))
+    counter = Trace("rapl", "package", "J", time_ns[:1], np.array([0.0]))
+    if size > 1:
+        counter = Trace("rapl", "package", "J", time_ns, np.cumsum(own.uniform(0.0, 1.0, size)))
+    clock = Trace("core", "", "MHz", time_ns, np.full(size, 1400.0))
+    return measurement(i, traces=(power, counter, clock))
+
+
+@pytest.mark.parametrize("block", [1, 100, 1 << 21])
+def test_every_trace_of_any_length_in_blocks_of_any_size(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(trace_energy, "BLOCK_SAMPLES", block)
+    store = create_store(tmp_path / "store", "test")
+    expected = {}
+    for part in ([1, 2, 3, 1000], [70_000, 7, 1], [2]):
+        with JournalWriter(store.journals) as journal:
+            for size in part:
+                made = ragged(len(expected), size)
+                expected[made.point.id] = made
+                journal.append(encode(made))
+        compact(store)
+    dataset = open_dataset(store)
+    energy_j = trace_energies(dataset).values
+    ids = dataset["point_id"].values[dataset["trace_measurement"].values]
+    assert len(energy_j) == 3 * len(expected)
+    for found, point_id, channel in zip(
+        energy_j, ids, dataset["trace_channel"].values, strict=True
+    ):
+        trace = next(t for t in expected[point_id].traces if t.channel == channel)
+        value, time_s = trace.value.astype(np.float64), trace.time_ns / 1e9
+        if trace.unit == "MHz" or value.size == 1:
+            assert np.isnan(found)
+        elif trace.unit == "J":
+            assert found == value[-1] - value[0]
+        else:
+            assert found == pytest.approx(np.trapezoid(value, time_s), rel=1e-9)
+
+
+def test_a_store_without_traces(tmp_path):
+    store = create_store(tmp_path / "store", "test")
+    assert trace_energies(open_dataset(store)).sizes == {"trace": 0}

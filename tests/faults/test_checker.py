@@ -1,0 +1,206 @@
+"""The checker must notice what it is there for, or the fault run proves nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from campaign.measurement import Measurement
+from campaign.plan import Plan
+from campaign.store.compaction import compact, settle
+from campaign.store.dataset import open_dataset
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import create_store, driver_lock, open_store
+from tests.faults.checker import check_dataset, expected_of, judge
+from tests.faults.small_campaign import SCRATCH, measured_here, plan_of, write_campaign
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("campaign") / "c"
+    write_campaign(folder, kernels=2, settings=2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plan(folder: Path) -> Plan:
+    return plan_of(folder)
+
+
+@pytest.fixture(scope="module")
+def measurements(plan: Plan) -> list[Measurement]:
+    """What a measuring subprocess would bring of every point."""
+    return [measured_here(plan, point) for point in plan.points]
+
+
+def make(root: Path, measurements: list[Measurement], compacted: bool = True) -> Path:
+    """A store that holds these, written as a driver writes it."""
+    store = create_store(root, "faults")
+    with driver_lock(store):
+        with JournalWriter(store.journals) as journal:
+            for each in measurements:
+                journal.append(encode(each))
+        if compacted:
+            compact(store)
+            settle(store)
+    return root
+
+
+def with_sample(measurement: Measurement, change: float) -> Measurement:
+    """The same, one sample of its trace changed."""
+    trace = measurement.traces[0]
+    value = trace.value.copy()
+    value[3] = np.nextafter(value[3], np.float32(change))
+    return replace(measurement, traces=(replace(trace, value=value),))
+
+
+def test_a_right_store_is_complete_compacted_or_not(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement], folder: Path
+) -> None:
+    for compacted in (True, False):
+        root = make(tmp_path / str(compacted), measurements, compacted)
+        judgement = judge(plan, root, not compacted, folder / SCRATCH)
+        assert (judgement.word, judgement.findings) == ("complete", [])
+        assert str(judgement) == "complete: 4 of 4 points measured"
+
+
+def test_no_store_and_a_part_of_one_are_resumable_and_not_complete(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement]
+) -> None:
+    assert judge(plan, tmp_path / "none", True).word == "resumable"
+    assert judge(plan, tmp_path / "none", False).word == "wrong"
+    root = make(tmp_path / "store", measurements[:-1])
+    assert str(judge(plan, root, True)) == "resumable: 3 of 4 points measured"
+    assert judge(plan, root, False).findings == [f"point {plan.points[-1].id}: not measured"]
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_one_sample_that_differs_by_one_bit_is_found(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement], compacted: bool
+) -> None:
+    bent = [with_sample(measurements[0], 1e9), *measurements[1:]]
+    root = make(tmp_path / "store", bent, compacted)
+    found = judge(plan, root, True).findings
+    assert found == [f"point {plan.points[0].id}: twin:board's value differs from the twin's"]
+
+
+def test_a_measurement_whose_trace_is_not_there_is_found(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement]
+) -> None:
+    root = make(tmp_path / "store", [replace(measurements[0], traces=()), *measurements[1:]])
+    found = judge(plan, root, True).findings
+    assert found == [f"point {plan.points[0].id}: the trace of twin:board is missing"]
+
+
+@pytest.mark.parametrize("column", ["energy_j", "time_s", "core_v", "iterations"])
+def test_one_figure_that_is_not_the_twins_is_found(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement], column: str
+) -> None:
+    wrong = replace(measurements[1], **{column: getattr(measurements[1], column) * 2})
+    root = make(tmp_path / "store", [measurements[0], wrong, *measurements[2:]])
+    (found,) = judge(plan, root, True).findings
+    assert found.startswith(f"point {plan.points[1].id}: {column} is ")
+
+
+def test_a_failure_is_resumable_and_not_complete(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement]
+) -> None:
+    failed = Measurement(plan.points[0], "node lost", "gone", 0, "n1", 1.0)
+    root = make(tmp_path / "store", [failed, *measurements[1:]])
+    assert str(judge(plan, root, True)) == "resumable: 3 of 4 points measured"
+    assert judge(plan, root, False).findings == [f"point {plan.points[0].id}: 'node lost'"]
+
+
+def test_a_point_measured_twice_or_never_planned_is_found(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement]
+) -> None:
+    root = make(tmp_path / "store", measurements)
+    dataset = open_dataset(open_store(root)).load()
+    expected = expected_of(plan)
+    found: list[str] = []
+    assert check_dataset(dataset, dict, expected, False, found) == 4
+    assert not found
+    doubled = dataset.isel(measurement=[0, 1, 2, 3, 0])
+    check_dataset(doubled, dict, expected, False, found)
+    assert f"point {dataset['point_id'].values[0]}: measured 2 times" in found
+    stray = plan.points[0].id
+    found.clear()
+    others = {name: each for name, each in expected.items() if name != stray}
+    check_dataset(dataset, dict, others, False, found)
+    assert found == [f"point {stray}: was never planned"]
+
+
+def test_traces_that_overlap_or_reach_beyond_the_samples_are_found(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement]
+) -> None:
+    root = make(tmp_path / "store", measurements)
+    dataset = open_dataset(open_store(root)).load()
+    starts = dataset["row_start"].values
+    for start in (int(starts.min()) + 1, dataset.sizes["sample"]):
+        bent = starts.copy()
+        bent[np.argmax(starts)] = start
+        found: list[str] = []
+        changed = dataset.assign(row_start=("trace", bent))
+        check_dataset(changed, dict, expected_of(plan), False, found)
+        assert any("its trace lies at" in each for each in found), found
+
+
+def test_a_flipped_bit_in_a_shard_is_found(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement]
+) -> None:
+    root = make(tmp_path / "store", measurements)
+    shard = root / "traces.zarr" / "value" / "c" / "0"
+    data = bytearray(shard.read_bytes())
+    data[100] ^= 1
+    shard.write_bytes(bytes(data))
+    assert judge(plan, root, True).word == "wrong"
+
+
+@pytest.mark.parametrize("name", [".campaign.json.new", "index/zarr.0123.partial", "tls/cert.pem"])
+def test_what_a_killed_driver_left_is_found(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement], name: str
+) -> None:
+    root = make(tmp_path / "store", measurements)
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text("half")
+    assert judge(plan, root, True).word == "complete"
+    (found,) = judge(plan, root, False).findings
+    assert found.startswith("left behind: ")
+
+
+def test_a_torn_journal_and_a_workers_scratch_are_found(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement]
+) -> None:
+    root = make(tmp_path / "store", measurements)
+    (root / "journals" / "n1-1-0.journal").write_bytes(encode(measurements[0])[:-10])
+    scratch = tmp_path / "scratch"
+    (scratch / "campaign-x1").mkdir(parents=True)
+    (scratch / "dask-scratch-space" / "worker-1").mkdir(parents=True)
+    found = judge(plan, root, False, scratch).findings
+    assert [each.split(",")[0] for each in found] == [
+        "left behind: journals/n1-1-0.journal",
+        "left in scratch: campaign-x1",
+        "left in scratch: dask-scratch-space/worker-1",
+    ]
+
+
+def test_the_program_ends_with_1_where_something_was_found(
+    tmp_path: Path, folder: Path, measurements: list[Measurement]
+) -> None:
+    root = make(tmp_path / "store", measurements[:2])
+    words = [sys.executable, "-m", "tests.faults.checker", str(folder / "c.toml"), str(root)]
+    for more, code, last in (
+        ([], 1, "wrong: 2 of 4 points measured"),
+        (["--resumable"], 0, "resumable: 2 of 4 points measured"),
+    ):
+        done = subprocess.run(
+            [*words, *more], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (code, last), done.stderr

@@ -1,0 +1,1 @@
+"""What hostile text, strangers and other users can do: nothing, shown by trying."""

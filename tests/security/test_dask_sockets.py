@@ -1,0 +1,260 @@
+"""What listens while a campaign runs here: on loopback alone, and behind certificates."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sites.site_file import built_in_sites
+
+ROOT = Path(__file__).parents[2]
+CAMPAIGN = """\
+name = "sockets"
+repeats = 20
+[[sites]]
+site = "board.toml"
+[protocol]
+min_duration_s = 1.0
+[[kernels]]
+kernel = "sp_fma"
+params = { level = "dram", ops_per_word = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128] }
+"""
+WAIT_S = 0.4
+KEY = b"PRIVATE KEY-----"
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listening socket: its address, and what a stranger's knock brings."""
+
+    host: str
+    port: int
+    speaks: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was found while the campaign ran, and after its end."""
+
+    listeners: list[Listener]
+    plain_client: str
+    tls_stranger: str
+    keys: list[tuple[str, int, int]]
+    """(name, mode, mode of its folder) of every file that held a private key."""
+    keys_after: list[str]
+    told_of_keys: list[str]
+    """Processes whose command line, which all may read, holds a key."""
+    dashboards: list[str]
+    changed_by_page: int
+    """The HTTP status of a page's request to send a worker away."""
+
+
+def family(driver: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        first = psutil.Process(driver.pid)
+        return [first, *first.children(recursive=True)]
+    return []
+
+
+def listening(processes: list[psutil.Process]) -> set[tuple[str, int]]:
+    """(host, port) of every socket that listens."""
+    found = set()
+    for each in processes:
+        with contextlib.suppress(psutil.Error):
+            for connection in each.net_connections():
+                if connection.status == psutil.CONN_LISTEN:
+                    found.add(connection.laddr[:2])
+    return found
+
+
+def spoken(host: str, port: int) -> str:
+    """What a listener speaks, found without Dask: a plain Dask greets whoever connects."""
+    try:
+        with socket.create_connection((host, port), timeout=WAIT_S) as plain:
+            greeting = plain.recv(64)
+            return "plain" if greeting else "closed"
+    except TimeoutError:
+        pass
+    except OSError:
+        return "gone"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), timeout=5 * WAIT_S) as raw,
+            context.wrap_socket(raw) as secure,
+        ):
+            try:
+                greeting = secure.recv(64)
+            except OSError:  # an alert, or the connection cut: no certificate was shown
+                return "tls, refused"
+            return "tls, open" if greeting else "tls, refused"
+    except ssl.SSLError:
+        pass
+    except OSError:
+        return "gone"
+    try:
+        with socket.create_connection((host, port), timeout=5 * WAIT_S) as web:
+            web.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+            return "http" if web.recv(64).startswith(b"HTTP/") else "unknown"
+    except OSError:
+        return "gone"
+
+
+def scheduler_address(dashboard: str) -> str:
+    """host:port of the scheduler that a dashboard belongs to, as the dashboard tells it."""
+    page = dashboard.rpartition("/")[0] + "/info/main/workers.html"
+    with urllib.request.urlopen(page, timeout=10) as answer:
+        found = re.search(r"Scheduler t(?:cp|ls)://([\d.:]+)", answer.read().decode())
+    assert found is not None, page
+    return found[1]
+
+
+def posted(page: str) -> int:
+    """The HTTP status of a POST."""
+    try:
+        with urllib.request.urlopen(page, data=b'{"workers": []}', timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def refused(address: str, security: object | None) -> str:
+    """How a Dask client ends that knocks with these certificates, or none; empty: it got in."""
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=2, security=security, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        return type(error).__name__
+    client.close()
+    return ""
+
+
+def key_files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            if path.is_file() and KEY in path.read_bytes():
+                yield path
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    from distributed.security import Security
+
+    folder = tmp_path_factory.mktemp("sockets")
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    board = built_in_sites()["jetson-tk1"].read_text()
+    assert "[partitions.board]\n" in board
+    board = board.replace(
+        "[partitions.board]\n", f'[partitions.board]\nlocal_directory = "{scratch}"\n'
+    )
+    (folder / "board.toml").write_text(board)
+    (folder / "c.toml").write_text(CAMPAIGN)
+    words = ["run", str(folder / "c.toml"), "--store", str(folder / "store")]
+    with (folder / "out").open("wb") as output:
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "campaign", *words],
+            cwd=ROOT,
+            stdout=output,
+            stderr=output,
+            env=os.environ | {"TMPDIR": str(scratch)},
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + 60
+        # The driver's line comes when scheduler, workers and dashboard are there.
+        while b"dashboard" not in (folder / "out").read_bytes():
+            assert driver.poll() is None, (folder / "out").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        time.sleep(1.0)
+        processes = family(driver)
+        found = [
+            Listener(host, port, spoken(host, port)) for host, port in sorted(listening(processes))
+        ]
+        dashboards = re.findall(r"dashboard (\S+)", (folder / "out").read_text())
+        address = scheduler_address(dashboards[0])
+        asked_to_change = posted(dashboards[0].rpartition("/")[0] + "/api/v1/retire_workers")
+        plain = refused(f"tcp://{address}", None)
+        stranger = refused(f"tls://{address}", Security.temporary())
+        keys = [
+            (path.name, path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777)
+            for path in key_files(folder)
+        ]
+        told = []
+        for each in processes:
+            with contextlib.suppress(psutil.Error):
+                if "PRIVATE KEY" in " ".join(each.cmdline()):
+                    told.append(each.name())
+        assert driver.poll() is None, "it ended before it was looked at"
+        driver.send_signal(signal.SIGINT)
+        driver.wait(60)
+        yield Seen(
+            found,
+            plain,
+            stranger,
+            keys,
+            [path.name for path in key_files(folder)],
+            told,
+            dashboards,
+            asked_to_change,
+        )
+    finally:
+        if driver.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+
+
+def test_everything_listens_on_loopback_alone(seen):
+    assert len(seen.listeners) >= 4  # scheduler, dashboard, and each worker
+    assert {each.host for each in seen.listeners} == {"127.0.0.1"}
+
+
+def test_no_listener_greets_a_stranger(seen):
+    """But for pages over HTTP, which change nothing, every listener asks for a certificate."""
+    strange = [each for each in seen.listeners if each.speaks not in ("http", "gone")]
+    assert len(strange) >= 3, seen.listeners  # the scheduler and two workers
+    assert {each.speaks for each in strange} == {"tls, refused"}
+
+
+def test_an_unencrypted_client_is_refused(seen):
+    assert seen.plain_client
+
+
+def test_a_client_with_other_certificates_is_refused(seen):
+    assert seen.tls_stranger
+
+
+def test_the_dashboard_is_on_loopback(seen):
+    assert len(seen.dashboards) == 1
+    assert re.match(r"https?://127\.0\.0\.1:\d+/", seen.dashboards[0])
+
+
+def test_nothing_can_be_changed_through_the_dashboard(seen):
+    assert seen.changed_by_page in (404, 405)
+
+
+def test_keys_are_the_owners_alone_and_gone_after_the_run(seen):
+    for name, mode, folder_mode in seen.keys:
+        assert mode == 0o600, name
+        assert folder_mode == 0o700, name
+    assert seen.keys_after == []
+    assert seen.told_of_keys == []

@@ -1,0 +1,301 @@
+"""Markup and terminal escapes in names stay text: in the report, the figures and the terminal."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import unicodedata
+import xml.etree.ElementTree as ET
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from campaign.command_line import main
+
+SITES = ("<script>alert(1)</script>", "</title></style><img src=x onerror=alert(2)>")
+KERNELS = (
+    '"><img src=x onerror=alert(3)>',
+    "</text></svg><script>alert(4)</script>",
+    "&amp;&lt;b&gt;' onload='alert(5)",
+    "{{ 7 * 7 }}{% raw %}]]><!--",
+)
+NODE = "<iframe src=javascript:alert(6)>"
+LABEL = "</td><script>alert(7)</script>"
+PARAMS = '{"<b>k</b>": "</script><script>alert(8)</script>"}'
+COUNT = "n_<u>sp</u>"
+COLUMNS = ["site", "kernel", "node", "params", "core_mhz", "mem_mhz", "time_s", "energy_j", COUNT]
+
+
+def store_of(
+    folder: Path, sites: tuple[str, ...], kernels: tuple[str, ...], node: str, count: str = "n_sp"
+) -> Path:
+    """A store of a small imported table with these names, enough of it to fit."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table, mapping = folder / "table.csv", folder / "map.toml"
+    with table.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow([*COLUMNS[:-1], count, "n_dram", LABEL])
+        for site in sites:
+            for k, kernel in enumerate(kernels):
+                for core in (1000, 1500, 2000):
+                    for mem in (500, 900):
+                        time_s = (k + 1) * 800 / core + 200 / mem
+                        energy_j = (2 + core / 1500) * time_s + k * mem / 900
+                        work = [1e9 * (k + 1), 1e8 * (len(kernels) - k)]
+                        cells = [site, kernel, node, PARAMS, core, mem, time_s, energy_j]
+                        rows.writerow([*cells, *work, LABEL])
+    mapping.write_text('unknown = "label"\n')
+    store = folder / "store"
+    assert main(["import", str(table), "--map", str(mapping), "--store", str(store)]) == 0
+    return store
+
+
+class Page(HTMLParser):
+    """Every element and attribute of a page, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: Counter[str] = Counter()
+        self.attributes: Counter[tuple[str, str]] = Counter()
+        self.values: list[tuple[str, str]] = []
+        self.strange: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        for name, value in attrs:
+            self.attributes[tag, name] += 1
+            self.values.append((name, value or ""))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def handle_comment(self, data: str) -> None:
+        self.strange.append(data)
+
+    def unknown_decl(self, data: str) -> None:
+        self.strange.append(data)
+
+    def handle_pi(self, data: str) -> None:
+        self.strange.append(data)
+
+
+def page_of(store: Path) -> Page:
+    output = store.parent / "report.html"
+    assert main(["report", str(store), "-o", str(output)]) == 0
+    return Page(output.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store_of(tmp_path_factory.mktemp("hostile"), SITES, KERNELS, NODE, COUNT)
+
+
+@pytest.fixture(scope="module")
+def found(hostile) -> Page:
+    return page_of(hostile)
+
+
+def test_the_report_of_hostile_names_has_the_elements_of_the_report_of_plain_ones(found, tmp_path):
+    plain = page_of(store_of(tmp_path, ("aa", "bb"), ("ka", "kb", "kc", "kd"), "n1", "n_other"))
+    assert set(found.tags) <= set(plain.tags)
+    assert not {"script", "img", "iframe", "b", "object", "form", "base"} & set(found.tags)
+    assert set(found.attributes) <= set(plain.attributes)
+    assert found.tags["style"] == plain.tags["style"]
+    assert found.tags["table"] == plain.tags["table"]
+    assert found.tags["svg"] > 10
+    assert not found.strange
+
+
+def test_no_attribute_runs_or_loads_anything(found):
+    assert [name for name, _ in found.values if name.startswith("on")] == []
+    links = {value for name, value in found.values if name in ("href", "src", "xlink:href")}
+    assert links == {"#site-1", "#site-2"}
+    styles = [value for name, value in found.values if name == "style"]
+    assert not any(word in value for value in styles for word in (*KERNELS, *SITES))
+
+
+def test_the_names_are_shown_as_they_are(found):
+    words = "\n".join(found.words)
+    for text in (*SITES, *KERNELS, NODE):
+        assert text in words, text
+
+
+def test_a_browser_runs_nothing_of_the_names(hostile, found, tmp_path):
+    """Chromium writes the page as it stands after its scripts ran: nothing was added."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine (.ci/install_chromium)")
+    page = hostile.parent / "report.html"
+    # Whatever ran would leave a mark: an alert can't be seen from here, a title can.
+    armed = page.read_text(encoding="utf-8").replace("alert(", "document.title+=(")
+    marked = tmp_path / "armed.html"
+    marked.write_text(armed, encoding="utf-8")
+    done = subprocess.run(
+        [
+            program,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--dump-dom",
+            marked.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    seen = Page(done.stdout)
+    assert not {"script", "img", "iframe"} & set(seen.tags)
+    assert seen.tags["svg"] == found.tags["svg"]
+    title = done.stdout.split("<title>", 1)[1].split("</title>", 1)[0]
+    assert title == armed.split("<title>", 1)[1].split("</title>", 1)[0]
+
+
+def test_figures_are_well_formed_and_hold_no_script(hostile, tmp_path, capsys):
+    assert main(["figures", str(hostile), "-o", str(tmp_path / "figures")]) == 0
+    svgs = sorted((tmp_path / "figures").rglob("*.svg"))
+    assert svgs
+    for path in svgs:
+        kinds = {each.tag.rpartition("}")[2] for each in ET.parse(path).iter()}
+        assert not {"script", "img", "foreignObject", "iframe", "a"} & kinds, path
+        for each in ET.parse(path).iter():
+            assert not [name for name in each.attrib if name.startswith("on")]
+
+
+@pytest.mark.parametrize(
+    "sites",
+    [
+        ("../../x", "/abs/x", "a/b", ".hidden"),
+        ("..", "."),
+    ],
+)
+def test_figures_stay_in_their_folder(tmp_path, sites, capsys):
+    store = store_of(tmp_path / "in", sites, ("ka",), "n1")
+    output = tmp_path / "out" / "figures"
+    assert main(["figures", str(store), "-o", str(output)]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["figures"]
+    assert all(path.is_dir() for path in output.iterdir())
+    assert len(list(output.iterdir())) == len(sites)
+
+
+def test_tex_tables_run_no_command(tmp_path, capsys):
+    names = (r"\input{/etc/passwd}", r"\write18{id}", r"a & b % c _ # $x^2$ {~}")
+    store = store_of(tmp_path / "in", ("s",), names, "n1")
+    assert main(["figures", str(store), "-o", str(tmp_path / "figures")]) == 0
+    texts = [path.read_text() for path in (tmp_path / "figures").glob("*.tex")]
+    assert texts
+    assert any("input" in text for text in texts)
+    assert not any("\\input" in text or "\\write18" in text for text in texts)
+
+
+ESCAPES = "\x1b[31mred\x1b]0;title\x07\x9b2Jend"
+SITE = "s\x9b31m"
+SHOWN = {
+    "status": ["status"],
+    "fit": ["fit", "--site", SITE],
+    "coefficients": ["coefficients"],
+    "predict": ["predict", "--site", SITE],
+    "crossval": ["crossval", "--site", SITE],
+    "roofline": ["roofline", "--site", SITE],
+}
+
+
+def steering(text: str) -> list[str]:
+    """The lines that hold a control character: what a terminal would obey."""
+    return [
+        line
+        for line in text.split("\n")
+        if any(unicodedata.category(c) == "Cc" and c != "\t" for c in line)
+    ]
+
+
+def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
+    """A store of these names as another program may have written it: import refuses them."""
+    from campaign.measurement import Measurement
+    from campaign.point import make_point
+    from campaign.store.journal import JournalWriter, encode
+    from campaign.store.layout import create_store
+    from sites.setting import Setting
+
+    store = create_store(folder / "store", "steered")
+    with JournalWriter(store.journals) as journal:
+        for k, kernel in enumerate(kernels):
+            for core in (1000.0, 1500.0, 2000.0):
+                for mem in (500.0, 900.0):
+                    time_s = (k + 1) * 800 / core + 200 / mem
+                    energy_j = (2 + core / 1500) * time_s + k * mem / 900
+                    setting = Setting(core, mem)
+                    point = make_point(SITE, "p", "import", kernel, PARAMS, 1, setting, 0)
+                    counts = {"sp": 1e9 * (k + 1), "dram": 1e8 * (len(kernels) - k)}
+                    made = Measurement(
+                        point, "ok", node=node, time_s=time_s, energy_j=energy_j, counts=counts
+                    )
+                    journal.append(encode(made))
+    return store.root
+
+
+@pytest.fixture(scope="module")
+def steered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("steered")
+    store = written_store(folder, tuple(f"{ESCAPES}{i}" for i in range(3)), ESCAPES)
+    main(["fit", str(store), "--site", SITE])
+    return store
+
+
+@pytest.mark.parametrize("verb", SHOWN)
+def test_no_name_steers_the_terminal(steered, verb, capsys):
+    first, *rest = SHOWN[verb]
+    capsys.readouterr()
+    main([first, str(steered), *rest])
+    said = capsys.readouterr()
+    assert len(said.out) > 20
+    assert steering(said.out) == []
+    assert steering(said.err) == []
+
+
+@pytest.mark.parametrize("verb", SHOWN)
+def test_json_carries_names_as_escapes(steered, verb, capsys):
+    first, *rest = SHOWN[verb]
+    capsys.readouterr()
+    main([first, str(steered), *rest, "--json"])
+    assert steering(capsys.readouterr().out) == []
+
+
+def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):
+    """A failed program's last output is kept in the store, and status tells it."""
+    from campaign.measurement import Measurement
+    from campaign.point import make_point
+    from campaign.store.journal import JournalWriter, encode
+    from campaign.store.layout import create_store
+    from sites.setting import AS_FOUND
+
+    store = create_store(tmp_path / "store", "s")
+    point = make_point("s", "p", "command", "command", "{}", 1, AS_FOUND, 0)
+    text = f"ended with 1; its last output: {ESCAPES}"
+    with JournalWriter(store.journals) as journal:
+        journal.append(encode(Measurement(point, "kernel failed", text, 0, "n1", 0.0)))
+    capsys.readouterr()
+    main(["status", str(store.root)])
+    said = capsys.readouterr().out
+    assert "its last output" in said
+    assert steering(said) == []
+
+
+def test_a_message_on_standard_error_is_one_line_whatever_it_names(tmp_path, capsys):
+    path = tmp_path / "c.toml"
+    path.write_text('name = "a\\nb\\u001b[31m"\n[[sites]]\nsite = "x"\n[[kernels]]\nkernel = "y"\n')
+    assert main(["plan", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert steering(said.rstrip("\n")) == []
+    assert os.linesep in said
