@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 from distributed.scheduler import KilledWorker
 
-from campaign.launch.clusters import LOOPBACK_DASHBOARD, cancel_jobs, configure_dask
+from campaign.launch.clusters import LOOPBACK_DASHBOARD, CantLaunch, cancel_jobs, configure_dask
 from campaign.launch.lane import Landing, Lane
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import remove_dead_scratch
-from campaign.measurement import FAILURES, OK, Measurement
+from campaign.measurement import DAMAGED, FAILURES, OK, Measurement
 from campaign.plan import Plan
 from campaign.point import Point
 from campaign.store.compaction import compact, settle
@@ -99,7 +99,7 @@ def missing_points(
         if held == OK:
             continue
         can_pass = held is None or FAILURES[held]
-        if retry_failed or (can_pass and attempt <= plan.campaign.retries.max):
+        if held == DAMAGED or retry_failed or (can_pass and attempt <= plan.campaign.retries.max):
             found.append((point, attempt))
     return found
 
@@ -129,7 +129,7 @@ def run(
         with writing(store):
             for text in mend(store):
                 progress.note(text)
-            _compact(store, progress)
+            _compact(store, progress, workers_gone=True)
             ids = {
                 f"{site}/{partition}": [p.id for p in plan.of_partition(site, partition)]
                 for site, partition in plan.partitions
@@ -158,12 +158,13 @@ def _tidy_scratch(plan: Plan) -> None:
             remove_dead_scratch(Path(entry.local_directory))
 
 
-def _compact(store: Store, progress: Progress) -> None:
-    """Compact, and tell what was damaged."""
+def _compact(store: Store, progress: Progress, workers_gone: bool = False) -> None:
+    """Compact, and tell what was damaged. While workers write, a record that is on its way looks
+    as if it were cut off."""
     done = compact(store)
     for what in done.index_damage:
         progress.note(f"{what}; nothing is lost: the index is written anew")
-    for journal, at, text in done.damage:
+    for journal, at, text in done.damage + (done.torn if workers_gone else []):
         progress.note(f"{journal}: byte {at}: {text}; what was measured there runs again")
 
 
@@ -172,7 +173,7 @@ def outcome(plan: Plan, state: Mapping[str, State], interrupted: bool) -> Outcom
     ok = sum(state.get(p.id, NEVER)[0] == OK for p in plan.points)
     left = len(missing_points(plan, state, False))
     failed = len(plan.points) - ok - left
-    return Outcome(len(plan.points), ok, failed, left, interrupted and left > 0)
+    return Outcome(len(plan.points), ok, failed, left, interrupted and ok < len(plan.points))
 
 
 @contextlib.contextmanager
@@ -244,7 +245,10 @@ class _Run:
                 thread.join()
             for lane in self.lanes:
                 if lane.is_slurm and lane.cluster is not None:
-                    cancel_jobs(lane.site, lane.job_name)
+                    try:
+                        cancel_jobs(lane.site, lane.job_name)
+                    except CantLaunch as error:  # the next run cancels them, before its own
+                        self.progress.note(f"{error}; jobs {lane.job_name} may be left")
             if self.journal is not None:
                 self.journal.close()
 
@@ -313,7 +317,7 @@ class _Run:
             if results:
                 lane.point_s = batch.seconds / len(results)
         landing.future.release()
-        lane.waiting.extendleft(reversed(asked[len(results) :]))  # their worker was ending
+        lane.waiting.extendleft(reversed(asked[len(results) :]))
         for (point, attempt), (status, text) in zip(asked, results, strict=False):
             self._land_point(lane, point, attempt, status, text)
         return len(results)

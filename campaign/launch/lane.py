@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import queue
 import time
@@ -21,7 +22,7 @@ from campaign.launch.clusters import (
     start_local,
     start_slurm,
 )
-from campaign.launch.worker import MeasuringPlugin, measure_points
+from campaign.launch.worker import TASK_S, MeasuringPlugin, measure_points
 from campaign.measure.life import Job
 from campaign.point import Point
 from sites.site_file import Site
@@ -29,8 +30,6 @@ from sites.site_file import Site
 SUPERVISE_S = 3.0
 START_GRACE_S = 20.0
 IN_FLIGHT_A_WORKER = 4
-TASK_S = 0.25
-"""Short points share a task, up to so many seconds: a task costs Dask some ten milliseconds."""
 MOST_POINTS = 64
 
 Asked = tuple[Point, int]
@@ -67,6 +66,7 @@ class Lane:
     cluster: Any = None
     client: Any = None
     _supervised: float = 0.0
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
     _absent_since: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -111,7 +111,8 @@ class Lane:
         room = max(IN_FLIGHT_A_WORKER * max(self.wanted, 1), 8) - len(self.in_flight)
         while room > 0 and self.waiting:
             asked = tuple(self._next_task())
-            key = f"{asked[0][0].id}-{asked[0][1]}"
+            # A key of its own: of one that it still knows, Dask gives the old result.
+            key = f"{asked[0][0].id}-{next(self._numbers)}"
             future = self.client.submit(
                 measure_points,
                 [(point.as_dict(), number) for point, number in asked],
@@ -142,20 +143,26 @@ class Lane:
         return land
 
     def supervise(self) -> None:
-        """Bring a Slurm lane back to the workers that it should have.
+        """Bring the lane back to the workers that it should have.
 
-        dask-jobqueue notices neither a job that was cancelled before its worker came up, nor
-        one that Slurm holds back for two minutes after it was requeued. A worker is given up
-        when it is not connected and its job is neither running nor waiting for its first start;
-        scaling up again submits another.
+        Of Slurm's, dask-jobqueue notices neither a job that was cancelled before its worker came
+        up, nor one that Slurm holds back for two minutes after it was requeued. A worker is given
+        up when it is not connected and its job is neither running nor waiting for its first
+        start; scaling up again submits another.
 
         Raises:
             Refused: sbatch does not take the partition's jobs.
         """
         now = time.monotonic()
-        if not self.is_slurm or now - self._supervised < SUPERVISE_S:
+        if now - self._supervised < SUPERVISE_S:
             return
         self._supervised = now
+        if not self.is_slurm:
+            # A process that was killed and did not come back by itself.
+            nodes = self.site.partitions[self.partition].nodes
+            if len(self.cluster.workers) < nodes:
+                self.cluster.scale(nodes)
+            return
         if self.refusals:
             raise self.refusals[0]
         connected = {str(w["id"]) for w in self.cluster.scheduler_info["workers"].values()}

@@ -22,8 +22,10 @@ from campaign.store.journal import JournalWriter, scalars_of
 from campaign.store.layout import StoreUnwritable
 
 PLUGIN = "measuring"
+TASK_S = 0.25
+"""Short points share a task, and an fdatasync, up to so many seconds."""
 GOING_S = 3.0
-CLOSING_S = 15.0
+CLOSING_S = 10.0
 
 
 class MeasuringPlugin(WorkerPlugin):
@@ -38,15 +40,23 @@ class MeasuringPlugin(WorkerPlugin):
         self._bench: Bench | None = None
         self._journal: JournalWriter | None = None
 
+    def setup(self, worker: Worker) -> None:
+        """See to it that the worker's process ends once it began to."""
+        threading.Thread(target=_end_for_good, args=(worker,), daemon=True).start()
+
     def measure(self, asked: list[tuple[dict[str, Any], int]]) -> list[tuple[str, str]]:
         """Measure points one after another, and write their records durably, together: status
-        and text of each. Where the worker ends in between, the last ones are missing."""
+        and text of each. Where the worker ends in between, or they take longer than a task
+        should, the last ones are missing."""
         if self._bench is None:
             self._bench = Bench(Job.from_dict(self.job), Path(self.scratch))
         records: list[bytes] = []
-        results = []
+        results: list[tuple[str, str]] = []
+        began = time.monotonic()
         try:
             for fields, attempt in asked:
+                if results and time.monotonic() - began > TASK_S:
+                    break
                 record = self._bench.measure(Point.from_dict(fields), attempt)
                 scalars = scalars_of(record)
                 status = str(scalars["status"])
@@ -71,14 +81,7 @@ class MeasuringPlugin(WorkerPlugin):
             raise StoreUnwritable(f"{self.journals}: {error.strerror}") from None
 
     def teardown(self, worker: Worker) -> None:
-        """End the bench's subprocesses and close the journal.
-
-        Dask's own closing can wait for ever for a scheduler that is gone: it gets so long.
-        """
-        if worker.status != Status.running:
-            last = threading.Timer(CLOSING_S, os._exit, (0,))
-            last.daemon = True
-            last.start()
+        """End the bench's subprocesses and close the journal."""
         if self._bench is not None:
             self._bench.close()
             self._bench = None
@@ -86,6 +89,15 @@ class MeasuringPlugin(WorkerPlugin):
             with contextlib.suppress(OSError):
                 self._journal.close()
             self._journal = None
+
+
+def _end_for_good(worker: Worker) -> None:
+    """End the process if Dask's own closing does not: it can wait for ever for a scheduler that
+    is gone, and a process that a scheduler has lost sight of stays on the node."""
+    while worker.status not in (Status.closing, Status.closed, Status.failed):
+        time.sleep(1.0)
+    time.sleep(CLOSING_S)
+    os._exit(0)
 
 
 def _is_going(within_s: float) -> bool:
@@ -102,7 +114,7 @@ def _is_going(within_s: float) -> bool:
 @dataclass(frozen=True)
 class Batch:
     """What came of a task's points: (status, text) of each that is in the journal, in order, and
-    the seconds that they took. Where the worker ended in between, the last ones are missing."""
+    the seconds that they took. The last ones may be missing: nothing was said of them."""
 
     results: list[tuple[str, str]]
     seconds: float

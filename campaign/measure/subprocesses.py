@@ -232,7 +232,8 @@ def _end_launcher(process: subprocess.Popen[bytes], point: Point) -> None:
         return
     step = _step_id(point)
     if step is not None:
-        subprocess.run(["scancel", "--signal=KILL", step], check=False, timeout=60)
+        with contextlib.suppress(subprocess.SubprocessError):
+            subprocess.run(["scancel", "--signal=KILL", step], check=False, timeout=60)
     process.kill()
     process.wait()
 
@@ -242,13 +243,16 @@ def _step_id(point: Point) -> str | None:
     job = os.environ.get("SLURM_JOB_ID")
     if job is None:
         return None
-    steps = subprocess.run(
-        ["squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i|%j"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    try:
+        steps = subprocess.run(
+            ["squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i|%j"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    except subprocess.SubprocessError:  # the controller is away
+        return None
     found = (line.partition("|") for line in steps.stdout.splitlines())
     return next((step for step, _, name in found if name == point.id), None)
 

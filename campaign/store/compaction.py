@@ -60,10 +60,12 @@ BATCH_SAMPLES = 4 * SHARD_SAMPLES
 @dataclass(frozen=True)
 class Compacted:
     """What a compaction did: the records that it moved; of every record whose traces were
-    damaged, (journal, byte, what is wrong); and what was wrong with the index."""
+    damaged, (journal, byte, what is wrong); the same of bytes that are no record, where a record
+    may be on its way; and what was wrong with the index."""
 
     moved: int = 0
     damage: list[tuple[str, int, str]] = field(default_factory=list)
+    torn: list[tuple[str, int, str]] = field(default_factory=list)
     index_damage: list[str] = field(default_factory=list)
 
 
@@ -90,10 +92,10 @@ def compact(store: Store) -> Compacted:
         DamagedStore: no generation is whole.
     """
     base, wrong = newest(store)
-    tail = journal_tail(store, {} if base is None else base.consumed)
+    tail = journal_tail(store, {} if base is None else base.consumed, to_consume=True)
     if not tail.entries:
         _remove_old(store, base)
-        return Compacted(index_damage=wrong)
+        return Compacted(torn=tail.damage, index_damage=wrong)
     whole, traces, samples_end, shards, damage = _append_traces(store, base, tail)
     states = held_states(base, [entry.point_id for entry in tail.entries])
     taken = choose(whole, states)
@@ -113,7 +115,7 @@ def compact(store: Store) -> Compacted:
     )
     told = Generation(store.index, tail.consumed, samples_end, shards, summary)
     advance(store, base, news, told)
-    return Compacted(len(whole), damage, wrong)
+    return Compacted(len(whole), damage, tail.damage, wrong)
 
 
 def settle(store: Store) -> None:
@@ -282,7 +284,14 @@ class ShardWriter:
             return
         start, size = self.end, self._held
         end = start + -(-size // SHARD_SAMPLES) * SHARD_SAMPLES
-        group = _trace_group(self.store)
+        # Zarr would leave out a shard of zeros, and it would seem to be gone.
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            group = _trace_group(self.store)
+            self._write(group, start, size, end)
+        self._held = 0
+        self.end = end
+
+    def _write(self, group: zarr.Group, start: int, size: int, end: int) -> None:
         for name, dtype in SAMPLES.items():
             padded = np.zeros(end - start, dtype)
             np.concatenate(self._batch[name], out=padded[:size], casting="safe")
@@ -299,8 +308,6 @@ class ShardWriter:
             sync(folder / "zarr.json")
             sync_folder(folder)
             self._batch[name].clear()
-        self._held = 0
-        self.end = end
 
 
 def _trace_group(store: Store) -> zarr.Group:
@@ -345,6 +352,8 @@ def _remove_old(store: Store, current: Generation | None, before: Generation | N
     that was killed left, and the journals that both of them hold to their end."""
     for left in (store.index / ".next", store.root / ".traces.new"):
         shutil.rmtree(left, ignore_errors=True)
+    for part in store.traces.rglob("*.partial"):  # Zarr's, of a file that was not renamed
+        part.unlink(missing_ok=True)
     if current is None:
         return
     before = before or _generation_before(store, current)

@@ -163,8 +163,8 @@ def newest(store: Store) -> tuple[Generation | None, list[str]]:
             return checked(folder_of(store, number)), wrong
         except DamagedStore as damage:
             wrong.append(str(damage))
-    if wrong and not set(numbers(store)) & set(there):
-        return newest(store)  # a driver has written two new ones since they were listed
+    if wrong and set(numbers(store)) - set(there):
+        return newest(store)  # a driver has written a new one since they were listed
     if wrong:
         raise DamagedStore(
             f"{store.root}: no generation of the index is whole ({'; '.join(wrong)}); restore "

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import socket
 import struct
 import uuid
@@ -50,6 +51,7 @@ NUMBERS = (
 UNPACKED = struct.Struct("<4xI")
 """A Blosc buffer's header: after four bytes of versions and sizes, the bytes once unpacked."""
 SUFFIX = ".journal"
+POINT_ID = re.compile(rb'"id":"([0-9a-f]{%d})"' % ID_CHARS)
 
 
 class TornRecord(Exception):
@@ -211,12 +213,17 @@ class JournalWriter:
     """Appends records to a new journal in ``folder``; each is on disk when append returns."""
 
     def __init__(self, folder: Path) -> None:
-        name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}{SUFFIX}"
-        self.path = folder / name
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._file = os.open(self.path, flags, 0o644)
-        # Held while this process lives: a journal is removed only when its lock can be had.
-        fcntl.flock(self._file, fcntl.LOCK_SH)
+        # NFS gives a shared lock only to who may read, and an exclusive one to who may write.
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        while True:
+            name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}{SUFFIX}"
+            self.path = folder / name
+            self._file = os.open(self.path, flags, 0o644)
+            # Held while this process lives: a journal is removed only when its lock can be had.
+            fcntl.flock(self._file, fcntl.LOCK_SH)
+            if self.path.exists():
+                break
+            os.close(self._file)  # a compaction took it for a dead writer's, before the lock
         sync_folder(folder)
 
     def append(self, *records: bytes) -> None:
@@ -287,13 +294,21 @@ def scan(path: Path, start: int = 0) -> Scan:
                     head += file.read(min(HEAD.unpack(head)[1], MAX_SCALARS_BYTES))
                 scalars, _, length = _scalars(head, size - at)
             except TornRecord as torn:
+                begin, at = at, _next_magic(file, at + 1)
                 if not damage or damage[-1][0] < end:
-                    damage.append((at, str(torn)))
-                at = _next_magic(file, at + 1)
+                    damage.append((begin, f"{torn}{_point_in(file, begin, at)}"))
                 continue
             entries.append(JournalEntry(path, at, at + length, scalars))
             at = end = at + length
     return Scan(entries, end, damage)
+
+
+def _point_in(file: BinaryIO, start: int, end: int | None) -> str:
+    """The point that a damaged record names, in words; empty if it can't be told."""
+    file.seek(start)
+    data = file.read(min(1 << 16 if end is None else end - start, 1 << 16))
+    found = POINT_ID.search(data)
+    return f", of point {found[1].decode()}" if found else ""
 
 
 def _next_magic(file: BinaryIO, start: int) -> int | None:
@@ -311,15 +326,29 @@ def _next_magic(file: BinaryIO, start: int) -> int | None:
 
 
 def remove_if_done(path: Path, consumed: int) -> bool:
-    """Remove a journal whose every byte is ``consumed`` and whose writer is gone."""
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    """Remove a journal whose writer is gone, and which holds no record from ``consumed`` on: all
+    are in the index, and what follows them was cut off while it was written."""
+    with path.open("r+b") as file:
+        if not _lock_alone(file):
             return False
-        if os.fstat(file.fileno()).st_size != consumed:
+        if os.fstat(file.fileno()).st_size != consumed and scan(path, consumed).entries:
             return False
         path.unlink()
+    return True
+
+
+def has_writer(path: Path) -> bool:
+    """Whether somebody still writes to a journal."""
+    with path.open("r+b") as file:
+        return not _lock_alone(file)
+
+
+def _lock_alone(file: BinaryIO) -> bool:
+    """Whether nobody else holds a file's lock; it is held until the file is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
     return True
 
 

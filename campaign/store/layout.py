@@ -175,11 +175,16 @@ def driver_lock(store: Store) -> Iterator[None]:
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             file.seek(0)
             holder = file.read(200).strip() or "another process"
             raise StoreBusy(
                 f"{store.root}: {holder} runs on this store; wait for it, or stop it"
+            ) from None
+        except OSError as error:
+            raise StoreUnwritable(
+                f"{store.root}/lock: can't be locked ({error.strerror}); put the store on a file "
+                f"system with locks"
             ) from None
         with writing(store):
             file.truncate(0)

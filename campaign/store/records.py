@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from campaign.measurement import OK, Measurement
+from campaign.measurement import DAMAGED, OK, Measurement
 from campaign.store.columns import COUNT
 from campaign.store.generation import STATE, STATUSES, Generation, newest, numbers
-from campaign.store.journal import JournalEntry, scan
+from campaign.store.journal import JournalEntry, Scan, has_writer, scan
 from campaign.store.layout import Store
 
 OF_MEASUREMENT = tuple(
@@ -33,8 +33,13 @@ class Tail:
     """(journal, byte, what is wrong there)."""
 
 
-def journal_tail(store: Store, consumed: Mapping[str, int]) -> Tail:
-    """Scan the journals from where a generation stopped."""
+def journal_tail(store: Store, consumed: Mapping[str, int], to_consume: bool = False) -> Tail:
+    """Scan the journals from where a generation stopped.
+
+    ``to_consume``: what is scanned will not be looked at again. Then a journal that is still
+    written to is read up to the first bytes that are no record: on a network file system they
+    may be on their way.
+    """
     entries: list[JournalEntry] = []
     ends = {}
     damage = []
@@ -43,6 +48,9 @@ def journal_tail(store: Store, consumed: Mapping[str, int]) -> Tail:
             found = scan(path, consumed.get(path.name, 0))
         except FileNotFoundError:  # compacted and removed since it was listed
             continue
+        if to_consume and found.damage and has_writer(path):
+            first, _ = found.damage[0]
+            found = Scan([e for e in found.entries if e.offset < first], first, found.damage)
         entries += found.entries
         ends[path.name] = found.end
         damage += [(path.name, at, what) for at, what in found.damage]
@@ -66,13 +74,16 @@ def held_states(base: Generation | None, ids: Sequence[str]) -> dict[str, str]:
 def choose(entries: Iterable[JournalEntry], held: Mapping[str, str]) -> list[JournalEntry]:
     """The entries that change the measurements table, at most one a point.
 
-    The first ``ok`` of a point stands for good; a failure stands until a later attempt. ``held``
-    maps the point ids of the table to their status.
+    The first ``ok`` of a point stands for good, one whose trace was damaged until another; a
+    failure stands until a later attempt. ``held`` maps the point ids of the table to their status.
     """
     best: dict[str, JournalEntry] = {}
     for entry in entries:
+        status = entry.scalars["status"]
         if held.get(entry.point_id) == OK:
             continue
+        if held.get(entry.point_id) == DAMAGED and status != OK:
+            continue  # its energy and time are better than nothing
         other = best.get(entry.point_id)
         if other is None or _supersedes(entry.scalars, other.scalars):
             best[entry.point_id] = entry

@@ -29,18 +29,22 @@ def point_states(store: Store) -> dict[str, State]:
     """
     now = held(store)
     status: dict[str, str] = {}
-    tried: Counter[str] = Counter()
+    failed: set[tuple[str, int]] = set()
     if now.generation is not None:
         from campaign.store.dataset import open_tables, read_column  # noqa: PLC0415
 
         states = now.generation.states()
-        names = np.array(STATUSES, object)[states["status"]]
-        status = dict(zip(states["id"].astype(str).tolist(), names.tolist(), strict=True))
+        words = np.array(STATUSES, object)[states["status"]]
+        status = dict(zip(states["id"].astype(str).tolist(), words.tolist(), strict=True))
         if now.generation.summary.get("failures"):
-            tried.update(read_column(open_tables(now.generation), "failures/point_id").tolist())
+            tables = open_tables(now.generation)
+            names = read_column(tables, "failures/point_id")
+            failed.update(zip(names, read_column(tables, "failures/attempt").tolist(), strict=True))
     for entry in now.tail.entries:
         if entry.scalars["status"] in FAILURES:
-            tried[entry.point_id] += 1
+            failed.add((entry.point_id, entry.scalars["attempt"]))
+    # One attempt may have failed twice: Dask runs a task again whose worker it lost.
+    tried = Counter(point_id for point_id, _ in failed)
     status |= {entry.point_id: entry.scalars["status"] for entry in now.taken}
     found: dict[str, State] = {each: (name, 0) for each, name in status.items()}
     for point_id, count in tried.items():

@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 import zarr
 
-from campaign.measurement import Measurement
+from campaign.measurement import DAMAGED, Measurement, Trace
 from campaign.store.compaction import compact, settle
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.journal import JournalWriter, encode
@@ -27,6 +27,7 @@ from campaign.store.layout import (
     driver_lock,
     open_store,
 )
+from campaign.store.verify import damaged_traces, mend
 from tests.campaign.test_journal import measurement
 
 
@@ -224,3 +225,31 @@ def test_what_is_no_store_is_refused(tmp_path):
     (tmp_path / "store.json").write_text('{"format": 99}')
     with pytest.raises(NotAStore, match="format 99"):
         open_store(tmp_path)
+
+
+def test_traces_of_nothing_but_zeros_are_kept(store):
+    """Zarr leaves out chunks of the fill value, and a shard of them would seem to be gone."""
+    time_ns = np.zeros(5000, np.int64)
+    for i in range(2):
+        zeros = Trace("off", "node", "W", time_ns, np.zeros(5000, np.float32))
+        write(store, measurement(i, traces=(zeros,)))
+        compact(store)
+    settle(store)
+    assert damaged_traces(store) == []
+    assert not open_dataset(store)["value"].values.any()
+
+
+def test_a_failed_attempt_keeps_what_is_known_of_a_point_whose_trace_is_damaged(store):
+    write(store, measurement(0, 5000))
+    compact(store)
+    (store.traces / "value" / "c" / "0").unlink()
+    mend(store)
+    write(store, Measurement(measurement(0).point, "timed out", "slow", 0, "n1", 2.0))
+    compact(store)
+    tables, _ = current_tables(store)
+    assert tables.measurements["status"].tolist() == [DAMAGED]
+    assert tables.measurements["energy_j"].tolist() == [2.5]
+    assert tables.failures["text"].tolist() == ["slow"]
+    write(store, measurement(0, 5000, attempt=1))
+    compact(store)
+    assert current_tables(store)[0].measurements["status"].tolist() == ["ok"]

@@ -197,9 +197,12 @@ def _show(root: Path, fresh: Path) -> bool:
         if not path.is_file() or path not in before or before[path] == text:
             continue
         fresh.write_text(f"{text}\n")
-        _exchange(fresh, path)
-        if _text(fresh) != before[path]:
+        try:
             _exchange(fresh, path)
+            if _text(fresh) != before[path]:
+                _exchange(fresh, path)
+                return False
+        except FileNotFoundError:  # its device went away in between
             return False
     return True
 
