@@ -31,6 +31,9 @@ from campaign.point import ID_CHARS, Point
 
 blosc.use_threads = False  # a forked child would start Blosc's threads anew for every record
 
+OF_TIMES = Blosc(cname="lz4", clevel=5, shuffle=Blosc.SHUFFLE)
+OF_VALUES = Blosc(cname="lz4", clevel=5, shuffle=Blosc.BITSHUFFLE)
+"""By bytes, steps of time pack four times as fast as by bits, and as small; values do not."""
 MAGIC = b"DVFS"
 LENGTHS = struct.Struct("<4sIQII")
 """magic, bytes of the scalars, bytes of the traces, CRC32C of the scalars, of the traces."""
@@ -81,13 +84,15 @@ def encode(measurement: Measurement) -> bytes:
         if name not in ("point", "traces")
     }
     scalars["point"] = measurement.point.as_dict()
-    codec = Blosc(cname="lz4", clevel=5, shuffle=Blosc.BITSHUFFLE)
-    parts, described = [], []
+    parts: list[bytes] = []
+    described = []
     for trace in measurement.traces:
         if not trace.time_ns.size:
             continue  # nothing was read: there is no trace
-        time_ns = codec.encode(np.diff(trace.time_ns.astype("<i8"), prepend=np.int64(0)))
-        value = codec.encode(np.ascontiguousarray(trace.value))
+        steps_ns = trace.time_ns.astype("<i8")
+        steps_ns[1:] -= trace.time_ns[:-1]
+        time_ns = OF_TIMES.encode(steps_ns)
+        value = OF_VALUES.encode(np.ascontiguousarray(trace.value))
         parts += [time_ns, value]
         described.append(
             {
@@ -102,11 +107,11 @@ def encode(measurement: Measurement) -> bytes:
         )
     scalars["traces"] = described
     text = json.dumps(scalars, separators=(",", ":")).encode()
-    payload = b"".join(parts)
-    head = LENGTHS.pack(
-        MAGIC, len(text), len(payload), google_crc32c.value(text), google_crc32c.value(payload)
-    )
-    return head + struct.pack("<I", google_crc32c.value(head)) + text + payload
+    crc = 0
+    for part in parts:
+        crc = google_crc32c.extend(crc, part)
+    head = LENGTHS.pack(MAGIC, len(text), sum(map(len, parts)), google_crc32c.value(text), crc)
+    return b"".join([head, struct.pack("<I", google_crc32c.value(head)), text, *parts])
 
 
 def decode(record: bytes) -> Measurement:
@@ -228,7 +233,7 @@ class JournalWriter:
 
     def append(self, *records: bytes) -> None:
         """Write records and wait until they are on disk."""
-        view = memoryview(b"".join(records))
+        view = memoryview(records[0] if len(records) == 1 else b"".join(records))
         while view:
             view = view[os.write(self._file, view) :]
         os.fdatasync(self._file)
