@@ -457,7 +457,7 @@ KINDS = [
     _killer("driver", _driver, signal.SIGKILL, 1),
     _killer("driver", _driver, signal.SIGTERM, 1),
     _killer("worker", local_run.workers, signal.SIGKILL, 2),
-    _killer("measuring subprocess", local_run.measuring, signal.SIGKILL, 1),
+    # A simulated point is measured in the fork server; "crash-parent" kills a real one's process.
     _killer("fork server", local_run.fork_servers, signal.SIGKILL, 1),
     _killer("all", local_run.everyone, signal.SIGKILL, 2),
     _at_a_call("driver", STORE, DRIVER),

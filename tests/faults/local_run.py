@@ -122,20 +122,6 @@ def fork_servers(running: Running) -> list[int]:
     return [pid for pid, _ in _servers(running)]
 
 
-def measuring(running: Running) -> list[int]:
-    """The measuring subprocesses that live now. They live for milliseconds: it looks for a while
-    if there is none."""
-    servers = fork_servers(running)
-    deadline = time.monotonic() + 0.5
-    while servers and time.monotonic() < deadline:
-        for pid in servers:
-            with contextlib.suppress(OSError):
-                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-                if children:
-                    return [int(child) for child in children]
-    return []
-
-
 def _servers(running: Running) -> list[tuple[int, int]]:
     members = [m for m in family(running.mark) if "campaign.measure.forkserver" in m.words]
     pids = {m.pid for m in members}
