@@ -42,10 +42,12 @@ class Refused(CantLaunch):
     """Slurm will not take a partition's jobs as the site file has them."""
 
 
-UNREACHABLE = re.compile(
-    r"unable to contact|timed out|refused|zero bytes|temporarily", re.IGNORECASE
+NOT_NOW = re.compile(
+    r"unable to contact|timed out|connection refused|zero bytes|temporarily|not available|MaxSubmit",
+    re.IGNORECASE,
 )
-"""What sbatch says when the controller is away for a while: to be tried again."""
+"""What sbatch says when the controller is away, a partition is down or a user has too many jobs:
+to be tried again."""
 
 
 def slurm_argv(site: Site, *words: str) -> list[str]:
@@ -117,7 +119,7 @@ def slurm_job_class(site: Site, refusals: list[Refused] | None = None) -> type[S
             out, error = await asyncio.wait_for(process.communicate(script), CALL_TIMEOUT_S)
             if process.returncode != 0:
                 said = f"{site.name}: sbatch: {error.decode('utf-8', 'replace').strip()}"
-                if UNREACHABLE.search(said):
+                if NOT_NOW.search(said):
                     raise CantLaunch(said)
                 if refusals is not None:
                     refusals.append(Refused(said))
