@@ -43,7 +43,7 @@ class Refused(CantLaunch):
 
 
 NOT_NOW = re.compile(
-    r"unable to contact|timed out|connection refused|zero bytes|temporarily|not available|MaxSubmit",
+    "unable to contact|timed out|connection refused|zero bytes|temporarily|not available|MaxSubmit",
     re.IGNORECASE,
 )
 """What sbatch says when the controller is away, a partition is down or a user has too many jobs:
