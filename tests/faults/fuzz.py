@@ -233,7 +233,7 @@ def change_json(rng: random.Random, value: Any) -> Any:
         case 0:
             del holder[key]
         case 1 if isinstance(holder, dict):
-            holder[rng.choice([key + "x", "", "../x", "a/b", "\0", rng.choice(list(holder))])] = (
+            holder[rng.choice([key + "x", "", "../x", "a/b", "\0", rng.choice([*holder, key])])] = (
                 holder.pop(key)
             )
         case 1 | 2 if isinstance(holder, list):
