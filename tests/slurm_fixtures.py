@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from tests.requirement import lacking
 from tests.slurm_cluster import SlurmCluster, why_no_slurm
 
 
@@ -16,9 +16,7 @@ def need_slurm() -> None:
     reason = why_no_slurm()
     if reason is None:
         return
-    if os.environ.get("CAMPAIGN_REQUIRE_SLURM") == "1":
-        pytest.fail(f"CAMPAIGN_REQUIRE_SLURM=1, but NO REAL SLURM: {reason}", pytrace=False)
-    pytest.skip(f"NO REAL SLURM: {reason}")
+    lacking(f"NO REAL SLURM: {reason}", "CAMPAIGN_REQUIRE_SLURM")
 
 
 @contextmanager

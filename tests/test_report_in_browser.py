@@ -6,10 +6,8 @@ import json
 import os
 import re
 import select
-import shutil
 import subprocess
 import time
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,9 +21,8 @@ from analysis.pick import candidates, picks
 from analysis.report.content import Measured, ReportContent, SiteReport
 from analysis.report.page import render
 from tests.analysis.twin_data import twin_dataset
+from tests.requirement import need_browser
 
-REQUIRED = "CAMPAIGN_REQUIRE_BROWSER"
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = [
     "--headless",
     "--no-sandbox",
@@ -199,14 +196,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory):
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    if program is None:
-        missing = "no Chromium on this machine (.ci/install_chromium): the report was not looked at"
-        if os.environ.get(REQUIRED) == "1":
-            pytest.fail(missing)
-        warnings.warn(missing, stacklevel=1)
-        pytest.skip(missing)
-    chromium = Chromium(program, tmp_path_factory.mktemp("profile"))
+    chromium = Chromium(need_browser(), tmp_path_factory.mktemp("profile"))
     chromium.attach()
     yield chromium
     chromium.close()

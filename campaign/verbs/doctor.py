@@ -50,15 +50,16 @@ def doctor(arguments: Namespace) -> int:
         print_json(found[0] if arguments.here or not remote else found)
     else:
         for each in found:
-            _print(each)
+            print_told(each)
     return 0 if able else 1
 
 
-def examine(site: Site) -> dict[str, Any]:
-    """What this node can measure and set, in plain JSON types."""
-    meters = [_twin(site)] if site.simulated else [_meter(entry) for entry in site.meters]
+def examine(site: Site, root: Path = Path("/")) -> dict[str, Any]:
+    """What this node, whose files lie under ``root``, can measure and set, in plain JSON types."""
+    meters = [_twin(site)] if site.simulated else [_meter(entry, root) for entry in site.meters]
     counted = {channel for each in meters for channel in each.get("counts", ())}
-    others = [] if site.simulated or counted else _others({entry.kind for entry in site.meters})
+    named = {entry.kind for entry in site.meters}
+    others = [] if site.simulated or counted else _others(named, root)
     return {
         "site": site.name,
         "node": os.environ.get("SLURMD_NODENAME") or platform.node(),
@@ -66,7 +67,7 @@ def examine(site: Site) -> dict[str, Any]:
         "simulated": site.simulated,
         "meters": meters,
         "meters_elsewhere": others,
-        "clocks": _clocks(site),
+        "clocks": _clocks(site, root),
         "can_measure_energy": bool(counted),
     }
 
@@ -86,7 +87,7 @@ def _twin(site: Site) -> dict[str, Any]:
     }
 
 
-def _meter(entry: MeterEntry) -> dict[str, Any]:
+def _meter(entry: MeterEntry, root: Path) -> dict[str, Any]:
     """A meter of the site file, opened and watched."""
     from sites.meters import MeterUnreadable, open_meter  # noqa: PLC0415
     from sites.meters.behaviour import observe  # noqa: PLC0415
@@ -101,7 +102,7 @@ def _meter(entry: MeterEntry) -> dict[str, Any]:
         "remedy": None,
     }
     try:
-        meter = open_meter(entry.kind, entry.options)
+        meter = open_meter(entry.kind, entry.options, root)
     except MeterUnreadable as error:
         return told | {"problem": error.what, "remedy": error.remedy}
     except ValueError as error:
@@ -122,7 +123,7 @@ def _meter(entry: MeterEntry) -> dict[str, Any]:
     return told | {"channels": channels, "counts": counts, "read_s": seen[0].read_s}
 
 
-def _others(named: set[str]) -> list[dict[str, Any]]:
+def _others(named: set[str], root: Path) -> list[dict[str, Any]]:
     """Meters that the site file does not name: whether they would answer here."""
     from sites.meters import MeterUnreadable, open_meter  # noqa: PLC0415
 
@@ -132,7 +133,7 @@ def _others(named: set[str]) -> list[dict[str, Any]]:
             continue
         told: dict[str, Any] = {"meter": kind, "channels": [], "problem": None, "remedy": None}
         try:
-            meter = open_meter(kind, {})
+            meter = open_meter(kind, {}, root)
         except MeterUnreadable as error:
             found.append(told | {"problem": error.what, "remedy": error.remedy})
             continue
@@ -144,11 +145,11 @@ def _others(named: set[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _clocks(site: Site) -> dict[str, Any]:
+def _clocks(site: Site, root: Path) -> dict[str, Any]:
     from sites.clocks import ClocksUnavailable, open_control  # noqa: PLC0415
     from sites.clocks.rights import right_to_set  # noqa: PLC0415
 
-    right = right_to_set(site.clocks.control)
+    right = right_to_set(site.clocks.control, root)
     told: dict[str, Any] = {
         "control": site.clocks.control,
         "settings": len(site.settings),
@@ -164,7 +165,7 @@ def _clocks(site: Site) -> dict[str, Any]:
         "others": [],
     }
     try:
-        control = open_control(site)
+        control = open_control(site, root)
         offered, state = control.legal(), control.state()
     except ClocksUnavailable as error:
         return told | {"can_set": False, "why": error.what, "remedy": error.remedy}
@@ -180,7 +181,7 @@ def _clocks(site: Site) -> dict[str, Any]:
         "throttled": list(state.throttled),
     }
     if site.clocks.control == "fixed":
-        told["others"] = [vars(r) for name in SETTABLE if (r := right_to_set(name)).can_set]
+        told["others"] = [vars(r) for name in SETTABLE if (r := right_to_set(name, root)).can_set]
     return told
 
 
@@ -225,7 +226,8 @@ def _job_words(partition: Partition, name: str) -> list[str]:
     return [*words, *(word for each in partition.directives for word in shlex.split(each))]
 
 
-def _print(told: dict[str, Any]) -> None:
+def print_told(told: dict[str, Any]) -> None:
+    """Print what :func:`examine` found, for a person."""
     where = f"{told['site']}/{told['partition']}" if told["partition"] else told["site"]
     say(f"{where} on node {told['node']}")
     rows = [

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from tests.faults import commit_faults, local_faults
-
-needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: cc")
 
 SHORT = (
     "SIGKILL driver",
@@ -21,14 +16,12 @@ SHORT = (
 )
 
 
-@needs_compiler
 def test_faults_at_the_stores_calls_lose_double_and_tear_nothing() -> None:
     outcomes = list(commit_faults.run(14, seed=1))
     assert len({each.kind for each in outcomes}) == len(commit_faults.KINDS)
     assert not [each.line() for each in outcomes if not each.ok]
 
 
-@needs_compiler
 def test_runs_that_were_harmed_go_on_to_the_same_measurements() -> None:
     """Two at a time: much of a run is waiting for processes to come up."""
     kinds = [kind for name in SHORT for kind in local_faults.KINDS if kind.name == name]

@@ -22,8 +22,7 @@ from campaign.point import make_point
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import open_store
 from sites.setting import AS_FOUND
-
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+from tests.requirement import need_root
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -115,6 +114,7 @@ def tree(root: Path) -> dict[str, tuple[str, int, int]]:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
+    need_root()
     # pytest's own folders are closed to others.
     folder = Path(tempfile.mkdtemp(prefix="two-users-"))
     try:

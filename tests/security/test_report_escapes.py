@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import shutil
 import subprocess
 import unicodedata
 import xml.etree.ElementTree as ET
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from campaign.command_line import main
+from tests.requirement import need_browser
 
 SITES = ("<script>alert(1)</script>", "</title></style><img src=x onerror=alert(2)>")
 KERNELS = (
@@ -129,10 +129,7 @@ def test_the_names_are_shown_as_they_are(found):
 
 def test_a_browser_runs_nothing_of_the_names(hostile, found, tmp_path):
     """Chromium writes the page as it stands after its scripts ran: nothing was added."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next(filter(None, map(shutil.which, names)), None)
-    if program is None:
-        pytest.skip("no Chromium on this machine (.ci/install_chromium)")
+    program = need_browser()
     page = hostile.parent / "report.html"
     # Whatever ran would leave a mark: an alert can't be seen from here, a title can.
     armed = page.read_text(encoding="utf-8").replace("alert(", "document.title+=(")

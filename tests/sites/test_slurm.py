@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sites.meters import MeterUnreadable, open_meter
+from tests.slurm_fixtures import need_slurm
 
 TREES = Path(__file__).parent.parent / "trees"
 
@@ -83,8 +84,8 @@ def test_no_slurm_at_all(tmp_path: Path) -> None:
         open_meter("slurm", {"job": 77}, tmp_path)
 
 
-@pytest.mark.skipif(shutil.which("sacct") is None, reason="there is no Slurm on this machine")
 def test_a_real_slurm_says_why() -> None:
+    need_slurm()
     with pytest.raises(MeterUnreadable) as caught:
         open_meter("slurm", {"job": 4_000_000_000, "limit_s": 10}).read()
     assert caught.value.remedy
