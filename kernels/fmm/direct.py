@@ -29,12 +29,12 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels.fmm.interactions import emit_value, emit_value_and_slope
+from kernels.fmm.interactions import emit_value_and_slope, emit_values
 from kernels.fmm.vectors import HOST, INDEX, Vectors
 
 TILE = 4 if HOST.registers >= 32 else 2
 """Targets of one tile: with their sums and the sources they fill the registers."""
-BLOCK = 4 if HOST.registers >= 32 else 2
+BLOCK = 5 if HOST.registers >= 32 else 2
 """Vectors of targets of :func:`act_one_way`."""
 GRADIENT_BLOCK = 2 if HOST.registers >= 32 else 1
 """Vectors of targets of :func:`act_with_gradient`, each of which has four sums."""
@@ -46,8 +46,15 @@ def _at(builder: ir.IRBuilder, start: Any, offset: int) -> Any:
     return builder.add(start, ir.Constant(INDEX, offset))
 
 
-def _square(v: Vectors, dx: Any, dy: Any, dz: Any) -> Any:
-    return v.fma(dx, dx, v.fma(dy, dy, v.mul(dz, dz)))
+def _squares(v: Vectors, held: list[list[Any]], source: list[Any]) -> list[Any]:
+    """r^2 of a source and each of the targets held, operation by operation for all of them."""
+    # From z to x: what is found first is the sum's innermost term.
+    found = [v.sub(target[2], source[2]) for target in held]
+    found = [v.mul(d, d) for d in found]
+    for axis in (1, 0):
+        apart = [v.sub(target[axis], source[axis]) for target in held]
+        found = [v.fma(d, d, r2) for d, r2 in zip(apart, found, strict=True)]
+    return found
 
 
 def _tile(count: int) -> Any:
@@ -71,14 +78,16 @@ def _tile(count: int) -> Any:
             least = v.slot(v.load(smallest, zero))
             with cgutils.for_range(builder, vectors) as loop:
                 at = builder.add(s0, builder.mul(loop.index, ir.Constant(INDEX, v.lanes)))
-                x, y, z, q = (v.load(p, at) for p in (sx, sy, sz, sq))
-                total = v.load(sums_s, at)
-                for (hx, hy, hz, hq), slot in zip(held, sums, strict=True):
-                    r2 = _square(v, v.sub(hx, x), v.sub(hy, y), v.sub(hz, z))
-                    value = emit_value(v, rule.value, r2, lam)
-                    builder.store(v.fma(value, q, builder.load(slot)), slot)
-                    total = v.fma(value, hq, total)
+                *place, q = (v.load(p, at) for p in (sx, sy, sz, sq))
+                r2s = _squares(v, held, place)
+                values = emit_values(v, rule.value, r2s, lam)
+                for r2 in r2s:
                     builder.store(v.min(r2, builder.load(least)), least)
+                for value, slot in zip(values, sums, strict=True):
+                    builder.store(v.fma(value, q, builder.load(slot)), slot)
+                total = v.load(sums_s, at)
+                for value, (*_, charge) in zip(values, held, strict=True):
+                    total = v.fma(value, charge, total)
                 v.store(total, sums_s, at)
             v.store(builder.load(least), smallest, zero)
             for i, slot in zip(targets, sums, strict=True):
@@ -115,18 +124,19 @@ def _block(count: int, masked: bool, watched: bool) -> Any:
             least, met_zero = v.slot(v.load(smallest, first)), v.slot(v.load(smallest, second))
             with cgutils.for_range(builder, n) as loop:
                 at = builder.add(s0, loop.index)
-                x, y, z, q = (v.number(p, at) for p in (sx, sy, sz, sq))
-                for (hx, hy, hz), slot in zip(held, sums, strict=True):
-                    r2 = _square(v, v.sub(hx, x), v.sub(hy, y), v.sub(hz, z))
-                    value, seen = emit_value(v, rule.value, r2, lam), r2
+                *place, q = (v.number(p, at) for p in (sx, sy, sz, sq))
+                r2s = _squares(v, held, place)
+                values = emit_values(v, rule.value, r2s, lam)
+                for r2, value, slot in zip(r2s, values, sums, strict=True):
+                    seen, counted = r2, value
                     if masked:
-                        value = v.where_positive(r2, value)
+                        counted = v.where_positive(r2, value)
                         seen = v.where_positive(r2, r2, NONE_MET)
                         here = v.where_positive(r2, v.constant(0.0), 1.0)
                         builder.store(v.add(builder.load(met_zero), here), met_zero)
                     if watched:
                         builder.store(v.min(seen, builder.load(least)), least)
-                    builder.store(v.fma(value, q, builder.load(slot)), slot)
+                    builder.store(v.fma(counted, q, builder.load(slot)), slot)
             v.store(builder.load(least), smallest, first)
             v.store(builder.load(met_zero), smallest, second)
             for i, slot in zip(targets, sums, strict=True):
@@ -163,7 +173,8 @@ def _gradient_block(count: int) -> Any:
                 x, y, z, q = (v.number(p, loop.index) for p in (sx, sy, sz, sq))
                 for (hx, hy, hz), mine in zip(held, slots, strict=True):
                     apart = [v.sub(hx, x), v.sub(hy, y), v.sub(hz, z)]
-                    r2 = _square(v, *apart)
+                    dx, dy, dz = apart
+                    r2 = v.fma(dx, dx, v.fma(dy, dy, v.mul(dz, dz)))
                     value, slope = emit_value_and_slope(v, rule.value, r2, lam)
                     seen = v.where_positive(r2, r2, NONE_MET)
                     here = v.where_positive(r2, v.constant(0.0), 1.0)

@@ -1,0 +1,132 @@
+"""The FMM on MPI ranks: how much faster two are than one, and what memory a rank takes.
+
+    .venv/bin/python benchmarks/fmm_ranks.py [--points 262144] [--digits 6] [--rounds 7]
+
+Uniform points; each rank makes its own share and runs one thread. One rank and two, in turns:
+medians of evaluations with tree, lists and operators ready. Memory is the peak of resident memory
+above what a rank holds after its imports, the largest of the ranks, with 1, 2 and 4 of them. The
+error is told at 1,000 targets, by direct sums in double precision.
+
+Exits 0 when two ranks are at least 1.6 times as fast as one and memory shrinks with ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.fmm_peers import begin_peak_mb, memory_mb
+
+LEAST_FASTER = 1.6
+EVALUATIONS = 5
+"""Evaluations of a turn."""
+TARGETS = 1000
+FEW = 1000
+"""Points that take next to no memory."""
+
+
+def one_rank(n: int, digits: float) -> None:
+    """What each rank of a turn does; rank 0 prints {"seconds", "above_mb", "error"}."""
+    from mpi4py import MPI
+
+    from kernels.fmm.distributed import RankedFmm
+    from kernels.fmm.evaluation import setup_for
+
+    comm = MPI.COMM_WORLD
+    rank, ranks = comm.Get_rank(), comm.Get_size()
+    held_mb = begin_peak_mb()
+    random = np.random.default_rng(rank)
+    mine = n // ranks + (rank < n % ranks)
+    places, charges = random.random((mine, 3)), random.uniform(-1, 1, mine)
+    method = RankedFmm(comm, places, setup_for(digits, threads=1))
+    # Compiles, or loads what is compiled.
+    potentials = method.evaluate(charges)
+    seconds = []
+    for _ in range(EVALUATIONS):
+        comm.Barrier()
+        began = time.perf_counter()
+        method.evaluate(charges)
+        comm.Barrier()
+        seconds.append(time.perf_counter() - began)
+    above_mb = comm.allreduce(memory_mb("VmHWM") - held_mb, MPI.MAX)
+    error = reached(comm, places, charges, potentials)
+    if rank == 0:
+        print(json.dumps({"seconds": seconds, "above_mb": above_mb, "error": error}))
+
+
+def reached(
+    comm: Any, places: np.ndarray, charges: np.ndarray, potentials: np.ndarray
+) -> float | None:
+    """The relative L2 error at rank 0's first points, told by rank 0. Collective."""
+    from kernels.fmm.kernel import direct_sums
+
+    parts = comm.gather((places, charges))
+    if parts is None:
+        return None
+    every, charge = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    exact = direct_sums(every, charge, places[:TARGETS])
+    difference = potentials[: len(exact)] - exact
+    return float(np.linalg.norm(difference) / np.linalg.norm(exact))
+
+
+def turn(ranks: int, n: int, digits: float) -> dict[str, Any]:
+    """What so many ranks told."""
+    command = [
+        str(Path(sys.executable).with_name("mpiexec")), "-n", str(ranks),
+        sys.executable, str(Path(__file__).resolve()), "--rank",
+        str(n), str(digits),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def main() -> int:
+    """Print both; 0 when both hold."""
+    if sys.argv[1:2] == ["--rank"]:
+        n, digits = sys.argv[2:]
+        one_rank(int(n), float(digits))
+        return 0
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("--points", type=int, default=262_144)
+    parser.add_argument("--digits", type=float, default=6)
+    parser.add_argument("--rounds", type=int, default=7)
+    asked = parser.parse_args()
+    print(f"{asked.points:,} points, {asked.digits:g} digits, {asked.rounds} rounds in turns")
+    least = turn(1, FEW, asked.digits)
+    print(f"{FEW:,} points, 1 rank: {least['above_mb']:.0f} MB, most of it compiled code")
+    found = {ranks: turn(ranks, asked.points, asked.digits) for ranks in (1, 2, 4)}
+    for ranks, told in found.items():
+        print(f"{ranks} ranks: {told['above_mb']:.0f} MB a rank, error {told['error']:.1e}")
+    held = found[1]["above_mb"] > found[2]["above_mb"] > found[4]["above_mb"]
+    ratios = []
+    for number in range(asked.rounds):
+        order = (1, 2) if number % 2 else (2, 1)
+        seconds = {
+            ranks: statistics.median(turn(ranks, asked.points, asked.digits)["seconds"])
+            for ranks in order
+        }
+        ratios.append(seconds[1] / seconds[2])
+        print(
+            f"one rank {seconds[1]:.4f} s, two {seconds[2]:.4f} s: {ratios[-1]:.2f} times as fast",
+            flush=True,
+        )
+    faster = statistics.median(ratios)
+    print(f"two ranks over one: {faster:.2f}, at least {LEAST_FASTER}")
+    return 0 if held and faster >= LEAST_FASTER else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
