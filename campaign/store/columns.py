@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-TEXT = (
+FAILURE_TEXT = (
     "point_id",
     "site",
     "partition",
@@ -16,10 +16,8 @@ TEXT = (
     "node",
     "status",
     "text",
-    "voltage_origin",
-    "meters",
-    "provenance",
 )
+TEXT = (*FAILURE_TEXT, "voltage_origin", "meters", "provenance")
 INTEGERS = ("repeat", "ranks", "iterations", "attempt")
 FLAGS = ("simulated", "imported")
 UNITS = {
@@ -48,20 +46,7 @@ CHUNK_SAMPLES = 1 << 16
 
 MEASUREMENT_COLUMNS = (*TEXT, *FLOATS, *INTEGERS, *FLAGS)
 TRACE_COLUMNS = (*TRACE_TEXT, *TRACE_INTEGERS)
-FAILURE_COLUMNS = (
-    "point_id",
-    "site",
-    "partition",
-    "kernel",
-    "params",
-    "node",
-    "status",
-    "text",
-    "core_mhz",
-    "mem_mhz",
-    "attempt",
-    "start_unix_s",
-)
+FAILURE_COLUMNS = (*FAILURE_TEXT, "core_mhz", "mem_mhz", "attempt", "start_unix_s")
 TABLES = {
     "measurements": ("measurement", MEASUREMENT_COLUMNS),
     "traces": ("trace", TRACE_COLUMNS),

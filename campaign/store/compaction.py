@@ -26,6 +26,7 @@ from campaign.store.columns import (
     TRACE_TEXT,
     column,
 )
+from campaign.store.durable import sync, sync_tree
 from campaign.store.generation import (
     STATE,
     STATUSES,
@@ -38,11 +39,9 @@ from campaign.store.generation import (
     newest,
     numbers,
     reading,
-    sync,
-    sync_tree,
     writing_next,
 )
-from campaign.store.journal import JournalEntry, TornRecord, read, remove_if_done, sync_folder
+from campaign.store.journal import JournalEntry, TornRecord, read, remove_if_done
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.records import (
     Tail,
@@ -304,9 +303,9 @@ class ShardWriter:
                 path = folder / "c" / str(shard)
                 sync(path)
                 self.shards[f"{name}/c/{shard}"] = checksum(path)
-            sync_folder(folder / "c")
+            sync(folder / "c")
             sync(folder / "zarr.json")
-            sync_folder(folder)
+            sync(folder)
             self._batch[name].clear()
 
 
@@ -317,7 +316,7 @@ def _trace_group(store: Store) -> zarr.Group:
         create_traces(fresh)
         sync_tree(fresh)
         fresh.rename(store.traces)
-        sync_folder(store.root)
+        sync(store.root)
     return zarr.open_group(store.traces, mode="r+", zarr_format=3)
 
 

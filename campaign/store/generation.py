@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,7 @@ import numpy as np
 
 from campaign.measurement import FAILURES, OK
 from campaign.point import ID_CHARS
-from campaign.store.journal import sync_folder
+from campaign.store.durable import sync, sync_tree
 from campaign.store.layout import DamagedStore, Store
 
 STATUSES = (OK, *FAILURES)
@@ -204,22 +203,5 @@ def commit(store: Store, fresh: Path, base: Generation | None, told: Generation)
     sync_tree(fresh)
     path = folder_of(store, max([0 if base is None else base.number, *numbers(store)]) + 1)
     fresh.rename(path)
-    sync_folder(store.index)
+    sync(store.index)
     return replace(told, path=path, files=files)
-
-
-def sync(path: Path) -> None:
-    """Wait until a file is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_tree(root: Path) -> None:
-    """Wait until a folder, all files below it and their names are on disk."""
-    for folder, _, names in os.walk(root):
-        for name in names:
-            sync(Path(folder) / name)
-        sync_folder(Path(folder))

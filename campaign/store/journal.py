@@ -28,6 +28,7 @@ from numcodecs.blosc import Blosc
 
 from campaign.measurement import FAILURES, OK, Measurement, Trace
 from campaign.point import ID_CHARS, Point
+from campaign.store.durable import sync
 
 blosc.use_threads = False  # a forked child would start Blosc's threads anew for every record
 
@@ -229,7 +230,7 @@ class JournalWriter:
             if self.path.exists():
                 break
             os.close(self._file)  # a compaction took it for a dead writer's, before the lock
-        sync_folder(folder)
+        sync(folder)
 
     def append(self, *records: bytes) -> None:
         """Write records and wait until they are on disk."""
@@ -255,15 +256,6 @@ class JournalWriter:
         where: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until a folder's entries are on disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True)

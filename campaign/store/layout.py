@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaign.store.journal import SUFFIX, sync_folder
+from campaign.store.durable import sync
+from campaign.store.journal import SUFFIX
 
 FORMAT = 2
 
@@ -113,7 +114,7 @@ def replace_file(path: Path, data: bytes) -> None:
     except OSError:
         new.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def create_store(root: Path, name: str) -> Store:
