@@ -43,12 +43,14 @@ def trace_energies(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def _cuts(start: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Where to split traces that lie one behind the other, so that a block holds no more than
-    :data:`BLOCK_SAMPLES`, or a single trace."""
+    """Where to split traces, sorted by their begin, so that those of a block lie one directly
+    behind the other, and it holds no more than :data:`BLOCK_SAMPLES`, or a single trace. Between
+    others lie samples of none: what pads a shard, or was measured again."""
     cuts = []
     begin = 0
     for i in range(1, start.size):
-        if start[i] + size[i] - start[begin] > BLOCK_SAMPLES:
+        apart = start[i] != start[i - 1] + size[i - 1]
+        if apart or start[i] + size[i] - start[begin] > BLOCK_SAMPLES:
             cuts.append(i)
             begin = i
     return np.array(cuts, np.int64)

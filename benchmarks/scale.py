@@ -112,7 +112,8 @@ print(json.dumps({name: float(np.median(some)) for name, some in rounds.items()}
 
 
 def timed(argv: Sequence[str]) -> tuple[float, float, str]:
-    """Seconds of a process, its own peak of resident memory in MB, and its output."""
+    """Seconds of a process; the peak of resident memory in MB, its own or, if that is higher, of a
+    process that it started; and its output."""
     with tempfile.TemporaryFile("w+") as out:
         began = time.monotonic()
         process = subprocess.Popen(argv, stdout=out, cwd=ROOT, stderr=subprocess.DEVNULL)
@@ -165,6 +166,8 @@ def main() -> None:
     parser.add_argument("--plan-million", action="store_true", help="also plan a million points")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    if any(points < A_REPEAT or points % A_REPEAT for points in arguments.points):
+        parser.error(f"--points: multiples of {A_REPEAT:,} are needed")
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="scale-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:

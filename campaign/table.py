@@ -534,12 +534,13 @@ def site_facts(rows: pd.DataFrame, mapping: TableMap) -> dict[str, dict[str, Any
 @dataclass(frozen=True)
 class Imported:
     """What an import did: the rows that were new, those that were there already, the sites of
-    the table, and all measurements that the store holds now."""
+    the table, all measurements that the store holds now, and what was damaged in it."""
 
     new: int
     held: int
     sites: list[str]
     measurements: pd.DataFrame
+    damage: list[str]
 
 
 def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
@@ -558,7 +559,7 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
         raise BadFile(f"{checked.path}: has no rows; nothing to import")
     with driver_lock(store):
         with writing(store):
-            compact(store)  # what is still in journals goes first
+            damage = compact(store).told(writers_gone=True)  # what is in journals goes first
         tables, _ = current_tables(store)
         held = tables.measurements.set_index("point_id")[["energy_j", "time_s"]]
         there = rows["point_id"].isin(held.index).to_numpy()
@@ -579,7 +580,7 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
             settle(store)
         tables, _ = current_tables(store)
     sites = sorted(set(rows["site"]))
-    return Imported(int((~there).sum()), int(there.sum()), sites, tables.measurements)
+    return Imported(int((~there).sum()), int(there.sum()), sites, tables.measurements, damage)
 
 
 def _add(store: Store, rows: pd.DataFrame) -> None:

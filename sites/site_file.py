@@ -25,7 +25,7 @@ def _settable(name: str) -> str:
 
 NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
-Walltime = Annotated[str, StringConstraints(pattern=r"^(\d+-)?\d{1,3}(:[0-5]\d){1,2}$")]
+Walltime = Annotated[str, StringConstraints(pattern=r"^([0-9]+-)?[0-9]{1,3}(:[0-5][0-9]){1,2}$")]
 Variable = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),
@@ -152,7 +152,7 @@ class Partition(FileModel):
     nodes: Annotated[int, Field(ge=1)] = 1
     """How many nodes are measured on at once: one worker, one allocation each."""
     cores: Annotated[int, Field(ge=1)] = 1
-    memory: Annotated[str, StringConstraints(pattern=r"^\d+ ?([KMGT]i?)?B$")] = "2GB"
+    memory: Annotated[str, StringConstraints(pattern=r"^[0-9]+ ?([KMGT]i?)?B$")] = "2GB"
     walltime: Walltime = "01:00:00"
     account: SlurmWord | None = None
     qos: SlurmWord | None = None

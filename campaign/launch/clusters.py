@@ -43,7 +43,8 @@ class Refused(CantLaunch):
 
 
 NOT_NOW = re.compile(
-    "unable to contact|timed out|connection refused|zero bytes|temporarily|not available|MaxSubmit",
+    "unable to contact|timed out|connection refused|zero bytes|temporarily"
+    "|partition (configuration )?not available|MaxSubmit",
     re.IGNORECASE,
 )
 """What sbatch says when the controller is away, a partition is down or a user has too many jobs:
@@ -94,10 +95,11 @@ def call_slurm(site: Site, *words: str) -> str:
     return done.stdout
 
 
-def slurm_job_class(site: Site, refusals: list[Refused] | None = None) -> type[SLURMJob]:
+def slurm_job_class(site: Site, answers: list[CantLaunch] | None = None) -> type[SLURMJob]:
     """dask-jobqueue's job, submitted and cancelled at this site.
 
-    A refused submission is added to ``refusals``: Dask's cluster keeps such errors to itself.
+    What sbatch says of a job that it does not take is added to ``answers``: Dask's cluster keeps
+    such errors to itself.
     The script goes to sbatch on standard input, so that it need not lie on the host that
     submits.
     """
@@ -119,11 +121,10 @@ def slurm_job_class(site: Site, refusals: list[Refused] | None = None) -> type[S
             out, error = await asyncio.wait_for(process.communicate(script), CALL_TIMEOUT_S)
             if process.returncode != 0:
                 said = f"{site.name}: sbatch: {error.decode('utf-8', 'replace').strip()}"
-                if NOT_NOW.search(said):
-                    raise CantLaunch(said)
-                if refusals is not None:
-                    refusals.append(Refused(said))
-                raise Refused(said)
+                answer = CantLaunch(said) if NOT_NOW.search(said) else Refused(said)
+                if answers is not None:
+                    answers.append(answer)
+                raise answer
             return out.decode()
 
         async def close(self) -> None:
@@ -221,7 +222,7 @@ def start_slurm(
     log_folder: Path,
     tls_folder: Path,
     dashboard: str,
-    refusals: list[Refused],
+    answers: list[CantLaunch],
 ) -> SLURMCluster:
     """A scheduler here and one worker job a node, with TLS between them.
 
@@ -239,7 +240,7 @@ def start_slurm(
             f"choose a path of letters, digits and . _ - /"
         )
     return SLURMCluster(
-        job_cls=slurm_job_class(site, refusals),  # type: ignore[arg-type]  # its annotation names an instance
+        job_cls=slurm_job_class(site, answers),  # type: ignore[arg-type]  # its annotation names an instance
         security=Security.temporary(),
         protocol="tls://",
         shared_temp_directory=str(tls_folder),

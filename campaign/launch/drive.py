@@ -19,6 +19,7 @@ from distributed.scheduler import KilledWorker
 
 from campaign.launch.clusters import LOOPBACK_DASHBOARD, CantLaunch, cancel_jobs, configure_dask
 from campaign.launch.lane import Landing, Lane
+from campaign.launch.worker import Batch
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import remove_dead_scratch
 from campaign.measurement import DAMAGED, FAILURES, OK, Measurement
@@ -159,13 +160,9 @@ def _tidy_scratch(plan: Plan) -> None:
 
 
 def _compact(store: Store, progress: Progress, workers_gone: bool = False) -> None:
-    """Compact, and tell what was damaged. While workers write, a record that is on its way looks
-    as if it were cut off."""
-    done = compact(store)
-    for what in done.index_damage:
-        progress.note(f"{what}; nothing is lost: the index is written anew")
-    for journal, at, text in done.damage + (done.torn if workers_gone else []):
-        progress.note(f"{journal}: byte {at}: {text}; what was measured there runs again")
+    """Compact, and tell what was damaged."""
+    for text in compact(store).told(workers_gone):
+        progress.note(text)
 
 
 def outcome(plan: Plan, state: Mapping[str, State], interrupted: bool) -> Outcome:
@@ -231,6 +228,8 @@ class _Run:
                 for lane in self.lanes:
                     lane.top_up()
                     lane.supervise()
+                    for text in lane.delays():
+                        self.progress.note(f"{text}; tried again until it is taken")
                 since += self._land()
                 if since >= COMPACT_AFTER:
                     with writing(self.store):
@@ -278,23 +277,19 @@ class _Run:
             held = landing.lane.in_flight.get(landing.key)
             if held is None or held[1] is not landing.future:
                 continue
+            error, batch = None, None
             try:
-                landed += self._take(landing)
+                if not landing.future.cancelled():
+                    error = landing.future.exception(timeout=RESULT_S)
+                    batch = None if error is not None else landing.future.result(timeout=RESULT_S)
             except TimeoutError:  # its worker died with the result: Dask runs it once more
                 self.landings.put(landing)
                 return landed
+            landed += self._take(landing, error, batch)
 
-    def _take(self, landing: Landing) -> int:
-        """Book what came of a task's points; how many came back.
-
-        Raises:
-            TimeoutError: the result is on its way, or lost.
-        """
+    def _take(self, landing: Landing, error: BaseException | None, batch: Batch | None) -> int:
+        """Book what came of a task's points, its error or its results; how many came back."""
         lane, asked = landing.lane, landing.asked
-        error, batch = None, None
-        if not landing.future.cancelled():
-            error = landing.future.exception(timeout=RESULT_S)
-            batch = None if error is not None else landing.future.result(timeout=RESULT_S)
         del lane.in_flight[landing.key]
         if landing.future.cancelled():
             # Its scheduler lost it without a verdict: nothing was said of the points.

@@ -61,13 +61,14 @@ class Lane:
     """Seconds that the last points took, each; None before the first."""
     alone: set[str] = field(default_factory=set)
     """Points that were in a task that took its worker with it: each goes alone from then on."""
-    refusals: list[Refused] = field(default_factory=list)
-    """What sbatch said of jobs that it will never take."""
+    answers: list[CantLaunch] = field(default_factory=list)
+    """What sbatch said of jobs that it does not take now, or never."""
     cluster: Any = None
     client: Any = None
     _supervised: float = 0.0
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _absent_since: dict[str, float] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
 
     @property
     def is_slurm(self) -> bool:
@@ -91,7 +92,7 @@ class Lane:
             logs.mkdir(parents=True, exist_ok=True)
             tls = store_root / "tls"
             self.cluster = start_slurm(
-                self.site, self.partition, self.job_name, logs, tls, dashboard, self.refusals
+                self.site, self.partition, self.job_name, logs, tls, dashboard, self.answers
             )
         else:
             self.cluster = start_local(partition, dashboard)
@@ -163,8 +164,9 @@ class Lane:
             if len(self.cluster.workers) < nodes:
                 self.cluster.scale(nodes)
             return
-        if self.refusals:
-            raise self.refusals[0]
+        for answer in self.answers:
+            if isinstance(answer, Refused):
+                raise answer
         connected = {str(w["id"]) for w in self.cluster.scheduler_info["workers"].values()}
         workers = dict(self.cluster.workers)
         absent = {str(name): job for name, job in workers.items() if str(name) not in connected}
@@ -186,11 +188,21 @@ class Lane:
         if min(len(self.cluster.worker_spec), len(self.cluster.workers)) < self.wanted:
             self.cluster.scale(self.wanted)
 
+    def delays(self) -> list[str]:
+        """What sbatch said since the last call of jobs that it does not take now, each once."""
+        fresh = dict.fromkeys(str(answer) for answer in self.answers)
+        found = [text for text in fresh if text not in self._told]
+        self._told.update(found)
+        self.answers.clear()
+        return found
+
     def _give_up(self, name: str, job: Any) -> None:
         """Cancel a lost worker's job, and take the worker out of the cluster's books."""
         for spec in [key for key in self.cluster.worker_spec if str(key) == name]:
             del self.cluster.worker_spec[spec]
-        self.cluster.sync(self.cluster._correct_state)
+        # It also submits jobs for workers that are missing: sbatch's answer to that is no news.
+        with contextlib.suppress(CantLaunch, TimeoutError):
+            self.cluster.sync(self.cluster._correct_state)
         self._absent_since.pop(name, None)
 
     def close(self) -> None:

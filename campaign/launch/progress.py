@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from campaign.measurement import OK
+from campaign.printable import printable
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -76,7 +77,7 @@ class PlainProgress:
         """See :class:`campaign.launch.drive.Progress`."""
         self.notes += 1
         if self.notes <= MAX_NOTES:
-            self._say(text)
+            self._say(printable(text))
         elif self.notes == MAX_NOTES + 1:
             self._say("further failures are in the store; see `campaign status`")
 

@@ -22,6 +22,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -99,7 +100,8 @@ def _alarm(number: int, frame: FrameType | None) -> None:
 
 
 def _here(job: Job, asked: dict[str, Any]) -> tuple[int | None, bool]:
-    """Measure a simulated point in this process; (0, False), or (None, True) out of time."""
+    """Measure a simulated point in this process: (0, False), (None, True) out of time, or
+    (1, False) and why in the log."""
     signal.signal(signal.SIGALRM, _alarm)
     try:
         signal.setitimer(signal.ITIMER_REAL, asked["timeout_s"])
@@ -107,6 +109,10 @@ def _here(job: Job, asked: dict[str, Any]) -> tuple[int | None, bool]:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
     except _OutOfTime:
         return None, True
+    except Exception:  # as of a child: one point fails, and says why
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        Path(asked["log"]).write_text(traceback.format_exc(), encoding="utf-8")
+        return 1, False
     return 0, False
 
 

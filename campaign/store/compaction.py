@@ -58,14 +58,24 @@ BATCH_SAMPLES = 4 * SHARD_SAMPLES
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a compaction did: the records that it moved; of every record whose traces were
-    damaged, (journal, byte, what is wrong); the same of bytes that are no record, where a record
-    may be on its way; and what was wrong with the index."""
+    """What a compaction did: the records that it moved; of what is damaged and passed over for
+    good, (journal, byte, what is wrong); the same of bytes at a journal's end, where a record may
+    be on its way; and what was wrong with the index."""
 
     moved: int = 0
     damage: list[tuple[str, int, str]] = field(default_factory=list)
     torn: list[tuple[str, int, str]] = field(default_factory=list)
     index_damage: list[str] = field(default_factory=list)
+
+    def told(self, writers_gone: bool) -> list[str]:
+        """What a person should know. ``writers_gone``: no record can still be on its way."""
+        whole = [
+            f"{each}; nothing is lost: the index is written anew" for each in self.index_damage
+        ]
+        return whole + [
+            f"{journal}: byte {at}: {text}; what was measured there runs again"
+            for journal, at, text in self.damage + (self.torn if writers_gone else [])
+        ]
 
 
 @dataclass(frozen=True)
@@ -95,8 +105,8 @@ def compact(store: Store) -> Compacted:
     if not tail.entries:
         _remove_old(store, base)
         return Compacted(torn=tail.damage, index_damage=wrong)
-    whole, traces, samples_end, shards, damage = _append_traces(store, base, tail)
     states = held_states(base, [entry.point_id for entry in tail.entries])
+    whole, traces, samples_end, shards, damage = _append_traces(store, base, tail, states)
     taken = choose(whole, states)
     place = {entry.point_id: i for i, entry in enumerate(taken)}
     failed = [e.scalars for e in tail.entries if e.scalars["status"] in FAILURES]
@@ -114,7 +124,9 @@ def compact(store: Store) -> Compacted:
     )
     told = Generation(store.index, tail.consumed, samples_end, shards, summary)
     advance(store, base, news, told)
-    return Compacted(len(whole), damage, tail.damage, wrong)
+    passed = [each for each in tail.damage if each[1] < tail.consumed[each[0]]]
+    torn = [each for each in tail.damage if each not in passed]
+    return Compacted(len(whole), damage + passed, torn, wrong)
 
 
 def settle(store: Store) -> None:
@@ -124,7 +136,13 @@ def settle(store: Store) -> None:
     if base is None:
         return
     before = _generation_before(store, base)
-    if before is None or before.files != base.files or before.consumed != base.consumed:
+    # Of a journal that is gone no generation need know.
+    there = {path.name for path in store.journal_paths()}
+    consumed = [
+        None if each is None else {name: at for name, at in each.consumed.items() if name in there}
+        for each in (before, base)
+    ]
+    if before is None or before.files != base.files or consumed[0] != consumed[1]:
         advance(store, base, News({}, {}, {}), base)
     else:
         _remove_old(store, base)
@@ -204,11 +222,13 @@ def _columns(
 
 
 def _append_traces(
-    store: Store, base: Generation | None, tail: Tail
+    store: Store, base: Generation | None, tail: Tail, held: Mapping[str, str]
 ) -> tuple[
     list[JournalEntry], dict[str, list[Any]], int, dict[str, File], list[tuple[str, int, str]]
 ]:
     """Write the traces of the entries that a merge takes behind the committed samples.
+
+    ``held``: the status of the points that ``base`` holds.
 
     Returns the entries that are whole (where one is damaged, another of the same point takes
     its place), the new rows of the traces table, the new end of the samples, all shards, and
@@ -216,7 +236,6 @@ def _append_traces(
     """
     samples_end = 0 if base is None else base.samples_end
     writer = ShardWriter(store, samples_end, {} if base is None else dict(base.shards))
-    held = held_states(base, [entry.point_id for entry in tail.entries])
     names = ("point_id", *TRACE_TEXT, "row_start", "row_size")
     rows: dict[str, list[Any]] = {name: [] for name in names}
     damage: list[tuple[str, int, str]] = []

@@ -31,7 +31,7 @@ from campaign.store.columns import (
     UNITS,
     is_float,
 )
-from campaign.store.generation import Generation, reading
+from campaign.store.generation import GONE, Generation, reading
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.records import Held, Tail, held, measurement_row
 
@@ -227,8 +227,7 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
         dataset = dataset.merge(traces.rename_vars(names))
     if now.generation is not None and now.generation.samples_end:
         dataset = dataset.merge(_samples(store, now.generation, chunk_samples))
-    dataset.attrs = {"store": str(store.root), "damaged_records": len(now.damage)}
-    return dataset
+    return dataset.assign_attrs(_attributes(store, now))
 
 
 def read_scalars(store: Store) -> xr.Dataset:
@@ -237,9 +236,17 @@ def read_scalars(store: Store) -> xr.Dataset:
     Raises:
         DamagedStore: it can't be read.
     """
-    dataset = open_dataset(store).drop_dims(["sample", "trace"], errors="ignore")
+    now = held(store)
     with reading(store.index):
-        return dataset.load()
+        if now.generation is not None and not now.taken:
+            dataset = _opened(now.generation, "measurements").load()
+        else:
+            dataset = as_dataset(_merged(now).measurements, "measurement")
+    return dataset.assign_attrs(_attributes(store, now))
+
+
+def _attributes(store: Store, now: Held) -> dict[str, Any]:
+    return {"store": str(store.root), "damaged_records": len(now.damage)}
 
 
 def _opened(generation: Generation, table: str) -> xr.Dataset:
@@ -250,7 +257,8 @@ def _opened(generation: Generation, table: str) -> xr.Dataset:
 def _samples(store: Store, generation: Generation, chunk_samples: int) -> xr.Dataset:
     """The samples that a generation knows of, lazy; a compaction that was killed, or runs now,
     may have written more behind them."""
-    written = WrittenStore(store.traces, frozenset(generation.shards))
+    there = (name for name, file in generation.shards.items() if file != GONE)
+    written = WrittenStore(store.traces, frozenset(there))  # no trace lies in one that is gone
     chunked = LAZY | {"chunks": {"sample": chunk_samples}}
     parts = []
     # One array after the other: such a compaction may have lengthened only one of them.

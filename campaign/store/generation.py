@@ -75,13 +75,17 @@ def reading(path: Path) -> Iterator[None]:
     that Zarr and its codecs raise of nonsense ends as :class:`DamagedStore`."""
     try:
         yield
-    except (OSError, DamagedStore):
+    except (OSError, MemoryError, DamagedStore):
         raise
     except Exception as error:
         raise DamagedStore(
             f"{path}: is not what this program writes ({type(error).__name__}: {error}); restore "
             f"it from a copy"
         ) from None
+
+
+GONE: File = (-1, 0)
+"""A file that was written and is there no more."""
 
 
 def checksum(path: Path) -> File:

@@ -193,7 +193,7 @@ def _check(scalars: Any) -> None:
         and (scalars["status"] == OK or scalars["status"] in FAILURES)
         and isinstance(scalars["traces"], list)
     )
-    if not right or len(point.id) > ID_CHARS:
+    if not right or not re.fullmatch(f"[0-9a-f]{{{ID_CHARS}}}", point.id):
         raise ValueError
 
 

@@ -47,14 +47,15 @@ def planned_ids(store: Store) -> dict[str, np.ndarray]:
     Raises:
         DamagedStore: the files do not belong together, or can't be read.
     """
-    plan = store.read_json("campaign.json")
-    if plan is None:
-        return {}
     remedy = "run the campaign again to write it anew"
     try:
+        try:
+            plan, file, data = _read(store)
+        except FileNotFoundError:  # a driver has planned anew since the first was read
+            plan, file, data = _read(store)
+        if plan is None:
+            return {}
         names = [str(name) for name in plan["planned"]["partitions"]]
-        file = store.root / Path(plan["planned"]["file"]).name
-        data = file.read_bytes()
         if file.name != f"planned.{google_crc32c.value(data):08x}.bin":
             raise DamagedStore(f"{file}: its checksum does not match; {remedy}")
         records = np.frombuffer(data, RECORD)
@@ -62,3 +63,12 @@ def planned_ids(store: Store) -> dict[str, np.ndarray]:
         what = f"{type(error).__name__}: {error}"
         raise DamagedStore(f"{store.root}: the plan can't be read ({what}); {remedy}") from None
     return {name: records["id"][records["partition"] == i] for i, name in enumerate(names)}
+
+
+def _read(store: Store) -> tuple[dict[str, Any] | None, Path, bytes]:
+    """The plan, and the file of its points and what that holds; (None, ...) without a plan."""
+    plan = store.read_json("campaign.json")
+    if plan is None:
+        return None, store.root, b""
+    file = store.root / Path(plan["planned"]["file"]).name
+    return plan, file, file.read_bytes()

@@ -45,10 +45,12 @@ def journal_tail(store: Store, consumed: Mapping[str, int], to_consume: bool = F
     damage = []
     for path in store.journal_paths():
         try:
+            # Asked first: its last record may come, and its writer go, while it is scanned.
+            is_open = to_consume and has_writer(path)
             found = scan(path, consumed.get(path.name, 0))
         except FileNotFoundError:  # compacted and removed since it was listed
             continue
-        if to_consume and found.damage and has_writer(path):
+        if is_open and found.damage:
             first, _ = found.damage[0]
             found = Scan([e for e in found.entries if e.offset < first], first, found.damage)
         entries += found.entries

@@ -98,7 +98,9 @@ def store_status(store: Store) -> StoreStatus:
     there = {each.site for each in partitions}
     for site, count in sorted(summary.get("sites", {}).items()):
         if site not in there:
-            partitions.append(PartitionStatus(site, "imported", count, count, 0, 0, []))
+            # Imported; or of an earlier plan, where there is one.
+            name = "not planned" if planned else "imported"
+            partitions.append(PartitionStatus(site, name, count, count, 0, 0, []))
     return StoreStatus(
         partitions,
         {name: (count, text) for name, (count, text) in summary.get("failures", {}).items()},

@@ -15,19 +15,17 @@ from dataclasses import dataclass, replace
 import zarr
 
 from campaign.measurement import DAMAGED
-from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES, column
+from campaign.store.columns import CHUNK_SAMPLES, COUNT, SAMPLES, SHARD_SAMPLES, column
 from campaign.store.compaction import (
     News,
     advance,
     create_traces,
 )
 from campaign.store.dataset import open_tables, read_column
-from campaign.store.generation import File, Generation, checksum
+from campaign.store.generation import GONE, File, Generation, checksum
 from campaign.store.layout import Store, replace_file
 from campaign.store.records import Held, held
 from campaign.store.summary import without_flags
-
-GONE: File = (-1, 0)
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def bad_shards(store: Store, generation: Generation) -> list[BadShard]:
         path = store.traces / name
         try:
             now = checksum(path)
-        except OSError:
+        except FileNotFoundError:
             now = GONE
         if now == written or now == GONE == written:
             continue
@@ -156,12 +154,21 @@ def mend(store: Store) -> list[str]:
     rows = [each.row for each in lost]
     tables = open_tables(base)
     provenance = read_column(tables, "measurements/provenance")[rows]
+    # Counts that are not given become missing.
+    measurements = tables["measurements"]
+    assert isinstance(measurements, zarr.Group)  # noqa: S101
+    counts = {
+        name: read_column(tables, f"measurements/{name}")[rows]
+        for name in measurements.array_keys()
+        if name.startswith(COUNT)
+    }
     flags = [flag for text in provenance for flag in json.loads(str(text)).get("flags", ())]
     news = News(
         {
             "point_id": column("point_id", [each.point_id for each in lost]),
             "status": column("status", [DAMAGED] * len(lost)),
             "text": column("text", [each.what for each in lost]),
+            **counts,
         },
         {},
         {},

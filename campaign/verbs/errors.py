@@ -20,6 +20,8 @@ EXPECTED = {
     "campaign.store.layout.StoreBusy": 1,
     "campaign.store.layout.StoreUnwritable": 1,
     "campaign.verbs.errors.CantDo": 1,
+    "campaign.launch.clusters.Refused": 2,
+    "campaign.launch.clusters.CantLaunch": 1,
     "sites.meters.meter.MeterUnreadable": 1,
     "sites.clocks.control.ClocksUnavailable": 1,
     "builtins.OSError": 1,

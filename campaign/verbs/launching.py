@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,11 @@ def run(arguments: Namespace) -> int:
     from campaign.plan import make_plan  # noqa: PLC0415
     from campaign.store.layout import StoreUnwritable, create_store  # noqa: PLC0415
 
+    if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):[0-9]{1,5}", arguments.dashboard):
+        raise BadArgument(
+            f"--dashboard {arguments.dashboard!r}: HOST:PORT is needed, such as 127.0.0.1:8787 "
+            f"(0.0.0.0:8787 listens on every interface)"
+        )
     path = Path(arguments.campaign)
     made = make_plan(path)
     store_path = Path(arguments.store) if arguments.store else default_store(path)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from campaign.printable import printable
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -56,11 +58,6 @@ def _text(value: Any) -> str:
 def say(text: str = "", file: TextIO | None = None) -> None:
     """Print lines for a person; names and texts in them can't steer the terminal."""
     print("\n".join(map(printable, text.split("\n"))), file=file)
-
-
-def printable(text: str) -> str:
-    """Text of one line in which what does not print (control characters, say) is escaped."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def print_finding(site: str, finding: Finding, dataset: xr.Dataset) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def import_(arguments: Namespace) -> int:
     checked = checked_rows(read_table(path, mapping), mapping)
     store = create_store(Path(arguments.store).resolve(), Path(arguments.store).name)
     imported = import_rows(checked, store, mapping)
+    for text in imported.damage:
+        say(text, sys.stderr)
     dataset = as_dataset(imported.measurements, "measurement")
     found = [(site, finding) for site in imported.sites for finding in check(dataset, site)]
     if arguments.json:

@@ -68,7 +68,7 @@ class Crew:
         A thread that wakes later takes no part, so a task hands its work out by itself.
         """
         with self._lock:
-            self._task = task
+            self._task, self._error = task, None
         self._round[0] += 1
         try:
             task()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from analysis import trace_energy
 from analysis.trace_energy import trace_energies
@@ -53,6 +54,24 @@ def test_every_trace_of_any_length_in_blocks_of_any_size(tmp_path, monkeypatch, 
             assert found == value[-1] - value[0]
         else:
             assert found == pytest.approx(np.trapezoid(value, time_s), rel=1e-9)
+
+
+def test_samples_between_traces_belong_to_none():
+    """Padding of a shard, and traces of points that were measured again."""
+    time_ns = np.array([0, 10, 20, 7, 9, 0, 5, 15, 0, 0]) * 10**9
+    value = np.array([1.0, 2.0, 3.0, 1e9, 1e9, 4.0, 5.0, 6.0, 0.0, 0.0])
+    dataset = xr.Dataset(
+        {
+            "trace_unit": ("trace", np.array(["W", "J"], object)),
+            "row_start": ("trace", [0, 5]),
+            "row_size": ("trace", [3, 3]),
+            "time_ns": ("sample", time_ns),
+            "value": ("sample", value),
+        }
+    )
+    assert trace_energies(dataset).values.tolist() == [40.0, 2.0]
+    swapped = dataset.assign(trace_unit=("trace", np.array(["J", "W"], object)))
+    assert trace_energies(swapped).values.tolist() == [2.0, 77.5]
 
 
 def test_a_store_without_traces(tmp_path):

@@ -208,3 +208,10 @@ def test_bad_arguments_give_one_line_and_exit_code_2(demo, words, says):
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize("address", ["8787", ":8787", "localhost", "localhost:web", ""])
+def test_a_dashboard_that_would_listen_everywhere_or_nowhere_is_refused(address, capsys, tmp_path):
+    words = ["run", "c.toml", "--store", str(tmp_path / "s"), "--dashboard", address]
+    assert main(words) == 2
+    assert "HOST:PORT" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from campaign.command_line import main
-from campaign.launch.clusters import job_script
+from campaign.launch.clusters import NOT_NOW, job_script
 from sites.site_file import Environment, Partition, Site, built_in_sites, read_site
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -96,3 +96,23 @@ def test_a_newline_in_a_directive_is_refused(tmp_path, capsys, bad):
     path.write_text('name = "c"\n[[sites]]\nsite = "s.toml"\n[[kernels]]\nkernel = "dp_fma"\n')
     assert main(["plan", str(path)]) == 2
     assert "directives" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "later"),
+    [
+        ("Unable to contact slurm controller (connect failure)", True),
+        ("Socket timed out on send/recv operation", True),
+        ("Required partition not available (inactive or drain)", True),
+        ("Requested partition configuration not available now", True),
+        ("Resource temporarily unavailable", True),
+        ("Requested node configuration is not available", False),
+        ("Memory specification can not be satisfied", False),
+        ("invalid partition specified: gpu", False),
+        ("Invalid account or account/partition combination specified", False),
+    ],
+)
+def test_what_slurm_may_take_later_is_told_from_what_it_never_takes(said, later):
+    """Texts of slurm_errno.c, as sbatch prints them."""
+    answer = f"sbatch: error: Batch job submission failed: {said}"
+    assert bool(NOT_NOW.search(answer)) == later

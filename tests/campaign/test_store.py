@@ -18,6 +18,7 @@ import zarr
 from campaign.measurement import DAMAGED, Measurement, Trace
 from campaign.store.compaction import compact, settle
 from campaign.store.dataset import current_tables, open_dataset
+from campaign.store.generation import numbers
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import (
     NotAStore,
@@ -244,6 +245,7 @@ def test_a_failed_attempt_keeps_what_is_known_of_a_point_whose_trace_is_damaged(
     compact(store)
     (store.traces / "value" / "c" / "0").unlink()
     mend(store)
+    assert current_tables(store)[0].measurements["n_sp"].tolist() == [1e9]
     write(store, Measurement(measurement(0).point, "timed out", "slow", 0, "n1", 2.0))
     compact(store)
     tables, _ = current_tables(store)
@@ -253,3 +255,35 @@ def test_a_failed_attempt_keeps_what_is_known_of_a_point_whose_trace_is_damaged(
     write(store, measurement(0, 5000, attempt=1))
     compact(store)
     assert current_tables(store)[0].measurements["status"].tolist() == ["ok"]
+    # What is left of the shard that is gone belongs to no trace, and is in nobody's way.
+    dataset = open_dataset(store).load()
+    np.testing.assert_array_equal(
+        trace_of(dataset, measurement(0).point.id)[1], measurement(0, 5000).traces[0].value
+    )
+
+
+def test_damage_between_two_records_is_told_whoever_writes_beside(store):
+    """The records behind it are moved, so that nobody looks at it again."""
+    path = write(store, *(measurement(i) for i in range(3)))
+    second = len(encode(measurement(0)))
+    data = bytearray(path.read_bytes())
+    data[second + 60] ^= 1
+    path.write_bytes(data)
+    done = compact(store)
+    assert done.moved == 2
+    told = done.told(writers_gone=False)
+    assert [f"{path.name}: byte {second}" in text for text in told] == [True]
+    again = compact(store)
+    assert again.told(writers_gone=True) == []
+
+
+def test_a_store_at_rest_is_not_written_again(store):
+    for i in range(3):
+        write(store, measurement(i))
+        compact(store)
+    settle(store)
+    at_rest = numbers(store)
+    for _ in range(2):
+        compact(store)
+        settle(store)
+        assert numbers(store) == at_rest

@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -278,6 +279,11 @@ WRITE(pwrite, (int fd, const void *data, size_t size, off_t offset), (fd, data, 
       (fd, data, size / 2, offset))
 WRITE(pwrite64, (int fd, const void *data, size_t size, off64_t offset), (fd, data, size, offset),
       (fd, data, size / 2, offset))
+/* How shutil copies a file. */
+WRITE(sendfile, (int fd, int from, off_t *offset, size_t size), (fd, from, offset, size),
+      (fd, from, offset, size / 2))
+WRITE(sendfile64, (int fd, int from, off64_t *offset, size_t size), (fd, from, offset, size),
+      (fd, from, offset, size / 2))
 WRITE(writev, (int fd, const struct iovec *parts, int count), (fd, parts, count),
       (fd, parts, count / 2))
 

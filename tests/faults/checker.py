@@ -28,11 +28,14 @@ from campaign.plan import Plan, make_plan
 from campaign.point import Point
 from campaign.store.dataset import SAMPLES, current_tables, open_dataset
 from campaign.store.journal import TornRecord, read
-from campaign.store.layout import NotAStore, Store, open_store
+from campaign.store.layout import DamagedStore, NotAStore, Store, open_store
 from kernels.registry import find_kernel
 
 UNFINISHED = (".new", ".partial", ".tmp")
 """How files are named that are still to be renamed to what they shall be."""
+
+READS = 3
+"""So often a store at work is read before its damage is believed."""
 
 TracesOfPoints = dict[str, dict[str, Trace | None]]
 """Point id -> channel -> its trace; None where it is there and can't be read."""
@@ -63,6 +66,25 @@ class Judgement:
 
     def __str__(self) -> str:
         return f"{self.word}: {self.measured} of {self.planned} points measured"
+
+
+def measured_ids(root: Path) -> set[str]:
+    """The points that the store at ``root`` holds as measured; it may be at work.
+
+    Raises:
+        DamagedStore: no generation is whole.
+    """
+    if not (root / "store.json").exists():
+        return set()
+    for attempt in range(READS):
+        try:
+            rows = current_tables(open_store(root))[0].measurements
+        except DamagedStore:  # a driver may have removed the generation meanwhile
+            if attempt == READS - 1:
+                raise
+        else:
+            return {str(each) for each in rows["point_id"][rows["status"] == OK]}
+    raise AssertionError
 
 
 def expected_of(plan: Plan) -> dict[str, Expected | None]:
@@ -289,7 +311,8 @@ def _left_behind(root: Path) -> Iterator[str]:
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
         unfinished = path.name.endswith(UNFINISHED) or path.name.startswith(".")
-        if unfinished or (path.name == "tls" and path.is_dir()):
+        # The keys; their folder alone harms nobody.
+        if unfinished or (name.parts[0] == "tls" and not path.is_dir()):
             yield f"left behind: {name}"
     for path in sorted((root / "journals").glob("*")):
         yield f"left behind: journals/{path.name}, {path.stat().st_size} bytes"

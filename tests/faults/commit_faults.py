@@ -67,12 +67,18 @@ class Workshop:
         for stage in range(1, STAGES):
             if stage > 1:
                 shutil.copytree(self.stage(stage - 1), self.stage(stage))
-            done = self.write(self.stage(stage), POINTS_A_PART)
+                shutil.copy(self.acks(stage - 1), self.acks(stage))
+            done = self.write(self.stage(stage), POINTS_A_PART, acks=self.acks(stage))
             assert done["exit"] == 0, done["output"]
+        self.acks(0).touch()
 
     def stage(self, stage: int) -> Path:
         """The store to begin with; of stage 0 there is none."""
         return self.folder / f"stage-{stage}"
+
+    def acks(self, stage: int) -> Path:
+        """A file of the points that were acknowledged to whoever made that store."""
+        return self.folder / f"acks-{stage}"
 
     def write(
         self,
@@ -164,8 +170,8 @@ def harm(workshop: Workshop, fault: Fault, seed: int) -> Outcome:
     began = time.monotonic()
     store = workshop.victim(fault.stage)
     acks, hit = workshop.folder / "acks", workshop.folder / "hit"
-    for path in (acks, hit):
-        path.unlink(missing_ok=True)
+    hit.unlink(missing_ok=True)
+    shutil.copy(workshop.acks(fault.stage), acks)
     at_call = replace(fault.at_call, prefix=store, log_path=hit)
     written = workshop.write(store, POINTS_A_PART, at_call, acks)
     where = at_call.first_hit(store)

@@ -8,6 +8,7 @@ checker (:mod:`tests.faults.checker`) compares every measurement with the twin.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import shutil
@@ -17,15 +18,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaign.store.journal import encode
+from campaign.store.columns import SHARD_SAMPLES
+from campaign.store.dataset import current_tables
+from campaign.store.journal import SUFFIX, encode, scan
+from campaign.store.layout import open_store
 from tests.faults import bad_program, local_run
-from tests.faults.checker import Judgement, expected_of, judge
+from tests.faults.checker import Judgement, expected_of, judge, measured_ids
 from tests.faults.local_run import STORE, Running
 from tests.faults.outcome import Outcome
 from tests.faults.shim import AtCall, environment
@@ -42,6 +47,7 @@ LIMIT_S = 180.0
 ORPHANS_S = 30.0
 """So long may processes take to notice that their driver was killed."""
 ATTEMPTS = 4
+KEPT = "What was measured is kept"
 SAYS_STATE = ("points measured", "campaign: ")
 """What one of has to be in the last line of a driver that was not killed itself."""
 
@@ -63,6 +69,8 @@ class Trial:
     """Further words of the undisturbed runs."""
     missed: bool = False
     """Nothing was harmed: the run was over before."""
+    held: set[str] = field(default_factory=set)
+    """The points that were measured when it was harmed, and no fault of its kind may cost."""
     finished: bool = False
 
     @property
@@ -75,13 +83,16 @@ class Trial:
         variables = environment(at_call) if at_call is not None else None
         return local_run.start(self.folder, self.mark, variables, more)
 
-    def ended(self, running: Running, killed: bool = False) -> None:
-        """Wait for the harmed run's end, and look at how it ended."""
+    def ended(self, running: Running, killed: bool = False, asked: bool = False) -> None:
+        """Wait for the harmed run's end, and look at how it ended. ``killed``, ``asked``: a signal
+        killed it or asked it to end, if it lived to get it."""
         self.exit_code = local_run.wait(running, LIMIT_S)
         self.output = running.text()
         self.killed = killed and self.exit_code == -signal.SIGKILL
         if self.exit_code is None:
             self.wrong.append(f"it did not end in {LIMIT_S:g} s")
+        elif asked and self.exit_code == -signal.SIGTERM:
+            self.missed = True  # it had not begun to listen, or was about to end
         elif not self.killed:
             self._check_end()
 
@@ -198,6 +209,8 @@ def _at_an_instant(trial: Trial, running: Running, find: Callable[[Running], lis
 def _killer(name: str, find: Callable[[Running], list[int]], number: int, nodes: int) -> Kind:
     def harm(trial: Trial) -> None:
         running = trial.start()
+        if number == signal.SIGTERM:  # before it holds the store it has nothing to say
+            local_run.wait_until(lambda: running.ended() or _is_held(trial.store), LIMIT_S)
         instant = _at_an_instant(trial, running, find)
         victims: list[int] = []
 
@@ -209,12 +222,25 @@ def _killer(name: str, find: Callable[[Running], list[int]], number: int, nodes:
         if name != "all":
             victims = victims[:1]
         hits_driver = running.process.pid in victims and not running.ended()
+        # Stopped, they stay at this instant while it is read what they have measured.
+        stopped = local_run.everyone(running)
+        local_run.kill(stopped, signal.SIGSTOP)
+        trial.held = measured_ids(trial.store)
         local_run.kill(victims, number)
-        trial.what = f"{signal.Signals(number).name} {name} {instant}"
-        trial.missed = not victims
-        trial.ended(running, hits_driver)
+        local_run.kill(stopped, signal.SIGCONT)
+        trial.what = f"{signal.Signals(number).name} {name} {instant}, {len(trial.held)} measured"
+        asks = number == signal.SIGTERM
+        trial.ended(running, hits_driver and not asks, asks)
+        trial.missed |= not victims or (hits_driver and not asks and not trial.killed)
+        if asks and not trial.missed and trial.exit_code not in (0, 130):
+            trial.wrong.append(f"ended with {trial.exit_code} at a SIGTERM")
 
     return Kind(f"{signal.Signals(number).name} {name}", harm, 3, nodes)
+
+
+def _is_held(store: Path) -> bool:
+    lock = store / "lock"
+    return lock.exists() and bool(lock.read_text())
 
 
 def _driver(running: Running) -> list[int]:
@@ -233,8 +259,9 @@ def _calls_of(word: str, act: str = "") -> int:
             calls = reference().driver
         case "spawn_main":  # there are two of them
             calls = Counter({call: -(-n // 2) for call, n in reference().worker.items()})
-        case _:  # a measuring subprocess writes a log and a record
-            calls = Counter({"open": 2, "write": 1, "rename": 1})
+        case _:  # the fork server measures simulated points itself, and writes a record of each
+            points = len(plan_of(reference().complete.parent).points)
+            calls = Counter({"open": points, "write": points, "rename": points})
     return calls["write"] if act == "torn" else calls.total()
 
 
@@ -272,9 +299,11 @@ def _errors_everywhere(name: str, error: str) -> Kind:
     def harm(trial: Trial) -> None:
         word = trial.generator.choice([DRIVER, WORKER])
         number = trial.generator.randrange(1, _calls_of(word) + 1)
-        at_call = AtCall(trial.store, "errno", number, error=error, always=True)
-        trial.what = f"{at_call} in every process"
+        log = trial.folder / "hit"
+        at_call = AtCall(trial.store, "errno", number, error=error, always=True, log_path=log)
         trial.ended(trial.start(at_call))
+        trial.missed = not at_call.hits()
+        trial.what = f"{at_call} in every process: {at_call.first_hit(trial.folder)}"
 
     return Kind(name, harm, 2)
 
@@ -282,55 +311,49 @@ def _errors_everywhere(name: str, error: str) -> Kind:
 def _small_disk(trial: Trial) -> None:
     """The store on a real file system that is too small; it is then made larger."""
     size_kib = trial.generator.randrange(4, reference().disk_bytes // 1024, 4)
-    with _mounted(trial.store, f"size={size_kib}k") as mounted:
-        trial.what = f"a disk of {size_kib} KiB" + ("" if mounted else ", which can't be mounted")
-        trial.ended(trial.start())
-        if mounted:
+    trial.what = f"a disk of {size_kib} KiB"
+    with _mounted(trial, f"size={size_kib}k"):
+        if not trial.missed:
+            trial.ended(trial.start())
+            trial.missed = trial.exit_code == 0
             _mount("-o", "remount,size=1g", str(trial.store))
-        _to_the_end(trial)
+            _to_the_end(trial)
 
 
 def _read_only_disk(trial: Trial) -> None:
-    """The store on a real file system that is read-only from the start; then it is not."""
-    with _mounted(trial.store, "size=1g,ro") as mounted:
-        trial.what = "a read-only disk" + ("" if mounted else ", which can't be mounted")
-        trial.ended(trial.start())
-        if mounted:
+    """A store, half done, on a real file system that has become read-only; then it is not."""
+    trial.what = "a read-only disk"
+    with _mounted(trial, "size=1g"):
+        if not trial.missed:
+            shutil.copytree(reference().half, trial.store, dirs_exist_ok=True)
+            trial.held = measured_ids(trial.store)
+            _mount("-o", "remount,ro", str(trial.store))
+            trial.ended(trial.start())
+            if trial.exit_code != 1 or KEPT not in local_run.last_line(trial.output):
+                trial.wrong.append(f"ended with {trial.exit_code}, not with 1 and {KEPT!r}")
             _mount("-o", "remount,rw", str(trial.store))
-        _to_the_end(trial)
+            _to_the_end(trial)
 
 
-def _mounted(folder: Path, options: str) -> _Mount:
-    return _Mount(folder, options)
-
-
-class _Mount:
-    """A tmpfs at ``folder`` while it is open; false where this user may not mount."""
-
-    def __init__(self, folder: Path, options: str) -> None:
-        self.folder = folder
-        self.options = options
-        self.done = False
-
-    def __enter__(self) -> bool:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.done = _mount("-t", "tmpfs", "-o", self.options, "tmpfs", str(self.folder))
-        return self.done
-
-    def __exit__(self, *_: object) -> None:
-        if self.done:
-            _call("umount", "--lazy", str(self.folder))
-
-
-def _mount(*words: str) -> bool:
-    return _call("mount", *words)
-
-
-def _call(*words: str) -> bool:
+@contextlib.contextmanager
+def _mounted(trial: Trial, options: str) -> Iterator[None]:
+    """A tmpfs for the store; where this user may not mount, the trial is missed."""
+    trial.store.mkdir(parents=True, exist_ok=True)
     try:
-        return subprocess.run(words, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
+        _mount("-t", "tmpfs", "-o", options, "tmpfs", str(trial.store))
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        trial.what += ", which can't be mounted"
+        trial.missed = trial.finished = True
+        yield
+        return
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(trial.store)], check=False)
+
+
+def _mount(*words: str) -> None:
+    subprocess.run(["mount", *words], capture_output=True, check=True)
 
 
 # --- files that are not what was written -------------------------------------------------------
@@ -349,13 +372,17 @@ def _damaged_file(trial: Trial) -> None:
     for path in files:
         by_folder.setdefault(path.relative_to(trial.store).parts[0], []).append(path)
     path = draw.choice(by_folder[draw.choice(sorted(by_folder))])
+    whole = measured_ids(trial.store)
     data = bytearray(path.read_bytes())
     if draw.random() < 0.4:
         at = draw.randrange(len(data))
+        cost = _costs(trial.store, path, range(at, len(data)))
+        trial.missed = _ends_a_record(path, at)
         path.write_bytes(bytes(data[:at]))
         how = f"cut at byte {at} of {len(data)}"
     else:
         places = sorted(draw.sample(range(len(data)), min(len(data), draw.randrange(1, 9))))
+        cost = _costs(trial.store, path, places)
         for place in places:
             data[place] ^= 1 << draw.randrange(8)
         path.write_bytes(bytes(data))
@@ -363,9 +390,41 @@ def _damaged_file(trial: Trial) -> None:
     name = path.relative_to(trial.store)
     trial.what = f"{name} {how}"
     before = trial.judge(True)
+    trial.held = whole - cost
     trial.ended(trial.start())
-    if before.findings and not _is_told(trial, str(name), before.findings):
-        trial.wrong.append(f"nothing was said of it, and: {before.findings[0]}")
+    kept = len(trial.held)
+    trial.wrong += local_run.measured_again(trial.output, before.planned, kept)
+    harm = before.findings or [f"{before.measured} of {len(whole)} points left"]
+    noticed = before.findings or (before.measured < len(whole) and not trial.missed)
+    if noticed and not _is_told(trial, str(name), before.findings):
+        trial.wrong.append(f"nothing was said of it, and: {harm[0]}")
+
+
+def _costs(store: Path, path: Path, places: Sequence[int]) -> set[str]:
+    """The points that damage at these bytes of a file may cost, before it is done: those of a
+    journal's records that lie there, or those with samples in a shard. Nothing else costs any."""
+    name = path.relative_to(store).parts
+    if name[0] == "journals":
+        return {
+            entry.point_id
+            for entry in scan(path).entries
+            if bisect_left(places, entry.offset) < bisect_left(places, entry.end)
+        }
+    if name[0] != "traces.zarr" or "c" not in name:
+        return set()
+    tables = current_tables(open_store(store))[0]
+    begin = int(name[-1]) * SHARD_SAMPLES
+    rows = tables.traces
+    inside = (rows["row_start"] < begin + SHARD_SAMPLES) & (
+        rows["row_start"] + rows["row_size"] > begin
+    )
+    owners = tables.measurements["point_id"].iloc[rows["measurement"][inside]]
+    return {str(each) for each in owners}
+
+
+def _ends_a_record(path: Path, at: int) -> bool:
+    """Whether a journal that is cut here ends whole, so that nothing can tell."""
+    return path.suffix == SUFFIX and at in {0, *(entry.end for entry in scan(path).entries)}
 
 
 def _is_data(name: Path) -> bool:
@@ -374,7 +433,8 @@ def _is_data(name: Path) -> bool:
 
 def _is_told(trial: Trial, name: str, findings: list[str]) -> bool:
     """Whether the run named the damaged file, or every point that the damage has cost."""
-    if Path(name).name in trial.output or name in trial.output:
+    known = Path(name).name if name.startswith("journals/") else name
+    if known in trial.output:
         return True
     points = {p.id: p for p in plan_of(trial.folder).points}
     lost = [
@@ -390,9 +450,12 @@ def _clock_jumps(trial: Trial) -> None:
     draw = trial.generator
     jump_s = draw.choice([60, 3600, 86_400, 315_360_000]) * draw.choice([-1, 1])
     word = draw.choice([DRIVER, WORKER, SERVER, ""])
-    at_call = AtCall(trial.store, "clock", draw.randrange(1, 2000), jump_s=jump_s, word=word)
+    number = int(2000 ** draw.random())  # most processes read the clock less often
+    log = trial.folder / "hit"
+    at_call = AtCall(trial.store, "clock", number, jump_s=jump_s, word=word, log_path=log)
     trial.what = str(at_call)
     trial.ended(trial.start(at_call))
+    trial.missed = not at_call.hits()
     if trial.exit_code != 0:
         trial.wrong.append(f"exit code {trial.exit_code} because of a clock")
 
@@ -400,10 +463,7 @@ def _clock_jumps(trial: Trial) -> None:
 def _two_drivers(trial: Trial) -> None:
     """The second is refused while the first lives, and takes over when it was killed."""
     first = trial.start()
-    lock = trial.store / "lock"
-    local_run.wait_until(
-        lambda: first.ended() or (lock.exists() and lock.read_text()), LIMIT_S, 0.002
-    )
+    local_run.wait_until(lambda: first.ended() or _is_held(trial.store), LIMIT_S, 0.002)
     local_run.wait_until(first.ended, trial.generator.uniform(0.0, 0.5))
     # Stopped, it holds the store for as long as the second takes to come up.
     local_run.kill([first.process.pid], signal.SIGSTOP)
@@ -412,8 +472,10 @@ def _two_drivers(trial: Trial) -> None:
     code = local_run.wait(second, LIMIT_S)
     said = local_run.last_line(second.text())
     trial.what = f"a second driver, ended with {code}: {said}; SIGKILL to the first"
+    trial.missed = not held
     if held and (code != 1 or "runs on this store" not in said):
         trial.wrong.append(f"the second driver ended with {code}: {said}")
+    trial.held = measured_ids(trial.store)
     local_run.kill([first.process.pid])
     trial.ended(first, held)
 
@@ -426,8 +488,8 @@ def _port_in_use(trial: Trial) -> None:
         port = taken.getsockname()[1]
         trial.what = f"the dashboard's port {port} is taken"
         trial.ended(trial.start(None, "--dashboard", f"127.0.0.1:{port}"))
-    if trial.exit_code not in (0, 1, 2):
-        trial.wrong.append(f"exit code {trial.exit_code}")
+    if trial.exit_code != 0:
+        trial.wrong.append(f"exit code {trial.exit_code} because of a port")
 
 
 # --- users' programs --------------------------------------------------------------------------
@@ -462,7 +524,7 @@ KINDS = [
     _killer("all", local_run.everyone, signal.SIGKILL, 2),
     _at_a_call("driver", STORE, DRIVER),
     _at_a_call("worker", STORE, WORKER),
-    _at_a_call("measuring subprocess", SCRATCH, SERVER),
+    _at_a_call("fork server", SCRATCH, SERVER),
     _errors_everywhere("disk full", "ENOSPC"),
     Kind("disk full, mounted", _small_disk, 2),
     _errors_everywhere("quota", "EDQUOT"),
@@ -488,14 +550,18 @@ def _to_the_end(trial: Trial) -> None:
     if trial.finished:
         return
     trial.finished = True
+    judged = trial.judge(True)
     if trial.exit_code is not None:
-        trial.wrong += [f"after the fault: {each}" for each in trial.judge(True).findings[:3]]
+        found = [*judged.findings[:3], *lost(trial, judged)]
+        trial.wrong += [f"after the fault: {each}" for each in found]
     code: int | None = 1
     for attempt in range(2):
+        measured = len(measured_ids(trial.store))
         running = local_run.start(
             trial.folder, trial.mark, more=trial.more, output=f"undisturbed-{attempt}"
         )
         code = local_run.wait(running, LIMIT_S)
+        trial.wrong += local_run.measured_again(running.text(), judged.planned, measured)
         if code == 0:
             break
     if code != 0:
@@ -506,6 +572,21 @@ def _to_the_end(trial: Trial) -> None:
     local_run.kill_marked(trial.mark)
     judged = trial.judge(False)
     trial.wrong += judged.findings[:3]
+
+
+def lost(trial: Trial, judged: Judgement) -> list[str]:
+    """What the harmed run held or has told to be measured, and its store does not hold: measured
+    again it would be the same, bit for bit."""
+    wrong = []
+    told = local_run.points_acknowledged(trial.output)
+    if judged.measured < told:
+        wrong.append(f"{told} points were told to be measured, and {judged.measured} are there")
+    if trial.exit_code == 0 and judged.word != "complete":
+        wrong.append(f"exit code 0, and {judged}")
+    gone = trial.held - measured_ids(trial.store)
+    if gone:
+        wrong.append(f"{len(gone)} points that were measured are gone, such as {min(gone)}")
+    return wrong
 
 
 def harm(kind: Kind, seed: int) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -83,9 +84,31 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
+def points_said(text: str) -> tuple[int, int] | None:
+    """(measured, planned) as a run's last line says; None where it does not."""
+    found = re.search(r"(\d+) of (\d+) points measured", last_line(text))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def points_acknowledged(text: str) -> int:
+    """How many points a run has told to be measured, at least; one that was killed too."""
+    done = dict(re.findall(r"(?m)^(\S+): (\d+) done, ", text))
+    said = points_said(text)
+    return max(sum(map(int, done.values())), said[0] if said else 0)
+
+
+def measured_again(text: str, planned: int, measured: int) -> list[str]:
+    """What is wrong if a run that began on a store of ``measured`` points measures more than the
+    rest: the others were lost on its way, and no figure tells."""
+    asked = sum(map(int, re.findall(r"(?m)^\S+: (\d+) points to measure", text)))
+    again = asked - (planned - measured)
+    return [f"{again} points that were measured are measured again"] if again > 0 else []
+
+
 @dataclass(frozen=True)
 class Member:
-    """A process of a run's family: its id, its parent's, its words."""
+    """A process of a run's family: its id, its parent's, its words. A fork server's children have
+    its words, and are told from it by their parent."""
 
     pid: int
     parent: int
@@ -119,19 +142,15 @@ def workers(running: Running) -> list[int]:
 
 def fork_servers(running: Running) -> list[int]:
     """The warm interpreters, without the children that they forked."""
-    return [pid for pid, _ in _servers(running)]
-
-
-def _servers(running: Running) -> list[tuple[int, int]]:
     members = [m for m in family(running.mark) if "campaign.measure.forkserver" in m.words]
     pids = {m.pid for m in members}
-    return [(m.pid, m.parent) for m in members if m.parent not in pids]
+    return [m.pid for m in members if m.parent not in pids]
 
 
 def everyone(running: Running) -> list[int]:
-    """All of them, the driver first."""
+    """All of them, the driver first; not one that has ended: its id may be another's by now."""
     others = [m.pid for m in family(running.mark) if m.pid != running.process.pid]
-    return [running.process.pid, *others]
+    return others if running.ended() else [running.process.pid, *others]
 
 
 def kill(pids: Sequence[int], number: int = signal.SIGKILL) -> None:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import tempfile
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,9 +119,9 @@ def environment(at_call: AtCall | None = None) -> dict[str, str]:
     return clean | (at_call.variables() if at_call is not None else {})
 
 
-def arm(at_call: AtCall | None) -> None:
+def arm(variables: Mapping[str, str]) -> None:
     """In a process that has the library loaded: forget what was asked, and do this from now on."""
     for name in [name for name in os.environ if name.startswith(VARIABLE)]:
         del os.environ[name]
-    os.environ |= at_call.variables() if at_call is not None else {}
+    os.environ |= variables
     ctypes.CDLL(None).at_syscall_arm()

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,19 +26,19 @@ import psutil
 
 from campaign.launch.drive import job_name
 from campaign.plan import make_plan
-from campaign.store.dataset import current_tables
-from campaign.store.layout import open_store
-from tests.faults.checker import Expected, expected_of, judge
+from tests.faults import local_run
+from tests.faults.checker import Expected, Judgement, expected_of, judge, measured_ids
+from tests.faults.local_run import Running
 from tests.faults.outcome import Outcome
 from tests.slurm_cluster import Job, SlurmCluster, SlurmError
 
-ROOT = Path(__file__).parents[2]
 LIMIT_S = 150.0
 """A run that has not ended by itself after so long hangs: no fault here lasts a sixth of it."""
 REFUSAL_S = 40.0
 """What can't be launched must be told within this."""
 GONE_S = 20.0
 """Jobs and processes must be gone so long after the last run."""
+ATTEMPTS = 3
 MAX_FURTHER_RUNS = 2
 WALLTIME_EVERY = 25
 """Slurm looks at its jobs' time limits every half minute: one such fault in so many."""
@@ -108,6 +108,8 @@ class Stage:
     folder: Path
     random: Random
     lanes: tuple[tuple[str, int], ...] = (("cpu-a", 1), ("cpu-b", 1))
+    seen: set[str] = field(default_factory=set)
+    """The points that were measured when the store was last looked at."""
 
     @property
     def campaign(self) -> Path:
@@ -131,6 +133,8 @@ class Disturbed:
     """The only exit code that will do; None where the run may end complete or resumable."""
     wanted_words: tuple[str, ...] = ()
     """What the last line must say."""
+    missed: str = ""
+    """Why nothing was harmed after all."""
 
 
 # The campaign
@@ -158,65 +162,46 @@ def write_files(
     )
 
 
-def start(stage: Stage) -> subprocess.Popen[str]:
+def start(stage: Stage) -> Running:
     """Begin ``campaign run`` in a session of its own."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "campaign",
-            "run",
-            str(stage.campaign),
-            "--store",
-            str(stage.store),
-        ],
-        cwd=ROOT,
-        # With it SIGABRT makes Python say where every thread is: what hangs, and why.
-        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    # With it SIGABRT makes Python say where every thread is: what hangs, and why.
+    environment = os.environ | {"PYTHONFAULTHANDLER": "1"}
+    mark = local_run.new_mark()
+    return local_run.start(stage.folder, mark, environment, output=f"output-{mark}")
 
 
-def end(process: subprocess.Popen[str], limit_s: float = LIMIT_S) -> tuple[int | None, str]:
+def end(running: Running, limit_s: float = LIMIT_S) -> tuple[int | None, str]:
     """Wait for a run to end; (its exit code, what it said), None where it had to be ended."""
     try:
-        out, _ = process.communicate(timeout=limit_s)
+        return running.process.wait(limit_s), running.text()
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGABRT)
+        running.process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=10)
-        kill(process)
-        out, _ = process.communicate()
-        return None, out
-    return process.returncode, out
+            running.process.wait(10)
+        kill(running)
+        return None, running.text()
 
 
-def kill(process: subprocess.Popen[str]) -> None:
+def kill(running: Running) -> None:
     """Kill a driver at once."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        os.killpg(running.process.pid, signal.SIGKILL)
+    running.process.wait()
 
 
 def last_line(output: str) -> str:
     """The last line that says something, before it was ended if it was."""
-    output = output.partition("Fatal Python error: Aborted")[0]
-    return next((line for line in reversed(output.splitlines()) if line.strip()), "").strip()
+    return local_run.last_line(output.partition("Fatal Python error: Aborted")[0])
 
 
 def measured(stage: Stage) -> int:
-    """How many points the store holds."""
-    if not (stage.store / "store.json").exists():
-        return 0
-    return len(current_tables(open_store(stage.store))[0].measurements)
+    """How many points the store holds as measured; none of them may be gone later."""
+    held = measured_ids(stage.store)
+    stage.seen.update(held)
+    return len(held)
 
 
-def wait_for(
-    process: subprocess.Popen[str] | None, what: Callable[[], Any], seconds: float = 60.0
-) -> Any:
+def wait_for(process: Running | None, what: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait until ``what`` is true and return it.
 
     Raises:
@@ -224,16 +209,15 @@ def wait_for(
     """
     deadline = time.monotonic() + seconds
     while not (found := what()):
-        if process is not None and process.poll() is not None:
-            out, _ = process.communicate()
-            raise Missed(f"the run ended before: {last_line(out)}")
+        if process is not None and process.ended():
+            raise Missed(f"the run ended before: {last_line(process.text())}")
         if time.monotonic() > deadline:
             raise Missed(f"nothing to harm in {seconds:g} s")
         time.sleep(0.05)
     return found
 
 
-def wait_for_progress(stage: Stage, process: subprocess.Popen[str], at_least: int = 0) -> str:
+def wait_for_progress(stage: Stage, process: Running, at_least: int = 0) -> str:
     """Let the campaign get to a random place; the text says which."""
     points = stage.random.randint(at_least, 900)
     wait_for(process, lambda: queued(stage, "RUNNING"))
@@ -248,7 +232,7 @@ def queued(stage: Stage, state: str) -> list[Job]:
     return [j for j in stage.cluster.jobs() if j.state == state and j.name in names]
 
 
-def a_running_job(stage: Stage, process: subprocess.Popen[str]) -> Job:
+def a_running_job(stage: Stage, process: Running) -> Job:
     """One of the campaign's jobs that run, at random."""
     found = wait_for(process, lambda: queued(stage, "RUNNING"))
     job: Job = stage.random.choice(sorted(found, key=lambda job: job.nodes))
@@ -415,7 +399,7 @@ def requeued_orphan(stage: Stage) -> Disturbed:
     """A job is requeued; its frozen old worker thaws beside the new one and writes late."""
     process = start(stage)
     at = wait_for_progress(stage, process, at_least=1)
-    late = _Orphan(stage.random.choice(wait_for(process, lambda: workers(stage))), stage.store)
+    late = _Orphan(stage.random.choice(wait_for(process, lambda: _writers(stage))), stage.store)
     _requeue_though_it_forbids(stage, late.job)
     pause(stage, 2.0)
     with contextlib.suppress(SlurmError):
@@ -424,28 +408,26 @@ def requeued_orphan(stage: Stage) -> Disturbed:
     late.thaw()
     code, out = end(process)
     what = f"job {late.job} requeued {at}, its worker frozen and thawed {frozen_s} s later"
-    return Disturbed(f"{what}; {late.wait()} bytes were late", code, out)
+    return _late(what, late, code, out)
 
 
 def late_orphan(stage: Stage) -> Disturbed:
     """The driver dies; a frozen worker that Slurm lost writes when the next driver is at work."""
     process = start(stage)
     at = wait_for_progress(stage, process, at_least=1)
-    late = _Orphan(stage.random.choice(wait_for(process, lambda: workers(stage))), stage.store)
+    late = _Orphan(stage.random.choice(wait_for(process, lambda: _writers(stage))), stage.store)
     kill(process)
-    process.communicate()
+    measured(stage)
     stage.cluster.set_node(late.node, "down")
     stage.cluster.set_node(late.node, "resume")
     after_s = round(stage.random.uniform(0.0, 12.0), 1)
     process = start(stage)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(after_s)
+        process.process.wait(after_s)
     late.thaw()
     code, out = end(process)
     what = f"driver killed {at}, a worker of job {late.job} frozen and its node lost"
-    return Disturbed(
-        f"{what}; thawed {after_s} s into the next run, {late.wait()} bytes were late", code, out
-    )
+    return _late(f"{what}; thawed {after_s} s into the next run", late, code, out)
 
 
 def orphan_goes_on(stage: Stage) -> Disturbed:
@@ -587,13 +569,12 @@ class _Orphan:
         _step_daemon(worker).kill()
         worker.suspend()
         time.sleep(1.0)  # Slurm must have missed its daemon, or it still ends the worker itself
-        found = sorted((store / "journals").glob(f"*-{worker.pid}-*.journal"))
+        found = _journals(store, worker)
+        if not found:
+            raise Missed(f"process {worker.pid} has no journal to write to late")
         # Open, so that its end is known though it may be compacted and removed.
-        self._journal = os.open(found[0], os.O_RDONLY) if found else None
-        self._size = self._bytes()
-
-    def _bytes(self) -> int:
-        return 0 if self._journal is None else os.fstat(self._journal).st_size
+        self._journal = os.open(found[0], os.O_RDONLY)
+        self._size = os.fstat(self._journal).st_size
 
     def thaw(self) -> None:
         """Let it go on."""
@@ -604,10 +585,25 @@ class _Orphan:
         """Wait until it is gone (what stays, the check finds); how many bytes it wrote late."""
         with contextlib.suppress(psutil.TimeoutExpired):
             self.worker.wait(GONE_S)
-        late = self._bytes() - self._size
-        if self._journal is not None:
-            os.close(self._journal)
+        late = os.fstat(self._journal).st_size - self._size
+        os.close(self._journal)
         return late
+
+
+def _late(what: str, late: _Orphan, code: int | None, output: str) -> Disturbed:
+    """What an orphan did that was thawed; nothing, where it wrote nothing."""
+    count = late.wait()
+    missed = "" if count else "no byte was late"
+    return Disturbed(f"{what}, {count} bytes were late", code, output, missed=missed)
+
+
+def _journals(store: Path, worker: psutil.Process) -> list[Path]:
+    return sorted((store / "journals").glob(f"*-{worker.pid}-*.journal"))
+
+
+def _writers(stage: Stage) -> list[psutil.Process]:
+    """The worker processes that have a journal."""
+    return [each for each in workers(stage) if _journals(stage.store, each)]
 
 
 def _step_daemon(worker: psutil.Process) -> psutil.Process:
@@ -628,12 +624,26 @@ def _requeue_though_it_forbids(stage: Stage, job: str) -> None:
 
 def disturb(cluster: SlurmCluster, kind: str, seed: int, folder: Path) -> Outcome:
     """One fault in a new ``folder``, the runs after it, and the verdict; the cluster healthy.
+    What found nothing to harm is done again.
 
     Raises:
         SlurmError: the cluster can't be brought back to health; start another.
     """
     began = time.monotonic()
-    stage = Stage(cluster, folder, Random(seed), LANES.get(kind, (("cpu-a", 1), ("cpu-b", 1))))
+    why = ""
+    for attempt in range(ATTEMPTS):
+        random = Random(f"{seed} {attempt}" if attempt else seed)
+        try:
+            return _tried(cluster, kind, seed, random, folder / str(attempt))
+        except Missed as error:
+            why = str(error)
+    verdict = f"the fault missed {ATTEMPTS} times, at last: {why}"
+    return Outcome(kind, seed, "", None, "", verdict, False, time.monotonic() - began)
+
+
+def _tried(cluster: SlurmCluster, kind: str, seed: int, random: Random, folder: Path) -> Outcome:
+    began = time.monotonic()
+    stage = Stage(cluster, folder, random, LANES.get(kind, (("cpu-a", 1), ("cpu-b", 1))))
     write_files(stage)
     code: int | None = None
     said = what = ""
@@ -641,17 +651,14 @@ def disturb(cluster: SlurmCluster, kind: str, seed: int, folder: Path) -> Outcom
     try:
         done = KINDS[kind](stage)
         code, what, said = done.exit_code, done.what, last_line(done.output)
-        complaints += _wrong_end(stage, done)
-        further = _finish(stage, complaints)
+        after = judge(make_plan(stage.campaign), stage.store, True, None, _expected(stage))
+        complaints += _wrong_end(done, after) + _lost(stage, done, after)
+        further = _finish(stage, after.planned, complaints)
         judgement = judge(make_plan(stage.campaign), stage.store, False, None, _expected(stage))
-        # The folder of the keys may stay, but not the keys.
-        findings = [text for text in judgement.findings if text != "left behind: tls"]
-        judgement = replace(judgement, findings=findings)
-        complaints += _still_there(stage) + findings
+        complaints += _still_there(stage) + judgement.findings
         verdict = f"{judgement} after {further} more run{'s'[: further - 1]}"
-    except Missed as error:
-        complaints.append(f"the fault missed: {error}")
-        verdict = "not judged"
+        if done.missed and not complaints:
+            raise Missed(done.missed)
     except SlurmError as error:
         complaints.append(f"Slurm itself: {error}")
         verdict = "not judged"
@@ -667,7 +674,20 @@ def disturb(cluster: SlurmCluster, kind: str, seed: int, folder: Path) -> Outcom
     return Outcome(kind, seed, what, code, said, verdict, not complaints, seconds)
 
 
-def _wrong_end(stage: Stage, done: Disturbed) -> list[str]:
+def _lost(stage: Stage, done: Disturbed, after: Judgement) -> list[str]:
+    """What was measured before the harm, or told to be, and the store does not hold: measured
+    again it would be the same, bit for bit."""
+    found = list(after.findings)
+    told = local_run.points_acknowledged(done.output)
+    if after.measured < told:
+        found.append(f"{told} points were told to be measured, and {after.measured} are there")
+    gone = stage.seen - measured_ids(stage.store)
+    if gone:
+        found.append(f"{len(gone)} points that were measured are gone, such as {min(gone)}")
+    return found
+
+
+def _wrong_end(done: Disturbed, after: Judgement) -> list[str]:
     """What is wrong with how the disturbed run ended."""
     said = last_line(done.output)
     if done.exit_code is None:
@@ -680,10 +700,8 @@ def _wrong_end(stage: Stage, done: Disturbed) -> list[str]:
             found.append(f"exit code {done.exit_code}, not {done.wanted_code}")
         found += [f"the last line lacks {word!r}" for word in done.wanted_words if word not in said]
     elif done.exit_code == 0:
-        plan = make_plan(stage.campaign)
-        judgement = judge(plan, stage.store, True, None, _expected(stage))
-        if judgement.word != "complete" or not said.endswith(": complete"):
-            found.append(f"exit code 0, but: {judgement}")
+        if after.word != "complete" or not said.endswith(": complete"):
+            found.append(f"exit code 0, but: {after}")
     elif done.exit_code != 1 or "run" not in said or "again" not in said:
         found.append(f"exit code {done.exit_code}, and the last line does not say how to go on")
     return found
@@ -696,10 +714,12 @@ def _where(output: str) -> str:
     return f"it was in {'; '.join(frames)}"
 
 
-def _finish(stage: Stage, complaints: list[str]) -> int:
+def _finish(stage: Stage, planned: int, complaints: list[str]) -> int:
     """Run undisturbed until complete; how often it took."""
     for i in range(MAX_FURTHER_RUNS):
+        held = measured(stage)
         code, out = end(start(stage))
+        complaints += local_run.measured_again(out, planned, held)
         if code == 0:
             return i + 1
         if code != 1 or "Traceback" in out:
@@ -792,10 +812,11 @@ def run(count: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> Iterator[
 
 
 def _draw(count: int, choices: Random, kinds: Sequence[str]) -> Iterator[str]:
-    """``count`` kinds in a random order."""
+    """``count`` kinds in a random order; of fewer than there are, any."""
     quick = [kind for kind in kinds if kind != "walltime"]
-    slow_count = 0 if "walltime" not in kinds else count // WALLTIME_EVERY if quick else count
-    slow = ["walltime"] * slow_count
+    choices.shuffle(quick)
+    few = round(count / WALLTIME_EVERY) if quick else count  # of 20 there is one
+    slow = ["walltime"] * (few if "walltime" in kinds else 0)
     drawn = slow + [quick[i % len(quick)] for i in range(count - len(slow))]
     choices.shuffle(drawn)
     yield from drawn

@@ -17,7 +17,6 @@ forked. None of the store's code has run in it, so that each begins as a fresh p
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import subprocess
@@ -29,6 +28,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from campaign.measurement import OK
 from campaign.plan import Plan, make_plan
 from campaign.store.compaction import compact, settle
 from campaign.store.dataset import current_tables, open_dataset
@@ -36,7 +36,7 @@ from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store, driver_lock, open_store
 from campaign.store.verify import mend
 from tests.faults.checker import Expected, expected_of, judge
-from tests.faults.shim import VARIABLE, environment
+from tests.faults.shim import arm, environment
 from tests.faults.small_campaign import measured_here
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,8 @@ def check(
         acknowledged = set(acks.read_text().split())
         held: set[str] = set()
         if acknowledged:
-            held = set(map(str, open_dataset(open_store(root))["point_id"].values))
+            rows = open_dataset(open_store(root))[["point_id", "status"]]
+            held = set(map(str, rows["point_id"].values[rows["status"].values == OK]))
         found += [f"point {each}: acknowledged and lost" for each in sorted(acknowledged - held)]
     for line in found:
         print(line)
@@ -131,10 +132,7 @@ def _child(
         os.dup2(log, 2)
         acks = Path(asked["acks"]) if asked.get("acks") else None
         root = Path(asked["store"])
-        for name in [name for name in os.environ if name.startswith(VARIABLE)]:
-            del os.environ[name]
-        os.environ |= asked.get("variables", {})
-        ctypes.CDLL(None).at_syscall_arm()
+        arm(asked.get("variables", {}))
         if asked["do"] == "write":
             write(records, root, asked["points"], acks)
             code = 0

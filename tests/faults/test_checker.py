@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from campaign.store.compaction import compact, settle
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store, driver_lock, open_store
-from tests.faults.checker import check_dataset, expected_of, judge
+from tests.faults.checker import check_dataset, expected_of, judge, measured_ids
+from tests.faults.local_faults import Trial, lost
+from tests.faults.local_run import measured_again, points_acknowledged, points_said
 from tests.faults.small_campaign import SCRATCH, measured_here, plan_of, write_campaign
 
 ROOT = Path(__file__).parents[2]
@@ -171,8 +175,62 @@ def test_what_a_killed_driver_left_is_found(
     (root / name).parent.mkdir(exist_ok=True)
     (root / name).write_text("half")
     assert judge(plan, root, True).word == "complete"
-    (found,) = judge(plan, root, False).findings
-    assert found.startswith("left behind: ")
+    assert judge(plan, root, False).findings == [f"left behind: {name}"]
+
+
+def test_every_key_is_found_and_their_folder_alone_is_not(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement]
+) -> None:
+    root = make(tmp_path / "store", measurements)
+    (root / "tls" / "old").mkdir(parents=True)
+    assert judge(plan, root, False).word == "complete"
+    for name in ("tls/key.pem", "tls/old/key.pem"):
+        (root / name).touch()
+    assert judge(plan, root, False).findings == [
+        "left behind: tls/key.pem",
+        "left behind: tls/old/key.pem",
+    ]
+
+
+def test_measured_are_the_points_that_did_not_fail(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement]
+) -> None:
+    assert measured_ids(tmp_path / "none") == set()
+    failed = Measurement(plan.points[0], "node lost", "gone", 0, "n1", 1.0)
+    for compacted in (True, False):
+        root = make(tmp_path / str(compacted), [failed, *measurements[1:]], compacted)
+        assert measured_ids(root) == {point.id for point in plan.points[1:]}
+
+
+def test_points_that_a_harmed_run_told_of_or_held_and_are_gone_are_found(
+    tmp_path: Path, plan: Plan, measurements: list[Measurement], folder: Path
+) -> None:
+    shutil.copytree(folder, tmp_path / "c")
+    trial = Trial(tmp_path / "c", Random(1), exit_code=1)
+    trial.output = "/s: 3 of 4 points measured, 0 failed, 1 left: not complete"
+    trial.held = {point.id for point in plan.points[:2]}
+    make(trial.store, measurements[:3])
+    assert lost(trial, trial.judge(True)) == []
+    shutil.rmtree(trial.store)
+    make(trial.store, measurements[1:3])
+    assert lost(trial, trial.judge(True)) == [
+        "3 points were told to be measured, and 2 are there",
+        f"1 points that were measured are gone, such as {plan.points[0].id}",
+    ]
+    trial.exit_code = 0
+    assert "exit code 0, and resumable: 2 of 4 points measured" in lost(trial, trial.judge(True))
+
+
+def test_points_that_a_run_tells_are_counted_and_those_measured_again() -> None:
+    begun = "a/p: 30 points to measure; dashboard x\na/q: 12 points to measure; dashboard y\n"
+    killed = begun + "a/p: 3 done, 0 failed, 27 left, 9 s to the end\na/q: 4 done, 1 failed\n"
+    assert points_acknowledged(killed) == 7
+    ended = killed + "/s: 20 of 45 points measured, 1 failed, 24 left: not complete\n"
+    assert points_acknowledged(ended) == 20
+    assert points_said(ended) == (20, 45)
+    assert points_said(killed) is None
+    assert measured_again(begun, 45, 3) == []
+    assert measured_again(begun, 45, 5) == ["2 points that were measured are measured again"]
 
 
 def test_a_torn_journal_and_a_workers_scratch_are_found(

@@ -23,8 +23,13 @@ from kernels.kernel import KernelFailed
 from sites.located_toml import BadFile, FileModel, Source, parse
 from sites.meters.ipmi import parse_watts
 from sites.meters.meter import MeterUnreadable
-from tests.faults import fuzz
-from tests.faults.fuzz import Found, Target, files_in, make_changes, run_target
+from tests.faults.fuzz import trial
+from tests.faults.fuzz.damage import Changes
+from tests.faults.fuzz.known_cases import many_rows
+from tests.faults.fuzz.right_files import IPMI, TABLE, files_in
+from tests.faults.fuzz.target import Target, make_changes
+from tests.faults.fuzz.targets import TARGETS
+from tests.faults.fuzz.trial import Found, run_target
 
 ROOT = Path(__file__).parents[2]
 HEADER = "site,kernel,core_mhz,time_s,energy_j"
@@ -62,7 +67,7 @@ def test_no_damaged_file_ends_in_anything_but_a_clear_refusal(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "found.json").read_text())
-    assert {each["target"] for each in found["targets"]} == {each.name for each in fuzz.TARGETS}
+    assert {each["target"] for each in found["targets"]} == {each.name for each in TARGETS}
     assert sum(each["inputs"] for each in found["targets"]) >= 500
     for each in found["targets"]:
         # Were all refused, nothing behind the first check would be tried.
@@ -70,10 +75,10 @@ def test_no_damaged_file_ends_in_anything_but_a_clear_refusal(tmp_path):
 
 
 def test_an_input_follows_from_its_number_the_seed_and_the_target():
-    target = next(each for each in fuzz.TARGETS if each.name == "table-csv")
-    files = {"table.csv": fuzz.TABLE.encode()}
+    target = next(each for each in TARGETS if each.name == "table-csv")
+    files = {"table.csv": TABLE.encode()}
 
-    def inputs(seed: int) -> list[fuzz.Changes]:
+    def inputs(seed: int) -> list[Changes]:
         return [make_changes(target, files, {}, seed, index) for index in range(30)]
 
     random.seed(1)
@@ -101,7 +106,7 @@ def misbehave(folder: Path, way: int) -> None:
 
 
 def test_what_is_wrong_is_noticed_and_the_inputs_after_it_are_tried(tmp_path, monkeypatch):
-    monkeypatch.setattr(fuzz, "LIMIT_S", 1)
+    monkeypatch.setattr(trial, "LIMIT_S", 1)
     (tmp_path / "right").mkdir()
     prepare = files_in(table__csv="x")
     prepare(tmp_path / "right")
@@ -260,7 +265,7 @@ def test_a_kernel_or_node_of_several_lines_is_refused(tmp_path):
 
 
 def test_parquet_of_more_rows_than_memory_holds_is_refused(tmp_path):
-    many = fuzz.many_rows({})["table.parquet"]
+    many = many_rows({})["table.parquet"]
     assert isinstance(many, bytes) and len(many) < 10**6
     (tmp_path / "x.parquet").write_bytes(many)
     with pytest.raises(BadFile, match="holds 60000000 values"):
@@ -290,7 +295,7 @@ def test_counts_that_are_none_are_refused(tmp_path, text, said):
 
 @given(st.text(st.characters(codec="utf-8"), max_size=200))
 def test_whatever_a_bmcs_program_prints_is_watts_or_unreadable(text):
-    for each in (text, f"Current Power : {text} Watts", fuzz.IPMI + text):
+    for each in (text, f"Current Power : {text} Watts", IPMI + text):
         try:
             assert 0 < parse_watts(each, "x") < 1e6
         except MeterUnreadable as error:

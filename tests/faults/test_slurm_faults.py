@@ -1,10 +1,13 @@
-"""Some faults of a real Slurm, one of each kind; the fault run has hundreds (slurm_faults.py)."""
+"""Four kinds of fault of a real Slurm, one of each; slurm_faults.py has the others."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from tests.faults.slurm_faults import disturb
+from tests.slurm_cluster import SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(280)]
 
@@ -18,6 +21,8 @@ pytestmark = [pytest.mark.slurm, pytest.mark.timeout(280)]
         ("refused", 6),
     ],
 )
-def test_a_campaign_survives(tmp_path, slurm_cluster, kind: str, seed: int):
+def test_a_campaign_survives(
+    tmp_path: Path, slurm_cluster: SlurmCluster, kind: str, seed: int
+) -> None:
     outcome = disturb(slurm_cluster, kind, seed, tmp_path)
     assert outcome.ok, outcome.line()

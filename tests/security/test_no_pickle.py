@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import os
 import pickle
@@ -19,9 +18,11 @@ import pytest
 from campaign.command_line import main
 from campaign.measurement import Measurement, Trace
 from campaign.point import make_point
+from campaign.store.dataset import read_scalars
 from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import create_store
+from campaign.store.layout import create_store, open_store
 from sites.setting import AS_FOUND
+from tests.faults.fuzz.damage import sealed, unsealed
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("campaign", "kernels", "sites", "analysis")
@@ -290,6 +291,7 @@ def test_a_planted_pickle_in_a_store_is_never_run(read, kind):
 
 def test_an_object_array_in_a_journal_is_not_made(tmp_path, capsys):
     """A record whose checksums are right, and whose trace says that its values are objects."""
+    from campaign.store.compaction import compact
     from campaign.store.dataset import open_dataset
     from campaign.store.journal import TornRecord, scan
     from campaign.store.journal import read as read_record
@@ -299,34 +301,19 @@ def test_an_object_array_in_a_journal_is_not_made(tmp_path, capsys):
     value = np.frombuffer(data[: len(data) // 8 * 8], "<f8")
     trace = Trace("c", "node", "W", np.arange(value.size, dtype=np.int64), value)
     point = make_point("y", "p", "idle", "idle", "{}", 1, AS_FOUND, 0)
-    record = encode(Measurement(point, "ok", "", 0, "n1", 0.0, traces=(trace,)))
-    with JournalWriter(store.journals) as journal:
-        journal.append(resealed(record, b'"<f8"', b'"|O" '))
-    capsys.readouterr()
-    with contextlib.suppress(ValueError, TornRecord):
-        main(["status", str(store.root)])
-    with contextlib.suppress(ValueError, TornRecord):
-        open_dataset(store).load()
-    for entry in scan(store.journal_paths()[0]).entries:
-        with pytest.raises((ValueError, TornRecord)):
-            read_record(entry)
-    assert not (tmp_path / "ran").exists()
-
-
-def resealed(record: bytes, old: bytes, new: bytes) -> bytes:
-    """A record with a piece of its scalars exchanged, under checksums that are right."""
-    import google_crc32c
-
-    from campaign.store.journal import HEAD, LENGTHS
-
-    assert len(old) == len(new) and record.count(old) == 1
-    magic, text_bytes, payload_bytes, *_ = HEAD.unpack_from(record)
-    body = record[HEAD.size :].replace(old, new)
-    text, payload = body[:text_bytes], body[text_bytes:]
-    head = LENGTHS.pack(
-        magic, text_bytes, payload_bytes, google_crc32c.value(text), google_crc32c.value(payload)
+    ((text, payload),) = unsealed(
+        encode(Measurement(point, "ok", "", 0, "n1", 0.0, traces=(trace,)))
     )
-    return head + google_crc32c.value(head).to_bytes(4, "little") + body
+    assert text.count(b'"<f8"') == 1
+    with JournalWriter(store.journals) as journal:
+        journal.append(sealed(text.replace(b'"<f8"', b'"|O"'), payload))
+    (entry,) = scan(store.journal_paths()[0]).entries
+    with pytest.raises(TornRecord):
+        read_record(entry)
+    assert main(["status", str(store.root)]) == 0
+    assert compact(store).damage
+    assert set(open_dataset(store).load().sizes.values()) == {0}
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_parquet_extension_type_is_not_unpickled(tmp_path):
@@ -347,7 +334,9 @@ def test_a_parquet_extension_type_is_not_unpickled(tmp_path):
     ]
     path = tmp_path / "table.parquet"
     pq.write_table(pa.table(arrays, schema=pa.schema(fields)), path)
-    main(["import", str(path), "--store", str(tmp_path / "store")])
+    store = tmp_path / "store"
+    assert main(["import", str(path), "--store", str(store)]) == 0
+    assert read_scalars(open_store(store))["site"].values.tolist() == ["x"]
     assert not (tmp_path / "ran").exists()
 
 
@@ -367,28 +356,36 @@ def test_a_planted_object_array_in_the_operators_folder_is_computed_again(tmp_pa
 
 
 CACHED = """
-import json, sys
-from campaign.measure import ticker
-from kernels.fmm import morton, lists, near
-found = set()
-for module in (ticker, morton, lists, near):
-    for each in vars(module).values():
-        cache = getattr(each, "_cache", None)
-        if hasattr(cache, "cache_path"):
-            found.add(cache.cache_path)
-print(json.dumps(sorted(found)))
+import importlib, json, sys
+found = {}
+for name in sys.argv[1:]:
+    module = importlib.import_module(name)
+    caches = [getattr(each, "_cache", None) for each in vars(module).values()]
+    found[name] = [each.cache_path for each in caches if hasattr(each, "cache_path")]
+print(json.dumps(found))
 """
 
 
 def test_nobody_else_writes_where_compiled_code_is_kept(tmp_path):
     """Numba keeps compiled loops beside the source, or in the user's cache where it can't write
     there. These files are trusted as the source is, and must be no easier to write."""
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if "cache=True" in path.read_text(encoding="utf-8")
+    ]
+    assert len(modules) > 10
     done = subprocess.run(
-        [sys.executable, "-c", CACHED], capture_output=True, text=True, check=True, cwd=ROOT
+        [sys.executable, "-c", CACHED, *modules],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
     )
-    folders = [Path(each) for each in json.loads(done.stdout)]
-    assert folders
-    for folder in folders:
+    told = json.loads(done.stdout)
+    assert [name for name in modules if not told[name]] == []
+    for folder in {Path(each) for paths in told.values() for each in paths}:
         beside = folder.name == "__pycache__" and folder.is_relative_to(ROOT)
         assert beside or folder.is_relative_to(Path.home()) or "NUMBA_CACHE_DIR" in os.environ
         # The nearest folder that exists decides who may make what is below it.

@@ -23,6 +23,7 @@ from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import open_store
 from sites.setting import AS_FOUND
 from tests.requirement import need_root
+from tests.security.test_report_escapes import machine
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -126,8 +127,7 @@ def place() -> Iterator[Place]:
         for k in range(2):
             for core in (1000, 2000):
                 for mem in (500, 900):
-                    time_s = (k + 1) * 800 / core + 200 / mem
-                    energy_j = (2 + core / 1500) * time_s + k * mem / 900
+                    time_s, energy_j = machine(k, core, mem)
                     rows.append(f"x,k{k},{core},{mem},{time_s},{energy_j},{k + 1}e9,{2 - k}e8")
         table.write_text("\n".join(rows) + "\n")
         assert main(["import", str(table), "--store", str(store)]) == 0

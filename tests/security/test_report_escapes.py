@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import subprocess
 import unicodedata
 import xml.etree.ElementTree as ET
 from collections import Counter
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -30,6 +32,12 @@ COUNT = "n_<u>sp</u>"
 COLUMNS = ["site", "kernel", "node", "params", "core_mhz", "mem_mhz", "time_s", "energy_j", COUNT]
 
 
+def machine(k: int, core_mhz: float, mem_mhz: float) -> tuple[float, float]:
+    """Seconds and joules of kernel number ``k``: of a machine that can be fitted."""
+    time_s = (k + 1) * 800 / core_mhz + 200 / mem_mhz
+    return time_s, (2 + core_mhz / 1500) * time_s + k * mem_mhz / 900
+
+
 def store_of(
     folder: Path, sites: tuple[str, ...], kernels: tuple[str, ...], node: str, count: str = "n_sp"
 ) -> Path:
@@ -43,10 +51,8 @@ def store_of(
             for k, kernel in enumerate(kernels):
                 for core in (1000, 1500, 2000):
                     for mem in (500, 900):
-                        time_s = (k + 1) * 800 / core + 200 / mem
-                        energy_j = (2 + core / 1500) * time_s + k * mem / 900
                         work = [1e9 * (k + 1), 1e8 * (len(kernels) - k)]
-                        cells = [site, kernel, node, PARAMS, core, mem, time_s, energy_j]
+                        cells = [site, kernel, node, PARAMS, core, mem, *machine(k, core, mem)]
                         rows.writerow([*cells, *work, LABEL])
     mapping.write_text('unknown = "label"\n')
     store = folder / "store"
@@ -229,8 +235,7 @@ def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
         for k, kernel in enumerate(kernels):
             for core in (1000.0, 1500.0, 2000.0):
                 for mem in (500.0, 900.0):
-                    time_s = (k + 1) * 800 / core + 200 / mem
-                    energy_j = (2 + core / 1500) * time_s + k * mem / 900
+                    time_s, energy_j = machine(k, core, mem)
                     setting = Setting(core, mem)
                     point = make_point(SITE, "p", "import", kernel, PARAMS, 1, setting, 0)
                     counts = {"sp": 1e9 * (k + 1), "dram": 1e8 * (len(kernels) - k)}
@@ -245,7 +250,7 @@ def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
 def steered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("steered")
     store = written_store(folder, tuple(f"{ESCAPES}{i}" for i in range(3)), ESCAPES)
-    main(["fit", str(store), "--site", SITE])
+    assert main(["fit", str(store), "--site", SITE]) == 0
     return store
 
 
@@ -253,9 +258,9 @@ def steered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_name_steers_the_terminal(steered, verb, capsys):
     first, *rest = SHOWN[verb]
     capsys.readouterr()
-    main([first, str(steered), *rest])
+    assert main([first, str(steered), *rest]) == 0
     said = capsys.readouterr()
-    assert len(said.out) > 20
+    assert any(name in said.out for name in ("s\\x9b31m", "\\x1b[31mred"))
     assert steering(said.out) == []
     assert steering(said.err) == []
 
@@ -264,8 +269,19 @@ def test_no_name_steers_the_terminal(steered, verb, capsys):
 def test_json_carries_names_as_escapes(steered, verb, capsys):
     first, *rest = SHOWN[verb]
     capsys.readouterr()
-    main([first, str(steered), *rest, "--json"])
-    assert steering(capsys.readouterr().out) == []
+    assert main([first, str(steered), *rest, "--json"]) == 0
+    said = capsys.readouterr().out
+    assert steering(said) == []
+    assert any(SITE in text or ESCAPES in text for text in texts(json.loads(said)))
+
+
+def texts(value: object) -> Iterator[str]:
+    """Every text in a value from JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from texts(each)
 
 
 def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):

@@ -1,0 +1,1 @@
+"""Files from elsewhere, damaged at random: read, or refused with a clear message."""

@@ -1,0 +1,79 @@
+"""Files from elsewhere, damaged at random: each must be read, or refused with a clear message.
+
+``python -m tests.faults.fuzz [--inputs 20000] [--seed S] [--json FILE]``
+
+A target is a tree of right files and what reads it: the program's own reader, or the command line.
+An input is a change to that tree. It may be accepted, or refused with one of the errors that a
+person can mend. Anything else is a failure: another exception, a message that is none, 2 s of
+processor time more than the right files take, 10 s of it at all, or more than 500 MB of memory,
+which is a limit of the process. The inputs of a target run in a process of their own, which is
+started again where one of them ends it. Each input follows from the seed, the target and its
+number alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.faults.fuzz.trial import Failure, Found, run
+
+
+def print_found(found: Found) -> None:
+    """A target's line, and its failures, of each place the first."""
+    refused = ", ".join(f"{name} {n}" for name, n in found.refused.most_common()) or "none"
+    print(
+        f"{found.target}: {found.inputs} inputs, {found.accepted} accepted, refused: {refused}; "
+        f"slowest {found.slowest_s:.2f} s, highest memory growth {found.highest_mb:.0f} MB, "
+        f"{len(found.failures)} failures",
+        flush=True,
+    )
+    groups: dict[tuple[str, str], list[Failure]] = {}
+    for failure in found.failures:
+        groups.setdefault((failure.what.partition(":")[0], failure.where), []).append(failure)
+    for group in groups.values():
+        first = group[0]
+        print(f"  FAILED {first.input} (and {len(group) - 1} more): {first.what}")
+        print(f"    at {first.where}")
+        for name, change in first.changes.items():
+            print(f"    {name}: {change}", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run; 0 when every input was read or refused as it should be, else 1."""
+    parser = argparse.ArgumentParser(description="Damaged files, and what the program says of them")
+    parser.add_argument("--inputs", type=int, default=20_000, help="at random, over all targets")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", action="append", default=[], help="only this one (repeat)")
+    parser.add_argument(
+        "--short", action="store_true", help="known cases in one way each, and not all of a store"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write what was found")
+    arguments = parser.parse_args(argv)
+    start_s = time.monotonic()
+    found = run(arguments.inputs, arguments.seed, arguments.target, arguments.short, print_found)
+    total, failed = sum(f.inputs for f in found), sum(len(f.failures) for f in found)
+    if arguments.json:
+        result = {"seed": arguments.seed, "seconds": time.monotonic() - start_s}
+        result |= {
+            "targets": [
+                vars(each)
+                | {
+                    "refused": dict(each.refused),
+                    "failures": [asdict(failure) for failure in each.failures],
+                }
+                for each in found
+            ]
+        }
+        Path(arguments.json).write_text(json.dumps(result, indent=1) + "\n")
+    print(f"{total} inputs, {failed} failures, {time.monotonic() - start_s:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
