@@ -190,10 +190,9 @@ class Lane:
 
     def delays(self) -> list[str]:
         """What sbatch said since the last call of jobs that it does not take now, each once."""
-        fresh = dict.fromkeys(str(answer) for answer in self.answers)
-        found = [text for text in fresh if text not in self._told]
+        later = (str(each) for each in self.answers if not isinstance(each, Refused))
+        found = [text for text in dict.fromkeys(later) if text not in self._told]
         self._told.update(found)
-        self.answers.clear()
         return found
 
     def _give_up(self, name: str, job: Any) -> None:

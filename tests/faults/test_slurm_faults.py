@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.timeout(280)]
         ("state-lost", 2),
         ("late-orphan", 3),
         ("no-interface", 5),
-        ("refused", 6),
+        ("refused", 3140410144),
     ],
 )
 def test_a_campaign_survives(
