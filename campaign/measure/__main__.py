@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -39,14 +40,29 @@ def main(job_file: str, point_file: str, result: str) -> None:
     write_record(job, Point.from_dict(asked["point"]), asked["attempt"], Path(result))
 
 
+class RecordUnwritten(Exception):
+    """A point was measured, and its record can't be written; a process ends with EX_IOERR."""
+
+
 def write_record(job: Job, point: Point, attempt: int, result: Path) -> None:
-    """Measure, and on rank 0 put the record at ``result``."""
+    """Measure, and on rank 0 put the record at ``result``.
+
+    Raises:
+        RecordUnwritten: the disk does not take it.
+    """
     measurement = measure(job, point, attempt)
     if measurement is not None:
         new = result.with_suffix(".new")
-        new.write_bytes(encode(measurement))
-        new.rename(result)
+        try:
+            new.write_bytes(encode(measurement))
+            new.rename(result)
+        except OSError as error:
+            raise RecordUnwritten(f"{new}: {error.strerror}") from None
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except RecordUnwritten as unwritten:
+        print(unwritten, file=sys.stderr)
+        sys.exit(os.EX_IOERR)

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from campaign.measure.__main__ import end, first_out_of_memory, write_record
+from campaign.measure.__main__ import RecordUnwritten, end, first_out_of_memory, write_record
 from campaign.measure.life import VERSION, Job
 from campaign.measure.window import simulate_window
 from campaign.measurement import Measurement, Trace
@@ -100,8 +100,8 @@ def _alarm(number: int, frame: FrameType | None) -> None:
 
 
 def _here(job: Job, asked: dict[str, Any]) -> tuple[int | None, bool]:
-    """Measure a simulated point in this process: (0, False), (None, True) out of time, or
-    (1, False) and why in the log."""
+    """Measure a simulated point in this process: (0, False), (None, True) out of time, or as a
+    child ends that failed, why in the log."""
     signal.signal(signal.SIGALRM, _alarm)
     try:
         signal.setitimer(signal.ITIMER_REAL, asked["timeout_s"])
@@ -109,10 +109,13 @@ def _here(job: Job, asked: dict[str, Any]) -> tuple[int | None, bool]:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
     except _OutOfTime:
         return None, True
-    except Exception:  # as of a child: one point fails, and says why
+    except Exception as error:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        Path(asked["log"]).write_text(traceback.format_exc(), encoding="utf-8")
-        return 1, False
+        unwritten = isinstance(error, RecordUnwritten)
+        with contextlib.suppress(OSError):
+            why = str(error) if unwritten else traceback.format_exc()
+            Path(asked["log"]).write_text(why, encoding="utf-8")
+        return os.EX_IOERR if unwritten else 1, False
     return 0, False
 
 
@@ -133,9 +136,10 @@ def _child(libc: ctypes.CDLL, job: Job, asked: dict[str, Any]) -> None:
         code = 0
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1
+    except RecordUnwritten as unwritten:
+        print(unwritten, file=sys.stderr)
+        code = os.EX_IOERR
     except BaseException:
-        import traceback  # noqa: PLC0415
-
         traceback.print_exc()
     finally:
         # A signal can come between a point's own restoring and here.

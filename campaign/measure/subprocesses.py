@@ -26,6 +26,7 @@ from campaign.measure.life import Job, node_name
 from campaign.measurement import Measurement
 from campaign.point import Point
 from campaign.store.journal import TornRecord, encode, scalars_of
+from campaign.store.layout import StoreUnwritable
 from sites.clocks.slurm import step_flags
 
 LOG_CHARS = 2000
@@ -54,20 +55,27 @@ class Bench:
         self._server: subprocess.Popen[bytes] | None = None
 
     def measure(self, point: Point, attempt: int) -> bytes:
-        """Measure a point; always a whole record, of a failure if it must be."""
+        """Measure a point; always a whole record, of a failure if it must be.
+
+        Raises:
+            StoreUnwritable: the scratch folder does not take it, and did not a moment later.
+        """
         result = self.folder / "result"
         log = self.folder / "log"
-        for path in (result, log):
-            path.unlink(missing_ok=True)
-        started_unix_s = time.time()
-        try:
-            in_step = self.job.site.clocks.control == "slurm"
-            if in_step or point.ranks > 1:
-                exit_code, timed_out = self._launched(point, attempt, result, log)
-            else:
-                exit_code, timed_out = self._forked(point, attempt, result, log)
-        except OSError as error:
-            return _failure(point, attempt, started_unix_s, "kernel failed", str(error))
+        in_step = self.job.site.clocks.control == "slurm"
+        start = self._launched if in_step or point.ranks > 1 else self._forked
+        for _ in range(2):
+            for path in (result, log):
+                path.unlink(missing_ok=True)
+            started_unix_s = time.time()
+            try:
+                exit_code, timed_out = start(point, attempt, result, log)
+            except OSError as error:
+                return _failure(point, attempt, started_unix_s, "kernel failed", str(error))
+            if exit_code != os.EX_IOERR:
+                break
+        else:
+            raise StoreUnwritable(f"{_last_words(log)} (the partition's local_directory)")
         if not timed_out and result.exists():
             record = result.read_bytes()
             with contextlib.suppress(TornRecord):

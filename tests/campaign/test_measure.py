@@ -19,6 +19,7 @@ from campaign.measure.subprocesses import Bench
 from campaign.measurement import Measurement
 from campaign.point import canonical_json, make_point
 from campaign.store.journal import decode
+from campaign.store.layout import StoreUnwritable
 from kernels.registry import find_kernel
 from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site, built_in_sites, read_site
@@ -256,3 +257,22 @@ def test_the_twin_is_the_same_measurement_twice():
     assert first.energy_j == second.energy_j
     assert first.traces[0].value.tobytes() == second.traces[0].value.tobytes()
     assert first.provenance["simulated"] is True
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("localhost", 1), ("localhost", 2), ("jetson-tk1", 1)])
+def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_point(
+    tmp_path, name, ranks
+):
+    site = read_site(built_in_sites()[name])
+    point = make_point(
+        site.name, next(iter(site.partitions)), "idle", "idle", "{}", ranks, site.settings[0], 0
+    )
+    bench = Bench(Job(site, QUICK, ("idle",)), tmp_path)
+    try:
+        (bench.folder / "result.new").mkdir()  # what nothing can be written to
+        with pytest.raises(StoreUnwritable, match=r"result\.new: Is a directory"):
+            bench.measure(point, 0)
+        (bench.folder / "result.new").rmdir()
+        assert decode(bench.measure(point, 0)).status == "ok"
+    finally:
+        bench.close()
