@@ -75,7 +75,10 @@ class Bench:
             if exit_code != os.EX_IOERR:
                 break
         else:
-            raise StoreUnwritable(f"{_last_words(log)} (the partition's local_directory)")
+            raise StoreUnwritable(
+                f"{self.folder}: takes no record (last words: {_last_words(log)}); it is in the "
+                f"partition's local_directory"
+            )
         if not timed_out and result.exists():
             record = result.read_bytes()
             with contextlib.suppress(TornRecord):
