@@ -264,8 +264,9 @@ def test_a_failed_attempt_keeps_what_is_known_of_a_point_whose_trace_is_damaged(
 
 def test_damage_between_two_records_is_told_whoever_writes_beside(store):
     """The records behind it are moved, so that nobody looks at it again."""
-    path = write(store, *(measurement(i) for i in range(3)))
-    second = len(encode(measurement(0)))
+    made = [measurement(i) for i in range(3)]
+    path = write(store, *made)
+    second = len(encode(made[0]))
     data = bytearray(path.read_bytes())
     data[second + 60] ^= 1
     path.write_bytes(data)
