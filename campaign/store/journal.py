@@ -32,9 +32,9 @@ from campaign.store.durable import sync
 
 blosc.use_threads = False  # a forked child would start Blosc's threads anew for every record
 
-OF_TIMES = Blosc(cname="lz4", clevel=5, shuffle=Blosc.SHUFFLE)
-OF_VALUES = Blosc(cname="lz4", clevel=5, shuffle=Blosc.BITSHUFFLE)
-"""By bytes, steps of time pack four times as fast as by bits, and as small; values do not."""
+PACKED = Blosc(cname="lz4", clevel=1, shuffle=Blosc.SHUFFLE)
+"""By bytes, steps of time pack four times as fast as by bits, and as small; values twice as fast, and
+a sixth larger: a journal lives until the next compactions."""
 MAGIC = b"DVFS"
 LENGTHS = struct.Struct("<4sIQII")
 """magic, bytes of the scalars, bytes of the traces, CRC32C of the scalars, of the traces."""
@@ -92,8 +92,8 @@ def encode(measurement: Measurement) -> bytes:
             continue  # nothing was read: there is no trace
         steps_ns = trace.time_ns.astype("<i8")
         steps_ns[1:] -= trace.time_ns[:-1]
-        time_ns = OF_TIMES.encode(steps_ns)
-        value = OF_VALUES.encode(np.ascontiguousarray(trace.value))
+        time_ns = PACKED.encode(steps_ns)
+        value = PACKED.encode(np.ascontiguousarray(trace.value))
         parts += [time_ns, value]
         described.append(
             {
