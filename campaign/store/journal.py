@@ -33,8 +33,8 @@ from campaign.store.durable import sync
 blosc.use_threads = False  # a forked child would start Blosc's threads anew for every record
 
 PACKED = Blosc(cname="lz4", clevel=1, shuffle=Blosc.SHUFFLE)
-"""By bytes, steps of time pack four times as fast as by bits, and as small; values twice as fast, and
-a sixth larger: a journal lives until the next compactions."""
+"""By bytes, steps of time pack four times as fast as by bits, and as small; values twice as fast,
+and a sixth larger: a journal lives until the next compactions."""
 MAGIC = b"DVFS"
 LENGTHS = struct.Struct("<4sIQII")
 """magic, bytes of the scalars, bytes of the traces, CRC32C of the scalars, of the traces."""
