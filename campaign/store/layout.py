@@ -157,7 +157,7 @@ def open_store(root: Path) -> Store:
         raise NotAStore(f"{root}: is not a store; name a folder that campaign run or import made")
     if head["format"] != FORMAT:
         raise NotAStore(
-            f"{root}: store format {str(head['format'])[:20]}, and this version reads format "
+            f"{root}: store format {ascii(head['format'])[:20]}, and this version reads format "
             f"{FORMAT}; read it with the version that wrote it, or measure into a new store"
         )
     return store

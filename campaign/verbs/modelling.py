@@ -27,6 +27,10 @@ VOLTAGE_TEXT = {
 }
 
 
+SETTING_NUMBERS = 4
+"""Of a legal setting: core and memory MHz, core and memory volts."""
+
+
 def site_data(store: Store, site: str) -> Observations:
     """A site's measurements, with its classes' domains as the store knows them."""
     from analysis.observations import observations  # noqa: PLC0415
@@ -36,10 +40,36 @@ def site_data(store: Store, site: str) -> Observations:
 
 
 def site_facts(store: Store, site: str) -> dict[str, Any]:
-    """What the store knows of a site beside its measurements."""
+    """What the store knows of a site beside its measurements.
+
+    Raises:
+        DamagedStore: it is not what :func:`campaign.launch.drive.site_facts` gives.
+    """
+    from campaign.store.layout import DamagedStore  # noqa: PLC0415
     from campaign.table import site_file_name  # noqa: PLC0415
 
-    return store.read_json(f"sites/{site_file_name(site)}") or {}
+    name = f"sites/{site_file_name(site)}"
+    facts = store.read_json(name)
+    if facts is None:
+        return {}
+    if not isinstance(facts, dict) or not _are_site_facts(facts):
+        raise DamagedStore(
+            f"{store.root / name}: is not what a run or an import writes; run the campaign again, "
+            f"or restore it from a copy"
+        )
+    return facts
+
+
+def _are_site_facts(facts: dict[str, Any]) -> bool:
+    classes, legal = facts.get("classes", {}), facts.get("legal", [])
+    return (
+        isinstance(classes, dict)
+        and all(isinstance(each, str) for each in classes.values())
+        and isinstance(facts.get("device", ""), str)
+        and isinstance(legal, list)
+        and all(isinstance(row, list) and len(row) == SETTING_NUMBERS for row in legal)
+        and all(isinstance(n, int | float | None) for row in legal for n in row)
+    )
 
 
 def keep_fit(store: Store, found: Fit) -> None:
