@@ -23,6 +23,8 @@ from analysis.report.page import render
 from tests.analysis.twin_data import twin_dataset
 from tests.requirement import need_browser
 
+pytestmark = pytest.mark.browser
+
 OPTIONS = [
     "--headless",
     "--no-sandbox",

@@ -146,13 +146,9 @@ def test_free_ports_differ() -> None:
     assert len(set(free_ports(9))) == 9
 
 
-def test_no_slurm_skips_or_fails_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm_fixtures, "why_no_slurm", lambda: "no such thing here")
-    monkeypatch.delenv("CAMPAIGN_REQUIRE_SLURM", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="no such thing here"):
-        slurm_fixtures.need_slurm()
-    monkeypatch.setenv("CAMPAIGN_REQUIRE_SLURM", "1")
-    with pytest.raises(pytest.fail.Exception, match="no such thing here"):
+def test_without_slurm_a_test_fails_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(pytest.fail.Exception, match=r"no real Slurm: .*-m 'not slurm'"):
         slurm_fixtures.need_slurm()
 
 

@@ -25,6 +25,8 @@ from sites.setting import AS_FOUND
 from tests.requirement import need_root
 from tests.security.test_report_escapes import machine
 
+pytestmark = pytest.mark.root
+
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 CAMPAIGN = 'name = "c"\n[[sites]]\nsite = "localhost"\n[[kernels]]\nkernel = "dp_fma"\n'

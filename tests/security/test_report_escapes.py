@@ -133,6 +133,7 @@ def test_the_names_are_shown_as_they_are(found):
         assert text in words, text
 
 
+@pytest.mark.browser
 def test_a_browser_runs_nothing_of_the_names(hostile, found, tmp_path):
     """Chromium writes the page as it stands after its scripts ran: nothing was added."""
     program = need_browser()
