@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.observations import Observations, kernel_names
+from analysis.observations import CantFit, Observations, kernel_names
 
 MODELS = ("choi", "choi+clock")
 """The sets of terms, the plainer first."""
@@ -89,7 +89,11 @@ def _varies(values: np.ndarray) -> bool:
 
 
 def design_matrix(data: Observations, terms: list[Term]) -> np.ndarray:
-    """float64 (rows, terms): joules that one unit of each coefficient adds to each row."""
+    """float64 (rows, terms): joules that one unit of each coefficient adds to each row.
+
+    Raises:
+        CantFit: a class of operations that a term pays for is not counted.
+    """
     core_v2, mem_v2 = data.core_v**2, data.mem_v**2
     square = {"core": core_v2, "mem": mem_v2}
     volt = {"core": data.core_v, "mem": data.mem_v}
@@ -99,6 +103,11 @@ def design_matrix(data: Observations, terms: list[Term]) -> np.ndarray:
     for i, term in enumerate(terms):
         match term.kind:
             case "class":
+                if term.of not in data.counts:
+                    raise CantFit(
+                        f"{data.site}: no measurement has counts of {term.of!r}, which "
+                        f"{term.name} is paid for; fit again"
+                    )
                 n = data.counts[term.of]
                 columns[:, i] = np.where(np.isfinite(n), n, 0.0) * 1e-12 * square[term.domain]
             case "lumped":

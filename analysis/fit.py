@@ -14,7 +14,7 @@ from analysis.forms import AUTO, Form, forms
 from analysis.observations import CantFit, Observations, setting_text
 from analysis.surface import Surface, fit_surface
 from analysis.training import Curves, Found, Training, at_voltage, predict, prepare, solve_form
-from analysis.voltage import ESTIMATED, VoltageCurve
+from analysis.voltage import ESTIMATED
 
 CONFIDENCE = 0.95
 MIN_SETTINGS_FOR_INTERVALS = 3
@@ -92,15 +92,15 @@ class Fit:
             "simulated": self.simulated,
             "n": self.n,
             "n_settings": self.n_settings,
-            "condition_number": _finite(self.condition_number),
+            "condition_number": finite(self.condition_number),
             "dropped": self.dropped,
             "coefficients": [
                 {
                     "name": term.name,
                     "value": float(self.value[i]),
                     "unit": unit_of(term),
-                    "low": _finite(self.low[i]),
-                    "high": _finite(self.high[i]),
+                    "low": finite(self.low[i]),
+                    "high": finite(self.high[i]),
                 }
                 for i, term in enumerate(self.terms)
             ],
@@ -125,69 +125,6 @@ class Fit:
             "confounded": self.confounded,
         }
 
-    def to_store(self) -> dict[str, Any]:
-        """What a store keeps of the fit; :meth:`from_store` makes the same fit of it."""
-        kept = self.as_dict() | {
-            "terms": [vars(term) for term in self.terms],
-            "covariance": self.covariance.tolist(),
-            "covariance_with_choice": self.covariance_with_choice.tolist(),
-            "curves": {
-                name: [curve.mhz.tolist(), curve.volt.tolist()]
-                for name, curve in (("core", self.curves.core), ("mem", self.curves.mem))
-            },
-        }
-        if self.surface is not None:
-            kept["surface"] = {
-                "mhz": [[_finite(mhz) for mhz in pair] for pair in self.surface.mhz],
-                "kernels": self.surface.kernels,
-                "residual": [[_finite(r) for r in row] for row in self.surface.residual],
-                "shape": self.surface.shape,
-                "own_shape": self.surface.own_shape,
-            }
-        return kept
-
-    @classmethod
-    def from_store(cls, kept: dict[str, Any]) -> Fit:
-        """The fit of :meth:`to_store`, without the forms that were compared."""
-        rows = kept["coefficients"]
-
-        def column(name: str) -> np.ndarray:
-            return np.array([np.nan if r[name] is None else r[name] for r in rows], float)
-
-        condition = kept["condition_number"]
-        core, mem = (VoltageCurve(*map(np.array, kept["curves"][name])) for name in ("core", "mem"))
-        surface = kept.get("surface")
-        return cls(
-            kept["site"],
-            kept["simulated"],
-            kept["model"],
-            kept["voltage"],
-            kept["n"],
-            kept["n_settings"],
-            [Term(**term) for term in kept["terms"]],
-            column("value"),
-            column("low"),
-            column("high"),
-            np.array(kept["covariance"], float),
-            np.array(kept["covariance_with_choice"], float),
-            np.inf if condition is None else condition,
-            kept["dropped"],
-            Curves(core, mem, np.zeros(0)),
-            surface
-            and Surface(
-                np.array(surface["mhz"], float),
-                surface["kernels"],
-                np.array(surface["residual"], float),
-                tuple(surface["shape"]),
-                tuple(surface["own_shape"]),
-            ),
-            [],
-            kept["why"],
-            kept["robust"],
-            kept["outliers"],
-            kept["confounded"],
-        )
-
 
 def unit_of(term: Term) -> str:
     """A term's unit with what it is paid for: ``pJ/V^2 per flop``."""
@@ -195,7 +132,8 @@ def unit_of(term: Term) -> str:
     return f"{term.unit} per {per}" if term.kind == "class" else term.unit
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """A number as JSON has it: None where it is none."""
     return float(value) if np.isfinite(value) else None
 
 

@@ -372,5 +372,5 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         from campaign.verbs.show import say  # noqa: PLC0415
 
-        say(f"campaign: {error}", sys.stderr)
+        say(f"campaign: {str(error) or type(error).__name__}", sys.stderr)
         return code

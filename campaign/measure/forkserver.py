@@ -127,7 +127,10 @@ def _child(libc: ctypes.CDLL, job: Job, asked: dict[str, Any]) -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         signal.signal(signal.SIGTERM, end)
         first_out_of_memory()
-        log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        except OSError as error:
+            raise RecordUnwritten(f"{asked['log']}: {error.strerror}") from None
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.dup2(log, 1)

@@ -19,9 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from campaign.measure.__main__ import RecordUnwritten
 from campaign.measure.life import Job, node_name
 from campaign.measurement import Measurement
 from campaign.point import Point
@@ -65,19 +67,24 @@ class Bench:
         in_step = self.job.site.clocks.control == "slurm"
         start = self._launched if in_step or point.ranks > 1 else self._forked
         for _ in range(2):
-            for path in (result, log):
-                path.unlink(missing_ok=True)
             started_unix_s = time.time()
             try:
+                for path in (result, log):
+                    with _in_scratch(path):
+                        path.unlink(missing_ok=True)
                 exit_code, timed_out = start(point, attempt, result, log)
+            except RecordUnwritten as unwritten:
+                said = str(unwritten)
+                continue
             except OSError as error:
                 return _failure(point, attempt, started_unix_s, "kernel failed", str(error))
             if exit_code != os.EX_IOERR:
                 break
+            said = _last_words(log)
         else:
             raise StoreUnwritable(
-                f"{self.folder}: takes no record (last words: {_last_words(log)}); it is in the "
-                f"partition's local_directory"
+                f"{self.folder}: takes no record (last words: {said}); it is in the partition's "
+                f"local_directory"
             )
         if not timed_out and result.exists():
             record = result.read_bytes()
@@ -144,7 +151,8 @@ class Bench:
         self, point: Point, attempt: int, result: Path, log: Path
     ) -> tuple[int | None, bool]:
         point_file = self.folder / "point.json"
-        point_file.write_text(json.dumps({"point": point.as_dict(), "attempt": attempt}))
+        with _in_scratch(point_file):
+            point_file.write_text(json.dumps({"point": point.as_dict(), "attempt": attempt}))
         program = [
             sys.executable,
             "-m",
@@ -154,7 +162,9 @@ class Bench:
             str(result),
         ]
         argv = launcher(point, self.job) + program
-        with log.open("wb") as output:
+        with _in_scratch(log):
+            output = log.open("wb")
+        with output:
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -175,6 +185,15 @@ class Bench:
         self._end_server()
         shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self._lock)
+
+
+@contextlib.contextmanager
+def _in_scratch(path: Path) -> Iterator[None]:
+    """What the scratch folder does not take is no fault of the point."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordUnwritten(f"{path}: {error.strerror}") from None
 
 
 def scratch_prefix() -> str:

@@ -8,32 +8,22 @@ crash leaves behind is in no generation, and still in its journal.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
-from zarr.codecs import BloscCodec, Crc32cCodec
 
-from campaign.measurement import FAILURES, Measurement
-from campaign.store.columns import (
-    CHUNK_SAMPLES,
-    FAILURE_COLUMNS,
-    SAMPLES,
-    SHARD_SAMPLES,
-    TRACE_TEXT,
-    column,
-)
-from campaign.store.durable import sync, sync_tree
+from campaign.measurement import FAILURES
+from campaign.store.columns import FAILURE_COLUMNS, TRACE_TEXT, column
 from campaign.store.generation import (
     STATE,
     STATUSES,
     File,
     Generation,
     checked,
-    checksum,
     commit,
     folder_of,
     newest,
@@ -51,31 +41,35 @@ from campaign.store.records import (
     measurement_row,
 )
 from campaign.store.rows import append, open_table, overwrite, rows_of
+from campaign.store.samples import ShardWriter, mend_descriptions
 from campaign.store.summary import updated
-
-BATCH_SAMPLES = 4 * SHARD_SAMPLES
 
 
 @dataclass(frozen=True)
 class Compacted:
     """What a compaction did: the records that it moved; of what is damaged and passed over for
     good, (journal, byte, what is wrong); the same of bytes at a journal's end, where a record may
-    be on its way; and what was wrong with the index."""
+    be on its way; what was wrong with the index; and what was mended."""
 
     moved: int = 0
     damage: list[tuple[str, int, str]] = field(default_factory=list)
     torn: list[tuple[str, int, str]] = field(default_factory=list)
     index_damage: list[str] = field(default_factory=list)
+    mended: list[str] = field(default_factory=list)
 
     def told(self, writers_gone: bool) -> list[str]:
         """What a person should know. ``writers_gone``: no record can still be on its way."""
         whole = [
             f"{each}; nothing is lost: the index is written anew" for each in self.index_damage
         ]
-        return whole + [
-            f"{journal}: byte {at}: {text}; what was measured there runs again"
-            for journal, at, text in self.damage + (self.torn if writers_gone else [])
-        ]
+        return (
+            self.mended
+            + whole
+            + [
+                f"{journal}: byte {at}: {text}; what was measured there runs again"
+                for journal, at, text in self.damage + (self.torn if writers_gone else [])
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -101,10 +95,11 @@ def compact(store: Store) -> Compacted:
         DamagedStore: no generation is whole.
     """
     base, wrong = newest(store)
+    mended = [] if base is None else mend_descriptions(store, base.samples_end)
     tail = journal_tail(store, {} if base is None else base.consumed, to_consume=True)
     if not tail.entries:
         _remove_old(store, base)
-        return Compacted(torn=tail.damage, index_damage=wrong)
+        return Compacted(torn=tail.damage, index_damage=wrong, mended=mended)
     states = held_states(base, [entry.point_id for entry in tail.entries])
     whole, traces, samples_end, shards, damage = _append_traces(store, base, tail, states)
     taken = choose(whole, states)
@@ -126,7 +121,7 @@ def compact(store: Store) -> Compacted:
     advance(store, base, news, told)
     passed = [each for each in tail.damage if each[1] < tail.consumed[each[0]]]
     torn = [each for each in tail.damage if each not in passed]
-    return Compacted(len(whole), damage + passed, torn, wrong)
+    return Compacted(len(whole), damage + passed, torn, wrong, mended)
 
 
 def settle(store: Store) -> None:
@@ -138,14 +133,19 @@ def settle(store: Store) -> None:
     before = _generation_before(store, base)
     # Of a journal that is gone no generation need know.
     there = {path.name for path in store.journal_paths()}
-    consumed = [
-        None if each is None else {name: at for name, at in each.consumed.items() if name in there}
-        for each in (before, base)
-    ]
-    if before is None or before.files != base.files or consumed[0] != consumed[1]:
-        advance(store, base, News({}, {}, {}), base)
-    else:
+    if (
+        before is not None
+        and before.files == base.files
+        and _consumed(before, there) == _consumed(base, there)
+    ):
         _remove_old(store, base)
+    else:
+        advance(store, base, News({}, {}, {}), base)
+
+
+def _consumed(generation: Generation, journals: Container[str]) -> dict[str, int]:
+    """How far a generation has read those of the journals."""
+    return {name: at for name, at in generation.consumed.items() if name in journals}
 
 
 def advance(store: Store, base: Generation | None, news: News, told: Generation) -> None:
@@ -260,99 +260,6 @@ def _append_traces(
         entries = [entry for entry in entries if id(entry) not in damaged]
     writer.flush()
     return entries, rows, writer.end, writer.shards, damage
-
-
-class ShardWriter:
-    """Collects samples and writes them into whole new shards, durably."""
-
-    def __init__(self, store: Store, end: int, shards: dict[str, File]) -> None:
-        self.store = store
-        self.end = end
-        """Where the next shard begins, in samples."""
-        self.shards = shards
-        self._batch: dict[str, list[np.ndarray]] = {name: [] for name in SAMPLES}
-        self._held = 0
-
-    def add(self, measurement: Measurement) -> tuple[list[Any], ...]:
-        """Take a measurement's traces; the columns of their rows, from ``point_id`` on."""
-        rows: tuple[list[Any], ...] = ([], [], [], [], [], [])
-        for trace in measurement.traces:
-            size = trace.time_ns.size
-            row = (
-                measurement.point.id,
-                trace.channel,
-                trace.domain,
-                trace.unit,
-                self.end + self._held,
-                size,
-            )
-            for values, value in zip(rows, row, strict=True):
-                values.append(value)
-            self._batch["time_ns"].append(trace.time_ns)
-            self._batch["value"].append(trace.value)
-            self._held += size
-        # Between measurements only: the next batch begins at a shard of its own.
-        if self._held >= BATCH_SAMPLES:
-            self.flush()
-        return rows
-
-    def flush(self) -> None:
-        """Write what was collected; the rest of the last shard stays zero."""
-        if not self._held:
-            return
-        start, size = self.end, self._held
-        end = start + -(-size // SHARD_SAMPLES) * SHARD_SAMPLES
-        # Zarr would leave out a shard of zeros, and it would seem to be gone.
-        with zarr.config.set({"array.write_empty_chunks": True}):
-            group = _trace_group(self.store)
-            self._write(group, start, size, end)
-        self._held = 0
-        self.end = end
-
-    def _write(self, group: zarr.Group, start: int, size: int, end: int) -> None:
-        for name, dtype in SAMPLES.items():
-            padded = np.zeros(end - start, dtype)
-            np.concatenate(self._batch[name], out=padded[:size], casting="safe")
-            array = group[name]
-            assert isinstance(array, zarr.Array)  # noqa: S101
-            array.resize((end,))
-            array[start:end] = padded
-            folder = self.store.traces / name
-            for shard in range(start // SHARD_SAMPLES, end // SHARD_SAMPLES):
-                path = folder / "c" / str(shard)
-                sync(path)
-                self.shards[f"{name}/c/{shard}"] = checksum(path)
-            sync(folder / "c")
-            sync(folder / "zarr.json")
-            sync(folder)
-            self._batch[name].clear()
-
-
-def _trace_group(store: Store) -> zarr.Group:
-    if not store.traces.exists():
-        fresh = store.root / ".traces.new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        create_traces(fresh)
-        sync_tree(fresh)
-        fresh.rename(store.traces)
-        sync(store.root)
-    return zarr.open_group(store.traces, mode="r+", zarr_format=3)
-
-
-def create_traces(folder: Path) -> zarr.Group:
-    """A new group of the arrays of all samples, empty."""
-    group = zarr.create_group(folder)
-    for name, dtype in SAMPLES.items():
-        group.create_array(
-            name,
-            shape=(0,),
-            dtype=dtype,
-            chunks=(CHUNK_SAMPLES,),
-            shards=(SHARD_SAMPLES,),
-            compressors=[BloscCodec(cname="lz4", clevel=5, shuffle="bitshuffle"), Crc32cCodec()],
-            dimension_names=("sample",),
-        )
-    return group
 
 
 def _generation_before(store: Store, base: Generation) -> Generation | None:

@@ -34,6 +34,7 @@ from campaign.store.columns import (
 from campaign.store.generation import GONE, Generation, reading
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.records import Held, Tail, held, measurement_row
+from campaign.store.samples import wrong_descriptions
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -76,11 +77,14 @@ class WrittenStore(WrapperStore[LocalStore]):
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
         """See :meth:`zarr.abc.store.Store.get`."""
-        found = await super().get(key, prototype, byte_range)
+        path = self._store.root / key
+        found = None
+        if key not in self._files or path.is_file():  # a device in its place has no end
+            found = await super().get(key, prototype, byte_range)
         if found is None and key in self._files:
             raise DamagedStore(
-                f"{self._store.root / key}: is gone; if a campaign is running, open the store "
-                f"again, else run it again"
+                f"{path}: is gone; if a campaign is running, open the store again, else run it "
+                f"again"
             )
         return found
 
@@ -254,26 +258,49 @@ def _opened(generation: Generation, table: str) -> xr.Dataset:
     return dataset[sorted(map(str, dataset.data_vars))]
 
 
+class Samples:
+    """Those samples of an array that a generation knows of, for Dask. What of them can't be
+    unpacked any more is an error that says what to do."""
+
+    ndim = 1
+
+    def __init__(self, array: zarr.Array[Any], folder: Path, generation: Generation) -> None:
+        self.dtype = array.dtype
+        self.shape = (generation.samples_end,)
+        self._array, self._folder, self._shards = array, folder, generation.shards
+
+    def __getitem__(self, key: tuple[slice]) -> np.ndarray:
+        try:
+            return np.asarray(self._array[key])
+        except (OSError, MemoryError, DamagedStore):
+            raise
+        except Exception as error:  # a codec may raise anything of what is damaged
+            raise DamagedStore(
+                f"{self._folder}: samples {key[0].start} to {key[0].stop} are damaged ({error}); "
+                f"campaign status --verify says which points they are, campaign run measures "
+                f"those again"
+            ) from None
+
+    def __dask_tokenize__(self) -> object:
+        return str(self._folder), sorted(self._shards.items())
+
+
 def _samples(store: Store, generation: Generation, chunk_samples: int) -> xr.Dataset:
     """The samples that a generation knows of, lazy; a compaction that was killed, or runs now,
     may have written more behind them."""
+    wrong = wrong_descriptions(store, generation.samples_end)
+    if wrong:
+        raise DamagedStore(
+            f"{store.traces / wrong[0]}: does not describe the {generation.samples_end} samples "
+            f"that were written; run or import again to mend it"
+        )
+    import dask.array as da  # noqa: PLC0415
+
     there = (name for name, file in generation.shards.items() if file != GONE)
     written = WrittenStore(store.traces, frozenset(there))  # no trace lies in one that is gone
-    chunked = LAZY | {"chunks": {"sample": chunk_samples}}
-    parts = []
-    # One array after the other: such a compaction may have lengthened only one of them.
+    variables = {}
     for name in SAMPLES:
-        others = [other for other in SAMPLES if other != name]
-        try:
-            part = xr.open_zarr(written, drop_variables=others, **chunked)
-        except Exception as error:  # of a text that is no metadata Zarr raises all kinds
-            raise DamagedStore(
-                f"{store.traces}: {name} can't be opened ({error}); `campaign run` mends it"
-            ) from None
-        if part.sizes["sample"] < generation.samples_end:
-            raise DamagedStore(
-                f"{store.traces / name}: {part.sizes['sample']} samples, and "
-                f"{generation.samples_end} were written; `campaign run` mends it"
-            )
-        parts.append(part.isel(sample=slice(0, generation.samples_end)))
-    return xr.merge(parts)
+        array = zarr.open_array(written, path=name, mode="r")
+        samples = Samples(array, store.traces / name, generation)
+        variables[name] = ("sample", da.from_array(samples, chunk_samples, asarray=False))
+    return xr.Dataset(variables)

@@ -21,15 +21,19 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import google_crc32c
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from campaign.measurement import FAILURES, OK
 from campaign.point import ID_CHARS
+from campaign.store.columns import SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
 from campaign.store.layout import DamagedStore, Store
+from campaign.store.regular import open_regular, read_regular
+from campaign.store.summary import Summary
 
 STATUSES = (OK, *FAILURES)
 STATE = np.dtype([("id", f"S{ID_CHARS}"), ("row", "<i8"), ("status", "u1")])
@@ -66,7 +70,7 @@ class Generation:
     def states(self) -> np.ndarray:
         """Every measurement's state, a :data:`STATE` each, sorted by id."""
         with reading(self.path):
-            return np.frombuffer((self.path / "states.bin").read_bytes(), STATE)
+            return np.frombuffer(read_regular(self.path / "states.bin"), STATE)
 
 
 @contextlib.contextmanager
@@ -87,11 +91,34 @@ def reading(path: Path) -> Iterator[None]:
 GONE: File = (-1, 0)
 """A file that was written and is there no more."""
 
+Offset = Annotated[int, Field(ge=0, lt=2**62)]
+
+
+class _Manifest(BaseModel):
+    """What a manifest says, beside what it adds up to: as many shards as there are samples."""
+
+    model_config = ConfigDict(strict=True)
+
+    consumed: dict[str, Offset]
+    samples_end: Offset
+    shards: dict[str, File]
+    summary: Summary
+    files: dict[str, File]
+
+    @model_validator(mode="after")
+    def _shards_hold_the_samples(self) -> Self:
+        numbers = range(self.samples_end // SHARD_SAMPLES)
+        if len(self.shards) != len(SAMPLES) * len(numbers) or not all(
+            f"{array}/c/{number}" in self.shards for array in SAMPLES for number in numbers
+        ):
+            raise ValueError(f"{len(self.shards)} shards can't be {self.samples_end} samples")
+        return self
+
 
 def checksum(path: Path) -> File:
     """A file's size and CRC32C, read in pieces."""
     size, crc = 0, 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while piece := file.read(1 << 22):
             size += len(piece)
             crc = google_crc32c.extend(crc, piece)
@@ -118,20 +145,25 @@ def read_manifest(path: Path) -> Generation:
         DamagedStore: it is not what was written.
     """
     try:
-        line, crc = (path / "manifest").read_bytes().split(b"\n")[:2]
+        line, crc = read_regular(path / "manifest").split(b"\n")[:2]
         if int(crc, 16) != google_crc32c.value(line):
             raise DamagedStore(f"{path}/manifest: its checksum does not match")
-        told = json.loads(line)
-        return Generation(
-            path,
-            {str(name): int(end) for name, end in told["consumed"].items()},
-            int(told["samples_end"]),
-            {str(name): (int(size), int(crc)) for name, (size, crc) in told["shards"].items()},
-            dict(told["summary"]),
-            {str(name): (int(size), int(crc)) for name, (size, crc) in told["files"].items()},
-        )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        told = _Manifest.model_validate_json(line)
+    except ValidationError as errors:
+        first = errors.errors()[0]
+        where = ".".join(map(str, first["loc"]))[:80] or "shards"
+        what = first["msg"].removeprefix("Value error, ")
+        raise DamagedStore(f"{path}/manifest: {where}: {what}") from None
+    except (OSError, ValueError) as error:
         raise DamagedStore(f"{path}/manifest: can't be read ({error})") from None
+    return Generation(
+        path,
+        told.consumed,
+        told.samples_end,
+        told.shards,
+        told.summary.model_dump(),
+        told.files,
+    )
 
 
 def checked(path: Path) -> Generation:
@@ -204,6 +236,7 @@ def commit(store: Store, fresh: Path, base: Generation | None, told: Generation)
     said = {name: getattr(told, name) for name in ("consumed", "samples_end", "shards", "summary")}
     line = json.dumps({**said, "files": files}, separators=(",", ":")).encode()
     (fresh / "manifest").write_bytes(line + f"\n{google_crc32c.value(line):08x}\n".encode())
+    read_manifest(fresh)  # what can't be read again must not come to be
     sync_tree(fresh)
     path = folder_of(store, max([0 if base is None else base.number, *numbers(store)]) + 1)
     fresh.rename(path)

@@ -29,6 +29,7 @@ from numcodecs.blosc import Blosc
 from campaign.measurement import FAILURES, OK, Measurement, Trace
 from campaign.point import ID_CHARS, Point
 from campaign.store.durable import sync
+from campaign.store.regular import open_regular
 
 blosc.use_threads = False  # a forked child would start Blosc's threads anew for every record
 
@@ -41,6 +42,7 @@ LENGTHS = struct.Struct("<4sIQII")
 HEAD = struct.Struct("<4sIQIII")
 """LENGTHS, and their own CRC32C: a wrong length must not reach over the next record."""
 MAX_SCALARS_BYTES = 1 << 24
+MAX_UNIX_S = 1e12
 TEXTS = ("status", "text", "node", "voltage_origin")
 NUMBERS = (
     "start_unix_s",
@@ -187,7 +189,11 @@ def _check(scalars: Any) -> None:
             isinstance(whole, int) and abs(whole) < 1 << 63
             for whole in (point.ranks, point.repeat, scalars["iterations"], scalars["attempt"])
         )
+        and type(scalars["start_unix_s"]) in (int, float)
+        and abs(scalars["start_unix_s"]) < MAX_UNIX_S
         and all(isinstance(scalars[name], dict) for name in ("meters", "provenance"))
+        and isinstance(flags := scalars["provenance"].get("flags", []), list)
+        and all(isinstance(flag, str) for flag in flags)
         and isinstance(scalars["counts"], dict | None)
         and all(isinstance(n, int | float) for n in (scalars["counts"] or {}).values())
         and (scalars["status"] == OK or scalars["status"] in FAILURES)
@@ -280,7 +286,7 @@ def scan(path: Path, start: int = 0) -> Scan:
     entries: list[JournalEntry] = []
     damage: list[tuple[int, str]] = []
     end = start
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         at: int | None = start
         while at is not None and at < size:
@@ -351,6 +357,6 @@ def _lock_alone(file: BinaryIO) -> bool:
 
 def read(entry: JournalEntry) -> Measurement:
     """The whole measurement of an entry, traces and all; TornRecord if they are damaged."""
-    with entry.path.open("rb") as file:
+    with open_regular(entry.path) as file:
         file.seek(entry.offset)
         return decode(file.read(entry.end - entry.offset))

@@ -29,6 +29,7 @@ from typing import Any
 
 from campaign.store.durable import sync
 from campaign.store.journal import SUFFIX
+from campaign.store.regular import read_regular
 
 FORMAT = 2
 
@@ -87,7 +88,7 @@ class Store:
         """
         path = self.root / name
         try:
-            return json.loads(path.read_text())
+            return json.loads(read_regular(path))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:

@@ -16,6 +16,7 @@ import numpy as np
 
 from campaign.point import ID_CHARS
 from campaign.store.layout import DamagedStore, Store, replace_file
+from campaign.store.regular import read_regular
 
 RECORD = np.dtype([("partition", "<u2"), ("id", f"S{ID_CHARS}")])
 
@@ -32,7 +33,7 @@ def write_planned(store: Store, plan: Mapping[str, Any], ids: Mapping[str, Seque
     file = f"planned.{google_crc32c.value(data):08x}.bin"
     plan = {**plan, "planned": {"partitions": list(ids), "file": file}}
     with contextlib.suppress(DamagedStore, OSError):
-        if store.read_json("campaign.json") == plan and (store.root / file).read_bytes() == data:
+        if store.read_json("campaign.json") == plan and read_regular(store.root / file) == data:
             return
     replace_file(store.root / file, data)
     store.write_json("campaign.json", plan)
@@ -71,4 +72,4 @@ def _read(store: Store) -> tuple[dict[str, Any] | None, Path, bytes]:
     if plan is None:
         return None, store.root, b""
     file = store.root / Path(plan["planned"]["file"]).name
-    return plan, file, file.read_bytes()
+    return plan, file, read_regular(file)

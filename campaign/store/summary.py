@@ -1,18 +1,34 @@
-"""What a generation says of its measurements in short, so that ``campaign status`` reads no table.
-
-``sites``: site -> measurements. ``latest_unix_s``: "site/partition" -> when its last points
-began. ``failures``: class -> [attempts, the last one's text]. ``flags``: a flag without its
-figures -> [measurements that are ok and flagged so, one of them].
-"""
+"""What a generation says of its measurements in short: ``campaign status`` reads no table."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from campaign.measurement import FAILURES, OK
+
+Count = Annotated[int, Field(ge=0, lt=2**62)]
+
+
+class Summary(BaseModel):
+    """A summary as a manifest has it.
+
+    ``sites``: site -> measurements. ``latest_unix_s``: "site/partition" -> when its last points
+    began. ``failures``: class -> (attempts, the last one's text). ``flags``: a flag without its
+    figures -> (measurements that are ok and flagged so, one of them).
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    sites: dict[str, Count] = {}
+    latest_unix_s: dict[str, list[FiniteFloat]] = {}
+    failures: dict[str, tuple[Count, str]] = {}
+    flags: dict[str, tuple[Count, str]] = {}
+
 
 LATEST = 200
 FIGURES = re.compile(r"[-+.\d]+(e[-+]?\d+)?")

@@ -8,23 +8,20 @@ damaged is measured again.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import zarr
 
 from campaign.measurement import DAMAGED
-from campaign.store.columns import CHUNK_SAMPLES, COUNT, SAMPLES, SHARD_SAMPLES, column
-from campaign.store.compaction import (
-    News,
-    advance,
-    create_traces,
-)
+from campaign.store.columns import CHUNK_SAMPLES, COUNT, SHARD_SAMPLES, column
+from campaign.store.compaction import News, advance
 from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import GONE, File, Generation, checksum
-from campaign.store.layout import Store, replace_file
+from campaign.store.layout import Store
 from campaign.store.records import Held, held
+from campaign.store.regular import NotRegular
+from campaign.store.samples import mend_descriptions, wrong_descriptions
 from campaign.store.summary import without_flags
 
 
@@ -56,7 +53,7 @@ def bad_shards(store: Store, generation: Generation) -> list[BadShard]:
         path = store.traces / name
         try:
             now = checksum(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotRegular):
             now = GONE
         if now == written or now == GONE == written:
             continue
@@ -75,7 +72,7 @@ def _lost(store: Store, name: str) -> list[tuple[int, int]]:
     array_name, _, number = name.split("/")
     start = int(number) * SHARD_SAMPLES
     whole = [(start, start + SHARD_SAMPLES)]
-    if not (store.traces / name).exists():
+    if not (store.traces / name).is_file():
         return whole  # Zarr would read missing values
     try:
         array = zarr.open_array(store.traces / array_name, mode="r")
@@ -128,8 +125,12 @@ def damaged_traces(store: Store) -> list[str]:
     now = held(store)
     if now.generation is None:
         return []
-    shards = bad_shards(store, now.generation)
-    return [f"{each.what}: {each.point_id} ({each.label})" for each in lost_traces(now, shards)]
+    base = now.generation
+    described = wrong_descriptions(store, base.samples_end) if base.samples_end else []
+    lost = lost_traces(now, bad_shards(store, base))
+    return [f"traces.zarr/{name} does not describe the samples" for name in described] + [
+        f"{each.what}: {each.point_id} ({each.label})" for each in lost
+    ]
 
 
 def mend(store: Store) -> list[str]:
@@ -146,7 +147,7 @@ def mend(store: Store) -> list[str]:
     base = now.generation
     if base is None or not base.shards:
         return []
-    told = _mend_metadata(store, base)
+    told = mend_descriptions(store, base.samples_end)
     shards = bad_shards(store, base)
     if not shards:
         return told
@@ -180,36 +181,3 @@ def mend(store: Store) -> list[str]:
     return told + [
         f"{each.what}: point {each.point_id} ({each.label}) is measured again" for each in lost
     ]
-
-
-def _mend_metadata(store: Store, base: Generation) -> list[str]:
-    """Write anew what describes the arrays, if it is not what this version writes."""
-    fresh = store.root / ".traces.new"
-    shutil.rmtree(fresh, ignore_errors=True)
-    group = create_traces(fresh)
-    for name in SAMPLES:
-        array = group[name]
-        assert isinstance(array, zarr.Array)  # noqa: S101
-        array.resize((base.samples_end,))
-    told = []
-    for name in ("zarr.json", *(f"{name}/zarr.json" for name in SAMPLES)):
-        right = (fresh / name).read_bytes()
-        path = store.traces / name
-        if not path.exists() or not _same(path.read_bytes(), right):
-            replace_file(path, right)
-            told.append(f"traces.zarr/{name} was damaged, and is written anew")
-    shutil.rmtree(fresh)
-    return told
-
-
-def _same(text: bytes, right: bytes) -> bool:
-    """Whether both describe the same array; a killed compaction may have made it longer."""
-    try:
-        found, wanted = json.loads(text), json.loads(right)
-        if "shape" in wanted:
-            if found["shape"][0] < wanted["shape"][0]:
-                return False
-            found["shape"] = wanted["shape"]
-    except (ValueError, KeyError, TypeError, IndexError):
-        return False
-    return bool(found == wanted)

@@ -54,8 +54,8 @@ def site_facts(store: Store, site: str) -> dict[str, Any]:
         return {}
     if not isinstance(facts, dict) or not _are_site_facts(facts):
         raise DamagedStore(
-            f"{store.root / name}: is not what a run or an import writes; run the campaign again, "
-            f"or restore it from a copy"
+            f"{store.root / name}: is not what a run or an import writes; run or import again to "
+            f"write it anew, or remove it"
         )
     return facts
 
@@ -64,7 +64,7 @@ def _are_site_facts(facts: dict[str, Any]) -> bool:
     classes, legal = facts.get("classes", {}), facts.get("legal", [])
     return (
         isinstance(classes, dict)
-        and all(isinstance(each, str) for each in classes.values())
+        and all(each in ("core", "mem") for each in classes.values())
         and isinstance(facts.get("device", ""), str)
         and isinstance(legal, list)
         and all(isinstance(row, list) and len(row) == SETTING_NUMBERS for row in legal)
@@ -74,16 +74,17 @@ def _are_site_facts(facts: dict[str, Any]) -> bool:
 
 def keep_fit(store: Store, found: Fit) -> None:
     """Keep a site's fit in the store, in place of an earlier one."""
+    from analysis.fit_file import as_kept  # noqa: PLC0415
     from campaign.store.layout import writing  # noqa: PLC0415
     from campaign.table import site_file_name  # noqa: PLC0415
 
     with writing(store):
-        store.write_json(f"fits/{site_file_name(found.site)}", found.to_store())
+        store.write_json(f"fits/{site_file_name(found.site)}", as_kept(found))
 
 
 def kept_fit(store: Store, site: str) -> Fit:
     """A site's fit; BadArgument when there is none."""
-    from analysis.fit import Fit  # noqa: PLC0415
+    from analysis.fit_file import NoFit, fit_of  # noqa: PLC0415
     from campaign.table import site_file_name  # noqa: PLC0415
 
     kept = store.read_json(f"fits/{site_file_name(site)}")
@@ -92,12 +93,10 @@ def kept_fit(store: Store, site: str) -> Fit:
             f"{store.root}: no fit of site {site!r}; run: campaign fit {store.root} --site {site}"
         )
     try:
-        found = Fit.from_store(kept)
-        found.as_dict()  # what is shown must be there
-        return found
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        return fit_of(kept)
+    except NoFit as error:
         raise BadArgument(
-            f"{store.fits / site_file_name(site)}: is no fit ({type(error).__name__}: {error}); "
+            f"{store.fits / site_file_name(site)}: is no fit ({error}); "
             f"run: campaign fit {store.root} --site {site}"
         ) from None
 

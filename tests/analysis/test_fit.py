@@ -10,7 +10,7 @@ import statsmodels.api as sm
 from scipy import optimize
 
 from analysis.energy_model import design_matrix
-from analysis.fit import Fit, costs_at, fit
+from analysis.fit import costs_at, fit
 from analysis.observations import CantFit, observations, setting_text
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.twin_data import TABLE_I, twin_dataset
@@ -143,16 +143,6 @@ def test_one_setting_gives_no_interval_and_too_few_rows_no_fit(quiet):
     assert fit(one).as_dict()["coefficients"][0]["low"] is None
     with pytest.raises(CantFit, match="measure more"):
         fit(quiet.take(np.arange(3)))
-
-
-def test_a_fit_comes_back_from_the_store(noisy):
-    import json
-
-    found = fit(noisy)
-    again = Fit.from_store(json.loads(json.dumps(found.to_store())))
-    np.testing.assert_array_equal(again.value, found.value)
-    np.testing.assert_array_equal(again.covariance, found.covariance)
-    np.testing.assert_array_equal(again.energy_j(noisy), found.energy_j(noisy))
 
 
 def test_scipys_own_nnls_agrees(noisy):
@@ -309,29 +299,6 @@ def test_one_node_for_each_setting_adds_nothing(quiet):
     np.testing.assert_allclose(
         with_nodes.covariance, without.covariance, rtol=1e-3, atol=1e-6 * without.covariance.max()
     )
-
-
-@pytest.mark.parametrize("voltage", ["floor", "free"])
-@pytest.mark.parametrize("counted", [1.0, 0.5])
-def test_surface_and_estimated_voltage_come_back_from_the_store(voltage, counted):
-    import json
-
-    data = grid_observations(
-        3,
-        counted=counted,
-        noise=0.05,
-        known_voltage=False,
-        core_mhz=(400.0, 500.0, 600.0, 800.0, 1000.0),
-    )
-    left_out = data.setting == 4
-    found = fit(data.take(~left_out), "choi+clock+surface", voltage)
-    assert found.surface is not None
-    assert len(found.curves.core.mhz) > 1
-    again = Fit.from_store(json.loads(json.dumps(found.to_store())))
-    np.testing.assert_array_equal(again.energy_j(data), found.energy_j(data))
-    costs = [costs_at(each, 700.0, 600.0, 1.0, 1.0) for each in (found, again)]
-    assert costs[0] == costs[1]
-    assert again.as_dict()["voltage_curves"] == found.as_dict()["voltage_curves"]
 
 
 def test_the_parts_of_a_prediction_are_the_prediction():

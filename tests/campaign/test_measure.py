@@ -259,9 +259,20 @@ def test_the_twin_is_the_same_measurement_twice():
     assert first.provenance["simulated"] is True
 
 
-@pytest.mark.parametrize(("name", "ranks"), [("localhost", 1), ("localhost", 2), ("jetson-tk1", 1)])
+WAYS_TO_START = (("localhost", 1), ("localhost", 2), ("jetson-tk1", 1))
+"""A site and ranks: a fork, ranks of their own, and the fork server itself."""
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "file"),
+    [
+        *((*way, "result.new") for way in WAYS_TO_START),
+        *((*way, "log") for way in WAYS_TO_START),
+        ("localhost", 2, "point.json"),
+    ],
+)
 def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_point(
-    tmp_path, name, ranks
+    tmp_path, name, ranks, file
 ):
     site = read_site(built_in_sites()[name])
     point = make_point(
@@ -269,10 +280,10 @@ def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_poin
     )
     bench = Bench(Job(site, QUICK, ("idle",)), tmp_path)
     try:
-        (bench.folder / "result.new").mkdir()  # what nothing can be written to
-        with pytest.raises(StoreUnwritable, match=r"result\.new: Is a directory"):
+        (bench.folder / file).mkdir()  # what nothing can be written to
+        with pytest.raises(StoreUnwritable, match=rf"{file}: Is a directory"):
             bench.measure(point, 0)
-        (bench.folder / "result.new").rmdir()
+        (bench.folder / file).rmdir()
         assert decode(bench.measure(point, 0)).status == "ok"
     finally:
         bench.close()

@@ -21,6 +21,7 @@ from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.generation import numbers
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import (
+    DamagedStore,
     NotAStore,
     Store,
     StoreBusy,
@@ -127,7 +128,7 @@ def test_a_flipped_byte_in_a_shard_is_an_error_not_a_wrong_number(store):
     broken = bytearray(shard.read_bytes())
     broken[100] ^= 1
     shard.write_bytes(bytes(broken))
-    with pytest.raises(ValueError, match=r"[Cc]hecksum"):
+    with pytest.raises(DamagedStore, match=r"[Cc]hecksum.*campaign run measures"):
         open_dataset(store)["value"][:5000].load()
 
 

@@ -84,6 +84,7 @@ def test_no_slurm_at_all(tmp_path: Path) -> None:
         open_meter("slurm", {"job": 77}, tmp_path)
 
 
+@pytest.mark.slurm
 def test_a_real_slurm_says_why() -> None:
     need_slurm()
     with pytest.raises(MeterUnreadable) as caught:

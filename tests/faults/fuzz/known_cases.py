@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -91,6 +92,10 @@ RECORDS: dict[str, Callable[[bytes], bytes]] = {
     "an attempt that is none": in_record(lambda s: s.update(attempt=None)),
     "a huge attempt": in_record(lambda s: s.update(attempt=10**30)),
     "provenance that is none": in_record(lambda s: s.update(provenance=None)),
+    "flags of numbers": in_record(lambda s: s["provenance"].update(flags=[1])),
+    "flags that are none": in_record(lambda s: s["provenance"].update(flags=3)),
+    "a start that is no number": in_record(lambda s: s.update(start_unix_s=math.nan)),
+    "a start that is true": in_record(lambda s: s.update(start_unix_s=True)),
     "traces of objects": in_record(lambda s: s["traces"][0].update(dtype="|O")),
     "traces of no type": in_record(lambda s: s["traces"][0].update(dtype="no type")),
     "negative bytes": in_record(lambda s: s["traces"][0].update(time_bytes=-8)),
@@ -159,7 +164,7 @@ STORE_CASES: dict[str, Callable[[Files], Changes]] = {
     **{
         f"a manifest with {key} {value!r}": in_newest_manifest({key: value})
         for key in ("consumed", "samples_end", "shards", "summary", "files")
-        for value in (None, [], {}, -1, 2**70, {"x": 1}, {"../../x": [1, 2]})
+        for value in (None, [], {}, -1, 2**70, {"x": 1}, {"x": -1}, {"../../x": [1, 2]})
     },
     "a generation of another script": lambda files: {"store/index/٣": Link("000001")},
     "a generation of 200 digits": lambda files: {"store/index/" + "9" * 200: Link("000001")},
@@ -201,6 +206,7 @@ FIT_CASES = {
     "a deep fit": in_first(FIT, lambda d: b"[" * DEEP),
     "a fit without terms": in_first(FIT, with_json(lambda v: v.pop("terms") and None)),
     "a fit of text": in_first(FIT, with_json(lambda v: v.update(coefficients="x"))),
+    "a site of classes in no domain": in_file("store/sites/a.json", '{"classes": {"dram": "x"}}'),
     "a fit of ragged covariance": in_first(
         FIT, with_json(lambda v: v.update(covariance=[[1], [1, 2]]))
     ),

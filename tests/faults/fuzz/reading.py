@@ -70,6 +70,8 @@ def is_typed(error: BaseException, files_missing: bool) -> bool:
         return True
     if type(error).__module__ == "builtins" and isinstance(error, OSError):
         return files_missing
+    if isinstance(error, MemoryError):
+        return False  # told to a person, but no file may bring it about
     return isinstance(error, Exception) and exit_code(error) is not None
 
 
@@ -254,3 +256,7 @@ def read_fits(folder: Path, index: int) -> None:
             call("coefficients", store, "--json")
         case 2:
             call("coefficients", store, "--core-mhz", "1000", "--mem-mhz", "500")
+        case 3:
+            call("predict", store, "--site", "a")
+        case 4:
+            call("crossval", store, "--site", "a", "--model", "choi", "--voltage", "known")

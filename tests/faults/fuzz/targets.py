@@ -138,7 +138,7 @@ TARGETS = (
         read_fits,
         cases=FIT_CASES,
         changed="^store/(fits|sites)/",
-        often=(0, 1, 0, 1, 2),
-        ways=3,
+        often=(0, 1, 3, 0, 1, 4, 2),
+        ways=5,
     ),
 )

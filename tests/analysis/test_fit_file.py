@@ -1,0 +1,109 @@
+"""Fits that a store keeps: read as they were written, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+
+from analysis.fit import Fit, costs_at, fit
+from analysis.fit_file import NoFit, as_kept, fit_of
+from analysis.observations import CantFit
+from tests.analysis.synthetic import grid_observations
+from tests.faults.fuzz.damage import as_json, change_json
+
+FIVE_CLOCKS = (400.0, 500.0, 600.0, 800.0, 1000.0)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return grid_observations(3, noise=0.05, known_voltage=False, core_mhz=FIVE_CLOCKS)
+
+
+@pytest.fixture(scope="module")
+def found(data):
+    """A fit that has of everything: estimated voltages and a surface."""
+    return fit(data, "choi+clock+surface", "free")
+
+
+def through_json(value: Fit) -> Fit:
+    return fit_of(json.loads(json.dumps(as_kept(value))))
+
+
+@pytest.mark.parametrize("voltage", ["floor", "free"])
+@pytest.mark.parametrize("counted", [1.0, 0.5])
+def test_a_fit_comes_back_as_it_was(voltage, counted):
+    data = grid_observations(
+        3, counted=counted, noise=0.05, known_voltage=False, core_mhz=FIVE_CLOCKS
+    )
+    found = fit(data.take(data.setting != 4), "choi+clock+surface", voltage)
+    assert found.surface is not None
+    assert len(found.curves.core.mhz) > 1
+    again = through_json(found)
+    for name in ("value", "low", "high", "covariance", "covariance_with_choice"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
+    np.testing.assert_array_equal(again.energy_j(data), found.energy_j(data))
+    assert costs_at(again, 700.0, 600.0, 1.0, 1.0) == costs_at(found, 700.0, 600.0, 1.0, 1.0)
+    assert again.as_dict() | {"tried": 0} == found.as_dict() | {"tried": 0}
+
+
+def test_a_fit_without_intervals_comes_back(data):
+    one = fit(data.take(data.setting == 0))
+    again = through_json(one)
+    assert np.isnan(again.low).all()
+    assert again.surface is None
+    np.testing.assert_array_equal(again.value, one.value)
+
+
+def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(found, data):
+    kept = as_kept(found)
+    rng = random.Random(1)
+    taken = 0
+    for _ in range(400):
+        value = copy.deepcopy(kept)
+        try:
+            for _ in range(rng.choice([1, 1, 3])):
+                value = change_json(rng, value)
+            told = json.loads(as_json(value))
+        except (RecursionError, ValueError):  # no JSON
+            continue
+        try:
+            read = fit_of(told)
+        except NoFit:
+            continue
+        taken += 1
+        json.dumps(read.as_dict())
+        with np.errstate(all="ignore"), contextlib.suppress(CantFit):
+            costs_at(read, 700.0, 600.0, 1.0, 1.0)
+            assert read.parts_j(data).shape == (len(data), len(read.terms))
+    assert 20 < taken < 380
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (["terms", 0, "kind"], "watts", "terms: 0: kind"),
+        (["terms", 0, "domain"], "", "terms: 0: a term of kind"),
+        (["covariance"], [[1.0]], "a row and a column for each term"),
+        (["coefficients", 0, "value"], math.nan, "coefficients: 0: value"),
+        (["coefficients", 0, "name"], "other", "the terms must be those"),
+        (["curves", "core"], [[1.0, 2.0], [1.0]], "as many volts as MHz"),
+        (["curves", "core"], [[2.0, 1.0], [1.0, 1.0]], "must rise"),
+        (["surface", "kernels"], [], "a residual for each setting and kernel"),
+        (["n_settings"], 10**400, "n_settings"),
+        (["simulated"], "no", "simulated"),
+    ],
+)
+def test_what_is_wrong_in_a_fit_is_named(found, path, value, said):
+    kept = copy.deepcopy(as_kept(found))
+    inner = kept
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = value
+    with pytest.raises(NoFit, match=said):
+        fit_of(kept)
