@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 import time
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from campaign.measure.life import Job
-from campaign.measure.subprocesses import Bench
+from campaign.measure.subprocesses import AllocationGone, Bench
 from campaign.measurement import OK
 from campaign.point import Point
 from campaign.store.journal import JournalWriter, scalars_of
@@ -57,7 +58,12 @@ class MeasuringPlugin(WorkerPlugin):
             for fields, attempt in asked:
                 if results and time.monotonic() - began > TASK_S:
                     break
-                record = self._bench.measure(Point.from_dict(fields), attempt)
+                try:
+                    record = self._bench.measure(Point.from_dict(fields), attempt)
+                except AllocationGone:
+                    os.kill(os.getpid(), signal.SIGTERM)  # as the job's end should have
+                    _is_going(CLOSING_S)
+                    break
                 scalars = scalars_of(record)
                 status = str(scalars["status"])
                 # Cut off with its worker: that says nothing of the point.

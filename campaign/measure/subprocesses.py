@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -38,6 +39,16 @@ FROM_OUTSIDE = {code for s in SIGNALS_FROM_OUTSIDE for code in (-s, 128 + s)}
 """Exit statuses of a subprocess that somebody ended: a job's cancellation, the kernel's OOM
 killer, a node going down. The point itself may be sound."""
 PR_SET_PDEATHSIG = 1
+JOB_IS_GONE = re.compile(
+    r"^srun: error: (.* has expired|.* already completing or completed|Unable to confirm allocation"
+    r"|.*[Ee]xpired or invalid job|.*Invalid job id)",
+    re.MULTILINE,
+)
+"""What srun says where the worker's own allocation can't be measured in any more."""
+
+
+class AllocationGone(Exception):
+    """The worker outlives its Slurm job: no step can start in it, which says nothing of a point."""
 
 
 class Bench:
@@ -61,6 +72,7 @@ class Bench:
 
         Raises:
             StoreUnwritable: the scratch folder does not take it, and did not a moment later.
+            AllocationGone: the worker's Slurm job has ended.
         """
         result = self.folder / "result"
         log = self.folder / "log"
@@ -96,6 +108,8 @@ class Bench:
             limit_s = self.job.protocol.timeout_s
             text = f"killed after {limit_s:g} s; last output: {said}"
             return _failure(point, attempt, started_unix_s, "timed out", text)
+        if "SLURM_JOB_ID" in os.environ and JOB_IS_GONE.search(said):
+            raise AllocationGone(said)
         text = f"the measuring subprocess ended with {_exit_name(exit_code)}; last output: {said}"
         status = "node lost" if exit_code in FROM_OUTSIDE else "kernel failed"
         return _failure(point, attempt, started_unix_s, status, text)

@@ -288,14 +288,14 @@ class Samples:
 def _samples(store: Store, generation: Generation, chunk_samples: int) -> xr.Dataset:
     """The samples that a generation knows of, lazy; a compaction that was killed, or runs now,
     may have written more behind them."""
+    import dask.array as da  # noqa: PLC0415
+
     wrong = wrong_descriptions(store, generation.samples_end)
     if wrong:
         raise DamagedStore(
             f"{store.traces / wrong[0]}: does not describe the {generation.samples_end} samples "
             f"that were written; run or import again to mend it"
         )
-    import dask.array as da  # noqa: PLC0415
-
     there = (name for name, file in generation.shards.items() if file != GONE)
     written = WrittenStore(store.traces, frozenset(there))  # no trace lies in one that is gone
     variables = {}

@@ -15,9 +15,14 @@ import pandas as pd
 import psutil
 import pytest
 
+from campaign.campaign_file import Protocol
+from campaign.measure.life import Job
+from campaign.measure.subprocesses import AllocationGone, Bench
 from campaign.plan import make_plan
+from campaign.point import make_point
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
+from sites.site_file import built_in_sites, read_site
 from tests.slurm_cluster import SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(280)]
@@ -187,6 +192,31 @@ def test_a_cancelled_worker_job(tmp_path, slurm_cluster):
         slurm_cluster.scancel(running(slurm_cluster)[0].id)
 
     faulty_run(tmp_path, slurm_cluster, cancel)
+
+
+@pytest.mark.parametrize("gone", ["completed", "cancelled", "never there"])
+def test_a_worker_that_outlives_its_job_says_nothing_of_a_point(
+    tmp_path, slurm_cluster, monkeypatch, gone
+):
+    job_id = "4000000"
+    if gone != "never there":
+        job_id = slurm_cluster.submit("#!/bin/bash\n" + "sleep 600\n" * (gone == "cancelled"))
+        if gone == "cancelled":
+            slurm_cluster.scancel(job_id)
+        while slurm_cluster.job_state(job_id) not in ("COMPLETED", "CANCELLED"):
+            time.sleep(0.2)
+    for name, value in {**slurm_cluster.environment, "SLURM_JOB_ID": job_id}.items():
+        monkeypatch.setenv(name, value)
+    site = read_site(built_in_sites()["localhost"])
+    point = make_point(
+        site.name, next(iter(site.partitions)), "idle", "idle", "{}", 2, site.settings[0], 0
+    )
+    bench = Bench(Job(site, Protocol(timeout_s=60.0), ("idle",)), tmp_path)
+    try:
+        with pytest.raises(AllocationGone, match="srun: error: "):
+            bench.measure(point, 0)
+    finally:
+        bench.close()
 
 
 def test_a_node_that_goes_down_and_comes_back(tmp_path, slurm_cluster):
