@@ -91,8 +91,8 @@ def test_even_power_is_steady_and_measured(tmp_path):
 
 
 def test_power_that_keeps_rising_is_flagged(tmp_path):
-    # Twice the power every two seconds: no two stretches agree.
-    with powered(tmp_path, lambda t: 20e6 * 2 ** (t / 2.0)) as meter:
+    # Twice the power every stretch: two agree only if the writer is held up for half of one.
+    with powered(tmp_path, lambda t: 20e6 * 2 ** (t / 0.5)) as meter:
         measured = run_protocol(stand(meter, tmp_path, warm_up_max_s=2.0))
     assert measured.steps["steady"] is False
     assert measured.steps["warm_up_s"] >= 2.0
