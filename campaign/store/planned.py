@@ -7,6 +7,7 @@ after its checksum, and ``campaign.json`` names it, so that the two always belon
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,5 +72,7 @@ def _read(store: Store) -> tuple[dict[str, Any] | None, Path, bytes]:
     plan = store.read_json("campaign.json")
     if plan is None:
         return None, store.root, b""
-    file = store.root / Path(plan["planned"]["file"]).name
-    return plan, file, read_regular(file)
+    name = str(plan["planned"]["file"])
+    if not re.fullmatch(r"planned\.[0-9a-f]{8}\.bin", name):
+        raise ValueError("campaign.json names no file of points")
+    return plan, store.root / name, read_regular(store.root / name)

@@ -149,6 +149,10 @@ STORE_CASES: dict[str, Callable[[Files], Changes]] = {
     "campaign.json that leads out": in_file(
         "store/campaign.json", '{"planned": {"partitions": ["s/p"], "file": "../../x"}}'
     ),
+    "campaign.json of a long name": in_file(
+        "store/campaign.json",
+        as_json({"planned": {"partitions": ["s/p"], "file": "x" * LONG}}),
+    ),
     "campaign.json without end": lambda files: {"store/campaign.json": Link("/dev/zero")},
     "campaign.json cut off": in_file("store/campaign.json", '{"planned": {'),
     "campaign.json that is deep": in_file("store/campaign.json", "[" * DEEP),
