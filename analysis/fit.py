@@ -133,7 +133,7 @@ def unit_of(term: Term) -> str:
 
 
 def finite(value: float) -> float | None:
-    """A number as JSON has it: None where it is none."""
+    """A number as JSON can say it: None for infinities and NaN."""
     return float(value) if np.isfinite(value) else None
 
 

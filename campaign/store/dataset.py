@@ -258,9 +258,13 @@ def _opened(generation: Generation, table: str) -> xr.Dataset:
     return dataset[sorted(map(str, dataset.data_vars))]
 
 
+REMEASURED = (
+    "campaign status --verify says which points are damaged, campaign run measures those again"
+)
+
+
 class Samples:
-    """Those samples of an array that a generation knows of, for Dask. What of them can't be
-    unpacked any more is an error that says what to do."""
+    """Those samples of an array that a generation knows of, for Dask."""
 
     ndim = 1
 
@@ -270,16 +274,8 @@ class Samples:
         self._array, self._folder, self._shards = array, folder, generation.shards
 
     def __getitem__(self, key: tuple[slice]) -> np.ndarray:
-        try:
+        with reading(self._folder, REMEASURED):
             return np.asarray(self._array[key])
-        except (OSError, MemoryError, DamagedStore):
-            raise
-        except Exception as error:  # a codec may raise anything of what is damaged
-            raise DamagedStore(
-                f"{self._folder}: samples {key[0].start} to {key[0].stop} are damaged ({error}); "
-                f"campaign status --verify says which points they are, campaign run measures "
-                f"those again"
-            ) from None
 
     def __dask_tokenize__(self) -> object:
         return str(self._folder), sorted(self._shards.items())

@@ -74,17 +74,16 @@ class Generation:
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """What reads files that are as they were written, but perhaps not by this program: anything
-    that Zarr and its codecs raise of nonsense ends as :class:`DamagedStore`."""
+def reading(path: Path, remedy: str = "restore it from a copy") -> Iterator[None]:
+    """What reads files through Zarr: anything that it and its codecs raise of what is damaged, or
+    of what another program wrote, ends as :class:`DamagedStore`."""
     try:
         yield
     except (OSError, MemoryError, DamagedStore):
         raise
     except Exception as error:
         raise DamagedStore(
-            f"{path}: is not what this program writes ({type(error).__name__}: {error}); restore "
-            f"it from a copy"
+            f"{path}: is not what this program writes ({type(error).__name__}: {error}); {remedy}"
         ) from None
 
 

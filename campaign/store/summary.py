@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from campaign.measurement import FAILURES, OK
 
+LATEST = 200
+FIGURES = re.compile(r"[-+.\d]+(e[-+]?\d+)?")
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 
 
@@ -28,10 +30,6 @@ class Summary(BaseModel):
     latest_unix_s: dict[str, list[FiniteFloat]] = {}
     failures: dict[str, tuple[Count, str]] = {}
     flags: dict[str, tuple[Count, str]] = {}
-
-
-LATEST = 200
-FIGURES = re.compile(r"[-+.\d]+(e[-+]?\d+)?")
 
 
 def updated(

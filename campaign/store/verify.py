@@ -74,10 +74,9 @@ def _lost(store: Store, name: str) -> list[tuple[int, int]]:
     whole = [(start, start + SHARD_SAMPLES)]
     if not (store.traces / name).is_file():
         return whole  # Zarr would read missing values
-    try:
-        array = zarr.open_array(store.traces / array_name, mode="r")
-    except (OSError, ValueError, KeyError, TypeError):
-        return whole
+    if wrong_descriptions(store, start + SHARD_SAMPLES):
+        return whole  # and here anything
+    array = zarr.open_array(store.traces / array_name, mode="r")
     lost = []
     for at in range(start, start + SHARD_SAMPLES, CHUNK_SAMPLES):
         try:

@@ -14,12 +14,14 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+from distributed import Client
 
 from campaign.campaign_file import Protocol
+from campaign.launch.worker import MeasuringPlugin, measure_points
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import AllocationGone, Bench
 from campaign.plan import make_plan
-from campaign.point import make_point
+from campaign.point import Point, make_point
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
 from sites.site_file import built_in_sites, read_site
@@ -194,29 +196,68 @@ def test_a_cancelled_worker_job(tmp_path, slurm_cluster):
     faulty_run(tmp_path, slurm_cluster, cancel)
 
 
-@pytest.mark.parametrize("gone", ["completed", "cancelled", "never there"])
-def test_a_worker_that_outlives_its_job_says_nothing_of_a_point(
-    tmp_path, slurm_cluster, monkeypatch, gone
-):
-    job_id = "4000000"
-    if gone != "never there":
-        job_id = slurm_cluster.submit("#!/bin/bash\n" + "sleep 600\n" * (gone == "cancelled"))
-        if gone == "cancelled":
-            slurm_cluster.scancel(job_id)
-        while slurm_cluster.job_state(job_id) not in ("COMPLETED", "CANCELLED"):
-            time.sleep(0.2)
-    for name, value in {**slurm_cluster.environment, "SLURM_JOB_ID": job_id}.items():
-        monkeypatch.setenv(name, value)
+def ended_job(cluster: SlurmCluster, how: str) -> str:
+    """The id of a job that is over."""
+    if how == "never there":
+        return "4000000"
+    script = "#!/bin/bash\n" + "sleep 600\n" * (how == "cancelled")
+    job_id = cluster.submit(script, "--output=/dev/null")
+    if how == "cancelled":
+        cluster.scancel(job_id)
+    while cluster.job_state(job_id) not in ("COMPLETED", "CANCELLED"):
+        time.sleep(0.2)
+    return job_id
+
+
+def two_ranks() -> tuple[Job, Point]:
+    """A point that a step of the worker's job measures."""
     site = read_site(built_in_sites()["localhost"])
     point = make_point(
         site.name, next(iter(site.partitions)), "idle", "idle", "{}", 2, site.settings[0], 0
     )
-    bench = Bench(Job(site, Protocol(timeout_s=60.0), ("idle",)), tmp_path)
+    return Job(site, Protocol(timeout_s=60.0), ("idle",)), point
+
+
+@pytest.mark.parametrize("how", ["completed", "cancelled", "never there"])
+def test_a_step_in_a_job_that_has_ended_says_nothing_of_its_point(
+    tmp_path, slurm_cluster, monkeypatch, how
+):
+    job_id = ended_job(slurm_cluster, how)
+    for name, value in {**slurm_cluster.environment, "SLURM_JOB_ID": job_id}.items():
+        monkeypatch.setenv(name, value)
+    job, point = two_ranks()
+    bench = Bench(job, tmp_path)
     try:
         with pytest.raises(AllocationGone, match="srun: error: "):
             bench.measure(point, 0)
     finally:
         bench.close()
+
+
+def test_a_worker_that_outlives_its_job_ends_and_writes_nothing(tmp_path, slurm_cluster):
+    job, point = two_ranks()
+    gone = {"SLURM_JOB_ID": ended_job(slurm_cluster, "completed")}
+    (tmp_path / "journals").mkdir()
+    with Client(n_workers=0, host="127.0.0.1", dashboard_address=None) as client:
+        client.register_plugin(
+            MeasuringPlugin(job.as_dict(), str(tmp_path / "journals"), str(tmp_path))
+        )
+        address = client.scheduler_info()["address"]
+        options = ["--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path)]
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_worker", address, *options],
+            env={**slurm_cluster.environment, **gone},
+            cwd=ROOT,
+        )
+        try:
+            client.wait_for_workers(1, timeout=60)
+            task = client.submit(measure_points, [(point.as_dict(), 0)], retries=0)
+            assert worker.wait(60) == 0
+            assert not task.done() or task.result().results == []
+        finally:
+            worker.kill()
+            worker.wait()
+    assert list((tmp_path / "journals").iterdir()) == []
 
 
 def test_a_node_that_goes_down_and_comes_back(tmp_path, slurm_cluster):
