@@ -38,6 +38,8 @@ REFUSAL_S = 40.0
 """What can't be launched must be told within this."""
 GONE_S = 20.0
 """Jobs and processes must be gone so long after the last run."""
+LOOKS = 4
+"""In a row, that find a thread running."""
 ATTEMPTS = 3
 MAX_FURTHER_RUNS = 2
 WALLTIME_EVERY = 25
@@ -399,7 +401,7 @@ def requeued_orphan(stage: Stage) -> Disturbed:
     """A job is requeued; its frozen old worker thaws beside the new one and writes late."""
     process = start(stage)
     at = wait_for_progress(stage, process, at_least=1)
-    late = _Orphan(stage.random.choice(wait_for(process, lambda: _writers(stage))), stage.store)
+    late = _Orphan(wait_for(process, lambda: _a_measuring_one(stage)), stage.store)
     _requeue_though_it_forbids(stage, late.job)
     pause(stage, 2.0)
     with contextlib.suppress(SlurmError):
@@ -415,7 +417,7 @@ def late_orphan(stage: Stage) -> Disturbed:
     """The driver dies; a frozen worker that Slurm lost writes when the next driver is at work."""
     process = start(stage)
     at = wait_for_progress(stage, process, at_least=1)
-    late = _Orphan(stage.random.choice(wait_for(process, lambda: _writers(stage))), stage.store)
+    late = _Orphan(wait_for(process, lambda: _a_measuring_one(stage)), stage.store)
     kill(process)
     measured(stage)
     stage.cluster.set_node(late.node, "down")
@@ -604,6 +606,29 @@ def _journals(store: Path, worker: psutil.Process) -> list[Path]:
 def _writers(stage: Stage) -> list[psutil.Process]:
     """The worker processes that have a journal."""
     return [each for each in workers(stage) if _journals(stage.store, each)]
+
+
+def _a_measuring_one(stage: Stage) -> psutil.Process | None:
+    """One of them that computes a point now: what waits for the driver has nothing to write."""
+    found = _writers(stage)
+    stage.random.shuffle(found)
+    return next((each for each in found if _computes(each)), None)
+
+
+def _computes(worker: psutil.Process) -> bool:
+    """Whether one of its threads besides the first, which is Dask's, runs all the time."""
+    threads = set(Path(f"/proc/{worker.pid}/task").glob("[0-9]*"))
+    threads -= {Path(f"/proc/{worker.pid}/task/{worker.pid}")}
+    for _ in range(LOOKS):
+        threads = {each for each in threads if _is_running(each)}
+        time.sleep(0.004)
+    return bool(threads)
+
+
+def _is_running(thread: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0] == "R"
+    return False
 
 
 def _step_daemon(worker: psutil.Process) -> psutil.Process:

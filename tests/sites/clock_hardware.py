@@ -3,12 +3,15 @@
 Plain files keep what is written to them. On a machine the kernel and the hardware answer: the
 current clock follows its limits, ``scaling_setspeed`` tells what the driver took and is
 ``<unsupported>`` under other governors, the memory's rate is the firmware's own unless it is
-locked. The process waits for writes (inotify(7)) and replaces each file whole.
+locked. The process waits for writes (inotify(7)). It answers under a lease (fcntl(2), F_SETLEASE):
+no other has the file open then, who opens it waits, and nothing that was written in between is
+lost, as on a machine, where a write and its answer are one step.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import re
 import select
@@ -17,12 +20,12 @@ import signal
 import struct
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 IN_CLOSE_WRITE = 0x8
-AT_FDCWD, RENAME_EXCHANGE = -100, 2
 EVENT = struct.Struct("iIII")
 ASKS = "tmp/hardware-asks"
 """Where a test asks whether all is seen that it wrote, with a number that grows."""
@@ -56,11 +59,16 @@ class Watch:
         return found
 
 
-def shown(root: Path) -> dict[Path, str]:
-    """What the hardware shows for what is written in the tree now, file by file."""
+def shown(root: Path, held: Mapping[Path, str] = MappingProxyType({})) -> dict[Path, str]:
+    """What the hardware shows for what is written in the tree now, file by file.
+
+    ``held``: what some files hold, which are not opened for it.
+    """
     found: dict[Path, str] = {}
-    for folder in root.glob("sys/devices/system/cpu/cpu*/cpufreq"):
-        found.update(_cpufreq(folder))
+    # CPUs may share a policy: one folder under several names.
+    cpus = root.glob("sys/devices/system/cpu/cpu*/cpufreq")
+    for folder in sorted({cpu.resolve() for cpu in cpus}):
+        found.update(_cpufreq(folder, held))
     for folder in root.glob("sys/devices/system/cpu/intel_uncore_frequency/*"):
         low, high = _number(folder / "min_freq_khz"), _number(folder / "max_freq_khz")
         if low is not None and high is not None:
@@ -71,7 +79,7 @@ def shown(root: Path) -> dict[Path, str]:
             found[folder / "cur_freq"] = str(low)
     emc = root / "sys/kernel/debug/bpmp/debug/clk/emc"
     # The rate is read before the lock, as it is written after it.
-    rate, locked = _number(emc / "rate"), _number(emc / "mrq_rate_locked")
+    rate, locked = _number(emc / "rate", held), _number(emc / "mrq_rate_locked")
     if locked == 0 and rate is not None:
         found[emc / "rate"] = str(EMC_HZ)
     emc = root / "sys/kernel/debug/clk/override.emc"
@@ -81,8 +89,8 @@ def shown(root: Path) -> dict[Path, str]:
     return found
 
 
-def _cpufreq(folder: Path) -> dict[Path, str]:
-    speed = _text(folder / "scaling_setspeed")
+def _cpufreq(folder: Path, held: Mapping[Path, str]) -> dict[Path, str]:
+    speed = _text(folder / "scaling_setspeed", held)
     governor = _text(folder / "scaling_governor")
     low, high = _number(folder / "scaling_min_freq"), _number(folder / "scaling_max_freq")
     if not governor or low is None or high is None:
@@ -133,6 +141,7 @@ def running(root: Path) -> Iterator[None]:
         try:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGIO, signal.SIG_IGN)  # another waits for a leased file
             # Nothing that the tests' process has open stays so by this one, such as a lock.
             os.dup2(write, LOWEST)
             os.closerange(LOWEST + 1, os.sysconf("SC_OPEN_MAX"))
@@ -152,15 +161,17 @@ def running(root: Path) -> Iterator[None]:
         shutil.rmtree(root / ASKS, ignore_errors=True)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, held: Mapping[Path, str] = MappingProxyType({})) -> str:
+    if path in held:
+        return held[path]
     try:
         return path.read_text().strip()
     except OSError:
         return ""
 
 
-def _number(path: Path) -> int | None:
-    text = _text(path)
+def _number(path: Path, held: Mapping[Path, str] = MappingProxyType({})) -> int | None:
+    text = _text(path, held)
     return int(text) if re.fullmatch(r"\d+", text) else None
 
 
@@ -182,34 +193,32 @@ def follow(root: Path, ready: int) -> None:
     while True:
         watch.names(timeout_s=None)
         asked = _number(root / ASKS / "asked")
-        while not _show(root, fresh):
-            pass
+        while not _show(root):
+            time.sleep(0.0002)
         if asked is not None:
             fresh.write_text(str(asked))
             fresh.rename(root / ASKS / "answered")
 
 
-def _show(root: Path, fresh: Path) -> bool:
-    """Bring every file up to date; False where another wrote in the middle of it."""
-    # What is shown follows from what was written before: it is found after that was read.
-    before = {path: _text(path) for path in shown(root)}
-    for path, text in shown(root).items():
-        if not path.is_file() or path not in before or before[path] == text:
-            continue
-        fresh.write_text(f"{text}\n")
+def _show(root: Path) -> bool:
+    """Bring every file up to date; False where another has one of them open."""
+    is_done = True
+    for path in shown(root):
         try:
-            _exchange(fresh, path)
-            if _text(fresh) != before[path]:
-                _exchange(fresh, path)
-                return False
-        except FileNotFoundError:  # its device went away in between
-            return False
-    return True
-
-
-def _exchange(one: Path, other: Path) -> None:
-    """Exchange two files at once (renameat2(2), RENAME_EXCHANGE)."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(one), os.fsencode(other)
-    if libc.renameat2(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) < 0:
-        raise OSError(ctypes.get_errno(), "renameat2", str(other))
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:  # its device went away, or it may not be written
+            continue
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            held = os.pread(file, 4096, 0).decode()
+            # What is shown follows from what was written before: it is found while nothing can be
+            # written here. What another file gets meanwhile wakes the process again.
+            text = shown(root, {path: held.strip()}).get(path, held.strip())
+            if text != held.strip():
+                os.pwrite(file, f"{text}\n".encode(), 0)
+                os.ftruncate(file, len(text) + 1)
+        except BlockingIOError:
+            is_done = False
+        finally:
+            os.close(file)  # and whoever waits to open it goes on
+    return is_done

@@ -181,14 +181,17 @@ static int copy_gpu_text(const Device *device, const char *name, char *text, uns
 
 static int lock_clocks(const Device *device, const char *name, unsigned least, unsigned most)
 {
-    char path[PATH_SIZE], fresh[PATH_SIZE + 8], text[MAX_TEXT] = "";
+    char path[PATH_SIZE], folder[PATH_SIZE], fresh[PATH_SIZE + 32], text[MAX_TEXT] = "";
     int status = read_gpu_text(device, name, text, sizeof text);
     if (text[0] == '!' || (status && status != NOT_SUPPORTED))
         return status;
     if (least > most)
         return INVALID_ARGUMENT;
     snprintf(path, sizeof path, "%s/gpu%d/%s", tree(), device->index, name);
-    snprintf(fresh, sizeof fresh, "%s.new", path);
+    /* Not among the values: a process killed here leaves it. */
+    snprintf(folder, sizeof folder, "%s/../tmp", tree());
+    mkdir(folder, 0777);
+    snprintf(fresh, sizeof fresh, "%s/nvml-%d", folder, getpid());
     FILE *file = fopen(fresh, "w");
     if (!file)
         return NO_PERMISSION;
