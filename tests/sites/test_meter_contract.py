@@ -358,7 +358,7 @@ def test_a_writer_replays_values_while_they_are_read(layout: Layout) -> None:
 
 
 def check_while_written(layout: Layout, root: Path, meter: Meter) -> None:
-    start = values_at(layout, meter.channels, 0.99, 0.0)
+    start = values_at(layout, meter.channels, 0.998, 0.0)
     spans: list[tuple[int, Reading, int]] = []
 
     def read() -> None:
