@@ -6,7 +6,9 @@ energies; real files, processes and sockets) and two local workers.
 
 Every verb is a process of its own, timed from its start to its end. Points are 20 kernels at 100
 settings, repeated. Also: the driver's memory, files, opening the store, and the energy of all
-traces recomputed with Dask beside reading their bytes.
+traces recomputed with Dask beside what reading takes: the files' bytes as they are, packed; these
+unpacked by numcodecs in as many threads, with neither Zarr nor Dask nor this program's reader, into
+memory that is there; and the samples through the Dataset.
 """
 
 from __future__ import annotations
@@ -61,8 +63,10 @@ print(json.dumps({"import_s": imported - began, "open_s": opened - imported,
 
 READ = """
 import json, os, sys, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import numpy as np
+from numcodecs import blosc
 from analysis.trace_energy import trace_energies
 from campaign.store.columns import SHARD_SAMPLES
 from campaign.store.dataset import open_dataset
@@ -81,6 +85,25 @@ def read_files():
                 size += len(piece)
     return time.perf_counter() - began, size
 
+threads = len(os.sched_getaffinity(0))
+room = ThreadPoolExecutor(threads)
+shards = [p for name in ("time_ns", "value") for p in (store.traces / name / "c").iterdir()]
+
+def unpack_file(path, into):
+    data = path.read_bytes()
+    index = np.frombuffer(data[-4 - 16 * 16:-4], "<u8").reshape(16, 2)
+    for i, (offset, size) in enumerate(index.tolist()):
+        blosc.decompress(data[offset:offset + size - 4], into[i << 16:(i + 1) << 16])
+
+def unpack_files():
+    began = time.perf_counter()
+    def work(thread):
+        into = np.empty(SHARD_SAMPLES)
+        for path in shards[thread::threads]:
+            unpack_file(path, into)
+    list(room.map(work, range(threads)))
+    return time.perf_counter() - began
+
 def read_samples():
     began = time.perf_counter()
     size = 0
@@ -95,10 +118,11 @@ def energies():
     found = trace_energies(dataset).values
     return time.perf_counter() - began, found
 
-rounds = {"files_s": [], "samples_s": [], "energies_s": []}
+rounds = {"files_s": [], "unpack_s": [], "samples_s": [], "energies_s": []}
 for _ in range(3):
     seconds, stored = read_files()
     rounds["files_s"].append(seconds)
+    rounds["unpack_s"].append(unpack_files())
     seconds, unpacked = read_samples()
     rounds["samples_s"].append(seconds)
     seconds, found = energies()
@@ -188,6 +212,9 @@ def main() -> None:
             for one in found
         ]
         print(f"{'all of it, ms a point':>28}" + "".join(f"{s * 1e3:>12.4g}" for s in whole))
+        for name in ("unpack_s", "samples_s"):
+            ratio = found[-1]["energies_s"] / found[-1][name]
+            print(f"energies of all traces, last size, over {name}: {ratio:.2f}")
         if len(found) > 1:
             print(f"cost a point, last size over the one before: {whole[-1] / whole[-2]:.3f}")
         if arguments.plan_million:

@@ -25,6 +25,7 @@ from campaign.store.columns import (
     INTEGERS,
     MEASUREMENT_COLUMNS,
     SAMPLES,
+    SHARD_SAMPLES,
     TRACE_COLUMNS,
     TRACE_INTEGERS,
     TRACE_TEXT,
@@ -34,7 +35,9 @@ from campaign.store.columns import (
 from campaign.store.generation import GONE, Generation, reading
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.records import Held, Tail, held, measurement_row
+from campaign.store.regular import NotRegular
 from campaign.store.samples import wrong_descriptions
+from campaign.store.shard import BadChunk, read_shard
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -47,6 +50,7 @@ LAZY: dict[str, Any] = {
     "decode_timedelta": False,
 }
 """How xarray opens the index: read when used, seconds left as the numbers they are."""
+OPEN_AGAIN = "if a campaign is running, open the store again, else run it again"
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,7 @@ class WrittenStore(WrapperStore[LocalStore]):
         if key not in self._files or path.is_file():  # a device in its place has no end
             found = await super().get(key, prototype, byte_range)
         if found is None and key in self._files:
-            raise DamagedStore(
-                f"{path}: is gone; if a campaign is running, open the store again, else run it "
-                f"again"
-            )
+            raise DamagedStore(f"{path}: is gone; {OPEN_AGAIN}")
         return found
 
 
@@ -258,27 +259,48 @@ def _opened(generation: Generation, table: str) -> xr.Dataset:
     return dataset[sorted(map(str, dataset.data_vars))]
 
 
-REMEASURED = (
-    "campaign status --verify says which points are damaged, campaign run measures those again"
-)
-
-
 class Samples:
     """Those samples of an array that a generation knows of, for Dask."""
 
     ndim = 1
 
-    def __init__(self, array: zarr.Array[Any], folder: Path, generation: Generation) -> None:
-        self.dtype = array.dtype
+    def __init__(self, folder: Path, name: str, generation: Generation) -> None:
+        self.dtype = np.dtype(SAMPLES[name])
         self.shape = (generation.samples_end,)
-        self._array, self._folder, self._shards = array, folder, generation.shards
+        self._folder, self._name, self._shards = folder, name, generation.shards
 
     def __getitem__(self, key: tuple[slice]) -> np.ndarray:
-        with reading(self._folder, REMEASURED):
-            return np.asarray(self._array[key])
+        wanted = range(self.shape[0])[key[0]]
+        if not wanted:
+            return np.empty(0, self.dtype)
+        low, high = sorted((wanted[0], wanted[-1]))
+        return self._read(low, high + 1)[:: wanted.step]
+
+    def _read(self, low: int, high: int) -> np.ndarray:
+        parts = []
+        while low < high:
+            number, start = divmod(low, SHARD_SAMPLES)
+            end = min(SHARD_SAMPLES, start + high - low)
+            parts.append(self._shard(number, start, end))
+            low += end - start
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _shard(self, number: int, start: int, end: int) -> np.ndarray:
+        name = f"{self._name}/c/{number}"
+        if self._shards[name] == GONE:
+            return np.zeros(end - start, self.dtype)  # no trace lies in it
+        try:
+            return read_shard(self._folder / name, self.dtype, start, end)
+        except BadChunk as error:
+            raise DamagedStore(
+                f"{error}; campaign status --verify says which points they are, campaign run "
+                f"measures those again"
+            ) from None
+        except (FileNotFoundError, NotRegular):
+            raise DamagedStore(f"{self._folder / name}: is gone; {OPEN_AGAIN}") from None
 
     def __dask_tokenize__(self) -> object:
-        return str(self._folder), sorted(self._shards.items())
+        return str(self._folder / self._name), sorted(self._shards.items())
 
 
 def _samples(store: Store, generation: Generation, chunk_samples: int) -> xr.Dataset:
@@ -292,11 +314,10 @@ def _samples(store: Store, generation: Generation, chunk_samples: int) -> xr.Dat
             f"{store.traces / wrong[0]}: does not describe the {generation.samples_end} samples "
             f"that were written; run or import again to mend it"
         )
-    there = (name for name, file in generation.shards.items() if file != GONE)
-    written = WrittenStore(store.traces, frozenset(there))  # no trace lies in one that is gone
     variables = {}
     for name in SAMPLES:
-        array = zarr.open_array(written, path=name, mode="r")
-        samples = Samples(array, store.traces / name, generation)
-        variables[name] = ("sample", da.from_array(samples, chunk_samples, asarray=False))
+        samples = da.from_array(
+            Samples(store.traces, name, generation), chunk_samples, asarray=False, fancy=False
+        )
+        variables[name] = ("sample", samples)
     return xr.Dataset(variables)

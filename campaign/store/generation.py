@@ -74,7 +74,7 @@ class Generation:
 
 
 @contextlib.contextmanager
-def reading(path: Path, remedy: str = "restore it from a copy") -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """What reads files through Zarr: anything that it and its codecs raise of what is damaged, or
     of what another program wrote, ends as :class:`DamagedStore`."""
     try:
@@ -83,7 +83,8 @@ def reading(path: Path, remedy: str = "restore it from a copy") -> Iterator[None
         raise
     except Exception as error:
         raise DamagedStore(
-            f"{path}: is not what this program writes ({type(error).__name__}: {error}); {remedy}"
+            f"{path}: is not what this program writes ({type(error).__name__}: {error}); restore "
+            f"it from a copy"
         ) from None
 
 

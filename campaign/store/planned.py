@@ -20,6 +20,11 @@ from campaign.store.layout import DamagedStore, Store, replace_file
 from campaign.store.regular import read_regular
 
 RECORD = np.dtype([("partition", "<u2"), ("id", f"S{ID_CHARS}")])
+NAME = re.compile(r"planned\.[0-9a-f]{8}\.bin")
+
+
+def _name_of(data: bytes) -> str:
+    return f"planned.{google_crc32c.value(data):08x}.bin"
 
 
 def write_planned(store: Store, plan: Mapping[str, Any], ids: Mapping[str, Sequence[str]]) -> None:
@@ -31,15 +36,15 @@ def write_planned(store: Store, plan: Mapping[str, Any], ids: Mapping[str, Seque
         part["id"] = np.array(own, dtype=RECORD["id"])
         parts.append(part)
     data = np.concatenate(parts).tobytes() if parts else b""
-    file = f"planned.{google_crc32c.value(data):08x}.bin"
+    file = _name_of(data)
     plan = {**plan, "planned": {"partitions": list(ids), "file": file}}
     with contextlib.suppress(DamagedStore, OSError):
         if store.read_json("campaign.json") == plan and read_regular(store.root / file) == data:
             return
     replace_file(store.root / file, data)
     store.write_json("campaign.json", plan)
-    for old in store.root.glob("planned.*.bin"):
-        if old.name != file:
+    for old in store.root.iterdir():
+        if NAME.fullmatch(old.name) and old.name != file:
             old.unlink(missing_ok=True)
 
 
@@ -58,7 +63,7 @@ def planned_ids(store: Store) -> dict[str, np.ndarray]:
         if plan is None:
             return {}
         names = [str(name) for name in plan["planned"]["partitions"]]
-        if file.name != f"planned.{google_crc32c.value(data):08x}.bin":
+        if file.name != _name_of(data):
             raise DamagedStore(f"{file}: its checksum does not match; {remedy}")
         records = np.frombuffer(data, RECORD)
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -73,6 +78,6 @@ def _read(store: Store) -> tuple[dict[str, Any] | None, Path, bytes]:
     if plan is None:
         return None, store.root, b""
     name = str(plan["planned"]["file"])
-    if not re.fullmatch(r"planned\.[0-9a-f]{8}\.bin", name):
+    if not NAME.fullmatch(name):
         raise ValueError("campaign.json names no file of points")
     return plan, store.root / name, read_regular(store.root / name)

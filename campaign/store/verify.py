@@ -11,10 +11,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import zarr
 
 from campaign.measurement import DAMAGED
-from campaign.store.columns import CHUNK_SAMPLES, COUNT, SHARD_SAMPLES, column
+from campaign.store.columns import CHUNK_SAMPLES, COUNT, SAMPLES, SHARD_SAMPLES, column
 from campaign.store.compaction import News, advance
 from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import GONE, File, Generation, checksum
@@ -22,6 +23,7 @@ from campaign.store.layout import Store
 from campaign.store.records import Held, held
 from campaign.store.regular import NotRegular
 from campaign.store.samples import mend_descriptions, wrong_descriptions
+from campaign.store.shard import BadChunk, read_shard
 from campaign.store.summary import without_flags
 
 
@@ -70,20 +72,16 @@ def bad_shards(store: Store, generation: Generation) -> list[BadShard]:
 def _lost(store: Store, name: str) -> list[tuple[int, int]]:
     """Which samples of a damaged shard can't be read, chunk by chunk."""
     array_name, _, number = name.split("/")
-    start = int(number) * SHARD_SAMPLES
-    whole = [(start, start + SHARD_SAMPLES)]
-    if not (store.traces / name).is_file():
-        return whole  # Zarr would read missing values
-    if wrong_descriptions(store, start + SHARD_SAMPLES):
-        return whole  # and here anything
-    array = zarr.open_array(store.traces / array_name, mode="r")
+    begin = int(number) * SHARD_SAMPLES
     lost = []
-    for at in range(start, start + SHARD_SAMPLES, CHUNK_SAMPLES):
+    for start in range(0, SHARD_SAMPLES, CHUNK_SAMPLES):
         try:
-            array[at : at + CHUNK_SAMPLES]
-        except Exception:  # a codec may raise anything of what is damaged
-            lost.append((at, at + CHUNK_SAMPLES))
-    # Damage that no codec notices (in the bytes between the chunks) costs nothing.
+            read_shard(
+                store.traces / name, np.dtype(SAMPLES[array_name]), start, start + CHUNK_SAMPLES
+            )
+        except (BadChunk, FileNotFoundError, NotRegular):
+            lost.append((begin + start, begin + start + CHUNK_SAMPLES))
+    # Damage in the bytes between the chunks costs nothing.
     return lost
 
 

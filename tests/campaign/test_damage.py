@@ -131,15 +131,18 @@ def test_damage_to_both_is_told_and_nothing_is_guessed(store, capsys):
     assert "restore" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_damaged_shard_costs_its_points_and_no_other(store, seed, capsys):
-    own = random.Random(seed)
+def harm_shard(store, own):
     name = own.choice(["value", "time_ns"])
     shard = own.choice(files_below(store.traces / name / "c"))
     data = bytearray(shard.read_bytes())
     at = own.randrange(len(data))
     data[at] ^= 0xFF
     shard.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_damaged_shard_costs_its_points_and_no_other(store, seed, capsys):
+    harm_shard(store, random.Random(seed))
     lost = lost_samples(store)
     assert named(damaged_traces(store)) == lost
     main(["status", str(store.root), "--verify"])
@@ -220,6 +223,15 @@ def test_what_describes_the_samples_is_written_anew(store, name, how, by, tmp_pa
         assert "is written anew" in capsys.readouterr().err
     np.testing.assert_array_equal(open_dataset(store)["value"].values[: before.size], before)
     assert damaged_traces(store) == []
+
+
+def test_a_damaged_shard_costs_no_more_where_its_description_is_gone_too(store):
+    harm_shard(store, random.Random(3))
+    lost = lost_samples(store)
+    assert lost
+    (store.traces / "value/zarr.json").unlink()
+    assert named([line for line in damaged_traces(store) if "describe" not in line]) == lost
+    assert named([line for line in mend(store) if "is measured again" in line]) == lost
 
 
 def test_a_description_that_is_longer_or_says_the_same_otherwise_is_right(store):
