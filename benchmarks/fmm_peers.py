@@ -12,7 +12,8 @@ Ours is a process of its own for each measurement, too, and prints the same.
 
 First each code's order is chosen, the lowest that reaches a row's error, then its Q, the fastest
 of a list; with two threads, of the best for one and its neighbours. FMM3D takes a tolerance in
-place of both. ``--tuned F`` keeps the choices for another
+place of both, the same for any number of threads; its evaluations take seconds, and a process does
+no more than two. ``--tuned F`` keeps the choices for another
 run. Then rounds in turns, one process of each code and several evaluations in each; medians over
 rounds of medians over evaluations. Ratios are of our time over the faster of exafmm-t's and
 PVFMM's. An evaluation of FMM3D holds its tree; those of the others begin with tree and operators
@@ -64,8 +65,9 @@ SAME_Q = 350
 """Sources in a leaf, at most, where codes' errors choose their orders."""
 EPSILONS = tuple(float(f"{m}e-{e}") for e in range(1, 11) for m in (3, 1))
 """FMM3D's, in place of an order."""
-TRIED_EPSILONS = 6
+TRIED_EPSILONS = 3
 """Of those that reach an error: FMM3D chooses its own Q, and the loosest may not be the fastest."""
+FMM3D_REPEATS = 2
 FAST = ("exafmm-t", "pvfmm")
 """The codes whose faster one ours is measured by."""
 TIME_LIMIT_S = 900
@@ -102,7 +104,7 @@ class Code:
     def command(self, row: Row, order: float, q: int, threads: int, repeats: int) -> list[str]:
         """The command line of one process."""
         if self.name == "fmm3d":
-            wanted: tuple[Any, ...] = (order, threads, repeats)
+            wanted: tuple[Any, ...] = (order, threads, min(repeats, FMM3D_REPEATS))
         elif self.name == "ours":
             wanted = (order, q, threads, row.precision, DIGITS[row.goal], repeats)
         else:
@@ -214,6 +216,8 @@ class Tuner:
                 # More threads move the best Q by little.
                 best = code.qs.index(alone[1])
                 settings = settings[max(0, best - 1) : best + 2]
+            elif alone:
+                settings = [(order, 0)]
             elif not settings:
                 first = code.orders.index(order)
                 settings = [(each, 0) for each in code.orders[first : first + TRIED_EPSILONS]]
