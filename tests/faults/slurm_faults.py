@@ -38,8 +38,10 @@ REFUSAL_S = 40.0
 """What can't be launched must be told within this."""
 GONE_S = 20.0
 """Jobs and processes must be gone so long after the last run."""
-LOOKS = 4
-"""In a row, that find a thread running."""
+LOOKS = 100
+"""At workers, of some milliseconds, before it is asked whether the run has ended."""
+EARLY = 300
+"""Points after which more than enough of a campaign is left for a worker to be found at work."""
 ATTEMPTS = 3
 MAX_FURTHER_RUNS = 2
 WALLTIME_EVERY = 25
@@ -219,9 +221,9 @@ def wait_for(process: Running | None, what: Callable[[], Any], seconds: float = 
     return found
 
 
-def wait_for_progress(stage: Stage, process: Running, at_least: int = 0) -> str:
+def wait_for_progress(stage: Stage, process: Running, at_least: int = 0, at_most: int = 900) -> str:
     """Let the campaign get to a random place; the text says which."""
-    points = stage.random.randint(at_least, 900)
+    points = stage.random.randint(at_least, at_most)
     wait_for(process, lambda: queued(stage, "RUNNING"))
     wait_for(process, lambda: measured(stage) >= points)
     return f"at {points} points"
@@ -400,8 +402,9 @@ def requeue(stage: Stage) -> Disturbed:
 def requeued_orphan(stage: Stage) -> Disturbed:
     """A job is requeued; its frozen old worker thaws beside the new one and writes late."""
     process = start(stage)
-    at = wait_for_progress(stage, process, at_least=1)
-    late = _Orphan(wait_for(process, lambda: _a_measuring_one(stage)), stage.store)
+    at = wait_for_progress(stage, process, 1, EARLY)
+    writers = wait_for(process, lambda: _writers(stage))
+    late = _Orphan(wait_for(process, lambda: _a_computing_one(stage, writers)), stage.store)
     _requeue_though_it_forbids(stage, late.job)
     pause(stage, 2.0)
     with contextlib.suppress(SlurmError):
@@ -416,8 +419,9 @@ def requeued_orphan(stage: Stage) -> Disturbed:
 def late_orphan(stage: Stage) -> Disturbed:
     """The driver dies; a frozen worker that Slurm lost writes when the next driver is at work."""
     process = start(stage)
-    at = wait_for_progress(stage, process, at_least=1)
-    late = _Orphan(wait_for(process, lambda: _a_measuring_one(stage)), stage.store)
+    at = wait_for_progress(stage, process, 1, EARLY)
+    writers = wait_for(process, lambda: _writers(stage))
+    late = _Orphan(wait_for(process, lambda: _a_computing_one(stage, writers)), stage.store)
     kill(process)
     measured(stage)
     stage.cluster.set_node(late.node, "down")
@@ -608,20 +612,22 @@ def _writers(stage: Stage) -> list[psutil.Process]:
     return [each for each in workers(stage) if _journals(stage.store, each)]
 
 
-def _a_measuring_one(stage: Stage) -> psutil.Process | None:
+def _a_computing_one(stage: Stage, writers: Sequence[psutil.Process]) -> psutil.Process | None:
     """One of them that computes a point now: what waits for the driver has nothing to write."""
-    found = _writers(stage)
-    stage.random.shuffle(found)
-    return next((each for each in found if _computes(each)), None)
+    for _ in range(LOOKS):
+        worker = stage.random.choice(writers)
+        if _computes(worker):
+            return worker
+    return None
 
 
 def _computes(worker: psutil.Process) -> bool:
-    """Whether one of its threads besides the first, which is Dask's, runs all the time."""
+    """Whether one of its threads besides the first, which is Dask's, runs at three looks."""
     threads = set(Path(f"/proc/{worker.pid}/task").glob("[0-9]*"))
     threads -= {Path(f"/proc/{worker.pid}/task/{worker.pid}")}
-    for _ in range(LOOKS):
+    for _ in range(3):
         threads = {each for each in threads if _is_running(each)}
-        time.sleep(0.004)
+        time.sleep(0.002)
     return bool(threads)
 
 
