@@ -3,12 +3,12 @@
     .venv/bin/python benchmarks/fmm_peers.py --exafmm-t PROGRAM --pvfmm PROGRAM \
         --fmm3d PYTHON SCRIPT [--rows 1-4,7] [--threads 1 2] [--tuned F] [--json F] [--quick]
 
-Nothing of theirs is here: the programs are drivers built elsewhere, each of which may be left out.
-Arguments: POINTS N ORDER Q THREADS double|single REPEATS, FMM3D's: POINTS N EPS THREADS REPEATS.
-POINTS holds x, y, z and charge, float64. A driver prints one line of JSON: ``evaluation_s`` (a
-list), ``error`` (relative L2 on 1,000 evenly strided targets, against direct summation),
-``first_answer_s`` (from the process's start to the first potentials), ``resident_mb`` (peak).
-Ours is a process of its own for each measurement, too, and prints the same.
+Nothing of theirs is here: the programs are drivers, built as benchmarks/peers/README.md says, each
+of which may be left out. Arguments: POINTS N ORDER Q THREADS double|single REPEATS, FMM3D's: POINTS
+N EPS THREADS REPEATS. POINTS holds x, y, z and charge, float64. A driver prints one line of JSON:
+``evaluation_s`` (a list), ``error`` (relative L2 on 1,000 evenly strided targets, against direct
+summation), ``first_answer_s`` (from the process's start to the first potentials), ``resident_mb``
+(peak). Ours is a process of its own for each measurement, too, and prints the same.
 
 First each code's order is chosen, the lowest that reaches a row's error, then its Q, the fastest
 of a list; with two threads, of the best for one and its neighbours. FMM3D takes a tolerance in
@@ -393,6 +393,14 @@ def begin_peak_mb() -> float:
     return memory_mb("VmRSS")
 
 
+def read_points(file: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places (n, 3) and charges (n,) of a file of points, float64."""
+    data = np.fromfile(file, "<f8", 4 * n).reshape(-1, 4)
+    if len(data) != n:
+        sys.exit(f"{file} holds fewer than {n} points")
+    return np.ascontiguousarray(data[:, :3]), data[:, 3].copy()
+
+
 def since_start_s() -> float:
     """Seconds since the system started this process, to 0.01."""
     fields = Path("/proc/self/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
@@ -422,11 +430,7 @@ def ours(arguments: list[str]) -> None:
     from kernels.fmm.evaluation import prepare
 
     held_mb = begin_peak_mb()
-    data = np.fromfile(file, "<f8", 4 * n).reshape(-1, 4)
-    if len(data) != n:
-        sys.exit(f"{file} holds fewer than {n} points")
-    x, charges = np.ascontiguousarray(data[:, :3]), data[:, 3].copy()
-    del data
+    x, charges = read_points(file, n)
     began = time.perf_counter()
     method = prepare(
         x, digits=float(arguments[6]), order=order, q=q, threads=threads, precision=precision
