@@ -88,7 +88,7 @@ def change_text(rng: random.Random, data: bytes, other: bytes) -> bytes:
         case 3:
             lines.insert(i, word)
         case 4:
-            lines[i] = rng.choice([lines[i] + word, word + lines[i], lines[i] * 5000])
+            lines[i] = rng.choice([lines[i] + word, word + lines[i], lines[i][:400] * 5000])
         case 5:
             return rng.choice([b"\xef\xbb\xbf", b"\xff\xfe", b"\n" * 1000, b" " * LONG]) + data
         case 6:
