@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import random
@@ -134,7 +135,7 @@ def change_json(rng: random.Random, value: Any) -> Any:
     if isinstance(value, dict | list):
         walk(value)
     if not parts or rng.random() < 0.02:
-        return rng.choice(VALUES)
+        return copy.deepcopy(rng.choice(VALUES))
     holder, key = rng.choice(parts)
     match rng.randrange(8):
         case 0:
@@ -153,7 +154,8 @@ def change_json(rng: random.Random, value: Any) -> Any:
             number = holder[key][:2000]
             holder[key] = rng.choice([holder[key] + "x", holder[key][:-1], len(number), number * 9])
         case _:
-            holder[key] = rng.choice(VALUES)
+            # Its own: what a later change adds to it must not be in the next input.
+            holder[key] = copy.deepcopy(rng.choice(VALUES))
     return value
 
 
