@@ -201,16 +201,18 @@ def _parquet(path: Path) -> Read:
         held = read_metadata(path) if path.is_file() else None
         n_values = held.num_rows * held.num_columns if held else 0
         frame = pd.read_parquet(path) if n_values <= MAX_PARQUET_VALUES else None
+        # A text that is no text is found out only here.
+        plain = None if frame is None else frame.astype(object).where(frame.notna(), None)
     except Exception as error:  # what a damaged file raises is of many kinds
         raise BadFile(f"{path}: can't be read as Parquet ({error}); check the file") from None
-    if frame is None:
+    if plain is None:
         raise BadFile(
             f"{path}: holds {n_values} values, and at most {MAX_PARQUET_VALUES} are read at once; "
             f"divide it"
         )
-    plain = frame.astype(object).where(frame.notna(), None).map(_plain)
-    names = [str(name) for name in frame.columns]
-    return names, list(range(1, len(frame) + 1)), list(plain.itertuples(index=False, name=None))
+    names = [str(name) for name in plain.columns]
+    rows = list(plain.map(_plain).itertuples(index=False, name=None))
+    return names, list(range(1, len(rows) + 1)), rows
 
 
 def _plain(value: Any) -> Any:

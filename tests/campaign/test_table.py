@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from campaign.command_line import main
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
+from campaign.table import TableMap, read_table
+from sites.located_toml import BadFile
 
 ROOT = Path(__file__).parents[2]
 GTX = ROOT / "tests/data/gtxtitanx/microbenchmarks.csv"
@@ -55,6 +60,17 @@ def test_importing_twice_changes_nothing(tmp_path, capsys):
     assert main(["import", str(path), "--store", str(store)]) == 0
     assert "0 measurements imported" in capsys.readouterr().out.splitlines()[-1]
     assert len(imported(store)) == 2
+
+
+def test_a_text_of_parquet_that_is_no_text_is_refused(tmp_path):
+    """Arrow takes the bytes, and finds out when they become a string."""
+    bad = pa.StringArray.from_buffers(
+        1, pa.py_buffer(struct.pack("<ii", 0, 2)), pa.py_buffer(b"k\xff")
+    )
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"kernel": bad}), path)
+    with pytest.raises(BadFile, match=r"t\.parquet: can't be read as Parquet"):
+        read_table(path, TableMap())
 
 
 def test_power_and_parquet(tmp_path):
