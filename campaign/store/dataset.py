@@ -210,8 +210,8 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
     before it is used; while records are still in journals, the scalars are in memory.
 
     ``chunk_samples``: how many samples a Dask chunk has. The default reads a single trace
-    quickly; :data:`campaign.store.columns.SHARD_SAMPLES`, a file each, reads all of them up to
-    four times as fast.
+    quickly; :data:`campaign.store.columns.SHARD_SAMPLES`, a file each, reads all of them about
+    three times as fast.
 
     Raises:
         DamagedStore: no generation is whole; or, when something is used, its file is gone.
