@@ -32,5 +32,5 @@ for turn in range(int(repeats) + 1):
 peak_mb = memory_mb("VmHWM")
 print(json.dumps({
     "code": "fmm3d", "evaluation_s": seconds, "first_answer_s": first_s, "resident_mb": peak_mb,
-    "error": direct_error(x, charges, found.pot), "computes": "potential",
+    "error": direct_error(file, x, charges, found.pot), "computes": "potential",
 }))  # fmt: skip
