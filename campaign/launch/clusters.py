@@ -18,6 +18,7 @@ from distributed import LocalCluster
 from distributed.core import Status
 from distributed.security import Security
 
+from campaign.launch import timers
 from sites.site_file import Partition, Site
 
 LOOPBACK_DASHBOARD = "127.0.0.1:0"
@@ -165,7 +166,7 @@ def job_keywords(
         "interface": partition.interface,
         "nanny": False,
         "death_timeout": 60,
-        "worker_extra_args": ["--no-dashboard"],
+        "worker_extra_args": ["--no-dashboard", "--preload", timers.__name__],
     }
 
 
@@ -209,6 +210,7 @@ def start_local(partition: Partition, dashboard: str) -> LocalCluster:
                 dashboard_address=dashboard,
                 local_directory=partition.local_directory,
                 memory_limit=0,
+                preload=[timers.__name__],
             )
         except RuntimeError as error:  # a worker was killed before it was up
             why = str(error)

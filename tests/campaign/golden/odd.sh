@@ -16,4 +16,4 @@
 module load cuda/12.4
 module load '$(touch x)'
 export WORDS='a '"'"'b'"'"' "c" $HOME; touch x'
-'/opt/envs/a b/bin/python' -m distributed.cli.dask_worker SCHEDULER --name WORKER --nthreads 1 --memory-limit 186.26GiB --no-nanny --death-timeout 60 --local-directory '/scratch/my dir' --no-dashboard --interface ib0
+'/opt/envs/a b/bin/python' -m distributed.cli.dask_worker SCHEDULER --name WORKER --nthreads 1 --memory-limit 186.26GiB --no-nanny --death-timeout 60 --local-directory '/scratch/my dir' --no-dashboard --preload campaign.launch.timers --interface ib0
