@@ -16,9 +16,9 @@ import psutil
 from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 from distributed import LocalCluster
 from distributed.core import Status
-from distributed.security import Security
 
 from campaign.launch import timers
+from campaign.launch.certificates import make_security
 from sites.site_file import Partition, Site
 
 LOOPBACK_DASHBOARD = "127.0.0.1:0"
@@ -206,7 +206,7 @@ def start_local(partition: Partition, dashboard: str) -> LocalCluster:
                 processes=True,
                 host="tls://127.0.0.1",
                 protocol="tls://",
-                security=Security.temporary(),
+                security=make_security(),
                 dashboard_address=dashboard,
                 local_directory=partition.local_directory,
                 memory_limit=0,
@@ -243,7 +243,7 @@ def start_slurm(
         )
     return SLURMCluster(
         job_cls=slurm_job_class(site, answers),  # type: ignore[arg-type]  # its annotation names an instance
-        security=Security.temporary(),
+        security=make_security(),
         protocol="tls://",
         shared_temp_directory=str(tls_folder),
         scheduler_options={"dashboard_address": dashboard},
