@@ -411,12 +411,13 @@ def since_start_s() -> float:
 def direct_error(file: str, x: np.ndarray, charges: np.ndarray, potentials: np.ndarray) -> float:
     """The relative L2 error on evenly strided targets against direct summation, whose sums are
     kept beside the file of points."""
-    picked = np.arange(min(len(x), CHECKED)) * len(x) // min(len(x), CHECKED)
+    count = min(len(x), CHECKED)
+    picked = np.arange(count) * len(x) // count
     kept = Path(f"{file}.{len(x)}.npy")
     if kept.exists():
         direct = np.load(kept, allow_pickle=False)
     else:
-        direct = np.empty(len(picked))
+        direct = np.empty(count)
         for k, i in enumerate(picked):
             r2 = ((x - x[i]) ** 2).sum(axis=1)
             with np.errstate(divide="ignore"):
