@@ -45,7 +45,7 @@ def median_s(work: Callable[[], object], repeats: int) -> tuple[float, float, fl
 
 def simulated():
     """1,856 noisy rows of the simulated board: 116 kernels at 16 settings."""
-    from analysis.observations import kernel_names, observations
+    from analysis.measurements.observations import kernel_names, observations
     from tests.analysis.twin_data import twin_dataset
 
     data = observations(twin_dataset("default", per_family=PER_FAMILY), "tk1")
@@ -56,7 +56,7 @@ def simulated():
 
 def titan_x(table: Path, map_file: Path):
     """The measurements of a GTX Titan X, through a temporary store."""
-    from analysis.observations import observations
+    from analysis.measurements.observations import observations
     from campaign.store.dataset import as_dataset
     from campaign.store.layout import create_store
     from campaign.table import checked_rows, import_rows, read_map, read_table
@@ -72,8 +72,8 @@ def titan_x(table: Path, map_file: Path):
 
 def resample(data, model: str) -> None:
     """Refit with settings drawn at random, with replacement, and so some of them left out."""
-    from analysis.forms import Form
-    from analysis.training import prepare, solve_form
+    from analysis.energy.forms import Form
+    from analysis.energy.training import prepare, solve_form
 
     training = prepare(data, Form(model, "known", False))
     whole = solve_form(training)
@@ -96,8 +96,8 @@ def quality_dataset():
 
 
 def main() -> int:
-    from analysis.crossval import cross_validate
-    from analysis.fit import fit
+    from analysis.choice.crossval import cross_validate
+    from analysis.energy.fit import fit
     from analysis.quality import check
 
     parser = argparse.ArgumentParser(

@@ -1,4 +1,4 @@
-/* The loops of kernels/fmm/direct.py in C with intrinsics, what benchmarks/fmm_pairs.py compares
+/* The loops of kernels/fmm/phases/pair_sums.py in C with intrinsics, what benchmarks/fmm_pairs.py compares
    with. Compiled once for each
      NUMBER   32 or 64, the bits of a number
      STEPS    Newton steps after the processor's estimate of 1 / sqrt(x)

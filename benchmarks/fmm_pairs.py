@@ -1,6 +1,6 @@
-"""Pairs of points per second: the loops of ``kernels.fmm.direct`` beside the same loops in C with
-intrinsics (``fmm_pairs.c``: AVX-512, or AVX2 where the processor has no more), on one core, in
-turns.
+"""Pairs of points per second: the loops of ``kernels.fmm.phases.pair_sums`` beside the same
+loops in C with intrinsics (``fmm_pairs.c``: AVX-512, or AVX2 where the processor has no
+more), on one core, in turns.
 
     .venv/bin/python benchmarks/fmm_pairs.py [--rounds 15] [--seconds 0.05] [--core 0] [--cc cc]
 
@@ -31,10 +31,10 @@ from numba import njit
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.fmm.direct import NONE_MET, act_both_ways, act_one_way
-from kernels.fmm.interactions import Rule, unit_of
-from kernels.fmm.layout import BEYOND
-from kernels.fmm.vectors import lanes_of
+from kernels.fmm.operators.interactions import Rule, unit_of
+from kernels.fmm.phases.pair_sums import NONE_MET, act_both_ways, act_one_way
+from kernels.fmm.tree.layout import BEYOND
+from kernels.host.vectors import lanes_of
 
 SOURCES, TARGETS = 4000, 2000
 CASES = ((32, 0), (32, 1), (64, 1), (64, 2))

@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/fmm_u_variants.py [--sample 20] [--json variants.json]
 
-Builds each variant of ``kernels.fmm.u_variants``, checks its sums, and times it: the fastest of
+Builds each variant of ``kernels.fmm_u.variants``, checks its sums, and times it: the fastest of
 some runs of one U phase, in seconds of the processor (with several threads, of the clock).
 Interactions are useful pairs (target, source) only, without those that fill vectors. The refined
-peak (Choi and Vuduc, A roofline model of energy, section 5.4) is that of ``kernels.fmm.u_peak``
+peak (Choi and Vuduc, A roofline model of energy, section 5.4) is that of ``benchmarks.fmm_u_peak``
 on the same core, one thread: the variant's own mix of instructions in registers; the share is
 what the variant reaches of it. Variants that compute a distance once for both points have a peak
 of their own.
@@ -27,12 +27,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.fmm.u_kernel import FmmUParams, count_interactions, fmm_u
-from kernels.fmm.u_peak import PeakMeter
-from kernels.fmm.u_variants import Variant, flops, instructions, variants
-from kernels.fmm.vectors import HOST
+from benchmarks.fmm_u_peak import PeakMeter
+from kernels.fmm_u.kernel import FmmUParams, count_interactions, fmm_u
+from kernels.fmm_u.variants import Variant, flops, instructions, variants
+from kernels.host.ranks import Team
+from kernels.host.vectors import HOST
 from kernels.kernel import WrongResult
-from kernels.ranks import Team
 
 REMEASURED_EVERY = 10
 """Variants between two rounds of the peaks' loops."""

@@ -45,7 +45,7 @@ def campaign(quiet, seed: int):
 
 def truths(quiet) -> dict[str, float]:
     """Term -> its constant, from the noise-free rows; 0 for a term that they have none of."""
-    from analysis.fit import fit
+    from analysis.energy.fit import fit
 
     found = fit(quiet, "choi", "known", intervals=False)
     return {
@@ -67,8 +67,8 @@ def measure(quiet, model: str, seeds: int) -> tuple[dict, dict, np.ndarray, np.n
 
     The picks: float64 (cases, 4) of probability, hit, expected and actual loss in %.
     """
-    from analysis.fit import costs_at, fit
-    from analysis.pick import picks
+    from analysis.choice.pick import picks
+    from analysis.energy.fit import costs_at, fit
 
     truth, least = truths(quiet), least_energies(quiet)
     exact = fit(quiet, "choi", "known")
@@ -126,7 +126,7 @@ def show_picks(made: np.ndarray) -> None:
 
 
 def main() -> int:
-    from analysis.observations import observations
+    from analysis.measurements.observations import observations
     from tests.analysis.twin_data import twin_dataset
 
     parser = argparse.ArgumentParser(

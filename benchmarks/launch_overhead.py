@@ -33,8 +33,8 @@ from dask_jobqueue import SLURMCluster
 from campaign.launch.clusters import configure_dask, job_keywords, slurm_job_class
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import Bench
-from campaign.plan import make_plan
-from campaign.point import Point
+from campaign.plan.plan import make_plan
+from campaign.plan.point import Point
 from campaign.store.journal import decode
 
 def measure(fields):

@@ -28,11 +28,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from kernels.host.caches import memory_bytes, read_caches, working_set_bytes
+from kernels.host.ranks import Team
 from kernels.kernel import Kernel
-from kernels.microbench.caches import memory_bytes, read_caches, working_set_bytes
 from kernels.microbench.fma import dp_fma, sp_fma
 from kernels.microbench.load import load
-from kernels.ranks import Team
 
 ENOUGH = 0.95
 SCREENED = 2

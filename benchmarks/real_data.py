@@ -41,7 +41,7 @@ LONGEST_GAP = 3.0
 
 def rows(site, kernel, core_mhz, mem_mhz, time_s, energy_j, counts=None, core_v=None):
     """Observations of arrays; ``core_v``: measured voltages, None where not known."""
-    from analysis.observations import MEMORY_CLASSES, Observations
+    from analysis.measurements.observations import MEMORY_CLASSES, Observations
 
     n = len(kernel)
     core_mhz = np.asarray(core_mhz, float)
@@ -173,8 +173,8 @@ def phones(folder: Path, files: int) -> Iterator:
 
 def judge(sites: list, time_of: str):
     """(error %, cases, forms chosen, sites left out) of all sites together."""
-    from analysis.crossval import cross_validate
-    from analysis.observations import CantFit
+    from analysis.choice.crossval import cross_validate
+    from analysis.measurements.observations import CantFit
 
     errors, cases, chosen, left_out = [], [], Counter(), 0
     for data in sites:
@@ -192,7 +192,7 @@ def judge(sites: list, time_of: str):
 
 def show(name: str, sites: list, time_of: str, bar: str) -> None:
     """One line of the table: many sites have the median of their errors."""
-    from analysis.crossval import contest, decide
+    from analysis.choice.crossval import contest, decide
 
     start = time.monotonic()
     errors, cases, chosen, left_out = judge(sites, time_of)

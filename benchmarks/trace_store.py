@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from campaign.measurement import Measurement, Trace  # noqa: E402
-from campaign.point import make_point  # noqa: E402
+from campaign.plan.point import make_point  # noqa: E402
 from campaign.store.journal import JournalWriter, encode  # noqa: E402
 from sites.setting import Setting  # noqa: E402
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from campaign.point import Point
+from campaign.plan.point import Point
 
 OK = "ok"
 DAMAGED = "trace damaged"

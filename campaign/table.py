@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from campaign.measurement import OK
-from campaign.point import canonical_json, point_ids
+from campaign.plan.point import canonical_json, point_ids
 from campaign.store.columns import COUNT, column
 from campaign.store.compaction import News, advance, compact, settle
 from campaign.store.dataset import current_tables

@@ -12,8 +12,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelFailed, Params, WrongResult
-from kernels.ranks import Team
 
 COUNTS_VARIABLE = "CAMPAIGN_COUNTS_FILE"
 LAST_LINES_CHARS = 2000

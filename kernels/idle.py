@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, Params
-from kernels.ranks import Team
 
 
 class IdleParams(Params):

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
-from kernels.ranks import Team
+from kernels.host.ranks import Team
 
 Counts = Mapping[str, float]
 """Operation class -> operations of one iteration, in the unit of :data:`CLASS_UNITS`."""

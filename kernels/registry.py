@@ -13,7 +13,7 @@ KERNELS = {
     "load": "kernels.microbench.load:load",
     "chase": "kernels.microbench.chase:chase",
     "fmm": "kernels.fmm.kernel:fmm",
-    "fmm_u": "kernels.fmm.u_kernel:fmm_u",
+    "fmm_u": "kernels.fmm_u.kernel:fmm_u",
     "command": "kernels.command:command",
     "idle": "kernels.idle:idle",
 }

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.crossval import cross_validate
-from analysis.fit import fit
-from analysis.observations import kernel_names, observations
-from analysis.pick import candidates, picks
+from analysis.choice.crossval import cross_validate
+from analysis.choice.pick import candidates, picks
+from analysis.energy.fit import fit
+from analysis.measurements.observations import kernel_names, observations
 from analysis.report.content import Measured, ReportContent, SiteReport
 from analysis.report.page import render
 from tests.analysis.twin_data import twin_dataset

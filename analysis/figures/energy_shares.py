@@ -11,7 +11,8 @@ import numpy as np
 import xarray as xr
 from markupsafe import escape
 
-from analysis.breakdown import by_class, by_kind, by_phase
+from analysis.energy.breakdown import by_class, by_kind, by_phase
+from analysis.energy.fit import Fit
 from analysis.figures.axes import (
     Figure,
     Frame,
@@ -27,9 +28,8 @@ from analysis.figures.axes import (
 from analysis.figures.families import natural
 from analysis.figures.predictions import CASES_A_PANEL, WIDEST_SLOT, foremost
 from analysis.figures.rooflines import place_text
-from analysis.fit import Fit
-from analysis.observations import Observations
-from analysis.roofline import OPERATION_CLASSES
+from analysis.measurements.observations import Observations
+from analysis.rooflines.roofline import OPERATION_CLASSES
 
 ROW = 17
 SHOWN = 16

@@ -11,7 +11,7 @@ import numpy as np
 from analysis.figures.axes import Figure
 from analysis.figures.energy_shares import SHOWN, stacked_panel
 from analysis.figures.families import natural
-from analysis.phase_energy import FASTEST, LEAST, PhaseSplit
+from analysis.measurements.phase_energy import FASTEST, LEAST, PhaseSplit
 
 WIDTH = 780
 LABEL_WIDTH = 250

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import escape
 
-from analysis.crossval import CrossValidation
+from analysis.choice.crossval import CrossValidation
 from analysis.figures.axes import (
     FRAME,
     Figure,
@@ -28,7 +28,7 @@ from analysis.figures.axes import (
 )
 from analysis.figures.families import family_order
 from analysis.figures.rooflines import place_text
-from analysis.observations import Observations, kernel_names
+from analysis.measurements.observations import Observations, kernel_names
 
 CASES_A_PANEL = 32
 LINEAR_UP_TO = 20.0

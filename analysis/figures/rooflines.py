@@ -18,9 +18,9 @@ from analysis.figures.axes import (
     panel,
     px,
 )
-from analysis.observations import setting_text
-from analysis.power_cap import CappedRoofline
-from analysis.roofline import OPERATION_CLASSES, PairPoints, Roofline
+from analysis.measurements.observations import setting_text
+from analysis.rooflines.power_cap import CappedRoofline
+from analysis.rooflines.roofline import OPERATION_CLASSES, PairPoints, Roofline
 
 CURVE_POINTS = 97
 

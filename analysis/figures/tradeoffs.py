@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from analysis.choice.pick import Candidates, Pick
 from analysis.figures.axes import (
     FRAME,
     Figure,
@@ -19,7 +20,7 @@ from analysis.figures.axes import (
     shortened,
 )
 from analysis.figures.rooflines import place_text, unit_name
-from analysis.greenup import (
+from analysis.rooflines.greenup import (
     BECOMES_COMPUTE_BOUND,
     BOTH_COMPUTE_BOUND,
     BOTH_MEMORY_BOUND,
@@ -28,8 +29,7 @@ from analysis.greenup import (
     greenup,
     speedup,
 )
-from analysis.pick import Candidates, Pick
-from analysis.roofline import Roofline
+from analysis.rooflines.roofline import Roofline
 
 CASE_TEXT = {
     BOTH_MEMORY_BOUND: "both memory-bound",

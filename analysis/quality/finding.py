@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from analysis.observations import kernel_name, setting_text
+from analysis.measurements.observations import kernel_name, setting_text
 
 MAX_NAMED = 3
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.observations import setting_text
+from analysis.measurements.observations import setting_text
 from analysis.quality.finding import MAX_NAMED, Finding, first_named
 from analysis.quality.rows import Rows
 

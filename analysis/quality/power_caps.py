@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.observations import setting_text
+from analysis.measurements.observations import setting_text
 from analysis.quality.finding import Finding
 from analysis.quality.held_clocks import HELD_CLOCK, off_nominal
 from analysis.quality.noise import MAD_TO_SIGMA, UNKNOWN_NOISE

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from analysis.observations import kernel_name, setting_text
+from analysis.measurements.observations import kernel_name, setting_text
 
 
 @dataclass(frozen=True)

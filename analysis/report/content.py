@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from analysis.crossval import CrossValidation
-from analysis.fit import Fit
-from analysis.observations import Observations
-from analysis.phase_energy import PhaseSplit
-from analysis.pick import Candidates, Pick
+from analysis.choice.crossval import CrossValidation
+from analysis.choice.pick import Candidates, Pick
+from analysis.energy.fit import Fit
+from analysis.measurements.observations import Observations
+from analysis.measurements.phase_energy import PhaseSplit
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from analysis.crossval import CrossValidation
+from analysis.choice.crossval import CrossValidation
+from analysis.choice.pick import Candidates, Pick
+from analysis.energy.fit import Fit, unit_of
+from analysis.energy.voltage import ESTIMATED
 from analysis.figures.axes import Figure
 from analysis.figures.families import family_order, natural
 from analysis.figures.rooflines import place_text
-from analysis.fit import Fit, unit_of
-from analysis.observations import Observations, kernel_names
-from analysis.pick import Candidates, Pick
+from analysis.measurements.observations import Observations, kernel_names
 from analysis.report.content import Measured, ReportContent, SiteReport
 from analysis.report.site_figures import site_families, site_figures
 from analysis.report.tables import (
@@ -34,8 +35,7 @@ from analysis.report.tables import (
     phases_sheet,
     validation_sheet,
 )
-from analysis.roofline import PairPoints, Roofline
-from analysis.voltage import ESTIMATED
+from analysis.rooflines.roofline import PairPoints, Roofline
 
 PREFIXES = {-5: "f", -4: "p", -3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T"}
 CHOOSERS = {"model": "model", "race_to_halt": "race to halt", "random": "random"}

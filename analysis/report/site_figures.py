@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.crossval import CrossValidation
+from analysis.choice.crossval import CrossValidation
+from analysis.energy.fit import Fit
 from analysis.figures.axes import Figure
 from analysis.figures.energy_shares import (
     class_figure,
@@ -31,8 +32,7 @@ from analysis.figures.predictions import (
 )
 from analysis.figures.rooflines import place_text, roofline_figure
 from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure
-from analysis.fit import Fit
-from analysis.observations import CantFit, Observations, kernel_names
+from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.report.content import SiteReport
 from analysis.report.tables import (
     Sheet,
@@ -45,7 +45,7 @@ from analysis.report.tables import (
     shares_sheet,
     validation_sheet,
 )
-from analysis.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
+from analysis.rooflines.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
 
 PHASE = re.compile(r"\s*\bphase=(\S+)")
 

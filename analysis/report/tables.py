@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.breakdown import by_class
-from analysis.crossval import CaseLoss, CrossValidation
+from analysis.choice.crossval import CaseLoss, CrossValidation
+from analysis.choice.pick import Pick
+from analysis.energy.breakdown import by_class
+from analysis.energy.fit import Fit, costs_at, unit_of
+from analysis.energy.voltage import ESTIMATED
 from analysis.figures.families import family_order
 from analysis.figures.predictions import Cases
 from analysis.figures.rooflines import unit_name
-from analysis.fit import Fit, costs_at, unit_of
-from analysis.observations import Observations
-from analysis.phase_energy import PhaseSplit
-from analysis.pick import Pick
-from analysis.voltage import ESTIMATED
+from analysis.measurements.observations import Observations
+from analysis.measurements.phase_energy import PhaseSplit
 
 MISSING = "–"
 MODEL, ORACLE = "model", "time oracle"

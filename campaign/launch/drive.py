@@ -23,8 +23,8 @@ from campaign.launch.worker import Batch
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import remove_dead_scratch
 from campaign.measurement import DAMAGED, FAILURES, OK, Measurement
-from campaign.plan import Plan
-from campaign.point import Point
+from campaign.plan.plan import Plan
+from campaign.plan.point import Point
 from campaign.store.compaction import compact, settle
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, driver_lock, writing

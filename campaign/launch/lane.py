@@ -24,7 +24,7 @@ from campaign.launch.clusters import (
 )
 from campaign.launch.worker import TASK_S, MeasuringPlugin, measure_points
 from campaign.measure.life import Job
-from campaign.point import Point
+from campaign.plan.point import Point
 from sites.site_file import Site
 
 SUPERVISE_S = 3.0

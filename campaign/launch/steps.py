@@ -6,7 +6,7 @@ import shlex
 
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import step_words
-from campaign.plan import Plan
+from campaign.plan.plan import Plan
 
 
 def step_examples(plan: Plan, site: str, partition: str) -> list[str]:

@@ -18,7 +18,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import AllocationGone, Bench
 from campaign.measurement import OK
-from campaign.point import Point
+from campaign.plan.point import Point
 from campaign.store.journal import JournalWriter, scalars_of
 from campaign.store.layout import StoreUnwritable
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from campaign.measure.life import Job, measure
-from campaign.point import Point
+from campaign.plan.point import Point
 from campaign.store.journal import encode
 
 

@@ -34,7 +34,7 @@ from campaign.measure.__main__ import RecordUnwritten, end, first_out_of_memory,
 from campaign.measure.life import VERSION, Job
 from campaign.measure.window import simulate_window
 from campaign.measurement import Measurement, Trace
-from campaign.point import Point, make_point
+from campaign.plan.point import Point, make_point
 from campaign.store.journal import encode
 from kernels.registry import find_kernel
 from sites.clocks import ClocksUnavailable, open_control

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from campaign.campaign_file import Protocol
 from campaign.measure.energy import NodeEnergy
 from campaign.measure.protocol import (
     Measured,
@@ -28,9 +27,10 @@ from campaign.measure.protocol import (
 from campaign.measure.sampler import OpenMeter
 from campaign.measure.window import Window, simulate_window
 from campaign.measurement import OK, Measurement, Trace
-from campaign.point import Point
+from campaign.plan.campaign_file import Protocol
+from campaign.plan.point import Point
+from kernels.host.ranks import Team, WrongTeamSize
 from kernels.kernel import Kernel, KernelFailed, WrongResult
-from kernels.ranks import Team, WrongTeamSize
 from kernels.registry import find_kernel
 from sites.clocks import ClockControl, ClockNotLegal, ClocksUnavailable, open_control
 from sites.meters import MeterUnreadable, open_meter

@@ -25,13 +25,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from campaign.campaign_file import Protocol
 from campaign.measure.channel_energy import Energy, channel_energy
 from campaign.measure.energy import NodeEnergy, counted_channels, mean_of, node_energy
 from campaign.measure.sampler import MeterTrace, OpenMeter
 from campaign.measure.window import Window, idle_window, run_window
+from campaign.plan.campaign_file import Protocol
+from kernels.host.ranks import Team
 from kernels.kernel import Prepared
-from kernels.ranks import Team
 from sites.clocks import ClockControl
 from sites.meters import MeterUnreadable
 from sites.meters.stopped import stopped

@@ -27,7 +27,7 @@ from typing import Any
 from campaign.measure.__main__ import RecordUnwritten
 from campaign.measure.life import Job, node_name
 from campaign.measurement import Measurement
-from campaign.point import Point
+from campaign.plan.point import Point
 from campaign.store.journal import TornRecord, encode, scalars_of
 from campaign.store.layout import StoreUnwritable
 from sites.clocks.slurm import step_flags

@@ -11,8 +11,8 @@ import numpy as np
 
 from campaign.measure.sampler import MeterTrace, OpenMeter, Sampler
 from campaign.measurement import PHASE, Trace
+from kernels.host.ranks import Team
 from kernels.kernel import Mark, Marked, Prepared
-from kernels.ranks import Team
 from sites.clocks import ClockControl
 from sites.setting import Setting
 from sites.site_file import Site

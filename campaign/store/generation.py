@@ -28,7 +28,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from campaign.measurement import FAILURES, OK
-from campaign.point import ID_CHARS
+from campaign.plan.point import ID_CHARS
 from campaign.store.columns import SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
 from campaign.store.layout import DamagedStore, Store

@@ -27,7 +27,7 @@ from numcodecs import blosc
 from numcodecs.blosc import Blosc
 
 from campaign.measurement import FAILURES, OK, Measurement, Trace
-from campaign.point import ID_CHARS, Point
+from campaign.plan.point import ID_CHARS, Point
 from campaign.store.durable import sync
 from campaign.store.regular import open_regular
 

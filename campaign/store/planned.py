@@ -15,7 +15,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from campaign.point import ID_CHARS
+from campaign.plan.point import ID_CHARS
 from campaign.store.layout import DamagedStore, Store, replace_file
 from campaign.store.regular import read_regular
 

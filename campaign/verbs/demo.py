@@ -27,11 +27,11 @@ def demo(arguments: Namespace) -> int:
 
 
 def _chain(folder: Path, campaign: Path) -> int:
-    from analysis.crossval import cross_validate  # noqa: PLC0415
-    from analysis.fit import costs_at, fit  # noqa: PLC0415
+    from analysis.choice.crossval import cross_validate  # noqa: PLC0415
+    from analysis.energy.fit import costs_at, fit  # noqa: PLC0415
     from campaign.launch.drive import run  # noqa: PLC0415
     from campaign.launch.progress import progress_for  # noqa: PLC0415
-    from campaign.plan import make_plan  # noqa: PLC0415
+    from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.store.layout import create_store  # noqa: PLC0415
     from campaign.table import export_table  # noqa: PLC0415
     from campaign.verbs.modelling import (  # noqa: PLC0415

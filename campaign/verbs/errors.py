@@ -15,7 +15,7 @@ EXPECTED = {
     "sites.located_toml.BadFile": 2,
     "campaign.verbs.errors.BadArgument": 2,
     "campaign.store.layout.NotAStore": 2,
-    "analysis.observations.CantFit": 2,
+    "analysis.measurements.observations.CantFit": 2,
     "campaign.store.layout.DamagedStore": 2,
     "campaign.store.layout.StoreBusy": 1,
     "campaign.store.layout.StoreUnwritable": 1,

@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 def plan(arguments: Namespace) -> int:
     """The points, counted and listed; with --scripts, every job script."""
-    from campaign.plan import make_plan  # noqa: PLC0415
+    from campaign.plan.plan import make_plan  # noqa: PLC0415
 
     made = make_plan(Path(arguments.campaign))
     if arguments.scripts:
@@ -89,7 +89,7 @@ def run(arguments: Namespace) -> int:
     from campaign.launch.clusters import CantLaunch, Refused  # noqa: PLC0415
     from campaign.launch.drive import run as drive  # noqa: PLC0415
     from campaign.launch.progress import progress_for  # noqa: PLC0415
-    from campaign.plan import make_plan  # noqa: PLC0415
+    from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.store.layout import StoreUnwritable, create_store  # noqa: PLC0415
 
     if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):[0-9]{1,5}", arguments.dashboard):

@@ -13,9 +13,9 @@ from campaign.verbs.show import plain, print_finding, print_json, print_table, s
 if TYPE_CHECKING:
     import xarray as xr
 
-    from analysis.fit import Fit
-    from analysis.observations import Observations
-    from analysis.pick import Candidates, Pick
+    from analysis.choice.pick import Candidates, Pick
+    from analysis.energy.fit import Fit
+    from analysis.measurements.observations import Observations
     from analysis.quality import Finding
     from campaign.store.layout import Store
 
@@ -33,7 +33,7 @@ SETTING_NUMBERS = 4
 
 def site_data(store: Store, site: str) -> Observations:
     """A site's measurements, with its classes' domains as the store knows them."""
-    from analysis.observations import observations  # noqa: PLC0415
+    from analysis.measurements.observations import observations  # noqa: PLC0415
     from campaign.store.dataset import read_scalars  # noqa: PLC0415
 
     return observations(read_scalars(store), site, site_facts(store, site).get("classes"))
@@ -74,7 +74,7 @@ def _are_site_facts(facts: dict[str, Any]) -> bool:
 
 def keep_fit(store: Store, found: Fit) -> None:
     """Keep a site's fit in the store, in place of an earlier one."""
-    from analysis.fit_file import as_kept  # noqa: PLC0415
+    from analysis.energy.fit_file import as_kept  # noqa: PLC0415
     from campaign.store.layout import writing  # noqa: PLC0415
     from campaign.table import site_file_name  # noqa: PLC0415
 
@@ -84,7 +84,7 @@ def keep_fit(store: Store, found: Fit) -> None:
 
 def kept_fit(store: Store, site: str) -> Fit:
     """A site's fit; BadArgument when there is none."""
-    from analysis.fit_file import NoFit, fit_of  # noqa: PLC0415
+    from analysis.energy.fit_file import NoFit, fit_of  # noqa: PLC0415
     from campaign.table import site_file_name  # noqa: PLC0415
 
     kept = store.read_json(f"fits/{site_file_name(site)}")
@@ -109,7 +109,7 @@ def _open(arguments: Namespace) -> Store:
 
 def fit(arguments: Namespace) -> int:
     """Fit a site and keep the fit; measurements that no fit can be true to are refused."""
-    from analysis.fit import fit as fit_model  # noqa: PLC0415
+    from analysis.energy.fit import fit as fit_model  # noqa: PLC0415
 
     store = _open(arguments)
     data, findings, dataset = _fit_for_fitting(store, arguments.site)
@@ -132,7 +132,7 @@ def _fit_for_fitting(store: Store, site: str) -> tuple[Observations, list[Findin
 
     BadArgument where no fit can be true to them, as with a sweep over power caps.
     """
-    from analysis.observations import observations  # noqa: PLC0415
+    from analysis.measurements.observations import observations  # noqa: PLC0415
     from analysis.quality import check  # noqa: PLC0415
     from campaign.store.dataset import read_scalars  # noqa: PLC0415
 
@@ -147,7 +147,7 @@ def _fit_for_fitting(store: Store, site: str) -> tuple[Observations, list[Findin
 
 def print_fit(found: Fit) -> None:
     """A fit for people: its coefficients with their intervals, and what was left out."""
-    from analysis.fit import unit_of  # noqa: PLC0415
+    from analysis.energy.fit import unit_of  # noqa: PLC0415
 
     simulated = " (simulated)" if found.simulated else ""
     voltage = VOLTAGE_TEXT.get(found.voltage, found.voltage)
@@ -228,7 +228,7 @@ def coefficients(arguments: Namespace) -> int:
 
 
 def _costs(store: Store, found: Fit, arguments: Namespace) -> dict[str, Any]:
-    from analysis.fit import costs_at  # noqa: PLC0415
+    from analysis.energy.fit import costs_at  # noqa: PLC0415
 
     volts = setting_volts(store, found.site, site_data(store, found.site))
     wanted = (
@@ -292,7 +292,7 @@ def _none_for_nan(pair: tuple[float, float]) -> tuple[float | None, float | None
 
 def crossval(arguments: Namespace) -> int:
     """Cross-validate a site's model."""
-    from analysis.crossval import cross_validate, leave_one_site_out  # noqa: PLC0415
+    from analysis.choice.crossval import cross_validate, leave_one_site_out  # noqa: PLC0415
 
     store = _open(arguments)
     over_sites = arguments.scheme == "leave-one-site-out"
@@ -367,8 +367,8 @@ def contest_text(contest: dict[str, Any]) -> str:
 
 def predict(arguments: Namespace) -> int:
     """The best pair of clocks for each kernel, with the Slurm options that ask for it."""
-    from analysis.observations import kernel_names  # noqa: PLC0415
-    from analysis.pick import all_candidates  # noqa: PLC0415
+    from analysis.choice.pick import all_candidates  # noqa: PLC0415
+    from analysis.measurements.observations import kernel_names  # noqa: PLC0415
     from sites.clocks.slurm import step_flags  # noqa: PLC0415
     from sites.setting import Setting  # noqa: PLC0415
 
@@ -429,8 +429,8 @@ def predict(arguments: Namespace) -> int:
 
 def _within_limits(among: list[Candidates], arguments: Namespace) -> tuple[list[Pick], list[str]]:
     """The picks, and a line for each kernel that has none within the limits; CantFit if all."""
-    from analysis.observations import CantFit  # noqa: PLC0415
-    from analysis.pick import pick  # noqa: PLC0415
+    from analysis.choice.pick import pick  # noqa: PLC0415
+    from analysis.measurements.observations import CantFit  # noqa: PLC0415
 
     chosen, without = [], []
     for each in among:
@@ -453,9 +453,9 @@ def _profile_pick(
     arguments: Namespace,
 ) -> Pick:
     """The pick of an application from its profile, without running it at any other setting."""
-    from analysis.observations import setting_text  # noqa: PLC0415
-    from analysis.pick import pick, profile_candidates  # noqa: PLC0415
-    from campaign.profile_file import read_profile  # noqa: PLC0415
+    from analysis.choice.pick import pick, profile_candidates  # noqa: PLC0415
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+    from campaign.plan.profile_file import read_profile  # noqa: PLC0415
 
     profile, source = read_profile(path)
     settings = {_none_for_nan(pair): pair for pair in [*data.settings, *(volts or {})]}

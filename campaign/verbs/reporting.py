@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from analysis.fit import Fit
-    from analysis.observations import Observations
+    from analysis.energy.fit import Fit
+    from analysis.measurements.observations import Observations
     from analysis.report.content import Measured, ReportContent, SiteReport
     from campaign.store.layout import Store
 
@@ -49,7 +49,7 @@ def report_content(store: Store, only: str | None = None) -> ReportContent:
     from dataclasses import replace  # noqa: PLC0415
     from datetime import datetime  # noqa: PLC0415
 
-    from analysis.phase_energy import has_phases, phase_splits  # noqa: PLC0415
+    from analysis.measurements.phase_energy import has_phases, phase_splits  # noqa: PLC0415
     from analysis.report.content import ReportContent  # noqa: PLC0415
     from campaign.store.dataset import (  # noqa: PLC0415
         as_dataset,
@@ -96,8 +96,8 @@ def _site_report(
     planned: list[str],
     simulated: bool,
 ) -> SiteReport:
-    from analysis.fit import fit  # noqa: PLC0415
-    from analysis.observations import CantFit, observations  # noqa: PLC0415
+    from analysis.energy.fit import fit  # noqa: PLC0415
+    from analysis.measurements.observations import CantFit, observations  # noqa: PLC0415
     from analysis.report.content import SiteReport  # noqa: PLC0415
 
     measured = _measured(frame, planned)
@@ -139,7 +139,7 @@ def _timing(dataset: xr.Dataset, site: str, classes: dict[str, str] | None) -> O
 
     import numpy as np  # noqa: PLC0415
 
-    from analysis.observations import CantFit, observations  # noqa: PLC0415
+    from analysis.measurements.observations import CantFit, observations  # noqa: PLC0415
 
     # observations() keeps rows with an energy; these have none, so any number lets them pass,
     # and it is taken out again at once.
@@ -161,9 +161,9 @@ def _fitted_site(
 ) -> SiteReport:
     import numpy as np  # noqa: PLC0415
 
-    from analysis.crossval import cross_validate  # noqa: PLC0415
-    from analysis.observations import CantFit  # noqa: PLC0415
-    from analysis.pick import all_candidates, picks  # noqa: PLC0415
+    from analysis.choice.crossval import cross_validate  # noqa: PLC0415
+    from analysis.choice.pick import all_candidates, picks  # noqa: PLC0415
+    from analysis.measurements.observations import CantFit  # noqa: PLC0415
     from analysis.report.content import SiteReport  # noqa: PLC0415
     from sites.clocks.slurm import step_flags  # noqa: PLC0415
     from sites.setting import Setting  # noqa: PLC0415
@@ -207,7 +207,7 @@ def _fitted_site(
 
 def asked_form(found: Fit) -> tuple[str, str]:
     """The model and the voltage that a fit was asked for: auto where it chose them itself."""
-    from analysis.voltage import ESTIMATED  # noqa: PLC0415
+    from analysis.energy.voltage import ESTIMATED  # noqa: PLC0415
 
     if found.tried:
         return "auto", "auto"

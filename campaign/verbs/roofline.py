@@ -12,9 +12,9 @@ from campaign.verbs.modelling import kept_fit, site_data
 from campaign.verbs.show import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from analysis.observations import Observations
-    from analysis.regression import CacheEnergy, Regression
-    from analysis.roofline import Roofline
+    from analysis.measurements.observations import Observations
+    from analysis.rooflines.regression import CacheEnergy, Regression
+    from analysis.rooflines.roofline import Roofline
 
 CAPPED_AT = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The intensities at which a cap's effect is shown, in units of B_tau."""
@@ -22,9 +22,9 @@ CAPPED_AT = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 def roofline(arguments: Namespace) -> int:
     """Print what time, energy and power are bounded by at a setting, and if racing to halt pays."""
-    from analysis.observations import MEMORY_CLASSES, CantFit  # noqa: PLC0415
-    from analysis.regression import cache_energies, regress  # noqa: PLC0415
-    from analysis.roofline import pair_points  # noqa: PLC0415
+    from analysis.measurements.observations import MEMORY_CLASSES, CantFit  # noqa: PLC0415
+    from analysis.rooflines.regression import cache_energies, regress  # noqa: PLC0415
+    from analysis.rooflines.roofline import pair_points  # noqa: PLC0415
     from campaign.store.layout import open_store  # noqa: PLC0415
 
     store = open_store(Path(arguments.store))
@@ -76,7 +76,7 @@ def roofline(arguments: Namespace) -> int:
 
 def _setting(data: Observations, text: str | None) -> int:
     """The index of the setting that ``--setting`` names, or of the fastest."""
-    from analysis.roofline import fastest_setting  # noqa: PLC0415
+    from analysis.rooflines.roofline import fastest_setting  # noqa: PLC0415
 
     if text is None:
         return fastest_setting(data)
@@ -102,8 +102,8 @@ def _line(
     regression: Regression | None,
 ) -> tuple[Roofline, str | None]:
     """The roofline of two classes, with the energies of the first that has them."""
-    from analysis.observations import CantFit  # noqa: PLC0415
-    from analysis.roofline import roofline as roofline_of  # noqa: PLC0415
+    from analysis.measurements.observations import CantFit  # noqa: PLC0415
+    from analysis.rooflines.roofline import roofline as roofline_of  # noqa: PLC0415
 
     if found is not None:
         try:
@@ -120,7 +120,7 @@ def _line(
 def _pair(
     line: Roofline, kernels: int, energy_from: str | None, cap_w: float | None
 ) -> dict[str, Any]:
-    from analysis.roofline import verdict  # noqa: PLC0415
+    from analysis.rooflines.roofline import verdict  # noqa: PLC0415
 
     low_w, most_w, high_w = line.power_limits_w
     shown = {
@@ -152,7 +152,7 @@ def _pair(
 def _capped(line: Roofline, cap_w: float) -> dict[str, Any]:
     import numpy as np  # noqa: PLC0415
 
-    from analysis.power_cap import CappedRoofline  # noqa: PLC0415
+    from analysis.rooflines.power_cap import CappedRoofline  # noqa: PLC0415
 
     try:
         capped = CappedRoofline(line, cap_w)
@@ -210,7 +210,7 @@ def _regression(found: Regression, caches: list[CacheEnergy]) -> dict[str, Any]:
 
 
 def _print(shown: dict[str, Any]) -> None:
-    from analysis.observations import setting_text  # noqa: PLC0415
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
 
     simulated = " (simulated)" if shown["simulated"] else ""
     pairs = shown["pairs"]

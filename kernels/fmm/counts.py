@@ -41,14 +41,14 @@ import numpy as np
 
 from kernels.fmm.accuracy import accuracy, newton_steps
 from kernels.fmm.distributions import points
-from kernels.fmm.spectra import CHILDREN, plane_frequencies, slabs
-from kernels.fmm.surfaces import INNER, OUTER, surface_points, surface_size
+from kernels.fmm.operators.surfaces import INNER, OUTER, surface_points, surface_size
+from kernels.fmm.phases.v_spectra import CHILDREN, plane_frequencies, slabs
 from kernels.kernel import Counts
 
 if TYPE_CHECKING:
     from kernels.fmm.method import Fmm
-    from kernels.fmm.octree import Octree
-    from kernels.fmm.parents import Parents
+    from kernels.fmm.tree.octree import Octree
+    from kernels.fmm.tree.parents import Parents
 
 PHASES = ("up", "x", "v", "down", "w", "u")
 LOOP_OPS = 3
@@ -139,10 +139,10 @@ def planned_work(
 ) -> Work:
     """What :class:`kernels.fmm.method.Fmm` will evaluate of points: float64 (n, 3)."""
     # A plan imports this module, and must not import Numba before it has to count.
-    from kernels.fmm.lists import build_lists  # noqa: PLC0415
-    from kernels.fmm.octree import build_octree  # noqa: PLC0415
-    from kernels.fmm.parents import plan_parents  # noqa: PLC0415
-    from kernels.fmm.schedule import share_pairs  # noqa: PLC0415
+    from kernels.fmm.phases.u_schedule import share_pairs  # noqa: PLC0415
+    from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
+    from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
+    from kernels.fmm.tree.parents import plan_parents  # noqa: PLC0415
 
     tree = build_octree(places, None, q)
     lists = build_lists(tree, surface_size(order))
@@ -175,8 +175,8 @@ def host_machine() -> Machine:
     Raises:
         kernels.kernel.KernelFailed: its caches can't be read.
     """
-    from kernels.fmm.vectors import HOST, estimate_bits  # noqa: PLC0415
-    from kernels.microbench.caches import read_caches  # noqa: PLC0415
+    from kernels.host.caches import read_caches  # noqa: PLC0415
+    from kernels.host.vectors import HOST, estimate_bits  # noqa: PLC0415
 
     caches = tuple(
         (f"l{cache.level}", cache.size_bytes) for cache in read_caches() if cache.level <= 3

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from kernels.fmm.layout import Points
-from kernels.fmm.lists import SELF, Lists, build_lists
 from kernels.fmm.method import COARSEST, Fmm, Part, Setup
-from kernels.fmm.morton import MAX_LEVEL, morton_keys, sorted_order, spread_bits
-from kernels.fmm.octree import Octree
-from kernels.fmm.schedule import leaf_costs
-from kernels.fmm.surfaces import surface_size
+from kernels.fmm.operators.surfaces import surface_size
+from kernels.fmm.phases.u_schedule import leaf_costs
+from kernels.fmm.tree.layout import Points
+from kernels.fmm.tree.lists import SELF, Lists, build_lists
+from kernels.fmm.tree.morton import MAX_LEVEL, morton_keys, sorted_order, spread_bits
+from kernels.fmm.tree.octree import Octree
 
 FAR_COST = 8
 """What a point costs in far phases, in surfaces that it acts on or that act on it."""

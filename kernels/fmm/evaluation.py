@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from kernels.fmm.accuracy import Accuracy, BadInput, accuracy, newton_steps
-from kernels.fmm.interactions import INTERACTIONS
 from kernels.fmm.method import Fmm, Setup, make_ready
-from kernels.fmm.vectors import estimate_bits
+from kernels.fmm.operators.interactions import INTERACTIONS
+from kernels.host.vectors import estimate_bits
 
 LEAF_POINTS = {32: {4: 256, 5: 320, 6: 320}, 64: {6: 280, 7: 280, 8: 320, 9: 350, 10: 400}}
 """Q by bits and order, where the two halves of the work are about even; the largest for more."""

@@ -14,8 +14,8 @@ from pydantic import Field, model_validator
 from kernels.fmm.accuracy import DIGITS, BadInput, accuracy
 from kernels.fmm.counts import PHASES, Machine, evaluation_counts, host_machine, whole
 from kernels.fmm.distributions import Distribution, points
+from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelFailed, Mark, Params, WrongResult
-from kernels.ranks import Team
 
 if TYPE_CHECKING:
     from kernels.fmm.method import Fmm

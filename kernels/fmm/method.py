@@ -18,20 +18,25 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from kernels.fmm import transform, translations
-from kernels.fmm.crew import Crew
-from kernels.fmm.interactions import INTERACTIONS, Rule, unit_of
-from kernels.fmm.layout import BEYOND, Points, lay_out, sources_of, targets_of
-from kernels.fmm.lists import build_lists
-from kernels.fmm.near import act_on_pairs, gradients_on_pairs
-from kernels.fmm.octree import Octree, build_octree
-from kernels.fmm.operators import Operators, build_operators
-from kernels.fmm.parents import plan_parents
-from kernels.fmm.points import from_surfaces, gradients_from_surfaces, to_surfaces
-from kernels.fmm.schedule import share_pairs
-from kernels.fmm.spectra import CHILDREN, plane_frequencies, slabs
-from kernels.fmm.surfaces import INNER, OUTER, surface_grid, surface_points, surface_size
-from kernels.fmm.vectors import lanes_of
+from kernels.fmm.operators.interactions import INTERACTIONS, Rule, unit_of
+from kernels.fmm.operators.matrices import Operators, build_operators
+from kernels.fmm.operators.surfaces import INNER, OUTER, surface_grid, surface_points, surface_size
+from kernels.fmm.phases import v_transform as transform
+from kernels.fmm.phases import v_translations as translations
+from kernels.fmm.phases.points_and_surfaces import (
+    from_surfaces,
+    gradients_from_surfaces,
+    to_surfaces,
+)
+from kernels.fmm.phases.u_near import act_on_pairs, gradients_on_pairs
+from kernels.fmm.phases.u_schedule import share_pairs
+from kernels.fmm.phases.v_spectra import CHILDREN, plane_frequencies, slabs
+from kernels.fmm.tree.layout import BEYOND, Points, lay_out, sources_of, targets_of
+from kernels.fmm.tree.lists import build_lists
+from kernels.fmm.tree.octree import Octree, build_octree
+from kernels.fmm.tree.parents import plan_parents
+from kernels.host.threads import Crew
+from kernels.host.vectors import lanes_of
 
 PHASES = ("up", "x", "v", "down", "w", "u")
 FAR_STEPS = {4: 1, 8: 2}
@@ -50,7 +55,7 @@ class Setup:
     ``order``: points along an edge of a surface. ``q``: at most this number of points in a leaf.
     ``dtype``: float32 or float64, what the loops compute in. ``steps``: Newton steps of 1 / r.
     ``nearest``: in sides of a leaf, what is too near for single precision. ``interaction``,
-    ``parameter``: of :data:`kernels.fmm.interactions.INTERACTIONS`. ``threads``: threads.
+    ``parameter``: of :data:`kernels.fmm.operators.interactions.INTERACTIONS`. ``threads``: threads.
     """
 
     order: int
@@ -121,7 +126,7 @@ class Fmm:
         self.rule = Rule(interaction, setup.steps)
         self.far_rule = Rule(interaction, FAR_STEPS[self.dtype.itemsize])
         self.exact_rule = Rule(interaction, FAR_STEPS[8])
-        # Lengths are in this unit: see kernels.fmm.layout.
+        # Lengths are in this unit: see kernels.fmm.tree.layout.
         self.unit = 2.0 ** math.ceil(math.log2(tree.size))
         self.parameter = setup.parameter * self.unit
         self.centres = tree.centres() / self.unit

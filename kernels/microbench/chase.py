@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 from pydantic import Field
 
+from kernels.host.caches import Level, memory_bytes, read_caches, working_set_bytes
+from kernels.host.memory import paged_array
+from kernels.host.prepared import PreparedParts, compiled_loops, parts_on_node
+from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelFailed, Params, Prepared, WrongResult
-from kernels.microbench.caches import Level, memory_bytes, read_caches, working_set_bytes
-from kernels.microbench.memory import paged_array
-from kernels.microbench.prepared import PreparedParts, compiled_loops, parts_on_node
-from kernels.ranks import Team
 
 LINE_BYTES = 64
 HOPS: dict[Level, int] = {"l1": 1 << 20, "l2": 1 << 19, "l3": 1 << 16, "dram": 1 << 16}

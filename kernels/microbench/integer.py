@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, Prepared
 from kernels.microbench.chains import Arithmetic, ChainParams, chain_counts, prepare_chains
-from kernels.ranks import Team
 
 
 def _fill(array: np.ndarray[Any, Any], seed: int) -> None:

@@ -27,7 +27,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels.host_vectors import host_vectors
+from kernels.host.processor import host_vectors
 
 _HOST = host_vectors()
 VECTOR_BYTES, _REGISTERS, FUSED = _HOST.bytes, _HOST.registers, _HOST.fused

@@ -79,7 +79,7 @@ def phases_s(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting
 def constant_w(site: Site, setting: Setting, leakage_gain: float = 1.0) -> float:
     """Power that no operation pays: c1p V_p + c1m V_m + P_misc (seed 003, eq. 8), in W.
 
-    ``leakage_gain``: what the two leakage terms are multiplied with (:mod:`sites.twin.drift`).
+    ``leakage_gain``: what the two leakage terms are multiplied with.
     """
     twin = site.twin
     assert twin is not None  # noqa: S101
@@ -102,8 +102,7 @@ def run(
 
     ``phases``: the counts of each phase, where an iteration has phases that follow one another;
     each then has its own time and power. Together they are ``counts``. ``leakage_gain``: what the
-    leakage is multiplied with during the whole window, as a warm node's is
-    (:func:`sites.twin.drift.leakage_gain`).
+    leakage is multiplied with during the whole window, as a warm node's is.
     """
     twin = site.twin
     assert twin is not None  # noqa: S101

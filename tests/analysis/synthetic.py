@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.observations import Observations
+from analysis.measurements.observations import Observations
 
 CORE_MHZ = (400.0, 600.0, 800.0, 1000.0)
 MEM_MHZ = (500.0, 900.0)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.breakdown import by_class, by_domain, by_kind, by_phase, term_energy_j
-from analysis.fit import fit
-from analysis.observations import observations
+from analysis.energy.breakdown import by_class, by_domain, by_kind, by_phase, term_energy_j
+from analysis.energy.fit import fit
+from analysis.measurements.observations import observations
 from tests.analysis.twin_data import twin_dataset
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choose import choose
-from analysis.crossval import cross_validate
-from analysis.fit import fit
-from analysis.forms import AUTO, Form, forms
-from analysis.observations import CantFit, Observations
-from analysis.voltage import ESTIMATED
+from analysis.choice.crossval import cross_validate
+from analysis.energy.choosing import choose
+from analysis.energy.fit import fit
+from analysis.energy.forms import AUTO, Form, forms
+from analysis.energy.voltage import ESTIMATED
+from analysis.measurements.observations import CantFit, Observations
 from tests.analysis.synthetic import grid_observations
 
 CORE_MHZ = (400.0, 520.0, 640.0, 760.0, 880.0, 1000.0)

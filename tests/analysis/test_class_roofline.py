@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.class_roofline import fit_class_roofline
-from analysis.crossval import cross_validate
-from analysis.fit import fit
-from analysis.observations import CantFit, observations
-from analysis.pick import pick, profile_candidates
-from analysis.roofline import fastest_setting
+from analysis.choice.crossval import cross_validate
+from analysis.choice.pick import pick, profile_candidates
+from analysis.energy.fit import fit
+from analysis.measurements.observations import CantFit, observations
+from analysis.rooflines.roofline import fastest_setting
+from analysis.time.class_roofline import fit_class_roofline
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.twin_data import twin_dataset
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.crossval import case_losses, cross_validate, decide
-from analysis.energy_model import design_matrix, model_terms
-from analysis.fit import fit
-from analysis.observations import CantFit, observations
-from analysis.pick import candidates, pick
-from analysis.time_model import fit_time
+from analysis.choice.crossval import case_losses, cross_validate, decide
+from analysis.choice.pick import candidates, pick
+from analysis.energy.fit import fit
+from analysis.energy.terms import design_matrix, model_terms
+from analysis.measurements.observations import CantFit, observations
+from analysis.time.kernel_roofline import fit_time
 from tests.analysis.twin_data import TABLE_I, twin_dataset
 
 

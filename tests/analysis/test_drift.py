@@ -19,17 +19,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fit import Fit, costs_at, fit
-from analysis.observations import Observations, observations
-from campaign.plan import Plan, make_plan
-from campaign.point import Point
+from analysis.energy.fit import Fit, costs_at, fit
+from analysis.measurements.observations import Observations, observations
+from campaign.plan.plan import Plan, make_plan
+from campaign.plan.point import Point
 from campaign.store.dataset import as_dataset
 from kernels.registry import find_kernel
 from sites.setting import Setting
 from sites.site_file import Site
-from sites.twin.drift import Warming, leakage_gain, temperature_c
 from sites.twin.machine import constant_w, iteration_s, run
 from tests.analysis.twin_data import TABLE_I, twin
+from tests.analysis.warming import Warming, leakage_gain, temperature_c
 
 NODES = {"twin-1": Warming(35.0, 20.0, 900.0), "twin-2": Warming(40.0, 12.0, 1500.0)}
 """Node -> how it warms up: 20 % and 12 % more leakage in the end."""

@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.breakdown import by_class
-from analysis.crossval import cross_validate
+from analysis.choice.crossval import cross_validate
+from analysis.choice.pick import candidates, picks
+from analysis.energy.breakdown import by_class
+from analysis.energy.fit import fit
 from analysis.figures.axes import Scale, log_scale, short_names, shortened
 from analysis.figures.energy_shares import (
     class_figure,
@@ -30,9 +32,7 @@ from analysis.figures.predictions import case_figure, cases, error_figure, predi
 from analysis.figures.rooflines import roofline_figure
 from analysis.figures.standalone import paper_style, pdf_bytes, svg_text
 from analysis.figures.tradeoffs import greenup_figure, pareto_figure, pareto_front
-from analysis.fit import fit
-from analysis.observations import kernel_names, observations
-from analysis.pick import candidates, picks
+from analysis.measurements.observations import kernel_names, observations
 from analysis.report.site_figures import phases
 from analysis.report.tables import (
     Field,
@@ -44,7 +44,7 @@ from analysis.report.tables import (
     shares_sheet,
     validation_sheet,
 )
-from analysis.roofline import fastest_setting, pair_points, roofline
+from analysis.rooflines.roofline import fastest_setting, pair_points, roofline
 from campaign.verbs.errors import CantDo
 from campaign.verbs.figures import figures
 from tests.analysis.test_report import store_of

@@ -11,9 +11,9 @@ import random
 import numpy as np
 import pytest
 
-from analysis.fit import Fit, costs_at, fit
-from analysis.fit_file import NoFit, as_kept, fit_of
-from analysis.observations import CantFit
+from analysis.energy.fit import Fit, costs_at, fit
+from analysis.energy.fit_file import NoFit, as_kept, fit_of
+from analysis.measurements.observations import CantFit
 from tests.analysis.synthetic import grid_observations
 from tests.faults.fuzz.damage import as_json, change_json
 

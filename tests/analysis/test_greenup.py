@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.greenup import (
+from analysis.rooflines.greenup import (
     bounds,
     case,
     greenup,
@@ -18,7 +18,7 @@ from analysis.greenup import (
     most_work_for_speedup,
     speedup,
 )
-from analysis.roofline import from_peaks
+from analysis.rooflines.roofline import from_peaks
 from tests.analysis.test_roofline import FERMI, PLATFORMS
 
 MILLION = 1_000_000

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from analysis.energy_model import design_matrix, model_terms
-from analysis.normal_equations import normal_equations, solve
-from analysis.observations import Observations
+from analysis.energy.normal_equations import normal_equations, solve
+from analysis.energy.terms import design_matrix, model_terms
+from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import grid_observations
 
 

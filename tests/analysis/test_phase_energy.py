@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.phase_energy import PhaseSplit, phase_splits
+from analysis.measurements.phase_energy import PhaseSplit, phase_splits
 from analysis.report.content import SiteReport
 from analysis.report.page import render
 from campaign.measurement import PHASE, Measurement, Trace
-from campaign.point import make_point
+from campaign.plan.point import make_point
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.crossval import CaseLoss, contest
-from analysis.fit import Fit, fit
-from analysis.observations import CantFit, Observations, kernel_names, observations
-from analysis.pick import Candidates, all_candidates, pick, picks
+from analysis.choice.crossval import CaseLoss, contest
+from analysis.choice.pick import Candidates, all_candidates, pick, picks
+from analysis.energy.fit import Fit, fit
+from analysis.measurements.observations import CantFit, Observations, kernel_names, observations
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.twin_data import twin_dataset
 

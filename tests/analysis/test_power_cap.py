@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.power_cap import CappedRoofline
-from analysis.roofline import from_peaks
+from analysis.rooflines.power_cap import CappedRoofline
+from analysis.rooflines.roofline import from_peaks
 from tests.analysis.test_roofline import FERMI, PLATFORMS
 
 

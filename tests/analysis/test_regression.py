@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.observations import CantFit, Observations, observations
-from analysis.regression import cache_energies, modelled_energy_j, regress
-from analysis.roofline import from_peaks
+from analysis.measurements.observations import CantFit, Observations, observations
+from analysis.rooflines.regression import cache_energies, modelled_energy_j, regress
+from analysis.rooflines.roofline import from_peaks
 from tests.analysis.test_roofline import PLATFORMS
 from tests.analysis.twin_data import TABLE_I, twin, twin_dataset
 

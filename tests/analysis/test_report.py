@@ -11,18 +11,18 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from analysis.crossval import cross_validate
+from analysis.choice.crossval import cross_validate
+from analysis.choice.pick import Candidates, Pick, candidates, picks
+from analysis.energy.fit import fit
 from analysis.figures.axes import Scale, log_scale, tick_text
 from analysis.figures.families import kernel_families, natural
 from analysis.figures.predictions import error_histogram
-from analysis.fit import fit
-from analysis.observations import kernel_names, observations
-from analysis.pick import Candidates, Pick, candidates, picks
+from analysis.measurements.observations import kernel_names, observations
 from analysis.report.content import Measured, ReportContent, SiteReport
 from analysis.report.page import level, render, scaled
 from analysis.report.tables import decimals, fixed
 from campaign.measurement import Measurement
-from campaign.point import make_point
+from campaign.plan.point import make_point
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
 from campaign.verbs.reporting import report

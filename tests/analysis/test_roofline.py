@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.fit import fit
-from analysis.observations import CantFit, Observations
-from analysis.roofline import (
+from analysis.energy.fit import fit
+from analysis.measurements.observations import CantFit, Observations
+from analysis.rooflines.roofline import (
     best_rate,
     fastest_setting,
     from_peaks,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.crossval import leave_one_site_out
-from analysis.fit import fit
-from analysis.observations import CantFit, pooled
+from analysis.choice.crossval import leave_one_site_out
+from analysis.energy.fit import fit
+from analysis.measurements.observations import CantFit, pooled
 from tests.analysis.synthetic import grid_observations
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from analysis.fit import fit
-from analysis.observations import Observations
-from analysis.surface import NOISES, REACHES, Surface, fit_surface
+from analysis.energy.fit import fit
+from analysis.energy.surface import NOISES, REACHES, Surface, fit_surface
+from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import grid_observations
 
 CORE_MHZ = (400.0, 520.0, 640.0, 760.0, 880.0, 1000.0)

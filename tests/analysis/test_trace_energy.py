@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from analysis import trace_energy
-from analysis.trace_energy import trace_energies
+from analysis.measurements import trace_energy
+from analysis.measurements.trace_energy import trace_energies
 from campaign.measurement import Measurement, Trace
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.fit import fit
-from analysis.forms import Form
-from analysis.normal_equations import solve
-from analysis.observations import Observations
-from analysis.training import prepare, solve_form
-from analysis.voltage import ESTIMATED, LOWEST_V, VoltageCurve, estimate_curves
+from analysis.energy.fit import fit
+from analysis.energy.forms import Form
+from analysis.energy.normal_equations import solve
+from analysis.energy.training import prepare, solve_form
+from analysis.energy.voltage import ESTIMATED, LOWEST_V, VoltageCurve, estimate_curves
+from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import MEM_MHZ, core_volt, grid_observations, mem_volt
 
 CORE_MHZ = (400.0, 500.0, 600.0, 700.0, 800.0, 900.0, 1000.0)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campaign.command_line import main
-from campaign.point import make_point, point_ids
+from campaign.plan.point import make_point, point_ids
 from sites.setting import Setting
 from tests.campaign.test_table import HEADER, ROOT, ROWS, imported, write
 

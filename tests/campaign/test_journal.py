@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from campaign.measurement import OK, Measurement, Trace
-from campaign.point import make_point
+from campaign.plan.point import make_point
 from campaign.store.journal import (
     JournalWriter,
     TornRecord,

@@ -13,11 +13,11 @@ import numpy as np
 import psutil
 import pytest
 
-from campaign.campaign_file import Protocol
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import Bench
 from campaign.measurement import Measurement
-from campaign.point import canonical_json, make_point
+from campaign.plan.campaign_file import Protocol
+from campaign.plan.point import canonical_json, make_point
 from campaign.store.journal import decode
 from campaign.store.layout import StoreUnwritable
 from kernels.registry import find_kernel
@@ -91,7 +91,7 @@ def test_a_meter_gives_energy_and_a_trace(tmp_path):
     assert meters.METERS["powercap"] == powercap.__name__
     from campaign.measure.sampler import OpenMeter
     from campaign.measure.window import run_window
-    from kernels.ranks import Team
+    from kernels.host.ranks import Team
     from sites.clocks.fixed import Fixed
 
     class Wait:
@@ -242,7 +242,7 @@ def test_ranks_start_together_and_their_counts_are_added(ranks):
 
 def test_worlds_of_another_size_are_refused():
     """Without an MPI launcher every process is a world of one."""
-    from kernels.ranks import Team, WrongTeamSize
+    from kernels.host.ranks import Team, WrongTeamSize
 
     with pytest.raises(WrongTeamSize, match="1 rank"):
         Team.of_world(2)

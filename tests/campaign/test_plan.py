@@ -13,8 +13,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campaign.plan import make_plan
-from campaign.point import Point, canonical_json, make_point
+from campaign.plan.plan import make_plan
+from campaign.plan.point import Point, canonical_json, make_point
 from sites.setting import Setting
 
 
@@ -40,7 +40,7 @@ def test_the_same_files_give_the_same_plan_in_another_process(tmp_path):
     path = campaign_file(tmp_path)
     here = [p.id for p in make_plan(path).points]
     code = (
-        "import pathlib, sys; from campaign.plan import make_plan;"
+        "import pathlib, sys; from campaign.plan.plan import make_plan;"
         "print(' '.join(p.id for p in make_plan(pathlib.Path(sys.argv[1])).points))"
     )
     for seed in ("1", "2"):

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.campaign_file import Protocol
 from campaign.measure.life import Job, measure
 from campaign.measure.protocol import Stand, energy_of, idle_power, meter_needs_s, run_protocol
 from campaign.measure.sampler import MeterTrace, OpenMeter
 from campaign.measure.window import Window
 from campaign.measurement import Trace
-from campaign.point import make_point
-from kernels.ranks import Team
+from campaign.plan.campaign_file import Protocol
+from campaign.plan.point import make_point
+from kernels.host.ranks import Team
 from sites.clocks.fixed import Fixed
 from sites.meters import Channel, MeterUnreadable, open_meter
 from sites.setting import AS_FOUND

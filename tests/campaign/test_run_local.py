@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from campaign.command_line import main
-from campaign.plan import make_plan
+from campaign.plan.plan import make_plan
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.layout import open_store
 

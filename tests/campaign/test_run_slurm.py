@@ -16,12 +16,12 @@ import psutil
 import pytest
 from distributed import Client
 
-from campaign.campaign_file import Protocol
 from campaign.launch.worker import MeasuringPlugin, measure_points
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import AllocationGone, Bench
-from campaign.plan import make_plan
-from campaign.point import Point, make_point
+from campaign.plan.campaign_file import Protocol
+from campaign.plan.plan import make_plan
+from campaign.plan.point import Point, make_point
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
 from sites.site_file import built_in_sites, read_site

@@ -24,8 +24,8 @@ import xarray as xr
 from campaign.measure.protocol import energy_of
 from campaign.measure.window import simulate_window
 from campaign.measurement import FAILURES, OK, Trace
-from campaign.plan import Plan, make_plan
-from campaign.point import Point
+from campaign.plan.plan import Plan, make_plan
+from campaign.plan.point import Point
 from campaign.store.dataset import SAMPLES, current_tables, open_dataset
 from campaign.store.journal import TornRecord, read
 from campaign.store.layout import DamagedStore, NotAStore, Store, open_store

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from campaign.measure.life import Job, measure
 from campaign.measurement import OK, Measurement
-from campaign.plan import Plan, make_plan
-from campaign.point import Point
+from campaign.plan.plan import Plan, make_plan
+from campaign.plan.point import Point
 from sites.site_file import built_in_sites
 
 NAME = "c.toml"

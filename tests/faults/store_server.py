@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.measurement import OK
-from campaign.plan import Plan, make_plan
+from campaign.plan.plan import Plan, make_plan
 from campaign.store.compaction import compact, settle
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.journal import JournalWriter, encode

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from campaign.measurement import Measurement
-from campaign.plan import Plan
+from campaign.plan.plan import Plan
 from campaign.store.compaction import compact, settle
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from kernels.fmm.distributed import RankedFmm
 from kernels.fmm.evaluation import setup_for
 from kernels.fmm.kernel import fmm
-from kernels.ranks import Team
+from kernels.host.ranks import Team
 
 
 def main(given: str, result: str) -> None:

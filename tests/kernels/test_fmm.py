@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.fmm import BadInput, evaluate, evaluate_with_gradient, prepare, spectra
-from kernels.fmm.crew import Crew
-from kernels.fmm.lists import build_lists
-from kernels.fmm.octree import build_octree
-from kernels.fmm.operator_cache import kept
+from kernels.fmm import BadInput, evaluate, evaluate_with_gradient, prepare
+from kernels.fmm.operators.cache import kept
+from kernels.fmm.phases import v_spectra as spectra
+from kernels.fmm.tree.lists import build_lists
+from kernels.fmm.tree.octree import build_octree
+from kernels.host.threads import Crew
 
 SCREENING = 2.5
 

@@ -14,12 +14,12 @@ import pytest
 import xarray as xr
 from pydantic import ValidationError
 
-from analysis.observations import CantFit
-from analysis.phase_energy import phase_energy
+from analysis.measurements.observations import CantFit
+from analysis.measurements.phase_energy import phase_energy
 from campaign.measure.energy import node_energy
 from campaign.measure.life import Job, measure
 from campaign.measure.window import phase_traces, simulate_window
-from campaign.plan import make_plan
+from campaign.plan.plan import make_plan
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
@@ -41,9 +41,9 @@ from kernels.fmm.counts import (
 from kernels.fmm.distributions import DISTRIBUTIONS, points
 from kernels.fmm.evaluation import prepare
 from kernels.fmm.kernel import CHECKED, FmmParams, count_evaluation, direct_sums, fmm
-from kernels.fmm.vectors import estimate_bits
+from kernels.host.ranks import Team
+from kernels.host.vectors import estimate_bits
 from kernels.kernel import CLASS_UNITS, Mark, Marked, WrongResult
-from kernels.ranks import Team
 from sites.located_toml import BadFile
 from sites.site_file import find_site, read_site
 from sites.twin.machine import constant_w, iteration_s

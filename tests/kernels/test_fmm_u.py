@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from kernels.fmm.u_kernel import (
+from kernels.fmm_u.kernel import (
     BOTH_WAYS,
     ITSELF,
     FmmUParams,
@@ -20,7 +20,7 @@ from kernels.fmm.u_kernel import (
     fmm_u,
     make_plan,
 )
-from kernels.fmm.u_variants import (
+from kernels.fmm_u.variants import (
     REGISTERS,
     Variant,
     flops,
@@ -29,8 +29,8 @@ from kernels.fmm.u_variants import (
     tolerance,
     variants,
 )
+from kernels.host.ranks import Team
 from kernels.kernel import CLASS_UNITS, WrongResult
-from kernels.ranks import Team
 from kernels.registry import find_kernel
 
 N, Q = 700, 60
@@ -51,7 +51,7 @@ def params_of(given: dict[str, Any], **more: Any) -> FmmUParams:
 
 
 def host_bits() -> int:
-    from kernels.fmm.vectors import HOST
+    from kernels.host.vectors import HOST
 
     return 512 if HOST.bytes == 64 else 256
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_built_is_refused_with_a_reason(given: dict[str, Any], sa
 
 def test_the_kernel_is_registered_and_its_module_imports_no_numba() -> None:
     assert find_kernel("fmm_u") is fmm_u
-    code = "import sys, kernels.fmm.u_kernel; sys.exit('numba' in sys.modules)"
+    code = "import sys, kernels.fmm_u.kernel; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -258,7 +258,7 @@ def test_interactions_are_the_pairs_of_leaves_that_touch(
 
 def test_the_refined_peak_lies_between_its_bounds() -> None:
     params = params_of({"root": "sqrt"})
-    from kernels.fmm.u_peak import PeakMeter
+    from benchmarks.fmm_u_peak import PeakMeter
 
     meter = PeakMeter([("single", "sqrt", "one")], params.vector_bits)
     meter.measure(5)

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from kernels.host.caches import Cache, Level, read_caches, working_set_bytes
+from kernels.host.ranks import Team
 from kernels.kernel import CLASS_UNITS, Kernel, KernelFailed, WrongResult
-from kernels.microbench.caches import Cache, Level, read_caches, working_set_bytes
 from kernels.microbench.chains import REGISTER_STEPS, Affine, ChainParams, words_per_iteration
 from kernels.microbench.chase import HOPS, ChaseParams, chase
 from kernels.microbench.fma import dp_fma, sp_fma
 from kernels.microbench.integer import int_mad
 from kernels.microbench.load import WORDS, LoadParams, load
-from kernels.ranks import Team
 
 MIB = 1 << 20
 LEVELS: tuple[Level, ...] = ("l1", "l2", "l3", "dram")
@@ -453,7 +453,7 @@ def test_a_missing_level_or_too_little_memory_is_a_failure() -> None:
 
 
 def test_memory_that_is_not_to_be_had_is_a_failure() -> None:
-    from kernels.microbench.memory import paged_array
+    from kernels.host.memory import paged_array
 
     with pytest.raises(KernelFailed, match="cannot allocate"):
         paged_array(1 << 60, np.dtype(np.float64))

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from campaign.campaign_file import Protocol
 from campaign.command_line import main
 from campaign.launch.clusters import CantLaunch, job_script, queued_jobs
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import Bench
-from campaign.plan import make_plan
-from campaign.point import canonical_json, make_point
+from campaign.plan.campaign_file import Protocol
+from campaign.plan.plan import make_plan
+from campaign.plan.point import canonical_json, make_point
 from campaign.store.journal import decode
-from kernels.ranks import Team
+from kernels.host.ranks import Team
 from kernels.registry import find_kernel
 from sites.located_toml import BadFile
 from sites.setting import AS_FOUND

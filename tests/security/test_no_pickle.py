@@ -17,7 +17,7 @@ import pytest
 
 from campaign.command_line import main
 from campaign.measurement import Measurement, Trace
-from campaign.point import make_point
+from campaign.plan.point import make_point
 from campaign.store.dataset import read_scalars
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store, open_store
@@ -341,7 +341,7 @@ def test_a_parquet_extension_type_is_not_unpickled(tmp_path):
 
 
 def test_a_planted_object_array_in_the_operators_folder_is_computed_again(tmp_path, monkeypatch):
-    from kernels.fmm.operator_cache import VERSION, kept
+    from kernels.fmm.operators.cache import VERSION, kept
 
     monkeypatch.setenv("CAMPAIGN_FMM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()

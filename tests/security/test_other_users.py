@@ -18,7 +18,7 @@ import pytest
 
 from campaign.command_line import main
 from campaign.measurement import Measurement, Trace
-from campaign.point import make_point
+from campaign.plan.point import make_point
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import open_store
 from sites.setting import AS_FOUND

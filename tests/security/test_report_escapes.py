@@ -226,7 +226,7 @@ def steering(text: str) -> list[str]:
 def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
     """A store of these names as another program may have written it: import refuses them."""
     from campaign.measurement import Measurement
-    from campaign.point import make_point
+    from campaign.plan.point import make_point
     from campaign.store.journal import JournalWriter, encode
     from campaign.store.layout import create_store
     from sites.setting import Setting
@@ -288,7 +288,7 @@ def texts(value: object) -> Iterator[str]:
 def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):
     """A failed program's last output is kept in the store, and status tells it."""
     from campaign.measurement import Measurement
-    from campaign.point import make_point
+    from campaign.plan.point import make_point
     from campaign.store.journal import JournalWriter, encode
     from campaign.store.layout import create_store
     from sites.setting import AS_FOUND

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from campaign.command_line import main as command_line
-from campaign.profile_file import read_profile
+from campaign.plan.profile_file import read_profile
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import TornRecord, read
 from campaign.store.journal import scan as scan_journal

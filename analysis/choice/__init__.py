@@ -1,0 +1,1 @@
+"""The choice of a setting: picks, what they lose, and cross-validation."""

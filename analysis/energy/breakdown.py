@@ -1,0 +1,159 @@
+"""Where the energy goes: the model's joules by class of operation, by domain and by phase.
+
+The split of figures 4, 6 and 7 of seed 003: eq. 9 is a sum, so each of its terms is a part of the
+predicted energy, and parts of one class, domain or phase add up to that of the class, domain or
+phase. Nothing is measured here; the parts of a row sum to the fit's prediction of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import xarray as xr
+
+from analysis.energy.fit import Fit
+from analysis.energy.terms import Term
+from analysis.measurements.observations import Observations
+from analysis.rooflines.roofline import OPERATION_CLASSES
+
+CONSTANT = "constant"
+CLOCK = "clock"
+COMPUTATION, DATA = "computation", "data"
+DOMAINS = ("core", "memory", CONSTANT)
+KINDS = (COMPUTATION, DATA, CONSTANT)
+
+
+def term_energy_j(found: Fit, data: Observations) -> xr.Dataset:
+    """Joules of each of the model's terms in each row: eq. 9 before it is summed.
+
+    Returns:
+        ``energy_j``, float64 (row, term), attribute ``units`` J; the coordinate ``term`` holds
+        the coefficients' names. The sum over ``term`` is ``found.energy_j(data)``.
+    """
+    joules = found.parts_j(data)
+    return _dataset(joules, "term", [term.name for term in found.terms], data)
+
+
+def by_class(found: Fit, data: Observations) -> xr.Dataset:
+    """Joules by what they are spent on (seed 003, figures 4 and 6).
+
+    The classes of operations as the fit names them, ``core`` and ``memory`` for the lumped terms
+    of kernels without counts, ``clock`` for the clock trees, ``constant`` for the power that no
+    operation pays.
+
+    Returns:
+        ``energy_j``, float64 (row, part), J, and ``share``, float64 (row, part), its fraction of
+        the row's prediction; NaN where a row's prediction is 0.
+    """
+    return _grouped(found, data, _class_of, "part")
+
+
+def by_domain(found: Fit, data: Observations) -> xr.Dataset:
+    """Joules by domain: ``core`` and ``memory`` for operations, ``constant`` for what time costs.
+
+    Returns:
+        ``energy_j`` (J) and ``share``, float64 (row, domain), as :func:`by_class` has them.
+    """
+    return _grouped(found, data, _domain_of, "domain", DOMAINS)
+
+
+def by_kind(found: Fit, data: Observations) -> xr.Dataset:
+    """Joules by ``computation``, ``data`` and ``constant`` power (seed 003, figure 7).
+
+    Operations of :data:`analysis.rooflines.roofline.OPERATION_CLASSES` are computation; every
+    other class moves data. A lumped term counts as what its domain mostly does: the
+    core's as computation, the memory's as data.
+
+    Returns:
+        ``energy_j`` (J) and ``share``, float64 (row, kind), as :func:`by_class` has them.
+    """
+    return _grouped(found, data, _kind_of, "kind", KINDS)
+
+
+def by_phase(found: Fit, data: Observations, phase: np.ndarray) -> xr.Dataset:
+    """Joules by phase of an application, and by class within each (seed 003, section IV).
+
+    ``phase``: (rows,), each row's label; rows of one label are summed, and repeats of a kernel
+    at a setting count as often as they stand in ``data``.
+
+    Returns:
+        ``energy_j``, float64 (phase, part), J, phases in the order in which they first stand,
+        and ``share``, its fraction of the whole sum.
+
+    Raises:
+        ValueError: not one label a row.
+    """
+    labels = np.asarray(phase)
+    if labels.shape != (len(data),):
+        raise ValueError(f"one phase a row: found {labels.shape}, there are {len(data)} rows")
+    parts = by_class(found, data)
+    names = list(dict.fromkeys(labels.tolist()))
+    joules = np.array([parts["energy_j"].values[labels == name].sum(axis=0) for name in names])
+    whole = joules.sum()
+    share = joules / whole if whole > 0 else np.full(joules.shape, np.nan)
+    dims = ("phase", "part")
+    return xr.Dataset(
+        {"energy_j": (dims, joules, {"units": "J"}), "share": (dims, share, {"units": "1"})},
+        {"phase": names, "part": parts["part"].values},
+        {"site": data.site, "simulated": data.simulated},
+    )
+
+
+def _class_of(term: Term) -> str:
+    match term.kind:
+        case "class":
+            return term.of
+        case "lumped":
+            return _domain_of(term)
+        case "clock":
+            return CLOCK
+        case _:
+            return CONSTANT
+
+
+def _domain_of(term: Term) -> str:
+    if term.kind in ("class", "lumped"):
+        return "memory" if term.domain == "mem" else "core"
+    return CONSTANT
+
+
+def _kind_of(term: Term) -> str:
+    if term.kind == "class":
+        return COMPUTATION if term.of in OPERATION_CLASSES else DATA
+    if term.kind == "lumped":
+        return DATA if term.domain == "mem" else COMPUTATION
+    return CONSTANT
+
+
+def _grouped(
+    found: Fit,
+    data: Observations,
+    group_of: Callable[[Term], str],
+    dim: str,
+    order: Sequence[str] = (),
+) -> xr.Dataset:
+    """The terms' joules summed by group; groups in ``order``, else in that of the terms."""
+    joules = term_energy_j(found, data)["energy_j"].values
+    groups = [group_of(term) for term in found.terms]
+    names = [name for name in order if name in groups] if order else list(dict.fromkeys(groups))
+    if not order:  # constant power last: it is what every bar ends with
+        names.sort(key=lambda name: (name == CONSTANT, name == CLOCK))
+    summed = np.column_stack([joules[:, [g == name for g in groups]].sum(axis=1) for name in names])
+    return _dataset(summed, dim, names, data)
+
+
+def _dataset(joules: np.ndarray, dim: str, names: Sequence[str], data: Observations) -> xr.Dataset:
+    whole = joules.sum(axis=1, keepdims=True)
+    share = np.divide(joules, whole, out=np.full(joules.shape, np.nan), where=whole > 0)
+    dims = ("row", dim)
+    return xr.Dataset(
+        {"energy_j": (dims, joules, {"units": "J"}), "share": (dims, share, {"units": "1"})},
+        {
+            "kernel": ("row", data.kernel),
+            "core_mhz": ("row", data.core_mhz, {"units": "MHz"}),
+            "mem_mhz": ("row", data.mem_mhz, {"units": "MHz"}),
+            dim: list(names),
+        },
+        {"site": data.site, "simulated": data.simulated},
+    )

@@ -1,0 +1,203 @@
+"""A fit as a store keeps it: JSON, and checked when it is read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
+
+from analysis.energy.fit import Fit, finite
+from analysis.energy.surface import Surface
+from analysis.energy.terms import Term
+from analysis.energy.training import Curves
+from analysis.energy.voltage import VoltageCurve
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=2**53)]
+Square = Annotated[list[list[float]], Field(min_length=1)]
+Pair = Annotated[list[FiniteFloat | None], Field(min_length=2, max_length=2)]
+Shape = Annotated[list[Positive], Field(min_length=2, max_length=2)]
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class _Term(_Kept):
+    name: str
+    unit: str
+    kind: Literal["class", "lumped", "leak", "misc", "clock"]
+    domain: Literal["core", "mem", ""]
+    of: str
+
+    @model_validator(mode="after")
+    def _domain_is_there(self) -> Self:
+        if (self.domain == "") != (self.kind == "misc"):
+            raise ValueError(f"a term of kind {self.kind} in domain {self.domain!r}")
+        return self
+
+
+class _Coefficient(_Kept):
+    name: str
+    value: FiniteFloat
+    low: FiniteFloat | None
+    high: FiniteFloat | None
+
+
+class _Dropped(_Kept):
+    name: str
+    why: str
+
+
+class _Outlier(_Kept):
+    kernel: str
+    setting: str
+    energy_j: FiniteFloat
+    predicted_j: FiniteFloat
+    deviations: FiniteFloat
+
+
+class _Confounded(_Kept):
+    terms: list[str]
+    remedy: str
+
+
+class _Curves(_Kept):
+    core: list[list[Positive]]
+    mem: list[list[Positive]]
+
+    @model_validator(mode="after")
+    def _rise(self) -> Self:
+        for curve in (self.core, self.mem):
+            if len(curve) != 2 or len(curve[0]) != len(curve[1]) or not curve[0]:
+                raise ValueError("a curve must be as many volts as MHz")
+            if (np.diff(curve[0]) <= 0).any():
+                raise ValueError("the MHz of a curve must rise")
+        return self
+
+
+class _Surface(_Kept):
+    mhz: list[Pair]
+    kernels: list[str]
+    residual: list[list[FiniteFloat | None]]
+    shape: Shape
+    own_shape: Shape
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Self:
+        rows = {len(row) for row in self.residual}
+        if len(self.residual) != len(self.mhz) or rows != {len(self.kernels)}:
+            raise ValueError("a surface must have a residual for each setting and kernel")
+        return self
+
+
+class _KeptFit(_Kept):
+    """What is read of :func:`as_kept`; what else it holds was only to be shown."""
+
+    site: str
+    simulated: bool
+    model: str
+    voltage: str
+    n: Count
+    n_settings: Count
+    terms: list[_Term]
+    coefficients: list[_Coefficient]
+    covariance: Square
+    covariance_with_choice: Square
+    condition_number: FiniteFloat | None
+    dropped: list[_Dropped]
+    curves: _Curves
+    surface: _Surface | None = None
+    why: str
+    robust: bool
+    outliers: list[_Outlier]
+    confounded: list[_Confounded]
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Self:
+        if [each.name for each in self.terms] != [each.name for each in self.coefficients]:
+            raise ValueError("the terms must be those of the coefficients")
+        for matrix in (self.covariance, self.covariance_with_choice):
+            if {len(self.terms)} != {len(matrix), *map(len, matrix)}:
+                raise ValueError("a covariance must have a row and a column for each term")
+        return self
+
+
+class NoFit(Exception):
+    """What should be a fit is none; the text says where it is wrong."""
+
+
+def as_kept(found: Fit) -> dict[str, Any]:
+    """What a store keeps of a fit, as JSON; :func:`fit_of` makes the same fit of it."""
+    kept = found.as_dict() | {
+        "terms": [vars(term) for term in found.terms],
+        "covariance": found.covariance.tolist(),
+        "covariance_with_choice": found.covariance_with_choice.tolist(),
+        "curves": {
+            name: [curve.mhz.tolist(), curve.volt.tolist()]
+            for name, curve in (("core", found.curves.core), ("mem", found.curves.mem))
+        },
+    }
+    if found.surface is not None:
+        kept["surface"] = {
+            "mhz": [[finite(mhz) for mhz in pair] for pair in found.surface.mhz],
+            "kernels": found.surface.kernels,
+            "residual": [[finite(r) for r in row] for row in found.surface.residual],
+            "shape": list(found.surface.shape),
+            "own_shape": list(found.surface.own_shape),
+        }
+    return kept
+
+
+def fit_of(kept: object) -> Fit:
+    """The fit of :func:`as_kept`, without the forms that were compared.
+
+    Raises:
+        NoFit: it is not what :func:`as_kept` gives.
+    """
+    if not isinstance(kept, dict):
+        raise NoFit("must be an object")
+    try:
+        read = _KeptFit.model_validate(kept)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        what = first["msg"].removeprefix("Value error, ")
+        raise NoFit(": ".join([*map(str, first["loc"]), what])) from None
+    surface = None
+    if read.surface is not None:
+        surface = Surface(
+            np.array(read.surface.mhz, float),
+            read.surface.kernels,
+            np.array(read.surface.residual, float),
+            (read.surface.shape[0], read.surface.shape[1]),
+            (read.surface.own_shape[0], read.surface.own_shape[1]),
+        )
+    core, mem = (VoltageCurve(*np.array(each)) for each in (read.curves.core, read.curves.mem))
+
+    def column(name: str) -> np.ndarray:
+        return np.array([getattr(each, name) for each in read.coefficients], float)
+
+    return Fit(
+        read.site,
+        read.simulated,
+        read.model,
+        read.voltage,
+        read.n,
+        read.n_settings,
+        [Term(**term.model_dump()) for term in read.terms],
+        column("value"),
+        column("low"),
+        column("high"),
+        np.array(read.covariance),
+        np.array(read.covariance_with_choice),
+        np.inf if read.condition_number is None else read.condition_number,
+        [each.model_dump() for each in read.dropped],
+        Curves(core, mem, np.zeros(0)),
+        surface,
+        [],
+        read.why,
+        read.robust,
+        [each.model_dump() for each in read.outliers],
+        [each.model_dump() for each in read.confounded],
+    )

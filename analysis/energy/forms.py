@@ -1,0 +1,61 @@
+"""The forms that a model can take, from the plainest on.
+
+A form is the terms (choi or choi+clock), where the voltage comes from, and whether the smooth
+surface of what they leave over is added. ``--model auto --voltage auto`` chooses among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analysis.energy.terms import MODELS
+from analysis.energy.voltage import ESTIMATED
+from analysis.measurements.observations import CantFit, Observations
+
+AUTO = "auto"
+SURFACE = "+surface"
+MODEL_NAMES = (AUTO, *MODELS, *(name + SURFACE for name in MODELS))
+VOLTAGE_NAMES = (AUTO, "known", "unit", *ESTIMATED)
+
+
+@dataclass(frozen=True)
+class Form:
+    """``terms``: choi or choi+clock; ``voltage``: known, unit, floor or free."""
+
+    terms: str
+    voltage: str
+    surface: bool
+
+    @property
+    def model(self) -> str:
+        """The form's name without its voltage: ``choi+clock+surface``."""
+        return self.terms + SURFACE * self.surface
+
+
+def forms(data: Observations, model: str, voltage: str) -> tuple[list[Form], tuple[bool, ...]]:
+    """The forms without surface that two names leave open, the plainest first; and whether a
+    surface is to be added: (False,), (True,) or, where that is open, (False, True).
+
+    Where voltages are known they are taken; where none is, V = 1 comes before the families
+    that are estimated.
+
+    Raises:
+        CantFit: an unknown name.
+    """
+    if model not in MODEL_NAMES:
+        raise CantFit(f"unknown model {model!r}; known: {', '.join(MODEL_NAMES)}")
+    if voltage not in VOLTAGE_NAMES:
+        raise CantFit(f"unknown voltage {voltage!r}; known: {', '.join(VOLTAGE_NAMES)}")
+    if voltage == "known" and data.voltage == "unit":
+        raise CantFit(
+            f"no voltage of {data.site} is known; give the site's table, or --voltage auto"
+        )
+    if voltage != AUTO:
+        voltages: tuple[str, ...] = (voltage,)
+    elif data.voltage == "unit":
+        voltages = ("unit", *ESTIMATED)
+    else:
+        voltages = ("known",)
+    terms = MODELS if model == AUTO else (model.removesuffix(SURFACE),)
+    surfaces = (False, True) if model == AUTO else (model.endswith(SURFACE),)
+    return [Form(each, v, False) for each in terms for v in voltages], surfaces

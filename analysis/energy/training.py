@@ -1,0 +1,126 @@
+"""Rows made ready to be fitted again and again: each form, without some settings, or reweighted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.energy.forms import Form
+from analysis.energy.normal_equations import NormalEquations, normal_equations, solve
+from analysis.energy.terms import Term, design_matrix, model_terms
+from analysis.energy.voltage import ESTIMATED, LEVEL, Curves, curve_numbers, estimate_curves
+from analysis.measurements.observations import Observations
+
+
+@dataclass(frozen=True)
+class Training:
+    """The rows of one form, with their sums.
+
+    ``data``: with the voltages of the form, 1 where they are estimated. ``columns``: float64
+    (rows, p), the shared terms' joules; ``block``: int64 (rows,), each row's setting in the
+    equations; ``number``: int64 (rows,), its kernel there, -1 with counts; ``mhz``: float64
+    (S, 2).
+    """
+
+    form: Form
+    data: Observations
+    terms: list[Term]
+    dropped: list[dict[str, str]]
+    equations: NormalEquations
+    columns: np.ndarray
+    block: np.ndarray
+    number: np.ndarray
+    mhz: np.ndarray
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the form's voltages are estimated."""
+        return self.form.voltage in ESTIMATED
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are to be found: coefficients and those of the curves."""
+        curves = curve_numbers(self.form.voltage, self.mhz) if self.estimated else 0
+        return len(self.terms) + curves
+
+
+@dataclass(frozen=True)
+class Found:
+    """A form's coefficients, in the equations' order, and its curves."""
+
+    value: np.ndarray
+    curves: Curves
+
+
+NO_CURVES = Curves(LEVEL, LEVEL, np.zeros(0))
+
+
+def at_voltage(data: Observations, voltage: str, curves: Curves = NO_CURVES) -> Observations:
+    """The rows with the voltages of a form: the known ones, 1, or those of the curves."""
+    if voltage not in ("unit", *ESTIMATED):
+        return data
+    return replace(data, core_v=curves.core.at(data.core_mhz), mem_v=curves.mem.at(data.mem_mhz))
+
+
+def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) -> Training:
+    """Make ``data`` ready for a form; ``weight``: float64 (rows,), 1 by default."""
+    data = at_voltage(data, form.voltage)
+    terms, dropped = model_terms(data, form.terms, form.voltage in ESTIMATED)
+    equations = normal_equations(data, terms, weight)
+    code = {kernel: i for i, kernel in enumerate(equations.kernels)}
+    return Training(
+        form,
+        data,
+        terms,
+        dropped,
+        equations,
+        design_matrix(data, equations.shared),
+        np.searchsorted(equations.settings, data.setting),
+        np.array([code.get(kernel, -1) for kernel in data.kernel.tolist()], np.int64)
+        if code
+        else np.full(len(data), -1),
+        np.array([data.settings[s] for s in equations.settings]).reshape(-1, 2),
+    )
+
+
+def solve_form(
+    training: Training, weight: np.ndarray | None = None, start: Found | None = None
+) -> Found:
+    """The coefficients, and the curves where they are estimated.
+
+    ``weight`` (S,): how often each setting counts; ``start``: what a like problem gave.
+    """
+    equations = training.equations
+    if not training.estimated:
+        first = None if start is None else start.value
+        return Found(solve(equations, weight, start=first).value, NO_CURVES)
+    curves = estimate_curves(
+        training.form.voltage,
+        equations,
+        training.mhz,
+        weight,
+        None if start is None else start.curves.numbers,
+    )
+    core_v, mem_v = curves.core.at(training.mhz[:, 0]), curves.mem.at(training.mhz[:, 1])
+    return Found(solve(equations, weight, core_v, mem_v).value, curves)
+
+
+def predict(training: Training, found: Found) -> np.ndarray:
+    """Predicted joules of the training's own rows, without a surface: float64 (rows,)."""
+    equations, block, data = training.equations, training.block, training.data
+    size = len(equations.shared)
+    if not training.estimated and not equations.kernels:
+        return np.asarray(training.columns @ found.value[:size])
+    core_v = found.curves.core.at(training.mhz[:, 0])
+    mem_v = found.curves.mem.at(training.mhz[:, 1])
+    factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
+    coefficients = factor * found.value[:size]
+    energy_j = np.einsum("ij,ij->i", training.columns, coefficients[block])
+    own = found.value[size:].reshape(-1, 2)
+    rows = np.flatnonzero(training.number >= 0)
+    if len(rows):
+        of, at = training.number[rows], block[rows]
+        energy_j[rows] += own[of, 0] * (data.core_v[rows] * core_v[at]) ** 2
+        energy_j[rows] += own[of, 1] * (data.mem_v[rows] * mem_v[at]) ** 2
+    return energy_j

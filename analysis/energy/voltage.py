@@ -1,0 +1,185 @@
+"""Voltage curves: where no voltage is known, V(f) is estimated from the energies themselves.
+
+Only V relative to the highest clock matters: the coefficients take up its size. Two families,
+both rising with the clock and both straight between their knots:
+
+- ``floor``: one voltage up to a knee, then a straight rise to the highest clock. That is how a
+  regulator works that can't go below its lowest voltage.
+- ``free``: a voltage for each measured clock, only required not to fall as the clock rises.
+
+The sum of squares that is left after the best coefficients (variable projection: Golub and
+Pereyra, SIAM J. Numer. Anal. 10, 1973) is minimised over the knots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.energy.normal_equations import NormalEquations, solve
+
+ESTIMATED = ("floor", "free")
+LOWEST_V = 0.5
+"""No relative voltage is estimated below this: DVFS ranges are narrower than a factor of two."""
+KNEE_END = 0.95
+FLOOR_STARTS = ((0.9, 0.0), (0.75, 0.0), (0.85, 0.4), (0.75, 0.7))
+FREE_START_V = 0.8
+MAX_STEPS = 60
+
+
+@dataclass(frozen=True)
+class VoltageCurve:
+    """A relative voltage: ``volt`` float64 (n,) at ``mhz`` (n,), straight between, level beyond."""
+
+    mhz: np.ndarray
+    volt: np.ndarray
+
+    def at(self, mhz: np.ndarray) -> np.ndarray:
+        """float64 of the shape of ``mhz``; 1 where there is no such clock (NaN)."""
+        known = np.isfinite(mhz)
+        found = np.interp(np.where(known, mhz, self.mhz[-1]), self.mhz, self.volt)
+        return np.where(known, found, 1.0)
+
+
+LEVEL = VoltageCurve(np.array([1.0]), np.array([1.0]))
+"""V = 1 at any clock."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The curves of both domains, and the numbers that the search found them by."""
+
+    core: VoltageCurve
+    mem: VoltageCurve
+    numbers: np.ndarray
+
+
+def curve_numbers(family: str, mhz: np.ndarray) -> int:
+    """How many numbers the curves of a family have over settings ``mhz``, float64 (S, 2)."""
+    return sum(domain.size for domain in _domains(family, mhz))
+
+
+def _domains(family: str, mhz: np.ndarray) -> list[_Floor | _Free]:
+    if family == "floor":
+        return [_Floor(mhz[:, i]) for i in (0, 1)]
+    return [_Free(mhz[:, i]) for i in (0, 1)]
+
+
+def estimate_curves(
+    family: str,
+    equations: NormalEquations,
+    mhz: np.ndarray,
+    weight: np.ndarray | None = None,
+    start: np.ndarray | None = None,
+) -> Curves:
+    """The curves with which the coefficients fit best.
+
+    ``mhz``: float64 (S, 2), the core and memory clock of each setting of the equations;
+    ``weight`` (S,): how often each setting counts; ``start``: the ``numbers`` of a like problem,
+    which then is the only start of the search. A domain whose clock does not vary keeps V = 1.
+    """
+    from scipy import optimize  # noqa: PLC0415
+
+    weight = np.ones(len(mhz)) if weight is None else weight
+    domains = _domains(family, mhz)
+    cut = domains[0].size
+    size = cut + domains[1].size
+    if size == 0:
+        return Curves(LEVEL, LEVEL, np.zeros(0))
+    warm = np.zeros(len(equations.shared))
+
+    def cost(numbers: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal warm
+        parts = numbers[:cut], numbers[cut:]
+        (core_v, core_by), (mem_v, mem_by) = (
+            domain.volts(part) for domain, part in zip(domains, parts, strict=True)
+        )
+        found = solve(equations, weight, core_v, mem_v, warm)
+        warm = found.value
+        return found.cost, np.concatenate([found.core_slope @ core_by, found.mem_slope @ mem_by])
+
+    starts = (
+        [np.concatenate([domain.start(i) for domain in domains]) for i in range(len(FLOOR_STARTS))]
+        if start is None
+        else [np.clip(start, *np.transpose([b for d in domains for b in d.bounds()]))]
+    )
+    if family == "free":
+        starts = starts[:1]
+    tolerance = {"ftol": 1e-10, "gtol": 1e-9} if start is None else {"ftol": 1e-7, "gtol": 1e-7}
+    tolerance["maxiter"] = MAX_STEPS
+    bounds = [bound for domain in domains for bound in domain.bounds()]
+    best = min(
+        (
+            optimize.minimize(
+                cost, each, jac=True, bounds=bounds, method="L-BFGS-B", options=tolerance
+            )
+            for each in starts
+        ),
+        key=lambda found: float(found.fun),
+    )
+    return Curves(domains[0].curve(best.x[:cut]), domains[1].curve(best.x[cut:]), best.x)
+
+
+class _Floor:
+    """(floor, knee): the voltage below the knee, and where between the clocks' ends it lies."""
+
+    def __init__(self, mhz: np.ndarray) -> None:
+        known = mhz[np.isfinite(mhz)]
+        self.low = float(known.min()) if known.size else 1.0
+        self.top = float(known.max()) if known.size else 1.0
+        self.mhz = np.where(np.isfinite(mhz), mhz, self.top)
+        self.size = 2 if self.top > self.low else 0
+
+    def bounds(self) -> list[tuple[float, float]]:
+        return [(LOWEST_V, 1.0), (0.0, KNEE_END)][: self.size]
+
+    def start(self, i: int) -> np.ndarray:
+        return np.array(FLOOR_STARTS[i][: self.size])
+
+    def volts(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The voltage of each setting, and how each number changes it: (S,), (S, size)."""
+        if not self.size:
+            return np.ones(len(self.mhz)), np.zeros((len(self.mhz), 0))
+        floor, share = numbers
+        span = self.top - self.low
+        knee = self.low + share * span
+        rise = np.maximum(self.mhz - knee, 0.0) / (self.top - knee)
+        by_share = np.where(rise > 0, (1.0 - floor) * (rise - 1.0) * span / (self.top - knee), 0.0)
+        return floor + (1.0 - floor) * rise, np.column_stack([1.0 - rise, by_share])
+
+    def curve(self, numbers: np.ndarray) -> VoltageCurve:
+        if not self.size:
+            return LEVEL
+        floor, share = numbers
+        knee = self.low + share * (self.top - self.low)
+        return VoltageCurve(np.array([knee, self.top]), np.array([floor, 1.0]))
+
+
+class _Free:
+    """The falls of log V from each clock to the next lower one, all >= 0."""
+
+    def __init__(self, mhz: np.ndarray) -> None:
+        known = np.isfinite(mhz)
+        self.mhz = np.unique(mhz[known])
+        self.size = max(len(self.mhz) - 1, 0)
+        self.of = np.minimum(np.searchsorted(self.mhz, np.where(known, mhz, np.inf)), self.size)
+        # log V of the i-th clock is the sum of all falls above it, negative.
+        self.falls = -np.triu(np.ones((self.size + 1, self.size + 1)), 1)[:, 1:]
+
+    def bounds(self) -> list[tuple[float, float]]:
+        return [(0.0, -float(np.log(LOWEST_V)))] * self.size
+
+    def start(self, _i: int) -> np.ndarray:
+        return np.full(self.size, -np.log(FREE_START_V) / max(self.size, 1))
+
+    def volts(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The voltage of each setting, and how each number changes it: (S,), (S, size)."""
+        if not self.size:
+            return np.ones(len(self.of)), np.zeros((len(self.of), 0))
+        by = self.falls[self.of]
+        volt = np.exp(by @ numbers)
+        return volt, by * volt[:, None]
+
+    def curve(self, numbers: np.ndarray) -> VoltageCurve:
+        return VoltageCurve(self.mhz, np.exp(self.falls @ numbers)) if self.size else LEVEL

@@ -1,0 +1,242 @@
+"""Where the measured energy goes: joules by phase, from a trace and the marks of a kernel's phases.
+
+What :mod:`analysis.energy.breakdown` predicts from counts is here read off the meter (seed 003,
+section IV). A phase that is shorter than the meter's period is blurred with its neighbours: its
+joules are then its time at about the mean power of what surrounds it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from analysis.measurements.observations import CantFit, kernel_name
+
+PHASE = "phase:"
+"""What the channel of a trace that marks a phase begins with."""
+FASTEST, LEAST = "fastest", "least energy"
+CLOCKS = ("core_mhz", "mem_mhz")
+WINDOW = "window"
+"""The channel that tells when each of several windows was."""
+
+
+@dataclass(frozen=True)
+class PhaseSplit:
+    """Measured energy of one iteration of a kernel at a setting by phase, the mean of its repeats.
+
+    ``energy_j``, ``time_s``: float64 (phases,), J and s. ``at``: which of the kernel's measured
+    settings this is, :data:`FASTEST`, :data:`LEAST` or both. ``core_mhz``, ``mem_mhz``: NaN where
+    the site has no such clock. ``period_s``: of the meter's readings, NaN where not known.
+    """
+
+    kernel: str
+    at: str
+    core_mhz: float
+    mem_mhz: float
+    phases: list[str]
+    energy_j: np.ndarray
+    time_s: np.ndarray
+    repeats: int
+    period_s: float
+
+    @property
+    def share(self) -> np.ndarray:
+        """Of all phases' energy: float64 (phases,), NaN where that is not above 0."""
+        whole = float(self.energy_j.sum())
+        return self.energy_j / whole if whole > 0 else np.full(len(self.phases), math.nan)
+
+
+def has_phases(channels: np.ndarray) -> bool:
+    """Whether any trace marks a phase; ``channels``: text (traces,)."""
+    return any(str(name).startswith(PHASE) for name in channels.tolist())
+
+
+def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list[str]]:
+    """Every kernel of a site that marks phases, where it is fastest and where it takes the least
+    energy; and notes on what could not be split.
+
+    Fastest and least are by the means over the repeats that mark phases; of equal settings the
+    first in order of clocks. Of the samples only those of the settings chosen are read.
+
+    Args:
+        dataset: a store's, with its traces.
+        site: the site's name.
+    """
+    if not has_phases(dataset["trace_channel"].values):
+        return [], []
+    marks = [str(name).startswith(PHASE) for name in dataset["trace_channel"].values.tolist()]
+    marked = np.unique(dataset["trace_measurement"].values[np.array(marks, bool)])
+    ok = (dataset["site"].values == site) & (dataset["status"].values == "ok")
+    ok &= (dataset["energy_j"].values > 0) & (dataset["time_s"].values > 0)
+    rows: dict[str, dict[tuple[float, float], list[int]]] = {}
+    for i in marked[ok[marked]].tolist():
+        kernel = kernel_name(str(dataset["kernel"].values[i]), str(dataset["params"].values[i]))
+        # NaN is no key: a missing clock is -1 here.
+        setting = tuple(float(np.nan_to_num(dataset[n].values[i], nan=-1.0)) for n in CLOCKS)
+        rows.setdefault(kernel, {}).setdefault((setting[0], setting[1]), []).append(i)
+    splits, notes = [], []
+    for kernel in sorted(rows):
+        mine = rows[kernel]
+        settings = sorted(mine)
+        fastest, least = (
+            min(settings, key=lambda s: float(dataset[name].values[mine[s]].mean()))
+            for name in ("time_s", "energy_j")
+        )
+        chosen = {fastest: FASTEST, least: LEAST}
+        if fastest == least:
+            chosen = {fastest: f"{FASTEST} and {LEAST}"}
+        for setting, at in chosen.items():
+            try:
+                splits.append(_mean_split(dataset, kernel, at, setting, mine[setting]))
+            except CantFit as why:
+                notes.append(f"{kernel}: {why}.")
+    return splits, notes
+
+
+def _mean_split(
+    dataset: xr.Dataset, kernel: str, at: str, setting: tuple[float, float], rows: list[int]
+) -> PhaseSplit:
+    """One iteration's joules and seconds by phase, the mean over repeats.
+
+    Raises:
+        CantFit: the repeats mark different phases, or no channel is said to make up the energy.
+    """
+    joules, seconds, named, periods = [], [], [], []
+    for row in rows:
+        meters = json.loads(str(dataset["meters"].values[row]) or "{}")
+        channels = _counted(meters)
+        split = phase_energy(dataset, row)
+        missing = sorted(set(channels) - set(split["channel"].values.tolist()))
+        if missing:
+            raise CantFit(f"no trace of {missing[0]} is kept in measurement {row}")
+        one_s = float(dataset["time_s"].values[row])
+        iterations = max(1, round(float(split["marked_s"]) / one_s))
+        joules.append(split["energy_j"].sel(channel=channels).sum("channel").values / iterations)
+        seconds.append(split["time_s"].values / iterations)
+        named.append(split["phase"].values.tolist())
+        periods += [float(meters[each].get("period_s") or math.nan) for each in channels]
+    if any(names != named[0] for names in named):
+        raise CantFit(f"its repeats at {setting[0]:g}/{setting[1]:g} MHz mark different phases")
+    core_mhz, mem_mhz = (mhz if mhz >= 0 else math.nan for mhz in setting)
+    return PhaseSplit(
+        kernel,
+        at,
+        core_mhz,
+        mem_mhz,
+        [str(name) for name in named[0]],
+        np.mean(joules, axis=0),
+        np.mean(seconds, axis=0),
+        len(rows),
+        max(periods),
+    )
+
+
+def _counted(meters: dict[str, dict[str, Any]]) -> list[str]:
+    """The channels whose energies the measurement's is the sum of.
+
+    Raises:
+        CantFit: none says so.
+    """
+    names = [name for name, each in meters.items() if each.get("counts")]
+    if not names:
+        raise CantFit("no energy by phase: no channel is said to count in the measured energy")
+    return names
+
+
+def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
+    """Joules and seconds of each phase, over all windows, by the meter's channel.
+
+    Of each window the marked part: its beginning, where a run has more iterations than are marked.
+
+    Args:
+        dataset: a store's, with its traces.
+        measurement: the row.
+
+    Returns:
+        ``energy_j``, float64 (phase, channel), J; ``time_s``, float64 (phase,), s; ``share``,
+        float64 (phase, channel), of all phases' energy; ``marked_s``, s from where the first
+        phase of each window begins to where its last one ends. Phases in the order in which they
+        begin.
+
+    Raises:
+        CantFit: the measurement marks no phases, or no meter was read.
+    """
+    marks, joules = {}, {}
+    windows_s = np.array([[-np.inf, np.inf]])
+    for name, (time_s, value, unit) in _traces(dataset, measurement).items():
+        if name.startswith(PHASE):
+            marks[name.removeprefix(PHASE)] = time_s.reshape(-1, 2)
+        elif name == WINDOW:
+            windows_s = time_s.reshape(-1, 2)
+        else:
+            joules[name] = (time_s, value, unit)
+    if not marks or not joules:
+        what = "no phases are marked" if not marks else "no meter was read"
+        raise CantFit(f"no energy by phase of measurement {measurement}: {what}")
+    phases = sorted(marks, key=lambda name: float(marks[name][0, 0]))
+    energy_j = np.array(
+        [[_energy_j(marks[phase], *joules[channel]) for channel in joules] for phase in phases]
+    )
+    whole = energy_j.sum(axis=0)
+    share = np.divide(energy_j, whole, out=np.full_like(energy_j, np.nan), where=whole > 0)
+    dims = ("phase", "channel")
+    lengths_s = [float(np.diff(marks[phase], axis=1).sum()) for phase in phases]
+    ends_s = np.concatenate(list(marks.values()))
+    within = [ends_s[(ends_s[:, 0] >= a) & (ends_s[:, 0] <= b)] for a, b in windows_s]
+    marked_s = sum(float(np.ptp(part)) for part in within if part.size)
+    return xr.Dataset(
+        {
+            "energy_j": (dims, energy_j, {"units": "J"}),
+            "time_s": ("phase", lengths_s, {"units": "s"}),
+            "share": (dims, share, {"units": "1"}),
+            "marked_s": ((), marked_s, {"units": "s"}),
+        },
+        {"phase": phases, "channel": list(joules)},
+    )
+
+
+def _traces(dataset: xr.Dataset, measurement: int) -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
+    """Channel -> (seconds, values, unit) of a measurement's traces.
+
+    They lie one after the other in a store, and are then read as one: each read costs
+    milliseconds, however short.
+    """
+    rows = np.flatnonzero(dataset["trace_measurement"].values == measurement)
+    if not len(rows):
+        return {}
+    starts, sizes = (dataset[name].values[rows] for name in ("row_start", "row_size"))
+    begin, end = int(starts.min()), int((starts + sizes).max())
+    samples = dataset[["time_ns", "value"]]
+    together = end - begin == int(sizes.sum())
+    if together:
+        samples = samples.isel(sample=slice(begin, end)).load()
+    found = {}
+    for row, start, size in zip(rows.tolist(), starts.tolist(), sizes.tolist(), strict=True):
+        first = start - begin if together else start
+        mine = samples.isel(sample=slice(first, first + size))
+        found[str(dataset["trace_channel"].values[row])] = (
+            mine["time_ns"].values / 1e9,
+            mine["value"].values,
+            str(dataset["trace_unit"].values[row]),
+        )
+    return found
+
+
+def _energy_j(spans_s: np.ndarray, time_s: np.ndarray, value: np.ndarray, unit: str) -> float:
+    """Joules within spans (n, 2): of a counter its readings, of a power its integral."""
+    if unit == "J":
+        ends_j = np.interp(spans_s, time_s, value)
+        return float((ends_j[:, 1] - ends_j[:, 0]).sum())
+    # The trapezoidal rule up to any time: whole steps, and a part of the last one.
+    steps_j = np.diff(time_s) * (value[1:] + value[:-1]) / 2
+    until_j = np.concatenate([[0.0], np.cumsum(steps_j)])
+    at = np.clip(spans_s, time_s[0], time_s[-1])
+    step = np.clip(np.searchsorted(time_s, at, side="right") - 1, 0, len(time_s) - 2)
+    here_w = np.interp(at, time_s, value)
+    ends_j = until_j[step] + (at - time_s[step]) * (value[step] + here_w) / 2
+    return float((ends_j[:, 1] - ends_j[:, 0]).sum())

@@ -1,0 +1,236 @@
+"""The classic energy roofline regression at one setting, and what caches cost on top of it.
+
+Eqs. 9 to 12 of seed 000: linear least squares on measurements at one setting, without voltages.
+:mod:`analysis.energy.fit` is what holds over settings; this is what holds at one, to
+compare it with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from analysis.energy.fit import CONFIDENCE
+from analysis.measurements.observations import CantFit, Observations, setting_text
+from analysis.rooflines.roofline import Roofline
+
+MOST_CONDITION = 1e6
+"""Condition number, of columns of length 1, from which coefficients can't be told apart."""
+CACHE_LEVELS = ("l3", "l2", "l1", "shared")
+"""Classes of bytes between memory and operations, the outermost first."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A coefficient with its 95 % interval, in its own unit.
+
+    ``p_value``: the chance of a value at least this far from 0, were it 0 (two-sided t test).
+    The interval and the p-value are NaN where there are no more rows than coefficients.
+    """
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Eq. 9's coefficients at one setting.
+
+    ``eps_sp_j``, ``eps_dp_j``: J per flop, None for a precision that was not measured;
+    ``delta_dp_j``: eps_dp - eps_sp, None unless both were; ``eps_mem_j``: J per byte of
+    ``memory``; ``constant_w``: pi_0, W. ``r_squared``: of E / W about its mean. ``n``: rows.
+    ``condition_number``: of the regressors, each scaled to length 1.
+    """
+
+    site: str
+    simulated: bool
+    setting: tuple[float, float]
+    memory: str
+    eps_sp_j: Estimate | None
+    eps_dp_j: Estimate | None
+    delta_dp_j: Estimate | None
+    eps_mem_j: Estimate
+    constant_w: Estimate
+    r_squared: float
+    n: int
+    condition_number: float
+
+    @property
+    def eps_op_j(self) -> dict[str, float]:
+        """Class of operations -> J per operation, of those that were measured."""
+        known = {"sp": self.eps_sp_j, "dp": self.eps_dp_j}
+        return {name: each.value for name, each in known.items() if each is not None}
+
+    def on(self, line: Roofline) -> Roofline:
+        """A line's times with these energies (the model instantiation of section 4.2).
+
+        Raises:
+            CantFit: the line is of classes that the regression has no energy of.
+        """
+        eps_op_j = self.eps_op_j
+        if line.operation not in eps_op_j or line.memory != self.memory:
+            raise CantFit(f"the regression has no energies of {line.operation} and {line.memory}")
+        return replace(
+            line,
+            eps_op_j=eps_op_j[line.operation],
+            eps_mem_j=self.eps_mem_j.value,
+            constant_w=self.constant_w.value,
+        )
+
+
+@dataclass(frozen=True)
+class CacheEnergy:
+    """What a byte of one cache level takes: ``eps_j``, J per byte, from ``n`` rows.
+
+    ``median_residual``: the median over these rows of |modelled / measured energy - 1|, as
+    section 4.3 quotes it. The interval takes the regression's own coefficients as certain.
+    """
+
+    level: str
+    eps_j: Estimate
+    n: int
+    median_residual: float
+
+
+def regress(data: Observations, setting: int, memory: str = "dram") -> Regression:
+    """Eq. 9 by ordinary least squares: E/W = eps_s + eps_mem Q/W + pi_0 T/W + delta eps_d R.
+
+    ``setting``: index into ``data.settings``. Its rows are those at the setting whose kernels
+    have operations of one precision and bytes of ``memory``, and nothing else; R is 1 for
+    double precision. Without both precisions the last term is left out. Coefficients are not
+    held above 0, as in the paper. Repeats of a kernel count as rows of their own.
+
+    Intervals and p-values are least squares' own, for errors of one size in E / W. Meters err by
+    a share of it, so those of kernels with many bytes per operation outweigh the rest and the
+    interval of eps_op in particular can be too narrow; :func:`analysis.energy.fit.fit` weighs each
+    row by its own energy.
+
+    Raises:
+        CantFit: too few such rows, or rows that can't tell the coefficients apart; the text says
+            which kernels would.
+    """
+    from statsmodels.regression.linear_model import OLS  # noqa: PLC0415
+
+    counts = _counts(data)
+    flops = {name: counts.get(name, np.zeros(len(data))) for name in ("sp", "dp")}
+    moved = counts.get(memory, np.zeros(len(data)))
+    others = sum(n for name, n in counts.items() if name not in ("sp", "dp", memory))
+    one_precision = (flops["sp"] > 0) != (flops["dp"] > 0)
+    rows = (data.setting == setting) & one_precision & (moved > 0) & ~(np.asarray(others) > 0)
+    where = f"{data.site} at {setting_text(data.settings[setting])}"
+    remedy = (
+        f"measure kernels of sp or dp operations and {memory} bytes alone, at intensities "
+        f"well below and well above the time balance"
+    )
+    work = (flops["sp"] + flops["dp"])[rows]
+    double = (flops["dp"] > 0)[rows]
+    columns = [np.ones(len(work)), moved[rows] / work, data.time_s[rows] / work]
+    both = bool(double.any() and not double.all())
+    if both:
+        columns.append(double.astype(float))
+    if len(work) < len(columns):
+        raise CantFit(
+            f"{where}: {len(work)} measurements can't tell the regression's {len(columns)} "
+            f"coefficients apart; {remedy}"
+        )
+    matrix = np.column_stack(columns)
+    # Joules and seconds per operation are of the order of 1e-12: unscaled, statsmodels' own rank
+    # and condition would be of the units.
+    scale = np.linalg.norm(matrix, axis=0)
+    condition = float(np.linalg.cond(matrix / scale))
+    if condition > MOST_CONDITION:
+        raise CantFit(
+            f"{where}: time and bytes rise together in these {len(work)} measurements (condition "
+            f"number {condition:.2g}), so constant power can't be told from the rest; {remedy}"
+        )
+    energy_j = data.energy_j[rows] / work
+    unit = float(np.mean(energy_j))
+    result = OLS(energy_j / unit, matrix / scale).fit()
+    contrasts = {"eps": [1, 0, 0], "mem": [0, 1, 0], "constant": [0, 0, 1]}
+    if both:
+        contrasts = {name: [*row, 0] for name, row in contrasts.items()}
+        contrasts |= {"delta": [0, 0, 0, 1], "dp": [1, 0, 0, 1]}
+    found = {
+        name: _estimate(result, np.array(row) / scale, unit) for name, row in contrasts.items()
+    }
+    only_double = bool(double.all())
+    return Regression(
+        data.site,
+        data.simulated,
+        data.settings[setting],
+        memory,
+        None if only_double else found["eps"],
+        found["eps"] if only_double else found.get("dp"),
+        found.get("delta"),
+        found["mem"],
+        found["constant"],
+        float(result.rsquared),
+        len(work),
+        condition,
+    )
+
+
+def cache_energies(
+    data: Observations, setting: int, found: Regression, levels: Sequence[str] = CACHE_LEVELS
+) -> list[CacheEnergy]:
+    """What a byte of each cache level takes, from what the regression leaves over (eqs. 11, 12).
+
+    ``levels``: from the outermost to the innermost; each one's rows at ``setting`` are those of
+    kernels that have bytes of it, of ``found.memory``, of levels already known, and operations
+    whose energy is known, but of nothing else. Over several rows the ratio of eqs. 11 and 12 is
+    fitted by least squares on relative error; for one row it is the equation. A level without
+    rows is left out.
+    """
+    from statsmodels.regression.linear_model import OLS  # noqa: PLC0415
+
+    counts = _counts(data)
+    known: list[CacheEnergy] = []
+    for level in levels:
+        paid = {*found.eps_op_j, found.memory, level, *(each.level for each in known)}
+        others = np.asarray(sum(n for name, n in counts.items() if name not in paid))
+        bytes_moved = counts.get(level, np.zeros(len(data)))
+        rows = np.flatnonzero((data.setting == setting) & (bytes_moved > 0) & ~(others > 0))
+        if not len(rows):
+            continue
+        mine = data.take(rows)
+        left_j = mine.energy_j - modelled_energy_j(mine, found, known)
+        result = OLS(left_j / mine.energy_j, bytes_moved[rows] / mine.energy_j).fit()
+        eps_j = _estimate(result, np.ones(1), 1.0)
+        residual = np.abs(left_j - eps_j.value * bytes_moved[rows]) / mine.energy_j
+        known.append(CacheEnergy(level, eps_j, len(rows), float(np.median(residual))))
+    return known
+
+
+def modelled_energy_j(
+    data: Observations, found: Regression, caches: Sequence[CacheEnergy] = ()
+) -> np.ndarray:
+    """Eq. 10: W eps_flop + Q eps_mem + sum Q_cache eps_cache + pi_0 T, J: float64 (rows,).
+
+    T is measured. Classes whose energy is not known add nothing.
+    """
+    eps_j = found.eps_op_j | {found.memory: found.eps_mem_j.value}
+    eps_j |= {each.level: each.eps_j.value for each in caches}
+    energy_j = found.constant_w.value * data.time_s
+    for name, n in _counts(data).items():
+        energy_j = energy_j + eps_j.get(name, 0.0) * n
+    return energy_j
+
+
+def _counts(data: Observations) -> dict[str, np.ndarray]:
+    """Every class's counts, 0 where a kernel's are not known to have any."""
+    return {name: np.nan_to_num(values) for name, values in data.counts.items()}
+
+
+def _estimate(result: Any, contrast: np.ndarray, unit: float) -> Estimate:
+    """A linear combination of a statsmodels result's coefficients, in units of ``unit``."""
+    value = float(contrast @ result.params) * unit
+    if result.df_resid < 1:
+        return Estimate(value, np.nan, np.nan, np.nan)
+    tested = result.t_test(contrast)
+    low, high = (tested.conf_int(alpha=1.0 - CONFIDENCE)[0] * unit).tolist()
+    return Estimate(value, low, high, float(tested.pvalue))

@@ -1,0 +1,366 @@
+"""Roofline in time, arch line and power line of one pair of classes at one setting.
+
+Equations (3) to (8) of seed 000: what a kernel that does W operations of one class on Q bytes of
+one memory class takes at best in time, in energy and in power, as functions of its intensity
+I = W / Q alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.energy.fit import Fit, costs_at
+from analysis.measurements.observations import CantFit, Observations, kernel_names
+
+OPERATION_CLASSES = ("sp", "dp", "int")
+"""Classes that count operations; every other class counts bytes moved."""
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The machine at one setting, as one class of operations and one of bytes see it.
+
+    ``tau_op_s``: s per operation; ``tau_mem_s``: s per byte; ``eps_op_j``: J per operation;
+    ``eps_mem_j``: J per byte; ``constant_w``: pi_0, W. The energies and the power are NaN where
+    no energy was measured; then so is all that follows from them, and only time is known.
+
+    The functions take intensities in operations per byte, an array of any shape, and return
+    float64 of that shape.
+    """
+
+    operation: str
+    memory: str
+    tau_op_s: float
+    tau_mem_s: float
+    eps_op_j: float
+    eps_mem_j: float
+    constant_w: float
+
+    @property
+    def time_balance(self) -> float:
+        """B_tau = tau_mem / tau_op, operations per byte (seed 000, below eq. 3)."""
+        return self.tau_mem_s / self.tau_op_s
+
+    @property
+    def energy_balance(self) -> float:
+        """B_eps = eps_mem / eps_op, operations per byte (below eq. 4); inf where eps_op is 0."""
+        if self.eps_op_j == 0.0:
+            return float("inf")
+        return self.eps_mem_j / self.eps_op_j
+
+    @property
+    def op_energy_j(self) -> float:
+        """eps^_op = eps_op + pi_0 tau_op, J: an operation with the constant power of its time."""
+        return self.eps_op_j + self.constant_w * self.tau_op_s
+
+    @property
+    def op_efficiency(self) -> float:
+        """eta_op = eps_op / eps^_op, 0 to 1: 1 where nothing is spent on constant power.
+
+        NaN where an operation costs nothing at all, as is what follows from it.
+        """
+        return self.eps_op_j / (self.op_energy_j or float("nan"))
+
+    @property
+    def op_power_w(self) -> float:
+        """pi_op = eps_op / tau_op, W: the power of operations alone (above eq. 7)."""
+        return self.eps_op_j / self.tau_op_s
+
+    def effective_balance(self, intensity: np.ndarray) -> np.ndarray:
+        """B^_eps(I), operations per byte (eq. 6).
+
+        eta B_eps is written eps_mem / eps^_op, which also holds where eps_op is 0.
+        """
+        beyond = np.maximum(0.0, self.time_balance - np.asarray(intensity, float))
+        return self._balance_above + (1.0 - self.op_efficiency) * beyond
+
+    @property
+    def _balance_above(self) -> float:
+        """B^_eps(I) for every I >= B_tau."""
+        return self.eps_mem_j / (self.op_energy_j or float("nan"))
+
+    @property
+    def half_efficiency_intensity(self) -> float:
+        """Where I = B^_eps(I), operations per byte: half of the best energy efficiency (eq. 5).
+
+        Above B_tau, B^_eps is constant; below, it falls linearly with I: each case has one
+        solution.
+        """
+        above = self._balance_above
+        if above >= self.time_balance:
+            return above
+        eta = self.op_efficiency
+        return (above + (1.0 - eta) * self.time_balance) / (2.0 - eta)
+
+    @property
+    def balance_gap(self) -> float:
+        """B_eps / B_tau, no unit (section 2.4); above 1, energy is harder to save than time."""
+        return self.energy_balance / self.time_balance
+
+    @property
+    def effective_gap(self) -> float:
+        """B^_eps at the half-efficiency point over B_tau, no unit: the gap with constant power.
+
+        Section 2.4 says that constant power lowers this balance below B_eps. By eq. 6 it does
+        so only where B_tau < 2 B_eps; beyond, B^_eps(I) = I lies between B_eps and B_tau.
+        """
+        return self.half_efficiency_intensity / self.time_balance
+
+    @property
+    def race_to_halt(self) -> bool | None:
+        """Whether B_tau >= B^_eps at the half-efficiency point (sections 2.4 and 5.2).
+
+        Then a kernel that is compute-bound in time is within a factor of two of the best energy
+        efficiency, and racing to halt is a good first-order strategy. None where no energy is
+        known.
+        """
+        gap = self.effective_gap
+        return None if np.isnan(gap) else bool(gap <= 1.0)
+
+    def op_time_s(self, intensity: np.ndarray) -> np.ndarray:
+        """T / W, seconds per operation (eq. 3)."""
+        return self.tau_op_s * np.maximum(1.0, self.time_balance / np.asarray(intensity, float))
+
+    def op_total_energy_j(self, intensity: np.ndarray) -> np.ndarray:
+        """E / W, joules per operation (eq. 5)."""
+        i = np.asarray(intensity, float)
+        return self.op_energy_j * (1.0 + self.effective_balance(i) / i)
+
+    def speed_ops_s(self, intensity: np.ndarray) -> np.ndarray:
+        """W / T, operations per second: the roofline in time."""
+        return 1.0 / self.op_time_s(intensity)
+
+    def efficiency_ops_j(self, intensity: np.ndarray) -> np.ndarray:
+        """W / E, operations per joule: the arch line."""
+        return 1.0 / self.op_total_energy_j(intensity)
+
+    def power_w(self, intensity: np.ndarray) -> np.ndarray:
+        """P = E / T, W: the power line (eq. 7)."""
+        i = np.asarray(intensity, float)
+        b_tau = self.time_balance
+        return (self.op_energy_j / self.tau_op_s) * (
+            np.minimum(i, b_tau) / b_tau + self.effective_balance(i) / np.maximum(i, b_tau)
+        )
+
+    @property
+    def power_limits_w(self) -> tuple[float, float, float]:
+        """Power in W as I -> 0, at its maximum (I = B_tau), and as I -> infinity.
+
+        Eq. 8's bounds, with pi_0 added, which eq. 8 takes as zero. Eq. 8 prints the first as
+        the least power at any intensity, which holds only where B_eps <= B_tau; the least is
+        the smaller of the first and the last.
+        """
+        memory_w = self.eps_mem_j / self.tau_mem_s
+        return (
+            self.constant_w + memory_w,
+            self.constant_w + self.op_power_w + memory_w,
+            self.constant_w + self.op_power_w,
+        )
+
+
+def from_peaks(
+    gop_s: float,
+    gb_s: float,
+    eps_op_pj: float,
+    eps_mem_pj: float,
+    constant_w: float,
+    operation: str = "sp",
+    memory: str = "dram",
+) -> Roofline:
+    """The roofline of a platform as papers print it (seed 000, tables 2 to 4; seed 004).
+
+    ``gop_s``, ``gb_s``: peak rates, 1e9 operations and 1e9 bytes per second, whose inverses are
+    the taus (section 4.2); ``eps_op_pj``, ``eps_mem_pj``: pJ per operation and per byte;
+    ``constant_w``: pi_0, W.
+
+    Raises:
+        ValueError: a rate that is not positive, or a negative energy or power.
+    """
+    if not (0.0 < gop_s < np.inf and 0.0 < gb_s < np.inf):
+        raise ValueError(f"peaks of {gop_s:g} Gop/s and {gb_s:g} GB/s; both must be positive")
+    if not all(value >= 0.0 for value in (eps_op_pj, eps_mem_pj, constant_w)):
+        raise ValueError(
+            f"{eps_op_pj:g} pJ, {eps_mem_pj:g} pJ and {constant_w:g} W; none may be negative"
+        )
+    return Roofline(
+        operation,
+        memory,
+        1e-9 / gop_s,
+        1e-9 / gb_s,
+        eps_op_pj * 1e-12,
+        eps_mem_pj * 1e-12,
+        constant_w,
+    )
+
+
+def mix_peak_ops_s(
+    cycles: np.ndarray, ops_per_cycle: np.ndarray, units: int, clock_hz: float
+) -> float:
+    """The peak of an instruction mix, operations per second (seed 000, section 5.4).
+
+    ``cycles``: cycles that each kind of instruction takes; ``ops_per_cycle``: operations that
+    one unit does in each of them; both of shape (kinds,). The ``units`` work side by side at
+    ``clock_hz``. Its inverse is the tau_op of that mix, above that of the machine's peak.
+    """
+    return float(np.average(ops_per_cycle, weights=cycles)) * units * clock_hz
+
+
+def verdict(line: Roofline) -> str:
+    """What the balances say of racing to halt, with the numbers: one or two plain sentences.
+
+    Sections 2.4 and 5.2 of seed 000: the half-efficiency point against B_tau, and what would
+    become of it if constant power went to zero.
+    """
+    if line.race_to_halt is None:
+        return "unknown: no energy is known at this setting, so nothing says what time saved saves"
+    b_tau, half = line.time_balance, line.half_efficiency_intensity
+    if not line.race_to_halt:
+        return (
+            f"do not rely on racing to halt: a kernel of {b_tau:.3g} to {half:.3g} op/B is as fast "
+            f"as it can be, and yet spends more on bytes than on operations; raise its intensity, "
+            f"or look for slower clocks"
+        )
+    text = (
+        f"race to halt: from {half:.3g} op/B on, below the time balance of {b_tau:.3g}, a kernel "
+        f"has at least half of the best energy efficiency"
+    )
+    if line.balance_gap > 1.0:
+        text += (
+            f"; that is owed to the constant {line.constant_w:.3g} W: without it the balance "
+            f"would be {line.energy_balance:.3g} op/B, and the verdict the opposite"
+        )
+    return text
+
+
+@dataclass(frozen=True)
+class PairPoints:
+    """The kernels that have exactly one class of operations and one of bytes, at one setting.
+
+    Arrays with one entry a kernel, by rising intensity (operations per byte); repeats are
+    averaged. ``energy_j`` is NaN where none was measured.
+    """
+
+    operation: str
+    memory: str
+    setting: tuple[float, float]
+    kernel: list[str]
+    intensity: np.ndarray
+    operations: np.ndarray
+    time_s: np.ndarray
+    energy_j: np.ndarray
+
+
+def fastest_setting(data: Observations) -> int:
+    """The setting (an index into ``data.settings``) at which the site's kernels are fastest.
+
+    Among the settings at which most kernels were measured, the one with the least mean of
+    log(time / the kernel's best time).
+    """
+    slower = np.empty(len(data))
+    for kernel in kernel_names(data):
+        mine = data.kernel == kernel
+        slower[mine] = np.log(data.time_s[mine] / data.time_s[mine].min())
+    best: tuple[int, float, int] | None = None
+    for s in np.unique(data.setting):
+        here = data.setting == s
+        rank = (-len(set(data.kernel[here].tolist())), float(slower[here].mean()), int(s))
+        best = rank if best is None or rank < best else best
+    if best is None:
+        raise CantFit("no measurements to find the fastest setting of")
+    return best[2]
+
+
+def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> list[PairPoints]:
+    """The pairs of classes for which kernels with exactly these two, and varying intensity, exist.
+
+    ``setting``: index into ``data.settings``. A pair with fewer than ``min_intensities``
+    distinct intensities is left out.
+    """
+    here = data.take(data.setting == setting)
+    found: dict[tuple[str, str], list[tuple[float, str, float, float, float]]] = {}
+    for kernel in kernel_names(here):
+        mine = here.kernel == kernel
+        counts = {name: float(np.nan_to_num(v[mine]).mean()) for name, v in here.counts.items()}
+        done = sorted(name for name, n in counts.items() if n > 0)
+        operations = [name for name in done if name in OPERATION_CLASSES]
+        memory = [name for name in done if name not in OPERATION_CLASSES]
+        if len(operations) != 1 or len(memory) != 1:
+            continue
+        n = counts[operations[0]]
+        found.setdefault((operations[0], memory[0]), []).append(
+            (
+                n / counts[memory[0]],
+                kernel,
+                n,
+                float(here.time_s[mine].mean()),
+                float(here.energy_j[mine].mean()),
+            )
+        )
+    pairs = []
+    order = {name: i for i, name in enumerate(OPERATION_CLASSES)}
+    for (operation, memory_class), rows in sorted(
+        found.items(), key=lambda item: (order[item[0][0]], item[0][1])
+    ):
+        rows.sort()
+        if len({f"{row[0]:.6g}" for row in rows}) < min_intensities:
+            continue
+        numbers = np.array([(row[0], *row[2:]) for row in rows])
+        pairs.append(
+            PairPoints(
+                operation,
+                memory_class,
+                data.settings[setting],
+                [row[1] for row in rows],
+                *numbers.T,
+            )
+        )
+    return pairs
+
+
+def best_rate(data: Observations, name: str, setting: int) -> float:
+    """The highest measured rate of a class at a setting: operations or bytes per second.
+
+    Over all kernels measured there, each kernel's repeats averaged.
+
+    Raises:
+        CantFit: no kernel there has any of the class.
+    """
+    counts = np.nan_to_num(data.counts[name]) if name in data.counts else np.zeros(len(data))
+    here = (data.setting == setting) & (counts > 0)
+    if not here.any():
+        raise CantFit(f"no kernel measured at this setting counts {name}")
+    return max(
+        float((counts[mine] / data.time_s[mine]).mean())
+        for mine in (here & (data.kernel == k) for k in set(data.kernel[here].tolist()))
+    )
+
+
+def roofline(
+    data: Observations, operation: str, memory: str, setting: int, found: Fit | None = None
+) -> Roofline:
+    """The rooflines of two classes at a setting, an index into ``data.settings``.
+
+    tau is one over the best measured rate of its class there; eps_k = c_k V_dom^2 and pi_0 are
+    the fit's at the setting's voltages, NaN without a fit.
+
+    Raises:
+        CantFit: no kernel there has any of a class, or the fit has no term for it.
+    """
+    tau = [1.0 / best_rate(data, name, setting) for name in (operation, memory)]
+    if found is None:
+        nan = float("nan")
+        return Roofline(operation, memory, tau[0], tau[1], nan, nan, nan)
+    here = data.setting == setting
+    costs = costs_at(
+        found,
+        *data.settings[setting],
+        float(data.core_v[here].mean()),
+        float(data.mem_v[here].mean()),
+    )
+    missing = [name for name in (operation, memory) if name not in costs.operation_pj]
+    if missing:
+        raise CantFit(f"the fit has no coefficient of class {missing[0]}")
+    eps = [costs.operation_pj[name][0] * 1e-12 for name in (operation, memory)]
+    return Roofline(operation, memory, tau[0], tau[1], eps[0], eps[1], costs.constant_w[0])

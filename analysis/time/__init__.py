@@ -1,0 +1,1 @@
+"""Models of run time: what a kernel takes at a setting where it was not measured."""

@@ -1,0 +1,179 @@
+"""The time of a kernel at any setting, from its operation counts and its time at one setting.
+
+A roofline of many ceilings, one a class of operations, its height scaling with the clock of the
+class's domain:
+
+    roof(f) = (sum_k (n_k tau_k f_top / f_dom)^p)^(1/p)
+
+p, imperfect overlap, and tau_k, the seconds of one operation at the highest clocks, are fitted to
+all kernels with counts. What a kernel takes beyond its roof at the setting where it was measured
+(latency, dependences) is shared out between the core's clock, the memory's and none, in shares
+that all kernels have in common; each launch has a fixed overhead. So one measured time tells how
+far from its roof a kernel runs, and its counts what will be its limit elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.rooflines.roofline import fastest_setting
+from analysis.time.kernel_roofline import NORMAL_MEDIAN
+
+MIN_KERNELS = 5
+FIRST_EXPONENT = 6.0
+FIRST_OVERHEAD = 0.1
+"""Of the shortest measured time."""
+HOLD = 0.3
+"""How strongly the search is held to where it starts, in the units of a residual of 1."""
+OUTLYING = 0.05
+"""Residuals of log time beyond this count less: some kernels have limits of their own."""
+
+
+@dataclass(frozen=True)
+class ClassRoofline:
+    """``tau_s``: class -> seconds of one operation at ``top_mhz``, (core, memory).
+
+    ``shares``: of what is beyond the roof, (core's clock, memory's clock, none).
+    """
+
+    tau_s: dict[str, float]
+    domains: dict[str, str]
+    exponent: float
+    shares: tuple[float, float, float]
+    overhead_s: float
+    top_mhz: tuple[float, float]
+    spread: float
+    """The relative standard deviation of foretold times, from the median of the deviations."""
+
+    def time_s(
+        self,
+        counts: Mapping[str, float],
+        measured_s: float,
+        measured_at: tuple[float, float],
+        core_mhz: np.ndarray,
+        mem_mhz: np.ndarray,
+    ) -> np.ndarray:
+        """Predicted seconds at settings, float64: ``measured_s`` at ``measured_at`` itself."""
+        names = list(self.tau_s)
+        n = np.array([[np.nan_to_num(counts.get(name, 0.0)) for name in names]])
+        core = np.append(np.asarray(core_mhz, float), measured_at[0])
+        mem = np.append(np.asarray(mem_mhz, float), measured_at[1])
+        tau = np.array([self.tau_s[name] for name in names])
+        is_mem = np.array([self.domains[name] == "mem" for name in names], bool)
+        found = _times(
+            n * tau,
+            is_mem,
+            self.exponent,
+            np.array(self.shares),
+            self.overhead_s,
+            np.array([measured_s]),
+            _slower(core, self.top_mhz[0]),
+            _slower(mem, self.top_mhz[1]),
+        )
+        return found[0, :-1]
+
+
+def _slower(mhz: np.ndarray, top: float) -> np.ndarray:
+    """f_top / f, 1 where there is no such clock."""
+    return np.where(np.isfinite(mhz), top / np.where(np.isfinite(mhz), mhz, 1.0), 1.0)
+
+
+def _times(
+    busy_s: np.ndarray,
+    is_mem: np.ndarray,
+    exponent: float,
+    shares: np.ndarray,
+    overhead_s: float,
+    measured_s: np.ndarray,
+    core: np.ndarray,
+    mem: np.ndarray,
+) -> np.ndarray:
+    """Seconds (kernels, settings); the last setting is the one that was measured.
+
+    ``busy_s``: float64 (kernels, classes), seconds of each class alone at the highest clocks.
+    """
+    largest = np.maximum(busy_s.max(axis=1, keepdims=True), 1e-300)  # keeps powers in range
+    power = (busy_s / largest) ** exponent
+    of_core, of_mem = (power[:, side].sum(axis=1)[:, None] for side in (~is_mem, is_mem))
+    roof = largest * (of_core * core**exponent + of_mem * mem**exponent) ** (1.0 / exponent)
+    fixed = np.minimum(overhead_s, 0.98 * measured_s)[:, None]
+    running = measured_s[:, None] - fixed
+    fits = np.minimum(1.0, running / np.maximum(roof[:, -1:], 1e-300))
+    beyond = np.maximum(running - roof[:, -1:], 0.0)
+    scaling = shares[0] * core / core[-1] + shares[1] * mem / mem[-1] + shares[2]
+    return np.asarray(fixed + roof * fits + beyond * scaling)
+
+
+def fit_class_roofline(data: Observations) -> ClassRoofline:
+    """Fit the ceilings to the kernels with counts, each seen from the site's fastest setting.
+
+    Raises:
+        CantFit: fewer than five kernels with counts were measured there and elsewhere.
+    """
+    from scipy import optimize  # noqa: PLC0415
+
+    data = data.take(data.has_counts)
+    if not len(data):
+        raise CantFit("no kernel has operation counts; times can't be foretold from counts")
+    base = fastest_setting(data)
+    there = set(data.kernel[data.setting == base].tolist())
+    kernels = [kernel for kernel in kernel_names(data) if kernel in there]
+    if len(kernels) < MIN_KERNELS:
+        raise CantFit(
+            f"{len(kernels)} kernels with counts were measured at the fastest setting; "
+            f"{MIN_KERNELS} are the least that times can be foretold from"
+        )
+    code = {kernel: i for i, kernel in enumerate(kernels)}
+    data = data.take(np.array([kernel in code for kernel in data.kernel.tolist()]))
+    number = np.array([code[kernel] for kernel in data.kernel.tolist()])
+    names = [name for name, values in data.counts.items() if np.nan_to_num(values).any()]
+    is_mem = np.array([data.domains[name] == "mem" for name in names], bool)
+    size = len(kernels) * len(data.settings)
+    cell = number * len(data.settings) + data.setting
+    repeats = np.bincount(cell, minlength=size)
+    with np.errstate(invalid="ignore"):
+        time_s = (np.bincount(cell, data.time_s, size) / repeats).reshape(len(kernels), -1)
+    first = np.array([np.flatnonzero(number == i)[0] for i in range(len(kernels))])
+    n = np.column_stack([np.nan_to_num(data.counts[name])[first] for name in names])
+    mhz = np.array([*data.settings, data.settings[base]])
+    tops = [float(np.nanmax(mhz[:, i])) if np.isfinite(mhz[:, i]).any() else 1.0 for i in (0, 1)]
+    core, mem = _slower(mhz[:, 0], tops[0]), _slower(mhz[:, 1], tops[1])
+    measured_s = time_s[:, base]
+    fastest = np.where(is_mem, mem[-1], core[-1])
+    tau = 1.0 / np.maximum((n / measured_s[:, None]).max(axis=0) * fastest, 1e-300)
+    known = np.isfinite(time_s)
+    shortest = float(measured_s.min())
+
+    def parts(x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, float]:
+        shares = np.exp([x[-3], x[-2], 0.0])
+        return (
+            tau * np.exp(x[: len(names)]),
+            1.5 + float(np.exp(x[-4])),
+            shares / shares.sum(),
+            shortest * float(np.exp(x[-1])),
+        )
+
+    start = np.zeros(len(names) + 4)
+    start[-4] = np.log(FIRST_EXPONENT - 1.5)
+    start[-3:] = 1.0, -1.0, np.log(FIRST_OVERHEAD)
+
+    def residual(x: np.ndarray) -> np.ndarray:
+        fitted, exponent, shares, overhead_s = parts(x)
+        times = _times(n * fitted, is_mem, exponent, shares, overhead_s, measured_s, core, mem)
+        return np.append(np.log(times[:, :-1] / time_s)[known], HOLD * (x - start))
+
+    found = optimize.least_squares(residual, start, loss="soft_l1", f_scale=OUTLYING)
+    fitted, exponent, shares, overhead_s = parts(found.x)
+    return ClassRoofline(
+        dict(zip(names, map(float, fitted), strict=True)),
+        {name: data.domains[name] for name in names},
+        exponent,
+        (float(shares[0]), float(shares[1]), float(shares[2])),
+        overhead_s,
+        (tops[0], tops[1]),
+        float(np.median(np.abs(found.fun[: int(known.sum())]))) / NORMAL_MEDIAN,
+    )

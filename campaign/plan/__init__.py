@@ -1,0 +1,1 @@
+"""The plan: from a campaign file and its site files to points."""

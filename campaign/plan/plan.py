@@ -1,0 +1,330 @@
+"""The plan: from a campaign file and its site files to points in a seeded random order.
+
+Pure: the same files give the same points with the same ids in the same order on any machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from campaign.plan.campaign_file import Campaign, KernelEntry, Settings, read_campaign
+from campaign.plan.point import Point, canonical_json, make_point
+from kernels.kernel import Kernel, KernelFailed
+from kernels.registry import find_kernel
+from sites.located_toml import BadFile, KeyPath, Source
+from sites.setting import Setting
+from sites.site_file import Site, find_site, read_site
+
+MOST_POINTS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign measures, in the order in which it is to be measured."""
+
+    campaign: Campaign
+    sites: dict[str, Site]
+    points: list[Point]
+
+    def of_partition(self, site: str, partition: str) -> list[Point]:
+        """The points of one partition, in order."""
+        return [p for p in self.points if p.site == site and p.partition == partition]
+
+    @property
+    def partitions(self) -> list[tuple[str, str]]:
+        """(site, partition) of every partition that is measured on, in the files' order."""
+        return list(dict.fromkeys((p.site, p.partition) for p in self.points))
+
+
+def make_plan(path: Path) -> Plan:
+    """Read a campaign file and its sites, and list the points.
+
+    Raises:
+        BadFile: anything in the files that is wrong, with its place and a remedy.
+    """
+    campaign, source = read_campaign(path)
+    sweeps = [
+        (i, entry, find_kernel(entry.kernel), _sweep(entry, i, source))
+        for i, entry in enumerate(campaign.kernels)
+    ]
+    _check_labels(sweeps, source)
+    sites: dict[str, Site] = {}
+    points: list[Point] = []
+    for i, entry in enumerate(campaign.sites):
+        try:
+            site_path = find_site(entry.site, path.parent)
+        except BadFile as error:
+            raise source.error(("sites", i, "site"), *str(error).split("; ", 1)) from None
+        site = read_site(site_path)
+        if site.name in sites:
+            raise source.error(
+                ("sites", i, "site"), f"a second site named {site.name!r}", "name it otherwise"
+            )
+        sites[site.name] = site
+        partitions = entry.partitions or list(site.partitions)
+        for name in partitions:
+            if name not in site.partitions:
+                raise source.error(
+                    ("sites", i, "partitions"),
+                    f"{site.name} has no partition {name!r}",
+                    f"it has {', '.join(site.partitions)}",
+                )
+        at: KeyPath = ("sites", i, "settings") if entry.settings else ("settings",)
+        settings = _settings(entry.settings or campaign.settings, site, source, at)
+        _check_classes(site, sweeps, source)
+        sets = sum(len(sweep) for _, _, _, sweep in sweeps)
+        count = len(points) + len(partitions) * sets * len(settings) * campaign.repeats
+        if count > MOST_POINTS:
+            raise source.error(
+                ("sites", i),
+                f"{count} points so far: {sets} parameter sets at {len(settings)} settings, "
+                f"{campaign.repeats} times on {len(partitions)} partitions",
+                f"a campaign has at most {MOST_POINTS}; plan several",
+            )
+        for partition in partitions:
+            points += _partition_points(campaign, site.name, partition, sweeps, settings)
+    twice = _first_duplicate(points)
+    if twice is not None:
+        raise source.error(
+            ("kernels",),
+            f"the point {twice.label} {twice.params} at {twice.setting} is planned twice",
+            "list each value and each kernel once, or give the kernels labels of their own",
+        )
+    return Plan(campaign, sites, points)
+
+
+Sweep = tuple[int, KernelEntry, Kernel, list[str]]
+
+
+def _partition_points(
+    campaign: Campaign, site: str, partition: str, sweeps: list[Sweep], settings: list[Setting]
+) -> list[Point]:
+    """All points of a partition: blocks by repeat, each block in a random order of its own.
+
+    Points are ordered by a hash of seed, block and id: random to the machine that is measured,
+    and the same with every version of every library.
+    """
+    ordered: list[Point] = []
+    for repeat in range(campaign.repeats):
+        block = [
+            make_point(
+                site,
+                partition,
+                entry.kernel,
+                entry.label or entry.kernel,
+                params,
+                entry.ranks,
+                setting,
+                repeat,
+            )
+            for _, entry, _, sweep in sweeps
+            for params in sweep
+            for setting in settings
+        ]
+        prefix = f"{campaign.seed}:{repeat}:"
+        block.sort(key=lambda p: hashlib.sha256((prefix + p.id).encode()).digest())
+        ordered += block
+    return ordered
+
+
+def _sweep(entry: KernelEntry, index: int, source: Source) -> list[str]:
+    """The parameter sets of a kernel entry, checked by the kernel, as canonical JSON."""
+    kernel = find_kernel(entry.kernel)
+    sets = []
+    for raw in _combinations(entry, index, source):
+        if any(_matches(raw, pattern) for pattern in entry.exclude):
+            continue
+        try:
+            params = kernel.params.model_validate(raw)
+        except ValidationError as errors:
+            raise _params_error(entry, kernel, index, errors, source) from None
+        sets.append(canonical_json(params.model_dump(mode="json")))
+    if not sets:
+        raise source.error(
+            ("kernels", index),
+            f"the sweep of {entry.kernel} is empty",
+            "list at least one value for each parameter, and exclude fewer",
+        )
+    return sets
+
+
+def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[dict[str, Any]]:
+    known = set(find_kernel(entry.kernel).params.model_fields)
+    axes: list[list[dict[str, Any]]] = []
+    for name, value in entry.params.items():
+        values = value if isinstance(value, list) and not _takes_list(entry, name) else [value]
+        axes.append([{name: each} for each in values])
+    for z, table in enumerate(entry.zip):
+        lengths = {len(values) for values in table.values()}
+        if len(lengths) > 1:
+            raise source.error(
+                ("kernels", index, "zip", z),
+                f"lists of different lengths ({', '.join(map(str, sorted(lengths)))})",
+                "lists that go together must be equally long",
+            )
+        twice = set(table) & (set(entry.params) | {n for t in entry.zip[:z] for n in t})
+        if twice:
+            raise source.error(
+                ("kernels", index, "zip", z),
+                f"parameter {min(twice)!r} is given twice",
+                "give it once, in params or in one zip table",
+            )
+        together = zip(*table.values(), strict=True)
+        axes.append([dict(zip(table, row, strict=True)) for row in together])
+    count = math.prod(map(len, axes))
+    if count > MOST_POINTS:
+        raise source.error(
+            ("kernels", index),
+            f"the sweep of {entry.kernel} has {count} parameter sets",
+            f"a campaign has at most {MOST_POINTS} points; list fewer values",
+        )
+    for x, pattern in enumerate(entry.exclude):
+        stray = sorted(set(pattern) - known)
+        if stray:
+            raise source.error(
+                ("kernels", index, "exclude", x, stray[0]),
+                f"unknown parameter of {entry.kernel}",
+                f"known here: {', '.join(sorted(known))}",
+            )
+    for chosen in itertools.product(*axes):
+        yield {name: value for part in chosen for name, value in part.items()}
+
+
+def _takes_list(entry: KernelEntry, name: str) -> bool:
+    """Whether one value of this parameter is itself a list (a command's argv): a sweep over it
+    is a list of lists."""
+    field = find_kernel(entry.kernel).params.model_fields.get(name)
+    value = entry.params[name]
+    one = field is not None and "tuple" in str(field.annotation)
+    return one and not all(isinstance(each, list) for each in value)
+
+
+def _matches(raw: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
+    return all(
+        name in raw and (raw[name] in value if isinstance(value, list) else raw[name] == value)
+        for name, value in pattern.items()
+    )
+
+
+def _params_error(
+    entry: KernelEntry, kernel: Kernel, index: int, errors: ValidationError, source: Source
+) -> BadFile:
+    first = errors.errors()[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    known = ", ".join(sorted(kernel.params.model_fields))
+    in_zip = next((z for z, table in enumerate(entry.zip) if name in table), None)
+    key: KeyPath = (
+        ("kernels", index, "params", name)
+        if in_zip is None
+        else ("kernels", index, "zip", in_zip, name)
+    )
+    match first["type"]:
+        case "extra_forbidden":
+            return source.error(key, f"unknown parameter of {entry.kernel}", f"known: {known}")
+        case "missing":
+            return source.error(key, f"{entry.kernel} needs this parameter", "give it a value")
+        case "value_error":
+            what, _, remedy = str(first["ctx"]["error"]).partition("; ")
+            key = key if name else ("kernels", index, "params")
+            return source.error(key, what, remedy or f"known parameters: {known}")
+        case _:
+            message = first["msg"].removeprefix("Input should be ")
+            return source.error(key, f"found {first['input']!r}", f"must be {message}")
+
+
+def _check_labels(sweeps: list[Sweep], source: Source) -> None:
+    owners: dict[str, str] = {}
+    for i, entry, _, _ in sweeps:
+        label = entry.label or entry.kernel
+        if owners.setdefault(label, entry.kernel) != entry.kernel:
+            raise source.error(
+                ("kernels", i, "label"),
+                f"label {label!r} already names the kernel {owners[label]}",
+                "choose another label",
+            )
+
+
+def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
+    """On a simulated machine every class that a kernel counts must have a price."""
+    if site.twin is None:
+        return
+    for i, entry, kernel, sweep in sweeps:
+        for text in sweep:
+            try:
+                counts = kernel.counts(kernel.params.model_validate_json(text))
+            except KernelFailed as error:
+                raise source.error(
+                    ("kernels", i, "params"),
+                    f"{entry.kernel}'s operations can't be counted: {error}",
+                    "mend that, or choose other parameters",
+                ) from None
+            if counts is None or entry.ranks > 1:
+                raise source.error(
+                    ("kernels", i, "kernel"),
+                    f"{entry.kernel} can't run on the simulated machine {site.name}",
+                    "its counts must be known before it runs, and ranks must be 1",
+                )
+            stray = [c for c in counts if site.class_of(c) not in site.twin.rate_per_cycle]
+            if stray:
+                raise source.error(
+                    ("kernels", i, "params"),
+                    f"{entry.kernel} counts the class {stray[0]!r}, which {site.name} has not",
+                    f"it has {', '.join(site.twin.rate_per_cycle)}; choose other parameters",
+                )
+
+
+def _settings(settings: Settings, site: Site, source: Source, at: KeyPath) -> list[Setting]:
+    legal = site.settings
+    match settings.choose:
+        case "pairs":
+            if not settings.pairs:
+                raise source.error((*at, "pairs"), "no pairs", "list [core MHz, memory MHz] pairs")
+            chosen = [Setting(*pair) for pair in settings.pairs]
+            for setting in chosen:
+                if setting not in legal:
+                    raise source.error(
+                        (*at, "pairs"),
+                        f"{setting}: not a legal pair at {site.name}",
+                        _nearest_legal(setting, legal),
+                    )
+            return chosen
+        case "random":
+            if settings.count is None:
+                raise source.error((*at, "count"), "missing", "say how many settings")
+            if settings.count > len(legal):
+                raise source.error(
+                    (*at, "count"),
+                    f"found {settings.count}, and {site.name} has {len(legal)} legal settings",
+                    "ask for fewer, or choose = 'all'",
+                )
+            drawn = sorted(
+                legal,
+                key=lambda s: hashlib.sha256(f"{settings.seed}:{s}".encode()).digest(),
+            )
+            return sorted(drawn[: settings.count], key=legal.index)
+    return legal
+
+
+def _nearest_legal(setting: Setting, legal: list[Setting]) -> str:
+    def distance(other: Setting) -> float:
+        pairs = ((setting.core_mhz, other.core_mhz), (setting.mem_mhz, other.mem_mhz))
+        return sum(abs((a or 0.0) - (b or 0.0)) for a, b in pairs)
+
+    return f"the nearest legal one is: {min(legal, key=distance)}"
+
+
+def _first_duplicate(points: list[Point]) -> Point | None:
+    seen: set[str] = set()
+    for point in points:
+        if point.id in seen:
+            return point
+        seen.add(point.id)
+    return None

@@ -1,0 +1,1 @@
+"""The operators: interaction kernels, surfaces, and the matrices between them."""

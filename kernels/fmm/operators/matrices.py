@@ -1,0 +1,124 @@
+"""The operators of a kernel-independent FMM (Ying, Biros and Zorin, 2004, section 3.2).
+
+For a cell of half side h, lengths in h and charges as they are, with G_h(r) = h G(h r):
+
+- up_solve: upward check potentials to upward equivalent densities, the truncated pseudo-inverse
+  of the check-from-equivalent matrix, kept as two factors, which are applied one after the other:
+  their product would lose the digits that the small singular values take (Malhotra and Biros,
+  2015, section 2.2);
+- down_solve: the same downward;
+- m2m, l2l: by octant, a child's equivalent densities to its parent's check potentials, and a
+  parent's to its child's;
+- table: the spectra of the translations of V by offset.
+
+A homogeneous kernel (Laplace) has one set for all levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kernels.fmm.operators.cache import kept
+from kernels.fmm.operators.interactions import INTERACTIONS
+from kernels.fmm.operators.surfaces import INNER, OUTER, surface_points
+from kernels.fmm.phases.v_translations import REACH
+
+OCTANTS = 8
+CUT = {4: 1e-7, 8: 1e-12}
+"""By bytes of a number, the smallest singular value that is used: rounding, enlarged by its
+inverse, stays below the error of the surfaces."""
+FAINT = 100.0
+"""Decay lengths in half a cell's side from which on a screened interaction is 0 between cells
+that do not touch: less than exp(-200) of what it is at the length itself."""
+
+
+@dataclass(frozen=True)
+class Operators:
+    """One level's operators, for rows of densities or potentials that are multiplied from the left.
+
+    ``up_solve``, ``down_solve``: two factors (n, r) and (r, n); ``m2m``, ``l2l``: (8, n, n), by
+    octant; ``table``: (frequencies, 2, 344), real and imaginary by offset, the last 0.
+    """
+
+    up_solve: tuple[np.ndarray, np.ndarray]
+    down_solve: tuple[np.ndarray, np.ndarray]
+    m2m: np.ndarray
+    l2l: np.ndarray
+    table: np.ndarray
+
+
+@lru_cache(maxsize=64)
+def build_operators(
+    interaction: str, order: int, dtype: Any, half: float = 1.0, parameter: float = 0.0
+) -> Operators:
+    """The operators of order p for cells of half side ``half``, kept in this process.
+
+    Those of a homogeneous interaction, which are the same for all cells, are kept on disk too.
+    """
+    kernel = INTERACTIONS[interaction]
+    faint = parameter * half > FAINT
+
+    def values(r: np.ndarray) -> np.ndarray:
+        return np.zeros_like(r) if faint else half * kernel.values(half * r, parameter)
+
+    def matrix(to: np.ndarray, of: np.ndarray) -> np.ndarray:
+        return values(np.linalg.norm(to[:, None, :] - of[None, :, :], axis=2))
+
+    inner, outer = surface_points(order, INNER), surface_points(order, OUTER)
+    homogeneous = kernel.homogeneous
+    name = f"{interaction}-{order}-{np.dtype(dtype).name}"
+
+    def solve() -> dict[str, np.ndarray]:
+        return _solve(matrix(outer, inner), dtype)
+
+    solved = kept(name, solve) if homogeneous else solve()
+    octants = np.array([[o & 1, o >> 1 & 1, o >> 2] for o in range(OCTANTS)]) - 0.5
+    m2m = np.stack([matrix(outer, inner / 2 + at).T for at in octants])
+    # The child's potentials in its own unit, h / 2.
+    l2l = np.stack([0.5 * matrix(inner / 2 + at, outer).T for at in octants])
+    return Operators(
+        (solved["up_first"], solved["up_second"]),
+        (solved["down_first"], solved["down_second"]),
+        np.ascontiguousarray(m2m, dtype),
+        np.ascontiguousarray(l2l, dtype),
+        _table(order, dtype, values),
+    )
+
+
+def _solve(matrix: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
+    """The factors of both solutions, for rows: check @ first @ second = densities.
+
+    ``matrix``: upward check from upward equivalent; its transpose is the downward one. Singular
+    values below :data:`CUT` of the largest are left out.
+    """
+    u, size, vt = np.linalg.svd(matrix)
+    used = size > CUT[np.dtype(dtype).itemsize] * size[0]
+    inverse = 1 / size[used, None]
+    factors = {
+        "up_first": u[:, used],
+        "up_second": vt[used] * inverse,
+        "down_first": vt[used].T,
+        "down_second": u[:, used].T * inverse,
+    }
+    return {name: np.ascontiguousarray(factor, dtype) for name, factor in factors.items()}
+
+
+def _table(order: int, dtype: Any, values: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    p, n = order, 2 * order - 1
+    # Offsets of grid points, 0 to p - 1 and then -(p - 1) to -1, in units of the spacing.
+    step = 2 * INNER / (p - 1) * np.concatenate([np.arange(p), np.arange(1 - p, 0)])
+    table = np.zeros((p * n * n, 2, REACH**3 + 1), dtype)
+    for at in range(REACH**3):
+        offset = np.array([at % REACH, at // REACH % REACH, at // REACH**2]) - 3
+        if np.abs(offset).max() <= 1:
+            continue
+        x, y, z = (2.0 * o + step for o in offset)
+        r = np.sqrt(x[None, None, :] ** 2 + y[None, :, None] ** 2 + z[:, None, None] ** 2)
+        spectrum = np.fft.fftn(values(r))[:p].ravel()
+        table[:, 0, at], table[:, 1, at] = spectrum.real, spectrum.imag
+    return table

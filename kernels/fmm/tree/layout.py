@@ -1,0 +1,120 @@
+"""Where points lie: leaf after leaf, each from the beginning of a vector on.
+
+Lengths are in a unit that is a power of two, so that no digit of a coordinate is lost, and not
+less than the root cube's side, so that squares stay within single precision's range. The slots
+behind a leaf's last point, up to the end of the vector, hold points of no charge outside the
+cube, so that loops over vectors need no remainder.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from kernels.fmm.tree.octree import Octree
+from kernels.host.vectors import lanes_of
+
+BEYOND = 4.0
+"""The place of points that only fill a vector."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points and the leaves that they are in.
+
+    ``given``: float64 (n, 3). ``order``: int64 (n,), their indices, leaf after leaf. ``first``,
+    ``last``: int64 (nodes,), each leaf's part of ``order``. ``leaves``: int64, those that have
+    points here.
+    """
+
+    given: np.ndarray
+    order: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    leaves: np.ndarray
+
+
+def sources_of(tree: Octree, given: np.ndarray) -> Points:
+    """All sources of a tree."""
+    return Points(given, tree.order, tree.begin, tree.end, tree.leaves)
+
+
+def targets_of(tree: Octree, given: np.ndarray) -> Points:
+    """All targets of a tree."""
+    return Points(given, tree.target_order, tree.target_begin, tree.target_end, tree.leaves)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Points in slots.
+
+    ``place``: float64 (3, slots). ``local``: (4, slots) of the
+    loops' type: from the centre of each point's own leaf, and the charge. ``begin``, ``end``:
+    int64 (nodes,), the slots of each leaf's points. ``slot``: int64 (n,), the slot of each point
+    as given. ``most``: of slots in one leaf.
+    """
+
+    place: np.ndarray
+    local: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    slot: np.ndarray
+    most: int
+
+
+def lay_out(points: Points, dtype: Any, centres: np.ndarray, unit: float) -> Layout:
+    """The layout of points; ``centres`` float64 (nodes, 3), of the nodes in units of ``unit``."""
+    first, last, leaves = points.first, points.last, points.leaves
+    lanes = lanes_of(np.dtype(dtype).itemsize)
+    leaves = leaves[np.argsort(first[leaves], kind="stable")]
+    count = (last - first)[leaves]
+    room = -(-count // lanes) * lanes
+    begin = np.zeros(len(first), np.int64)
+    begin[leaves] = np.cumsum(room) - room
+    end = begin.copy()
+    end[leaves] += count
+    # One block more: loops read whole blocks of vectors.
+    slots = int(room.sum()) + 4 * lanes
+    place = np.full((3, slots), BEYOND)
+    local = np.zeros((4, slots), dtype)
+    local[:3] = BEYOND
+    slot = np.empty(len(points.order), np.int64)
+    _fill(
+        leaves, first, begin, end, points.order, points.given, 1.0 / unit, centres,
+        place, local, slot,
+    )  # fmt: skip
+    return Layout(place, local, begin, end, slot, int(room.max()) + 4 * lanes)
+
+
+@njit(nogil=True, cache=True)
+def _fill(leaves, first, begin, end, order, points, scale, centres, place, local, slot):
+    for leaf in leaves:
+        for i in range(end[leaf] - begin[leaf]):
+            given, at = order[first[leaf] + i], begin[leaf] + i
+            slot[given] = at
+            for axis in range(3):
+                x = points[given, axis] * scale
+                place[axis, at] = x
+                local[axis, at] = x - centres[leaf, axis]
+
+
+@njit(nogil=True, cache=True)
+def copy(of, into):
+    """Copy numbers to the start of ``into``; an assignment of slices takes Numba seconds more."""
+    for i in range(len(of)):
+        into[i] = of[i]
+
+
+@njit(nogil=True, cache=True)
+def seen_from(place, begin, end, centre, into):
+    """Copy the places of slots ``begin`` to ``end``, from ``centre``, to the start of ``into``."""
+    for axis in range(3):
+        given, copy = place[axis, begin:end], into[axis, : end - begin]
+        c = centre[axis]
+        for i in range(len(given)):
+            copy[i] = given[i] - c

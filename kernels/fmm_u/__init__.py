@@ -1,0 +1,1 @@
+"""The U phase alone as a kernel, in some 480 variants."""

@@ -1,0 +1,354 @@
+"""The U phase alone as a kernel: leaves that touch act on each other directly (P2P).
+
+For every point t of every leaf B, the sum of q / |t - s| over the points s of the leaves of U(B),
+s = t left out (Ying, Biros and Zorin, J. Comput. Phys. 196, 2004, section 3.1; Choi and Vuduc, A
+roofline model of energy, GT-CSE-2012-01, section 5.3). Sources are targets. The loops' variants
+are those of :mod:`kernels.fmm_u.variants`.
+
+How operations are counted, all of one iteration:
+
+``sp``, ``dp``: flops as they are executed, in every lane of every vector, those included that
+hold no point. A multiply-add is two; an estimate of 1 / sqrt(x), a square root and a division are
+one each. Lanes are added up to one sum where points do not lie in lanes: for each target and job,
+or for each source and tile.
+
+``int``: of the loops over sources, two for each pass (counter and comparison), one for each number
+or vector loaded or stored (its address), and one for each lane compared with r = 0 (a leaf on
+itself). Permutations of lanes, and what is done once a tile, are not counted.
+
+Bytes, each at the level that served it. ``dram``: every slot's four numbers once, and its sum
+once in and once out, as from a cold cache. ``l2``: a source leaf's numbers once for each other
+leaf in whose list it stands (its sums too where they are written), and a target leaf's own once
+for each of its jobs; none for the leaf on itself, whose first loads are ``dram``'s. ``l1``: all
+other loads and stores that the loops execute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from kernels.fmm_u.variants import Variant, flops, instructions, tolerance
+from kernels.host.memory import paged_array
+from kernels.host.prepared import PreparedParts
+from kernels.host.ranks import Team
+from kernels.kernel import Counts, Kernel, KernelFailed, Prepared, WrongResult
+
+ONE_WAY, BOTH_WAYS, ITSELF = 0, 1, 2
+"""What a job does: those of :mod:`kernels.fmm_u.loops`, which imports Numba."""
+CHECKED = 100
+"""Targets whose sums are checked, of all threads together."""
+DTYPES = {"single": np.float32, "double": np.float64}
+SEED = 20120101
+
+
+class FmmUParams(Variant):
+    """The points, and the variant.
+
+    Attributes:
+        n: points, uniform in a cube.
+        q: at most this number of points in a leaf of the octree.
+        distribution: of the points.
+    """
+
+    n: int = Field(default=65_536, ge=1, le=1 << 26)
+    q: int = Field(default=256, ge=1)
+    distribution: Literal["uniform"] = "uniform"
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """Points, their octree and its U lists.
+
+    ``points``: float64 (n, 3), rounded to the precision; ``charges``: float64 (n,), likewise.
+    ``tree``: :class:`kernels.fmm.tree.octree.Octree`. ``near``: int32 (pairs, 2), leaves of each
+    other's U lists, each pair once, a leaf with itself included.
+    """
+
+    points: np.ndarray
+    charges: np.ndarray
+    tree: Any
+    near: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Points of each node: int64 (nodes,)."""
+        return np.asarray(self.tree.end - self.tree.begin)
+
+    def neighbours(self, leaf: int) -> np.ndarray:
+        """The U list of a leaf: int32."""
+        one, two = self.near.T
+        return np.concatenate([two[one == leaf], one[(two == leaf) & (one != leaf)]])
+
+
+@lru_cache(maxsize=2)
+def build_leaves(n: int, q: int, precision: str) -> Leaves:
+    """The points, always the same for the same arguments, and their U lists."""
+    # Numba is imported where it is needed, and a list of kernels does not need it.
+    from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
+    from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
+
+    rng, dtype = np.random.default_rng(SEED), DTYPES[precision]
+    points = rng.random((n, 3)).astype(dtype).astype(np.float64)
+    charges = rng.uniform(-1, 1, n).astype(dtype).astype(np.float64)
+    tree = build_octree(points, None, q)
+    return Leaves(points, charges, tree, build_lists(tree, 0).near)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one thread does: see :func:`kernels.fmm_u.loops.u_phase`.
+
+    ``leaves``: int64, the leaves that it owns, along the Z curve. ``pairs``: int64 (rows, 2),
+    target leaf and source leaf of each row of ``spans``. ``jobs``: int64 (n, 5); ``spans``:
+    int64 (rows, 2); ``begin`` and ``end``: its slots.
+    """
+
+    leaves: np.ndarray
+    pairs: np.ndarray
+    jobs: np.ndarray
+    spans: np.ndarray
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where points lie and who does what.
+
+    ``first``: int64 (nodes,), each leaf's first slot; ``slot``: int64 (n,), each point's;
+    ``slots``: how many there are, of them a vector's length behind the last leaf.
+    """
+
+    leaves: Leaves
+    first: np.ndarray
+    slot: np.ndarray
+    slots: int
+    shares: list[Share]
+
+
+@lru_cache(maxsize=4)
+def make_plan(n: int, q: int, precision: str, ways: str, width: int, threads: int) -> Plan:
+    """The slots for vectors of so many numbers, and each thread's share.
+
+    Each thread owns the leaves of a stretch of the Z curve and writes to them alone: a pair of
+    leaves across two stretches is taken one way by each.
+    """
+    from kernels.fmm.phases.u_schedule import share_pairs  # noqa: PLC0415
+
+    leaves = build_leaves(n, q, precision)
+    tree, sizes = leaves.tree, leaves.sizes
+    order = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
+    room = -(-sizes[order] // width) * width
+    first = np.zeros(len(tree), np.int64)
+    first[order] = np.cumsum(room) - room
+    slot = np.empty(n, np.int64)
+    within = np.arange(n) - np.repeat(tree.begin[order], sizes[order])
+    slot[tree.order] = np.repeat(first[order], sizes[order]) + within
+    shares = [
+        _share(rows.astype(np.int64), first, sizes, width)
+        for rows in share_pairs(tree, leaves.near, ways == "both", threads)
+    ]
+    return Plan(leaves, first, slot, int(room.sum()) + width, shares)
+
+
+def _share(rows: np.ndarray, first: np.ndarray, sizes: np.ndarray, width: int) -> Share:
+    """``rows``: int64 (n, 3), target leaf, source leaf, and what is to be done."""
+    rows[rows[:, 0] == rows[:, 1], 2] = ITSELF
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 2], first[rows[:, 0]]))]
+    target, source, what = rows.T
+    # A job is the rows of one target leaf that do the same.
+    new = np.flatnonzero((np.diff(target, prepend=-1) != 0) | (np.diff(what, prepend=-1) != 0))
+    spans = np.column_stack([first[source], first[source] + sizes[source]])
+    of = target[new]
+    jobs = np.column_stack(
+        [
+            first[of],
+            first[of] + sizes[of],
+            new,
+            np.append(new[1:], len(rows))[: len(new)],
+            what[new],
+        ]
+    )
+    owned = target[what == ITSELF]
+    begin, end = 0, 0
+    if len(owned):
+        begin = int(first[owned[0]])
+        end = int(first[owned[-1]] - (-sizes[owned[-1]] // width) * width)
+    return Share(owned, rows[:, :2], jobs, spans, begin, end)
+
+
+def _plan_of(params: FmmUParams) -> Plan:
+    return make_plan(
+        params.n, params.q, params.precision, params.ways, params.width, params.threads
+    )
+
+
+def count_interactions(params: FmmUParams) -> int:
+    """Pairs (target, source) whose q / r is in a sum, r = 0 left out: the phase's useful work."""
+    leaves = build_leaves(params.n, params.q, params.precision)
+    one, two = leaves.near.T
+    work = leaves.sizes[one] * leaves.sizes[two]
+    return int(2 * work.sum() - work[one == two].sum() - params.n)
+
+
+@lru_cache(maxsize=64)
+def count_operations(params: FmmUParams) -> Counts:
+    """Operations and bytes of one iteration of one rank: see the module."""
+    plan = _plan_of(params)
+    flop = "sp" if params.precision == "single" else "dp"
+    slots = plan.slots - params.width
+    total = {flop: 0.0, "int": 0.0, "l1": 0.0, "l2": 0.0}
+    for share in plan.shares:
+        for name, count in _count_share(params, plan.leaves.sizes, share).items():
+            total[flop if name == "flops" else name] += count
+    return {**total, "dram": 6.0 * slots * params.item_bytes}
+
+
+def _count_share(params: FmmUParams, sizes: np.ndarray, share: Share) -> dict[str, float]:
+    width, item, in_targets = params.width, params.item_bytes, params.lanes == "targets"
+    vectors = -(-sizes // width)
+    held, passing = (vectors, sizes) if in_targets else (sizes, vectors)
+    # Numbers of one held thing, and of one that passes.
+    held_by, passing_by = (width, 1) if in_targets else (1, width)
+    tiles, left = np.zeros_like(held), held
+    for size in params.tiles():
+        tiles, left = tiles + left // size, left % size
+    done = np.repeat(share.jobs[:, 4], share.jobs[:, 3] - share.jobs[:, 2])
+    total = dict.fromkeys(("flops", "int", "l1", "l2"), 0.0)
+    for what in (ONE_WAY, BOTH_WAYS, ITSELF):
+        both, itself = what == BOTH_WAYS, what == ITSELF
+        target, source = share.pairs[done == what].T
+        own = float(held[np.unique(target)].sum())
+        lanes = float((held[target] * passing[source]).sum()) * width
+        met = float((tiles[target] * passing[source]).sum())
+        # Where targets are in the lanes and sources have sums, adding up a source's lanes takes
+        # as many additions as its first product, which is no multiply-add, saves.
+        total["flops"] += lanes * flops(instructions(params.root, "both" if both else "one"))
+        total["flops"] += 0.0 if in_targets else own * width
+        unroll = 1 if itself else params.unroll
+        passes = (tiles[target] * (passing[source] // unroll + passing[source] % unroll)).sum()
+        touched = 6 if both else 4
+        total["int"] += 2.0 * float(passes) + touched * met + (lanes if itself else 0.0)
+        total["l1"] += touched * met * passing_by * item + 2 * own * held_by * item
+        if not itself:
+            once = (5 if both else 4) * float(passing[source].sum()) * passing_by * item
+            # x, y, z, and the charge where it acts, or lies between them in a vector.
+            read = 4 if both or (in_targets and params.layout == "aos") else 3
+            total["l1"] -= once
+            total["l2"] += once + read * own * held_by * item
+    total["l1"] += float(share.end - share.begin) * item
+    return total
+
+
+class UPart:
+    """One thread's share of the U phase."""
+
+    def __init__(self, params: FmmUParams, plan: Plan, arrays: Arrays, thread: int) -> None:
+        from kernels.fmm_u.loops import u_phase  # noqa: PLC0415
+
+        self._phase = u_phase
+        self._params, self._plan, self._arrays = params, plan, arrays
+        self._share = plan.shares[thread]
+        self._variant = Variant(**{name: getattr(params, name) for name in Variant.model_fields})
+
+    def run(self, iterations: int) -> None:
+        """The share so many times."""
+        share = self._share
+        self._phase(
+            self._variant, self._arrays.points, self._arrays.sums, share.begin, share.end,
+            share.jobs, share.spans, iterations,
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """Compare some targets' sums with direct ones over their U lists, by NumPy in double.
+
+        An error is relative to the sum of |q| / r.
+        """
+        leaves, share, variant = self._plan.leaves, self._share, self._variant
+        tree = leaves.tree
+        owned = leaves.sizes[share.leaves]
+        count = min(-(-CHECKED // variant.threads), int(owned.sum()))
+        # Evenly along the Z curve, so that leaves of every place are among them.
+        chosen = np.linspace(0, max(int(owned.sum()) - 1, 0), count).astype(np.int64)
+        until = np.cumsum(owned)
+        for number in chosen:
+            i = int(np.searchsorted(until, number, side="right"))
+            leaf = share.leaves[i]
+            target = tree.order[tree.begin[leaf] + number - (until[i] - owned[i])]
+            sources = np.concatenate(
+                [tree.order[tree.begin[a] : tree.end[a]] for a in leaves.neighbours(leaf)]
+            )
+            r = np.linalg.norm(leaves.points[sources] - leaves.points[target], axis=1)
+            terms = leaves.charges[sources[r > 0]] / r[r > 0]
+            right, scale = float(terms.sum()), float(np.abs(terms).sum())
+            found = float(self._arrays.sums[self._plan.slot[target]]) / variant.unit
+            allowed = tolerance(variant, len(terms)) * scale
+            if not abs(found - right) <= allowed:
+                raise WrongResult(
+                    f"{variant.name()}: the sum at point {target} is {found:.17g}, not "
+                    f"{right:.17g} (difference {abs(found - right):.3g}, allowed {allowed:.3g})"
+                )
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """What the loops read and write.
+
+    ``points``: (4 slots,) of the precision, in the variant's layout; ``sums``: (slots,).
+    """
+
+    points: np.ndarray
+    sums: np.ndarray
+
+
+def lay_out(params: FmmUParams, plan: Plan) -> Arrays:
+    """The points in their slots, in the variant's layout."""
+    from kernels.fmm.tree.layout import BEYOND  # noqa: PLC0415
+
+    dtype, slots, width = np.dtype(DTYPES[params.precision]), plan.slots, params.width
+    rows = np.full((4, slots), BEYOND, dtype)
+    rows[3] = 0
+    rows[:3, plan.slot] = plan.leaves.points.T
+    rows[3, plan.slot] = plan.leaves.charges
+    points, sums = paged_array(4 * slots, dtype), paged_array(slots, dtype)
+    match params.layout:
+        case "soa":
+            points[:] = rows.ravel()
+        case "aos":
+            points[:] = rows.T.ravel()
+        case _:
+            points[:] = rows.reshape(4, -1, width).transpose(1, 0, 2).ravel()
+    sums[:] = 0
+    return Arrays(points, sums)
+
+
+def _prepare(params: FmmUParams, team: Team) -> Prepared:
+    """Raises :class:`kernels.kernel.KernelFailed` where the node cannot compute the variant."""
+    try:
+        from kernels.host.vectors import HOST  # noqa: PLC0415
+    except (ImportError, RuntimeError) as error:
+        raise KernelFailed(f"cannot compile the loops: {error}") from error
+    if params.root != "sqrt" and (8 * HOST.bytes < params.vector_bits or HOST.estimate == "neon"):
+        raise KernelFailed(
+            f"the node has no estimate of 1 / sqrt(x) for vectors of {params.vector_bits} bits "
+            f"(its own have {8 * HOST.bytes}): take root 'sqrt' or other vector_bits"
+        )
+    plan = _plan_of(params)
+    arrays = lay_out(params, plan)
+    makers = [partial(UPart, params, plan, arrays, i) for i in range(params.threads)]
+    return PreparedParts(makers, count_operations(params))
+
+
+fmm_u = Kernel(
+    name="fmm_u",
+    summary="U phase of a fast multipole method (P2P), in hundreds of variants",
+    params=FmmUParams,
+    counts=count_operations,
+    prepare=_prepare,
+    imports=("kernels.fmm_u.loops", "kernels.fmm.tree.lists", "kernels.fmm.phases.u_schedule"),
+)

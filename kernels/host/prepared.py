@@ -1,0 +1,92 @@
+"""A prepared microbenchmark: one part for each thread, run together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import Protocol
+
+from kernels.host.ranks import Team
+from kernels.kernel import Counts, KernelFailed
+
+
+class Part(Protocol):
+    """One thread's data and compiled loop."""
+
+    def run(self, iterations: int) -> None:
+        """Run so many iterations without the GIL."""
+
+    def check(self) -> None:
+        """Raise :class:`kernels.kernel.WrongResult` unless the last run's result is right."""
+
+
+def compiled_loops() -> ModuleType:
+    """The module of compiled loops, imported only where a kernel is prepared.
+
+    Raises:
+        KernelFailed: Numba is missing, or finds no directory to keep machine code in.
+    """
+    try:
+        from kernels.microbench import loops  # noqa: PLC0415  (a plan must not import Numba)
+    except (ImportError, RuntimeError) as error:
+        raise KernelFailed(
+            f"cannot compile the loops: {error} (NUMBA_CACHE_DIR names a writable directory "
+            f"for the machine code)"
+        ) from error
+    return loops
+
+
+def parts_on_node(threads: int, team: Team) -> int:
+    """Threads of all ranks on this node, which share its caches and memory; collective."""
+    nodes = team.gather(os.uname().nodename)
+    return threads * nodes.count(nodes[team.rank])
+
+
+class PreparedParts:
+    """Parts on threads of their own that live until :meth:`close`.
+
+    The first part runs in the calling thread, so that a run of one part costs a call.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], Part]], counts: Counts | None) -> None:
+        """Make every part in the thread that will run it, so that its pages lie near it."""
+        self._counts = counts
+        self._threads = [ThreadPoolExecutor(max_workers=1) for _ in makers[1:]]
+        try:
+            made = [
+                thread.submit(make) for thread, make in zip(self._threads, makers[1:], strict=True)
+            ]
+            self.parts: list[Part] = [makers[0](), *(each.result() for each in made)]
+            # Compiles: no compilation is left for the window.
+            self.run(1)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, iterations: int) -> None:
+        """Run so many iterations of every part, together."""
+        started = [
+            thread.submit(part.run, iterations)
+            for thread, part in zip(self._threads, self.parts[1:], strict=True)
+        ]
+        self.parts[0].run(iterations)
+        for each in started:
+            each.result()
+
+    def counts(self) -> Counts | None:
+        """Operations of one iteration, all parts together."""
+        return self._counts
+
+    def check(self) -> None:
+        """Raise :class:`kernels.kernel.WrongResult` unless every part's result is right."""
+        for part in self.parts:
+            part.check()
+
+    def close(self) -> None:
+        """End the threads and let go of the data."""
+        for thread in self._threads:
+            thread.shutdown()
+        self._threads = []
+        self.parts = []
