@@ -9,27 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis.dataset import DAMAGED
 from campaign.plan.point import Point
 
-OK = "ok"
-DAMAGED = "trace damaged"
-"""It was measured, and a sample of its traces can't be read any more."""
-
-FAILURES = {
-    "clock not legal": False,
-    "clock not achieved": True,
-    "meter unreadable": True,
-    "kernel failed": False,
-    "wrong result": False,
-    "timed out": True,
-    "node lost": True,
-    DAMAGED: True,
-}
-"""The classes of failure, and whether trying again can pass."""
-
-
-PHASE = "phase:"
-"""What the channel of a trace that marks a phase begins with; the phase's name follows."""
+CAN_PASS = {"clock not achieved", "meter unreadable", "timed out", "node lost", DAMAGED}
+"""The failures that another attempt can pass; any other would fail again."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +22,8 @@ class Trace:
 
     ``time_ns``: int64, from the window's start (negative: before it). ``value``: float64, in
     ``unit``: watts of a power channel, joules since the first reading of an energy channel. Of a
-    channel that begins with :data:`PHASE`: 1 where the phase begins and 0 where it ends.
+    channel that begins with :data:`analysis.dataset.PHASE_PREFIX`: 1 where the phase
+    begins and 0 where it ends.
     """
 
     channel: str
@@ -54,7 +39,7 @@ class Measurement:
 
     point: Point
     status: str
-    """``ok`` or one of :data:`FAILURES`."""
+    """One of :data:`analysis.dataset.STATUSES`."""
     text: str = ""
     """What a failure was."""
     attempt: int = 0

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
-from campaign.measurement import OK
+from analysis.dataset import COUNT_PREFIX, OK
 from campaign.plan.point import canonical_json, point_ids
-from campaign.store.columns import COUNT, column
+from campaign.store.columns import column
 from campaign.store.compaction import News, advance, compact, settle
 from campaign.store.dataset import current_tables
 from campaign.store.generation import Generation, newest
@@ -173,8 +173,8 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
 
 def _is_ours(name: str) -> bool:
     # A class's name becomes that of a file in the store.
-    is_count = name.startswith(COUNT) and re.fullmatch(NAME, name.removeprefix(COUNT)) is not None
-    return name in OURS or is_count
+    of = name.removeprefix(COUNT_PREFIX)
+    return name in OURS or (of != name and re.fullmatch(NAME, of) is not None)
 
 
 def _scaled(values: list[Any], factor: float) -> list[Any]:
@@ -361,7 +361,9 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
         repeat[i] = 0
     node = check.texts("node", lambda value: _name(value, "node") if value else "")
     counts = {
-        name: check.numbers(name, needed=False) for name in table.columns if name.startswith(COUNT)
+        name: check.numbers(name, needed=False)
+        for name in table.columns
+        if name.startswith(COUNT_PREFIX)
     }
     core_v, mem_v, origin = _volts(check, core_mhz, mem_mhz, mapping)
     frame = pd.DataFrame(
@@ -606,7 +608,7 @@ def export_table(store: Store) -> pd.DataFrame:
     """Every measurement that is ok, a row each, in the columns that import reads."""
     frame = current_tables(store)[0].measurements
     frame = frame[frame["status"] == OK] if len(frame) else frame
-    counts = sorted(name for name in frame.columns if name.startswith(COUNT))
+    counts = sorted(name for name in frame.columns if name.startswith(COUNT_PREFIX))
     own = [name for name in (*TEXT_COLUMNS, *NUMBER_COLUMNS) if name != "power_w"]
     table = frame[[*own, *counts]].reset_index(drop=True)
     kept: dict[str, list[Any]] = {}

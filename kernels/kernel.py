@@ -11,20 +11,9 @@ from pydantic import BaseModel, ConfigDict
 from kernels.host.ranks import Team
 
 Counts = Mapping[str, float]
-"""Operation class -> operations of one iteration, in the unit of :data:`CLASS_UNITS`."""
-
-CLASS_UNITS: dict[str, str] = {
-    "sp": "flop",
-    "dp": "flop",
-    "int": "op",
-    "shared": "byte",
-    "l1": "byte",
-    "l2": "byte",
-    "l3": "byte",
-    "dram": "byte",
-}
-"""The unit a class is counted in; a byte is counted once, at the level that served it.
-A class that is not listed (a user's own) is counted in operations, ``op``."""
+"""Class -> operations of one iteration: flops of ``sp`` and ``dp``, operations of ``int``, bytes
+of ``shared``, ``l1``, ``l2``, ``l3`` and ``dram`` (once, at the level that served them).
+Operations of any other class, a user's own."""
 
 
 class KernelFailed(Exception):

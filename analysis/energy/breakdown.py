@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import xarray as xr
 
+from analysis.dataset import moves_data
 from analysis.energy.fit import Fit
 from analysis.energy.terms import Term
 from analysis.measurements.observations import Observations
-from analysis.rooflines.roofline import OPERATION_CLASSES
 
 CONSTANT = "constant"
 CLOCK = "clock"
@@ -61,9 +61,8 @@ def by_domain(found: Fit, data: Observations) -> xr.Dataset:
 def by_kind(found: Fit, data: Observations) -> xr.Dataset:
     """Joules by ``computation``, ``data`` and ``constant`` power (seed 003, figure 7).
 
-    Operations of :data:`analysis.rooflines.roofline.OPERATION_CLASSES` are computation; every
-    other class moves data. A lumped term counts as what its domain mostly does: the
-    core's as computation, the memory's as data.
+    A class that is counted in bytes moves data; every other one is computation. A lumped
+    term counts as what its domain mostly does: the core's as computation, the memory's as data.
 
     Returns:
         ``energy_j`` (J) and ``share``, float64 (row, kind), as :func:`by_class` has them.
@@ -120,7 +119,7 @@ def _domain_of(term: Term) -> str:
 
 def _kind_of(term: Term) -> str:
     if term.kind == "class":
-        return COMPUTATION if term.of in OPERATION_CLASSES else DATA
+        return DATA if moves_data(term.of) else COMPUTATION
     if term.kind == "lumped":
         return DATA if term.domain == "mem" else COMPUTATION
     return CONSTANT

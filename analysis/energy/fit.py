@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from analysis.dataset import class_unit
 from analysis.energy.choosing import MIN_SETTINGS, Choice, Tried, choose
 from analysis.energy.forms import AUTO, Form, forms
 from analysis.energy.surface import Surface, fit_surface
@@ -136,8 +137,7 @@ class Fit:
 
 def unit_of(term: Term) -> str:
     """A term's unit with what it is paid for: ``pJ/V^2 per flop``."""
-    per = {"sp": "flop", "dp": "flop", "int": "op"}.get(term.of, "byte")
-    return f"{term.unit} per {per}" if term.kind == "class" else term.unit
+    return f"{term.unit} per {class_unit(term.of)}" if term.kind == "class" else term.unit
 
 
 def finite(value: float) -> float | None:

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from markupsafe import escape
 
+from analysis.dataset import moves_data
 from analysis.energy.breakdown import by_class, by_kind, by_phase
 from analysis.energy.fit import Fit
 from analysis.figures.axes import (
@@ -29,7 +30,6 @@ from analysis.figures.families import natural
 from analysis.figures.predictions import CASES_A_PANEL, WIDEST_SLOT, foremost
 from analysis.figures.rooflines import place_text
 from analysis.measurements.observations import Observations
-from analysis.rooflines.roofline import OPERATION_CLASSES
 
 ROW = 17
 SHOWN = 16
@@ -167,7 +167,7 @@ def _share_panels(
         mine = {
             name: np.nan_to_num(each)
             for name, each in values.items()
-            if (name in OPERATION_CLASSES) is wanted and np.nan_to_num(each).any()
+            if moves_data(name) is not wanted and np.nan_to_num(each).any()
         }
         if not mine:
             continue

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analysis.dataset import class_unit, moves_data
 from analysis.figures.axes import (
     FRAME,
     Figure,
@@ -20,7 +21,7 @@ from analysis.figures.axes import (
 )
 from analysis.measurements.observations import setting_text
 from analysis.rooflines.power_cap import CappedRoofline
-from analysis.rooflines.roofline import OPERATION_CLASSES, PairPoints, Roofline
+from analysis.rooflines.roofline import PairPoints, Roofline
 
 CURVE_POINTS = 97
 
@@ -32,9 +33,7 @@ def place_text(setting: Sequence[float]) -> str:
 
 def unit_name(name: str) -> str:
     """What a class counts: ``flop``, ``op`` or ``B`` (bytes)."""
-    if name not in OPERATION_CLASSES:
-        return "B"
-    return "op" if name == "int" else "flop"
+    return "B" if moves_data(name) else class_unit(name)
 
 
 def balance_marks(x: Scale, line: Roofline) -> str:

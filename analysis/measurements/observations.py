@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import xarray as xr
 
-COUNT = "n_"
-MEMORY_CLASSES = ("dram", "mem")
-"""Classes that pay the memory domain's voltage unless the site or the map says otherwise."""
+from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, OK
 
 
 class CantFit(Exception):
@@ -106,7 +104,7 @@ def observations(
     """The rows of ``site`` that have a status of ok, a positive time and a positive energy.
 
     ``domains`` says which classes pay which domain, where it differs from
-    :data:`MEMORY_CLASSES`.
+    :data:`analysis.dataset.MEMORY_CLASSES`.
 
     Raises:
         CantFit: the site is not in the store, or no row of it has an energy.
@@ -118,7 +116,7 @@ def observations(
     mine = dataset["site"].values == site
     energy_j = dataset["energy_j"].values
     time_s = dataset["time_s"].values
-    ok = mine & (dataset["status"].values == "ok")
+    ok = mine & (dataset["status"].values == OK)
     rows = np.flatnonzero(ok & (energy_j > 0) & (time_s > 0))
     if not len(rows):
         reason = "their energy is missing: this site has no meter" if ok.any() else "none is ok"
@@ -142,10 +140,10 @@ def observations(
         object,
     )
     counts = {}
-    for name in sorted(str(v) for v in dataset.data_vars if str(v).startswith(COUNT)):
+    for name in sorted(str(v) for v in dataset.data_vars if str(v).startswith(COUNT_PREFIX)):
         values = dataset[name].values[rows].astype(float)
         if np.isfinite(values).any():
-            counts[name.removeprefix(COUNT)] = values
+            counts[name.removeprefix(COUNT_PREFIX)] = values
     core_mhz, mem_mhz = (dataset[n].values[rows].astype(float) for n in ("core_mhz", "mem_mhz"))
     settings, setting = _settings(core_mhz, mem_mhz)
     core_v, mem_v = (dataset[n].values[rows].astype(float) for n in ("core_v", "mem_v"))

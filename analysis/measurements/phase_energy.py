@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from analysis.dataset import OK, PHASE_PREFIX
 from analysis.measurements.observations import CantFit, kernel_name
 
-PHASE = "phase:"
 """What the channel of a trace that marks a phase begins with."""
 FASTEST, LEAST = "fastest", "least energy"
 CLOCKS = ("core_mhz", "mem_mhz")
@@ -53,7 +53,7 @@ class PhaseSplit:
 
 def has_phases(channels: np.ndarray) -> bool:
     """Whether any trace marks a phase; ``channels``: text (traces,)."""
-    return any(str(name).startswith(PHASE) for name in channels.tolist())
+    return any(str(name).startswith(PHASE_PREFIX) for name in channels.tolist())
 
 
 def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list[str]]:
@@ -69,9 +69,10 @@ def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list
     """
     if not has_phases(dataset["trace_channel"].values):
         return [], []
-    marks = [str(name).startswith(PHASE) for name in dataset["trace_channel"].values.tolist()]
-    marked = np.unique(dataset["trace_measurement"].values[np.array(marks, bool)])
-    ok = (dataset["site"].values == site) & (dataset["status"].values == "ok")
+    channels = dataset["trace_channel"].values.tolist()
+    marks = np.array([str(name).startswith(PHASE_PREFIX) for name in channels], bool)
+    marked = np.unique(dataset["trace_measurement"].values[marks])
+    ok = (dataset["site"].values == site) & (dataset["status"].values == OK)
     ok &= (dataset["energy_j"].values > 0) & (dataset["time_s"].values > 0)
     rows: dict[str, dict[tuple[float, float], list[int]]] = {}
     for i in marked[ok[marked]].tolist():
@@ -169,8 +170,8 @@ def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
     marks, joules = {}, {}
     windows_s = np.array([[-np.inf, np.inf]])
     for name, (time_s, value, unit) in _traces(dataset, measurement).items():
-        if name.startswith(PHASE):
-            marks[name.removeprefix(PHASE)] = time_s.reshape(-1, 2)
+        if name.startswith(PHASE_PREFIX):
+            marks[name.removeprefix(PHASE_PREFIX)] = time_s.reshape(-1, 2)
         elif name == WINDOW:
             windows_s = time_s.reshape(-1, 2)
         else:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from analysis.dataset import OK
 from analysis.measurements.observations import kernel_name, setting_text
 
 
@@ -48,7 +49,7 @@ class Rows:
 def rows_of(dataset: xr.Dataset, site: str) -> Rows:
     """The rows of ``site`` with status ok, a positive time (s) and energy (J)."""
     time_s, energy_j = dataset["time_s"].values, dataset["energy_j"].values
-    ok = (dataset["site"].values == site) & (dataset["status"].values == "ok")
+    ok = (dataset["site"].values == site) & (dataset["status"].values == OK)
     index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
 
     def column(name: str, missing: Any) -> np.ndarray:

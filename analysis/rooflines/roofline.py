@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.dataset import CLASS_UNITS, moves_data
 from analysis.energy.fit import Fit, costs_at
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 
-OPERATION_CLASSES = ("sp", "dp", "int")
 """Classes that count operations; every other class counts bytes moved."""
 
 
@@ -284,8 +284,8 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
         mine = here.kernel == kernel
         counts = {name: float(np.nan_to_num(v[mine]).mean()) for name, v in here.counts.items()}
         done = sorted(name for name, n in counts.items() if n > 0)
-        operations = [name for name in done if name in OPERATION_CLASSES]
-        memory = [name for name in done if name not in OPERATION_CLASSES]
+        operations = [name for name in done if not moves_data(name)]
+        memory = [name for name in done if moves_data(name)]
         if len(operations) != 1 or len(memory) != 1:
             continue
         n = counts[operations[0]]
@@ -299,9 +299,9 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
             )
         )
     pairs = []
-    order = {name: i for i, name in enumerate(OPERATION_CLASSES)}
+    order = {name: i for i, name in enumerate(CLASS_UNITS)}
     for (operation, memory_class), rows in sorted(
-        found.items(), key=lambda item: (order[item[0][0]], item[0][1])
+        found.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0][1])
     ):
         rows.sort()
         if len({f"{row[0]:.6g}" for row in rows}) < min_intensities:

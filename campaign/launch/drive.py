@@ -17,12 +17,13 @@ from typing import Any, Protocol
 
 from distributed.scheduler import KilledWorker
 
+from analysis.dataset import DAMAGED, OK
 from campaign.launch.clusters import LOOPBACK_DASHBOARD, CantLaunch, cancel_jobs, configure_dask
 from campaign.launch.lane import Landing, Lane
 from campaign.launch.worker import Batch
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import remove_dead_scratch
-from campaign.measurement import DAMAGED, FAILURES, OK, Measurement
+from campaign.measurement import CAN_PASS, Measurement
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
 from campaign.store.compaction import compact, settle
@@ -99,7 +100,7 @@ def missing_points(
         held, attempt = state.get(point.id, NEVER)
         if held == OK:
             continue
-        can_pass = held is None or FAILURES[held]
+        can_pass = held is None or held in CAN_PASS
         if held == DAMAGED or retry_failed or (can_pass and attempt <= plan.campaign.retries.max):
             found.append((point, attempt))
     return found
@@ -318,7 +319,7 @@ class _Run:
         return len(results)
 
     def _land_point(self, lane: Lane, point: Point, attempt: int, status: str, text: str) -> None:
-        again = FAILURES.get(status, False) and attempt < self.last_attempt[point.id]
+        again = status in CAN_PASS and attempt < self.last_attempt[point.id]
         if again:
             lane.waiting.append((point, attempt + 1))
         if status != OK:

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from campaign.measurement import OK
+from analysis.dataset import OK
 from campaign.printable import printable
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from distributed import Worker, get_worker
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from analysis.dataset import OK
 from campaign.measure.life import Job
 from campaign.measure.subprocesses import AllocationGone, Bench
-from campaign.measurement import OK
 from campaign.plan.point import Point
 from campaign.store.journal import JournalWriter, scalars_of
 from campaign.store.layout import StoreUnwritable

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.dataset import OK
 from campaign.measure.energy import NodeEnergy
 from campaign.measure.protocol import (
     Measured,
@@ -26,7 +27,7 @@ from campaign.measure.protocol import (
 )
 from campaign.measure.sampler import OpenMeter
 from campaign.measure.window import Window, simulate_window
-from campaign.measurement import OK, Measurement, Trace
+from campaign.measurement import Measurement, Trace
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import Point
 from kernels.host.ranks import Team, WrongTeamSize

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from analysis.dataset import PHASE_PREFIX
 from campaign.measure.sampler import MeterTrace, OpenMeter, Sampler
-from campaign.measurement import PHASE, Trace
+from campaign.measurement import Trace
 from kernels.host.ranks import Team
 from kernels.kernel import Mark, Marked, Prepared
 from sites.clocks import ClockControl
@@ -100,7 +101,7 @@ def phase_traces(marks: Sequence[Mark], start_ns: int) -> tuple[Trace, ...]:
         edges = [(m.begin_ns - start_ns, m.end_ns - start_ns) for m in marks if m.phase == name]
         time_ns = np.array(edges, np.int64).reshape(-1)
         value = np.tile(np.array([1, 0], np.float32), len(edges))
-        traces.append(Trace(PHASE + name, "", "1", time_ns, value))
+        traces.append(Trace(PHASE_PREFIX + name, "", "1", time_ns, value))
     return tuple(traces)
 
 

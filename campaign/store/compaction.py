@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import zarr
 
-from campaign.measurement import FAILURES
-from campaign.store.columns import FAILURE_COLUMNS, TRACE_TEXT, column
+from analysis.dataset import FAILURES, STATUSES, TRACE_TEXT_COLUMNS
+from campaign.store.columns import FAILURE_COLUMNS, column
 from campaign.store.generation import (
     STATE,
-    STATUSES,
     File,
     Generation,
     checked,
@@ -236,7 +235,7 @@ def _append_traces(
     """
     samples_end = 0 if base is None else base.samples_end
     writer = ShardWriter(store, samples_end, {} if base is None else dict(base.shards))
-    names = ("point_id", *TRACE_TEXT, "row_start", "row_size")
+    names = ("point_id", *TRACE_TEXT_COLUMNS, "row_start", "row_size")
     rows: dict[str, list[Any]] = {name: [] for name in names}
     damage: list[tuple[str, int, str]] = []
     entries = tail.entries

@@ -17,20 +17,22 @@ import xarray as xr
 import zarr
 from zarr.storage import LocalStore, WrapperStore
 
-from campaign.measurement import FAILURES
+from analysis.dataset import (
+    BOOLEAN_COLUMNS,
+    FAILURES,
+    INTEGER_COLUMNS,
+    MEASUREMENT_COLUMNS,
+    TRACE_COLUMNS,
+    TRACE_INTEGER_COLUMNS,
+    TRACE_TEXT_COLUMNS,
+    is_float_column,
+)
 from campaign.store.columns import (
     CHUNK_SAMPLES,
     FAILURE_COLUMNS,
-    FLAGS,
-    INTEGERS,
-    MEASUREMENT_COLUMNS,
     SAMPLES,
     SHARD_SAMPLES,
-    TRACE_COLUMNS,
-    TRACE_INTEGERS,
-    TRACE_TEXT,
-    UNITS,
-    is_float,
+    attributes,
 )
 from campaign.store.generation import GONE, Generation, reading
 from campaign.store.layout import DamagedStore, Store
@@ -187,16 +189,15 @@ def as_dataset(frame: pd.DataFrame, dimension: str) -> xr.Dataset:
     variables: dict[str, Any] = {}
     for name in frame.columns:
         column = frame[name]
-        if is_float(name):
+        if is_float_column(name):
             values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        elif name in INTEGERS or name in TRACE_INTEGERS:
+        elif name in INTEGER_COLUMNS or name in TRACE_INTEGER_COLUMNS:
             values = column.to_numpy(dtype=np.int64)
-        elif name in FLAGS:
+        elif name in BOOLEAN_COLUMNS:
             values = column.to_numpy(dtype=bool)
         else:
             values = column.astype(str).to_numpy(dtype=object)
-        attributes = {"units": UNITS[name]} if name in UNITS else {}
-        variables[name] = (dimension, values, attributes)
+        variables[name] = (dimension, values, attributes(name))
     return xr.Dataset(variables)
 
 
@@ -228,7 +229,7 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
             tables = _merged(now)
             dataset = as_dataset(tables.measurements, "measurement")
             traces = as_dataset(tables.traces, "trace")
-        names = {name: f"trace_{name}" for name in (*TRACE_TEXT, "measurement")}
+        names = {name: f"trace_{name}" for name in (*TRACE_TEXT_COLUMNS, "measurement")}
         dataset = dataset.merge(traces.rename_vars(names))
     if now.generation is not None and now.generation.samples_end:
         dataset = dataset.merge(_samples(store, now.generation, chunk_samples))

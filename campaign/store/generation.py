@@ -27,7 +27,6 @@ import google_crc32c
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from campaign.measurement import FAILURES, OK
 from campaign.plan.point import ID_CHARS
 from campaign.store.columns import SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
@@ -35,7 +34,6 @@ from campaign.store.layout import DamagedStore, Store
 from campaign.store.regular import open_regular, read_regular
 from campaign.store.summary import Summary
 
-STATUSES = (OK, *FAILURES)
 STATE = np.dtype([("id", f"S{ID_CHARS}"), ("row", "<i8"), ("status", "u1")])
 """One measurement in ``states.bin``; ``status`` counts in :data:`STATUSES`."""
 

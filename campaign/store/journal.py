@@ -26,7 +26,8 @@ import numpy as np
 from numcodecs import blosc
 from numcodecs.blosc import Blosc
 
-from campaign.measurement import FAILURES, OK, Measurement, Trace
+from analysis.dataset import FAILURES, OK
+from campaign.measurement import Measurement, Trace
 from campaign.plan.point import ID_CHARS, Point
 from campaign.store.durable import sync
 from campaign.store.regular import open_regular

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from campaign.measurement import DAMAGED, OK, Measurement
-from campaign.store.columns import COUNT
-from campaign.store.generation import STATE, STATUSES, Generation, newest, numbers
+from analysis.dataset import COUNT_PREFIX, DAMAGED, OK, STATUSES
+from campaign.measurement import Measurement
+from campaign.store.generation import STATE, Generation, newest, numbers
 from campaign.store.journal import JournalEntry, Scan, has_writer, scan
 from campaign.store.layout import Store
 
@@ -148,5 +148,5 @@ def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:
     for name in OF_MEASUREMENT:
         row[name] = scalars[name]
     for name, value in (scalars["counts"] or {}).items():
-        row[COUNT + name] = value
+        row[COUNT_PREFIX + name] = value
     return row

@@ -9,7 +9,8 @@ import numpy as np
 import zarr
 from zarr.codecs import ZstdCodec
 
-from campaign.store.columns import COUNT, TABLES, UNITS, column, is_float
+from analysis.dataset import COUNT_PREFIX, is_float_column
+from campaign.store.columns import TABLES, attributes, column
 
 CHUNK_ROWS = 1 << 16
 
@@ -54,7 +55,7 @@ def overwrite(group: zarr.Group, table: str, rows: dict[str, np.ndarray], at: np
     order = np.argsort(at)
     for name in list(group.array_keys()):
         values = rows.get(name)
-        if values is None and name.startswith(COUNT):
+        if values is None and name.startswith(COUNT_PREFIX):
             values = np.full(at.size, np.nan)
         if values is not None:
             _array(group, name).oindex[at[order]] = _stored(values[order])
@@ -77,8 +78,8 @@ def _create(group: zarr.Group, table: str, name: str, rows: int) -> None:
         shape=(rows,),
         chunks=(CHUNK_ROWS,),
         dtype=str if kind.kind == "O" else kind,
-        fill_value=np.nan if is_float(name) else None,
+        fill_value=np.nan if is_float_column(name) else None,
         compressors=ZstdCodec(level=3),
         dimension_names=(TABLES[table][0],),
-        attributes={"units": UNITS[name]} if name in UNITS else {},
+        attributes=attributes(name),
     )

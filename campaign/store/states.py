@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from campaign.measurement import FAILURES, OK
-from campaign.store.generation import STATE, STATUSES
+from analysis.dataset import FAILURES, OK, STATUSES
+from campaign.store.generation import STATE
 from campaign.store.layout import Store
 from campaign.store.planned import planned_ids
 from campaign.store.records import Held, held

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from campaign.measurement import FAILURES, OK
+from analysis.dataset import FAILURES, OK
 
 LATEST = 200
 FIGURES = re.compile(r"[-+.\d]+(e[-+]?\d+)?")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import zarr
 
-from campaign.measurement import DAMAGED
-from campaign.store.columns import CHUNK_SAMPLES, COUNT, SAMPLES, SHARD_SAMPLES, column
+from analysis.dataset import COUNT_PREFIX, DAMAGED
+from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES, column
 from campaign.store.compaction import News, advance
 from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import GONE, File, Generation, checksum
@@ -158,7 +158,7 @@ def mend(store: Store) -> list[str]:
     counts = {
         name: read_column(tables, f"measurements/{name}")[rows]
         for name in measurements.array_keys()
-        if name.startswith(COUNT)
+        if name.startswith(COUNT_PREFIX)
     }
     flags = [flag for text in provenance for flag in json.loads(str(text)).get("flags", ())]
     news = News(

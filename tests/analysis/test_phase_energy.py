@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.dataset import PHASE_PREFIX
 from analysis.measurements.phase_energy import PhaseSplit, phase_splits
 from analysis.report.content import SiteReport
 from analysis.report.page import render
-from campaign.measurement import PHASE, Measurement, Trace
+from campaign.measurement import Measurement, Trace
 from campaign.plan.point import make_point
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
@@ -100,7 +101,7 @@ def measurement(setting: tuple[float, float], repeat: int, counted: bool = True)
         traces=(
             Trace("rapl:core", "core", "J", time_ns, package_j / 4),
             Trace("rapl:package", "package", "J", time_ns, package_j),
-            *(Trace(PHASE + name, "", "1", at, one) for name, at in marks.items()),
+            *(Trace(PHASE_PREFIX + name, "", "1", at, one) for name, at in marks.items()),
         ),
     )
 

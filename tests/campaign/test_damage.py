@@ -14,8 +14,9 @@ import google_crc32c
 import numpy as np
 import pytest
 
+from analysis.dataset import DAMAGED
 from campaign.command_line import main
-from campaign.measurement import DAMAGED, Measurement
+from campaign.measurement import Measurement
 from campaign.store.compaction import compact, settle
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.generation import checked

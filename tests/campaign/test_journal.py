@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from campaign.measurement import OK, Measurement, Trace
+from analysis.dataset import OK
+from campaign.measurement import Measurement, Trace
 from campaign.plan.point import make_point
 from campaign.store.journal import (
     JournalWriter,

@@ -15,7 +15,8 @@ import pytest
 import xarray as xr
 import zarr
 
-from campaign.measurement import DAMAGED, Measurement, Trace
+from analysis.dataset import DAMAGED
+from campaign.measurement import Measurement, Trace
 from campaign.store.compaction import compact, settle
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.generation import numbers

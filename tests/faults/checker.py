@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from analysis.dataset import FAILURES, OK
 from campaign.measure.protocol import energy_of
 from campaign.measure.window import simulate_window
-from campaign.measurement import FAILURES, OK, Trace
+from campaign.measurement import Trace
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point
 from campaign.store.dataset import SAMPLES, current_tables, open_dataset

@@ -6,8 +6,9 @@ import json
 import re
 from pathlib import Path
 
+from analysis.dataset import OK
 from campaign.measure.life import Job, measure
-from campaign.measurement import OK, Measurement
+from campaign.measurement import Measurement
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point
 from sites.site_file import built_in_sites

@@ -28,7 +28,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from campaign.measurement import OK
+from analysis.dataset import OK
 from campaign.plan.plan import Plan, make_plan
 from campaign.store.compaction import compact, settle
 from campaign.store.dataset import current_tables, open_dataset

@@ -14,6 +14,7 @@ import pytest
 import xarray as xr
 from pydantic import ValidationError
 
+from analysis.dataset import CLASS_UNITS
 from analysis.measurements.observations import CantFit
 from analysis.measurements.phase_energy import phase_energy
 from campaign.measure.energy import node_energy
@@ -43,7 +44,7 @@ from kernels.fmm.evaluation import prepare
 from kernels.fmm.kernel import CHECKED, FmmParams, count_evaluation, direct_sums, fmm
 from kernels.host.ranks import Team
 from kernels.host.vectors import estimate_bits
-from kernels.kernel import CLASS_UNITS, Mark, Marked, WrongResult
+from kernels.kernel import Mark, Marked, WrongResult
 from sites.located_toml import BadFile
 from sites.site_file import find_site, read_site
 from sites.twin.machine import constant_w, iteration_s

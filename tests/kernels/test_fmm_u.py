@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from analysis.dataset import CLASS_UNITS
 from kernels.fmm_u.kernel import (
     BOTH_WAYS,
     ITSELF,
@@ -30,7 +31,7 @@ from kernels.fmm_u.variants import (
     variants,
 )
 from kernels.host.ranks import Team
-from kernels.kernel import CLASS_UNITS, WrongResult
+from kernels.kernel import WrongResult
 from kernels.registry import find_kernel
 
 N, Q = 700, 60

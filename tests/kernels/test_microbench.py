@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from analysis.dataset import CLASS_UNITS
 from kernels.host.caches import Cache, Level, read_caches, working_set_bytes
 from kernels.host.ranks import Team
-from kernels.kernel import CLASS_UNITS, Kernel, KernelFailed, WrongResult
+from kernels.kernel import Kernel, KernelFailed, WrongResult
 from kernels.microbench.chains import REGISTER_STEPS, Affine, ChainParams, words_per_iteration
 from kernels.microbench.chase import HOPS, ChaseParams, chase
 from kernels.microbench.fma import dp_fma, sp_fma

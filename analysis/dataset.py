@@ -1,0 +1,96 @@
+"""The Dataset's contract: the names, types, units and statuses that a store writes and all read.
+
+One row a measurement, along the dimension ``measurement``. A store's tables have these columns,
+``campaign.store.dataset.open_dataset`` gives them as variables, and everything in ``analysis``
+reads them by these names. Imports nothing, so that any room above may use it.
+"""
+
+from __future__ import annotations
+
+OK = "ok"
+DAMAGED = "trace damaged"
+"""It was measured, and a sample of its traces can no longer be read."""
+FAILURES = (
+    "clock not legal",
+    "clock not achieved",
+    "meter unreadable",
+    "kernel failed",
+    "wrong result",
+    "timed out",
+    "node lost",
+    DAMAGED,
+)
+STATUSES = (OK, *FAILURES)
+"""Everything that the variable ``status`` can say."""
+
+COUNT_PREFIX = "n_"
+"""A variable ``n_<class>`` counts operations of that class in one iteration, NaN where unknown."""
+PHASE_PREFIX = "phase:"
+"""The channel of a trace that marks a phase of a kernel; the phase's name follows."""
+
+CLASS_UNITS = {
+    "sp": "flop",
+    "dp": "flop",
+    "int": "op",
+    "shared": "byte",
+    "l1": "byte",
+    "l2": "byte",
+    "l3": "byte",
+    "dram": "byte",
+    "mem": "byte",
+}
+"""The unit in which each class of operations is counted. A byte is counted once, at the level
+that served it. Any other class, a user's own, is counted in operations: see :func:`class_unit`."""
+MEMORY_CLASSES = ("dram", "mem")
+"""Classes in the memory domain unless the site file or the map file says otherwise; every other
+class is in the core domain."""
+
+FAILURE_TEXT_COLUMNS = (
+    "point_id",
+    "site",
+    "partition",
+    "kernel",
+    "params",
+    "node",
+    "status",
+    "text",
+)
+TEXT_COLUMNS = (*FAILURE_TEXT_COLUMNS, "voltage_origin", "meters", "provenance")
+INTEGER_COLUMNS = ("repeat", "ranks", "iterations", "attempt")
+BOOLEAN_COLUMNS = ("simulated", "imported")
+COLUMN_UNITS = {
+    "core_mhz": "MHz",
+    "mem_mhz": "MHz",
+    "time_s": "s",
+    "energy_j": "J",
+    "energy_std_j": "J",
+    "core_mhz_achieved": "MHz",
+    "mem_mhz_achieved": "MHz",
+    "core_v": "V",
+    "mem_v": "V",
+    "start_unix_s": "s",
+}
+"""The columns of numbers (float64; NaN is missing) other than counts, with their units."""
+MEASUREMENT_COLUMNS = (*TEXT_COLUMNS, *COLUMN_UNITS, *INTEGER_COLUMNS, *BOOLEAN_COLUMNS)
+
+TRACE_TEXT_COLUMNS = ("channel", "domain", "unit")
+TRACE_INTEGER_COLUMNS = ("measurement", "row_start", "row_size")
+TRACE_COLUMNS = (*TRACE_TEXT_COLUMNS, *TRACE_INTEGER_COLUMNS)
+"""Of a trace, one channel of one measurement. In the Dataset each name begins with ``trace_``,
+but for ``row_start`` and ``row_size``: the trace's samples are those from ``row_start`` to
+``row_start + row_size`` along the dimension ``sample``."""
+
+
+def is_float_column(name: str) -> bool:
+    """Whether a column holds numbers of which some may be missing (NaN)."""
+    return name in COLUMN_UNITS or name.startswith(COUNT_PREFIX)
+
+
+def class_unit(name: str) -> str:
+    """The unit in which a class of operations is counted: flop, byte or op."""
+    return CLASS_UNITS.get(name, "op")
+
+
+def moves_data(name: str) -> bool:
+    """Whether a class counts bytes, not operations that compute."""
+    return class_unit(name) == "byte"
