@@ -72,7 +72,7 @@ def kill_and_compare(kills: int, seed: int, folder: Path, layouts: list[Any]) ->
 def _kill_one(
     layout: Any, root: Path, original: dict[str, bytes], rng: random.Random, result: Kills
 ) -> None:
-    from sites.clocks.journal import restore_left_over
+    from sites.clocks.shared.journal import restore_left_over
     from tests.sites.clock_layouts import (
         contents,
         fork,

@@ -91,7 +91,7 @@ class Legal(FileModel):
 
 
 class CoreVoltage(FileModel):
-    """An input of hwmon that tells the core's voltage (:mod:`sites.clocks.hwmon_voltage`)."""
+    """The hwmon input that shows the core voltage (see sites.clocks.shared.hwmon_voltage)."""
 
     chip: OneLine
     label: OneLine

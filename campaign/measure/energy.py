@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from campaign.measure.channel_energy import NONE, Energy, channel_energy
 from campaign.measure.sampler import MeterTrace
-from sites.meters.domains import contains
+from sites.meters.shared.domains import contains
 
 APART = 3.0
 """Meters of one domain disagree when they differ by more than this many of their uncertainties."""

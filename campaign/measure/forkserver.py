@@ -38,7 +38,7 @@ from campaign.plan.point import Point, make_point
 from campaign.store.journal import encode
 from kernels.registry import find_kernel
 from sites.clocks import ClocksUnavailable, open_control
-from sites.clocks.journal import put_back_held, restore_left_over
+from sites.clocks.shared.journal import put_back_held, restore_left_over
 
 GRACE_S = 2.0
 PR_SET_PDEATHSIG = 1

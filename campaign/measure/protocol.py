@@ -34,7 +34,7 @@ from kernels.host.ranks import Team
 from kernels.kernel import Prepared
 from sites.clocks import ClockControl
 from sites.meters import MeterUnreadable
-from sites.meters.stopped import stopped
+from sites.meters.shared.stopped import stopped
 
 STRETCH_PERIODS = 20
 """Of a meter's period, how long a stretch of the warm-up is at least ..."""

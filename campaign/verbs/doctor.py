@@ -90,7 +90,7 @@ def _twin(site: Site) -> dict[str, Any]:
 def _meter(entry: MeterEntry, root: Path) -> dict[str, Any]:
     """A meter of the site file, opened and watched."""
     from sites.meters import MeterUnreadable, open_meter  # noqa: PLC0415
-    from sites.meters.behaviour import observe  # noqa: PLC0415
+    from sites.meters.shared.behaviour import observe  # noqa: PLC0415
 
     told: dict[str, Any] = {
         "meter": entry.kind,

@@ -22,8 +22,8 @@ EXPECTED = {
     "campaign.verbs.errors.CantDo": 1,
     "campaign.launch.clusters.Refused": 2,
     "campaign.launch.clusters.CantLaunch": 1,
-    "sites.meters.meter.MeterUnreadable": 1,
-    "sites.clocks.control.ClocksUnavailable": 1,
+    "sites.meters.shared.meter.MeterUnreadable": 1,
+    "sites.clocks.shared.control.ClocksUnavailable": 1,
     "builtins.OSError": 1,
     "builtins.MemoryError": 1,
 }

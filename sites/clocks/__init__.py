@@ -1,18 +1,21 @@
 """Clock controls: one file each, registered here by name.
 
-Each module has ``open_control(site: Site, root: Path) -> ClockControl``.
+Each module has ``open_control(site: ControlledSite, root: Path) -> ClockControl``.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sites.clocks.control import ClockControl, ClockNotLegal, ClockState, ClocksUnavailable
-
-if TYPE_CHECKING:
-    from sites.site_file import Site
+from sites.clocks.shared.control import (
+    ClockControl,
+    ClockNotLegal,
+    ClockState,
+    ClocksUnavailable,
+    ControlledSite,
+)
+from sites.clocks.shared.hwmon_voltage import with_voltage
 
 CONTROLS = {
     "cpufreq": "sites.clocks.cpufreq",
@@ -25,14 +28,12 @@ CONTROLS = {
 }
 
 
-def open_control(site: Site, root: Path = Path("/")) -> ClockControl:
+def open_control(site: ControlledSite, root: Path = Path("/")) -> ClockControl:
     """The site's clock control, ready to set and read clocks under ``root``."""
     control: ClockControl = import_module(CONTROLS[site.clocks.control]).open_control(site, root)
     voltage = site.clocks.core_voltage
     if voltage is None:
         return control
-    from sites.clocks.hwmon_voltage import with_voltage  # noqa: PLC0415
-
     return with_voltage(control, root, voltage.chip, voltage.label)
 
 

@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from sites.clocks import uncore
-from sites.clocks.control import ClockNotLegal, ClockState, ClocksUnavailable
-from sites.clocks.cpufreq_reading import current_core_mhz
-from sites.clocks.journal import Entry, Journal, PutBack, log_left_over
-from sites.clocks.thermal_zone import find_zones, hottest_c
-from sites.clocks.written_files import (
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.cpufreq_reading import current_core_mhz
+from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.thermal_zone import find_zones, hottest_c
+from sites.clocks.shared.written_files import (
     File,
     Limits,
     Value,
@@ -45,7 +45,6 @@ from sites.clocks.written_files import (
     whole_number,
 )
 from sites.setting import Setting
-from sites.site_file import Site
 
 CPUS = "sys/devices/system/cpu"
 WRITES = (
@@ -192,7 +191,7 @@ class Cpufreq:
         return {path: count for path, count in counts.items() if count is not None}
 
 
-def open_control(site: Site, root: Path) -> Cpufreq:
+def open_control(site: ControlledSite, root: Path) -> Cpufreq:
     """See :mod:`sites.clocks`; the options are in this module's own text.
 
     Raises:
@@ -301,5 +300,5 @@ def _boosts(root: Path) -> bool:
 
 
 def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.journal.restore_left_over`."""
+    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
     return put_back_entries(root, found, WRITES)

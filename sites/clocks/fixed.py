@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sites.clocks.control import ClockNotLegal, ClockState
-from sites.clocks.cpufreq_reading import current_core_mhz
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
+from sites.clocks.shared.cpufreq_reading import current_core_mhz
 from sites.setting import AS_FOUND, Setting
-from sites.site_file import Site
 
 
 class Fixed:
@@ -31,6 +30,6 @@ class Fixed:
         """Nothing was set."""
 
 
-def open_control(site: Site, root: Path) -> Fixed:
+def open_control(site: ControlledSite, root: Path) -> Fixed:
     """See :mod:`sites.clocks`."""
     return Fixed(root)

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.control import ClockNotLegal, ClockState, ClocksUnavailable
-from sites.clocks.journal import Entry, Journal, PutBack, log_left_over
-from sites.clocks.thermal_zone import find_zones, hottest_c
-from sites.clocks.written_files import (
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.thermal_zone import find_zones, hottest_c
+from sites.clocks.shared.written_files import (
     File,
     Limits,
     Value,
@@ -39,7 +39,6 @@ from sites.clocks.written_files import (
     whole_number,
 )
 from sites.setting import Setting
-from sites.site_file import Site
 
 DEVFREQ = "sys/class/devfreq"
 KNOWN_GPU = re.compile(r"[0-9a-f]+\.(gpu|gm20b|gp10b|gv11b|ga10b)|gpu-gpc-0")
@@ -168,7 +167,7 @@ def _not_offered(domain: str, mhz: float, clocks_hz: tuple[int, ...]) -> ClockNo
     return ClockNotLegal(f"{domain} {mhz:g} MHz is not offered; the nearest: {words}")
 
 
-def open_control(site: Site, root: Path) -> Jetson:
+def open_control(site: ControlledSite, root: Path) -> Jetson:
     """See :mod:`sites.clocks`; the option is in this module's own text.
 
     Raises:
@@ -257,5 +256,5 @@ def _is_there(path: Path) -> bool:
 
 
 def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.journal.restore_left_over`."""
+    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
     return put_back_entries(root, found, WRITES)

@@ -24,8 +24,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.control import ClockNotLegal, ClockState, ClocksUnavailable
-from sites.clocks.journal import Entry, Journal, PutBack, at_last, log_left_over, signals_wait
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.journal import (
+    Entry,
+    Journal,
+    PutBack,
+    at_last,
+    log_left_over,
+    signals_wait,
+)
 from sites.nvml_library import (
     Gpu,
     NvmlLibrary,
@@ -36,7 +43,6 @@ from sites.nvml_library import (
     open_library,
 )
 from sites.setting import Setting
-from sites.site_file import Site
 
 SETTLE_S = 2.0
 """A GPU that leaves its idle state takes some tenths of a second."""
@@ -271,7 +277,7 @@ def _as_clocks_unavailable() -> Iterator[None]:
         raise ClocksUnavailable(error.what, error.remedy) from None
 
 
-def open_control(site: Site, root: Path) -> Nvml:
+def open_control(site: ControlledSite, root: Path) -> Nvml:
     """See :mod:`sites.clocks`; the option is in this module's own text.
 
     Raises:
@@ -304,7 +310,7 @@ def parse_options(options: Mapping[str, Any]) -> list[int | str] | None:
 
 
 def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.journal.restore_left_over`.
+    """See :func:`sites.clocks.shared.journal.restore_left_over`.
 
     Raises:
         KeyError, TypeError: an entry that is none of this control's.

@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sites.clocks.control import ClockNotLegal, ClockState
-from sites.clocks.cpufreq_reading import current_core_mhz
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
+from sites.clocks.shared.cpufreq_reading import current_core_mhz
 from sites.setting import Setting
-from sites.site_file import Site
 
 
 def step_flags(setting: Setting, device: str) -> list[str]:
@@ -28,7 +27,7 @@ def step_flags(setting: Setting, device: str) -> list[str]:
 class SlurmStep:
     """Inside a step: checks that the step was asked for the setting, and reads what came of it."""
 
-    def __init__(self, site: Site, root: Path) -> None:
+    def __init__(self, site: ControlledSite, root: Path) -> None:
         self.device = site.clocks.device
         self.root = root
 
@@ -57,6 +56,6 @@ class SlurmStep:
         """Slurm resets the clocks when the step ends."""
 
 
-def open_control(site: Site, root: Path) -> SlurmStep:
+def open_control(site: ControlledSite, root: Path) -> SlurmStep:
     """See :mod:`sites.clocks`."""
     return SlurmStep(site, root)

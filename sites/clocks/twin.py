@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sites.clocks.control import ClockNotLegal, ClockState
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
 from sites.setting import Setting
-from sites.site_file import Site
 
 
 class TwinClocks:
     """Takes any legal setting of the site, and achieves it."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ControlledSite) -> None:
         self._legal = site.settings
         self.current = self._legal[-1]
         self.found = self.current
@@ -32,6 +31,6 @@ class TwinClocks:
         self.current = self.found
 
 
-def open_control(site: Site, root: Path) -> TwinClocks:
+def open_control(site: ControlledSite, root: Path) -> TwinClocks:
     """See :mod:`sites.clocks`."""
     return TwinClocks(site)

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.control import ClockNotLegal, ClockState, ClocksUnavailable
-from sites.clocks.journal import Entry, Journal, PutBack, log_left_over
-from sites.clocks.written_files import (
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.written_files import (
     Limits,
     WrittenFiles,
     optional_number,
@@ -32,7 +32,6 @@ from sites.clocks.written_files import (
     read_number,
 )
 from sites.setting import Setting
-from sites.site_file import Site
 
 FOLDER = "sys/devices/system/cpu/intel_uncore_frequency"
 STEP_KHZ = 100_000
@@ -79,7 +78,7 @@ class Uncore:
         self.files.restore()
 
 
-def open_control(site: Site, root: Path) -> Uncore:
+def open_control(site: ControlledSite, root: Path) -> Uncore:
     """See :mod:`sites.clocks`; the option is in this module's own text.
 
     Raises:
@@ -185,5 +184,5 @@ def current_mhz(root: Path, domains: tuple[UncoreDomain, ...]) -> float | None:
 
 
 def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.journal.restore_left_over`."""
+    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
     return put_back_entries(root, found, WRITES)

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sites.meters.meter import Buffered, Channel, FromFiles, Meter, MeterUnreadable, Reading
+from sites.meters.shared.meter import Buffered, Channel, FromFiles, Meter, MeterUnreadable, Reading
 
 METERS = {
     "amdsmi": "sites.meters.amdsmi",

@@ -33,8 +33,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sites.meters.counter import Counter
-from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.counter import Counter
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
 
 OPTIONS = ("devices",)
 ENERGY_KEYS = ("energy_accumulator", "power")

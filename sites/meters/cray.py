@@ -34,9 +34,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sites.meters.counter import Counter
-from sites.meters.kept_file import KeptFile, Remedies, explain
-from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.counter import Counter
+from sites.meters.shared.kept_file import KeptFile, Remedies, explain
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
 
 PM_COUNTERS = Path("sys/cray/pm_counters")
 OPTIONS = ("stale_s",)

@@ -30,10 +30,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from sites.meters.counter import Counter
-from sites.meters.domains import CONTAINS
-from sites.meters.kept_file import KeptFile, Remedies, explain, parse_number
-from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.counter import Counter
+from sites.meters.shared.domains import CONTAINS
+from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
 
 HWMON = Path("sys/class/hwmon")
 OPTIONS = ("sensors",)

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sites.meters.domains import CONTAINS
-from sites.meters.kept_file import KeptFile, Remedies, explain, parse_number
-from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.domains import CONTAINS
+from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
 
 DRIVERS = Path("sys/bus/i2c/drivers")
 NAMES = ("ina3221", "ina3221x")

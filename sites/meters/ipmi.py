@@ -30,14 +30,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sites.meters.command_output import (
+from sites.meters.shared.command_output import (
     find_program,
     parse_command_options,
     parse_seconds,
     run_command,
     shown_text,
 )
-from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
 
 OPTIONS = ("command", "limit_s", "period_s")
 COMMANDS = (

@@ -41,8 +41,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from sites.meters.counter import Counter
-from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.counter import Counter
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
 from sites.nvml_library import (
     UNSUPPORTED_REMEDY,
     Gpu,

@@ -28,10 +28,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
-from sites.meters.counter import Counter
-from sites.meters.domains import contains
-from sites.meters.kept_file import KeptFile, Remedies, explain, parse_number
-from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.counter import Counter
+from sites.meters.shared.domains import contains
+from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
 
 POWER = Path("sys/bus/event_source/devices/power")
 CPUS = Path("sys/devices/system/cpu")

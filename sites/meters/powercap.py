@@ -44,10 +44,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sites.meters.counter import Counter
-from sites.meters.domains import contains
-from sites.meters.kept_file import KeptFile, Remedies, explain, parse_number
-from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.counter import Counter
+from sites.meters.shared.domains import contains
+from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
 
 POWERCAP = Path("sys/class/powercap")
 CONTROL_TYPES = ("intel-rapl", "amd-rapl", "intel-rapl-mmio")

@@ -7,12 +7,12 @@ channel and 3,072 in all; a USB serial line to another machine, the logger.
 
 **What is not certain.** The bytes of the firmware are not in that paper, and its host program was
 not at hand. So this meter does not speak to the firmware: it reads the stream of text lines
-defined in :mod:`sites.meters.powermon_lines`, from a serial device, or from a logger that
+defined in :mod:`sites.meters.shared.powermon_lines`, from a serial device, or from a logger that
 relays them at ``tcp://HOST:PORT``. With a board at hand only that module is to be corrected. What
 has to be sent to start the stream is the option ``start``.
 
 **Time.** Lines bear the stamps of the logger's clock, which are aligned to CLOCK_MONOTONIC by
-:mod:`sites.meters.clock_alignment`: the line of least delay, with drift and uncertainty.
+:mod:`sites.meters.shared.clock_alignment`: the line of least delay, with drift and uncertainty.
 A reading's time never goes back and is never after the arrival of its lines.
 
 **Losses.** The line has no flow control. A garbled line is dropped and counted, and the scan it
@@ -34,11 +34,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from sites.meters.clock_alignment import Alignment, ClockAlignment
-from sites.meters.command_output import parse_seconds
-from sites.meters.domains import CONTAINS
-from sites.meters.meter import Channel, MeterUnreadable, Reading
-from sites.meters.powermon_lines import SENSORS, Scan, ScanReader
+from sites.meters.shared.clock_alignment import Alignment, ClockAlignment
+from sites.meters.shared.command_output import parse_seconds
+from sites.meters.shared.domains import CONTAINS
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.powermon_lines import SENSORS, Scan, ScanReader
 
 OPTIONS = ("device", "host", "baud", "rails", "start", "silence_s")
 RAIL_OPTIONS = ("name", "domain", "nominal_v")

@@ -21,8 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from sites.meters.domains import CONTAINS
-from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.domains import CONTAINS
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
 
 OPTIONS = ("path", "channels")
 CHANNEL_OPTIONS = ("domain", "kind", "unit", "inside", "same_as")

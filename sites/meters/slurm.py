@@ -26,9 +26,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sites.meters.command_output import find_program, parse_command_options, run_command
-from sites.meters.counter import Counter
-from sites.meters.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.command_output import find_program, parse_command_options, run_command
+from sites.meters.shared.counter import Counter
+from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
 
 OPTIONS = ("job", "step", "limit_s")
 LIMIT_S = 30.0

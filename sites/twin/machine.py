@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sites.meters.meter import Channel
+from sites.meters.shared.meter import Channel
 from sites.setting import Setting
 from sites.site_file import Site
 

@@ -22,7 +22,7 @@ from kernels.command import CommandParams, read_counts
 from kernels.kernel import KernelFailed
 from sites.located_toml import BadFile, FileModel, Source, parse
 from sites.meters.ipmi import parse_watts
-from sites.meters.meter import MeterUnreadable
+from sites.meters.shared.meter import MeterUnreadable
 from tests.faults.fuzz import trial
 from tests.faults.fuzz.damage import Changes
 from tests.faults.fuzz.known_cases import many_rows

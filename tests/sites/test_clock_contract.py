@@ -24,7 +24,7 @@ import pytest
 
 from benchmarks.clock_kills import kill_and_compare
 from sites.clocks import ClockNotLegal, ClocksUnavailable, nvml, open_control
-from sites.clocks.journal import ClocksInUse, put_back_held, restore_left_over
+from sites.clocks.shared.journal import ClocksInUse, put_back_held, restore_left_over
 from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site
 from tests.sites.clock_hardware import Watch

@@ -24,8 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sites.meters import METERS, Channel, FromFiles, Meter, MeterUnreadable, Reading, open_meter
-from sites.meters.domains import CONTAINS
-from sites.meters.stopped import stopped
+from sites.meters.shared.domains import CONTAINS
+from sites.meters.shared.stopped import stopped
 from tests.sites.meter_layouts import all_layouts
 from tests.sites.meter_layouts.layout import TREES, Layout
 

@@ -20,8 +20,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sites.meters import MeterUnreadable, open_meter
-from sites.meters.counter import Counter
 from sites.meters.powercap import PowercapMeter, find_zones
+from sites.meters.shared.counter import Counter
 
 TREES = Path(__file__).parent.parent / "trees"
 REPOSITORY = TREES.parent.parent

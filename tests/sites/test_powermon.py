@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sites.meters import Buffered, MeterUnreadable, open_meter
-from sites.meters.clock_alignment import ClockAlignment
 from sites.meters.powermon import PowermonMeter
-from sites.meters.powermon_lines import ScanReader, parse_line
+from sites.meters.shared.clock_alignment import ClockAlignment
+from sites.meters.shared.powermon_lines import ScanReader, parse_line
 from tests.sites.meter_layouts.powermon import DEVICE, FOLDER, RAILS, break_with, speaking
 from tests.sites.powermon_program import line_of
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sites.meters import Channel
-from sites.meters.stopped import stopped
+from sites.meters.shared.stopped import stopped
 
 RAPL = Channel("package-0", "package", "energy", resolution=61e-6, period_s=1e-3)
 GAUGE = Channel("gpu", "gpu", "power", resolution=1e-3, period_s=0.02)

@@ -23,8 +23,8 @@ from kernels.command import read_counts
 from kernels.kernel import KernelFailed
 from sites.meters.cray import open_meter as open_cray
 from sites.meters.ipmi import parse_watts
-from sites.meters.powermon_lines import ScanReader
 from sites.meters.recorded import open_meter as open_recorded
+from sites.meters.shared.powermon_lines import ScanReader
 from sites.meters.slurm import open_meter as open_slurm
 
 MESSAGE_CHARS = 4000

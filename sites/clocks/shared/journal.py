@@ -38,7 +38,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.control import ClocksUnavailable
+from sites.clocks import CONTROLS
+from sites.clocks.shared.control import ClocksUnavailable
 
 VERSION = 1
 LARGEST_BYTES = 16 * 2**20
@@ -323,8 +324,6 @@ def _replay(root: Path, folder: int, path: Path, stem: str) -> tuple[list[str], 
 
 
 def _put_back(root: Path, control: str, found: list[Entry]) -> PutBack:
-    from sites.clocks import CONTROLS  # noqa: PLC0415  (the registry imports what imports this)
-
     module = import_module(CONTROLS[control]) if control in CONTROLS else None
     if not hasattr(module, "put_back"):
         raise Damaged(f"names a control {control!r} that writes nothing")

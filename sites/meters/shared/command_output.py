@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sites.meters.meter import MeterUnreadable
+from sites.meters.shared.meter import MeterUnreadable
 
 PROGRAM_FOLDERS = (Path("usr/bin"), Path("usr/sbin"), Path("bin"), Path("sbin"))
 STEP_S = 0.1

@@ -1,7 +1,7 @@
 """Small files of the kernel that a clock control writes, and puts back as they were found.
 
-A file of sysfs or debugfs takes a value with one write(2) and tells with a read which it has
-taken. What is found is journalled before the first write (:mod:`sites.clocks.journal`), and put
+A file of sysfs or debugfs takes a value with one write(2), and a read shows which value it took.
+The values found are recorded before the first write (:mod:`sites.clocks.shared.journal`) and put
 back byte for byte, in the opposite order of the writes.
 
 A lower and an upper limit are written as a pair: at no time may the lower be above the upper,
@@ -23,8 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.control import ClockNotLegal, ClocksUnavailable
-from sites.clocks.journal import Entry, Journal, PutBack, at_last, signals_wait
+from sites.clocks.shared.control import ClockNotLegal, ClocksUnavailable
+from sites.clocks.shared.journal import Entry, Journal, PutBack, at_last, signals_wait
 
 SETTLE_S = 1.0
 """How long the hardware may take: drivers answer within some ms (a relock of a PLL, a mailbox)."""

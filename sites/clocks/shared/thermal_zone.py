@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sites.clocks.written_files import optional_number
+from sites.clocks.shared.written_files import optional_number
 
 
 def find_zones(root: Path, types: tuple[str, ...]) -> tuple[str, ...]:

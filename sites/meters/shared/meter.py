@@ -27,9 +27,10 @@ class Channel:
 
     ``kind`` says what a reading is: ``energy`` is joules since some past instant, already
     unwrapped by the meter, so that it never goes back; ``power`` is watts. ``domain`` is one of
-    :data:`sites.meters.domains.CONTAINS`. ``inside`` names the channel of the same meter whose
-    energy includes this one's, or None; ``same_as`` the one that tells the same energy by other
-    means, as a power beside its counter. A total counts a channel only if it is neither.
+    :data:`sites.meters.shared.domains.CONTAINS`. ``inside`` names the channel of the same meter
+    whose energy includes this one's, or None; ``same_as`` the channel that measures the same energy
+    by other means, such as a counter beside a power. A total counts a channel only if both are
+    None.
     """
 
     name: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sites.meters.meter import Channel
+from sites.meters.shared.meter import Channel
 
 LEAST_PERIODS = {"energy": 20, "power": 50}
 """How many updates in a row may show the same. More for a power, which can be steady."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sites.clocks.control import ClockControl, ClockState, ClocksUnavailable
+from sites.clocks.shared.control import ClockControl, ClockState, ClocksUnavailable
 from sites.setting import Setting
 
 HWMON = Path("sys/class/hwmon")

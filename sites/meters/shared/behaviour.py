@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sites.meters.meter import Buffered, Meter, Reading
+from sites.meters.shared.meter import Buffered, Meter, Reading
 
 UPDATES = 30
 """How many changes of every channel are waited for, at most."""

@@ -10,7 +10,7 @@ import errno
 import os
 from dataclasses import dataclass
 
-from sites.meters.meter import MeterUnreadable
+from sites.meters.shared.meter import MeterUnreadable
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NoReturn
 
-from sites.meters.meter import MeterUnreadable
+from sites.meters.shared.meter import MeterUnreadable
 
 NS_PER_S = 10**9
 OPEN_AGAIN = "discard the measurement and open the meter again"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from sites.setting import AS_FOUND, Setting
 
@@ -40,11 +41,44 @@ class ClockState:
     core_v: float | None = None
 
 
+class VoltageInput(Protocol):
+    """Which of hwmon's inputs shows the core voltage."""
+
+    @property
+    def chip(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+
+
+class ClockEntry(Protocol):
+    """The part of a site file that says how its clocks are set."""
+
+    @property
+    def control(self) -> str: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+    @property
+    def core_voltage(self) -> VoltageInput | None: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def tolerance_pct(self) -> float: ...
+
+
+class ControlledSite(Protocol):
+    """What a control needs of a site (:class:`sites.site_file.Site` has it)."""
+
+    @property
+    def clocks(self) -> ClockEntry: ...
+    @property
+    def settings(self) -> list[Setting]: ...
+
+
 class ClockControl(Protocol):
     """Sets a node's clocks and puts them back as they were.
 
     A control that writes to the hardware records in a journal what it found, before it writes
-    (:mod:`sites.clocks.journal`), so that the next start can restore what a killed one left.
+    (:mod:`sites.clocks.shared.journal`), so that the next start can restore what a killed one left.
     """
 
     def legal(self) -> list[Setting] | None:

@@ -1,0 +1,1 @@
+"""What several meters share: what a meter is, counters that wrap, files kept open, commands."""
