@@ -59,7 +59,10 @@ def titan_x(table: Path, map_file: Path):
     from analysis.measurements.observations import observations
     from campaign.store.dataset import as_dataset
     from campaign.store.layout import create_store
-    from campaign.table import checked_rows, import_rows, read_map, read_table
+    from campaign.table.checking import checked_rows
+    from campaign.table.importing import import_rows
+    from campaign.table.map_file import read_map
+    from campaign.table.reading import read_table
 
     mapping = read_map(map_file)
     checked = checked_rows(read_table(table, mapping), mapping)

@@ -5,26 +5,22 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from analysis.energy.fit import Fit, finite
+from analysis.energy.fit_summary import FitSummary, Part, first_error
 from analysis.energy.surface import Surface
 from analysis.energy.terms import Term
 from analysis.energy.training import Curves
 from analysis.energy.voltage import VoltageCurve
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, le=2**53)]
 Square = Annotated[list[list[float]], Field(min_length=1)]
 Pair = Annotated[list[FiniteFloat | None], Field(min_length=2, max_length=2)]
 Shape = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 
 
-class _Kept(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
-
-
-class _Term(_Kept):
+class _Term(Part):
     name: str
     unit: str
     kind: Literal["class", "lumped", "leak", "misc", "clock"]
@@ -38,32 +34,7 @@ class _Term(_Kept):
         return self
 
 
-class _Coefficient(_Kept):
-    name: str
-    value: FiniteFloat
-    low: FiniteFloat | None
-    high: FiniteFloat | None
-
-
-class _Dropped(_Kept):
-    name: str
-    why: str
-
-
-class _Outlier(_Kept):
-    kernel: str
-    setting: str
-    energy_j: FiniteFloat
-    predicted_j: FiniteFloat
-    deviations: FiniteFloat
-
-
-class _Confounded(_Kept):
-    terms: list[str]
-    remedy: str
-
-
-class _Curves(_Kept):
+class _Curves(Part):
     core: list[list[Positive]]
     mem: list[list[Positive]]
 
@@ -77,7 +48,7 @@ class _Curves(_Kept):
         return self
 
 
-class _Surface(_Kept):
+class _Surface(Part):
     mhz: list[Pair]
     kernels: list[str]
     residual: list[list[FiniteFloat | None]]
@@ -92,27 +63,14 @@ class _Surface(_Kept):
         return self
 
 
-class _KeptFit(_Kept):
-    """What is read of :func:`as_kept`; what else it holds was only to be shown."""
+class _KeptFit(FitSummary):
+    """What is read of :func:`as_kept`: the summary, and what predictions are computed from."""
 
-    site: str
-    simulated: bool
-    model: str
-    voltage: str
-    n: Count
-    n_settings: Count
     terms: list[_Term]
-    coefficients: list[_Coefficient]
     covariance: Square
     covariance_with_choice: Square
-    condition_number: FiniteFloat | None
-    dropped: list[_Dropped]
     curves: _Curves
     surface: _Surface | None = None
-    why: str
-    robust: bool
-    outliers: list[_Outlier]
-    confounded: list[_Confounded]
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
@@ -161,9 +119,7 @@ def fit_of(kept: object) -> Fit:
     try:
         read = _KeptFit.model_validate(kept)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        what = first["msg"].removeprefix("Value error, ")
-        raise NoFit(": ".join([*map(str, first["loc"]), what])) from None
+        raise NoFit(first_error(error)) from None
     surface = None
     if read.surface is not None:
         surface = Surface(

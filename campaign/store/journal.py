@@ -30,6 +30,7 @@ from analysis.dataset import FAILURES, OK
 from campaign.measurement import Measurement, Trace
 from campaign.plan.point import ID_CHARS, Point
 from campaign.store.durable import sync
+from campaign.store.layout import JOURNAL_SUFFIX
 from campaign.store.regular import open_regular
 
 blosc.use_threads = False  # a forked child would start Blosc's threads anew for every record
@@ -57,7 +58,6 @@ NUMBERS = (
 )
 UNPACKED = struct.Struct("<4xI")
 """A Blosc buffer's header: after four bytes of versions and sizes, the bytes once unpacked."""
-SUFFIX = ".journal"
 POINT_ID = re.compile(rb'"id":"([0-9a-f]{%d})"' % ID_CHARS)
 
 
@@ -229,7 +229,7 @@ class JournalWriter:
         # NFS gives a shared lock only to who may read, and an exclusive one to who may write.
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         while True:
-            name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}{SUFFIX}"
+            name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}{JOURNAL_SUFFIX}"
             self.path = folder / name
             self._file = os.open(self.path, flags, 0o644)
             # Held while this process lives: a journal is removed only when its lock can be had.

@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from campaign.store.durable import sync
-from campaign.store.journal import SUFFIX
 from campaign.store.regular import read_regular
 
 FORMAT = 2
+JOURNAL_SUFFIX = ".journal"
 
 
 class NotAStore(Exception):
@@ -78,7 +78,7 @@ class Store:
 
     def journal_paths(self) -> list[Path]:
         """The journals, by name."""
-        return sorted(self.journals.glob(f"*{SUFFIX}"))
+        return sorted(self.journals.glob(f"*{JOURNAL_SUFFIX}"))
 
     def read_json(self, name: str) -> Any:
         """A JSON file of the store; None if it is not there.

@@ -33,7 +33,7 @@ def _chain(folder: Path, campaign: Path) -> int:
     from campaign.launch.progress import progress_for  # noqa: PLC0415
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.store.layout import create_store  # noqa: PLC0415
-    from campaign.table import export_table  # noqa: PLC0415
+    from campaign.table.exporting import export_table  # noqa: PLC0415
     from campaign.verbs.modelling import (  # noqa: PLC0415
         keep_fit,
         predict,

@@ -20,7 +20,7 @@ def figures(arguments: Namespace) -> int:
     With several sites each has a folder of its own.
     """
     from campaign.store.layout import open_store  # noqa: PLC0415
-    from campaign.table import site_file_name  # noqa: PLC0415
+    from campaign.store.site_record import site_file_name  # noqa: PLC0415
     from campaign.verbs.reporting import report_content  # noqa: PLC0415
 
     sites = report_content(open_store(Path(arguments.store)), arguments.site).sites

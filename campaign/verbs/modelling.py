@@ -46,7 +46,7 @@ def site_facts(store: Store, site: str) -> dict[str, Any]:
         DamagedStore: it is not what :func:`campaign.launch.drive.site_facts` gives.
     """
     from campaign.store.layout import DamagedStore  # noqa: PLC0415
-    from campaign.table import site_file_name  # noqa: PLC0415
+    from campaign.store.site_record import site_file_name  # noqa: PLC0415
 
     name = f"sites/{site_file_name(site)}"
     facts = store.read_json(name)
@@ -76,7 +76,7 @@ def keep_fit(store: Store, found: Fit) -> None:
     """Keep a site's fit in the store, in place of an earlier one."""
     from analysis.energy.fit_file import as_kept  # noqa: PLC0415
     from campaign.store.layout import writing  # noqa: PLC0415
-    from campaign.table import site_file_name  # noqa: PLC0415
+    from campaign.store.site_record import site_file_name  # noqa: PLC0415
 
     with writing(store):
         store.write_json(f"fits/{site_file_name(found.site)}", as_kept(found))
@@ -85,7 +85,7 @@ def keep_fit(store: Store, found: Fit) -> None:
 def kept_fit(store: Store, site: str) -> Fit:
     """A site's fit; BadArgument when there is none."""
     from analysis.energy.fit_file import NoFit, fit_of  # noqa: PLC0415
-    from campaign.table import site_file_name  # noqa: PLC0415
+    from campaign.store.site_record import site_file_name  # noqa: PLC0415
 
     kept = store.read_json(f"fits/{site_file_name(site)}")
     if kept is None:

@@ -15,7 +15,10 @@ def import_(arguments: Namespace) -> int:
     from analysis.quality import check  # noqa: PLC0415
     from campaign.store.dataset import as_dataset  # noqa: PLC0415
     from campaign.store.layout import create_store  # noqa: PLC0415
-    from campaign.table import checked_rows, import_rows, listed, read_map, read_table  # noqa: PLC0415
+    from campaign.table.checking import checked_rows, listed  # noqa: PLC0415
+    from campaign.table.importing import import_rows  # noqa: PLC0415
+    from campaign.table.map_file import read_map  # noqa: PLC0415
+    from campaign.table.reading import read_table  # noqa: PLC0415
 
     path = Path(arguments.table)
     mapping = read_map(Path(arguments.map) if arguments.map else None)
@@ -60,7 +63,7 @@ def import_(arguments: Namespace) -> int:
 def export(arguments: Namespace) -> int:
     """Write the measurements that are ok as CSV."""
     from campaign.store.layout import open_store  # noqa: PLC0415
-    from campaign.table import export_table  # noqa: PLC0415
+    from campaign.table.exporting import export_table  # noqa: PLC0415
 
     table = export_table(open_store(Path(arguments.store)))
     try:

@@ -125,7 +125,10 @@ import os, signal, sys, time
 from pathlib import Path
 from campaign.store.dataset import as_dataset
 from campaign.store.layout import open_store
-from campaign.table import checked_rows, import_rows, read_map, read_table
+from campaign.table.checking import checked_rows
+from campaign.table.importing import import_rows
+from campaign.table.map_file import read_map
+from campaign.table.reading import read_table
 mapping = read_map(None)
 checked = checked_rows(read_table(Path(sys.argv[1]), mapping), mapping)
 as_dataset(checked.rows, "measurement")  # so that no child spends its time on imports

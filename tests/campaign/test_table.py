@@ -17,7 +17,8 @@ from pyarrow import parquet
 from campaign.command_line import main
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
-from campaign.table import TableMap, read_table
+from campaign.table.map_file import TableMap
+from campaign.table.reading import read_table
 from sites.located_toml import BadFile
 
 ROOT = Path(__file__).parents[2]

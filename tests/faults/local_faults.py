@@ -27,8 +27,8 @@ from pathlib import Path
 
 from campaign.store.columns import SHARD_SAMPLES
 from campaign.store.dataset import current_tables
-from campaign.store.journal import SUFFIX, encode, scan
-from campaign.store.layout import open_store
+from campaign.store.journal import encode, scan
+from campaign.store.layout import JOURNAL_SUFFIX, open_store
 from tests.faults import bad_program, local_run
 from tests.faults.checker import Judgement, expected_of, judge, measured_ids
 from tests.faults.local_run import STORE, Running
@@ -424,7 +424,7 @@ def _costs(store: Path, path: Path, places: Sequence[int]) -> set[str]:
 
 def _ends_a_record(path: Path, at: int) -> bool:
     """Whether a journal that is cut here ends whole, so that nothing can tell."""
-    return path.suffix == SUFFIX and at in {0, *(entry.end for entry in scan(path).entries)}
+    return path.suffix == JOURNAL_SUFFIX and at in {0, *(entry.end for entry in scan(path).entries)}
 
 
 def _is_data(name: Path) -> bool:

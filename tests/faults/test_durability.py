@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.store.journal import SUFFIX as JOURNAL
+from campaign.store.layout import JOURNAL_SUFFIX as JOURNAL
 from tests.faults.commit_faults import POINTS_A_PART, STAGES, Workshop
 from tests.faults.shim import AtCall
 

@@ -17,7 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from campaign.table import TableMap, checked_rows, read_map, read_table
+from campaign.table.checking import checked_rows
+from campaign.table.map_file import TableMap, read_map
+from campaign.table.reading import read_table
 from kernels.command import CommandParams, read_counts
 from kernels.kernel import KernelFailed
 from sites.located_toml import BadFile, FileModel, Source, parse

@@ -17,7 +17,9 @@ from campaign.store.dataset import open_dataset
 from campaign.store.journal import TornRecord, read
 from campaign.store.journal import scan as scan_journal
 from campaign.store.layout import open_store
-from campaign.table import checked_rows, read_map, read_table
+from campaign.table.checking import checked_rows
+from campaign.table.map_file import read_map
+from campaign.table.reading import read_table
 from campaign.verbs.errors import exit_code
 from kernels.command import read_counts
 from kernels.kernel import KernelFailed

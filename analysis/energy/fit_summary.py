@@ -1,0 +1,90 @@
+"""A fit's summary: what ``campaign fit --json`` prints, as it stands in a store's JSON file.
+
+Imports no NumPy, so that ``campaign coefficients`` answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+Count = Annotated[int, Field(ge=1, le=2**53)]
+
+
+class Part(BaseModel):
+    """A part of a fit's file; other keys than those named are ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Coefficient(Part):
+    """A coefficient with its unit and 95 % interval; None where there is no interval."""
+
+    name: str
+    value: FiniteFloat
+    unit: str
+    low: FiniteFloat | None
+    high: FiniteFloat | None
+
+    @property
+    def is_lumped(self) -> bool:
+        """Whether it is one kernel's own, as kernels without counts have them."""
+        return self.name.startswith(("a[", "b["))
+
+
+class Dropped(Part):
+    """A term that the fit left out, and why."""
+
+    name: str
+    why: str
+
+
+class Outlier(Part):
+    """A measurement far from the model."""
+
+    kernel: str
+    setting: str
+    energy_j: FiniteFloat
+    predicted_j: FiniteFloat
+    deviations: FiniteFloat
+
+
+class Confounded(Part):
+    """Terms that these measurements cannot separate, and which measurements would."""
+
+    terms: list[str]
+    remedy: str
+
+
+class RelativeCurve(Part):
+    """An estimated voltage curve: relative volts by clock."""
+
+    mhz: list[FiniteFloat]
+    relative_v: list[FiniteFloat]
+
+
+class FitSummary(Part):
+    """A fit without what predictions are computed from."""
+
+    site: str
+    simulated: bool
+    model: str
+    voltage: str
+    n: Count
+    n_settings: Count
+    condition_number: FiniteFloat | None
+    dropped: list[Dropped]
+    coefficients: list[Coefficient]
+    voltage_curves: dict[str, RelativeCurve] = Field(default_factory=dict)
+    why: str
+    robust: bool
+    outliers: list[Outlier]
+    confounded: list[Confounded]
+
+
+def first_error(error: ValidationError) -> str:
+    """The first thing that is wrong with a fit's JSON, with its place in it."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    what = first["msg"].removeprefix("Value error, ")
+    return ": ".join([*map(str, first["loc"]), what])

@@ -1,0 +1,83 @@
+"""What a store keeps of a site beside its measurements: ``sites/SITE.json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import quote
+
+from campaign.store.layout import DamagedStore, Store
+
+Volts = dict[tuple[float | None, float | None], tuple[float | None, float | None]]
+"""(core MHz, memory MHz) -> (core V, memory V); None is missing."""
+
+
+@dataclass(frozen=True)
+class SiteRecord:
+    """What a fit and a pick need to know of a site."""
+
+    classes: dict[str, str] = field(default_factory=dict)
+    """Class of operations -> its domain, core or mem, where the site or the map says so."""
+    device: Literal["cpu", "gpu"] = "cpu"
+    """Whose clocks these are, for the Slurm flags."""
+    legal: Volts = field(default_factory=dict)
+    """The voltages of every legal setting."""
+
+
+def site_file_name(site: str) -> str:
+    """A file name for a site of any name, in the folder that it is put in."""
+    quoted = quote(site, safe="")
+    return (f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted) + ".json"
+
+
+def has_site_record(store: Store, site: str) -> bool:
+    """Whether the store has a record of this site."""
+    return store.read_json(f"sites/{site_file_name(site)}") is not None
+
+
+def write_site_record(store: Store, site: str, record: SiteRecord) -> None:
+    """Keep a site's record, in place of an earlier one."""
+    store.write_json(
+        f"sites/{site_file_name(site)}",
+        {
+            "classes": record.classes,
+            "device": record.device,
+            "legal": [[*mhz, *volts] for mhz, volts in record.legal.items()],
+        },
+    )
+
+
+def read_site_record(store: Store, site: str) -> SiteRecord:
+    """A site's record; an empty one where the store has none.
+
+    Raises:
+        DamagedStore: the file is not what :func:`write_site_record` writes.
+    """
+    name = f"sites/{site_file_name(site)}"
+    kept = store.read_json(name)
+    if kept is None:
+        return SiteRecord()
+    if not _is_record(kept):
+        raise DamagedStore(
+            f"{store.root / name}: is not a site's record; remove it, and run or import again to "
+            f"write a new one"
+        )
+    legal: Volts = {
+        (core_mhz, mem_mhz): (core_v, mem_v)
+        for core_mhz, mem_mhz, core_v, mem_v in kept.get("legal", [])
+    }
+    return SiteRecord(kept.get("classes", {}), kept.get("device", "cpu"), legal)
+
+
+def _is_record(kept: Any) -> bool:
+    if not isinstance(kept, dict):
+        return False
+    classes, legal = kept.get("classes", {}), kept.get("legal", [])
+    return (
+        isinstance(classes, dict)
+        and all(domain in ("core", "mem") for domain in classes.values())
+        and isinstance(kept.get("device", ""), str)
+        and isinstance(legal, list)
+        and all(isinstance(row, list) and len(row) == 4 for row in legal)
+        and all(isinstance(number, int | float | None) for row in legal for number in row)
+    )

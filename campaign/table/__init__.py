@@ -1,0 +1,1 @@
+"""The measurements table: other people's tables in, through a map file, and ours out."""
