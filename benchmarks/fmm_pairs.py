@@ -1,4 +1,4 @@
-"""Pairs of points per second: the loops of ``kernels.fmm.phases.pair_sums`` beside the same
+"""Pairs of points per second: the loops of ``kernels.fmm.phases.pair_loops`` beside the same
 loops in C with intrinsics (``fmm_pairs.c``: AVX-512, or AVX2 where the processor has no
 more), on one core, in turns.
 
@@ -31,8 +31,8 @@ from numba import njit
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.fmm.operators.interactions import Rule, unit_of
-from kernels.fmm.phases.pair_sums import NONE_MET, act_both_ways, act_one_way
+from kernels.fmm.operators.interaction_kernels import Rule, unit_of
+from kernels.fmm.phases.pair_loops import NONE_MET, act_both_ways, act_one_way
 from kernels.fmm.tree.layout import BEYOND
 from kernels.host.vectors import lanes_of
 

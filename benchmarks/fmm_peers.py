@@ -435,7 +435,7 @@ def ours(arguments: list[str]) -> None:
     """
     file, precision = arguments[0], arguments[5]
     n, order, q, threads, repeats = (int(arguments[i]) for i in (1, 2, 3, 4, 7))
-    from kernels.fmm.evaluation import prepare
+    from kernels.fmm.interface import prepare
 
     held_mb = begin_peak_mb()
     x, charges = read_points(file, n)

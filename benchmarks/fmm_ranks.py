@@ -42,8 +42,8 @@ def one_rank(n: int, digits: float, is_apart: bool) -> None:
     own points alone, as many as one rank has."""
     from mpi4py import MPI
 
-    from kernels.fmm.distributed import RankedFmm
-    from kernels.fmm.evaluation import setup_for
+    from kernels.fmm.interface import setup_for
+    from kernels.fmm.mpi_ranks import RankedFmm
 
     world = MPI.COMM_WORLD
     comm = MPI.COMM_SELF if is_apart else world

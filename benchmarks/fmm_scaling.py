@@ -54,7 +54,7 @@ def evaluation_s(method: Any, charges: np.ndarray) -> float:
 
 def at_best_q(n: int, asked: argparse.Namespace) -> tuple[int, Any, np.ndarray]:
     """(Q, the method with it, charges): the fastest of the list."""
-    from kernels.fmm.evaluation import prepare
+    from kernels.fmm.interface import prepare
 
     x, charges = make(n)
     best: tuple[float, int, Any] | None = None
@@ -99,7 +99,7 @@ def growth(asked: argparse.Namespace) -> float:
 
 def tree_share(asked: argparse.Namespace) -> float:
     """Print the tree's time beside an evaluation's; the share."""
-    from kernels.fmm.evaluation import prepare
+    from kernels.fmm.interface import prepare
 
     x, charges = make(asked.points)
     tree, evaluation = [], []
@@ -123,7 +123,7 @@ def tree_share(asked: argparse.Namespace) -> float:
 
 def memory_of_one(n: int, digits: float, threads: int) -> None:
     """Print {"imports_mb", "above_mb"} of this process and of one evaluation."""
-    from kernels.fmm.evaluation import prepare
+    from kernels.fmm.interface import prepare
 
     held_mb = begin_peak_mb()
     x, charges = make(n)

@@ -16,9 +16,9 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "evaluate": "evaluation",
-    "evaluate_with_gradient": "evaluation",
-    "prepare": "evaluation",
+    "evaluate": "interface",
+    "evaluate_with_gradient": "interface",
+    "prepare": "interface",
     "BadInput": "accuracy",
 }
 __all__ = ["BadInput", "evaluate", "evaluate_with_gradient", "prepare"]

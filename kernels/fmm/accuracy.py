@@ -32,6 +32,9 @@ SINGLE_ASKED = (3, 5)
 NEWTON_BITS = {32: 21, 64: 50}
 """Of 1 / r, at most, by the type's bits."""
 
+LEAF_POINTS = {32: {4: 256, 5: 320, 6: 320}, 64: {6: 280, 7: 280, 8: 320, 9: 350, 10: 400}}
+"""Q by bits and order, where the two halves of the work are about even; the largest for more."""
+
 
 @dataclass(frozen=True)
 class Accuracy:
@@ -87,3 +90,9 @@ def newton_steps(asked: Accuracy, estimate_bits: int) -> int:
     while reached < wanted:
         steps, reached = steps + 1, 2 * reached - 0.6
     return steps
+
+
+def leaf_points(asked: Accuracy) -> int:
+    """Q for an accuracy."""
+    table = LEAF_POINTS[asked.bits]
+    return table.get(asked.order, max(table.values()))

@@ -39,16 +39,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.fmm.accuracy import accuracy, newton_steps
+from kernels.fmm.accuracy import accuracy, leaf_points, newton_steps
 from kernels.fmm.distributions import points
 from kernels.fmm.operators.surfaces import INNER, OUTER, surface_points, surface_size
-from kernels.fmm.phases.v_spectra import CHILDREN, plane_frequencies, slabs
+from kernels.fmm.phases.v_slabs import CHILDREN, plane_frequencies, slabs
 from kernels.kernel import Counts
 
 if TYPE_CHECKING:
     from kernels.fmm.method import Fmm
     from kernels.fmm.tree.octree import Octree
-    from kernels.fmm.tree.parents import Parents
+    from kernels.fmm.tree.v_list import VList
 
 PHASES = ("up", "x", "v", "down", "w", "u")
 LOOP_OPS = 3
@@ -75,7 +75,7 @@ OFFSETS = 344
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineModel:
     """What the counts take from a machine.
 
     ``vector_bytes``: of a vector; ``registers``: how many, which tiles depend on;
@@ -98,7 +98,7 @@ class Machine:
 class Work:
     """What is evaluated: the shape of a method, without its points.
 
-    ``tree``, ``far`` and ``parents``: as :class:`kernels.fmm.method.Fmm` has them; ``near``:
+    ``tree``, ``far`` and ``v_list``: as :class:`kernels.fmm.method.Fmm` has them; ``near``:
     int32 (n, 3), all threads' pairs of leaves; ``same``: whether the targets are the sources.
     ``bits``: 32 or 64, of the loops; ``steps``: Newton steps of near pairs; ``ranks``: for each
     level the singular values that the upward and the downward solution keep. ``coincident``:
@@ -108,7 +108,7 @@ class Work:
     tree: Octree
     far: np.ndarray
     near: np.ndarray
-    parents: Parents
+    v_list: VList
     order: int
     bits: int
     steps: int
@@ -124,7 +124,7 @@ def work_of(method: Fmm) -> Work:
         method.tree,
         method.lists.far,
         np.concatenate(method.near),
-        method.parents,
+        method.v_list,
         method.order,
         method.dtype.itemsize * 8,
         method.rule.steps,
@@ -142,7 +142,7 @@ def planned_work(
     from kernels.fmm.phases.u_schedule import share_pairs  # noqa: PLC0415
     from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
     from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
-    from kernels.fmm.tree.parents import plan_parents  # noqa: PLC0415
+    from kernels.fmm.tree.v_list import build_v_list  # noqa: PLC0415
 
     tree = build_octree(places, None, q)
     lists = build_lists(tree, surface_size(order))
@@ -150,7 +150,7 @@ def planned_work(
         tree,
         lists.far,
         np.concatenate(share_pairs(tree, lists.near, True, threads)),
-        plan_parents(tree, lists.colleagues, False),
+        build_v_list(tree, lists.colleagues, False),
         order,
         bits,
         steps,
@@ -169,7 +169,7 @@ def solution_ranks(order: int, bits: int) -> tuple[int, int]:
     return rank, rank
 
 
-def host_machine() -> Machine:
+def host_machine() -> MachineModel:
     """The machine that Numba compiles for here, with its own caches.
 
     Raises:
@@ -181,7 +181,7 @@ def host_machine() -> Machine:
     caches = tuple(
         (f"l{cache.level}", cache.size_bytes) for cache in read_caches() if cache.level <= 3
     )
-    return Machine(HOST.bytes, HOST.registers, (estimate_bits(32), estimate_bits(64)), caches)
+    return MachineModel(HOST.bytes, HOST.registers, (estimate_bits(32), estimate_bits(64)), caches)
 
 
 @lru_cache(maxsize=64)
@@ -192,7 +192,7 @@ def evaluation_counts(
     precision: str,
     distribution: str,
     threads: int,
-    machine: Machine = Machine(),
+    machine: MachineModel = MachineModel(),
 ) -> Mapping[str, Counts]:
     """Counts by phase of the points of :func:`kernels.fmm.distributions.points`, seed 0.
 
@@ -204,15 +204,13 @@ def evaluation_counts(
     """
     asked = accuracy(digits, precision)
     if q is None:
-        from kernels.fmm.evaluation import leaf_points  # noqa: PLC0415
-
         q = leaf_points(asked)
     steps = newton_steps(asked, machine.estimate_bits[asked.bits == 64])
     places, _ = points(distribution, n, 0)
     return phase_counts(planned_work(places, q, asked.order, asked.bits, steps, threads), machine)
 
 
-def whole(phases: Mapping[str, Counts]) -> Counts:
+def total_counts(phases: Mapping[str, Counts]) -> Counts:
     """The counts of all phases together."""
     total: dict[str, float] = {}
     for counts in phases.values():
@@ -221,7 +219,7 @@ def whole(phases: Mapping[str, Counts]) -> Counts:
     return total
 
 
-def phase_counts(work: Work, machine: Machine = Machine()) -> dict[str, dict[str, float]]:
+def phase_counts(work: Work, machine: MachineModel = MachineModel()) -> dict[str, dict[str, float]]:
     """Phase -> class -> operations of one evaluation, all threads together."""
     tallies = {phase: Tally(work.bits, machine.caches) for phase in PHASES}
     shape = _Shape(work, machine)
@@ -280,7 +278,7 @@ class Tally:
 class _Shape:
     """Sizes that several phases take from the work."""
 
-    def __init__(self, work: Work, machine: Machine) -> None:
+    def __init__(self, work: Work, machine: MachineModel) -> None:
         self.work, self.machine = work, machine
         self.size = work.bits // 8
         self.lanes = machine.vector_bytes // self.size
@@ -301,11 +299,11 @@ class _Shape:
         # Densities and check potentials, which are passed over in turns.
         self.rows_bytes = 2 * self.nodes * self.row_bytes
         self.level_sizes = np.diff(tree.levels)
-        self.slabs = slabs(work.order, len(work.parents), self.size)
+        self.slabs = slabs(work.order, len(work.v_list), self.size)
         planes = max(b - a for a, b in self.slabs) / work.order
         frequencies = plane_frequencies(work.order) * work.order
-        spectra = 2 * frequencies * (len(work.parents) + 1) * 2 * CHILDREN * self.size
-        tables = 2 * frequencies * OFFSETS * self.size * len(work.parents.levels)
+        spectra = 2 * frequencies * (len(work.v_list) + 1) * 2 * CHILDREN * self.size
+        tables = 2 * frequencies * OFFSETS * self.size * len(work.v_list.levels)
         self.slab_bytes = planes * (spectra + tables)
         points = self.slots * self.slot_bytes
         self.all_bytes = points + self.rows_bytes + planes * spectra + tables
@@ -478,7 +476,7 @@ def _times_both(
 
 def _v(tally: Tally, s: _Shape) -> None:
     """M2L: forward transforms, products at every frequency, backward transforms."""
-    parents = s.work.parents
+    parents = s.work.v_list
     if not parents.levels:
         return
     p, count = s.work.order, float(len(parents))

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from kernels.fmm.accuracy import DIGITS, BadInput, accuracy
-from kernels.fmm.counts import PHASES, Machine, evaluation_counts, host_machine, whole
+from kernels.fmm.counts import PHASES, MachineModel, evaluation_counts, host_machine, total_counts
 from kernels.fmm.distributions import Distribution, points
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelFailed, Mark, Params, WrongResult
@@ -58,7 +58,7 @@ def count_phases(params: FmmParams) -> Mapping[str, Counts]:
     Raises:
         KernelFailed: the tree can't be built.
     """
-    return _count(params, Machine())
+    return _count(params, MachineModel())
 
 
 def count_evaluation(params: FmmParams) -> Counts:
@@ -67,10 +67,10 @@ def count_evaluation(params: FmmParams) -> Counts:
     Raises:
         KernelFailed: the tree can't be built.
     """
-    return whole(count_phases(params))
+    return total_counts(count_phases(params))
 
 
-def _count(params: FmmParams, machine: Machine) -> Mapping[str, Counts]:
+def _count(params: FmmParams, machine: MachineModel) -> Mapping[str, Counts]:
     try:
         return evaluation_counts(**params.model_dump(), machine=machine)
     except (ImportError, RuntimeError) as error:
@@ -131,7 +131,7 @@ class PreparedFmm:
         """Operations of one evaluation with this host's vectors and caches; of one rank alone."""
         if self.ranks > 1:
             return None
-        return whole(_count(self.params, host_machine()))
+        return total_counts(_count(self.params, host_machine()))
 
     def check(self) -> None:
         """Compare :data:`CHECKED` targets with direct summation."""
@@ -167,7 +167,7 @@ def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
     """Raises :class:`KernelFailed` where the method can't be compiled or the memory is short."""
     try:
         # A plan must not import Numba.
-        from kernels.fmm.evaluation import setup_for  # noqa: PLC0415
+        from kernels.fmm.interface import setup_for  # noqa: PLC0415
         from kernels.fmm.method import make_ready  # noqa: PLC0415
 
         places, charges = points(params.distribution, params.n, SEED)
@@ -177,7 +177,7 @@ def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
         mine = slice(team.rank, None, team.size)
         method: Fmm
         if team.size > 1:
-            from kernels.fmm.distributed import RankedFmm  # noqa: PLC0415
+            from kernels.fmm.mpi_ranks import RankedFmm  # noqa: PLC0415
 
             method = RankedFmm(team.comm, np.ascontiguousarray(places[mine]), setup)
         else:
@@ -200,6 +200,6 @@ fmm = Kernel(
     params=FmmParams,
     counts=count_evaluation,
     prepare=_prepare,
-    imports=("kernels.fmm.evaluation",),
+    imports=("kernels.fmm.interface",),
     phases=count_phases,
 )

@@ -18,25 +18,25 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from kernels.fmm.operators.interactions import INTERACTIONS, Rule, unit_of
-from kernels.fmm.operators.matrices import Operators, build_operators
+from kernels.fmm.operators.interaction_kernels import INTERACTIONS, Rule, unit_of
 from kernels.fmm.operators.surfaces import INNER, OUTER, surface_grid, surface_points, surface_size
-from kernels.fmm.phases import v_transform as transform
-from kernels.fmm.phases import v_translations as translations
-from kernels.fmm.phases.points_and_surfaces import (
+from kernels.fmm.operators.translation_matrices import Operators, build_operators
+from kernels.fmm.phases import v_fourier as transform
+from kernels.fmm.phases import v_m2l as translations
+from kernels.fmm.phases.p2m_p2l_m2p_l2p import (
     from_surfaces,
     gradients_from_surfaces,
     to_surfaces,
 )
-from kernels.fmm.phases.u_near import act_on_pairs, gradients_on_pairs
+from kernels.fmm.phases.u_p2p import act_on_pairs, gradients_on_pairs
 from kernels.fmm.phases.u_schedule import share_pairs
-from kernels.fmm.phases.v_spectra import CHILDREN, plane_frequencies, slabs
-from kernels.fmm.tree.layout import BEYOND, Points, lay_out, sources_of, targets_of
+from kernels.fmm.phases.v_slabs import CHILDREN, plane_frequencies, slabs
+from kernels.fmm.tree.layout import BEYOND, LeafPoints, lay_out, sources_of, targets_of
 from kernels.fmm.tree.lists import build_lists
 from kernels.fmm.tree.octree import Octree, build_octree
-from kernels.fmm.tree.parents import plan_parents
-from kernels.host.threads import Crew
+from kernels.fmm.tree.v_list import build_v_list
 from kernels.host.vectors import lanes_of
+from kernels.host.worker_threads import WorkerThreads
 
 PHASES = ("up", "x", "v", "down", "w", "u")
 FAR_STEPS = {4: 1, 8: 2}
@@ -55,7 +55,8 @@ class Setup:
     ``order``: points along an edge of a surface. ``q``: at most this number of points in a leaf.
     ``dtype``: float32 or float64, what the loops compute in. ``steps``: Newton steps of 1 / r.
     ``nearest``: in sides of a leaf, what is too near for single precision. ``interaction``,
-    ``parameter``: of :data:`kernels.fmm.operators.interactions.INTERACTIONS`. ``threads``: threads.
+    ``parameter``: of :data:`kernels.fmm.operators.interaction_kernels.INTERACTIONS`.
+    ``threads``: how many compute.
     """
 
     order: int
@@ -69,7 +70,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Part:
+class TreePart:
     """A rank's part of the tree: bool (nodes,), its leaves, and these with all their ancestors."""
 
     own: np.ndarray
@@ -93,10 +94,10 @@ class Fmm:
     def __init__(
         self,
         tree: Octree,
-        sources: Points,
-        targets: Points | None,
+        sources: LeafPoints,
+        targets: LeafPoints | None,
         setup: Setup,
-        part: Part | None = None,
+        part: TreePart | None = None,
     ) -> None:
         """Build lists and operators.
 
@@ -112,8 +113,8 @@ class Fmm:
         self.surface = surface_size(self.order)
         self.lists = build_lists(tree, self.surface)
         everything = np.ones(len(tree), bool)
-        self.part = part or Part(tree.first_child < 0, everything)
-        self.parents = plan_parents(
+        self.part = part or TreePart(tree.first_child < 0, everything)
+        self.v_list = build_v_list(
             tree,
             self.lists.colleagues,
             not INTERACTIONS[interaction].homogeneous,
@@ -140,7 +141,7 @@ class Fmm:
         self.operators = self._operators(interaction)
         self._place_surfaces()
         self._took("operators", began)
-        self._crew = Crew(self.threads) if self.threads > 1 else None
+        self._crew = WorkerThreads(self.threads) if self.threads > 1 else None
         self._blas = ThreadpoolController()
 
     @property
@@ -338,7 +339,7 @@ class Fmm:
 
     def _v(self, density: np.ndarray, check: np.ndarray) -> None:
         """M2L: added to the downward check potentials."""
-        parents = self.parents
+        parents = self.v_list
         if not parents.levels:
             return
         cuts = slabs(self.order, len(parents), self.dtype.itemsize)
@@ -357,7 +358,7 @@ class Fmm:
         y: np.ndarray,
     ) -> None:  # fmt: skip
         """What frequencies from ``kz0`` to ``kz1`` add; ``x``, ``y``: room for their spectra."""
-        parents = self.parents
+        parents = self.v_list
         cosine, sine = self.waves.cosine, self.waves.sine
         cos_z, sin_z = transform.last_axis(self.waves, kz0, kz1)
         plane = plane_frequencies(self.order)

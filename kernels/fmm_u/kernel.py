@@ -100,7 +100,7 @@ def build_leaves(n: int, q: int, precision: str) -> Leaves:
 
 
 @dataclass(frozen=True)
-class Share:
+class ThreadShare:
     """What one thread does: see :func:`kernels.fmm_u.loops.u_phase`.
 
     ``leaves``: int64, the leaves that it owns, along the Z curve. ``pairs``: int64 (rows, 2),
@@ -117,7 +117,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UPhaseSchedule:
     """Where points lie and who does what.
 
     ``first``: int64 (nodes,), each leaf's first slot; ``slot``: int64 (n,), each point's;
@@ -128,11 +128,13 @@ class Plan:
     first: np.ndarray
     slot: np.ndarray
     slots: int
-    shares: list[Share]
+    shares: list[ThreadShare]
 
 
 @lru_cache(maxsize=4)
-def make_plan(n: int, q: int, precision: str, ways: str, width: int, threads: int) -> Plan:
+def make_schedule(
+    n: int, q: int, precision: str, ways: str, width: int, threads: int
+) -> UPhaseSchedule:
     """The slots for vectors of so many numbers, and each thread's share.
 
     Each thread owns the leaves of a stretch of the Z curve and writes to them alone: a pair of
@@ -153,10 +155,10 @@ def make_plan(n: int, q: int, precision: str, ways: str, width: int, threads: in
         _share(rows.astype(np.int64), first, sizes, width)
         for rows in share_pairs(tree, leaves.near, ways == "both", threads)
     ]
-    return Plan(leaves, first, slot, int(room.sum()) + width, shares)
+    return UPhaseSchedule(leaves, first, slot, int(room.sum()) + width, shares)
 
 
-def _share(rows: np.ndarray, first: np.ndarray, sizes: np.ndarray, width: int) -> Share:
+def _share(rows: np.ndarray, first: np.ndarray, sizes: np.ndarray, width: int) -> ThreadShare:
     """``rows``: int64 (n, 3), target leaf, source leaf, and what is to be done."""
     rows[rows[:, 0] == rows[:, 1], 2] = ITSELF
     rows = rows[np.lexsort((rows[:, 1], rows[:, 2], first[rows[:, 0]]))]
@@ -179,11 +181,11 @@ def _share(rows: np.ndarray, first: np.ndarray, sizes: np.ndarray, width: int) -
     if len(owned):
         begin = int(first[owned[0]])
         end = int(first[owned[-1]] - (-sizes[owned[-1]] // width) * width)
-    return Share(owned, rows[:, :2], jobs, spans, begin, end)
+    return ThreadShare(owned, rows[:, :2], jobs, spans, begin, end)
 
 
-def _plan_of(params: FmmUParams) -> Plan:
-    return make_plan(
+def _schedule_of(params: FmmUParams) -> UPhaseSchedule:
+    return make_schedule(
         params.n, params.q, params.precision, params.ways, params.width, params.threads
     )
 
@@ -199,17 +201,17 @@ def count_interactions(params: FmmUParams) -> int:
 @lru_cache(maxsize=64)
 def count_operations(params: FmmUParams) -> Counts:
     """Operations and bytes of one iteration of one rank: see the module."""
-    plan = _plan_of(params)
+    schedule = _schedule_of(params)
     flop = "sp" if params.precision == "single" else "dp"
-    slots = plan.slots - params.width
+    slots = schedule.slots - params.width
     total = {flop: 0.0, "int": 0.0, "l1": 0.0, "l2": 0.0}
-    for share in plan.shares:
-        for name, count in _count_share(params, plan.leaves.sizes, share).items():
+    for share in schedule.shares:
+        for name, count in _count_share(params, schedule.leaves.sizes, share).items():
             total[flop if name == "flops" else name] += count
     return {**total, "dram": 6.0 * slots * params.item_bytes}
 
 
-def _count_share(params: FmmUParams, sizes: np.ndarray, share: Share) -> dict[str, float]:
+def _count_share(params: FmmUParams, sizes: np.ndarray, share: ThreadShare) -> dict[str, float]:
     width, item, in_targets = params.width, params.item_bytes, params.lanes == "targets"
     vectors = -(-sizes // width)
     held, passing = (vectors, sizes) if in_targets else (sizes, vectors)
@@ -248,12 +250,14 @@ def _count_share(params: FmmUParams, sizes: np.ndarray, share: Share) -> dict[st
 class UPart:
     """One thread's share of the U phase."""
 
-    def __init__(self, params: FmmUParams, plan: Plan, arrays: Arrays, thread: int) -> None:
+    def __init__(
+        self, params: FmmUParams, schedule: UPhaseSchedule, arrays: Arrays, thread: int
+    ) -> None:
         from kernels.fmm_u.loops import u_phase  # noqa: PLC0415
 
         self._phase = u_phase
-        self._params, self._plan, self._arrays = params, plan, arrays
-        self._share = plan.shares[thread]
+        self._params, self._schedule, self._arrays = params, schedule, arrays
+        self._share = schedule.shares[thread]
         self._variant = Variant(**{name: getattr(params, name) for name in Variant.model_fields})
 
     def run(self, iterations: int) -> None:
@@ -269,7 +273,7 @@ class UPart:
 
         An error is relative to the sum of |q| / r.
         """
-        leaves, share, variant = self._plan.leaves, self._share, self._variant
+        leaves, share, variant = self._schedule.leaves, self._share, self._variant
         tree = leaves.tree
         owned = leaves.sizes[share.leaves]
         count = min(-(-CHECKED // variant.threads), int(owned.sum()))
@@ -286,7 +290,7 @@ class UPart:
             r = np.linalg.norm(leaves.points[sources] - leaves.points[target], axis=1)
             terms = leaves.charges[sources[r > 0]] / r[r > 0]
             right, scale = float(terms.sum()), float(np.abs(terms).sum())
-            found = float(self._arrays.sums[self._plan.slot[target]]) / variant.unit
+            found = float(self._arrays.sums[self._schedule.slot[target]]) / variant.unit
             allowed = tolerance(variant, len(terms)) * scale
             if not abs(found - right) <= allowed:
                 raise WrongResult(
@@ -306,15 +310,15 @@ class Arrays:
     sums: np.ndarray
 
 
-def lay_out(params: FmmUParams, plan: Plan) -> Arrays:
+def lay_out(params: FmmUParams, schedule: UPhaseSchedule) -> Arrays:
     """The points in their slots, in the variant's layout."""
     from kernels.fmm.tree.layout import BEYOND  # noqa: PLC0415
 
-    dtype, slots, width = np.dtype(DTYPES[params.precision]), plan.slots, params.width
+    dtype, slots, width = np.dtype(DTYPES[params.precision]), schedule.slots, params.width
     rows = np.full((4, slots), BEYOND, dtype)
     rows[3] = 0
-    rows[:3, plan.slot] = plan.leaves.points.T
-    rows[3, plan.slot] = plan.leaves.charges
+    rows[:3, schedule.slot] = schedule.leaves.points.T
+    rows[3, schedule.slot] = schedule.leaves.charges
     points, sums = paged_array(4 * slots, dtype), paged_array(slots, dtype)
     match params.layout:
         case "soa":
@@ -338,9 +342,9 @@ def _prepare(params: FmmUParams, team: Team) -> Prepared:
             f"the node has no estimate of 1 / sqrt(x) for vectors of {params.vector_bits} bits "
             f"(its own have {8 * HOST.bytes}): take root 'sqrt' or other vector_bits"
         )
-    plan = _plan_of(params)
-    arrays = lay_out(params, plan)
-    makers = [partial(UPart, params, plan, arrays, i) for i in range(params.threads)]
+    schedule = _schedule_of(params)
+    arrays = lay_out(params, schedule)
+    makers = [partial(UPart, params, schedule, arrays, i) for i in range(params.threads)]
     return PreparedParts(makers, count_operations(params))
 
 

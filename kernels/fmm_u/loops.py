@@ -26,13 +26,13 @@ from kernels.host.static_type import static
 from kernels.host.vectors import INDEX, Vectors
 
 ONE_WAY, BOTH_WAYS, ITSELF = 0, 1, 2
-"""What a job does, its last column; the numbers of :mod:`kernels.fmm.phases.u_near`."""
+"""What a job does, its last column; the numbers of :mod:`kernels.fmm.phases.u_p2p`."""
 
 
 static(Variant)
 
 
-class Points:
+class PointReader:
     """Emits reads of points, a flat array of 4 numbers a slot, in one of the layouts."""
 
     def __init__(self, v: Vectors, layout: str, array_type: Any, array: Any) -> None:
@@ -126,7 +126,9 @@ def squared_distance(v: Vectors, held: Any, source: Any) -> Any:
 class _Job:
     """Emits one job: all tiles of a leaf's targets under a list of source leaves."""
 
-    def __init__(self, v: Vectors, variant: Variant, points: Points, sums: Any, spans: Any) -> None:
+    def __init__(
+        self, v: Vectors, variant: Variant, points: PointReader, sums: Any, spans: Any
+    ) -> None:
         self.v, self.variant, self.points, self.sums, self.spans = v, variant, points, sums, spans
         self.in_targets = variant.lanes == "targets"
 
@@ -244,7 +246,7 @@ def _act(both: bool, masked: bool) -> Any:
             _, points, sums, spans, *ends = arguments
             kinds = signature.args
             v = Vectors(context, builder, kinds[1].dtype.bitwidth, variant.value.width)
-            places = Points(v, variant.value.layout, kinds[1], points)
+            places = PointReader(v, variant.value.layout, kinds[1], points)
             numbers, rows = v.data(kinds[2], sums), v.data(kinds[3], spans)
             _Job(v, variant.value, places, numbers, rows).emit(ends, both, masked)
             return context.get_dummy_value()

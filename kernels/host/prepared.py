@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import ModuleType
 from typing import Protocol
 
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, KernelFailed
+from kernels.kernel import Counts
 
 
-class Part(Protocol):
+class ThreadPart(Protocol):
     """One thread's data and compiled loop."""
 
     def run(self, iterations: int) -> None:
@@ -20,22 +19,6 @@ class Part(Protocol):
 
     def check(self) -> None:
         """Raise :class:`kernels.kernel.WrongResult` unless the last run's result is right."""
-
-
-def compiled_loops() -> ModuleType:
-    """The module of compiled loops, imported only where a kernel is prepared.
-
-    Raises:
-        KernelFailed: Numba is missing, or finds no directory to keep machine code in.
-    """
-    try:
-        from kernels.microbench import loops  # noqa: PLC0415  (a plan must not import Numba)
-    except (ImportError, RuntimeError) as error:
-        raise KernelFailed(
-            f"cannot compile the loops: {error} (NUMBA_CACHE_DIR names a writable directory "
-            f"for the machine code)"
-        ) from error
-    return loops
 
 
 def parts_on_node(threads: int, team: Team) -> int:
@@ -50,7 +33,7 @@ class PreparedParts:
     The first part runs in the calling thread, so that a run of one part costs a call.
     """
 
-    def __init__(self, makers: Sequence[Callable[[], Part]], counts: Counts | None) -> None:
+    def __init__(self, makers: Sequence[Callable[[], ThreadPart]], counts: Counts | None) -> None:
         """Make every part in the thread that will run it, so that its pages lie near it."""
         self._counts = counts
         self._threads = [ThreadPoolExecutor(max_workers=1) for _ in makers[1:]]
@@ -58,7 +41,7 @@ class PreparedParts:
             made = [
                 thread.submit(make) for thread, make in zip(self._threads, makers[1:], strict=True)
             ]
-            self.parts: list[Part] = [makers[0](), *(each.result() for each in made)]
+            self.parts: list[ThreadPart] = [makers[0](), *(each.result() for each in made)]
             # Compiles: no compilation is left for the window.
             self.run(1)
         except BaseException:

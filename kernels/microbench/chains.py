@@ -18,9 +18,10 @@ from pydantic import Field, model_validator
 
 from kernels.host.caches import Level, memory_bytes, read_caches, working_set_bytes
 from kernels.host.memory import paged_array
-from kernels.host.prepared import PreparedParts, compiled_loops, parts_on_node
+from kernels.host.prepared import PreparedParts, parts_on_node
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, Params, Prepared, WrongResult
+from kernels.microbench.compiled import compiled_loops
 
 REGISTER_STEPS = 3 << 24
 """Multiply-adds of one iteration without loads: 3 x 2^24 of one thread, all chains together."""

@@ -15,9 +15,10 @@ from pydantic import Field
 
 from kernels.host.caches import Level, memory_bytes, read_caches, working_set_bytes
 from kernels.host.memory import paged_array
-from kernels.host.prepared import PreparedParts, compiled_loops, parts_on_node
+from kernels.host.prepared import PreparedParts, parts_on_node
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelFailed, Params, Prepared, WrongResult
+from kernels.microbench.compiled import compiled_loops
 
 LINE_BYTES = 64
 HOPS: dict[Level, int] = {"l1": 1 << 20, "l2": 1 << 19, "l3": 1 << 16, "dram": 1 << 16}

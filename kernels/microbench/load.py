@@ -14,9 +14,10 @@ from pydantic import Field
 
 from kernels.host.caches import Level, memory_bytes, read_caches, working_set_bytes
 from kernels.host.memory import paged_array
-from kernels.host.prepared import PreparedParts, compiled_loops, parts_on_node
+from kernels.host.prepared import PreparedParts, parts_on_node
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, Params, Prepared, WrongResult
+from kernels.microbench.compiled import compiled_loops
 
 WORDS = 1 << 24
 """Words that one thread loads in one iteration."""

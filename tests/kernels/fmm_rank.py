@@ -7,9 +7,9 @@ import sys
 import numpy as np
 from mpi4py import MPI
 
-from kernels.fmm.distributed import RankedFmm
-from kernels.fmm.evaluation import setup_for
+from kernels.fmm.interface import setup_for
 from kernels.fmm.kernel import fmm
+from kernels.fmm.mpi_ranks import RankedFmm
 from kernels.host.ranks import Team
 
 

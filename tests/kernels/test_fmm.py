@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.fmm import BadInput, evaluate, evaluate_with_gradient, prepare
-from kernels.fmm.operators.cache import kept
-from kernels.fmm.phases import v_spectra as spectra
+from kernels.fmm.operators.disk_cache import kept
+from kernels.fmm.phases import v_slabs as spectra
 from kernels.fmm.tree.lists import build_lists
 from kernels.fmm.tree.octree import build_octree
-from kernels.host.threads import Crew
+from kernels.host.worker_threads import WorkerThreads
 
 SCREENING = 2.5
 
@@ -292,7 +292,7 @@ def test_every_pair_of_leaves_meets_exactly_once(cloud, few):
 
 
 def test_an_error_on_another_thread_is_raised_and_the_crew_goes_on():
-    crew = Crew(3)
+    crew = WorkerThreads(3)
     caller, seen = threading.get_ident(), set()
 
     def fails_elsewhere() -> None:

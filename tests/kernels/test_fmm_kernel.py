@@ -30,17 +30,17 @@ from kernels.fmm.counts import (
     ITSELF,
     ONE_WAY,
     PHASES,
-    Machine,
+    MachineModel,
     Work,
     evaluation_counts,
     phase_counts,
     planned_work,
     solution_ranks,
-    whole,
+    total_counts,
     work_of,
 )
 from kernels.fmm.distributions import DISTRIBUTIONS, points
-from kernels.fmm.evaluation import prepare
+from kernels.fmm.interface import prepare
 from kernels.fmm.kernel import CHECKED, FmmParams, count_evaluation, direct_sums, fmm
 from kernels.host.ranks import Team
 from kernels.host.vectors import estimate_bits
@@ -80,12 +80,12 @@ def test_every_pair_of_points_is_taken_exactly_once(distribution: str, threads: 
     for leaf, node in work.far.tolist():
         taken[nodes(leaf), nodes(node)] += 1
         taken[nodes(node), nodes(leaf)] += 1
-    for pairs in work.parents.pairs:
+    for pairs in work.v_list.pairs:
         for source, target in pairs.T.tolist():
-            if source == len(work.parents):
+            if source == len(work.v_list):
                 continue  # fills a group
-            for b in work.parents.children[source]:
-                for a in work.parents.children[target]:
+            for b in work.v_list.children[source]:
+                for a in work.v_list.children[target]:
                     apart = np.abs(tree.anchor[a] - tree.anchor[b]).max() > 1
                     if a >= 0 and b >= 0 and apart:
                         taken[nodes(a), nodes(b)] += 1
@@ -97,7 +97,7 @@ def test_flops_of_u_are_those_of_its_pairs() -> None:
     """Vectors of one number are never padded: the flops follow from the pairs alone."""
     work = small_work("uniform")
     tree = work.tree
-    scalar = Machine(vector_bytes=4, registers=16)
+    scalar = MachineModel(vector_bytes=4, registers=16)
     flops = phase_counts(work, scalar)["u"]["sp"]
     size = tree.end - tree.begin
     target, source, what = work.near.T
@@ -118,14 +118,14 @@ def test_flops_of_surfaces_and_products_by_hand() -> None:
     places = np.concatenate([grid, [[0, 0, 0], [1, 1, 1]]])
     work = planned_work(places, 2, 4, 64, 2, 1)
     assert np.diff(work.tree.levels).tolist()[:3] == [1, 8, 64]
-    counts = phase_counts(work, Machine(vector_bytes=8))
+    counts = phase_counts(work, MachineModel(vector_bytes=8))
     n, rank = 56, solution_ranks(4, 64)[0]
     to_points = 66 * n * (8 + 1 + 5 + 4 + 2)
     solve = 2 * 2 * 64 * n * rank
     rows = 73
     assert counts["up"]["dp"] == to_points + solve + rows * n + rows
     assert counts["down"]["dp"] == to_points + solve
-    pairs = work.parents.pairs[0].shape[1]
+    pairs = work.v_list.pairs[0].shape[1]
     assert pairs >= 56, "each of 8 parents has 7 colleagues"
     assert counts["v"]["dp"] > 8 * 64 * pairs * 7 * 7 * 4
     assert "dp" not in counts["x"]
@@ -144,7 +144,7 @@ def test_counts_need_no_evaluation(distribution: str, precision: Any, digits: in
     if estimate_bits(32) == estimate_bits(64) == 14:  # as many Newton steps
         assert phase_counts(work) == planned
     assert tuple(planned) == PHASES
-    total = whole(planned)
+    total = total_counts(planned)
     assert set(total) <= set(CLASS_UNITS)
     assert all(value >= 0 for value in total.values())
     kind = "sp" if precision == "single" else "dp"
@@ -156,7 +156,7 @@ def test_bytes_follow_the_caches() -> None:
     work = small_work("uniform", q=60, n=4000)
     totals = []
     for caches in ((("l1", 1 << 10),), (("l1", 32 << 10), ("l2", 1 << 20)), (("l1", 1 << 40),)):
-        total = whole(phase_counts(work, Machine(caches=caches)))
+        total = total_counts(phase_counts(work, MachineModel(caches=caches)))
         totals.append(sum(total.get(name, 0.0) for name in ("l1", "l2", "dram")))
         assert total.get("dram", 0.0) > 0 or caches[0][1] == 1 << 40
     assert totals == pytest.approx([totals[0]] * 3, rel=1e-12)
@@ -184,7 +184,7 @@ def test_counting_is_pure_and_asks_for_numba_only_when_it_counts() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-    assert fmm.counts(FmmParams(n=3000)) == whole(evaluation_counts.__wrapped__(
+    assert fmm.counts(FmmParams(n=3000)) == total_counts(evaluation_counts.__wrapped__(
         3000, None, 6, "double", "uniform", 1
     ))  # fmt: skip
 

@@ -19,7 +19,7 @@ from kernels.fmm_u.kernel import (
     build_leaves,
     count_interactions,
     fmm_u,
-    make_plan,
+    make_schedule,
 )
 from kernels.fmm_u.variants import (
     REGISTERS,
@@ -140,8 +140,8 @@ def test_sums_are_those_of_numpy(given: dict[str, Any], threads: int) -> None:
         run.run(2)
         run.check()
         leaves = build_leaves(params.n, params.q, params.precision)
-        plan = run.parts[0]._plan
-        found = run.parts[0]._arrays.sums[plan.slot] / params.unit
+        schedule = run.parts[0]._schedule
+        found = run.parts[0]._arrays.sums[schedule.slot] / params.unit
         tree = leaves.tree
         right, scale, terms = np.zeros(N), np.zeros(N), np.zeros(N, int)
         for b, a in touching(params):
@@ -179,14 +179,14 @@ def test_few_points_are_no_exception(n: int) -> None:
 
 def walked(params: FmmUParams) -> dict[str, float]:
     """Counts by walking through every job as the loops do, one instruction after the other."""
-    plan = make_plan(
+    schedule = make_schedule(
         params.n, params.q, params.precision, params.ways, params.width, params.threads
     )
     width, item, targets_in_lanes = params.width, params.item_bytes, params.lanes == "targets"
     name = "sp" if params.precision == "single" else "dp"
     count = dict.fromkeys((name, "int", "l1", "l2", "dram"), 0.0)
     root = {"sqrt": 2, "estimate": 1, "newton1": 5, "newton2": 10}[params.root]
-    for share in plan.shares:
+    for share in schedule.shares:
         count["l1"] += (share.end - share.begin) * item
         for t0, t1, first, last, what in share.jobs:
             both, itself = what == BOTH_WAYS, what == ITSELF
@@ -223,7 +223,9 @@ def walked(params: FmmUParams) -> dict[str, float]:
                                 count[name] += (2 * size - 1) * width + width - 1 + 1
                             elif both:
                                 count[name] += 2 * size * width
-    rooms = [-(-size // width) * width for size in plan.leaves.sizes[plan.leaves.tree.leaves]]
+    rooms = [
+        -(-size // width) * width for size in schedule.leaves.sizes[schedule.leaves.tree.leaves]
+    ]
     count["dram"] = sum(rooms) * item * 6.0
     return count
 

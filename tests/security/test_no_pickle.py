@@ -341,7 +341,7 @@ def test_a_parquet_extension_type_is_not_unpickled(tmp_path):
 
 
 def test_a_planted_object_array_in_the_operators_folder_is_computed_again(tmp_path, monkeypatch):
-    from kernels.fmm.operators.cache import VERSION, kept
+    from kernels.fmm.operators.disk_cache import VERSION, kept
 
     monkeypatch.setenv("CAMPAIGN_FMM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()

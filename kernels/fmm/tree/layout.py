@@ -24,7 +24,7 @@ BEYOND = 4.0
 
 
 @dataclass(frozen=True)
-class Points:
+class LeafPoints:
     """Points and the leaves that they are in.
 
     ``given``: float64 (n, 3). ``order``: int64 (n,), their indices, leaf after leaf. ``first``,
@@ -39,18 +39,18 @@ class Points:
     leaves: np.ndarray
 
 
-def sources_of(tree: Octree, given: np.ndarray) -> Points:
+def sources_of(tree: Octree, given: np.ndarray) -> LeafPoints:
     """All sources of a tree."""
-    return Points(given, tree.order, tree.begin, tree.end, tree.leaves)
+    return LeafPoints(given, tree.order, tree.begin, tree.end, tree.leaves)
 
 
-def targets_of(tree: Octree, given: np.ndarray) -> Points:
+def targets_of(tree: Octree, given: np.ndarray) -> LeafPoints:
     """All targets of a tree."""
-    return Points(given, tree.target_order, tree.target_begin, tree.target_end, tree.leaves)
+    return LeafPoints(given, tree.target_order, tree.target_begin, tree.target_end, tree.leaves)
 
 
 @dataclass(frozen=True)
-class Layout:
+class PointLayout:
     """Points in slots.
 
     ``place``: float64 (3, slots). ``local``: (4, slots) of the
@@ -67,7 +67,7 @@ class Layout:
     most: int
 
 
-def lay_out(points: Points, dtype: Any, centres: np.ndarray, unit: float) -> Layout:
+def lay_out(points: LeafPoints, dtype: Any, centres: np.ndarray, unit: float) -> PointLayout:
     """The layout of points; ``centres`` float64 (nodes, 3), of the nodes in units of ``unit``."""
     first, last, leaves = points.first, points.last, points.leaves
     lanes = lanes_of(np.dtype(dtype).itemsize)
@@ -88,7 +88,7 @@ def lay_out(points: Points, dtype: Any, centres: np.ndarray, unit: float) -> Lay
         leaves, first, begin, end, points.order, points.given, 1.0 / unit, centres,
         place, local, slot,
     )  # fmt: skip
-    return Layout(place, local, begin, end, slot, int(room.max()) + 4 * lanes)
+    return PointLayout(place, local, begin, end, slot, int(room.max()) + 4 * lanes)
 
 
 @njit(nogil=True, cache=True)

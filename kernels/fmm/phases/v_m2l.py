@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from kernels.fmm.phases.v_spectra import CHILDREN
+from kernels.fmm.phases.v_slabs import CHILDREN
 from kernels.host.vectors import HOST, INDEX, Vectors
 
 REACH = 7

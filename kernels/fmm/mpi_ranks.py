@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from kernels.fmm.method import COARSEST, Fmm, Part, Setup
+from kernels.fmm.method import COARSEST, Fmm, Setup, TreePart
 from kernels.fmm.operators.surfaces import surface_size
 from kernels.fmm.phases.u_schedule import leaf_costs
-from kernels.fmm.tree.layout import Points
+from kernels.fmm.tree.layout import LeafPoints
 from kernels.fmm.tree.lists import SELF, Lists, build_lists
 from kernels.fmm.tree.morton import MAX_LEVEL, morton_keys, sorted_order, spread_bits
 from kernels.fmm.tree.octree import Octree
@@ -132,14 +132,14 @@ class RankedFmm(Fmm):
         first[ghost_leaves] = n + np.cumsum(count[ghost_leaves]) - count[ghost_leaves]
         last[ghost_leaves] = first[ghost_leaves] + count[ghost_leaves]
         self._here = n
-        points = Points(
+        points = LeafPoints(
             np.concatenate([here, ghosts]),
             np.concatenate([order, np.arange(n, n + len(ghosts))]),
             first,
             last,
             np.concatenate([mine, ghost_leaves]),
         )
-        super().__init__(tree, points, None, setup, Part(owner == rank, active[rank]))
+        super().__init__(tree, points, None, setup, TreePart(owner == rank, active[rank]))
         used = [_needed_nodes(tree, self.lists, owner, active[r], r) for r in range(ranks)]
         send_nodes = [
             np.flatnonzero(used[r] & active[rank]) if r != rank else mine[:0] for r in range(ranks)

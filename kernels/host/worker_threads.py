@@ -37,7 +37,7 @@ def _wait_for_zero(number):
         _yield()
 
 
-class Crew:
+class WorkerThreads:
     """``threads`` threads, the caller's among them."""
 
     def __init__(self, threads: int) -> None:

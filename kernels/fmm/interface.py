@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from kernels.fmm.accuracy import Accuracy, BadInput, accuracy, newton_steps
+from kernels.fmm.accuracy import BadInput, accuracy, leaf_points, newton_steps
 from kernels.fmm.method import Fmm, Setup, make_ready
-from kernels.fmm.operators.interactions import INTERACTIONS
+from kernels.fmm.operators.interaction_kernels import INTERACTIONS
 from kernels.host.vectors import estimate_bits
-
-LEAF_POINTS = {32: {4: 256, 5: 320, 6: 320}, 64: {6: 280, 7: 280, 8: 320, 9: 350, 10: 400}}
-"""Q by bits and order, where the two halves of the work are about even; the largest for more."""
 
 
 def prepare(sources: Any, targets: Any = None, digits: float = 6, **options: Any) -> Fmm:
@@ -123,12 +120,6 @@ def evaluate_with_gradient(
 
 def _as_asked(found: np.ndarray, options: dict[str, Any]) -> np.ndarray:
     return found.astype(np.float32) if options.get("precision") == "single" else found
-
-
-def leaf_points(asked: Accuracy) -> int:
-    """Q for an accuracy."""
-    table = LEAF_POINTS[asked.bits]
-    return table.get(asked.order, max(table.values()))
 
 
 def checked_charges(charges: Any, n: int) -> np.ndarray:

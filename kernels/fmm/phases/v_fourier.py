@@ -5,7 +5,7 @@ after the other: products with small matrices of cosines and sines, for all eigh
 parent at once. Frequencies k and 2p - 1 - k share the products: the parts of one are sums, those
 of the other differences.
 
-A slab of kz (:mod:`kernels.fmm.phases.v_spectra`) is some rows of the matrix of the first axis to
+A slab of kz (:mod:`kernels.fmm.phases.v_slabs`) is some rows of the matrix of the first axis to
 be transformed, z; backward z is the last, and a slab's part of its sum is added to the potentials.
 """
 
@@ -22,7 +22,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels.fmm.phases.v_spectra import CHILDREN
+from kernels.fmm.phases.v_slabs import CHILDREN
 from kernels.host.vectors import INDEX, Vectors
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernels.fmm.phases.pair_sums import (
+from kernels.fmm.phases.pair_loops import (
     NONE_MET,
     act_both_ways,
     act_on_itself,
@@ -40,7 +40,7 @@ def act_on_pairs(
         centres: float64 (nodes, 3).
         nearest: float64 (nodes,), by source leaf: points nearer than this are taken again.
         unit, exact_unit: of the rules.
-        place, local, begin, end: the sources' :class:`kernels.fmm.tree.layout.Layout`.
+        place, local, begin, end: the sources' :class:`kernels.fmm.tree.layout.PointLayout`.
         sums: (slots,), of the type of ``local``: potentials at the sources, times ``unit``.
         target_place and so on: the same of the targets, the same arrays where they are the
             sources.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernels.fmm.phases.pair_sums import act_one_way, act_with_gradient
+from kernels.fmm.phases.pair_loops import act_one_way, act_with_gradient
 from kernels.fmm.tree.layout import BEYOND, copy, seen_from
 from kernels.host.vectors import HOST
 
@@ -24,7 +24,7 @@ def to_surfaces(
     Args:
         rule: of the loops.
         pairs: int32 (n, 2), leaf and node, those from ``first`` to ``last``.
-        place, local, begin, end: the sources' :class:`kernels.fmm.tree.layout.Layout`.
+        place, local, begin, end: the sources' :class:`kernels.fmm.tree.layout.PointLayout`.
         centres: float64 (nodes, 3); ``level``: int (nodes,).
         rings: (levels, 4, columns), the surface of each level's cells, in its own vectors.
         check: (nodes, columns), added to: potentials times the rule's unit.

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.fmm.phases.v_spectra import CHILDREN
-from kernels.fmm.phases.v_translations import GROUP
+from kernels.fmm.phases.v_m2l import GROUP
+from kernels.fmm.phases.v_slabs import CHILDREN
 from kernels.fmm.tree.lists import DIRECTIONS, SELF
 from kernels.fmm.tree.octree import Octree
 
 
 @dataclass(frozen=True)
-class Parents:
+class VList:
     """The nodes whose children have V lists, numbered level by level.
 
     ``children``: int64 (parents, 8), by octant, -1 where there is none. ``pairs``: for each
@@ -33,9 +33,9 @@ class Parents:
         return len(self.children)
 
 
-def plan_parents(
+def build_v_list(
     tree: Octree, colleagues: np.ndarray, by_level: bool, active: np.ndarray | None = None
-) -> Parents:
+) -> VList:
     """The parents of a tree.
 
     ``by_level``: whether every level has operators of its own; ``active``: bool (nodes,), the
@@ -58,7 +58,7 @@ def plan_parents(
         groups = [targets[tree.level[targets] == level] for level in np.unique(tree.level[targets])]
     groups = [group for group in groups if len(group)]
     planned = [_pairs(group, number, colleagues, len(nodes)) for group in groups]
-    return Parents(
+    return VList(
         children,
         [pairs for pairs, _ in planned],
         [starts for _, starts in planned],

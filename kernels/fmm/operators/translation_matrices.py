@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from kernels.fmm.operators.cache import kept
-from kernels.fmm.operators.interactions import INTERACTIONS
+from kernels.fmm.operators.disk_cache import kept
+from kernels.fmm.operators.interaction_kernels import INTERACTIONS
 from kernels.fmm.operators.surfaces import INNER, OUTER, surface_points
-from kernels.fmm.phases.v_translations import REACH
+from kernels.fmm.phases.v_m2l import REACH
 
 OCTANTS = 8
 CUT = {4: 1e-7, 8: 1e-12}

@@ -14,8 +14,8 @@ in double precision.
 Arrays, all of one type: ``s`` (4, room) and ``t`` (4, room) hold x, y, z and charge; they are
 read in whole vectors (``t`` of the one-way loops in blocks of vectors), beyond the last point
 too, where charges are 0. ``sum_s``, ``sum_t`` (room,) are added to: potentials times
-:func:`kernels.fmm.operators.interactions.unit_of`. ``met`` (2, lanes): the smallest r^2, and how
-many pairs were met at r = 0 where a loop leaves them out.
+:func:`kernels.fmm.operators.interaction_kernels.unit_of`. ``met`` (2, lanes): the smallest r^2,
+and how many pairs were met at r = 0 where a loop leaves them out.
 """
 
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
@@ -29,7 +29,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels.fmm.operators.interactions import emit_value_and_slope, emit_values
+from kernels.fmm.operators.interaction_kernels import emit_value_and_slope, emit_values
 from kernels.host.vectors import HOST, INDEX, Vectors
 
 TILE = 4 if HOST.registers >= 32 else 2
