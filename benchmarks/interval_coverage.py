@@ -91,10 +91,10 @@ def measure(quiet, model: str, seeds: int) -> tuple[dict, dict, np.ndarray, np.n
             held["constant power"].append(low <= true <= high)
             width["constant power"].append((high - low) / 2 / power_w)
         for each in picks(found, data):
-            true_j = np.array(list(least[each.kernel].values()))
+            true_j = np.array(list(least[each.label].values()))
             relative = np.round(true_j / true_j.min(), TIE)
-            best = list(least[each.kernel])[int(np.argmin(relative))]
-            mine_j = least[each.kernel][each.core_mhz, each.mem_mhz]
+            best = list(least[each.label])[int(np.argmin(relative))]
+            mine_j = least[each.label][each.core_mhz, each.mem_mhz]
             hit = (each.core_mhz, each.mem_mhz) == best
             lost = (mine_j / true_j.min() - 1) * 100
             made.append((each.best_probability, hit, each.expected_loss_pct, lost))

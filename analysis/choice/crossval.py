@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -204,7 +204,11 @@ def leave_one_site_out(
         predicted_j[np.flatnonzero(place == i)[foreseen]] = found.energy_j(held_out.take(foreseen))
     # A kernel of one name is a case of its own at each site.
     by_site = np.array([f"{sites[i].site}: {k}" for i, k in zip(place, data.kernel, strict=True)])
-    named = replace(data, kernel=by_site.astype(object))
+    instances = {
+        label: replace(data.instance(kernel), label=label)
+        for label, kernel in zip(by_site.tolist(), data.kernel.tolist(), strict=True)
+    }
+    named = replace(data, kernel=by_site.astype(object), instances=instances)
     return _judged(
         named, "leave-one-site-out", predicted_j, data.time_s, len(sites), chosen, TIMES[0]
     )
@@ -293,15 +297,18 @@ def _holdout(
     return test
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CaseLoss:
     """What each chooser's setting costs one kernel above its best measured setting, in %.
 
+    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``random_pct``, ``most_pct``: over all its settings, the mean and the most;
     ``random_exact``: how likely a random setting is the best.
     """
 
     kernel: str
+    params: Mapping[str, Any]
+    label: str
     model_pct: float
     race_to_halt_pct: float
     random_pct: float
@@ -332,12 +339,12 @@ def case_losses(data: Observations, predicted_j: np.ndarray) -> list[CaseLoss]:
         over_pct = (measured_j / measured_j.min() - 1.0) * 100.0
         found.append(
             CaseLoss(
-                kernel,
-                float(over_pct[np.argmin(guessed_j)]),
-                float(over_pct[np.argmin(time_s)]),
-                float(over_pct.mean()),
-                float(over_pct.max()),
-                float(np.mean(over_pct == 0.0)),
+                **data.instance(kernel).as_dict(),
+                model_pct=float(over_pct[np.argmin(guessed_j)]),
+                race_to_halt_pct=float(over_pct[np.argmin(time_s)]),
+                random_pct=float(over_pct.mean()),
+                most_pct=float(over_pct.max()),
+                random_exact=float(np.mean(over_pct == 0.0)),
             )
         )
     return found

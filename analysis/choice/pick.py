@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +25,11 @@ Volts = Mapping[tuple[float, float], tuple[float, float]]
 """(core MHz, memory MHz) -> (core V, memory V)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pick:
     """The chosen setting of a kernel; savings and slowdown are against its fastest setting.
 
+    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``measured``: whether this kernel was measured there (its time is then the measured one).
     ``saving_low_pct``, ``saving_high_pct``: the 95 % interval of the saving.
     ``best_probability``: that no other candidate is better by the objective;
@@ -39,6 +41,8 @@ class Pick:
     """
 
     kernel: str
+    params: Mapping[str, Any]
+    label: str
     core_mhz: float
     mem_mhz: float
     energy_j: float
@@ -53,15 +57,18 @@ class Pick:
     race_to_halt: str = "unknown"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Candidates:
     """A kernel at every setting that may be picked: arrays with one entry a setting.
 
+    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``energy_draws_j``, ``time_draws_s``: float64 (settings, draws), what energy and time may be,
     given how sure the coefficients, the surface and the times are; None without a covariance.
     """
 
     kernel: str
+    params: Mapping[str, Any]
+    label: str
     settings: list[tuple[float, float]]
     energy_j: np.ndarray
     time_s: np.ndarray
@@ -159,6 +166,7 @@ def profile_candidates(
     there = replace(
         data.take(np.zeros(n, np.int64)),
         kernel=np.full(n, kernel, object),
+        instances={},
         core_mhz=core_mhz,
         mem_mhz=mem_mhz,
         core_v=volt[:, 0],
@@ -181,12 +189,12 @@ def _candidates_at(
     drawn: np.ndarray | None,
 ) -> Candidates:
     among = Candidates(
-        str(there.kernel[0]),
-        there.settings,
-        found.energy_j(there),
-        there.time_s,
-        measured,
-        measured_j,
+        **there.instance(str(there.kernel[0])).as_dict(),
+        settings=there.settings,
+        energy_j=found.energy_j(there),
+        time_s=there.time_s,
+        measured=measured,
+        measured_j=measured_j,
     )
     if not np.isfinite(found.covariance).all():
         return among
@@ -267,18 +275,22 @@ def pick(
     if not allowed.any():
         least_w = float((energy_j / time_s).min())
         raise CantFit(
-            f"{among.kernel}: no setting keeps these limits; its least power is {least_w:.4g} W"
+            f"{among.label}: no setting keeps these limits; its least power is {least_w:.4g} W"
         )
     score = np.where(allowed, _score(energy_j, time_s, objective), np.inf)
     best = int(np.argmin(score))
+    core_mhz, mem_mhz = among.settings[best]
     found = Pick(
-        among.kernel,
-        *among.settings[best],
-        float(energy_j[best]),
-        float(time_s[best]),
-        float((1.0 - energy_j[best] / energy_j[fastest]) * 100.0),
-        float((time_s[best] / time_s[fastest] - 1.0) * 100.0),
-        bool(among.measured[best]),
+        kernel=among.kernel,
+        params=among.params,
+        label=among.label,
+        core_mhz=core_mhz,
+        mem_mhz=mem_mhz,
+        energy_j=float(energy_j[best]),
+        time_s=float(time_s[best]),
+        saving_pct=float((1.0 - energy_j[best] / energy_j[fastest]) * 100.0),
+        slowdown_pct=float((time_s[best] / time_s[fastest] - 1.0) * 100.0),
+        measured=bool(among.measured[best]),
     )
     if among.energy_draws_j is None or among.time_draws_s is None:
         return found
@@ -332,7 +344,7 @@ def picks(
     volts: Volts | None = None,
     max_power_w: float | None = None,
 ) -> list[Pick]:
-    """The pick of each kernel (all by default), by name."""
+    """The pick of each kernel (all by default, named by their labels), by label."""
     among = all_candidates(found, data, kernels, volts)
     return [pick(each, objective, max_slowdown, max_power_w) for each in among.values()]
 
@@ -343,7 +355,7 @@ def all_candidates(
     kernels: list[str] | None = None,
     volts: Volts | None = None,
 ) -> dict[str, Candidates]:
-    """The candidates of each kernel (all by default), by name."""
+    """Label -> the candidates of each kernel (all by default, named by their labels)."""
     times = fit_time(data)
     drawn = coefficient_draws(found) if np.isfinite(found.covariance).all() else None
     return {

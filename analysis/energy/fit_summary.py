@@ -5,9 +5,9 @@ Imports no NumPy, so that ``campaign coefficients`` answers at once.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 Count = Annotated[int, Field(ge=1, le=2**53)]
 
@@ -41,13 +41,25 @@ class Dropped(Part):
 
 
 class Outlier(Part):
-    """A measurement far from the model."""
+    """A measurement far from the model.
+
+    Fits written before kernels were their names and parameters name a kernel by its label alone.
+    """
 
     kernel: str
+    params: dict[str, Any] = Field(default_factory=dict)
+    label: str
     setting: str
     energy_j: FiniteFloat
     predicted_j: FiniteFloat
     deviations: FiniteFloat
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_label(cls, outlier: Any) -> Any:
+        if isinstance(outlier, dict) and "label" not in outlier and "kernel" in outlier:
+            return outlier | {"label": outlier["kernel"]}
+        return outlier
 
 
 class Confounded(Part):

@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from analysis.measurements.kernels import KernelInstance
+
 OTHERS = "others"
 
 
-def kernel_families(kernels: Sequence[str]) -> dict[str, str]:
-    """Kernel -> its family: the first word of the name.
+def kernel_families(kernels: Sequence[KernelInstance]) -> dict[str, str]:
+    """Label -> the kernel's family: its name without parameters.
 
-    Where names have no words to speak of, what stands before the first underscore counts as
-    one. Families of a single kernel go together when there are several.
+    Where most kernels have a name of their own, the family is what stands before the name's first
+    underscore or space. Families of a single kernel go together when there are several.
     """
-    first = {kernel: kernel.split(" ")[0] or kernel for kernel in kernels}
+    first = {kernel.label: kernel.name for kernel in kernels}
     if len(set(first.values())) > max(len(kernels) // 2, 8):
-        first = {kernel: re.split(r"[ _]", kernel, maxsplit=1)[0] or kernel for kernel in kernels}
+        first = {
+            kernel.label: re.split(r"[ _]", kernel.name, maxsplit=1)[0] or kernel.name
+            for kernel in kernels
+        }
     sizes = {name: list(first.values()).count(name) for name in set(first.values())}
     alone = [name for name, size in sizes.items() if size == 1]
     if len(alone) > 3:

@@ -27,18 +27,16 @@ def measured_phase_figures(
     """
     programs: dict[str, list[PhaseSplit]] = {}
     for split in splits:
-        programs.setdefault(split.kernel.split(" ")[0], []).append(split)
+        programs.setdefault(split.kernel, []).append(split)
     return [_figure(name, mine, site, simulated) for name, mine in sorted(programs.items())]
 
 
 def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bool) -> Figure:
-    most = {each.kernel: 0.0 for each in splits}
+    most = {each.label: 0.0 for each in splits}
     for each in splits:
-        most[each.kernel] = max(most[each.kernel], float(each.energy_j.sum()))
+        most[each.label] = max(most[each.label], float(each.energy_j.sum()))
     kept = set(sorted(most, key=lambda kernel: -most[kernel])[:SHOWN])
-    shown = sorted(
-        (each for each in splits if each.kernel in kept), key=lambda s: natural(s.kernel)
-    )
+    shown = sorted((each for each in splits if each.label in kept), key=lambda s: natural(s.label))
     phases = list(dict.fromkeys(phase for each in shown for phase in each.phases))
     joules = {phase: np.full(len(shown), math.nan) for phase in phases}
     for i, each in enumerate(shown):
@@ -47,7 +45,7 @@ def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bo
     whole_j = np.array([each.energy_j.sum() for each in shown])
     whole_j[~(whole_j > 0)] = math.nan
     # "at=" makes the setting a parameter, so that what all bars have in common is left out.
-    rows = [f"{each.kernel} at={_clocks(each)}" for each in shown]
+    rows = [f"{each.label} at={_clocks(each)}" for each in shown]
     where = f"{site}{', simulated' if simulated else ''}"
     left_out = "" if len(kept) == len(most) else f" The {len(kept)} kernels with the most energy."
     return Figure(

@@ -68,7 +68,7 @@ def roofline_figure(
         ValueError: a cap at or below the constant power.
     """
     what = f"{points.operation} {unit_name(points.operation)}s on {points.memory} bytes"
-    caption = f"{what}: {len(points.kernel)} kernels at {place_text(points.setting)}."
+    caption = f"{what}: {len(points.kernels)} kernels at {place_text(points.setting)}."
     if cap_w is not None and np.isfinite(line.constant_w):
         caption += f" Dashed: under a cap of {cap_w:g} W."
     return Figure(
@@ -107,8 +107,8 @@ def roofline_panels(
         else:
             y = log_scale([*known, *(under_cap if under_cap is not None else [])], *FRAME.y)
         names = [
-            f"{kernel}: {v:.4g} {unit} at intensity {i:.4g}"
-            for kernel, v, i in zip(points.kernel, measured, points.intensity, strict=True)
+            f"{kernel.label}: {v:.4g} {unit} at intensity {i:.4g}"
+            for kernel, v, i in zip(points.kernels, measured, points.intensity, strict=True)
         ]
         marks = [balance_marks(x, line), curve(x, y, xs, model, "model")]
         if under_cap is not None:
@@ -120,7 +120,7 @@ def roofline_panels(
             x,
             y,
             marks,
-            f"{title} of {where}: {len(points.kernel)} measured kernels and the model's line",
+            f"{title} of {where}: {len(points.kernels)} measured kernels and the model's line",
         )
 
     def giga(values: np.ndarray) -> np.ndarray:

@@ -169,9 +169,9 @@ def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: 
         )
         entries.append(("ring", "the pick"))
     key, _ = legend(entries, FRAME, kind="dot")
-    where = f"{among.kernel}{', simulated' if simulated else ''}"
+    where = f"{among.label}{', simulated' if simulated else ''}"
     return panel(
-        shortened(f"Energy, J: {name or among.kernel}", FRAME.width * 0.85),
+        shortened(f"Energy, J: {name or among.label}", FRAME.width * 0.85),
         "time, s",
         x,
         y,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import xarray as xr
 
 from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, OK
+from analysis.measurements.kernels import KernelInstance, dataset_kernels, relabelled
 
 
 class CantFit(Exception):
@@ -19,11 +20,11 @@ class CantFit(Exception):
 class Observations:
     """Rows of one site: status ok, with an energy. All arrays have one entry a row.
 
-    ``kernel``: object, the kernel with its parameters. ``core_mhz``, ``mem_mhz``: float64, NaN
-    where the site has no such domain. ``core_v``, ``mem_v``: float64, V; 1 where none is known
-    (see ``voltage``). ``time_s``, ``energy_j``: float64, of one iteration. ``counts``: class ->
-    float64, operations of one iteration, NaN where a kernel's are not known. ``setting``:
-    int64, index into ``settings``.
+    ``kernel``: object, the label of the kernel with its parameters. ``core_mhz``, ``mem_mhz``:
+    float64, NaN where the site has no such domain. ``core_v``, ``mem_v``: float64, V; 1 where
+    none is known (see ``voltage``). ``time_s``, ``energy_j``: float64, of one iteration.
+    ``counts``: class -> float64, operations of one iteration, NaN where a kernel's are not known.
+    ``setting``: int64, index into ``settings``.
     """
 
     site: str
@@ -47,6 +48,12 @@ class Observations:
     """float64 (rows,), the energies' own standard uncertainties; NaN where not known."""
     node: np.ndarray | None = None
     """object (rows,), the node that was measured on; empty where not known."""
+    instances: Mapping[str, KernelInstance] = field(default_factory=dict)
+    """Label -> the kernel's name and parameters; more than these rows' labels may be there."""
+
+    def instance(self, label: str) -> KernelInstance:
+        """The kernel that has a label; one without parameters where ``instances`` lacks it."""
+        return self.instances.get(label) or KernelInstance(label)
 
     def __len__(self) -> int:
         return len(self.kernel)
@@ -84,20 +91,6 @@ def site_names(dataset: xr.Dataset) -> list[str]:
     return sorted(set(dataset["site"].values.tolist())) if "site" in dataset else []
 
 
-def kernel_name(kernel: str, params: str) -> str:
-    """A kernel with its parameters, as reports write it: ``dp_fma level=l2 ops_per_word=4``."""
-    import json  # noqa: PLC0415
-
-    try:
-        values = json.loads(params) if params else {}
-    except ValueError:
-        return f"{kernel} {params}"
-    if not isinstance(values, dict):
-        return f"{kernel} {params}"
-    shown = [f"{name}={value}" for name, value in values.items() if value is not None]
-    return " ".join([kernel, *shown])
-
-
 def observations(
     dataset: xr.Dataset, site: str, domains: dict[str, str] | None = None
 ) -> Observations:
@@ -124,21 +117,15 @@ def observations(
             f"none of the {int(mine.sum())} measurements of {site} can be fitted ({reason}); "
             f"see `campaign doctor` for what this site can measure"
         )
-    names = {
-        pair: kernel_name(*pair)
-        for pair in set(
-            zip(dataset["kernel"].values[rows], dataset["params"].values[rows], strict=True)
+    known_kernels = dataset_kernels(dataset)
+    kernels = [
+        known_kernels[pair]
+        for pair in zip(
+            dataset["kernel"].values[rows].tolist(),
+            dataset["params"].values[rows].tolist(),
+            strict=True,
         )
-    }
-    kernel = np.array(
-        [
-            names[pair]
-            for pair in zip(
-                dataset["kernel"].values[rows], dataset["params"].values[rows], strict=True
-            )
-        ],
-        object,
-    )
+    ]
     counts = {}
     for name in sorted(str(v) for v in dataset.data_vars if str(v).startswith(COUNT_PREFIX)):
         values = dataset[name].values[rows].astype(float)
@@ -158,7 +145,7 @@ def observations(
     return Observations(
         site,
         bool(dataset["simulated"].values[rows].any()),
-        kernel,
+        np.array([kernel.label for kernel in kernels], object),
         core_mhz,
         mem_mhz,
         core_v,
@@ -172,6 +159,7 @@ def observations(
         settings,
         dataset["energy_std_j"].values[rows].astype(float) if "energy_std_j" in dataset else None,
         dataset["node"].values[rows].astype(object) if "node" in dataset else None,
+        {kernel.label: kernel for kernel in kernels},
     )
 
 
@@ -186,6 +174,9 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
     def joined(name: str) -> np.ndarray:
         return np.concatenate([getattr(data, name) for data in sites])
 
+    of_sites = [data.instance(label) for data in sites for label in kernel_names(data)]
+    again = iter(relabelled(of_sites))
+    instances = [{label: next(again) for label in kernel_names(data)} for data in sites]
     settings, setting = _settings(joined("core_mhz"), joined("mem_mhz"))
     classes = sorted({name for data in sites for name in data.counts})
     return (
@@ -193,7 +184,15 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             sites[0],
             site="+".join(data.site for data in sites),
             simulated=any(data.simulated for data in sites),
-            kernel=joined("kernel"),
+            kernel=np.array(
+                [
+                    known[label].label
+                    for data, known in zip(sites, instances, strict=True)
+                    for label in data.kernel.tolist()
+                ],
+                object,
+            ),
+            instances={kernel.label: kernel for known in instances for kernel in known.values()},
             core_mhz=joined("core_mhz"),
             mem_mhz=joined("mem_mhz"),
             core_v=joined("core_v"),
@@ -229,7 +228,7 @@ def _settings(
 
 
 def kernel_names(data: Observations) -> list[str]:
-    """The distinct kernels, sorted."""
+    """The labels of the distinct kernels, sorted."""
     return sorted(set(data.kernel.tolist()))
 
 

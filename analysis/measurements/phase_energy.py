@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,25 +17,28 @@ import numpy as np
 import xarray as xr
 
 from analysis.dataset import OK, PHASE_PREFIX
-from analysis.measurements.observations import CantFit, kernel_name
+from analysis.measurements.kernels import KernelInstance, dataset_kernels
+from analysis.measurements.observations import CantFit
 
-"""What the channel of a trace that marks a phase begins with."""
 FASTEST, LEAST = "fastest", "least energy"
 CLOCKS = ("core_mhz", "mem_mhz")
 WINDOW = "window"
 """The channel that tells when each of several windows was."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PhaseSplit:
     """Measured energy of one iteration of a kernel at a setting by phase, the mean of its repeats.
 
+    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``energy_j``, ``time_s``: float64 (phases,), J and s. ``at``: which of the kernel's measured
     settings this is, :data:`FASTEST`, :data:`LEAST` or both. ``core_mhz``, ``mem_mhz``: NaN where
     the site has no such clock. ``period_s``: of the meter's readings, NaN where not known.
     """
 
     kernel: str
+    params: Mapping[str, Any]
+    label: str
     at: str
     core_mhz: float
     mem_mhz: float
@@ -74,15 +78,18 @@ def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list
     marked = np.unique(dataset["trace_measurement"].values[marks])
     ok = (dataset["site"].values == site) & (dataset["status"].values == OK)
     ok &= (dataset["energy_j"].values > 0) & (dataset["time_s"].values > 0)
+    known = dataset_kernels(dataset)
+    kernels: dict[str, KernelInstance] = {}
     rows: dict[str, dict[tuple[float, float], list[int]]] = {}
     for i in marked[ok[marked]].tolist():
-        kernel = kernel_name(str(dataset["kernel"].values[i]), str(dataset["params"].values[i]))
+        kernel = known[str(dataset["kernel"].values[i]), str(dataset["params"].values[i])]
+        kernels[kernel.label] = kernel
         # NaN is no key: a missing clock is -1 here.
         setting = tuple(float(np.nan_to_num(dataset[n].values[i], nan=-1.0)) for n in CLOCKS)
-        rows.setdefault(kernel, {}).setdefault((setting[0], setting[1]), []).append(i)
+        rows.setdefault(kernel.label, {}).setdefault((setting[0], setting[1]), []).append(i)
     splits, notes = [], []
-    for kernel in sorted(rows):
-        mine = rows[kernel]
+    for label in sorted(rows):
+        mine = rows[label]
         settings = sorted(mine)
         fastest, least = (
             min(settings, key=lambda s: float(dataset[name].values[mine[s]].mean()))
@@ -93,14 +100,18 @@ def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list
             chosen = {fastest: f"{FASTEST} and {LEAST}"}
         for setting, at in chosen.items():
             try:
-                splits.append(_mean_split(dataset, kernel, at, setting, mine[setting]))
+                splits.append(_mean_split(dataset, kernels[label], at, setting, mine[setting]))
             except CantFit as why:
-                notes.append(f"{kernel}: {why}.")
+                notes.append(f"{label}: {why}.")
     return splits, notes
 
 
 def _mean_split(
-    dataset: xr.Dataset, kernel: str, at: str, setting: tuple[float, float], rows: list[int]
+    dataset: xr.Dataset,
+    kernel: KernelInstance,
+    at: str,
+    setting: tuple[float, float],
+    rows: list[int],
 ) -> PhaseSplit:
     """One iteration's joules and seconds by phase, the mean over repeats.
 
@@ -125,15 +136,15 @@ def _mean_split(
         raise CantFit(f"its repeats at {setting[0]:g}/{setting[1]:g} MHz mark different phases")
     core_mhz, mem_mhz = (mhz if mhz >= 0 else math.nan for mhz in setting)
     return PhaseSplit(
-        kernel,
-        at,
-        core_mhz,
-        mem_mhz,
-        [str(name) for name in named[0]],
-        np.mean(joules, axis=0),
-        np.mean(seconds, axis=0),
-        len(rows),
-        max(periods),
+        **kernel.as_dict(),
+        at=at,
+        core_mhz=core_mhz,
+        mem_mhz=mem_mhz,
+        phases=[str(name) for name in named[0]],
+        energy_j=np.mean(joules, axis=0),
+        time_s=np.mean(seconds, axis=0),
+        repeats=len(rows),
+        period_s=max(periods),
     )
 
 

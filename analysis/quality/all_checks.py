@@ -8,6 +8,8 @@ comparisons (Bonferroni), so that a clean campaign stays silent however large it
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import xarray as xr
 
 from analysis.quality.against_the_clock import against_the_clock
@@ -45,4 +47,7 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     found += name_only(rows, grids)
     found += against_the_clock(rows, grids)
     worst_first: tuple[Severity, ...] = ("refused", "warning", "note")
-    return sorted(found, key=lambda f: worst_first.index(f.severity))
+    return sorted(
+        (replace(finding, kernels=rows.kernels_at(finding.rows)) for finding in found),
+        key=lambda finding: worst_first.index(finding.severity),
+    )

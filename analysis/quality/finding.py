@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
-from analysis.measurements.observations import kernel_name, setting_text
+from analysis.measurements.kernels import KernelInstance, dataset_kernels
+from analysis.measurements.observations import setting_text
 
 MAX_NAMED = 3
 
@@ -21,26 +22,38 @@ class Finding:
 
     ``check``: its short name. ``severity``: ``refused`` (not fit for fitting), ``warning`` or
     ``note``. ``rows``: int64, sorted indices into the Dataset's measurement dimension.
-    ``text``: what was found, where, and what would do.
+    ``text``: what was found, where, and what to do about it. ``kernels``: those that the rows
+    are of, by label.
     """
 
     check: str
     severity: Severity
     rows: np.ndarray
     text: str
+    kernels: tuple[KernelInstance, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """A finding of ``campaign fit --json``."""
+        return {
+            "check": self.check,
+            "severity": self.severity,
+            "text": self.text,
+            "kernels": [kernel.as_dict() for kernel in self.kernels],
+        }
 
 
 def describe(finding: Finding, dataset: xr.Dataset, limit: int = 5) -> list[str]:
     """The first ``limit`` rows of a finding, a line each: kernel, setting, repeat, point id."""
     lines = []
+    known = dataset_kernels(dataset)
     for row in finding.rows[:limit]:
         one = {
             name: dataset[name].values[row]
             for name in ("kernel", "params", "core_mhz", "mem_mhz", "repeat", "node", "point_id")
             if name in dataset
         }
-        kernel = kernel_name(str(one["kernel"]), str(one.get("params", "")))
-        text = f"{kernel} at {setting_text((float(one['core_mhz']), float(one['mem_mhz'])))}"
+        kernel = known[str(one["kernel"]), str(one.get("params", ""))]
+        text = f"{kernel.label} at {setting_text((float(one['core_mhz']), float(one['mem_mhz'])))}"
         text += f", repeat {int(one['repeat'])}" if "repeat" in one else ""
         text += f", node {one['node']}" if one.get("node") else ""
         lines.append(text + (f" ({one['point_id']})" if "point_id" in one else ""))

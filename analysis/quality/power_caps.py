@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,9 +21,11 @@ CAP_KEY = re.compile(
 def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
     """A sweep over power caps: the clocks move with the load, and no model of clocks fits."""
     caps: dict[str, np.ndarray] = {}
-    for name in {key for text in set(rows.params) for key in _keys(text)}:
+    for name in {key for kernel in rows.instances for key in kernel.params}:
         if _is_cap(name):
-            of_kernel = np.array([str(_keys(text).get(name, "")) for text in rows.params], object)
+            of_kernel = np.array(
+                [str(kernel.params.get(name, "")) for kernel in rows.instances], object
+            )
             caps[name] = of_kernel[rows.kernel]
     caps |= {name: np.array(of, object) for name, of in labels.items() if _is_cap(name)}
     swept = {
@@ -86,14 +86,6 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
                 )
             ]
     return []
-
-
-def _keys(params: str) -> dict[str, Any]:
-    try:
-        values = json.loads(params) if params else {}
-    except ValueError:
-        return {}
-    return values if isinstance(values, dict) else {}
 
 
 def _is_cap(name: str) -> bool:

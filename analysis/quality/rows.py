@@ -11,7 +11,8 @@ import pandas as pd
 import xarray as xr
 
 from analysis.dataset import OK
-from analysis.measurements.observations import kernel_name, setting_text
+from analysis.measurements.kernels import KernelInstance, dataset_kernels
+from analysis.measurements.observations import setting_text
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Rows:
     index: np.ndarray
     kernel: np.ndarray
     kernels: list[str]
-    params: list[str]
+    instances: list[KernelInstance]
     setting: np.ndarray
     mhz: np.ndarray
     node: np.ndarray
@@ -40,6 +41,12 @@ class Rows:
     def cell(self) -> np.ndarray:
         """int64: the kernel at the setting, one number for both."""
         return self.kernel * len(self.mhz) + self.setting
+
+    def kernels_at(self, rows: np.ndarray) -> tuple[KernelInstance, ...]:
+        """The kernels of rows of the Dataset (indices into its measurements), by label."""
+        codes = np.unique(self.kernel[np.isin(self.index, rows)])
+        found = {self.instances[code].label: self.instances[code] for code in codes}
+        return tuple(found[label] for label in sorted(found))
 
     def where(self, kernel: int, setting: int) -> str:
         """A kernel and a setting for a message."""
@@ -58,14 +65,16 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
         return np.full(len(index), missing)
 
     kernel_code, kernels = pd.factorize(column("kernel", ""))
-    params_code, params = pd.factorize(column("params", "{}"))
+    params_code, params = pd.factorize(column("params", ""))
     ranks_code, ranks = pd.factorize(column("ranks", 1))
     code, kinds = pd.factorize(
         (kernel_code * len(params) + params_code) * max(len(ranks), 1) + ranks_code
     )
     pairs, which_ranks = np.divmod(kinds, max(len(ranks), 1))
     which = [divmod(int(pair), max(len(params), 1)) for pair in pairs]
-    names = [kernel_name(str(kernels[k]), str(params[p])) for k, p in which]
+    known = dataset_kernels(dataset)
+    instances = [known[str(kernels[k]), str(params[p])] for k, p in which]
+    names = [instance.label for instance in instances]
     if len(ranks) > 1:
         names = [f"{name} ranks={ranks[r]}" for name, r in zip(names, which_ranks, strict=True)]
     mhz = np.column_stack([column("core_mhz", np.nan), column("mem_mhz", np.nan)]).astype(float)
@@ -76,7 +85,7 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
         index.astype(np.int64),
         code.astype(np.int64),
         names,
-        [str(params[p]) for _, p in which],
+        instances,
         setting.reshape(-1).astype(np.int64),
         np.where(settings < 0, np.nan, settings),
         pd.factorize(column("node", ""))[0],

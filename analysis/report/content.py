@@ -38,7 +38,7 @@ class SiteReport:
     ``data`` are the rows with an energy, None where there are none; ``timing`` the rows of a
     site without energies, ``energy_j`` NaN, None where ``data`` is there. A fit, where there is
     none, is explained by ``why_no_fit``. ``notes`` say what else could not be done, and why.
-    ``slurm``: kernel -> the srun options that ask for its pick. ``phases``: measured energy by
+    ``slurm``: label -> the srun options that ask for its pick. ``phases``: measured energy by
     phase, of the kernels that mark theirs.
     """
 

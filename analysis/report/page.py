@@ -337,7 +337,7 @@ def _pick_summary(picks: Sequence[Pick]) -> str:
 def _family_picks(picks: Sequence[Pick], families: dict[str, str]) -> Table | None:
     mine: dict[str, list[Pick]] = {}
     for each in picks:
-        mine.setdefault(families[each.kernel], []).append(each)
+        mine.setdefault(families[each.label], []).append(each)
     if len(mine) < 2:
         return None
     rows = []
@@ -382,7 +382,7 @@ def _phases(site: SiteReport) -> Table | None:
         whole = as_table(phases_sheet([each], site.simulated))
         first = [column.name for column in whole.columns].index("phase")
         columns = whole.columns[first:]
-        at = f"{each.kernel}: {each.at}, {place_text((each.core_mhz, each.mem_mhz))}"
+        at = f"{each.label}: {each.at}, {place_text((each.core_mhz, each.mem_mhz))}"
         groups.append(Group(at, [row[first:] for row in whole.groups[0].rows]))
     if not groups:
         return None
@@ -402,9 +402,9 @@ def _picks(site: SiteReport, families: dict[str, str]) -> Table | None:
     time_unit, times = scaled((p.time_s for p in site.picks), "s")
     rows = [
         (
-            p.kernel,
+            p.label,
             [
-                p.kernel,
+                p.label,
                 clock(p.core_mhz),
                 clock(p.mem_mhz),
                 energy[i],
@@ -413,7 +413,7 @@ def _picks(site: SiteReport, families: dict[str, str]) -> Table | None:
                 decimals(p.slowdown_pct),
                 decimals(p.best_probability * 100.0, 0),
                 RACE_TEXT.get(p.race_to_halt, MISSING),
-                site.slurm.get(p.kernel) or MISSING,
+                site.slurm.get(p.label) or MISSING,
             ],
         )
         for i, p in enumerate(site.picks)
@@ -441,7 +441,7 @@ def _balances(lines: Sequence[tuple[PairPoints, Roofline]], with_energy: bool) -
     for points, line in lines:
         cells = [
             f"{points.operation} / {points.memory}",
-            f"{len(points.kernel)}",
+            f"{len(points.kernels)}",
             fixed(1e-9 / line.tau_op_s, 3),
             fixed(1e-9 / line.tau_mem_s, 3),
             fixed(line.time_balance, 3),
@@ -528,7 +528,7 @@ def level(percent: float) -> int:
 
 
 def _grids(site: SiteReport, families: dict[str, str]) -> list[tuple[str, list[Grid]]]:
-    picked = {p.kernel: p for p in site.picks}
+    picked = {p.label: p for p in site.picks}
     groups: dict[str, list[Grid]] = {}
     for kernel in sorted(site.candidates, key=natural):
         grid = _grid(site.candidates[kernel], picked.get(kernel))
@@ -566,7 +566,7 @@ def _grid(among: Candidates, picked: Pick | None) -> Grid:
     unit, texts = scaled([float(np.nanmin(shown_j))], "J")
     pick_text = place_text((picked.core_mhz, picked.mem_mhz)) if picked else ""
     return Grid(
-        among.kernel,
+        among.label,
         f"{texts[0]} {unit}",
         core,
         [(m, [cells.get((c, m)) for c in core]) for m in mem],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +31,7 @@ from analysis.figures.predictions import (
 )
 from analysis.figures.rooflines import place_text, roofline_figure
 from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure
+from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.report.content import SiteReport
 from analysis.report.tables import (
@@ -47,7 +47,8 @@ from analysis.report.tables import (
 )
 from analysis.rooflines.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
 
-PHASE = re.compile(r"\s*\bphase=(\S+)")
+PHASE = "phase"
+"""The parameter by which kernels name the phase of an application that they are."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,14 @@ class SiteFigures:
 def site_families(site: SiteReport) -> dict[str, str]:
     """Kernel -> family, for every kernel that anything of the site names."""
     observed = site.data if site.data is not None else site.timing
-    kernels = {*site.candidates, *(p.kernel for p in site.picks)}
-    kernels.update(kernel_names(observed) if observed is not None else ())
-    return kernel_families(sorted(kernels))
+    kernels = [
+        *(KernelInstance(c.kernel, c.params, c.label) for c in site.candidates.values()),
+        *(KernelInstance(p.kernel, p.params, p.label) for p in site.picks),
+    ]
+    if observed is not None:
+        kernels += [observed.instance(label) for label in kernel_names(observed)]
+    by_label = {kernel.label: kernel for kernel in kernels}
+    return kernel_families([by_label[label] for label in sorted(by_label)])
 
 
 def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
@@ -188,10 +194,12 @@ def breakdown_figures(
 def phases(data: Observations) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """Applications whose kernels have a parameter ``phase``: (name, rows, each row's phase)."""
     found: dict[str, list[tuple[int, str]]] = {}
-    for i, kernel in enumerate(data.kernel):
-        named = PHASE.search(kernel)
-        if named:
-            found.setdefault(PHASE.sub("", kernel), []).append((i, named[1]))
+    for i, label in enumerate(data.kernel):
+        kernel = data.instance(label)
+        if PHASE in kernel.params:
+            rest = {name: value for name, value in kernel.params.items() if name != PHASE}
+            application = KernelInstance(kernel.name, rest).label
+            found.setdefault(application, []).append((i, str(kernel.params[PHASE])))
     return [
         (title, np.array([i for i, _ in rows]), np.array([name for _, name in rows], object))
         for title, rows in found.items()
@@ -211,7 +219,7 @@ def trade_off_figures(
     if site.data is not None and len(site.picks) and site.candidates:
         shown = foremost(site.data, families, PARETO_SHOWN)
         among = {k: site.candidates[k] for k in shown if k in site.candidates}
-        picked = {p.kernel: p for p in site.picks}
+        picked = {p.label: p for p in site.picks}
         if among:
             figures.append(pareto_figure(among, picked, site.simulated))
     known = [
@@ -220,6 +228,6 @@ def trade_off_figures(
         if math.isfinite(line.eps_op_j) and line.op_energy_j > 0 and line.eps_mem_j > 0
     ]
     if known:
-        points, line = max(known, key=lambda each: len(each[0].kernel))
+        points, line = max(known, key=lambda each: len(each[0].kernels))
         figures.append(greenup_figure(line, points.setting, site.simulated))
     return figures

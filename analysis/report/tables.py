@@ -240,7 +240,7 @@ def autotuning_sheet(crossval: CrossValidation, families: Mapping[str, str]) -> 
     """
     cases: dict[str, list[CaseLoss]] = {}
     for each in crossval.cases:
-        cases.setdefault(families[each.kernel], []).append(each)
+        cases.setdefault(families[each.label], []).append(each)
     rows: list[list[str | float]] = []
     for family in family_order(cases):
         mine = cases[family]
@@ -389,7 +389,7 @@ def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
     """The pick of each kernel, and what it saves and costs against the fastest setting."""
     rows: list[list[str | float]] = [
         [
-            p.kernel,
+            p.label,
             p.core_mhz,
             p.mem_mhz,
             p.energy_j,
@@ -424,7 +424,7 @@ def phases_sheet(splits: Sequence[PhaseSplit], simulated: bool) -> Sheet:
     """
     rows: list[list[str | float]] = [
         [
-            each.kernel,
+            each.label,
             each.at,
             each.core_mhz,
             each.mem_mhz,

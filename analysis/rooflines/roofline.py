@@ -13,6 +13,7 @@ import numpy as np
 
 from analysis.dataset import CLASS_UNITS, moves_data
 from analysis.energy.fit import Fit, costs_at
+from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 
 """Classes that count operations; every other class counts bytes moved."""
@@ -245,7 +246,7 @@ class PairPoints:
     operation: str
     memory: str
     setting: tuple[float, float]
-    kernel: list[str]
+    kernels: list[KernelInstance]
     intensity: np.ndarray
     operations: np.ndarray
     time_s: np.ndarray
@@ -312,7 +313,7 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
                 operation,
                 memory_class,
                 data.settings[setting],
-                [row[1] for row in rows],
+                [data.instance(row[1]) for row in rows],
                 *numbers.T,
             )
         )

@@ -116,10 +116,7 @@ def fit(arguments: Namespace) -> int:
     found = fit_model(data, arguments.model, arguments.voltage, arguments.robust)
     keep_fit(store, found)
     if arguments.json:
-        shown = [
-            {"check": each.check, "severity": each.severity, "text": each.text} for each in findings
-        ]
-        print_json(found.as_dict() | {"findings": shown})
+        print_json(found.as_dict() | {"findings": [finding.as_dict() for finding in findings]})
         return 0
     for each in findings:
         print_finding(arguments.site, each, dataset)
@@ -186,7 +183,7 @@ def print_fit(found: Fit) -> None:
         say(f"can't be told apart: {', '.join(group['terms'])}; to do so, {group['remedy']}")
     for row in found.outliers[:OUTLIERS_SHOWN]:
         say(
-            f"outlier: {row['kernel']} at {row['setting']}: {row['energy_j']:.4g} J measured, "
+            f"outlier: {row['label']} at {row['setting']}: {row['energy_j']:.4g} J measured, "
             f"{row['predicted_j']:.4g} J by the model ({row['deviations']:.0f} deviations)"
         )
     if len(found.outliers) > OUTLIERS_SHOWN:
@@ -382,7 +379,9 @@ def predict(arguments: Namespace) -> int:
     volts = setting_volts(store, arguments.site, data) if arguments.all_settings else None
     without: list[str] = []
     wanted = [
-        name for name in kernel_names(data) if arguments.kernel in (None, name, name.split(" ")[0])
+        label
+        for label in kernel_names(data)
+        if arguments.kernel in (None, label, data.instance(label).name)
     ]
     if arguments.profile:
         chosen = [_profile_pick(Path(arguments.profile), found, data, volts, arguments)]
@@ -392,7 +391,7 @@ def predict(arguments: Namespace) -> int:
     else:
         raise BadArgument(
             f"--kernel: {arguments.site} has no kernel {arguments.kernel!r}; it has "
-            f"{', '.join(sorted({n.split(' ')[0] for n in kernel_names(data)}))}"
+            f"{', '.join(sorted({data.instance(label).name for label in kernel_names(data)}))}"
         )
     device = site_facts(store, arguments.site).get("device", "cpu")
     rows: list[dict[str, Any]] = []
@@ -416,7 +415,7 @@ def predict(arguments: Namespace) -> int:
         say("simulated: the measurements are a twin's")
     header = ["kernel", "core MHz", "memory MHz", "energy J", "time s", "saves %", "from", "to"]
     header += ["slower %", "P(best)", "lost %", "race to halt", "srun"]
-    keys = ["kernel", "core_mhz", "mem_mhz", "energy_j", "time_s", "saving_pct", "saving_low_pct"]
+    keys = ["label", "core_mhz", "mem_mhz", "energy_j", "time_s", "saving_pct", "saving_low_pct"]
     keys += ["saving_high_pct", "slowdown_pct", "best_probability", "expected_loss_pct"]
     keys += ["race_to_halt", "slurm"]
     print_table(header, [[row[key] for key in keys] for row in rows])
@@ -474,7 +473,10 @@ def _profile_pick(
 
 
 def write_policy(path: Path, arguments: Namespace, found: Fit, rows: list[dict[str, Any]]) -> None:
-    """The picks as JSON by site and kernel, for a job's prolog to look up; other sites stay."""
+    """The picks as JSON, a list for each site, for a job's prolog to look up.
+
+    Other sites in the file stay as they are.
+    """
     import json  # noqa: PLC0415
 
     try:
@@ -483,6 +485,9 @@ def write_policy(path: Path, arguments: Namespace, found: Fit, rows: list[dict[s
     except (OSError, ValueError, AttributeError) as error:
         raise BadArgument(f"{path}: is no policy file ({error}); name another file") from None
     kept = (
+        "kernel",
+        "params",
+        "label",
         "core_mhz",
         "mem_mhz",
         "slurm",
@@ -497,7 +502,7 @@ def write_policy(path: Path, arguments: Namespace, found: Fit, rows: list[dict[s
         "max_power_w": arguments.max_power_w,
         "model": found.model,
         "simulated": found.simulated,
-        "kernels": {row["kernel"]: {key: row[key] for key in kept} for row in rows},
+        "kernels": [{key: row[key] for key in kept} for row in rows],
     }
     try:
         path.write_text(json.dumps(plain(policy), indent=1) + "\n", encoding="utf-8")

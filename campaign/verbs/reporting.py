@@ -184,7 +184,7 @@ def _fitted_site(
         notes.append("No picks: this site was measured at one setting, so there is no choice.")
     device = site_facts(store, found.site).get("device", "cpu")
     slurm = {
-        each.kernel: " ".join(
+        each.label: " ".join(
             step_flags(Setting(_known(each.core_mhz), _known(each.mem_mhz)), device)
         )
         for each in chosen

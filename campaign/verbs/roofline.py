@@ -56,7 +56,7 @@ def roofline(arguments: Namespace) -> int:
     pairs = []
     for each in points:
         line, energy_from = _line(data, (each.operation, each.memory), setting, found, regression)
-        pairs.append(_pair(line, len(each.kernel), energy_from, arguments.cap_w))
+        pairs.append(_pair(line, len(each.kernels), energy_from, arguments.cap_w))
     core_mhz, mem_mhz = data.settings[setting]
     shown = {
         "site": data.site,

@@ -39,13 +39,7 @@ def import_(arguments: Namespace) -> int:
                 "already_there": imported.held,
                 "disagreements": checked.disagreements,
                 "findings": [
-                    {
-                        "site": site,
-                        "check": finding.check,
-                        "severity": finding.severity,
-                        "text": finding.text,
-                        "point_ids": ids[finding.rows].tolist(),
-                    }
+                    {"site": site, **finding.as_dict()} | {"point_ids": ids[finding.rows].tolist()}
                     for site, finding in found
                 ],
             }

@@ -32,6 +32,7 @@ from analysis.figures.predictions import case_figure, cases, error_figure, predi
 from analysis.figures.rooflines import roofline_figure
 from analysis.figures.standalone import paper_style, pdf_bytes, svg_text
 from analysis.figures.tradeoffs import greenup_figure, pareto_figure, pareto_front
+from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
 from analysis.report.site_figures import phases
 from analysis.report.tables import (
@@ -168,7 +169,7 @@ def test_roofline_dots_read_back_as_the_measurements(pair, panel, expected, log)
     svg = drawn(roofline_figure(points, line, True).panels[panel])
     x, y = axis(svg, True, True), axis(svg, False, log)
     marks = circles(svg)
-    assert len(marks) == len(points.kernel)
+    assert len(marks) == len(points.kernels)
     np.testing.assert_allclose([x(a) for a, _ in marks], points.intensity, rtol=0.01)
     np.testing.assert_allclose([y(b) for _, b in marks], expected(points), rtol=0.015)
 
@@ -296,10 +297,14 @@ def test_counts_are_drawn_where_kernels_mix_classes(data, setting):
         assert [x(a + w) - x(a) for a, _, w, _ in rects(svg, name)] == pytest.approx([50.0], 1e-2)
 
 
-def test_phases_are_read_from_the_kernels_names(data):
-    names = {"sp-1": "fmm phase=near n=8", "dp-1": "fmm phase=far n=8"}
-    kernel = np.array([names.get(k, k) for k in data.kernel], object)
-    ((title, rows, labels),) = phases(replace(data, kernel=kernel))
+def test_phases_are_read_from_the_kernels_parameters(data):
+    instances = {
+        "sp-1": KernelInstance("fmm", {"phase": "near", "n": 8}),
+        "dp-1": KernelInstance("fmm", {"phase": "far", "n": 8}),
+    }
+    kernel = np.array([instances[k].label if k in instances else k for k in data.kernel], object)
+    named = {instance.label: instance for instance in instances.values()}
+    ((title, rows, labels),) = phases(replace(data, kernel=kernel, instances=named))
     assert title == "fmm n=8"
     assert set(labels) == {"near", "far"}
     assert set(data.kernel[rows]) == {"sp-1", "dp-1"}
@@ -432,7 +437,8 @@ def test_names_are_short_where_they_can_be():
     same = ["a x=b", "a y=b"]
     assert short_names(same) == {name: name for name in same}
     assert shortened("abcdefghij", 33) == "abcd…"
-    assert set(kernel_families(full).values()) == {"double"}
+    kernels = [KernelInstance("double", {"level": level}) for level in ("dram", "l2")]
+    assert set(kernel_families(kernels).values()) == {"double"}
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.01, 1e4), st.booleans(), st.floats(0, 1))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from analysis.dataset import PHASE_PREFIX
+from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.phase_energy import PhaseSplit, phase_splits
 from analysis.report.content import SiteReport
 from analysis.report.page import render
@@ -133,7 +134,8 @@ def test_joules_of_an_iteration_are_those_that_the_counter_saw(store: Store) -> 
         ("least energy", 800.0, 900.0),
     ]
     for split in splits:
-        assert split.kernel == "solver n=8 q=4"
+        assert (split.kernel, split.params) == ("solver", {"n": 8, "q": 4})
+        assert split.label == "solver n=8 q=4"
         assert (split.phases, split.repeats, split.period_s) == (["near", "far"], 2, 1e-3)
         expected = joules((split.core_mhz, split.mem_mhz))
         assert split.energy_j == pytest.approx(list(expected.values()), rel=1e-6)
@@ -231,15 +233,15 @@ def test_the_files_hold_the_same_numbers(store: Store, tmp_path: Path) -> None:
 
 def test_simulated_phases_say_so() -> None:
     split = PhaseSplit(
-        "fmm n=8",
-        "fastest",
-        852.0,
-        924.0,
-        ["up", "u"],
-        np.array([1.0, 3.0]),
-        np.array([0.1, 0.2]),
-        1,
-        1e-3,
+        **KernelInstance("fmm", {"n": 8}).as_dict(),
+        at="fastest",
+        core_mhz=852.0,
+        mem_mhz=924.0,
+        phases=["up", "u"],
+        energy_j=np.array([1.0, 3.0]),
+        time_s=np.array([0.1, 0.2]),
+        repeats=1,
+        period_s=1e-3,
     )
     site = SiteReport("tk1", True, measured(1), None, "no fit here", phases=[split])
     page = Page(render(content(site)))
@@ -258,7 +260,17 @@ def test_simulated_phases_say_so() -> None:
 
 
 def test_phases_without_energy_have_no_share() -> None:
-    split = PhaseSplit("k", "fastest", 1.0, 1.0, ["a"], np.zeros(1), np.zeros(1), 1, 1e-3)
+    split = PhaseSplit(
+        **KernelInstance("k").as_dict(),
+        at="fastest",
+        core_mhz=1.0,
+        mem_mhz=1.0,
+        phases=["a"],
+        energy_j=np.zeros(1),
+        time_s=np.zeros(1),
+        repeats=1,
+        period_s=1e-3,
+    )
     assert np.isnan(split.share).all()
     site = SiteReport("s", False, measured(1), None, "no fit here", phases=[split])
     assert "Energy by phase" in render(content(site))

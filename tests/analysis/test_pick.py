@@ -10,6 +10,7 @@ import pytest
 from analysis.choice.crossval import CaseLoss, contest
 from analysis.choice.pick import Candidates, all_candidates, pick, picks
 from analysis.energy.fit import Fit, fit
+from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names, observations
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.twin_data import twin_dataset
@@ -161,7 +162,14 @@ def with_draws(energy_j: list[float], spread: float, seed: int = 0) -> Candidate
     time_s = 1.0 + 0.1 * np.arange(n)
     settings = [(1000.0 - 100 * i, 500.0) for i in range(n)]
     return Candidates(
-        "k", settings, energy, time_s, np.ones(n, bool), energy, drawn, time_s[:, None] + 0 * drawn
+        **KernelInstance("k").as_dict(),
+        settings=settings,
+        energy_j=energy,
+        time_s=time_s,
+        measured=np.ones(n, bool),
+        measured_j=energy,
+        energy_draws_j=drawn,
+        time_draws_s=time_s[:, None] + 0 * drawn,
     )
 
 
@@ -215,7 +223,7 @@ def test_a_pick_that_is_said_to_be_best_with_70_percent_is_so_in_70_percent(quie
         noisy = campaign(quiet, seed)
         for each in picks(fit(noisy, "choi", "known"), noisy):
             said.append(each.best_probability)
-            hit.append((each.core_mhz, each.mem_mhz) == best[each.kernel])
+            hit.append((each.core_mhz, each.mem_mhz) == best[each.label])
     probability, right = np.array(said), np.array(hit)
     bins = np.minimum((probability / 0.2).astype(int), 4)
     judged = 0
@@ -230,7 +238,17 @@ def test_a_pick_that_is_said_to_be_best_with_70_percent_is_so_in_70_percent(quie
 
 def cases(gains_pct: list[float]) -> list[CaseLoss]:
     """Kernels whose race to halt loses so much more than the model's pick."""
-    return [CaseLoss(f"k{i}", 1.0, 1.0 + gain, 5.0, 9.0, 0.1) for i, gain in enumerate(gains_pct)]
+    return [
+        CaseLoss(
+            **KernelInstance(f"k{i}").as_dict(),
+            model_pct=1.0,
+            race_to_halt_pct=1.0 + gain,
+            random_pct=5.0,
+            most_pct=9.0,
+            random_exact=0.1,
+        )
+        for i, gain in enumerate(gains_pct)
+    ]
 
 
 def test_the_contest_has_the_verdict_that_the_losses_leave():

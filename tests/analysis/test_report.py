@@ -17,6 +17,7 @@ from analysis.energy.fit import fit
 from analysis.figures.axes import Scale, log_scale, tick_text
 from analysis.figures.families import kernel_families, natural
 from analysis.figures.predictions import error_histogram
+from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
 from analysis.report.content import Measured, ReportContent, SiteReport
 from analysis.report.page import level, render, scaled
@@ -267,14 +268,23 @@ def test_a_site_without_meters_shows_times_and_no_energy(twin):
 
 def test_a_clock_that_cant_be_set_is_as_found(twin):
     among = Candidates(
-        "k",
-        [(800.0, math.nan), (1200.0, math.nan)],
-        np.array([1.0, 2.0]),
-        np.array([2.0, 1.0]),
-        np.array([True, True]),
-        np.array([1.1, 2.0]),
+        **KernelInstance("k").as_dict(),
+        settings=[(800.0, math.nan), (1200.0, math.nan)],
+        energy_j=np.array([1.0, 2.0]),
+        time_s=np.array([2.0, 1.0]),
+        measured=np.array([True, True]),
+        measured_j=np.array([1.1, 2.0]),
     )
-    chosen = Pick("k", 800.0, math.nan, 1.0, 2.0, 50.0, 100.0, True)
+    chosen = Pick(
+        **KernelInstance("k").as_dict(),
+        core_mhz=800.0,
+        mem_mhz=math.nan,
+        energy_j=1.0,
+        time_s=2.0,
+        saving_pct=50.0,
+        slowdown_pct=100.0,
+        measured=True,
+    )
     site = SiteReport("cpu", False, measured(2), None, "", picks=[chosen], candidates={"k": among})
     html = render(content(site))
     assert "nan" not in html
@@ -292,7 +302,12 @@ def test_many_kernels_stay_within_three_megabytes(site):
     values = np.linspace(1.0, 3.0, len(settings))
     among = {
         f"family{i % 7} i={i}": Candidates(
-            f"family{i % 7} i={i}", settings, values, values[::-1], values < 2, values
+            **KernelInstance(f"family{i % 7}", {"i": i}).as_dict(),
+            settings=settings,
+            energy_j=values,
+            time_s=values[::-1],
+            measured=values < 2,
+            measured_j=values,
         )
         for i in range(140)
     }
@@ -417,12 +432,16 @@ def test_grids_have_nine_shades():
     assert [level(v) for v in (0.0, 0.4, 3.0, 15.0, 1000.0)] == [0, 0, 2, 4, 8]
 
 
-def test_kernels_are_grouped_by_the_first_word():
-    assert kernel_families(["a x=1", "a x=2", "b x=1"]) == {
+def test_kernels_are_grouped_by_name():
+    kernels = [KernelInstance("a", {"x": 1}), KernelInstance("a", {"x": 2})]
+    assert kernel_families([*kernels, KernelInstance("b", {"x": 1})]) == {
         "a x=1": "a",
         "a x=2": "a",
         "b x=1": "b",
     }
     flat = [f"fma_{i}" for i in range(9)] + ["p", "q", "r", "s"]
-    assert set(kernel_families(flat).values()) == {"fma", "others"}
+    assert set(kernel_families([KernelInstance(name) for name in flat]).values()) == {
+        "fma",
+        "others",
+    }
     assert sorted(["x=16", "x=8"], key=natural) == ["x=8", "x=16"]

@@ -170,6 +170,8 @@ def test_json_has_the_whiteboards_keys(demo, capsys):
     assert len(predict) == 3
     assert {
         "kernel",
+        "params",
+        "label",
         "core_mhz",
         "mem_mhz",
         "energy_j",
@@ -178,6 +180,25 @@ def test_json_has_the_whiteboards_keys(demo, capsys):
         "slowdown_pct",
         "slurm",
     } <= set(predict[0])
+    assert {row["kernel"] for row in predict} == {"load"}
+    assert len({row["params"]["level"] for row in predict}) == 3
+    assert shown("predict", "--kernel", predict[0]["label"]) == predict[:1]
+
+
+def test_the_policy_lists_the_picks_by_kernel_and_parameters(demo, tmp_path, capsys):
+    store, path = str(demo / "campaign-demo/store"), tmp_path / "policy.json"
+    other, stale = {"kernels": {"old": {"slurm": ""}}}, {"kernels": {"l2 n=1": {"slurm": "no"}}}
+    path.write_text(json.dumps({"sites": {"other": other, "jetson-tk1": stale}}))
+    words = ["predict", store, "--site", "jetson-tk1", "--json", "--policy", str(path)]
+    assert main(words) == 0
+    shown = json.loads(capsys.readouterr().out)
+    sites = json.loads(path.read_text())["sites"]
+    assert sites["other"] == other
+    kernels = sites["jetson-tk1"]["kernels"]
+    assert len(kernels) == len(shown) == 116
+    for entry, row in zip(kernels, shown, strict=True):
+        assert entry == {key: row[key] for key in entry}
+        assert {"kernel", "params", "label", "core_mhz", "mem_mhz", "slurm"} <= set(entry)
 
 
 @pytest.mark.parametrize(
