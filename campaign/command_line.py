@@ -8,6 +8,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from campaign.extras import explain_missing
+from campaign.own_packages import foreign_package
+
 EXIT_CODES = """\
 exit codes: 0 done; 1 not all of it could be done (the last line says what is left);
 2 something in what was given is wrong (the message says where, and what would do);
@@ -352,6 +355,10 @@ ANALYSIS = ("modelling", "reporting", "figures", "roofline")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; its exit code. Bad input is one message on standard error and 2."""
+    wrong = foreign_package()
+    if wrong is not None:
+        print(f"campaign: {wrong}", file=sys.stderr)
+        return 2
     arguments = parser().parse_args(argv)
     module, _, function = arguments.verb.partition(":")
     if module in ANALYSIS:
@@ -360,7 +367,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         verb = getattr(import_module(f"campaign.verbs.{module}"), function)
-        return int(verb(arguments))
+        with explain_missing():
+            return int(verb(arguments))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

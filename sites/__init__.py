@@ -2,3 +2,5 @@
 
 A site knows nothing of kernels' insides, Dask or Zarr.
 """
+
+OWNER = "dvfs-campaign"  # campaign/own_packages.py looks for this

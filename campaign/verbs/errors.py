@@ -13,6 +13,7 @@ class CantDo(Exception):
 
 EXPECTED = {
     "sites.located_toml.BadFile": 2,
+    "campaign.extras.MissingExtra": 2,
     "campaign.verbs.errors.BadArgument": 2,
     "campaign.store.layout.NotAStore": 2,
     "analysis.measurements.observations.CantFit": 2,

@@ -345,7 +345,7 @@ def _open_line(root: Path, options: PowermonOptions) -> Line:
         return SerialLine(str(path), options.baud)
     except ImportError as error:
         raise MeterUnreadable(
-            "the Python package pyserial is missing", "install it with `pip install pyserial`"
+            "the Python package pyserial is missing", "pip install 'dvfs-campaign[serial]'"
         ) from error
     except OSError as error:  # pyserial's own error is one
         raise MeterUnreadable(f"{path} can't be opened: {error}", DEVICE_REMEDY) from error

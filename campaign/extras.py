@@ -1,0 +1,60 @@
+"""The packages that only some users need, and the message where one of them is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import NamedTuple
+
+
+class Extra(NamedTuple):
+    """An extra of this distribution, and what needs it."""
+
+    name: str
+    what: str
+
+
+EXTRAS = {
+    "bokeh": Extra("dashboard", "showing Dask's dashboard"),
+    "pyarrow": Extra("parquet", "reading Parquet"),
+    "reportlab": Extra("figures", "drawing a PDF"),
+    "svglib": Extra("figures", "drawing a PDF"),
+}
+"""Package -> its extra in pyproject.toml. A package of a meter is named by the meter itself."""
+
+
+class MissingExtra(ImportError):
+    """A package of an extra is missing.
+
+    Attributes:
+        what: what was asked for, and the package that it needs.
+        remedy: the command that installs it.
+    """
+
+    def __init__(self, package: str) -> None:
+        extra = EXTRAS[package]
+        self.what = f"{extra.what} needs {package}"
+        self.remedy = f"pip install 'dvfs-campaign[{extra.name}]'"
+        super().__init__(f"{self.what}: {self.remedy}", name=package)
+
+
+@contextmanager
+def explain_missing() -> Iterator[None]:
+    """Raise :class:`MissingExtra` where what runs inside cannot import a package of an extra.
+
+    Also a decorator. What imports such a package does so where it needs it, and plainly.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise MissingExtra(package) from error
+
+
+def require(package: str) -> None:
+    """Raise :class:`MissingExtra` where a package of an extra is not installed."""
+    if find_spec(package) is None:
+        raise MissingExtra(package)

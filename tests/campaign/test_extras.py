@@ -1,0 +1,72 @@
+"""Where a package of an extra is missing, the message says which, and how to install it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from campaign.extras import EXTRAS, MissingExtra, explain_missing, require
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def campaign_without(package: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command on a Python that lacks a package."""
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from campaign.command_line import main; sys.exit(main(sys.argv[1:]))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_table_in_parquet(tmp_path):
+    done = campaign_without("pyarrow", "import", tmp_path / "t.parquet", "--store", tmp_path / "s")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "campaign: reading Parquet needs pyarrow: pip install 'dvfs-campaign[parquet]'\n"
+    )
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_table_in_csv_needs_no_pyarrow(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("site,kernel,core_mhz,time_s,energy_j\na,k,1000,2.0,100.0\n")
+    done = campaign_without("pyarrow", "import", table, "--store", tmp_path / "s")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_every_package_is_named_with_its_extra(package, monkeypatch):
+    extra = EXTRAS[package].name
+    listed = PROJECT["optional-dependencies"][extra]
+    assert any(requirement.startswith(f"{package}>=") for requirement in listed)
+    assert not any(requirement.startswith(package) for requirement in PROJECT["dependencies"])
+    require(package)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=f"needs {package}") as raised:
+        require(package)
+    assert raised.value.remedy == f"pip install 'dvfs-campaign[{extra}]'"
+    with pytest.raises(MissingExtra, match=f"needs {package}"), explain_missing():
+        __import__(f"{package}.anything")
+
+
+def test_a_module_that_is_missing_for_another_reason_stays_a_fault():
+    with pytest.raises(ModuleNotFoundError, match="campaign.no_such_module"), explain_missing():
+        __import__("campaign.no_such_module")
+
+
+def test_the_extra_all_holds_every_other_one():
+    extras = PROJECT["optional-dependencies"]
+    others = ",".join(sorted(set(extras) - {"all", "test", "docs"}))
+    assert extras["all"] == [f"dvfs-campaign[{others}]"]
