@@ -23,9 +23,6 @@ OBSERVED_S = 1.0
 JOB_MINUTES = 10
 JOB_TIMEOUT_S = 1800.0
 """How long a partition's job is waited for, in the queue and on its node."""
-FOUND_ALONE = ("powercap", "perf-rapl", "cray", "nvml", "amdsmi", "hwmon", "ina3221", "ipmi")
-"""Meters that need no options, and so are tried where the site file names none."""
-SETTABLE = ("cpufreq", "uncore", "jetson", "nvml")
 
 
 def doctor(arguments: Namespace) -> int:
@@ -125,10 +122,10 @@ def _meter(entry: MeterEntry, root: Path) -> dict[str, Any]:
 
 def _others(named: set[str], root: Path) -> list[dict[str, Any]]:
     """Meters that the site file does not name: whether they would answer here."""
-    from sites.meters import MeterUnreadable, open_meter  # noqa: PLC0415
+    from sites.meters import MeterUnreadable, describe_meters, open_meter  # noqa: PLC0415
 
     found = []
-    for kind in FOUND_ALONE:
+    for kind in (about.kind for about in describe_meters() if about.probed):
         if kind in named:
             continue
         told: dict[str, Any] = {"meter": kind, "channels": [], "problem": None, "remedy": None}
@@ -146,8 +143,12 @@ def _others(named: set[str], root: Path) -> list[dict[str, Any]]:
 
 
 def _clocks(site: Site, root: Path) -> dict[str, Any]:
-    from sites.clocks import ClocksUnavailable, open_control  # noqa: PLC0415
-    from sites.clocks.rights import right_to_set  # noqa: PLC0415
+    from sites.clocks import (  # noqa: PLC0415
+        ClocksUnavailable,
+        describe_controls,
+        open_control,
+        right_to_set,
+    )
 
     right = right_to_set(site.clocks.control, root)
     told: dict[str, Any] = {
@@ -181,7 +182,8 @@ def _clocks(site: Site, root: Path) -> dict[str, Any]:
         "throttled": list(state.throttled),
     }
     if site.clocks.control == "fixed":
-        told["others"] = [vars(r) for name in SETTABLE if (r := right_to_set(name, root)).can_set]
+        names = [about.control for about in describe_controls() if about.sets_clocks]
+        told["others"] = [vars(r) for name in names if (r := right_to_set(name, root)).can_set]
     return told
 
 
@@ -294,6 +296,8 @@ def _print_clocks(clocks: dict[str, Any]) -> None:
 
 def _print_without(told: dict[str, Any]) -> None:
     """Why energy can't be measured, and what each meter would need."""
+    from sites.meters import describe_meters  # noqa: PLC0415
+
     usable = [each for each in told["meters_elsewhere"] if each["channels"]]
     named = [each for each in told["meters"] if each["use"] == "energy"]
     if usable:
@@ -308,7 +312,7 @@ def _print_without(told: dict[str, Any]) -> None:
     )
     for each in told["meters_elsewhere"]:
         say(f"  {each['meter']}: {each['problem']}\n    {each['remedy']}")
-    say(
-        "  Others need options in the site file: powermon (an external meter), slurm (its "
-        "accounting's ConsumedEnergy), recorded (a trace to replay)."
-    )
+    say("  Not tried, because they need options in the site file:")
+    for about in describe_meters():
+        if not about.probed:
+            say(f"  {about.kind}: {about.reads}")

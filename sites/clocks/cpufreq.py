@@ -29,7 +29,14 @@ from pathlib import Path
 from typing import Any
 
 from sites.clocks import uncore
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.control import (
+    ClockNotLegal,
+    ClockState,
+    ClocksUnavailable,
+    ControlDescription,
+    ControlledSite,
+    Right,
+)
 from sites.clocks.shared.cpufreq_reading import current_core_mhz
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.thermal_zone import find_zones, hottest_c
@@ -42,9 +49,22 @@ from sites.clocks.shared.written_files import (
     put_back_entries,
     read_number,
     read_text,
+    right_to_write,
     whole_number,
 )
 from sites.setting import Setting
+
+ABOUT = ControlDescription(
+    control="cpufreq",
+    writes="scaling_setspeed, or both limits of each policy; with uncore = true, the uncore's "
+    "limits as memory clock",
+    needs="root, or write access to the files",
+    options={
+        "cpus": "'all' or a list such as '0-7,16' (default: the CPUs that the process may run on)",
+        "uncore": "true: the memory clock is Intel's uncore clock (default: false)",
+        "domain_ids": "uncore domains to set, as in the control uncore",
+    },
+)
 
 CPUS = "sys/devices/system/cpu"
 WRITES = (
@@ -191,6 +211,11 @@ class Cpufreq:
         return {path: count for path, count in counts.items() if count is not None}
 
 
+def rights(root: Path) -> Right:
+    """Whether this user may write the clocks' files."""
+    return right_to_write("cpufreq", root, f"{CPUS}/cpu*/cpufreq/scaling_max_freq")
+
+
 def open_control(site: ControlledSite, root: Path) -> Cpufreq:
     """See :mod:`sites.clocks`; the options are in this module's own text.
 
@@ -211,11 +236,7 @@ def parse_options(options: Mapping[str, Any]) -> Options:
     Raises:
         ValueError: an option that there isn't, or that has not its form.
     """
-    unknown = sorted(set(options) - {"cpus", "uncore", "domain_ids"})
-    if unknown:
-        raise ValueError(
-            f"unknown option {unknown[0]!r} of cpufreq; known: cpus, uncore, domain_ids"
-        )
+    ABOUT.check_options(options)
     cpus = options.get("cpus")
     if cpus is not None and (
         not isinstance(cpus, str) or not re.fullmatch(r"all|\d+(-\d+)?(,\d+(-\d+)?)*", cpus)

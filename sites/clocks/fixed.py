@@ -5,9 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
+from sites.clocks.shared.control import (
+    ClockNotLegal,
+    ClockState,
+    ControlDescription,
+    ControlledSite,
+    Right,
+)
 from sites.clocks.shared.cpufreq_reading import current_core_mhz
 from sites.setting import AS_FOUND, Setting
+
+ABOUT = ControlDescription(
+    control="fixed",
+    writes="nothing: the clocks are left as found and recorded",
+    needs="nothing",
+    sets_clocks=False,
+)
 
 
 class Fixed:
@@ -28,6 +41,11 @@ class Fixed:
 
     def restore(self) -> None:
         """Nothing was set."""
+
+
+def rights(root: Path) -> Right:
+    """Nothing is set."""
+    return Right("fixed", True, "nothing is set")
 
 
 def open_control(site: ControlledSite, root: Path) -> Fixed:

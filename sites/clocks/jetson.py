@@ -24,7 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.control import (
+    ClockNotLegal,
+    ClockState,
+    ClocksUnavailable,
+    ControlDescription,
+    ControlledSite,
+    Right,
+)
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.thermal_zone import find_zones, hottest_c
 from sites.clocks.shared.written_files import (
@@ -36,9 +43,19 @@ from sites.clocks.shared.written_files import (
     put_back_entries,
     read_number,
     read_text,
+    right_to_write,
     whole_number,
 )
 from sites.setting import Setting
+
+ABOUT = ControlDescription(
+    control="jetson",
+    writes="the GPU's limits in devfreq, and the memory clock (EMC) in debugfs",
+    needs="root: debugfs is for root only",
+    options={
+        "gpu": "the GPU's name in /sys/class/devfreq (default: the known one)",
+    },
+)
 
 DEVFREQ = "sys/class/devfreq"
 KNOWN_GPU = re.compile(r"[0-9a-f]+\.(gpu|gm20b|gp10b|gv11b|ga10b)|gpu-gpc-0")
@@ -167,6 +184,11 @@ def _not_offered(domain: str, mhz: float, clocks_hz: tuple[int, ...]) -> ClockNo
     return ClockNotLegal(f"{domain} {mhz:g} MHz is not offered; the nearest: {words}")
 
 
+def rights(root: Path) -> Right:
+    """Whether this user may write the clocks' files."""
+    return right_to_write("jetson", root, f"{DEVFREQ}/*/max_freq")
+
+
 def open_control(site: ControlledSite, root: Path) -> Jetson:
     """See :mod:`sites.clocks`; the option is in this module's own text.
 
@@ -182,9 +204,7 @@ def open_control(site: ControlledSite, root: Path) -> Jetson:
 
 def parse_options(options: Mapping[str, Any]) -> str | None:
     """The option ``gpu``; None where it is not given."""
-    unknown = sorted(set(options) - {"gpu"})
-    if unknown:
-        raise ValueError(f"unknown option {unknown[0]!r} of jetson; known: gpu")
+    ABOUT.check_options(options)
     name = options.get("gpu")
     if name is not None and (not isinstance(name, str) or not re.fullmatch(NAME, name)):
         raise ValueError(f"gpu = {name!r}; give a name in /sys/class/devfreq, as '17000000.gpu'")

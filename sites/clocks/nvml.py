@@ -17,6 +17,7 @@ other GPUs of the node are not in the way.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.control import (
+    ClockNotLegal,
+    ClockState,
+    ClocksUnavailable,
+    ControlDescription,
+    ControlledSite,
+    Right,
+)
 from sites.clocks.shared.journal import (
     Entry,
     Journal,
@@ -43,6 +51,15 @@ from sites.nvml_library import (
     open_library,
 )
 from sites.setting import Setting
+
+ABOUT = ControlDescription(
+    control="nvml",
+    writes="locked graphics and memory clocks of NVIDIA GPUs",
+    needs="root",
+    options={
+        "devices": "indices or UUIDs of GPUs (default: those in CUDA_VISIBLE_DEVICES, or all)",
+    },
+)
 
 SETTLE_S = 2.0
 """A GPU that leaves its idle state takes some tenths of a second."""
@@ -277,6 +294,21 @@ def _as_clocks_unavailable() -> Iterator[None]:
         raise ClocksUnavailable(error.what, error.remedy) from None
 
 
+def rights(root: Path) -> Right:
+    """Whether this user may lock GPU clocks: NVML lets only root do so."""
+    if not any(root.glob("dev/nvidia[0-9]*")):
+        return Right("nvml", False, f"{root / 'dev/nvidia0'} does not exist: no NVIDIA GPU")
+    if os.geteuid() != 0:
+        return Right(
+            "nvml",
+            False,
+            "NVML lets only root lock clocks",
+            "use the control 'slurm' with --gpu-freq where the cluster allows it, or ask the "
+            "administrators for nvidia-smi --lock-gpu-clocks through sudo",
+        )
+    return Right("nvml", True, "root may lock GPU clocks")
+
+
 def open_control(site: ControlledSite, root: Path) -> Nvml:
     """See :mod:`sites.clocks`; the option is in this module's own text.
 
@@ -298,9 +330,7 @@ def open_control(site: ControlledSite, root: Path) -> Nvml:
 
 def parse_options(options: Mapping[str, Any]) -> list[int | str] | None:
     """The option ``devices``; None where it is not given."""
-    unknown = sorted(set(options) - {"devices"})
-    if unknown:
-        raise ValueError(f"unknown option {unknown[0]!r} of nvml; known: devices")
+    ABOUT.check_options(options)
     names = options.get("devices")
     if names is None:
         return None

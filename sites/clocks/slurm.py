@@ -10,9 +10,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
+from sites.clocks.shared.control import (
+    ClockNotLegal,
+    ClockState,
+    ControlDescription,
+    ControlledSite,
+    Right,
+)
 from sites.clocks.shared.cpufreq_reading import current_core_mhz
 from sites.setting import Setting
+
+ABOUT = ControlDescription(
+    control="slurm",
+    writes="nothing itself: srun --cpu-freq or --gpu-freq with each step",
+    needs="a Slurm whose nodes let it set clocks",
+    sets_clocks=False,
+)
 
 
 def step_flags(setting: Setting, device: str) -> list[str]:
@@ -54,6 +67,15 @@ class SlurmStep:
 
     def restore(self) -> None:
         """Slurm resets the clocks when the step ends."""
+
+
+def rights(root: Path) -> Right:
+    """Slurm sets the clocks, with rights of its own."""
+    return Right(
+        "slurm",
+        True,
+        "srun is asked for a clock with each step, and the achieved clock is read back",
+    )
 
 
 def open_control(site: ControlledSite, root: Path) -> SlurmStep:

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
+from sites.clocks.shared.control import (
+    ClockNotLegal,
+    ClockState,
+    ControlDescription,
+    ControlledSite,
+    Right,
+)
 from sites.setting import Setting
+
+ABOUT = ControlDescription(
+    control="twin",
+    writes="nothing: the clocks of the simulated machine",
+    needs="a [twin] table in the site file",
+    sets_clocks=False,
+)
 
 
 class TwinClocks:
@@ -29,6 +42,11 @@ class TwinClocks:
 
     def restore(self) -> None:
         self.current = self.found
+
+
+def rights(root: Path) -> Right:
+    """A simulated machine needs none."""
+    return Right("twin", True, "the machine is simulated")
 
 
 def open_control(site: ControlledSite, root: Path) -> TwinClocks:

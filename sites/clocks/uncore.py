@@ -22,7 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.control import (
+    ClockNotLegal,
+    ClockState,
+    ClocksUnavailable,
+    ControlDescription,
+    ControlledSite,
+    Right,
+)
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.written_files import (
     Limits,
@@ -30,8 +37,18 @@ from sites.clocks.shared.written_files import (
     optional_number,
     put_back_entries,
     read_number,
+    right_to_write,
 )
 from sites.setting import Setting
+
+ABOUT = ControlDescription(
+    control="uncore",
+    writes="both limits of Intel's uncore clock, as memory clock",
+    needs="root, or write access to the files",
+    options={
+        "domain_ids": "TPMI domains to set, such as [0] (default: all)",
+    },
+)
 
 FOLDER = "sys/devices/system/cpu/intel_uncore_frequency"
 STEP_KHZ = 100_000
@@ -78,6 +95,11 @@ class Uncore:
         self.files.restore()
 
 
+def rights(root: Path) -> Right:
+    """Whether this user may write the clocks' files."""
+    return right_to_write("uncore", root, f"{FOLDER}/*/max_freq_khz")
+
+
 def open_control(site: ControlledSite, root: Path) -> Uncore:
     """See :mod:`sites.clocks`; the option is in this module's own text.
 
@@ -92,9 +114,7 @@ def open_control(site: ControlledSite, root: Path) -> Uncore:
 
 def parse_options(options: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The option ``domain_ids``; None where it is not given."""
-    unknown = sorted(set(options) - {"domain_ids"})
-    if unknown:
-        raise ValueError(f"unknown option {unknown[0]!r} of uncore; known: domain_ids")
+    ABOUT.check_options(options)
     return parse_domain_ids(options.get("domain_ids"))
 
 

@@ -1,7 +1,8 @@
 """Meters: one file each, registered here by name.
 
-Each module has ``open_meter(root: Path, options: Mapping) -> Meter``. ``root`` is ``/`` on a
-machine and a recorded tree of files in a test.
+Each module has ``ABOUT``, a :class:`MeterDescription`, and
+``open_meter(root: Path, options: Mapping) -> Meter``. ``root`` is ``/`` on a machine, and a folder
+with recorded files in a test.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sites.meters.shared.meter import Buffered, Channel, FromFiles, Meter, MeterUnreadable, Reading
+from sites.meters.shared.meter import (
+    Buffered,
+    Channel,
+    FromFiles,
+    Meter,
+    MeterDescription,
+    MeterUnreadable,
+    Reading,
+)
 
 METERS = {
     "amdsmi": "sites.meters.amdsmi",
@@ -39,13 +48,20 @@ def open_meter(kind: str, options: Mapping[str, Any], root: Path = Path("/")) ->
     return meter
 
 
+def describe_meters() -> list[MeterDescription]:
+    """The description of every registered meter. No vendor's library is loaded for it."""
+    return [import_module(module).ABOUT for module in METERS.values()]
+
+
 __all__ = [
     "METERS",
     "Buffered",
     "Channel",
     "FromFiles",
     "Meter",
+    "MeterDescription",
     "MeterUnreadable",
     "Reading",
+    "describe_meters",
     "open_meter",
 ]

@@ -34,9 +34,18 @@ from pathlib import Path
 from typing import Any
 
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
 
-OPTIONS = ("devices",)
+ABOUT = MeterDescription(
+    kind="amdsmi",
+    reads="energy counter and power of AMD GPUs, through ROCm's Python package amdsmi",
+    domains="gpu",
+    needs="ROCm and its package amdsmi; membership in the groups render and video",
+    options={
+        "devices": "indices of GPUs (default: all; of an MI250, the even dies)",
+    },
+)
+
 ENERGY_KEYS = ("energy_accumulator", "power")
 POWER_KEYS = {"current_socket_power": 0.0, "socket_power": 0.0, "average_socket_power": 1.0}
 """Key -> over how many s the power is a mean; of the last it is assumed, since AMD does not say."""
@@ -196,11 +205,7 @@ class AmdsmiMeter:
 
 
 def _parse_options(options: Mapping[str, Any]) -> list[int] | None:
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ValueError(
-            f"the amdsmi meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
-        )
+    ABOUT.check_options(options)
     devices = options.get("devices")
     if devices is None:
         return None

@@ -36,10 +36,19 @@ from typing import Any
 
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.kept_file import KeptFile, Remedies, explain
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+
+ABOUT = MeterDescription(
+    kind="cray",
+    reads="/sys/cray/pm_counters, ten time-stamped scans a second",
+    domains="node, package, dram, gpu",
+    needs="a Cray XC or EX node",
+    options={
+        "stale_s": "seconds without a new scan after which reading is an error (default: 5)",
+    },
+)
 
 PM_COUNTERS = Path("sys/cray/pm_counters")
-OPTIONS = ("stale_s",)
 DOMAINS = {"": "node", "cpu": "package", "memory": "dram", "accel": "gpu"}
 """What stands before ``_energy``, without its number -> the domain."""
 COUNTER_NAME = re.compile(r"(?:(cpu|memory|accel)(\d*)_)?(energy|power)")
@@ -242,11 +251,7 @@ class CrayMeter:
 
 
 def _parse_options(options: Mapping[str, Any]) -> float:
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ValueError(
-            f"the cray meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
-        )
+    ABOUT.check_options(options)
     stale_s = options.get("stale_s", STALE_S)
     if isinstance(stale_s, bool) or not isinstance(stale_s, int | float) or not stale_s > 0:
         raise ValueError(f"stale_s is a number of seconds above 0, not {stale_s!r}")

@@ -33,10 +33,21 @@ from typing import Any, Literal
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+
+ABOUT = MeterDescription(
+    kind="hwmon",
+    reads="power sensors and energy counters in /sys/class/hwmon; without options, those of "
+    "NVIDIA Grace and amd_energy",
+    domains="module, package, core, uncore; others as sensors says",
+    needs="read access to the sensor files; energies are readable by root only by default",
+    options={
+        "sensors": "list of tables with chip, label or number, domain, and optionally inside "
+        "and device",
+    },
+)
 
 HWMON = Path("sys/class/hwmon")
-OPTIONS = ("sensors",)
 KEYS = ("chip", "label", "number", "domain", "inside", "device")
 SENSOR_FILE = re.compile(r"(power|energy)(\d+)_(average|input)")
 LABEL_FILE = re.compile(r"(power|energy)(\d+)_(label|oem_info)")
@@ -255,11 +266,7 @@ class HwmonMeter:
 
 
 def _parse_options(options: Mapping[str, Any]) -> tuple[Choice, ...] | None:
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ValueError(
-            f"the hwmon meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
-        )
+    ABOUT.check_options(options)
     entries = options.get("sensors")
     if entries is None:
         return None

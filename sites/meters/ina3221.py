@@ -25,12 +25,21 @@ from typing import Any
 
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+
+ABOUT = MeterDescription(
+    kind="ina3221",
+    reads="voltage times current of the supply rails of an NVIDIA Jetson",
+    domains="module, package, gpu, dram, uncore, board",
+    needs="a Jetson board with the ina3221 driver",
+    options={
+        "rails": "table of rail label = domain (default: the rails that are known by name)",
+    },
+)
 
 DRIVERS = Path("sys/bus/i2c/drivers")
 NAMES = ("ina3221", "ina3221x")
 """The driver of Linux, and the one of older Jetson kernels."""
-OPTIONS = ("rails",)
 LABEL_FILE = re.compile(r"in([123])_label")
 SIGNED = re.compile(rb"(-?\d+)\n?")
 
@@ -214,11 +223,7 @@ class Ina3221Meter:
 
 
 def _parse_options(options: Mapping[str, Any]) -> dict[str, str] | None:
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ValueError(
-            f"the ina3221 meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
-        )
+    ABOUT.check_options(options)
     rails = options.get("rails")
     if rails is None:
         return None

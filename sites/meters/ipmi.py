@@ -37,9 +37,21 @@ from sites.meters.shared.command_output import (
     run_command,
     shown_text,
 )
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
 
-OPTIONS = ("command", "limit_s", "period_s")
+ABOUT = MeterDescription(
+    kind="ipmi",
+    reads="the node's power from its BMC, by ipmi-dcmi or ipmitool, about once a second; use it "
+    "as a check",
+    domains="node",
+    needs="ipmi-dcmi or ipmitool, and permission to use /dev/ipmi0",
+    options={
+        "command": "list of words to run instead",
+        "limit_s": "seconds after which a command is stopped (default: 10)",
+        "period_s": "seconds between two commands (default: 1)",
+    },
+)
+
 COMMANDS = (
     ("ipmi-dcmi", "--get-system-power-statistics"),
     ("ipmitool", "dcmi", "power", "reading"),
@@ -86,7 +98,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
         MeterUnreadable: there is no such program, or the first run fails.
         ValueError: an option that there isn't, or that has not its form.
     """
-    words, limit_s = parse_command_options("ipmi", options, OPTIONS)
+    words, limit_s = parse_command_options(ABOUT, options)
     period_s = parse_seconds(options, "period_s") or PERIOD_S
     command = _find_command(root, words)
     meter = IpmiMeter(command, limit_s or LIMIT_S, period_s)

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
 from sites.nvml_library import (
     UNSUPPORTED_REMEDY,
     Gpu,
@@ -55,7 +55,16 @@ from sites.nvml_library import (
     unavailable,
 )
 
-OPTIONS = ("devices",)
+ABOUT = MeterDescription(
+    kind="nvml",
+    reads="energy counter and power of NVIDIA GPUs, through NVML",
+    domains="gpu; module and gpu on a GH200",
+    needs="the NVIDIA driver",
+    options={
+        "devices": "indices or UUIDs of GPUs (default: those in CUDA_VISIBLE_DEVICES, or all)",
+    },
+)
+
 POWER_AVERAGE, POWER_INSTANT = 185, 186
 """NVML_FI_DEV_POWER_AVERAGE and NVML_FI_DEV_POWER_INSTANT."""
 SCOPE_GPU, SCOPE_MODULE = 0, 1
@@ -173,11 +182,7 @@ class NvmlMeter:
 
 
 def _parse_options(options: Mapping[str, Any]) -> Sequence[int | str] | None:
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ValueError(
-            f"the nvml meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
-        )
+    ABOUT.check_options(options)
     devices = options.get("devices")
     if devices is None:
         return None

@@ -31,13 +31,23 @@ from typing import Any, Protocol
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+
+ABOUT = MeterDescription(
+    kind="perf-rapl",
+    reads="RAPL energy counters through perf_event_open",
+    domains="package, dram, core, uncore",
+    needs="permission to count events of a whole package (kernel.perf_event_paranoid = 0 or "
+    "CAP_PERFMON)",
+    options={
+        "events": 'events to read, such as ["energy-pkg"] (default: all that the machine has)',
+    },
+)
 
 POWER = Path("sys/bus/event_source/devices/power")
 CPUS = Path("sys/devices/system/cpu")
 RECORDED = Path("perf/power")
 """Where a recorded tree has the counts: ``EVENT/cpuN``, one decimal number. No kernel has it."""
-OPTIONS = ("events",)
 DOMAINS = {
     "energy-pkg": "package",
     "energy-ram": "dram",
@@ -244,11 +254,7 @@ class PerfRaplMeter:
 
 
 def _parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ValueError(
-            f"the perf-rapl meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
-        )
+    ABOUT.check_options(options)
     names = options.get("events")
     if names is None:
         return None

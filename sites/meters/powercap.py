@@ -47,7 +47,18 @@ from typing import Any
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+
+ABOUT = MeterDescription(
+    kind="powercap",
+    reads="RAPL energy counters in /sys/class/powercap",
+    domains="package, dram, core, uncore; psys if zones names it",
+    needs="read access to energy_uj, which since Linux 5.10 only root has by default",
+    options={
+        "zones": 'channels to read, such as ["package-0"] (default: all but psys)',
+        "max_power_w": "the greatest power of any zone, in W (default: 1 kW, 10 kW for psys)",
+    },
+)
 
 POWERCAP = Path("sys/class/powercap")
 CONTROL_TYPES = ("intel-rapl", "amd-rapl", "intel-rapl-mmio")
@@ -57,7 +68,6 @@ PACKAGE_NAME = re.compile(r"package-(\d+)(?:-die-(\d+))?")
 PSYS_NAME = re.compile(r"psys(?:-(\d+))?")
 SUBZONE_DOMAINS = ("core", "uncore", "dram")
 DOMAIN_ORDER = ("package", "dram", "core", "uncore", "psys")
-OPTIONS = ("zones", "max_power_w")
 
 PERIOD_S = 1e-3
 """RAPL counters are updated about every millisecond (Intel SDM volume 3, RAPL interfaces)."""
@@ -261,11 +271,7 @@ class PowercapMeter:
 
 
 def _parse_options(options: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, float | None]:
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ValueError(
-            f"the powercap meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
-        )
+    ABOUT.check_options(options)
     names = options.get("zones")
     if names is not None and (
         isinstance(names, str)

@@ -37,10 +37,25 @@ from typing import Any, Protocol
 from sites.meters.shared.clock_alignment import Alignment, ClockAlignment
 from sites.meters.shared.command_output import parse_seconds
 from sites.meters.shared.domains import CONTAINS
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
 from sites.meters.shared.powermon_lines import SENSORS, Scan, ScanReader
 
-OPTIONS = ("device", "host", "baud", "rails", "start", "silence_s")
+ABOUT = MeterDescription(
+    kind="powermon",
+    reads="the rails of a PowerMon 2, from a serial line or from tcp://HOST:PORT",
+    domains="as rails says",
+    needs="a PowerMon 2 board, and pyserial for a serial line",
+    options={
+        "device": "serial device, such as /dev/ttyUSB0",
+        "host": "tcp://HOST:PORT of a relay; give either device or host",
+        "rails": "table of sensor (0 to 7) = { name, domain, nominal_v }",
+        "baud": "baud rate of the serial line (default: 1000000)",
+        "start": "ASCII text to send first (default: none)",
+        "silence_s": "seconds without a scan after which reading is an error (default: 2)",
+    },
+    probed=False,
+)
+
 RAIL_OPTIONS = ("name", "domain", "nominal_v")
 HOST = re.compile(r"tcp://([^:/]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 BAUD = 1_000_000
@@ -352,11 +367,7 @@ def _open_line(root: Path, options: PowermonOptions) -> Line:
 
 
 def _parse_options(options: Mapping[str, Any]) -> PowermonOptions:
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ValueError(
-            f"the powermon meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
-        )
+    ABOUT.check_options(options)
     device, host = options.get("device"), options.get("host")
     if (device is None) == (host is None):
         raise ValueError("powermon takes either device, as /dev/ttyUSB0, or host, as tcp://a:7070")

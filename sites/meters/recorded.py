@@ -22,9 +22,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sites.meters.shared.domains import CONTAINS
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
 
-OPTIONS = ("path", "channels")
+ABOUT = MeterDescription(
+    kind="recorded",
+    reads="a CSV file, replayed from the moment of opening; for tests and rehearsals",
+    domains="as channels says",
+    needs="nothing",
+    options={
+        "path": "the CSV file",
+        "channels": "table of column = { domain, kind, unit, inside, same_as }",
+    },
+    probed=False,
+)
+
 CHANNEL_OPTIONS = ("domain", "kind", "unit", "inside", "same_as")
 UNITS: dict[str, dict[str, float]] = {
     "energy": {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6},
@@ -216,11 +227,7 @@ def _step(values: Sequence[float], to_si: float) -> float:
 
 
 def _parse_options(root: Path, options: Mapping[str, Any]) -> tuple[Path, list[Column]]:
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ValueError(
-            f"the recorded meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
-        )
+    ABOUT.check_options(options)
     path = options.get("path")
     if not isinstance(path, str) or not path:
         raise ValueError(f"path is the recording's, such as /data/trace.csv, not {path!r}")

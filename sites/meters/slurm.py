@@ -28,9 +28,21 @@ from typing import Any
 
 from sites.meters.shared.command_output import find_program, parse_command_options, run_command
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
 
-OPTIONS = ("job", "step", "limit_s")
+ABOUT = MeterDescription(
+    kind="slurm",
+    reads="ConsumedEnergyRaw of a Slurm job's step, for whole nodes; use it as a check",
+    domains="node",
+    needs="a Slurm with an AcctGatherEnergyType plugin",
+    options={
+        "job": "number of the job (default: SLURM_JOB_ID)",
+        "step": "step whose energy is read (default: batch)",
+        "limit_s": "seconds after which a command is stopped (default: 30)",
+    },
+    probed=False,
+)
+
 LIMIT_S = 30.0
 PERIOD_S = 30.0
 """AcctGatherNodeFreq and JobAcctGatherFrequency: what most sites set (slurm.conf(5))."""
@@ -59,7 +71,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> SlurmMeter:
         MeterUnreadable: there are no such programs, or this is no job.
         ValueError: an option that there isn't, or that has not its form.
     """
-    _, limit_s = parse_command_options("slurm", options, OPTIONS)
+    _, limit_s = parse_command_options(ABOUT, options)
     job, step = _parse_step(options)
     if job is None:
         raise MeterUnreadable(

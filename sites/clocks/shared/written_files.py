@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.control import ClockNotLegal, ClocksUnavailable
+from sites.clocks.shared.control import ClockNotLegal, ClocksUnavailable, Right
 from sites.clocks.shared.journal import Entry, Journal, PutBack, at_last, signals_wait
 
 SETTLE_S = 1.0
@@ -187,6 +187,20 @@ class WrittenFiles:
                     f"{self.root / path}: {text.strip()} was asked for, and the hardware took "
                     f"{taken.strip() or 'nothing'}"
                 )
+
+
+def right_to_write(control: str, root: Path, pattern: str) -> Right:
+    """Whether this user may write every file below ``root`` that matches a glob pattern."""
+    files = sorted(root.glob(pattern))
+    if not files:
+        return Right(control, False, f"{root / pattern} does not exist")
+    closed = next((file for file in files if not os.access(file, os.W_OK)), None)
+    if closed is not None:
+        folder = closed.parent
+        remedy = f"run as root, or as root: chgrp GROUP {folder}/* && chmod g+w {folder}/*"
+        return Right(control, False, f"{closed} is not writable by this user", remedy)
+    user = "as root" if os.geteuid() == 0 else f"as user {os.getuid()}"
+    return Right(control, True, f"{len(files)} files are writable ({user})")
 
 
 def settled(read: Callable[[], str], wanted: str, bound_s: float = SETTLE_S) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sites.meters.shared.meter import MeterUnreadable
+from sites.meters.shared.meter import MeterDescription, MeterUnreadable
 
 PROGRAM_FOLDERS = (Path("usr/bin"), Path("usr/sbin"), Path("bin"), Path("sbin"))
 STEP_S = 0.1
@@ -89,18 +89,14 @@ def _is_shown(character: str) -> bool:
 
 
 def parse_command_options(
-    kind: str, options: Mapping[str, Any], known: Sequence[str]
+    about: MeterDescription, options: Mapping[str, Any]
 ) -> tuple[list[str] | None, float | None]:
     """The options ``command`` and ``limit_s``, None where they are not given.
 
     Raises:
         ValueError: one of them has not its form, or there is an option that is not known.
     """
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise ValueError(
-            f"the {kind} meter has no option {', '.join(unknown)}: it has {', '.join(known)}"
-        )
+    about.check_options(options)
     command = options.get("command")
     if command is not None and (
         isinstance(command, str)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
 
 
 class MeterUnreadable(Exception):
@@ -19,6 +19,37 @@ class MeterUnreadable(Exception):
         super().__init__(f"{what}; {remedy}")
         self.what = what
         self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class MeterDescription:
+    """What `campaign doctor`, error messages and documentation say about a kind of meter."""
+
+    kind: str
+    """Its name in a site file and in :data:`sites.meters.METERS`."""
+    reads: str
+    """What is read, and from where: a phrase."""
+    domains: str
+    """The domains that its channels measure."""
+    needs: str
+    """What must be installed or allowed."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Name -> meaning, with the default where there is one."""
+    probed: bool = True
+    """Whether opening it without options shows that a node has it, so that doctor tries it."""
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuse an option that this meter does not have.
+
+        Raises:
+            ValueError: with the options that it has.
+        """
+        unknown = sorted(set(options) - set(self.options))
+        if unknown:
+            raise ValueError(
+                f"the {self.kind} meter has no option {', '.join(unknown)}: "
+                f"it has {', '.join(self.options)}"
+            )
 
 
 @dataclass(frozen=True)
