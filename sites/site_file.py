@@ -10,16 +10,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
 from sites.clocks import CONTROLS
-from sites.located_toml import BadFile, FileModel, Source, parse, read_text
+from sites.located_toml import BadFile, BadValue, FileModel, Source, parse, read_text
 from sites.meters import METERS
 from sites.setting import AS_FOUND, Setting
 
-OF_THE_SHELL = ("_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
+RESERVED_VARIABLES = ("_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
+"""Variables that bash does not let a script set."""
 
 
 def _settable(name: str) -> str:
-    if name in OF_THE_SHELL:
-        raise ValueError("a name that the shell keeps to itself; choose another")
+    if name in RESERVED_VARIABLES:
+        raise BadValue("the shell reserves this name", "choose another")
     return name
 
 
@@ -33,22 +34,22 @@ Variable = Annotated[
 ]
 Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@-]*$")]
 SlurmWord = Annotated[str, StringConstraints(pattern=r"^[^\n\r\x00\\]+$")]
-"""sbatch takes a backslash out of its directives, inside quotes too."""
+"""sbatch removes a backslash from its directives, also inside quotes."""
 OneLine = Annotated[str, StringConstraints(pattern=r"^[^\n\r\x00]+$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 
 
 def voltage_pairs(value: Any) -> Any:
-    """A list of [MHz, V] from a file as pairs; what is no list is left for the model to refuse.
+    """A list of [MHz, V] from a file as pairs; anything else is left for the model to refuse.
 
     Raises:
-        ValueError: an entry that is not of two.
+        ValueError: an entry does not have two elements.
     """
     if isinstance(value, list):
         for pair in value:
             if not isinstance(pair, list) or len(pair) != 2:
-                raise ValueError(f"found {pair!r}; each entry must be [MHz, V]")
+                raise BadValue(f"found {pair!r}", "each entry must be [MHz, V]")
         return [tuple(pair) for pair in value]
     return value
 
@@ -56,9 +57,14 @@ def voltage_pairs(value: Any) -> Any:
 class Domain(FileModel):
     """A clock domain: its legal frequencies, and its voltage at each where a table is known."""
 
-    frequencies_mhz: list[Positive] = Field(min_length=1)
-    voltage_v: list[tuple[Positive, Positive]] | None = None
-    """(MHz, V) pairs, one for every legal frequency, or nothing at all."""
+    frequencies_mhz: list[Positive] = Field(
+        min_length=1, description="The legal clocks of this domain, in MHz."
+    )
+    voltage_v: list[tuple[Positive, Positive]] | None = Field(
+        default=None,
+        description="The voltage at each clock, as a list of [MHz, V]: one entry for every legal "
+        "frequency, or no table at all.",
+    )
 
     _pairs = field_validator("voltage_v", mode="before")(voltage_pairs)
 
@@ -67,7 +73,7 @@ class Domain(FileModel):
     def _volts(cls, value: list[tuple[float, float]] | None) -> list[tuple[float, float]] | None:
         for mhz, volt in value or []:
             if volt > 20:
-                raise ValueError(f"found {volt:g} V at {mhz:g} MHz; give volts, not millivolts")
+                raise BadValue(f"found {volt:g} V at {mhz:g} MHz", "give volts, not millivolts")
         return value
 
     @cached_property
@@ -77,37 +83,50 @@ class Domain(FileModel):
 
 
 class Domains(FileModel):
-    """The domains of a site; a domain that can't be set is left out."""
+    """The clock domains of a site; leave out a domain whose clock cannot be set."""
 
-    core: Domain | None = None
-    mem: Domain | None = None
+    core: Domain | None = Field(default=None, description="The core clock: of CPU cores or a GPU.")
+    mem: Domain | None = Field(default=None, description="The memory clock.")
 
 
 class Legal(FileModel):
     """The core clocks that are legal at one memory clock."""
 
-    mem_mhz: Positive
-    core_mhz: list[Positive] = Field(min_length=1)
+    mem_mhz: Positive = Field(description="A memory clock, in MHz.")
+    core_mhz: list[Positive] = Field(
+        min_length=1, description="The core clocks that are legal at this memory clock, in MHz."
+    )
 
 
 class CoreVoltage(FileModel):
     """The hwmon input that shows the core voltage (see sites.clocks.shared.hwmon_voltage)."""
 
-    chip: OneLine
-    label: OneLine
+    chip: OneLine = Field(description="The name of the hwmon chip, such as amdgpu.")
+    label: OneLine = Field(description="The label of its voltage input, such as vddgfx.")
 
 
 class Clocks(FileModel):
-    """How clocks are set: a control registered in :mod:`sites.clocks`, and whose clocks."""
+    """How clocks are set: a control registered in :mod:`sites.clocks`, and of which device."""
 
-    control: str = "fixed"
-    options: dict[str, Any] = Field(default_factory=dict)
-    """What the control takes, such as the number of a GPU; see its module."""
-    core_voltage: CoreVoltage | None = None
-    """Where the node tells its core voltage: it then comes before the table's."""
-    device: Literal["cpu", "gpu"] = "cpu"
-    tolerance_pct: NotNegative = 2.0
-    """How far an achieved clock may lie from the asked one."""
+    control: str = Field(
+        default="fixed", description="How clocks are set: the name of a clock control."
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="The options of the clock control."
+    )
+    core_voltage: CoreVoltage | None = Field(
+        default=None,
+        description="Where the node reports its core voltage. The measured voltage is then used "
+        "instead of the table in [domains.core].",
+    )
+    device: Literal["cpu", "gpu"] = Field(
+        default="cpu", description="Whether the clocks are those of a CPU or of a GPU."
+    )
+    tolerance_pct: NotNegative = Field(
+        default=2.0,
+        description="How far an achieved clock may be from the requested clock, in %. A "
+        "measurement that is further off fails.",
+    )
 
     @field_validator("control")
     @classmethod
@@ -118,10 +137,13 @@ class Clocks(FileModel):
 class MeterEntry(FileModel):
     """One meter of a node: a kind registered in :mod:`sites.meters`, and its options."""
 
-    kind: str
-    use: Literal["energy", "check"] = "energy"
-    """Whether it counts in a point's energy, or is only compared with those that do."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    kind: str = Field(description="The kind of meter.")
+    use: Literal["energy", "check"] = Field(
+        default="energy",
+        description="energy: the meter counts in a measurement's energy. check: it is only "
+        "compared with the meters that count.",
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="The options of the meter.")
 
     @field_validator("kind")
     @classmethod
@@ -130,110 +152,182 @@ class MeterEntry(FileModel):
 
 
 class OperationClass(FileModel):
-    """An operation class: the domain whose voltage it pays, and what it is counted as."""
+    """An operation class of the site."""
 
-    domain: Literal["core", "mem"]
-    counted_as: list[Name] = Field(default_factory=list)
-    """Classes of the kernels' counts that are this one here (on a GPU, l1 is shared)."""
+    domain: Literal["core", "mem"] = Field(
+        description="The clock domain whose voltage determines the energy of an operation."
+    )
+    counted_as: list[Name] = Field(
+        default_factory=list,
+        description="Classes of the kernels' counts that belong to this class at this site: on a "
+        'GPU whose L1 cache and shared memory are one SRAM, shared has counted_as = ["l1"].',
+    )
 
 
 class Environment(FileModel):
-    """What a job needs before the worker starts, on this partition's nodes."""
+    """What a job on this partition needs before the worker starts."""
 
-    python: OneLine | None = None
-    modules: list[OneLine] = Field(default_factory=list)
-    variables: dict[Variable, OneLine] = Field(default_factory=dict)
+    python: OneLine | None = Field(
+        default=None,
+        description="The Python interpreter on the nodes (default: the one that runs campaign).",
+    )
+    modules: list[OneLine] = Field(
+        default_factory=list, description="Environment modules to load (`module load`)."
+    )
+    variables: dict[Variable, OneLine] = Field(
+        default_factory=dict, description="Environment variables to set."
+    )
 
 
 class Partition(FileModel):
     """A partition of the site, as its scheduler knows it."""
 
-    scheduler: Literal["local", "slurm"] = "local"
-    nodes: Annotated[int, Field(ge=1)] = 1
-    """How many nodes are measured on at once: one worker, one allocation each."""
-    cores: Annotated[int, Field(ge=1)] = 1
-    memory: Annotated[str, StringConstraints(pattern=r"^[0-9]+ ?([KMGT]i?)?B$")] = "2GB"
-    walltime: Walltime = "01:00:00"
-    account: SlurmWord | None = None
-    qos: SlurmWord | None = None
-    directives: list[OneLine] = Field(default_factory=list)
-    """Further #SBATCH lines, such as ``--gres=gpu:1``."""
-    exclusive: bool = True
-    interface: Interface | None = None
-    """The network interface that workers and scheduler use to reach each other."""
-    local_directory: OneLine = "/tmp"  # noqa: S108  (node-local scratch; a private folder is made)
-    environment: Environment = Environment()
+    scheduler: Literal["local", "slurm"] = Field(
+        default="local",
+        description="local: workers run on this machine. slurm: workers run in Slurm jobs.",
+    )
+    nodes: Annotated[int, Field(ge=1)] = Field(
+        default=1,
+        description="How many nodes measure at the same time, each with one worker in an "
+        "allocation of its own.",
+    )
+    cores: Annotated[int, Field(ge=1)] = Field(default=1, description="Cores of a node to request.")
+    memory: Annotated[str, StringConstraints(pattern=r"^[0-9]+ ?([KMGT]i?)?B$")] = Field(
+        default="2GB", description="Memory of a node to request, such as 4GB."
+    )
+    walltime: Walltime = Field(
+        default="01:00:00", description="Time limit of a job, as HH:MM:SS or D-HH:MM:SS."
+    )
+    account: SlurmWord | None = Field(
+        default=None, description="The Slurm account to charge (--account)."
+    )
+    qos: SlurmWord | None = Field(default=None, description="The Slurm quality of service (--qos).")
+    directives: list[OneLine] = Field(
+        default_factory=list, description="Further options of sbatch, such as --gres=gpu:1."
+    )
+    exclusive: bool = Field(
+        default=True, description="Whether a job gets its node alone (--exclusive)."
+    )
+    interface: Interface | None = Field(
+        default=None,
+        description="The network interface over which workers and scheduler connect, such as ib0.",
+    )
+    local_directory: OneLine = Field(
+        default="/tmp",  # noqa: S108  (node-local scratch; a private folder is made in it)
+        description="A folder on the node's local disk for temporary files.",
+    )
+    environment: Environment = Field(
+        default=Environment(), description="What a job needs before the worker starts."
+    )
 
     @field_validator("directives")
     @classmethod
     def _directive(cls, value: list[str]) -> list[str]:
-        for each in value:
-            if not each.startswith("-"):
-                raise ValueError(f"found {each!r}; write the option alone, as --gres=gpu:1")
+        for option in value:
+            if not option.startswith("-"):
+                raise BadValue(f"found {option!r}", "write only the option, such as --gres=gpu:1")
         return value
 
 
 class Slurm(FileModel):
-    """How to reach the site's Slurm from where the campaign runs."""
+    """How to reach the site's Slurm from the machine that runs the campaign."""
 
-    conf: OneLine | None = None
-    """SLURM_CONF of the cluster, where it is not the host's own."""
-    submit_prefix: list[OneLine] = Field(default_factory=list)
-    """Words before sbatch, squeue and scancel: ``["ssh", "login-b"]``."""
+    conf: OneLine | None = Field(
+        default=None,
+        description="The path of the cluster's slurm.conf (SLURM_CONF), where it is not the "
+        "default of this machine.",
+    )
+    submit_prefix: list[OneLine] = Field(
+        default_factory=list,
+        description='Words to put before sbatch, srun, squeue and scancel, such as ["ssh", '
+        '"login-b"].',
+    )
 
 
 class Twin(FileModel):
-    """A simulated machine: the truth that a fit should find again."""
+    """The constants of a simulated machine, which a fit of its measurements should recover."""
 
-    energy_pj_per_v2: dict[Name, NotNegative]
-    """Class -> pJ/V^2 of one operation (seed 003, eq. 6 and 7)."""
-    rate_per_cycle: dict[Name, Positive]
-    """Class -> operations in a cycle of the class's domain."""
-    leakage_core_w_per_v: NotNegative
-    leakage_mem_w_per_v: NotNegative
-    misc_w: NotNegative
-    overlap: Annotated[float, Field(ge=1, strict=False)] = 8.0
-    """Exponent p of T = (sum_k t_k^p)^(1/p): 1 adds the classes' times, infinity is a roofline."""
-    launch_s: NotNegative = 20e-6
-    meter_hz: Positive = 1024.0
-    """Samples a second of its own power meter, on the board's supply."""
-    noise: Literal["default", "off"] = "default"
-    setting_gain_pct: NotNegative = 1.5
-    """Relative standard deviation of the energy that a setting shares over its runs."""
-    run_gain_pct: NotNegative = 2.5
-    """Relative standard deviation of one run's power."""
-    time_pct: NotNegative = 0.3
-    sample_w: NotNegative = 0.05
-    """Standard deviation of one power sample, in W."""
+    energy_pj_per_v2: dict[Name, NotNegative] = Field(
+        description="Class -> energy of one operation, in pJ/V^2 (Choi & Vuduc 2016, eq. 6 and 7)."
+    )
+    rate_per_cycle: dict[Name, Positive] = Field(
+        description="Class -> operations per cycle of the class's clock domain."
+    )
+    leakage_core_w_per_v: NotNegative = Field(
+        description="Leakage of the core domain, in W per V of its voltage."
+    )
+    leakage_mem_w_per_v: NotNegative = Field(
+        description="Leakage of the memory domain, in W per V of its voltage."
+    )
+    misc_w: NotNegative = Field(description="Constant power that depends on no voltage, in W.")
+    overlap: Annotated[float, Field(ge=1, strict=False)] = Field(
+        default=8.0,
+        description="Exponent p of T = (sum_k t_k^p)^(1/p): with 1 the times of the classes add "
+        "up; the larger p, the closer T is to the longest of them (a roofline).",
+    )
+    launch_s: NotNegative = Field(default=20e-6, description="Time to launch one iteration, in s.")
+    meter_hz: Positive = Field(
+        default=1024.0, description="Samples per second of the simulated power meter, in Hz."
+    )
+    noise: Literal["default", "off"] = Field(
+        default="default", description="Whether time and power are noisy."
+    )
+    setting_gain_pct: NotNegative = Field(
+        default=1.5,
+        description="Relative standard deviation of the power error that all runs at one setting "
+        "share, in %.",
+    )
+    run_gain_pct: NotNegative = Field(
+        default=2.5, description="Relative standard deviation of one run's power, in %."
+    )
+    time_pct: NotNegative = Field(
+        default=0.3, description="Relative standard deviation of one run's time, in %."
+    )
+    sample_w: NotNegative = Field(
+        default=0.05, description="Standard deviation of one power sample, in W."
+    )
 
 
 class Site(FileModel):
     """A site file, checked. Build it with :func:`read_site`."""
 
-    name: Name
-    description: str = ""
-    domains: Domains = Domains()
-    legal: list[Legal] = Field(default_factory=list)
-    clocks: Clocks = Clocks()
-    meters: list[MeterEntry] = Field(default_factory=list)
-    classes: dict[Name, OperationClass] = Field(default_factory=dict)
-    partitions: dict[Name, Partition] = Field(min_length=1)
-    slurm: Slurm = Slurm()
-    twin: Twin | None = None
+    name: Name = Field(description="The name of the site in stores and reports.")
+    description: str = Field(default="", description="One line about the machine.")
+    domains: Domains = Field(default=Domains(), description="The clock domains that can be set.")
+    legal: list[Legal] = Field(
+        default_factory=list,
+        description="Restrictions: the core clocks that are legal at a memory clock. At memory "
+        "clocks without an entry, all core clocks are legal.",
+    )
+    clocks: Clocks = Field(default=Clocks(), description="How clocks are set.")
+    meters: list[MeterEntry] = Field(
+        default_factory=list, description="The meters of the site's nodes."
+    )
+    classes: dict[Name, OperationClass] = Field(
+        default_factory=dict, description="Operation classes that differ from the defaults."
+    )
+    partitions: dict[Name, Partition] = Field(
+        min_length=1, description="Partition name -> how to run on it."
+    )
+    slurm: Slurm = Field(default=Slurm(), description="How to reach the site's Slurm.")
+    twin: Twin | None = Field(
+        default=None,
+        description="The constants of a simulated machine; the clock control is then twin.",
+    )
 
     @cached_property
     def settings(self) -> list[Setting]:
         """Every legal setting, by memory and then core clock; ``AS_FOUND`` without domains."""
-        core = self.domains.core.frequencies_mhz if self.domains.core else [None]
-        mem = self.domains.mem.frequencies_mhz if self.domains.mem else [None]
-        restricted = {each.mem_mhz: each.core_mhz for each in self.legal}
-        found = [
-            Setting(c, m)
-            for m in mem
-            for c in core
-            if m is None or m not in restricted or c in restricted[m]
+        core_clocks = self.domains.core.frequencies_mhz if self.domains.core else [None]
+        mem_clocks = self.domains.mem.frequencies_mhz if self.domains.mem else [None]
+        restricted = {entry.mem_mhz: entry.core_mhz for entry in self.legal}
+        legal = [
+            Setting(core_mhz, mem_mhz)
+            for mem_mhz in mem_clocks
+            for core_mhz in core_clocks
+            if mem_mhz is None or mem_mhz not in restricted or core_mhz in restricted[mem_mhz]
         ]
-        return found or [AS_FOUND]
+        return legal or [AS_FOUND]
 
     def volts(self, setting: Setting) -> tuple[float | None, float | None]:
         """(core V, memory V) of a setting from the site's tables; None where there is none."""
@@ -242,7 +336,7 @@ class Site(FileModel):
         return core.get(setting.core_mhz or 0.0), mem.get(setting.mem_mhz or 0.0)
 
     def class_of(self, counted: str) -> str:
-        """The site's class of what a kernel counts as ``counted``."""
+        """The site's class for what a kernel counts as ``counted``."""
         for name, entry in self.classes.items():
             if counted in entry.counted_as:
                 return name
@@ -250,14 +344,14 @@ class Site(FileModel):
 
     @property
     def simulated(self) -> bool:
-        """Whether this site is a twin: every figure that comes from it is simulated."""
+        """Whether this site is a simulated machine: all numbers from it are simulated."""
         return self.twin is not None
 
 
 def known(value: str, registry: dict[str, str], what: str) -> str:
-    """``value``, if the registry has it; else a ValueError that lists what it has."""
+    """``value``, if the registry has it; otherwise a ValueError that lists its names."""
     if value not in registry:
-        raise ValueError(f"unknown {what} {value!r}; known: {', '.join(sorted(registry))}")
+        raise BadValue(f"unknown {what} {value!r}", f"known: {', '.join(sorted(registry))}")
     return value
 
 
@@ -271,14 +365,18 @@ def read_site(path: Path) -> Site:
     """Read and check a site file.
 
     Raises:
-        BadFile: with file, line, key, what was found and what would do.
+        BadFile: with file, line, key, what was found and what would be right.
     """
     site, source = parse(path, read_text(path), Site)
-    _check_tables(site, source)
+    _check_voltages(site, source)
+    _check_legal(site, source)
+    _check_control(site, source)
+    if site.twin is not None:
+        _check_twin(site, site.twin, source)
     return site
 
 
-def _check_tables(site: Site, source: Source) -> None:
+def _check_voltages(site: Site, source: Source) -> None:
     for name in ("core", "mem"):
         domain: Domain | None = getattr(site.domains, name)
         if domain is None:
@@ -286,48 +384,47 @@ def _check_tables(site: Site, source: Source) -> None:
         key = ("domains", name)
         if len(set(domain.frequencies_mhz)) < len(domain.frequencies_mhz):
             raise source.error((*key, "frequencies_mhz"), "a frequency twice", "list it once")
-        if domain.voltage_v is not None:
-            missing = [mhz for mhz in domain.frequencies_mhz if mhz not in domain.volts]
-            if missing:
-                raise source.error(
-                    (*key, "voltage_v"),
-                    f"no voltage for {missing[0]:g} MHz",
-                    "give every legal frequency its [MHz, V], or leave voltage_v out",
-                )
-    _check_legal(site, source)
-    control = CONTROLS[site.clocks.control]
-    if site.clocks.control == "fixed" and (site.domains.core or site.domains.mem):
+        missing = [mhz for mhz in domain.frequencies_mhz if mhz not in domain.volts]
+        if domain.voltage_v is not None and missing:
+            raise source.error(
+                (*key, "voltage_v"),
+                f"no voltage for {missing[0]:g} MHz",
+                "give every legal frequency its [MHz, V], or leave voltage_v out",
+            )
+
+
+def _check_control(site: Site, source: Source) -> None:
+    control = site.clocks.control
+    if control == "fixed" and (site.domains.core or site.domains.mem):
         raise source.error(
             ("clocks", "control"),
             "control 'fixed' sets no clocks, and [domains] lists frequencies to set",
             "choose another control, or leave [domains] out",
         )
-    if (site.clocks.control == "twin") != site.simulated:
+    if (control == "twin") != site.simulated:
         raise source.error(
             ("clocks", "control"),
-            f"control {site.clocks.control!r} ({control}) and "
-            f"{'a' if site.simulated else 'no'} [twin] table",
-            "the control 'twin' and a [twin] table go together",
+            f"control {control!r} and {'a' if site.simulated else 'no'} [twin] table",
+            "a simulated machine has both: control = 'twin' and a [twin] table",
         )
     if site.simulated and site.meters:
         raise source.error(
             ("meters", 0, "kind"),
             "a meter of a real node on a simulated machine",
-            "leave [[meters]] out: the twin has a meter of its own (twin.meter_hz)",
+            "leave [[meters]] out: a simulated machine has its own meter (twin.meter_hz)",
         )
-    if site.clocks.control == "slurm":
-        local = [n for n, p in site.partitions.items() if p.scheduler != "slurm"]
+    if control == "slurm":
+        local = [name for name, p in site.partitions.items() if p.scheduler != "slurm"]
         if local:
             raise source.error(
                 ("partitions", local[0], "scheduler"),
-                "clocks by Slurm's job steps on a partition that is not Slurm's",
-                "set scheduler = 'slurm', or another clock control",
+                "the control 'slurm' sets clocks by job steps, and this partition is not Slurm's",
+                "set scheduler = 'slurm', or choose another clock control",
             )
-    if site.twin is not None:
-        _check_twin(site, source)
 
 
 def _check_legal(site: Site, source: Source) -> None:
+    core = site.domains.core.frequencies_mhz if site.domains.core else []
     for i, entry in enumerate(site.legal):
         if site.domains.mem is None or entry.mem_mhz not in site.domains.mem.frequencies_mhz:
             raise source.error(
@@ -335,19 +432,16 @@ def _check_legal(site: Site, source: Source) -> None:
                 f"found {entry.mem_mhz:g} MHz",
                 "must be one of domains.mem.frequencies_mhz",
             )
-        core = site.domains.core.frequencies_mhz if site.domains.core else []
-        stray = [mhz for mhz in entry.core_mhz if mhz not in core]
-        if stray:
+        unlisted = [mhz for mhz in entry.core_mhz if mhz not in core]
+        if unlisted:
             raise source.error(
                 ("legal", i, "core_mhz"),
-                f"found {stray[0]:g} MHz",
+                f"found {unlisted[0]:g} MHz",
                 "must be one of domains.core.frequencies_mhz",
             )
 
 
-def _check_twin(site: Site, source: Source) -> None:
-    twin = site.twin
-    assert twin is not None  # noqa: S101
+def _check_twin(site: Site, twin: Twin, source: Source) -> None:
     for name in sorted({*twin.energy_pj_per_v2, *twin.rate_per_cycle}):
         for table in ("energy_pj_per_v2", "rate_per_cycle"):
             if name not in getattr(twin, table):
@@ -376,6 +470,6 @@ def find_site(name: str, beside: Path) -> Path:
     if name in built_in:
         return built_in[name]
     raise BadFile(
-        f"unknown site {name!r}; name a site file (ending in .toml) or one of: "
-        f"{', '.join(built_in)}"
+        f"unknown site {name!r}",
+        f"name a site file (ending in .toml) or one of: {', '.join(built_in)}",
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from kernels.registry import KERNELS
-from sites.located_toml import FileModel, Source, parse, read_text
+from sites.located_toml import BadValue, FileModel, Source, parse, read_text
 from sites.site_file import Name, NotNegative, OneLine, Positive, known
 
 
@@ -26,7 +26,7 @@ class Settings(FileModel):
     def _pairs(cls, value: list[list[float]] | None) -> list[list[float]] | None:
         for pair in value or []:
             if len(pair) not in (1, 2):
-                raise ValueError(f"found {pair!r}; each must be [core MHz, memory MHz]")
+                raise BadValue(f"found {pair!r}", "each must be [core MHz, memory MHz]")
         return value
 
 

@@ -62,7 +62,7 @@ def make_plan(path: Path) -> Plan:
         try:
             site_path = find_site(entry.site, path.parent)
         except BadFile as error:
-            raise source.error(("sites", i, "site"), *str(error).split("; ", 1)) from None
+            raise source.error(("sites", i, "site"), error.what, error.remedy) from None
         site = read_site(site_path)
         if site.name in sites:
             raise source.error(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from analysis.dataset import COUNT_PREFIX
-from sites.located_toml import FileModel, parse, read_text
+from sites.located_toml import BadValue, FileModel, parse, read_text
 from sites.site_file import NAME, Name, Positive, voltage_pairs
 
 TEXT_COLUMNS = ("site", "kernel", "params", "node")
@@ -67,8 +67,8 @@ class TableMap(FileModel):
     def _ours(cls, value: dict[str, Any]) -> dict[str, Any]:
         for name in value:
             if not is_table_column(name):
-                raise ValueError(
-                    f"found the column {name!r}; ours are {', '.join(COLUMNS)} and n_CLASS"
+                raise BadValue(
+                    f"found the column {name!r}", f"ours are {', '.join(COLUMNS)} and n_CLASS"
                 )
         return value
 
