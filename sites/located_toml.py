@@ -169,7 +169,7 @@ def parse(path: Path | str, text: str, model: type[Model]) -> tuple[Model, Sourc
     long_key = _LONG_KEY.search(text)
     if long_key:
         line = text.count("\n", 0, long_key.start()) + 1
-        what = f"a key has more than {MAX_DEPTH} parts"
+        what = f"a key of more than {MAX_DEPTH} parts"
         raise BadFile(what, "correct that line", f"{path}:{line}")
     try:
         table = tomllib.loads(text)
@@ -202,7 +202,7 @@ def _check_values(source: Source, table: dict[str, Any]) -> None:
             items = value.items() if isinstance(value, dict) else enumerate(value)
             stack += [((*key, part), item) for part, item in items]
         elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise source.error(key, "an integer of more than 64 bits", "give a smaller one")
+            raise source.error(key, "a whole number of more than 64 bits", "give a smaller one")
 
 
 def _first_error(source: Source, errors: ValidationError, model: type[BaseModel]) -> BadFile:
