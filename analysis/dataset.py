@@ -10,14 +10,21 @@ from __future__ import annotations
 OK = "ok"
 DAMAGED = "trace damaged"
 """It was measured, and a sample of its traces can no longer be read."""
+CLOCK_NOT_LEGAL = "clock not legal"
+CLOCK_NOT_ACHIEVED = "clock not achieved"
+METER_UNREADABLE = "meter unreadable"
+KERNEL_FAILED = "kernel failed"
+WRONG_RESULT = "wrong result"
+TIMED_OUT = "timed out"
+NODE_LOST = "node lost"
 FAILURES = (
-    "clock not legal",
-    "clock not achieved",
-    "meter unreadable",
-    "kernel failed",
-    "wrong result",
-    "timed out",
-    "node lost",
+    CLOCK_NOT_LEGAL,
+    CLOCK_NOT_ACHIEVED,
+    METER_UNREADABLE,
+    KERNEL_FAILED,
+    WRONG_RESULT,
+    TIMED_OUT,
+    NODE_LOST,
     DAMAGED,
 )
 STATUSES = (OK, *FAILURES)

@@ -31,8 +31,8 @@ from distributed import Client, get_worker
 from distributed.security import Security
 from dask_jobqueue import SLURMCluster
 from campaign.launch.clusters import configure_dask, job_keywords, slurm_job_class
-from campaign.measure.life import Job
-from campaign.measure.subprocesses import Bench
+from campaign.measure.point_life import PartitionSetup
+from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point
 from campaign.store.journal import decode
@@ -40,13 +40,13 @@ from campaign.store.journal import decode
 def measure(fields):
     worker = get_worker()
     if not hasattr(worker, "bench"):
-        worker.bench = Bench(JOB)
+        worker.bench = SubprocessRunner(JOB)
     return decode(worker.bench.measure(Point.from_dict(fields), 0)).status
 
 folder = Path(sys.argv[1])
 plan = make_plan(folder / "c.toml")
 site = plan.sites["bench"]
-JOB = Job(site, plan.campaign.protocol, ("idle",))
+JOB = PartitionSetup(site, plan.campaign.protocol, ("idle",))
 configure_dask()
 keys = folder / "keys"
 keys.mkdir(mode=0o700, exist_ok=True)

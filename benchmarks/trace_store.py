@@ -49,8 +49,19 @@ def measurements(channels: int, samples: int, count: int) -> list[Measurement]:
             time_ns += own.integers(0, 20_000, samples)
             value = own.normal(150.0, 3.0, samples).astype(np.float32)
             traces.append(Trace(f"meter:{channel}", "node", "W", time_ns, value))
-        point = make_point("s", "p", "idle", "idle", "{}", 1, Setting(852.0, None), i)
-        few.append(Measurement(point, "ok", energy_j=1.0, time_s=1.0, traces=tuple(traces)))
+        point = make_point(
+            site="s",
+            partition="p",
+            kernel="idle",
+            label="idle",
+            params="{}",
+            ranks=1,
+            setting=Setting(852.0, None),
+            repeat=i,
+        )
+        few.append(
+            Measurement(point=point, status="ok", energy_j=1.0, time_s=1.0, traces=tuple(traces))
+        )
     return [few[i % len(few)] for i in range(count)]
 
 

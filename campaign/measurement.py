@@ -33,7 +33,7 @@ class Trace:
     value: np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """One row of the store. NaN is missing; nothing measured is ever replaced by zero."""
 

@@ -39,7 +39,7 @@ class CantLaunch(Exception):
     """A partition's jobs can't be submitted; the text says what its Slurm answered."""
 
 
-class Refused(CantLaunch):
+class SubmissionRefused(CantLaunch):
     """Slurm will not take a partition's jobs as the site file has them."""
 
 
@@ -122,7 +122,7 @@ def slurm_job_class(site: Site, answers: list[CantLaunch] | None = None) -> type
             out, error = await asyncio.wait_for(process.communicate(script), CALL_TIMEOUT_S)
             if process.returncode != 0:
                 said = f"{site.name}: sbatch: {error.decode('utf-8', 'replace').strip()}"
-                answer = CantLaunch(said) if NOT_NOW.search(said) else Refused(said)
+                answer = CantLaunch(said) if NOT_NOW.search(said) else SubmissionRefused(said)
                 if answers is not None:
                     answers.append(answer)
                 raise answer
@@ -253,11 +253,11 @@ def start_slurm(
 
 
 def _check_interface(site: Site, partition_name: str) -> None:
-    """Raise Refused if this host has not the partition's network interface."""
+    """Raise SubmissionRefused if this host has not the partition's network interface."""
     wanted = site.partitions[partition_name].interface
     there = psutil.net_if_addrs()
     if wanted is not None and wanted not in there:
-        raise Refused(
+        raise SubmissionRefused(
             f"{site.name}: partitions.{partition_name}.interface: this host has no network "
             f"interface {wanted!r}; it has {', '.join(sorted(there))}"
         )

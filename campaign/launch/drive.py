@@ -1,4 +1,4 @@
-"""The driver: runs what a plan still lacks, to its end, through any loss of workers."""
+"""The driver: measures every point of a plan that is missing, also when workers are lost."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from typing import Any, Protocol
 
 from distributed.scheduler import KilledWorker
 
-from analysis.dataset import DAMAGED, OK
+from analysis.dataset import DAMAGED, NODE_LOST, OK
 from campaign.launch.clusters import LOOPBACK_DASHBOARD, CantLaunch, cancel_jobs, configure_dask
-from campaign.launch.lane import Landing, Lane
-from campaign.launch.worker import Batch
-from campaign.measure.life import Job
+from campaign.launch.partition_run import FinishedTask, PartitionRun
+from campaign.launch.worker import TaskResult
+from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import remove_dead_scratch
 from campaign.measurement import CAN_PASS, Measurement
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
-from campaign.store.compaction import compact, settle
+from campaign.store.compaction import compact, equalize_generations
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, driver_lock, writing
 from campaign.store.planned import write_planned
+from campaign.store.site_record import SiteRecord, write_site_record
 from campaign.store.states import NEVER, State, point_states
-from campaign.store.verify import mend
+from campaign.store.verify import repair_samples
 from sites.site_file import Site
 
 COMPACT_AFTER = 20_000
@@ -40,24 +41,24 @@ RESULT_S = 1.0
 
 
 class Progress(Protocol):
-    """Who shows how it goes: done, failed and left, a partition at a time."""
+    """Shows progress: points done, failed and left, by partition ("site/partition")."""
 
-    def start(self, lanes: dict[str, int], dashboards: dict[str, str]) -> None:
-        """The points to run and the dashboard's address of every lane."""
+    def start(self, points: dict[str, int], dashboards: dict[str, str]) -> None:
+        """The number of points to measure and the dashboard's address of each partition."""
 
-    def landed(self, lane: str, status: str, will_retry: bool) -> None:
-        """A point came back."""
+    def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
+        """A point was measured, or failed."""
 
     def note(self, text: str) -> None:
-        """Something that a person should know."""
+        """Show a message."""
 
     def stop(self) -> None:
-        """No more will be shown."""
+        """End the display."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: of all planned points, how many are in what state."""
+    """How a run ended: how many of the planned points are in which state."""
 
     planned: int
     ok: int
@@ -72,38 +73,36 @@ class Outcome:
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:
-    """What a store remembers of the plan that it holds, beside the points' ids."""
+    """The plan as the store keeps it in campaign.json, beside the points' ids."""
     return {
         "campaign": plan.campaign.model_dump(mode="json"),
         "sites": {name: site.model_dump(mode="json") for name, site in plan.sites.items()},
     }
 
 
-def site_facts(site: Site) -> dict[str, Any]:
-    """What a fit and a pick need of a site: its classes' domains, its device, legal settings.
-
-    ``legal``: (core MHz, memory MHz, core V, memory V) of every legal setting; None is missing.
-    """
-    return {
-        "classes": {name: entry.domain for name, entry in site.classes.items()},
-        "device": site.clocks.device,
-        "legal": [[s.core_mhz, s.mem_mhz, *site.volts(s)] for s in site.settings],
-    }
+def site_record(site: Site) -> SiteRecord:
+    """What a fit and a prediction need to know about a site, for the store to keep."""
+    return SiteRecord(
+        classes={name: entry.domain for name, entry in site.classes.items()},
+        device=site.clocks.device,
+        legal={(s.core_mhz, s.mem_mhz): site.volts(s) for s in site.settings},
+    )
 
 
 def missing_points(
     plan: Plan, state: Mapping[str, State], retry_failed: bool
 ) -> list[tuple[Point, int]]:
     """(point, number of the attempt) of every planned point that is still to be measured."""
-    found = []
+    missing = []
     for point in plan.points:
-        held, attempt = state.get(point.id, NEVER)
-        if held == OK:
+        status, attempt = state.get(point.id, NEVER)
+        if status == OK:
             continue
-        can_pass = held is None or held in CAN_PASS
-        if held == DAMAGED or retry_failed or (can_pass and attempt <= plan.campaign.retries.max):
-            found.append((point, attempt))
-    return found
+        may_retry = status is None or status in CAN_PASS
+        within_limit = attempt <= plan.campaign.retries.max
+        if status == DAMAGED or retry_failed or (may_retry and within_limit):
+            missing.append((point, attempt))
+    return missing
 
 
 def run(
@@ -113,23 +112,29 @@ def run(
     retry_failed: bool = False,
     dashboard: str = LOOPBACK_DASHBOARD,
 ) -> Outcome:
-    """Measure every point that the store lacks. ``dashboard``: the address, host:port, where
-    Dask's dashboard of the first partition listens.
+    """Measure every planned point that is not in the store yet.
 
-    What is damaged in the store is told, and measured again. Interrupted by SIGINT or SIGTERM, it
-    ends its jobs, keeps what was measured, and says so.
+    Damaged data in the store are reported, and their points are measured again. After SIGINT or
+    SIGTERM the jobs are ended, what was measured is kept, and the outcome says ``interrupted``.
+
+    Args:
+        plan: the points.
+        store: where measurements go.
+        progress: shows progress and messages.
+        retry_failed: also measure points again that failed.
+        dashboard: host:port where Dask's dashboard of the first partition listens.
 
     Raises:
-        StoreBusy: another driver runs on this store.
-        StoreUnwritable: it can't be written to, here or on a worker.
-        DamagedStore: its index can't be read.
-        CantLaunch: a partition's jobs can't be submitted.
+        StoreBusy: another process is using the store.
+        StoreUnwritable: it cannot be written to, here or on a worker.
+        DamagedStore: its index cannot be read.
+        CantLaunch: a partition's jobs cannot be submitted.
     """
     configure_dask()
     _tidy_scratch(plan)
     with driver_lock(store), _interrupts() as interrupted:
         with writing(store):
-            for text in mend(store):
+            for text in repair_samples(store):
                 progress.note(text)
             _compact(store, progress, workers_gone=True)
             ids = {
@@ -138,22 +143,31 @@ def run(
             }
             write_planned(store, plan_record(plan), ids)
             for name, site in plan.sites.items():
-                store.write_json(f"sites/{name}.json", site_facts(site))
+                write_site_record(store, name, site_record(site))
         state = point_states(store)
         todo = missing_points(plan, state, retry_failed)
         if todo:
-            _Run(plan, store, progress, todo, retry_failed, interrupted, dashboard).to_the_end()
+            _CampaignRun(
+                plan=plan,
+                store=store,
+                progress=progress,
+                todo=todo,
+                retry_failed=retry_failed,
+                interrupted=interrupted,
+                dashboard=dashboard,
+            ).run_until_done()
             with writing(store):
                 _compact(store, progress)
             state = point_states(store)
             _tidy_scratch(plan)
         with writing(store):
-            settle(store)
+            equalize_generations(store)
         return outcome(plan, state, interrupted.is_set())
 
 
 def _tidy_scratch(plan: Plan) -> None:
-    """Remove what killed workers left on this host; a Slurm node's, its next worker removes."""
+    """Remove scratch folders that killed workers left on this host. On a Slurm node, its next
+    worker does that."""
     for name, partition in plan.partitions:
         entry = plan.sites[name].partitions[partition]
         if entry.scheduler == "local":
@@ -161,13 +175,13 @@ def _tidy_scratch(plan: Plan) -> None:
 
 
 def _compact(store: Store, progress: Progress, workers_gone: bool = False) -> None:
-    """Compact, and tell what was damaged."""
-    for text in compact(store).told(workers_gone):
+    """Compact the store, and report what was damaged."""
+    for text in compact(store).messages(workers_gone):
         progress.note(text)
 
 
 def outcome(plan: Plan, state: Mapping[str, State], interrupted: bool) -> Outcome:
-    """Count the planned points by what the store holds of them."""
+    """Count the planned points by their state in the store."""
     ok = sum(state.get(p.id, NEVER)[0] == OK for p in plan.points)
     left = len(missing_points(plan, state, False))
     failed = len(plan.points) - ok - left
@@ -177,26 +191,28 @@ def outcome(plan: Plan, state: Mapping[str, State], interrupted: bool) -> Outcom
 @contextlib.contextmanager
 def _interrupts() -> Iterator[threading.Event]:
     """An event that SIGINT and SIGTERM set; a second one ends the process at once."""
-    asked = threading.Event()
+    stop_requested = threading.Event()
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+    def request_stop(number: int, frame: FrameType | None) -> None:
+        if stop_requested.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        stop_requested.set()
 
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield stop_requested
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
-        yield asked
+        yield stop_requested
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-class _Run:
-    """One run of the driver, from its first submission to its last landing."""
+class _CampaignRun:
+    """One run of the driver, from its first submission to its last finished task."""
 
     def __init__(
         self,
@@ -212,154 +228,178 @@ class _Run:
         self.dashboard = dashboard
         self.progress = progress
         self.interrupted = interrupted
-        self.landings: queue.SimpleQueue[Landing] = queue.SimpleQueue()
-        # Attempts are bounded a run where failures are retried on request, else over all runs.
+        self.finished_tasks: queue.SimpleQueue[FinishedTask] = queue.SimpleQueue()
+        # With --retry-failed the limit on attempts holds for this run, otherwise over all runs.
         self.last_attempt = {
             p.id: (n if retry_failed else 0) + plan.campaign.retries.max for p, n in todo
         }
-        self.lanes = _lanes(plan, store, todo, self.landings)
+        self.partitions = _partition_runs(plan, store, todo, self.finished_tasks)
         self.journal: JournalWriter | None = None
 
-    def to_the_end(self) -> None:
-        """Open the lanes, run until nothing is left or somebody asks to stop, close them."""
+    def run_until_done(self) -> None:
+        """Start the partitions' clusters, run until nothing is left or an interrupt comes, and
+        close the clusters."""
         try:
             self._open()
-            since = 0
-            while any(lane.left for lane in self.lanes) and not self.interrupted.is_set():
-                for lane in self.lanes:
-                    lane.top_up()
-                    lane.supervise()
-                    for text in lane.delays():
-                        self.progress.note(f"{text}; tried again until it is taken")
-                since += self._land()
-                if since >= COMPACT_AFTER:
+            points_since = 0
+            while (
+                any(partition.left for partition in self.partitions)
+                and not self.interrupted.is_set()
+            ):
+                for partition in self.partitions:
+                    partition.submit_tasks()
+                    partition.supervise()
+                    for text in partition.submission_delays():
+                        self.progress.note(
+                            f"{text}; submission is repeated until Slurm accepts the job"
+                        )
+                points_since += self._collect_finished()
+                if points_since >= COMPACT_AFTER:
                     with writing(self.store):
                         _compact(self.store, self.progress)
-                    since = 0
+                    points_since = 0
         finally:
             self.progress.stop()
-            closing = [threading.Thread(target=lane.close) for lane in self.lanes]
+            closing = [threading.Thread(target=partition.close) for partition in self.partitions]
             for thread in closing:
                 thread.start()
             for thread in closing:
                 thread.join()
-            for lane in self.lanes:
-                if lane.is_slurm and lane.cluster is not None:
+            for partition in self.partitions:
+                if partition.is_slurm and partition.cluster is not None:
                     try:
-                        cancel_jobs(lane.site, lane.job_name)
-                    except CantLaunch as error:  # the next run cancels them, before its own
-                        self.progress.note(f"{error}; jobs {lane.job_name} may be left")
+                        cancel_jobs(partition.site, partition.job_name)
+                    except (
+                        CantLaunch
+                    ) as error:  # the next run cancels them before it submits its own
+                        self.progress.note(f"{error}; jobs named {partition.job_name} may be left")
             if self.journal is not None:
                 self.journal.close()
 
     def _open(self) -> None:
-        shutil.rmtree(self.store.root / "tls", ignore_errors=True)  # of a driver that was killed
-        for lane in self.lanes:
-            if lane.is_slurm:
-                cancel_jobs(lane.site, lane.job_name)
-        for number, lane in enumerate(self.lanes):
+        shutil.rmtree(
+            self.store.root / "tls", ignore_errors=True
+        )  # left by a driver that was killed
+        for partition in self.partitions:
+            if partition.is_slurm:
+                cancel_jobs(partition.site, partition.job_name)
+        for number, partition in enumerate(self.partitions):
             dashboard = LOOPBACK_DASHBOARD if number else self.dashboard
-            lane.open(self.store.root, self.store.journals, self.store.root / "logs", dashboard)
+            partition.open(
+                self.store.root, self.store.journals, self.store.root / "logs", dashboard
+            )
         self.progress.start(
-            {_name(lane): lane.left for lane in self.lanes},
-            {_name(lane): lane.dashboard() for lane in self.lanes},
+            {_name(partition): partition.left for partition in self.partitions},
+            {_name(partition): partition.dashboard() for partition in self.partitions},
         )
 
-    def _land(self) -> int:
-        """Take the points that have come back; how many."""
-        landed = 0
+    def _collect_finished(self) -> int:
+        """Account for the tasks that have ended; returns how many points came back."""
+        points = 0
         wait_s = TICK_S
         while True:
             try:
-                landing = self.landings.get(timeout=wait_s)
+                task = self.finished_tasks.get(timeout=wait_s)
             except queue.Empty:
-                return landed
+                return points
             wait_s = 0.0
-            held = landing.lane.in_flight.get(landing.key)
-            if held is None or held[1] is not landing.future:
+            in_flight = task.partition.in_flight.get(task.key)
+            if in_flight is None or in_flight[1] is not task.future:
                 continue
-            error, batch = None, None
+            error, result = None, None
             try:
-                if not landing.future.cancelled():
-                    error = landing.future.exception(timeout=RESULT_S)
-                    batch = None if error is not None else landing.future.result(timeout=RESULT_S)
-            except TimeoutError:  # its worker died with the result: Dask runs it once more
-                self.landings.put(landing)
-                return landed
-            landed += self._take(landing, error, batch)
+                if not task.future.cancelled():
+                    error = task.future.exception(timeout=RESULT_S)
+                    result = None if error is not None else task.future.result(timeout=RESULT_S)
+            except TimeoutError:  # its worker died with the result; Dask runs the task again
+                self.finished_tasks.put(task)
+                return points
+            points += self._account_for(task, error, result)
 
-    def _take(self, landing: Landing, error: BaseException | None, batch: Batch | None) -> int:
-        """Book what came of a task's points, its error or its results; how many came back."""
-        lane, asked = landing.lane, landing.asked
-        del lane.in_flight[landing.key]
-        if landing.future.cancelled():
-            # Its scheduler lost it without a verdict: nothing was said of the points.
-            lane.waiting.extendleft(reversed(asked))
+    def _account_for(
+        self, task: FinishedTask, error: BaseException | None, result: TaskResult | None
+    ) -> int:
+        """Update the books with a task's error or result; returns how many points came back."""
+        partition, attempts = task.partition, task.attempts
+        del partition.in_flight[task.key]
+        if task.future.cancelled():
+            # The scheduler dropped the task; it says nothing about the points.
+            partition.waiting.extendleft(reversed(attempts))
             return 0
         if isinstance(error, KilledWorker):
-            if len(asked) > 1:  # one of them may have done it: each on its own will tell
-                lane.alone.update(point.id for point, _ in asked)
-                lane.waiting.extendleft(reversed(asked))
+            if len(attempts) > 1:  # one of them may be the cause: run each in a task of its own
+                partition.alone.update(point.id for point, _ in attempts)
+                partition.waiting.extendleft(reversed(attempts))
                 return 0
             times = error.allowed_failures + 1
-            status, text = "node lost", f"the worker died with it {times} times"
-            self._record(Measurement(asked[0][0], status, text, asked[0][1]))
+            status, text = NODE_LOST, f"the worker died {times} times while it measured this point"
+            point, attempt = attempts[0]
+            self._record(Measurement(point=point, status=status, text=text, attempt=attempt))
             results = [(status, text)]
-        elif batch is None:
+        elif result is None:
             assert error is not None  # noqa: S101
             raise error
         else:
-            results = batch.results
+            results = result.results
             if results:
-                lane.point_s = batch.seconds / len(results)
-        landing.future.release()
-        lane.waiting.extendleft(reversed(asked[len(results) :]))
-        for (point, attempt), (status, text) in zip(asked, results, strict=False):
-            self._land_point(lane, point, attempt, status, text)
+                partition.point_s = result.seconds / len(results)
+        task.future.release()
+        partition.waiting.extendleft(reversed(attempts[len(results) :]))
+        for (point, attempt), (status, text) in zip(attempts, results, strict=False):
+            self._finish_point(partition, point, attempt, status, text)
         return len(results)
 
-    def _land_point(self, lane: Lane, point: Point, attempt: int, status: str, text: str) -> None:
+    def _finish_point(
+        self, partition: PartitionRun, point: Point, attempt: int, status: str, text: str
+    ) -> None:
         again = status in CAN_PASS and attempt < self.last_attempt[point.id]
         if again:
-            lane.waiting.append((point, attempt + 1))
+            partition.waiting.append((point, attempt + 1))
         if status != OK:
             self.progress.note(
                 f"{point.label} {point.params} at {point.setting}: {status}: "
                 f"{(text.splitlines() or [''])[-1]}{' (will be tried again)' if again else ''}"
             )
-        self.progress.landed(_name(lane), status, again)
+        self.progress.point_finished(_name(partition), status, again)
 
     def _record(self, measurement: Measurement) -> None:
-        """Write what only the driver knows into a journal of its own."""
+        """Write a failure that only the driver knows of into the driver's own journal."""
         with writing(self.store):
             if self.journal is None:
                 self.journal = JournalWriter(self.store.journals)
             self.journal.append(encode(measurement))
 
 
-def _lanes(
+def _partition_runs(
     plan: Plan,
     store: Store,
     todo: list[tuple[Point, int]],
-    landings: queue.SimpleQueue[Landing],
-) -> list[Lane]:
+    finished_tasks: queue.SimpleQueue[FinishedTask],
+) -> list[PartitionRun]:
     by_partition: dict[tuple[str, str], deque[tuple[Point, int]]] = {}
     for point, attempt in todo:
         by_partition.setdefault((point.site, point.partition), deque()).append((point, attempt))
-    lanes = []
+    partitions = []
     for (site, partition), waiting in by_partition.items():
         kernels = tuple(sorted({point.kernel for point, _ in waiting}))
-        job = Job(plan.sites[site], plan.campaign.protocol, kernels)
-        name = job_name(store.root, site, partition)
-        lanes.append(Lane(plan.sites[site], partition, job, waiting, landings, name))
-    return lanes
+        partitions.append(
+            PartitionRun(
+                site=plan.sites[site],
+                partition=partition,
+                setup=PartitionSetup(plan.sites[site], plan.campaign.protocol, kernels),
+                waiting=waiting,
+                finished_tasks=finished_tasks,
+                job_name=job_name(store.root, site, partition),
+            )
+        )
+    return partitions
 
 
 def job_name(store_root: Path, site: str, partition: str) -> str:
-    """A Slurm job name that is this store's and this partition's alone."""
+    """A Slurm job name that only this store and this partition use."""
     digest = hashlib.sha256(f"{store_root.resolve()} {site} {partition}".encode()).hexdigest()
     return f"dvfs-{digest[:10]}"
 
 
-def _name(lane: Lane) -> str:
-    return f"{lane.site.name}/{lane.partition}"
+def _name(partition: PartitionRun) -> str:
+    return f"{partition.site.name}/{partition.partition}"

@@ -35,42 +35,42 @@ class PlainProgress:
         self._began = time.monotonic()
         self._shown = self._began
 
-    def start(self, lanes: dict[str, int], dashboards: dict[str, str]) -> None:
+    def start(self, points: dict[str, int], dashboards: dict[str, str]) -> None:
         """See :class:`campaign.launch.drive.Progress`."""
-        self.total = dict(lanes)
-        self.done = dict.fromkeys(lanes, 0)
-        self.failed = dict.fromkeys(lanes, 0)
+        self.total = dict(points)
+        self.done = dict.fromkeys(points, 0)
+        self.failed = dict.fromkeys(points, 0)
         self._began = self._shown = time.monotonic()
-        for lane, count in lanes.items():
-            self._say(f"{lane}: {count} points to measure; dashboard {dashboards[lane]}")
+        for partition, count in points.items():
+            self._say(f"{partition}: {count} points to measure; dashboard {dashboards[partition]}")
 
-    def landed(self, lane: str, status: str, will_retry: bool) -> None:
+    def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
         """See :class:`campaign.launch.drive.Progress`."""
         if not will_retry:
             if status == OK:
-                self.done[lane] += 1
+                self.done[partition] += 1
             else:
-                self.failed[lane] += 1
-        self._show(lane)
+                self.failed[partition] += 1
+        self._show(partition)
 
-    def left(self, lane: str) -> int:
-        """Points of a lane that have not come back for good."""
-        return self.total[lane] - self.done[lane] - self.failed[lane]
+    def left(self, partition: str) -> int:
+        """Points of a partition that have not come back for good."""
+        return self.total[partition] - self.done[partition] - self.failed[partition]
 
-    def _show(self, lane: str) -> None:
+    def _show(self, partition: str) -> None:
         now = time.monotonic()
-        if now - self._shown >= PLAIN_EVERY_S or self.left(lane) == 0:
+        if now - self._shown >= PLAIN_EVERY_S or self.left(partition) == 0:
             self._shown = now
             for name in self.total:
                 self._say(self._line(name))
 
-    def _line(self, lane: str) -> str:
-        back = self.done[lane] + self.failed[lane]
+    def _line(self, partition: str) -> str:
+        back = self.done[partition] + self.failed[partition]
         spent_s = time.monotonic() - self._began
-        end = f"{spent_s / back * self.left(lane):.0f} s to the end" if back else "no pace yet"
+        end = f"{spent_s / back * self.left(partition):.0f} s to the end" if back else "no pace yet"
         return (
-            f"{lane}: {self.done[lane]} done, {self.failed[lane]} failed, "
-            f"{self.left(lane)} left, {end}"
+            f"{partition}: {self.done[partition]} done, {self.failed[partition]} failed, "
+            f"{self.left(partition)} left, {end}"
         )
 
     def note(self, text: str) -> None:
@@ -113,15 +113,15 @@ class BarProgress(PlainProgress):
         )
         self._tasks: dict[str, TaskID] = {}
 
-    def start(self, lanes: dict[str, int], dashboards: dict[str, str]) -> None:
-        super().start(lanes, dashboards)
-        for lane, count in lanes.items():
-            self._tasks[lane] = self._bars.add_task(lane, total=count, failed=0)
+    def start(self, points: dict[str, int], dashboards: dict[str, str]) -> None:
+        super().start(points, dashboards)
+        for partition, count in points.items():
+            self._tasks[partition] = self._bars.add_task(partition, total=count, failed=0)
         self._bars.start()
 
-    def _show(self, lane: str) -> None:
-        back = self.done[lane] + self.failed[lane]
-        self._bars.update(self._tasks[lane], completed=back, failed=self.failed[lane])
+    def _show(self, partition: str) -> None:
+        back = self.done[partition] + self.failed[partition]
+        self._bars.update(self._tasks[partition], completed=back, failed=self.failed[partition])
 
     def _say(self, text: str) -> None:
         self._bars.console.print(text, markup=False, highlight=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from campaign.measure.life import Job
+from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import step_words
 from campaign.plan.plan import Plan
 
@@ -15,7 +15,7 @@ def step_examples(plan: Plan, site: str, partition: str) -> list[str]:
     Empty where points are measured in the worker's own subprocesses.
     """
     entry = plan.sites[site]
-    job = Job(entry, plan.campaign.protocol, ())
+    job = PartitionSetup(entry, plan.campaign.protocol, ())
     cores = entry.partitions[partition].cores
     lines = []
     for point in plan.of_partition(site, partition):

@@ -16,8 +16,8 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from analysis.dataset import OK
-from campaign.measure.life import Job
-from campaign.measure.subprocesses import AllocationGone, Bench
+from campaign.measure.point_life import PartitionSetup
+from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
 from campaign.plan.point import Point
 from campaign.store.journal import JournalWriter, scalars_of
 from campaign.store.layout import StoreUnwritable
@@ -25,7 +25,7 @@ from campaign.store.layout import StoreUnwritable
 PLUGIN = "measuring"
 TASK_S = 0.25
 """Short points share a task, and an fdatasync, up to so many seconds."""
-GOING_S = 3.0
+ENDING_S = 3.0
 CLOSING_S = 10.0
 
 
@@ -38,19 +38,19 @@ class MeasuringPlugin(WorkerPlugin):
         self.job = job
         self.journals = journals
         self.scratch = scratch
-        self._bench: Bench | None = None
+        self._runner: SubprocessRunner | None = None
         self._journal: JournalWriter | None = None
 
     def setup(self, worker: Worker) -> None:
         """See to it that the worker's process ends once it began to."""
-        threading.Thread(target=_end_for_good, args=(worker,), daemon=True).start()
+        threading.Thread(target=_exit_after_closing, args=(worker,), daemon=True).start()
 
     def measure(self, asked: list[tuple[dict[str, Any], int]]) -> list[tuple[str, str]]:
         """Measure points one after another, and write their records durably, together: status
         and text of each. Where the worker ends in between, or they take longer than a task
         should, the last ones are missing."""
-        if self._bench is None:
-            self._bench = Bench(Job.from_dict(self.job), Path(self.scratch))
+        if self._runner is None:
+            self._runner = SubprocessRunner(PartitionSetup.from_dict(self.job), Path(self.scratch))
         records: list[bytes] = []
         results: list[tuple[str, str]] = []
         began = time.monotonic()
@@ -59,15 +59,15 @@ class MeasuringPlugin(WorkerPlugin):
                 if results and time.monotonic() - began > TASK_S:
                     break
                 try:
-                    record = self._bench.measure(Point.from_dict(fields), attempt)
+                    record = self._runner.measure(Point.from_dict(fields), attempt)
                 except AllocationGone:
                     os.kill(os.getpid(), signal.SIGTERM)  # as the job's end should have
-                    _is_going(CLOSING_S)
+                    _is_ending(CLOSING_S)
                     break
                 scalars = scalars_of(record)
                 status = str(scalars["status"])
                 # Cut off with its worker: that says nothing of the point.
-                if status != OK and _is_going(GOING_S if status == "node lost" else 0.0):
+                if status != OK and _is_ending(ENDING_S if status == "node lost" else 0.0):
                     break
                 records.append(record)
                 results.append((status, str(scalars["text"])))
@@ -88,16 +88,16 @@ class MeasuringPlugin(WorkerPlugin):
 
     def teardown(self, worker: Worker) -> None:
         """End the bench's subprocesses and close the journal."""
-        if self._bench is not None:
-            self._bench.close()
-            self._bench = None
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
         if self._journal is not None:
             with contextlib.suppress(OSError):
                 self._journal.close()
             self._journal = None
 
 
-def _end_for_good(worker: Worker) -> None:
+def _exit_after_closing(worker: Worker) -> None:
     """End the process if Dask's own closing does not: it can wait for ever for a scheduler that
     is gone, and a process that a scheduler has lost sight of stays on the node."""
     while worker.status not in (Status.closing, Status.closed, Status.failed):
@@ -106,7 +106,7 @@ def _end_for_good(worker: Worker) -> None:
     os._exit(0)
 
 
-def _is_going(within_s: float) -> bool:
+def _is_ending(within_s: float) -> bool:
     """Whether this worker ends within so many seconds: a job's end reaches all its processes at
     once, and the subprocess may be gone before the worker knows; a worker that ends by itself
     takes the subprocess's files with it."""
@@ -118,7 +118,7 @@ def _is_going(within_s: float) -> bool:
 
 
 @dataclass(frozen=True)
-class Batch:
+class TaskResult:
     """What came of a task's points: (status, text) of each that is in the journal, in order, and
     the seconds that they took. The last ones may be missing: nothing was said of them."""
 
@@ -126,10 +126,10 @@ class Batch:
     seconds: float
 
 
-def measure_points(asked: list[tuple[dict[str, Any], int]]) -> Batch:
+def measure_points(asked: list[tuple[dict[str, Any], int]]) -> TaskResult:
     """The task: measure points, write their records, then say so."""
     plugin = get_worker().plugins[PLUGIN]
     assert isinstance(plugin, MeasuringPlugin)  # noqa: S101
     began = time.monotonic()
     results = plugin.measure(asked)
-    return Batch(results, time.monotonic() - began)
+    return TaskResult(results, time.monotonic() - began)

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from campaign.measure.life import Job, measure
+from campaign.measure.point_life import PartitionSetup, measure
 from campaign.plan.point import Point
 from campaign.store.journal import encode
 
@@ -35,7 +35,7 @@ def main(job_file: str, point_file: str, result: str) -> None:
     """Measure the point of ``point_file`` as ``job_file`` says; the record goes to ``result``."""
     signal.signal(signal.SIGTERM, end)
     first_out_of_memory()
-    job = Job.from_dict(json.loads(Path(job_file).read_text()))
+    job = PartitionSetup.from_dict(json.loads(Path(job_file).read_text()))
     asked = json.loads(Path(point_file).read_text())
     write_record(job, Point.from_dict(asked["point"]), asked["attempt"], Path(result))
 
@@ -44,7 +44,7 @@ class RecordUnwritten(Exception):
     """A point was measured, and its record can't be written; a process ends with EX_IOERR."""
 
 
-def write_record(job: Job, point: Point, attempt: int, result: Path) -> None:
+def write_record(job: PartitionSetup, point: Point, attempt: int, result: Path) -> None:
     """Measure, and on rank 0 put the record at ``result``.
 
     Raises:

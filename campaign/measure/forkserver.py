@@ -31,8 +31,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from campaign.measure.__main__ import RecordUnwritten, end, first_out_of_memory, write_record
-from campaign.measure.life import VERSION, Job
-from campaign.measure.window import simulate_window
+from campaign.measure.point_life import VERSION, PartitionSetup
+from campaign.measure.simulated_window import simulate_window
 from campaign.measurement import Measurement, Trace
 from campaign.plan.point import Point, make_point
 from campaign.store.journal import encode
@@ -50,7 +50,7 @@ def main(job_file: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     # Grandchildren whose parent died come to this process, so that it can end them too.
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    job = Job.from_dict(json.loads(Path(job_file).read_text()))
+    job = PartitionSetup.from_dict(json.loads(Path(job_file).read_text()))
     for line in restore_left_over():
         print(line, file=sys.stderr)
     # What is wrong with the clocks, each point tells.
@@ -81,12 +81,21 @@ def main(job_file: str) -> None:
         answers.flush()
 
 
-def _rehearse(job: Job) -> None:
+def _rehearse(job: PartitionSetup) -> None:
     """Do once here what every child does, so that no child pays for doing it first."""
     time_ns = np.arange(2)
     trace = Trace("", "", "W", time_ns, time_ns.astype(np.float32))
-    point = make_point(job.site.name, "", "idle", "", "{}", 1, job.site.settings[0], 0)
-    encode(Measurement(point, "ok", provenance={"version": VERSION}, traces=(trace,)))
+    point = make_point(
+        site=job.site.name,
+        partition="",
+        kernel="idle",
+        label="",
+        params="{}",
+        ranks=1,
+        setting=job.site.settings[0],
+        repeat=0,
+    )
+    encode(Measurement(point=point, status="ok", provenance={"version": VERSION}, traces=(trace,)))
     if job.site.simulated:
         simulate_window(job.site, {}, job.site.settings[0], 1e-3, "")
 
@@ -99,7 +108,7 @@ def _alarm(number: int, frame: FrameType | None) -> None:
     raise _OutOfTime
 
 
-def _here(job: Job, asked: dict[str, Any]) -> tuple[int | None, bool]:
+def _here(job: PartitionSetup, asked: dict[str, Any]) -> tuple[int | None, bool]:
     """Measure a simulated point in this process: (0, False), (None, True) out of time, or as a
     child ends that failed, why in the log."""
     signal.signal(signal.SIGALRM, _alarm)
@@ -119,7 +128,7 @@ def _here(job: Job, asked: dict[str, Any]) -> tuple[int | None, bool]:
     return 0, False
 
 
-def _child(libc: ctypes.CDLL, job: Job, asked: dict[str, Any]) -> None:
+def _child(libc: ctypes.CDLL, job: PartitionSetup, asked: dict[str, Any]) -> None:
     """The measuring subprocess; never returns."""
     code = 1
     try:

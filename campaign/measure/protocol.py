@@ -50,7 +50,7 @@ FIRST_REPEATS = 3
 
 
 @dataclass(frozen=True)
-class Stand:
+class PointSetup:
     """What one point is measured with on this rank."""
 
     prepared: Prepared
@@ -77,7 +77,7 @@ class Stand:
 
 
 @dataclass(frozen=True)
-class Measured:
+class WindowedMeasurement:
     """The windows of a point, and what was found on the way.
 
     ``steps``: facts of the protocol by name. ``flags``: what a reader should know before
@@ -107,37 +107,39 @@ def idle_power(
     return {"idle_w": energy.energy_j / seconds, "idle_std_w": energy.std_j / seconds}
 
 
-def run_protocol(stand: Stand) -> Measured:
+def run_protocol(setup: PointSetup) -> WindowedMeasurement:
     """Warm up, and measure window after window.
 
     Raises:
         MeterUnreadable: a meter fails, or has stopped.
     """
-    protocol, team = stand.protocol, stand.team
+    protocol, team = setup.protocol, setup.team
     steps: dict[str, Any] = {}
     flags: list[str] = []
-    one_s, warm = _warm_up(stand, steps, flags)
-    length_s = _length_s(stand, warm, steps, flags)
+    one_s, warm = _warm_up(setup, steps, flags)
+    length_s = _length_s(setup, warm, steps, flags)
     iterations = int(team.decide(max(1, math.ceil(length_s / one_s * 1.05))))
     windows: list[Window] = []
-    while not windows or _again(stand, windows, steps):
-        _jitter(stand)
-        window, iterations = _filled(stand, iterations, length_s)
+    while not windows or _again(setup, windows, steps):
+        _jitter(setup)
+        window, iterations = _filled(setup, iterations, length_s)
         _refuse_stopped(window)
         windows.append(window)
-    if stand.metered and protocol.cool_down_s:
+    if setup.metered and protocol.cool_down_s:
         time.sleep(protocol.cool_down_s)
     steps["windows"] = len(windows)
-    return Measured(windows, steps, flags)
+    return WindowedMeasurement(windows, steps, flags)
 
 
-def _warm_up(stand: Stand, steps: dict[str, Any], flags: list[str]) -> tuple[float, Window | None]:
+def _warm_up(
+    setup: PointSetup, steps: dict[str, Any], flags: list[str]
+) -> tuple[float, Window | None]:
     """Seconds of one iteration, and the last stretch of the warm-up where it was metered."""
-    protocol, team = stand.protocol, stand.team
+    protocol, team = setup.protocol, setup.team
     iterations, spent_s, one_s = 1, 0.0, 1e-9
     while True:
         begin = time.monotonic()
-        stand.prepared.run(iterations)
+        setup.prepared.run(iterations)
         last_s = team.maximum(time.monotonic() - begin)
         spent_s += last_s
         one_s = max(last_s / iterations, 1e-9)
@@ -145,12 +147,12 @@ def _warm_up(stand: Stand, steps: dict[str, Any], flags: list[str]) -> tuple[flo
             break
         left = protocol.warm_up_s - spent_s
         iterations = int(team.decide(max(1, min(int(left / one_s), iterations * 100))))
-    if not stand.metered or not protocol.steady_pct:
+    if not setup.metered or not protocol.steady_pct:
         return one_s, None
-    stretch_s = float(team.decide(_stretch_s(stand)))
+    stretch_s = float(team.decide(_stretch_s(setup)))
     iterations = int(team.decide(max(1, math.ceil(stretch_s / one_s))))
     before: Energy | None = None
-    window = stand.run(iterations)
+    window = setup.run(iterations)
     while True:
         seconds = window.end_ns / 1e9
         spent_s += seconds
@@ -161,15 +163,15 @@ def _warm_up(stand: Stand, steps: dict[str, Any], flags: list[str]) -> tuple[flo
         if steady or enough:
             break
         before = power
-        window = stand.run(int(team.decide(max(1, math.ceil(stretch_s / one_s)))))
+        window = setup.run(int(team.decide(max(1, math.ceil(stretch_s / one_s)))))
     steps |= {"warm_up_s": spent_s, "steady": bool(steady)}
     if not steady:
         flags.append(f"power was not steady within {protocol.steady_pct:g} % after {spent_s:.0f} s")
     return one_s, window
 
 
-def _stretch_s(stand: Stand) -> float:
-    slowest_s = max((c.period_s for m in stand.meters for c in m.meter.channels), default=0.0)
+def _stretch_s(setup: PointSetup) -> float:
+    slowest_s = max((c.period_s for m in setup.meters for c in m.meter.channels), default=0.0)
     return max(STRETCH_S, STRETCH_PERIODS * slowest_s)
 
 
@@ -181,9 +183,11 @@ def _close(before: Energy, after: Energy, pct: float) -> bool:
     return apart_w <= max(pct / 100.0 * abs(after.energy_j), min(known_w, 0.05 * after.energy_j))
 
 
-def _length_s(stand: Stand, warm: Window | None, steps: dict[str, Any], flags: list[str]) -> float:
+def _length_s(
+    setup: PointSetup, warm: Window | None, steps: dict[str, Any], flags: list[str]
+) -> float:
     """How long a window has to be, by the protocol and by the meters' need."""
-    protocol = stand.protocol
+    protocol = setup.protocol
     needed_s = 0.0
     if warm is not None and protocol.window_pct:
         seconds = warm.end_ns / 1e9
@@ -193,7 +197,7 @@ def _length_s(stand: Stand, warm: Window | None, steps: dict[str, Any], flags: l
             if mean_w > 0:
                 needed_s = max(needed_s, meter_needs_s(each, mean_w, protocol.window_pct))
     longest_s = max(protocol.max_duration_s, protocol.min_duration_s)
-    needed_s, longest_s = (float(x) for x in stand.team.decide((needed_s, longest_s)))
+    needed_s, longest_s = (float(x) for x in setup.team.decide((needed_s, longest_s)))
     if needed_s > longest_s:
         flags.append(
             f"the meter would need a window of {needed_s:.3g} s for {protocol.window_pct:g} %, "
@@ -217,37 +221,37 @@ def meter_needs_s(each: MeterTrace, mean_w: float, pct: float) -> float:
     return math.hypot(step_s, channel.period_s) / math.sqrt(6.0) / (pct / 100.0)
 
 
-def _jitter(stand: Stand) -> None:
+def _jitter(setup: PointSetup) -> None:
     """A random wait where a meter looks at a part of the time."""
     longest_s = max(
-        (c.period_s for m in stand.meters for c in m.meter.channels if c.seen < 1.0), default=0.0
+        (c.period_s for m in setup.meters for c in m.meter.channels if c.seen < 1.0), default=0.0
     )
     if longest_s:
         time.sleep(random.uniform(0.0, longest_s))  # noqa: S311
 
 
-def _filled(stand: Stand, iterations: int, length_s: float) -> tuple[Window, int]:
+def _filled(setup: PointSetup, iterations: int, length_s: float) -> tuple[Window, int]:
     """A window of at least a length, and the iterations that filled it."""
     for _ in range(MAX_CALIBRATIONS):
-        window = stand.run(iterations)
+        window = setup.run(iterations)
         seconds = window.end_ns / 1e9
         if seconds >= length_s:
             break
         needed = length_s / max(seconds, 1e-9) * 1.1
         most = min(math.ceil(iterations * min(needed, 1000.0)), MOST_ITERATIONS)
-        iterations = int(stand.team.decide(most))
+        iterations = int(setup.team.decide(most))
     return window, iterations
 
 
-def _again(stand: Stand, windows: list[Window], steps: dict[str, Any]) -> bool:
+def _again(setup: PointSetup, windows: list[Window], steps: dict[str, Any]) -> bool:
     """Whether another window is needed for the uncertainty asked for."""
-    protocol = stand.protocol
-    if protocol.uncertainty_pct is None or not stand.metered:
+    protocol = setup.protocol
+    if protocol.uncertainty_pct is None or not setup.metered:
         return False
     energy, _ = energy_of(windows, protocol.trim_s)
     relative_pct = 100.0 * energy.random_j / abs(energy.energy_j) if energy.energy_j else math.nan
     reached = len(windows) >= FIRST_REPEATS and relative_pct <= protocol.uncertainty_pct
-    reached = bool(stand.team.decide(reached))
+    reached = bool(setup.team.decide(reached))
     steps["random_pct"] = relative_pct
     return not reached and len(windows) < protocol.max_windows
 
@@ -287,7 +291,7 @@ def _scaled(energy: Energy, factor: float) -> Energy:
     return Energy(energy.energy_j * factor, energy.random_j * factor, energy.gain_j * factor)
 
 
-def joined(measured: Measured, team: Team, node: str) -> Measured:
+def joined(measured: WindowedMeasurement, team: Team, node: str) -> WindowedMeasurement:
     """The windows with the traces of every node, each named after its node."""
     windows = []
     for window in measured.windows:

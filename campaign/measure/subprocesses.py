@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.measure.__main__ import RecordUnwritten
-from campaign.measure.life import Job, node_name
+from campaign.measure.point_life import PartitionSetup, node_name
 from campaign.measurement import Measurement
 from campaign.plan.point import Point
 from campaign.store.journal import TornRecord, encode, scalars_of
@@ -51,10 +51,10 @@ class AllocationGone(Exception):
     """The worker outlives its Slurm job: no step can start in it, which says nothing of a point."""
 
 
-class Bench:
+class SubprocessRunner:
     """A worker's place to measure: a scratch folder, and the ways to start a subprocess."""
 
-    def __init__(self, job: Job, scratch: Path | None = None) -> None:
+    def __init__(self, job: PartitionSetup, scratch: Path | None = None) -> None:
         self.job = job
         self.folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(), dir=scratch))
         # Held while this process lives: a folder whose lock can be had is a dead worker's.
@@ -227,7 +227,7 @@ def remove_dead_scratch(parent: Path) -> None:
                 os.close(lock)
 
 
-def launcher(point: Point, job: Job) -> list[str]:
+def launcher(point: Point, job: PartitionSetup) -> list[str]:
     """The words before the measuring program: srun inside a Slurm job, else mpiexec for ranks."""
     if "SLURM_JOB_ID" in os.environ:
         return step_words(point, job, int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
@@ -237,7 +237,7 @@ def launcher(point: Point, job: Job) -> list[str]:
     return []
 
 
-def step_words(point: Point, job: Job, cores: int) -> list[str]:
+def step_words(point: Point, job: PartitionSetup, cores: int) -> list[str]:
     """srun and its options for a point's step on a node's ``cores`` allocated cores."""
     words = [
         "srun",
@@ -319,4 +319,13 @@ def _exit_name(code: int | None) -> str:
 
 
 def _failure(point: Point, attempt: int, start_unix_s: float, status: str, text: str) -> bytes:
-    return encode(Measurement(point, status, text, attempt, node_name(), start_unix_s))
+    return encode(
+        Measurement(
+            point=point,
+            status=status,
+            text=text,
+            attempt=attempt,
+            node=node_name(),
+            start_unix_s=start_unix_s,
+        )
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,14 +16,9 @@ from kernels.host.ranks import Team
 from kernels.kernel import Mark, Marked, Prepared
 from sites.clocks import ClockControl
 from sites.setting import Setting
-from sites.site_file import Site
-from sites.twin import machine as twin_machine
-
-MOST_MARKED = 1000
-"""Simulated iterations whose phases are marked."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Window:
     """What a window brought. ``end_ns`` is its length; trace times count from its start.
 
@@ -83,14 +78,14 @@ def _window(
     sampler: Sampler, start_ns: int, end_ns: int, iterations: int, marks: tuple[Trace, ...]
 ) -> Window:
     return Window(
-        end_ns,
-        iterations,
-        sampler.traces(start_ns),
-        sampler.achieved_setting(),
-        marks,
-        start_ns,
-        sampler.costs(),
-        sampler.conditions(),
+        end_ns=end_ns,
+        iterations=iterations,
+        traces=sampler.traces(start_ns),
+        achieved=sampler.achieved_setting(),
+        marks=marks,
+        start_ns=start_ns,
+        sampling=sampler.costs(),
+        conditions=sampler.conditions(),
     )
 
 
@@ -103,42 +98,3 @@ def phase_traces(marks: Sequence[Mark], start_ns: int) -> tuple[Trace, ...]:
         value = np.tile(np.array([1, 0], np.float32), len(edges))
         traces.append(Trace(PHASE_PREFIX + name, "", "1", time_ns, value))
     return tuple(traces)
-
-
-def simulate_window(
-    site: Site,
-    counts: Mapping[str, float],
-    setting: Setting,
-    min_duration_s: float,
-    seed: str,
-    phases: Mapping[str, Mapping[str, float]] | None = None,
-) -> Window:
-    """What :func:`run_window` would bring on the site's simulated machine.
-
-    ``phases``: the counts of each phase, where the kernel's phases follow one another.
-    """
-    parts = list((phases or {}).values())
-    if parts:
-        one_s = twin_machine.phases_s(site, parts, setting)
-    else:
-        one_s = twin_machine.iteration_s(site, counts, setting)
-    iterations = max(1, round(min_duration_s / one_s))
-    run = twin_machine.run(site, counts, setting, iterations, seed, parts)
-    channel = twin_machine.board_channel(site)
-    # Single precision holds a power to 1e-7 of itself, and halves what is stored.
-    trace = Trace(channel.name, channel.domain, "W", run.time_ns, run.power_w.astype(np.float32))
-    end_ns = round(run.duration_s * 1e9)
-    marks = _simulated_marks(list(phases or {}), run.part_s, iterations)
-    traces = [MeterTrace("twin", channel, trace)]
-    return Window(end_ns, iterations, traces, setting, phase_traces(marks, 0))
-
-
-def _simulated_marks(names: Sequence[str], part_s: np.ndarray, iterations: int) -> list[Mark]:
-    if not names:
-        return []
-    edge_s = np.concatenate([[0.0], np.cumsum(part_s)])
-    marks = []
-    for i in range(min(iterations, MOST_MARKED)):
-        edge_ns = np.rint((i * edge_s[-1] + edge_s) * 1e9).astype(int).tolist()
-        marks += [Mark(*each) for each in zip(names, edge_ns[:-1], edge_ns[1:], strict=True)]
-    return marks

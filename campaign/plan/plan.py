@@ -116,14 +116,14 @@ def _partition_points(
     for repeat in range(campaign.repeats):
         block = [
             make_point(
-                site,
-                partition,
-                entry.kernel,
-                entry.label or entry.kernel,
-                params,
-                entry.ranks,
-                setting,
-                repeat,
+                site=site,
+                partition=partition,
+                kernel=entry.kernel,
+                label=entry.label or entry.kernel,
+                params=params,
+                ranks=entry.ranks,
+                setting=setting,
+                repeat=repeat,
             )
             for _, entry, _, sweep in sweeps
             for params in sweep

@@ -13,7 +13,7 @@ from sites.setting import Setting
 ID_CHARS = 24
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One planned measurement. ``params`` is canonical JSON, so that equal points compare equal."""
 
@@ -46,19 +46,20 @@ class Point:
     def from_dict(cls, fields: Mapping[str, Any]) -> Point:
         """The point of :meth:`as_dict`."""
         return cls(
-            fields["site"],
-            fields["partition"],
-            fields["kernel"],
-            fields["label"],
-            fields["params"],
-            fields["ranks"],
-            Setting(fields["core_mhz"], fields["mem_mhz"]),
-            fields["repeat"],
-            fields["id"],
+            site=fields["site"],
+            partition=fields["partition"],
+            kernel=fields["kernel"],
+            label=fields["label"],
+            params=fields["params"],
+            ranks=fields["ranks"],
+            setting=Setting(fields["core_mhz"], fields["mem_mhz"]),
+            repeat=fields["repeat"],
+            id=fields["id"],
         )
 
 
 def make_point(
+    *,
     site: str,
     partition: str,
     kernel: str,
@@ -69,7 +70,17 @@ def make_point(
     repeat: int,
 ) -> Point:
     """A point with the id of its content, see :func:`point_id`."""
-    point = Point(site, partition, kernel, label, params, ranks, setting, repeat, "")
+    point = Point(
+        site=site,
+        partition=partition,
+        kernel=kernel,
+        label=label,
+        params=params,
+        ranks=ranks,
+        setting=setting,
+        repeat=repeat,
+        id="",
+    )
     content = point.as_dict()
     del content["id"]
     object.__setattr__(point, "id", point_id(content))  # nobody else has the point yet

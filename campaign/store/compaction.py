@@ -20,49 +20,49 @@ from analysis.dataset import FAILURES, STATUSES, TRACE_TEXT_COLUMNS
 from campaign.store.columns import FAILURE_COLUMNS, column
 from campaign.store.generation import (
     STATE,
-    File,
+    FileDigest,
     Generation,
-    checked,
     commit,
-    folder_of,
-    newest,
-    numbers,
+    generation_folder,
+    generation_numbers,
+    newest_generation,
+    next_generation_folder,
     reading,
-    writing_next,
+    verified_generation,
 )
 from campaign.store.journal import JournalEntry, TornRecord, read, remove_if_done
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.records import (
-    Tail,
-    choose,
-    held_states,
+    JournalTail,
+    accepted_entries,
+    indexed_statuses,
     journal_tail,
     measurement_row,
 )
 from campaign.store.rows import append, open_table, overwrite, rows_of
-from campaign.store.samples import ShardWriter, mend_descriptions
+from campaign.store.samples import ShardWriter, repair_descriptions
 from campaign.store.summary import updated
 
 
 @dataclass(frozen=True)
-class Compacted:
+class CompactionResult:
     """What a compaction did: the records that it moved; of what is damaged and passed over for
     good, (journal, byte, what is wrong); the same of bytes at a journal's end, where a record may
-    be on its way; what was wrong with the index; and what was mended."""
+    be on its way; what was wrong with the index; and what was repaired."""
 
     moved: int = 0
     damage: list[tuple[str, int, str]] = field(default_factory=list)
     torn: list[tuple[str, int, str]] = field(default_factory=list)
     index_damage: list[str] = field(default_factory=list)
-    mended: list[str] = field(default_factory=list)
+    repaired: list[str] = field(default_factory=list)
 
-    def told(self, writers_gone: bool) -> list[str]:
+    def messages(self, writers_gone: bool) -> list[str]:
         """What a person should know. ``writers_gone``: no record can still be on its way."""
         whole = [
             f"{each}; nothing is lost: the index is written anew" for each in self.index_damage
         ]
         return (
-            self.mended
+            self.repaired
             + whole
             + [
                 f"{journal}: byte {at}: {text}; what was measured there runs again"
@@ -72,7 +72,7 @@ class Compacted:
 
 
 @dataclass(frozen=True)
-class News:
+class NewRows:
     """What a generation has beyond the one before it.
 
     ``measurements``, ``failures``: columns. ``traces``: columns, with ``of`` (the place among
@@ -84,7 +84,7 @@ class News:
     failures: Mapping[str, np.ndarray]
 
 
-def compact(store: Store) -> Compacted:
+def compact(store: Store) -> CompactionResult:
     """Move what the journals hold into a new generation. Only under the driver's lock.
 
     A record whose traces are damaged is not moved, and its point counts as not measured.
@@ -93,18 +93,18 @@ def compact(store: Store) -> Compacted:
         OSError: the store can't be written; nothing is lost.
         DamagedStore: no generation is whole.
     """
-    base, wrong = newest(store)
-    mended = [] if base is None else mend_descriptions(store, base.samples_end)
+    base, wrong = newest_generation(store)
+    repaired = [] if base is None else repair_descriptions(store, base.samples_end)
     tail = journal_tail(store, {} if base is None else base.consumed, to_consume=True)
     if not tail.entries:
         _remove_old(store, base)
-        return Compacted(torn=tail.damage, index_damage=wrong, mended=mended)
-    states = held_states(base, [entry.point_id for entry in tail.entries])
+        return CompactionResult(torn=tail.damage, index_damage=wrong, repaired=repaired)
+    states = indexed_statuses(base, [entry.point_id for entry in tail.entries])
     whole, traces, samples_end, shards, damage = _append_traces(store, base, tail, states)
-    taken = choose(whole, states)
+    taken = accepted_entries(whole, states)
     place = {entry.point_id: i for i, entry in enumerate(taken)}
     failed = [e.scalars for e in tail.entries if e.scalars["status"] in FAILURES]
-    news = News(
+    new_rows = NewRows(
         _columns([measurement_row(entry.scalars) for entry in taken]),
         {"of": np.array([place[point_id] for point_id in traces.pop("point_id")], np.int64)}
         | {name: column(name, values) for name, values in traces.items()},
@@ -117,16 +117,16 @@ def compact(store: Store) -> Compacted:
         failed,
     )
     told = Generation(store.index, tail.consumed, samples_end, shards, summary)
-    advance(store, base, news, told)
+    write_generation(store, base, new_rows, told)
     passed = [each for each in tail.damage if each[1] < tail.consumed[each[0]]]
     torn = [each for each in tail.damage if each not in passed]
-    return Compacted(len(whole), damage + passed, torn, wrong, mended)
+    return CompactionResult(len(whole), damage + passed, torn, wrong, repaired)
 
 
-def settle(store: Store) -> None:
+def equalize_generations(store: Store) -> None:
     """Make the last two generations hold the same, so that no journal is needed any more and
     damage to either loses nothing. Only under the driver's lock."""
-    base, _ = newest(store)
+    base, _ = newest_generation(store)
     if base is None:
         return
     before = _generation_before(store, base)
@@ -139,7 +139,7 @@ def settle(store: Store) -> None:
     ):
         _remove_old(store, base)
     else:
-        advance(store, base, News({}, {}, {}), base)
+        write_generation(store, base, NewRows({}, {}, {}), base)
 
 
 def _consumed(generation: Generation, journals: Container[str]) -> dict[str, int]:
@@ -147,14 +147,16 @@ def _consumed(generation: Generation, journals: Container[str]) -> dict[str, int
     return {name: at for name, at in generation.consumed.items() if name in journals}
 
 
-def advance(store: Store, base: Generation | None, news: News, told: Generation) -> None:
+def write_generation(
+    store: Store, base: Generation | None, new_rows: NewRows, told: Generation
+) -> None:
     """Write the generation after ``base``, commit it, and remove what is older than ``base``.
 
     A point that ``base`` holds keeps its row, which is overwritten; its traces there are void.
     ``told``: what the new generation says beside its tables; its path and files do not count.
     """
     states = np.empty(0, STATE) if base is None else base.states()
-    ids = np.array(news.measurements.get("point_id", []), STATE["id"])
+    ids = np.array(new_rows.measurements.get("point_id", []), STATE["id"])
     at = np.searchsorted(states["id"], ids)
     held = at < states.size
     held[held] = states["id"][at[held]] == ids[held]
@@ -162,14 +164,14 @@ def advance(store: Store, base: Generation | None, news: News, told: Generation)
     rows = np.empty(ids.size, np.int64)
     rows[held] = states["row"][at[held]]
     rows[~held] = count + np.arange(int((~held).sum()))
-    with writing_next(store, base) as fresh, reading(store.index):
+    with next_generation_folder(store, base) as fresh, reading(store.index):
         tables = zarr.open_group(fresh / "tables.zarr", mode="a", zarr_format=3)
         group = open_table(tables, "measurements")
         if held.any():
-            old = {name: values[held] for name, values in news.measurements.items()}
+            old = {name: values[held] for name, values in new_rows.measurements.items()}
             overwrite(group, "measurements", old, rows[held])
         if not held.all():
-            new = {name: values[~held] for name, values in news.measurements.items()}
+            new = {name: values[~held] for name, values in new_rows.measurements.items()}
             append(group, "measurements", new, int((~held).sum()))
         group = open_table(tables, "traces")
         if held.any() and rows_of(group, "traces"):
@@ -177,15 +179,23 @@ def advance(store: Store, base: Generation | None, news: News, told: Generation)
             assert isinstance(owner, zarr.Array) and isinstance(sizes, zarr.Array)  # noqa: S101
             void = np.flatnonzero(np.isin(np.asarray(owner[:]), rows[held]))
             overwrite(group, "traces", {"row_size": np.zeros(void.size, np.int64)}, void)
-        of = news.traces.get("of", np.empty(0, np.int64))
+        of = new_rows.traces.get("of", np.empty(0, np.int64))
         if of.size:
-            own = {name: values for name, values in news.traces.items() if name != "of"}
+            own = {name: values for name, values in new_rows.traces.items() if name != "of"}
             append(group, "traces", own | {"measurement": rows[of]}, of.size)
         group = open_table(tables, "failures")
-        failed = len(news.failures.get("point_id", ()))
+        failed = len(new_rows.failures.get("point_id", ()))
         if failed:
-            append(group, "failures", dict(news.failures), failed)
-        _write_states(fresh / "states.bin", states, news, ids, rows, held, at)
+            append(group, "failures", dict(new_rows.failures), failed)
+        _write_states(
+            path=fresh / "states.bin",
+            states=states,
+            new_rows=new_rows,
+            ids=ids,
+            rows=rows,
+            held=held,
+            at=at,
+        )
         there = {path.name for path in store.journal_paths()}
         # A journal's name never comes again: one that is gone need not be remembered.
         consumed = {name: end for name, end in told.consumed.items() if name in there}
@@ -196,14 +206,14 @@ def advance(store: Store, base: Generation | None, news: News, told: Generation)
 def _write_states(
     path: Path,
     states: np.ndarray,
-    news: News,
+    new_rows: NewRows,
     ids: np.ndarray,
     rows: np.ndarray,
     held: np.ndarray,
     at: np.ndarray,
 ) -> None:
     number = {status: i for i, status in enumerate(STATUSES)}
-    codes = np.array([number[s] for s in news.measurements.get("status", ())], np.uint8)
+    codes = np.array([number[s] for s in new_rows.measurements.get("status", ())], np.uint8)
     states = states.copy()
     states["status"][at[held]] = codes[held]
     fresh = np.empty(int((~held).sum()), STATE)
@@ -221,9 +231,9 @@ def _columns(
 
 
 def _append_traces(
-    store: Store, base: Generation | None, tail: Tail, held: Mapping[str, str]
+    store: Store, base: Generation | None, tail: JournalTail, held: Mapping[str, str]
 ) -> tuple[
-    list[JournalEntry], dict[str, list[Any]], int, dict[str, File], list[tuple[str, int, str]]
+    list[JournalEntry], dict[str, list[Any]], int, dict[str, FileDigest], list[tuple[str, int, str]]
 ]:
     """Write the traces of the entries that a merge takes behind the committed samples.
 
@@ -242,7 +252,7 @@ def _append_traces(
     written: set[str] = set()
     while True:
         damaged: set[int] = set()
-        for entry in choose(entries, held):
+        for entry in accepted_entries(entries, held):
             if entry.point_id in written:
                 continue
             try:
@@ -262,10 +272,10 @@ def _append_traces(
 
 
 def _generation_before(store: Store, base: Generation) -> Generation | None:
-    for number in numbers(store):
+    for number in generation_numbers(store):
         if number < base.number:
             try:
-                return checked(folder_of(store, number))
+                return verified_generation(generation_folder(store, number))
             except DamagedStore:
                 continue
     return None
@@ -282,9 +292,9 @@ def _remove_old(store: Store, current: Generation | None, before: Generation | N
         return
     before = before or _generation_before(store, current)
     kept = {current.number} if before is None else {current.number, before.number}
-    for number in numbers(store):
+    for number in generation_numbers(store):
         if number not in kept:
-            shutil.rmtree(folder_of(store, number), ignore_errors=True)
+            shutil.rmtree(generation_folder(store, number), ignore_errors=True)
     for path in store.journal_paths():
         ends = [each.consumed.get(path.name, 0) for each in (current, before) if each is not None]
         if len(ends) == 2:

@@ -34,9 +34,9 @@ from campaign.store.columns import (
     SHARD_SAMPLES,
     attributes,
 )
-from campaign.store.generation import GONE, Generation, reading
+from campaign.store.generation import MISSING, Generation, reading
 from campaign.store.layout import DamagedStore, Store
-from campaign.store.records import Held, Tail, held, measurement_row
+from campaign.store.records import JournalTail, StoreContents, measurement_row, read_contents
 from campaign.store.regular import NotRegular
 from campaign.store.samples import wrong_descriptions
 from campaign.store.shard import BadChunk, read_shard
@@ -108,7 +108,7 @@ def open_tables(generation: Generation) -> zarr.Group:
         return zarr.open_group(_tables_of(generation), mode="r", zarr_format=3)
 
 
-def current_tables(store: Store) -> tuple[Tables, Tail]:
+def current_tables(store: Store) -> tuple[Tables, JournalTail]:
     """Everything that is in the store now, in memory, and the tail of its journals.
 
     The traces of measurements that are still in a journal are not among ``traces``.
@@ -116,12 +116,12 @@ def current_tables(store: Store) -> tuple[Tables, Tail]:
     Raises:
         DamagedStore: no generation is whole.
     """
-    now = held(store)
+    now = read_contents(store)
     with reading(store.index):
         return _merged(now), now.tail
 
 
-def _merged(now: Held) -> Tables:
+def _merged(now: StoreContents) -> Tables:
     """The generation's tables with the tail's scalars in them, each point in its row."""
     if now.generation is None:
         frames = {
@@ -136,8 +136,8 @@ def _merged(now: Held) -> Tables:
         group = open_tables(now.generation)
         frames = {name: _frame(group, name) for name in ("measurements", "traces", "failures")}
     measurements, traces = frames["measurements"], frames["traces"]
-    if now.taken:
-        fresh = pd.DataFrame([measurement_row(entry.scalars) for entry in now.taken])
+    if now.accepted:
+        fresh = pd.DataFrame([measurement_row(entry.scalars) for entry in now.accepted])
         row_of = dict(zip(measurements["point_id"], range(len(measurements)), strict=True))
         rows = [row_of.setdefault(point_id, len(row_of)) for point_id in fresh["point_id"]]
         fresh.index = pd.Index(rows)
@@ -217,9 +217,9 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
     Raises:
         DamagedStore: no generation is whole; or, when something is used, its file is gone.
     """
-    now = held(store)
+    now = read_contents(store)
     with reading(store.index):
-        if now.generation is not None and not now.taken:
+        if now.generation is not None and not now.accepted:
             dataset = _opened(now.generation, "measurements")
             traces = _opened(now.generation, "traces")
             full = np.flatnonzero(traces["row_size"].values > 0)
@@ -242,16 +242,16 @@ def read_scalars(store: Store) -> xr.Dataset:
     Raises:
         DamagedStore: it can't be read.
     """
-    now = held(store)
+    now = read_contents(store)
     with reading(store.index):
-        if now.generation is not None and not now.taken:
+        if now.generation is not None and not now.accepted:
             dataset = _opened(now.generation, "measurements").load()
         else:
             dataset = as_dataset(_merged(now).measurements, "measurement")
     return dataset.assign_attrs(_attributes(store, now))
 
 
-def _attributes(store: Store, now: Held) -> dict[str, Any]:
+def _attributes(store: Store, now: StoreContents) -> dict[str, Any]:
     return {"store": str(store.root), "damaged_records": len(now.damage)}
 
 
@@ -288,7 +288,7 @@ class Samples:
 
     def _shard(self, number: int, start: int, end: int) -> np.ndarray:
         name = f"{self._name}/c/{number}"
-        if self._shards[name] == GONE:
+        if self._shards[name] == MISSING:
             return np.zeros(end - start, self.dtype)  # no trace lies in it
         try:
             return read_shard(self._folder / name, self.dtype, start, end)

@@ -37,7 +37,7 @@ from campaign.store.summary import Summary
 STATE = np.dtype([("id", f"S{ID_CHARS}"), ("row", "<i8"), ("status", "u1")])
 """One measurement in ``states.bin``; ``status`` counts in :data:`STATUSES`."""
 
-File = tuple[int, int]
+FileDigest = tuple[int, int]
 """A file's size in bytes and CRC32C."""
 
 
@@ -49,11 +49,11 @@ class Generation:
     consumed: dict[str, int] = field(default_factory=dict)
     """Journal -> the byte up to which its records are in the tables."""
     samples_end: int = 0
-    shards: dict[str, File] = field(default_factory=dict)
+    shards: dict[str, FileDigest] = field(default_factory=dict)
     """Every shard of the samples, as ``value/c/3``."""
     summary: dict[str, Any] = field(default_factory=dict)
     """What ``campaign status`` says of it: see :mod:`campaign.store.summary`."""
-    files: dict[str, File] = field(default_factory=dict)
+    files: dict[str, FileDigest] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -86,7 +86,7 @@ def reading(path: Path) -> Iterator[None]:
         ) from None
 
 
-GONE: File = (-1, 0)
+MISSING: FileDigest = (-1, 0)
 """A file that was written and is there no more."""
 
 Offset = Annotated[int, Field(ge=0, lt=2**62)]
@@ -99,9 +99,9 @@ class _Manifest(BaseModel):
 
     consumed: dict[str, Offset]
     samples_end: Offset
-    shards: dict[str, File]
+    shards: dict[str, FileDigest]
     summary: Summary
-    files: dict[str, File]
+    files: dict[str, FileDigest]
 
     @model_validator(mode="after")
     def _shards_hold_the_samples(self) -> Self:
@@ -113,7 +113,7 @@ class _Manifest(BaseModel):
         return self
 
 
-def checksum(path: Path) -> File:
+def checksum(path: Path) -> FileDigest:
     """A file's size and CRC32C, read in pieces."""
     size, crc = 0, 0
     with open_regular(path) as file:
@@ -123,7 +123,7 @@ def checksum(path: Path) -> File:
     return size, crc
 
 
-def numbers(store: Store) -> list[int]:
+def generation_numbers(store: Store) -> list[int]:
     """The generations that have a folder, newest first."""
     with contextlib.suppress(FileNotFoundError):
         names = (path.name for path in store.index.iterdir())
@@ -131,7 +131,7 @@ def numbers(store: Store) -> list[int]:
     return []
 
 
-def folder_of(store: Store, number: int) -> Path:
+def generation_folder(store: Store, number: int) -> Path:
     """The folder of a generation."""
     return store.index / f"{number:06d}"
 
@@ -164,7 +164,7 @@ def read_manifest(path: Path) -> Generation:
     )
 
 
-def checked(path: Path) -> Generation:
+def verified_generation(path: Path) -> Generation:
     """The generation of a folder, every file of which is what was written.
 
     Raises:
@@ -183,21 +183,21 @@ def checked(path: Path) -> Generation:
     return generation
 
 
-def newest(store: Store) -> tuple[Generation | None, list[str]]:
+def newest_generation(store: Store) -> tuple[Generation | None, list[str]]:
     """The newest whole generation (None before the first), and what is wrong with newer ones.
 
     Raises:
         DamagedStore: there are generations, and none is whole.
     """
     wrong: list[str] = []
-    there = numbers(store)
+    there = generation_numbers(store)
     for number in there:
         try:
-            return checked(folder_of(store, number)), wrong
+            return verified_generation(generation_folder(store, number)), wrong
         except DamagedStore as damage:
             wrong.append(str(damage))
-    if wrong and set(numbers(store)) - set(there):
-        return newest(store)  # a driver has written a new one since they were listed
+    if wrong and set(generation_numbers(store)) - set(there):
+        return newest_generation(store)  # a driver has written a new one since they were listed
     if wrong:
         raise DamagedStore(
             f"{store.root}: no generation of the index is whole ({'; '.join(wrong)}); restore "
@@ -207,7 +207,7 @@ def newest(store: Store) -> tuple[Generation | None, list[str]]:
 
 
 @contextlib.contextmanager
-def writing_next(store: Store, base: Generation | None) -> Iterator[Path]:
+def next_generation_folder(store: Store, base: Generation | None) -> Iterator[Path]:
     """The folder of the generation after ``base``, with a copy of its tables; removed on error."""
     fresh = store.index / ".next"
     shutil.rmtree(fresh, ignore_errors=True)  # left by one that was killed
@@ -222,7 +222,7 @@ def writing_next(store: Store, base: Generation | None) -> Iterator[Path]:
 
 
 def commit(store: Store, fresh: Path, base: Generation | None, told: Generation) -> Generation:
-    """Write the manifest of a folder of :func:`writing_next`, and make it the next generation.
+    """Write the manifest of a :func:`next_generation_folder`; make it the next generation.
 
     ``told``: what the manifest says beside its files.
     """
@@ -236,7 +236,9 @@ def commit(store: Store, fresh: Path, base: Generation | None, told: Generation)
     (fresh / "manifest").write_bytes(line + f"\n{google_crc32c.value(line):08x}\n".encode())
     read_manifest(fresh)  # what can't be read again must not come to be
     sync_tree(fresh)
-    path = folder_of(store, max([0 if base is None else base.number, *numbers(store)]) + 1)
+    path = generation_folder(
+        store, max([0 if base is None else base.number, *generation_numbers(store)]) + 1
+    )
     fresh.rename(path)
     sync(store.index)
     return replace(told, path=path, files=files)

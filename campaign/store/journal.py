@@ -232,7 +232,7 @@ class JournalWriter:
             name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}{JOURNAL_SUFFIX}"
             self.path = folder / name
             self._file = os.open(self.path, flags, 0o644)
-            # Held while this process lives: a journal is removed only when its lock can be had.
+            # Locked while this process lives: a journal is removed only when its lock can be had.
             fcntl.flock(self._file, fcntl.LOCK_SH)
             if self.path.exists():
                 break

@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.dataset import COUNT_PREFIX, DAMAGED, OK, STATUSES
 from campaign.measurement import Measurement
-from campaign.store.generation import STATE, Generation, newest, numbers
+from campaign.store.generation import STATE, Generation, generation_numbers, newest_generation
 from campaign.store.journal import JournalEntry, Scan, has_writer, scan
 from campaign.store.layout import Store
 
@@ -24,7 +24,7 @@ OF_MEASUREMENT = tuple(
 
 
 @dataclass(frozen=True)
-class Tail:
+class JournalTail:
     """The records of the journals that no generation holds yet."""
 
     entries: list[JournalEntry]
@@ -33,7 +33,9 @@ class Tail:
     """(journal, byte, what is wrong there)."""
 
 
-def journal_tail(store: Store, consumed: Mapping[str, int], to_consume: bool = False) -> Tail:
+def journal_tail(
+    store: Store, consumed: Mapping[str, int], to_consume: bool = False
+) -> JournalTail:
     """Scan the journals from where a generation stopped.
 
     ``to_consume``: what is scanned will not be looked at again. Then a journal that is still
@@ -56,10 +58,10 @@ def journal_tail(store: Store, consumed: Mapping[str, int], to_consume: bool = F
         entries += found.entries
         ends[path.name] = found.end
         damage += [(path.name, at, what) for at, what in found.damage]
-    return Tail(entries, ends, damage)
+    return JournalTail(entries, ends, damage)
 
 
-def held_states(base: Generation | None, ids: Sequence[str]) -> dict[str, str]:
+def indexed_statuses(base: Generation | None, ids: Sequence[str]) -> dict[str, str]:
     """The status of those of the points that a generation holds, by id."""
     if base is None or not ids:
         return {}
@@ -73,7 +75,9 @@ def held_states(base: Generation | None, ids: Sequence[str]) -> dict[str, str]:
     }
 
 
-def choose(entries: Iterable[JournalEntry], held: Mapping[str, str]) -> list[JournalEntry]:
+def accepted_entries(
+    entries: Iterable[JournalEntry], held: Mapping[str, str]
+) -> list[JournalEntry]:
     """The entries that change the measurements table, at most one a point.
 
     The first ``ok`` of a point stands for good, one whose trace was damaged until another; a
@@ -99,32 +103,32 @@ def _supersedes(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class Held:
+class StoreContents:
     """What a store holds at one moment: its newest whole generation, the journals' tail, the
     tail's entries that stand for their points, and what is damaged."""
 
     generation: Generation | None
-    tail: Tail
-    taken: list[JournalEntry]
+    tail: JournalTail
+    accepted: list[JournalEntry]
     damage: list[str]
 
 
-def held(store: Store) -> Held:
+def read_contents(store: Store) -> StoreContents:
     """Everything that is in the store now.
 
     Raises:
         DamagedStore: no generation is whole.
     """
     while True:
-        base, wrong = newest(store)
+        base, wrong = newest_generation(store)
         tail = journal_tail(store, {} if base is None else base.consumed)
         number = 0 if base is None else base.number
         # Journals go when two generations hold them: were they still there for this one?
-        if max(numbers(store), default=0) <= number + 1 or wrong:
+        if max(generation_numbers(store), default=0) <= number + 1 or wrong:
             ids = [entry.point_id for entry in tail.entries]
-            taken = choose(tail.entries, held_states(base, ids))
+            taken = accepted_entries(tail.entries, indexed_statuses(base, ids))
             told = [f"{name}: byte {at}: {what}" for name, at, what in tail.damage]
-            return Held(base, tail, taken, wrong + told)
+            return StoreContents(base, tail, taken, wrong + told)
 
 
 def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:

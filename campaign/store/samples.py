@@ -2,7 +2,7 @@
 
 What describes the arrays (their zarr.json) says nothing that this module does not know: of which
 type they are, in which pieces and how packed is the same in every store, and how long they are a
-generation says. So one that was damaged, or written by somebody else, is noticed and mended.
+generation says. So one that was damaged, or written by somebody else, is noticed and repaired.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zarr.storage import MemoryStore, StoreLike
 from campaign.measurement import Measurement
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
-from campaign.store.generation import File, checksum
+from campaign.store.generation import FileDigest, checksum
 from campaign.store.layout import DamagedStore, Store, replace_file
 from campaign.store.regular import NotRegular, read_regular
 
@@ -38,7 +38,7 @@ Description = GroupMetadata | ArrayV3Metadata
 class ShardWriter:
     """Collects samples and writes them into whole new shards, durably."""
 
-    def __init__(self, store: Store, end: int, shards: dict[str, File]) -> None:
+    def __init__(self, store: Store, end: int, shards: dict[str, FileDigest]) -> None:
         self.store = store
         self.end = end
         """Where the next shard begins, in samples."""
@@ -177,7 +177,7 @@ def _describes(store: Store, name: str, right: Description, samples_end: int) ->
         return False
 
 
-def mend_descriptions(store: Store, samples_end: int) -> list[str]:
+def repair_descriptions(store: Store, samples_end: int) -> list[str]:
     """Write anew what does not describe the arrays of so many samples; what a person should
     know. Only under the driver's lock.
 

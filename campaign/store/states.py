@@ -13,7 +13,7 @@ from analysis.dataset import FAILURES, OK, STATUSES
 from campaign.store.generation import STATE
 from campaign.store.layout import Store
 from campaign.store.planned import planned_ids
-from campaign.store.records import Held, held
+from campaign.store.records import StoreContents, read_contents
 from campaign.store.summary import updated
 
 State = tuple[str | None, int]
@@ -27,7 +27,7 @@ def point_states(store: Store) -> dict[str, State]:
     Raises:
         DamagedStore: no generation is whole.
     """
-    now = held(store)
+    now = read_contents(store)
     status: dict[str, str] = {}
     failed: set[tuple[str, int]] = set()
     if now.generation is not None:
@@ -45,7 +45,7 @@ def point_states(store: Store) -> dict[str, State]:
             failed.add((entry.point_id, entry.scalars["attempt"]))
     # One attempt may have failed twice: Dask runs a task again whose worker it lost.
     tried = Counter(point_id for point_id, _ in failed)
-    status |= {entry.point_id: entry.scalars["status"] for entry in now.taken}
+    status |= {entry.point_id: entry.scalars["status"] for entry in now.accepted}
     found: dict[str, State] = {each: (name, 0) for each, name in status.items()}
     for point_id, count in tried.items():
         found[point_id] = (status.get(point_id), count)
@@ -83,7 +83,7 @@ def store_status(store: Store) -> StoreStatus:
     Raises:
         DamagedStore: no generation is whole, or the plan can't be read.
     """
-    now = held(store)
+    now = read_contents(store)
     summary, states = _summary_and_states(now)
     partitions = []
     planned = planned_ids(store)
@@ -94,13 +94,33 @@ def store_status(store: Store) -> StoreStatus:
         left = int((codes < 0).sum())
         latest = summary.get("latest_unix_s", {}).get(name, [])
         failed = ids.size - done - left
-        partitions.append(PartitionStatus(site, partition, ids.size, done, failed, left, latest))
+        partitions.append(
+            PartitionStatus(
+                site=site,
+                partition=partition,
+                planned=ids.size,
+                done=done,
+                failed=failed,
+                left=left,
+                latest_unix_s=latest,
+            )
+        )
     there = {each.site for each in partitions}
     for site, count in sorted(summary.get("sites", {}).items()):
         if site not in there:
             # Imported; or of an earlier plan, where there is one.
             name = "not planned" if planned else "imported"
-            partitions.append(PartitionStatus(site, name, count, count, 0, 0, []))
+            partitions.append(
+                PartitionStatus(
+                    site=site,
+                    partition=name,
+                    planned=count,
+                    done=count,
+                    failed=0,
+                    left=0,
+                    latest_unix_s=[],
+                )
+            )
     return StoreStatus(
         partitions,
         {name: (count, text) for name, (count, text) in summary.get("failures", {}).items()},
@@ -109,21 +129,21 @@ def store_status(store: Store) -> StoreStatus:
     )
 
 
-def _summary_and_states(now: Held) -> tuple[dict[str, Any], np.ndarray]:
+def _summary_and_states(now: StoreContents) -> tuple[dict[str, Any], np.ndarray]:
     states = np.empty(0, STATE) if now.generation is None else now.generation.states()
     summary = {} if now.generation is None else now.generation.summary
     if now.tail.entries:
-        ids = np.array([entry.point_id for entry in now.taken], STATE["id"])
+        ids = np.array([entry.point_id for entry in now.accepted], STATE["id"])
         fresh = _codes(states, ids) < 0
         summary = updated(
             summary,
-            [entry.scalars for entry in now.taken],
-            [e.scalars for e, new in zip(now.taken, fresh, strict=True) if new],
+            [entry.scalars for entry in now.accepted],
+            [e.scalars for e, new in zip(now.accepted, fresh, strict=True) if new],
             [entry.scalars for entry in now.tail.entries],
         )
         tail = np.empty(ids.size, STATE)
         tail["id"], tail["row"] = ids, -1
-        tail["status"] = [STATUSES.index(entry.scalars["status"]) for entry in now.taken]
+        tail["status"] = [STATUSES.index(entry.scalars["status"]) for entry in now.accepted]
         states = np.concatenate([states[~np.isin(states["id"], ids)], tail])
         states = states[np.argsort(states["id"], kind="stable")]
     return summary, states

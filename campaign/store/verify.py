@@ -16,13 +16,13 @@ import zarr
 
 from analysis.dataset import COUNT_PREFIX, DAMAGED
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES, column
-from campaign.store.compaction import News, advance
+from campaign.store.compaction import NewRows, write_generation
 from campaign.store.dataset import open_tables, read_column
-from campaign.store.generation import GONE, File, Generation, checksum
+from campaign.store.generation import MISSING, FileDigest, Generation, checksum
 from campaign.store.layout import Store
-from campaign.store.records import Held, held
+from campaign.store.records import StoreContents, read_contents
 from campaign.store.regular import NotRegular
-from campaign.store.samples import mend_descriptions, wrong_descriptions
+from campaign.store.samples import repair_descriptions, wrong_descriptions
 from campaign.store.shard import BadChunk, read_shard
 from campaign.store.summary import without_flags
 
@@ -34,7 +34,7 @@ class BadShard:
 
     name: str
     what: str
-    now: File
+    now: FileDigest
     lost: list[tuple[int, int]]
 
 
@@ -56,10 +56,10 @@ def bad_shards(store: Store, generation: Generation) -> list[BadShard]:
         try:
             now = checksum(path)
         except (FileNotFoundError, NotRegular):
-            now = GONE
-        if now == written or now == GONE == written:
+            now = MISSING
+        if now == written or now == MISSING == written:
             continue
-        if now == GONE:
+        if now == MISSING:
             what = "is gone"
         elif now[0] != written[0]:
             what = f"has {now[0]} bytes, {written[0]} were written"
@@ -85,7 +85,7 @@ def _lost(store: Store, name: str) -> list[tuple[int, int]]:
     return lost
 
 
-def lost_traces(now: Held, shards: Iterable[BadShard]) -> list[LostTrace]:
+def lost_traces(now: StoreContents, shards: Iterable[BadShard]) -> list[LostTrace]:
     """The measurements that have a sample in what is lost."""
     assert now.generation is not None  # noqa: S101
     tables = open_tables(now.generation)
@@ -119,7 +119,7 @@ def lost_traces(now: Held, shards: Iterable[BadShard]) -> list[LostTrace]:
 
 def damaged_traces(store: Store) -> list[str]:
     """What of the samples is damaged, point by point; reads only."""
-    now = held(store)
+    now = read_contents(store)
     if now.generation is None:
         return []
     base = now.generation
@@ -130,7 +130,7 @@ def damaged_traces(store: Store) -> list[str]:
     ]
 
 
-def mend(store: Store) -> list[str]:
+def repair_samples(store: Store) -> list[str]:
     """Check all samples; what a person should know. Only under the driver's lock.
 
     A measurement with a lost sample keeps its scalars, and takes the status :data:`DAMAGED`:
@@ -140,11 +140,11 @@ def mend(store: Store) -> list[str]:
         OSError: the store can't be written.
         DamagedStore: no generation is whole.
     """
-    now = held(store)
+    now = read_contents(store)
     base = now.generation
     if base is None or not base.shards:
         return []
-    told = mend_descriptions(store, base.samples_end)
+    told = repair_descriptions(store, base.samples_end)
     shards = bad_shards(store, base)
     if not shards:
         return told
@@ -161,7 +161,7 @@ def mend(store: Store) -> list[str]:
         if name.startswith(COUNT_PREFIX)
     }
     flags = [flag for text in provenance for flag in json.loads(str(text)).get("flags", ())]
-    news = News(
+    new_rows = NewRows(
         {
             "point_id": column("point_id", [each.point_id for each in lost]),
             "status": column("status", [DAMAGED] * len(lost)),
@@ -173,7 +173,7 @@ def mend(store: Store) -> list[str]:
     )
     known = base.shards | {shard.name: shard.now for shard in shards}
     summary = without_flags(base.summary, flags)
-    advance(store, base, news, replace(base, shards=known, summary=summary))
+    write_generation(store, base, new_rows, replace(base, shards=known, summary=summary))
     told += [f"traces.zarr/{shard.name} {shard.what}" for shard in shards if not shard.lost]
     return told + [
         f"{each.what}: point {each.point_id} ({each.label}) is measured again" for each in lost

@@ -9,9 +9,14 @@ import numpy as np
 import pandas as pd
 
 from campaign.store.columns import column
-from campaign.store.compaction import News, advance, compact, settle
+from campaign.store.compaction import (
+    NewRows,
+    compact,
+    equalize_generations,
+    write_generation,
+)
 from campaign.store.dataset import current_tables
-from campaign.store.generation import Generation, newest
+from campaign.store.generation import Generation, newest_generation
 from campaign.store.layout import Store, driver_lock, writing
 from campaign.store.site_record import SiteRecord, has_site_record, write_site_record
 from campaign.store.summary import with_sites
@@ -48,7 +53,7 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
         raise BadFile(f"{checked.path}: has no rows; nothing to import")
     with driver_lock(store):
         with writing(store):
-            damage = compact(store).told(writers_gone=True)  # what is in journals goes first
+            damage = compact(store).messages(writers_gone=True)  # what is in journals goes first
         tables, _ = current_tables(store)
         held = tables.measurements.set_index("point_id")[["energy_j", "time_s"]]
         there = rows["point_id"].isin(held.index).to_numpy()
@@ -66,7 +71,7 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
                     write_site_record(store, site, record)
             if not there.all():
                 _add(store, rows[~there])
-            settle(store)
+            equalize_generations(store)
         tables, _ = current_tables(store)
     sites = sorted(set(rows["site"]))
     return Imported(int((~there).sum()), int(there.sum()), sites, tables.measurements, damage)
@@ -74,11 +79,11 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
 
 def _add(store: Store, rows: pd.DataFrame) -> None:
     """Commit rows of points that the store does not hold."""
-    base, _ = newest(store)
+    base, _ = newest_generation(store)
     own = {str(name): column(str(name), rows[name].to_numpy()) for name in rows.columns}
     told = base or Generation(store.index)
     told = replace(told, summary=with_sites(told.summary, Counter(rows["site"])))
-    advance(store, base, News(own, {}, {}), told)
+    write_generation(store, base, NewRows(own, {}, {}), told)
 
 
 def site_records(rows: pd.DataFrame, mapping: TableMap) -> dict[str, SiteRecord]:

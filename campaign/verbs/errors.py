@@ -21,7 +21,7 @@ EXPECTED = {
     "campaign.store.layout.StoreBusy": 1,
     "campaign.store.layout.StoreUnwritable": 1,
     "campaign.verbs.errors.CantDo": 1,
-    "campaign.launch.clusters.Refused": 2,
+    "campaign.launch.clusters.SubmissionRefused": 2,
     "campaign.launch.clusters.CantLaunch": 1,
     "sites.meters.shared.meter.MeterUnreadable": 1,
     "sites.clocks.shared.control.ClocksUnavailable": 1,

@@ -86,7 +86,7 @@ def default_store(campaign: Path) -> Path:
 
 def run(arguments: Namespace) -> int:
     """Launch what the store lacks; 0 when every planned point is measured."""
-    from campaign.launch.clusters import CantLaunch, Refused  # noqa: PLC0415
+    from campaign.launch.clusters import CantLaunch, SubmissionRefused  # noqa: PLC0415
     from campaign.launch.drive import run as drive  # noqa: PLC0415
     from campaign.launch.progress import progress_for  # noqa: PLC0415
     from campaign.plan.plan import make_plan  # noqa: PLC0415
@@ -104,7 +104,7 @@ def run(arguments: Namespace) -> int:
     try:
         progress = progress_for(arguments.quiet)
         ended = drive(made, store, progress, arguments.retry_failed, arguments.dashboard)
-    except Refused as error:
+    except SubmissionRefused as error:
         raise BadArgument(f"{error}. What was measured is kept; mend the site file") from None
     except (CantLaunch, StoreUnwritable) as error:
         raise CantDo(f"{error}. What was measured is kept; mend it and run again") from None

@@ -43,7 +43,7 @@ def site_facts(store: Store, site: str) -> dict[str, Any]:
     """What the store knows of a site beside its measurements.
 
     Raises:
-        DamagedStore: it is not what :func:`campaign.launch.drive.site_facts` gives.
+        DamagedStore: it is not what :func:`campaign.launch.drive.site_record` gives.
     """
     from campaign.store.layout import DamagedStore  # noqa: PLC0415
     from campaign.store.site_record import site_file_name  # noqa: PLC0415

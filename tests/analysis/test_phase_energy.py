@@ -55,7 +55,16 @@ def measurement(setting: tuple[float, float], repeat: int, counted: bool = True)
 
     ``counted``: whether it is said that the package's energy is the measurement's.
     """
-    point = make_point(SITE, "p", "k", "solver", '{"n": 8, "q": 4}', 1, Setting(*setting), repeat)
+    point = make_point(
+        site=SITE,
+        partition="p",
+        kernel="k",
+        label="solver",
+        params='{"n": 8, "q": 4}',
+        ranks=1,
+        setting=Setting(*setting),
+        repeat=repeat,
+    )
     spent, gain = joules(setting), REPEAT_GAIN[repeat]
     one_s = sum(length_s(name, setting[0]) for name in spent)
     near_s = length_s("near", setting[0])
@@ -87,8 +96,8 @@ def measurement(setting: tuple[float, float], repeat: int, counted: bool = True)
     }
     one = np.tile(np.array([1, 0], np.float32), MARKED)
     return Measurement(
-        point,
-        "ok",
+        point=point,
+        status="ok",
         node="n1",
         time_s=one_s,
         iterations=ITERATIONS,

@@ -322,15 +322,24 @@ def store_of(folder, site, energy_j, settings):
     with JournalWriter(store.journals) as journal:
         for i, intensity in enumerate((0.5, 2.0, 8.0, 32.0)):
             for core_mhz in settings:
-                point = make_point(site, "p", "k", f"sp{i}", "{}", 1, Setting(core_mhz, 900.0), 0)
+                point = make_point(
+                    site=site,
+                    partition="p",
+                    kernel="k",
+                    label=f"sp{i}",
+                    params="{}",
+                    ranks=1,
+                    setting=Setting(core_mhz, 900.0),
+                    repeat=0,
+                )
                 counts = {"sp": intensity * 1e8, "dram": 1e8}
                 time_s = max(counts["sp"] / (2e8 * core_mhz), 5e-3)
                 energy = counts["sp"] * 30e-12 + 0.04 + 6 * time_s if energy_j else math.nan
                 journal.append(
                     encode(
                         Measurement(
-                            point,
-                            "ok",
+                            point=point,
+                            status="ok",
                             node="n1",
                             time_s=time_s,
                             iterations=9,
@@ -353,8 +362,17 @@ def store_of(folder, site, energy_j, settings):
                         )
                     )
                 )
-        failed = make_point(site, "p", "k", "bad", "{}", 1, Setting(1000.0, 900.0), 0)
-        journal.append(encode(Measurement(failed, "wrong result", "sum is off")))
+        failed = make_point(
+            site=site,
+            partition="p",
+            kernel="k",
+            label="bad",
+            params="{}",
+            ranks=1,
+            setting=Setting(1000.0, 900.0),
+            repeat=0,
+        )
+        journal.append(encode(Measurement(point=failed, status="wrong result", text="sum is off")))
     return store
 
 

@@ -19,7 +19,8 @@ from tests.faults.shim import AtCall, arm
 
 security = make_security()
 folder, jump_s = Path(sys.argv[1]), int(sys.argv[2])
-arm(AtCall(folder, "clock", 1, jump_s=jump_s, log_path=folder / "hit").variables())
+at_call = AtCall(prefix=folder, act="clock", number=1, jump_s=jump_s, log_path=folder / "hit")
+arm(at_call.variables())
 options = {"n_workers": 1, "processes": False, "dashboard_address": None, "protocol": "tls://"}
 with LocalCluster(security=security, **options) as cluster, Client(cluster) as client:
     print(client.submit(abs, -7).result(timeout=60))
@@ -30,7 +31,7 @@ with LocalCluster(security=security, **options) as cluster, Client(cluster) as c
 def test_who_connects_with_a_clock_far_off_is_let_in(tmp_path: Path, jump_s: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CONNECT, str(tmp_path), str(jump_s)],
-        env=environment(AtCall(tmp_path, "count")),
+        env=environment(AtCall(prefix=tmp_path, act="count")),
         capture_output=True,
         text=True,
         timeout=120,

@@ -17,14 +17,14 @@ import pytest
 from analysis.dataset import DAMAGED
 from campaign.command_line import main
 from campaign.measurement import Measurement
-from campaign.store.compaction import compact, settle
+from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset
-from campaign.store.generation import checked
+from campaign.store.generation import verified_generation
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import DamagedStore, Store, create_store, open_store
 from campaign.store.planned import planned_ids, write_planned
 from campaign.store.states import point_states
-from campaign.store.verify import damaged_traces, mend
+from campaign.store.verify import damaged_traces, repair_samples
 from tests.campaign.test_journal import measurement
 from tests.faults.fuzz.damage import sealed, unsealed
 
@@ -80,7 +80,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compact(store)
     write(store, *range(20, 40))
     compact(store)
-    settle(store)
+    equalize_generations(store)
     assert store.journal_paths() == []
     return store.root
 
@@ -117,8 +117,8 @@ def test_any_damage_to_one_generation_costs_nothing(store, seed):
     harm(own.choice(files_below(generation)), own)
     assert lost_samples(store) == []
     compact(store)
-    settle(store)
-    assert len([checked(path) for path in store.index.iterdir()]) == 2
+    equalize_generations(store)
+    assert len([verified_generation(path) for path in store.index.iterdir()]) == 2
     assert lost_samples(store) == []
 
 
@@ -149,10 +149,10 @@ def test_a_damaged_shard_costs_its_points_and_no_other(store, seed, capsys):
     main(["status", str(store.root), "--verify"])
     said = capsys.readouterr().out.splitlines()
     assert named([line for line in said if "damaged: " in line]) == lost
-    assert named([line for line in mend(store) if "is measured again" in line]) == lost
+    assert named([line for line in repair_samples(store) if "is measured again" in line]) == lost
     states = point_states(store)
     assert sorted(point_id for point_id in IDS if states[point_id][0] == DAMAGED) == lost
-    assert mend(store) == []  # it is known now
+    assert repair_samples(store) == []  # it is known now
     dataset = open_dataset(store)
     left = dataset["point_id"].values[dataset["trace_measurement"].values]
     assert sorted([*left, *lost]) == sorted(IDS)
@@ -215,7 +215,7 @@ def test_what_describes_the_samples_is_written_anew(store, name, how, by, tmp_pa
     assert main(["status", str(store.root), "--verify"]) == 1
     assert f"{name} does not describe the samples" in capsys.readouterr().out
     if by == "run":
-        assert mend(store) == [f"traces.zarr/{name} was damaged, and is written anew"]
+        assert repair_samples(store) == [f"traces.zarr/{name} was damaged, and is written anew"]
     else:
         table = tmp_path / "more.csv"
         table.write_text("site,kernel,core_mhz,time_s,energy_j\nb,k,1000,1,5\n")
@@ -232,7 +232,7 @@ def test_a_damaged_shard_costs_no_more_where_its_description_is_gone_too(store):
     assert lost
     (store.traces / "value/zarr.json").unlink()
     assert named([line for line in damaged_traces(store) if "describe" not in line]) == lost
-    assert named([line for line in mend(store) if "is measured again" in line]) == lost
+    assert named([line for line in repair_samples(store) if "is measured again" in line]) == lost
 
 
 def test_a_description_that_is_longer_or_says_the_same_otherwise_is_right(store):
@@ -241,7 +241,7 @@ def test_a_description_that_is_longer_or_says_the_same_otherwise_is_right(store)
     path = store.traces / "value/zarr.json"
     told = json.loads(path.read_text())
     path.write_text(json.dumps(dict(sorted(told.items())) | {"shape": [2**30]}, indent=3))
-    assert mend(store) == []
+    assert repair_samples(store) == []
     np.testing.assert_array_equal(open_dataset(store)["value"].values, before)
     write(store, 40)
     compact(store)
@@ -280,7 +280,9 @@ def test_a_shard_that_has_no_end_costs_its_points(store, put):
         os.mkfifo(path)
     with pytest.raises(DamagedStore, match="is gone"):
         open_dataset(store)["value"].load()
-    assert named([line for line in mend(store) if "measured again" in line]) == sorted(IDS[:20])
+    assert named([line for line in repair_samples(store) if "measured again" in line]) == sorted(
+        IDS[:20]
+    )
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,18 @@ def measurement(repeat: int = 0, samples: int = 20, **changes: object) -> Measur
         np.arange(samples, dtype=np.int64) * 976_562,
         rng.normal(5.0, 0.1, samples).astype(np.float32),
     )
-    point = make_point("s", "p", "idle", "idle", "{}", 1, Setting(852.0, None), repeat)
+    point = make_point(
+        site="s",
+        partition="p",
+        kernel="idle",
+        label="idle",
+        params="{}",
+        ranks=1,
+        setting=Setting(852.0, None),
+        repeat=repeat,
+    )
     fields = {"time_s": 0.5, "energy_j": 2.5, "counts": {"sp": 1e9}, "traces": (trace,)} | changes
-    return Measurement(point, OK, **fields)
+    return Measurement(point=point, status=OK, **fields)
 
 
 def same(a: Measurement, b: Measurement) -> bool:

@@ -13,8 +13,8 @@ import numpy as np
 import psutil
 import pytest
 
-from campaign.measure.life import Job
-from campaign.measure.subprocesses import Bench
+from campaign.measure.point_life import PartitionSetup
+from campaign.measure.subprocesses import SubprocessRunner
 from campaign.measurement import Measurement
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json, make_point
@@ -43,9 +43,16 @@ def run(
     checked = find_kernel(kernel).params.model_validate(params).model_dump(mode="json")
     partition = next(iter(site.partitions))
     point = make_point(
-        site.name, partition, kernel, kernel, canonical_json(checked), ranks, setting, 0
+        site=site.name,
+        partition=partition,
+        kernel=kernel,
+        label=kernel,
+        params=canonical_json(checked),
+        ranks=ranks,
+        setting=setting,
+        repeat=0,
     )
-    bench = Bench(Job(site, protocol, (kernel,)))
+    bench = SubprocessRunner(PartitionSetup(site, protocol, (kernel,)))
     try:
         return decode(bench.measure(point, 0))
     finally:
@@ -222,8 +229,17 @@ def test_a_hanging_kernel_is_killed_with_all_its_children(tmp_path):
 
 def test_the_bench_goes_on_after_its_fork_server_was_killed():
     site = localhost()
-    bench = Bench(Job(site, QUICK, ("idle",)))
-    point = make_point(site.name, "local", "idle", "idle", '{"sleep_s":0.0}', 1, AS_FOUND, 0)
+    bench = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)))
+    point = make_point(
+        site=site.name,
+        partition="local",
+        kernel="idle",
+        label="idle",
+        params='{"sleep_s":0.0}',
+        ranks=1,
+        setting=AS_FOUND,
+        repeat=0,
+    )
     try:
         assert decode(bench.measure(point, 0)).status == "ok"
         bench._server.kill()
@@ -276,9 +292,16 @@ def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_poin
 ):
     site = read_site(built_in_sites()[name])
     point = make_point(
-        site.name, next(iter(site.partitions)), "idle", "idle", "{}", ranks, site.settings[0], 0
+        site=site.name,
+        partition=next(iter(site.partitions)),
+        kernel="idle",
+        label="idle",
+        params="{}",
+        ranks=ranks,
+        setting=site.settings[0],
+        repeat=0,
     )
-    bench = Bench(Job(site, QUICK, ("idle",)), tmp_path)
+    bench = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)), tmp_path)
     try:
         (bench.folder / file).mkdir()  # what nothing can be written to
         with pytest.raises(StoreUnwritable, match=rf"{file}: Is a directory"):

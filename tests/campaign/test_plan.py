@@ -31,7 +31,16 @@ def campaign_file(folder: Path, **changes: str) -> Path:
 
 def test_the_id_is_the_hash_of_the_content():
     """Golden: these ids name stored measurements, and may never change."""
-    point = make_point("s", "p", "sp_fma", "single", '{"level":"dram"}', 1, Setting(852, 924), 0)
+    point = make_point(
+        site="s",
+        partition="p",
+        kernel="sp_fma",
+        label="single",
+        params='{"level":"dram"}',
+        ranks=1,
+        setting=Setting(852, 924),
+        repeat=0,
+    )
     assert point.id == "e2f94e1fa2b05481f6a8191a"
     assert Point.from_dict(json.loads(json.dumps(point.as_dict()))) == point
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.measure.life import Job, measure
-from campaign.measure.protocol import Stand, energy_of, idle_power, meter_needs_s, run_protocol
+from campaign.measure.point_life import PartitionSetup, measure
+from campaign.measure.protocol import PointSetup, energy_of, idle_power, meter_needs_s, run_protocol
 from campaign.measure.sampler import MeterTrace, OpenMeter
 from campaign.measure.window import Window
 from campaign.measurement import Trace
@@ -69,8 +69,8 @@ def powered(root: Path, energy_uj: Callable[[float], float]) -> Iterator[OpenMet
         writer.join()
 
 
-def stand(meter: OpenMeter, root: Path, **protocol: float) -> Stand:
-    return Stand(Wait(), Team(), [meter], Fixed(root), Protocol(**(QUICK | protocol)))
+def stand(meter: OpenMeter, root: Path, **protocol: float) -> PointSetup:
+    return PointSetup(Wait(), Team(), [meter], Fixed(root), Protocol(**(QUICK | protocol)))
 
 
 def test_even_power_is_steady_and_measured(tmp_path):
@@ -163,7 +163,7 @@ def test_trimmed_edges_do_not_count():
     power_w = np.where((time_ns < 10**8) | (time_ns > 19 * 10**8), 20.0, 100.0)
     channel = Channel("c", "node", "power", 0.0, 1e-3, stamped=True)
     trace = MeterTrace("m", channel, Trace("c", "node", "W", time_ns, power_w))
-    window = Window(2 * 10**9, 10, [trace], AS_FOUND)
+    window = Window(end_ns=2 * 10**9, iterations=10, traces=[trace], achieved=AS_FOUND)
     assert energy_of([window], 0.0)[0].energy_j == pytest.approx(18.4, rel=1e-3)
     assert energy_of([window], 0.2)[0].energy_j == pytest.approx(20.0, rel=1e-9)
 
@@ -180,8 +180,17 @@ def test_a_point_of_several_windows_keeps_all_their_traces(tmp_path):
         partitions={"p": Partition()},
     )
     protocol = Protocol(**(QUICK | {"uncertainty_pct": 1e-6, "max_windows": 4}))
-    point = make_point("lab", "p", "idle", "idle", "{}", 1, AS_FOUND, 0)
-    measured = measure(Job(site, protocol, ("idle",)), point, 0)
+    point = make_point(
+        site="lab",
+        partition="p",
+        kernel="idle",
+        label="idle",
+        params="{}",
+        ranks=1,
+        setting=AS_FOUND,
+        repeat=0,
+    )
+    measured = measure(PartitionSetup(site, protocol, ("idle",)), point, 0)
     assert measured is not None
     assert measured.status == "ok", measured.text
     assert measured.energy_j == pytest.approx(100.0 * measured.time_s, rel=0.01)

@@ -17,8 +17,8 @@ import pytest
 from distributed import Client
 
 from campaign.launch.worker import MeasuringPlugin, measure_points
-from campaign.measure.life import Job
-from campaign.measure.subprocesses import AllocationGone, Bench
+from campaign.measure.point_life import PartitionSetup
+from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point, make_point
@@ -209,13 +209,20 @@ def ended_job(cluster: SlurmCluster, how: str) -> str:
     return job_id
 
 
-def two_ranks() -> tuple[Job, Point]:
+def two_ranks() -> tuple[PartitionSetup, Point]:
     """A point that a step of the worker's job measures."""
     site = read_site(built_in_sites()["localhost"])
     point = make_point(
-        site.name, next(iter(site.partitions)), "idle", "idle", "{}", 2, site.settings[0], 0
+        site=site.name,
+        partition=next(iter(site.partitions)),
+        kernel="idle",
+        label="idle",
+        params="{}",
+        ranks=2,
+        setting=site.settings[0],
+        repeat=0,
     )
-    return Job(site, Protocol(timeout_s=60.0), ("idle",)), point
+    return PartitionSetup(site, Protocol(timeout_s=60.0), ("idle",)), point
 
 
 @pytest.mark.parametrize("how", ["completed", "cancelled", "never there"])
@@ -226,7 +233,7 @@ def test_a_step_in_a_job_that_has_ended_says_nothing_of_its_point(
     for name, value in {**slurm_cluster.environment, "SLURM_JOB_ID": job_id}.items():
         monkeypatch.setenv(name, value)
     job, point = two_ranks()
-    bench = Bench(job, tmp_path)
+    bench = SubprocessRunner(job, tmp_path)
     try:
         with pytest.raises(AllocationGone, match="srun: error: "):
             bench.measure(point, 0)

@@ -17,9 +17,9 @@ import zarr
 
 from analysis.dataset import DAMAGED
 from campaign.measurement import Measurement, Trace
-from campaign.store.compaction import compact, settle
+from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset
-from campaign.store.generation import numbers
+from campaign.store.generation import generation_numbers
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import (
     DamagedStore,
@@ -30,7 +30,7 @@ from campaign.store.layout import (
     driver_lock,
     open_store,
 )
-from campaign.store.verify import damaged_traces, mend
+from campaign.store.verify import damaged_traces, repair_samples
 from tests.campaign.test_journal import measurement
 
 
@@ -69,7 +69,7 @@ def test_ragged_traces_come_back_bit_for_bit_through_several_compactions(store):
         np.testing.assert_array_equal(time_ns, expected.traces[0].time_ns)
         np.testing.assert_array_equal(value, expected.traces[0].value.astype(np.float64))
     assert store.journal_paths() != []  # one generation alone may be damaged
-    settle(store)
+    equalize_generations(store)
     assert store.journal_paths() == []
     assert len(list(store.index.iterdir())) == 2
 
@@ -94,12 +94,42 @@ def test_a_dataset_shows_what_is_not_yet_compacted(store):
 
 def test_the_first_ok_stands_and_failures_are_kept(store):
     lost = measurement(0)
-    write(store, Measurement(lost.point, "node lost", "gone", 0, "n1", 1.0))
+    write(
+        store,
+        Measurement(
+            point=lost.point,
+            status="node lost",
+            text="gone",
+            attempt=0,
+            node="n1",
+            start_unix_s=1.0,
+        ),
+    )
     compact(store)
-    write(store, Measurement(lost.point, "timed out", "slow", 1, "n1", 2.0))
+    write(
+        store,
+        Measurement(
+            point=lost.point,
+            status="timed out",
+            text="slow",
+            attempt=1,
+            node="n1",
+            start_unix_s=2.0,
+        ),
+    )
     assert current_tables(store)[0].measurements["status"].tolist() == ["timed out"]
     write(store, measurement(0, attempt=2), measurement(0, attempt=2, energy_j=9.0))
-    write(store, Measurement(lost.point, "timed out", "an orphan, late", 3, "n1", 3.0))
+    write(
+        store,
+        Measurement(
+            point=lost.point,
+            status="timed out",
+            text="an orphan, late",
+            attempt=3,
+            node="n1",
+            start_unix_s=3.0,
+        ),
+    )
     compact(store)
     write(store, measurement(0, attempt=4, energy_j=7.0))
     compact(store)
@@ -237,7 +267,7 @@ def test_traces_of_nothing_but_zeros_are_kept(store):
         zeros = Trace("off", "node", "W", time_ns, np.zeros(5000, np.float32))
         write(store, measurement(i, traces=(zeros,)))
         compact(store)
-    settle(store)
+    equalize_generations(store)
     assert damaged_traces(store) == []
     assert not open_dataset(store)["value"].values.any()
 
@@ -246,9 +276,19 @@ def test_a_failed_attempt_keeps_what_is_known_of_a_point_whose_trace_is_damaged(
     write(store, measurement(0, 5000))
     compact(store)
     (store.traces / "value" / "c" / "0").unlink()
-    mend(store)
+    repair_samples(store)
     assert current_tables(store)[0].measurements["n_sp"].tolist() == [1e9]
-    write(store, Measurement(measurement(0).point, "timed out", "slow", 0, "n1", 2.0))
+    write(
+        store,
+        Measurement(
+            point=measurement(0).point,
+            status="timed out",
+            text="slow",
+            attempt=0,
+            node="n1",
+            start_unix_s=2.0,
+        ),
+    )
     compact(store)
     tables, _ = current_tables(store)
     assert tables.measurements["status"].tolist() == [DAMAGED]
@@ -274,19 +314,19 @@ def test_damage_between_two_records_is_told_whoever_writes_beside(store):
     path.write_bytes(data)
     done = compact(store)
     assert done.moved == 2
-    told = done.told(writers_gone=False)
+    told = done.messages(writers_gone=False)
     assert [f"{path.name}: byte {second}" in text for text in told] == [True]
     again = compact(store)
-    assert again.told(writers_gone=True) == []
+    assert again.messages(writers_gone=True) == []
 
 
 def test_a_store_at_rest_is_not_written_again(store):
     for i in range(3):
         write(store, measurement(i))
         compact(store)
-    settle(store)
-    at_rest = numbers(store)
+    equalize_generations(store)
+    at_rest = generation_numbers(store)
     for _ in range(2):
         compact(store)
-        settle(store)
-        assert numbers(store) == at_rest
+        equalize_generations(store)
+        assert generation_numbers(store) == at_rest

@@ -26,7 +26,9 @@ with (
 
 @pytest.mark.parametrize("reading", [400, 900, 1300])
 def test_tasks_go_on_when_the_clock_is_set_back_by_a_day(tmp_path: Path, reading: int) -> None:
-    at_call = AtCall(tmp_path, "clock", reading, jump_s=-86_400, log_path=tmp_path / "hit")
+    at_call = AtCall(
+        prefix=tmp_path, act="clock", number=reading, jump_s=-86_400, log_path=tmp_path / "hit"
+    )
     done = subprocess.run(
         [sys.executable, "-c", TASKS],
         env=environment(at_call),

@@ -23,7 +23,7 @@ import xarray as xr
 
 from analysis.dataset import FAILURES, OK
 from campaign.measure.protocol import energy_of
-from campaign.measure.window import simulate_window
+from campaign.measure.simulated_window import simulate_window
 from campaign.measurement import Trace
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point

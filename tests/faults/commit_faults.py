@@ -120,7 +120,7 @@ class Workshop:
         log = self.folder / "calls"
         log.unlink(missing_ok=True)
         store = self.victim(stage)
-        at_call = AtCall(store, "count", log_path=log)
+        at_call = AtCall(prefix=store, act="count", log_path=log)
         done = self.write(store, POINTS_A_PART, at_call)
         assert done["exit"] == 0, done["output"]
         return [call for _, call, _ in at_call.hits()]
@@ -134,7 +134,7 @@ def every_fault(calls: dict[int, list[str]], prefix: Path) -> list[Fault]:
         for name in names:
             takes_space = name not in ("unlink", "rmdir")
             so_far.update([name, "call", *(["space"] if takes_space else [])])
-            at = AtCall(prefix, "", so_far[name], call=name)
+            at = AtCall(prefix=prefix, act="", number=so_far[name], call=name)
             acts = ["kill-before", "kill-after", *(["torn"] if name == "write" else [])]
             faults += [Fault(stage, replace(at, act=act), name) for act in acts]
             for error in ERRORS:
@@ -179,7 +179,16 @@ def harm(workshop: Workshop, fault: Fault, seed: int) -> Outcome:
     what = f"stage {fault.stage}, {at_call}: {where}"
     seconds = time.monotonic() - began
     ok = verdict.startswith("complete")
-    return Outcome(fault.kind, seed, what, written["exit"], written["said"], verdict, ok, seconds)
+    return Outcome(
+        kind=fault.kind,
+        seed=seed,
+        what=what,
+        exit_code=written["exit"],
+        last_line=written["said"],
+        verdict=verdict,
+        ok=ok,
+        seconds=seconds,
+    )
 
 
 def _verdict(

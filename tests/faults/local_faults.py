@@ -52,7 +52,7 @@ SAYS_STATE = ("points measured", "campaign: ")
 """What one of has to be in the last line of a driver that was not killed itself."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Trial:
     """One fault while it is carried out: its folder, its random numbers, what became of it."""
 
@@ -123,7 +123,7 @@ class Kind:
 # --- processes that are killed ---------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reference:
     """What an undisturbed run of this campaign is like on this machine, and what it leaves.
 
@@ -150,7 +150,7 @@ def reference() -> Reference:
     kept = tempfile.TemporaryDirectory(prefix="local-faults-")
     complete, half = Path(kept.name) / "complete", Path(kept.name) / "half"
     write_campaign(complete)
-    at_call = AtCall(complete / STORE, "count", log_path=complete / "calls")
+    at_call = AtCall(prefix=complete / STORE, act="count", log_path=complete / "calls")
     began = time.monotonic()
     running = local_run.start(complete, local_run.new_mark(), environment(at_call))
     assert local_run.wait(running, LIMIT_S) == 0, running.text()
@@ -171,14 +171,14 @@ def reference() -> Reference:
     local_run.kill_marked(running.mark)
     running.process.wait()
     return Reference(
-        seconds,
-        driver,
-        worker,
-        half_bytes,
-        sum(path.lstat().st_blocks * 512 for path in (complete / STORE).rglob("*")),
-        complete / STORE,
-        half / STORE,
-        kept,
+        seconds=seconds,
+        driver=driver,
+        worker=worker,
+        journal_bytes=half_bytes,
+        disk_bytes=sum(path.lstat().st_blocks * 512 for path in (complete / STORE).rglob("*")),
+        complete=complete / STORE,
+        half=half / STORE,
+        kept=kept,
     )
 
 
@@ -276,9 +276,9 @@ def _at_a_call(name: str, prefix: str, word: str) -> Kind:
         number = draw.randrange(1, _calls_of(word, act) + 1)
         log = trial.folder / "hit"
         at_call = AtCall(
-            trial.folder / prefix,
-            act,
-            number,
+            prefix=trial.folder / prefix,
+            act=act,
+            number=number,
             error=error,
             always=always,
             word=word,
@@ -300,7 +300,9 @@ def _errors_everywhere(name: str, error: str) -> Kind:
         word = trial.generator.choice([DRIVER, WORKER])
         number = trial.generator.randrange(1, _calls_of(word) + 1)
         log = trial.folder / "hit"
-        at_call = AtCall(trial.store, "errno", number, error=error, always=True, log_path=log)
+        at_call = AtCall(
+            prefix=trial.store, act="errno", number=number, error=error, always=True, log_path=log
+        )
         trial.ended(trial.start(at_call))
         trial.missed = not at_call.hits()
         trial.what = f"{at_call} in every process: {at_call.first_hit(trial.folder)}"
@@ -452,7 +454,9 @@ def _clock_jumps(trial: Trial) -> None:
     word = draw.choice([DRIVER, WORKER, SERVER, ""])
     number = int(2000 ** draw.random())  # most processes read the clock less often
     log = trial.folder / "hit"
-    at_call = AtCall(trial.store, "clock", number, jump_s=jump_s, word=word, log_path=log)
+    at_call = AtCall(
+        prefix=trial.store, act="clock", number=number, jump_s=jump_s, word=word, log_path=log
+    )
     trial.what = str(at_call)
     trial.ended(trial.start(at_call))
     trial.missed = not at_call.hits()
@@ -599,14 +603,14 @@ def harm(kind: Kind, seed: int) -> Outcome:
     else:
         trial.wrong.append(f"in {ATTEMPTS} attempts nothing was there to be harmed")
     return Outcome(
-        f"local: {kind.name}",
-        seed,
-        trial.what,
-        trial.exit_code,
-        local_run.last_line(trial.output),
-        f"wrong: {'; '.join(trial.wrong)}" if trial.wrong else "complete",
-        not trial.wrong,
-        time.monotonic() - began,
+        kind=f"local: {kind.name}",
+        seed=seed,
+        what=trial.what,
+        exit_code=trial.exit_code,
+        last_line=local_run.last_line(trial.output),
+        verdict=f"wrong: {'; '.join(trial.wrong)}" if trial.wrong else "complete",
+        ok=not trial.wrong,
+        seconds=time.monotonic() - began,
     )
 
 
@@ -614,7 +618,7 @@ def _tried(kind: Kind, generator: random.Random) -> Trial:
     with tempfile.TemporaryDirectory(prefix="local-faults-", ignore_cleanup_errors=True) as name:
         folder = Path(name) / "campaign"
         write_campaign(folder, nodes=kind.nodes)
-        trial = Trial(folder, generator)
+        trial = Trial(folder=folder, generator=generator)
         try:
             kind.harm(trial)
             _to_the_end(trial)

@@ -23,7 +23,7 @@ class CantBuild(Exception):
     """There is no C compiler, or it refuses the library."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AtCall:
     """What is to go wrong at which system call; see the head of ``at_syscall.c``.
 

@@ -669,7 +669,16 @@ def disturb(cluster: SlurmCluster, kind: str, seed: int, folder: Path) -> Outcom
         except Missed as error:
             why = str(error)
     verdict = f"the fault missed {ATTEMPTS} times, at last: {why}"
-    return Outcome(kind, seed, "", None, "", verdict, False, time.monotonic() - began)
+    return Outcome(
+        kind=kind,
+        seed=seed,
+        what="",
+        exit_code=None,
+        last_line="",
+        verdict=verdict,
+        ok=False,
+        seconds=time.monotonic() - began,
+    )
 
 
 def _tried(cluster: SlurmCluster, kind: str, seed: int, random: Random, folder: Path) -> Outcome:
@@ -702,7 +711,16 @@ def _tried(cluster: SlurmCluster, kind: str, seed: int, random: Random, folder: 
         more = f" and {len(complaints) - 5} more" if len(complaints) > 5 else ""
         verdict = f"{verdict}: {'; '.join(complaints[:5])}{more}"
     seconds = time.monotonic() - began
-    return Outcome(kind, seed, what, code, said, verdict, not complaints, seconds)
+    return Outcome(
+        kind=kind,
+        seed=seed,
+        what=what,
+        exit_code=code,
+        last_line=said,
+        verdict=verdict,
+        ok=not complaints,
+        seconds=seconds,
+    )
 
 
 def _lost(stage: Stage, done: Disturbed, after: Judgement) -> list[str]:
@@ -836,7 +854,16 @@ def run(count: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> Iterator[
             try:
                 yield disturb(cluster, kind, fault_seed, folder)
             except SlurmError as error:
-                yield Outcome(kind, fault_seed, "", None, "", f"Slurm itself: {error}", False, 0.0)
+                yield Outcome(
+                    kind=kind,
+                    seed=fault_seed,
+                    what="",
+                    exit_code=None,
+                    last_line="",
+                    verdict=f"Slurm itself: {error}",
+                    ok=False,
+                    seconds=0.0,
+                )
                 clusters.close()
                 cluster = clusters.enter_context(start_cluster(base / f"slurm-{i + 1}"))
             shutil.rmtree(folder, ignore_errors=True)

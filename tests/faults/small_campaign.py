@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from analysis.dataset import OK
-from campaign.measure.life import Job, measure
+from campaign.measure.point_life import PartitionSetup, measure
 from campaign.measurement import Measurement
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point
@@ -104,6 +104,8 @@ def plan_of(folder: Path) -> Plan:
 
 def measured_here(plan: Plan, point: Point) -> Measurement:
     """What a measuring subprocess would bring of a point."""
-    measurement = measure(Job(plan.sites[point.site], plan.campaign.protocol, ()), point, 0)
+    measurement = measure(
+        PartitionSetup(plan.sites[point.site], plan.campaign.protocol, ()), point, 0
+    )
     assert measurement is not None and measurement.status == OK, measurement
     return measurement

@@ -30,11 +30,11 @@ from typing import Any
 
 from analysis.dataset import OK
 from campaign.plan.plan import Plan, make_plan
-from campaign.store.compaction import compact, settle
+from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store, driver_lock, open_store
-from campaign.store.verify import mend
+from campaign.store.verify import repair_samples
 from tests.faults.checker import Expected, expected_of, judge
 from tests.faults.shim import arm, environment
 from tests.faults.small_campaign import measured_here
@@ -46,7 +46,7 @@ def write(records: dict[str, bytes], root: Path, points: int | None, acks: Path 
     """What a driver and its worker do to a store, without Dask and without measuring."""
     store = create_store(root, "faults")
     with driver_lock(store):
-        mend(store)
+        repair_samples(store)
         compact(store)
         held = set(current_tables(store)[0].measurements["point_id"])
         todo = [point_id for point_id in records if point_id not in held]
@@ -57,7 +57,7 @@ def write(records: dict[str, bytes], root: Path, points: int | None, acks: Path 
                     with acks.open("a") as file:
                         file.write(f"{point_id}\n")
         compact(store)
-        settle(store)
+        equalize_generations(store)
 
 
 def check(

@@ -14,7 +14,7 @@ import pytest
 
 from campaign.measurement import Measurement
 from campaign.plan.plan import Plan
-from campaign.store.compaction import compact, settle
+from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store, driver_lock, open_store
@@ -53,7 +53,7 @@ def make(root: Path, measurements: list[Measurement], compacted: bool = True) ->
                 journal.append(encode(each))
         if compacted:
             compact(store)
-            settle(store)
+            equalize_generations(store)
     return root
 
 
@@ -116,7 +116,14 @@ def test_one_figure_that_is_not_the_twins_is_found(
 def test_a_failure_is_resumable_and_not_complete(
     tmp_path: Path, plan: Plan, measurements: list[Measurement]
 ) -> None:
-    failed = Measurement(plan.points[0], "node lost", "gone", 0, "n1", 1.0)
+    failed = Measurement(
+        point=plan.points[0],
+        status="node lost",
+        text="gone",
+        attempt=0,
+        node="n1",
+        start_unix_s=1.0,
+    )
     root = make(tmp_path / "store", [failed, *measurements[1:]])
     assert str(judge(plan, root, True)) == "resumable: 3 of 4 points measured"
     assert judge(plan, root, False).findings == [f"point {plan.points[0].id}: 'node lost'"]
@@ -196,7 +203,14 @@ def test_measured_are_the_points_that_did_not_fail(
     tmp_path: Path, plan: Plan, measurements: list[Measurement]
 ) -> None:
     assert measured_ids(tmp_path / "none") == set()
-    failed = Measurement(plan.points[0], "node lost", "gone", 0, "n1", 1.0)
+    failed = Measurement(
+        point=plan.points[0],
+        status="node lost",
+        text="gone",
+        attempt=0,
+        node="n1",
+        start_unix_s=1.0,
+    )
     for compacted in (True, False):
         root = make(tmp_path / str(compacted), [failed, *measurements[1:]], compacted)
         assert measured_ids(root) == {point.id for point in plan.points[1:]}
@@ -206,7 +220,7 @@ def test_points_that_a_harmed_run_told_of_or_held_and_are_gone_are_found(
     tmp_path: Path, plan: Plan, measurements: list[Measurement], folder: Path
 ) -> None:
     shutil.copytree(folder, tmp_path / "c")
-    trial = Trial(tmp_path / "c", Random(1), exit_code=1)
+    trial = Trial(folder=tmp_path / "c", generator=Random(1), exit_code=1)
     trial.output = "/s: 3 of 4 points measured, 0 failed, 1 left: not complete"
     trial.held = {point.id for point in plan.points[:2]}
     make(trial.store, measurements[:3])

@@ -55,7 +55,7 @@ def trail_of(workshop: Workshop, stage: int) -> Trail:
     log = workshop.folder / "trail"
     for path in (acks, log):
         path.unlink(missing_ok=True)
-    at_call = AtCall(workshop.folder, "count", log_path=log)
+    at_call = AtCall(prefix=workshop.folder, act="count", log_path=log)
     done = workshop.write(store, POINTS_A_PART, at_call, acks)
     assert done["exit"] == 0, done["output"]
     assert len(acks.read_text().split()) == POINTS_A_PART

@@ -112,7 +112,7 @@ def test_what_is_wrong_is_noticed_and_the_inputs_after_it_are_tried(tmp_path, mo
     (tmp_path / "right").mkdir()
     prepare = files_in(table__csv="x")
     prepare(tmp_path / "right")
-    target = Target("wrong", 1, prepare, misbehave)
+    target = Target(name="wrong", share=1, prepare=prepare, read=misbehave)
     inputs = [(str(way), way) for way in range(7)]
     found = run_target(target, tmp_path / "right", tmp_path / "work" / "in", 0, inputs)
     assert isinstance(found, Found)

@@ -18,8 +18,9 @@ from analysis.dataset import CLASS_UNITS
 from analysis.measurements.observations import CantFit
 from analysis.measurements.phase_energy import phase_energy
 from campaign.measure.energy import node_energy
-from campaign.measure.life import Job, measure
-from campaign.measure.window import phase_traces, simulate_window
+from campaign.measure.point_life import PartitionSetup, measure
+from campaign.measure.simulated_window import simulate_window
+from campaign.measure.window import phase_traces
 from campaign.plan.plan import make_plan
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
@@ -332,7 +333,7 @@ def test_the_energy_of_each_phase_is_read_off_a_store(tmp_path: Path) -> None:
     """From a simulated measurement through journal and Zarr to joules by phase."""
     plan = make_plan(TABLE_IV)
     point = next(p for p in plan.points if '"n":65536,' in p.params)
-    job = Job(plan.sites[point.site], plan.campaign.protocol, ("fmm",))
+    job = PartitionSetup(plan.sites[point.site], plan.campaign.protocol, ("fmm",))
     measured = measure(job, point, 0)
     assert measured is not None
     assert measured.status == "ok", measured.text

@@ -49,7 +49,7 @@ class Listener:
     speaks: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Seen:
     """What was found while the campaign ran, and after its end."""
 
@@ -213,15 +213,15 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         driver.send_signal(signal.SIGINT)
         driver.wait(60)
         yield Seen(
-            found,
-            plain,
-            stranger,
-            address,
-            keys,
-            [path.name for path in key_files(folder)],
-            told,
-            dashboards,
-            asked_to_change,
+            listeners=found,
+            plain_client=plain,
+            tls_stranger=stranger,
+            scheduler=address,
+            keys=keys,
+            keys_after=[path.name for path in key_files(folder)],
+            told_of_keys=told,
+            dashboards=dashboards,
+            changed_by_page=asked_to_change,
         )
     finally:
         if driver.poll() is None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from campaign.command_line import main
 from campaign.launch.clusters import CantLaunch, job_script, queued_jobs
-from campaign.measure.life import Job
-from campaign.measure.subprocesses import Bench
+from campaign.measure.point_life import PartitionSetup
+from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.plan.point import canonical_json, make_point
@@ -421,9 +421,18 @@ def test_hostile_words_through_the_whole_measuring_subprocess(tmp_path):
     kernel = find_kernel("command")
     checked = kernel.params.model_validate(params).model_dump(mode="json")
     text = canonical_json(checked)
-    point = make_point(site.name, "local", "command", "command", text, 1, AS_FOUND, 0)
+    point = make_point(
+        site=site.name,
+        partition="local",
+        kernel="command",
+        label="command",
+        params=text,
+        ranks=1,
+        setting=AS_FOUND,
+        repeat=0,
+    )
     quick = Protocol(idle_s=0.0, warm_up_s=0.0, min_duration_s=0.0, timeout_s=30.0)
-    bench = Bench(Job(site, quick, ("command",)), tmp_path)
+    bench = SubprocessRunner(PartitionSetup(site, quick, ("command",)), tmp_path)
     try:
         found = decode(bench.measure(point, 0))
     finally:
@@ -438,11 +447,20 @@ def test_hostile_words_through_the_whole_measuring_subprocess(tmp_path):
 def test_a_folder_that_no_program_can_start_in_is_a_failure_not_a_crash(tmp_path):
     site = read_site(built_in_sites()["localhost"])
     quick = Protocol(idle_s=0.0, warm_up_s=0.0, min_duration_s=0.0, timeout_s=30.0)
-    bench = Bench(Job(site, quick, ("command",)), tmp_path)
+    bench = SubprocessRunner(PartitionSetup(site, quick, ("command",)), tmp_path)
     try:
         for cwd in ("nul\0byte", "-", "x" * 5000, "/dev/null"):
             text = canonical_json({"argv": ["true"], "cwd": cwd})
-            point = make_point(site.name, "local", "command", "command", text, 1, AS_FOUND, 0)
+            point = make_point(
+                site=site.name,
+                partition="local",
+                kernel="command",
+                label="command",
+                params=text,
+                ranks=1,
+                setting=AS_FOUND,
+                repeat=0,
+            )
             assert decode(bench.measure(point, 0)).status == "kernel failed", cwd
     finally:
         bench.close()

@@ -105,9 +105,30 @@ def written_store(root: Path) -> Path:
     store = create_store(root / "store", "s")
     time_ns = np.arange(100, dtype=np.int64)
     trace = Trace("c", "node", "W", time_ns, np.ones(100))
-    point = make_point("y", "p", "idle", "idle", "{}", 1, AS_FOUND, 0)
+    point = make_point(
+        site="y",
+        partition="p",
+        kernel="idle",
+        label="idle",
+        params="{}",
+        ranks=1,
+        setting=AS_FOUND,
+        repeat=0,
+    )
     with JournalWriter(store.journals) as journal:
-        journal.append(encode(Measurement(point, "ok", "", 0, "n1", 0.0, traces=(trace,))))
+        journal.append(
+            encode(
+                Measurement(
+                    point=point,
+                    status="ok",
+                    text="",
+                    attempt=0,
+                    node="n1",
+                    start_unix_s=0.0,
+                    traces=(trace,),
+                )
+            )
+        )
     assert main(["import", str(table), "--store", str(store.root)]) == 0
     return store.root
 
@@ -300,9 +321,28 @@ def test_an_object_array_in_a_journal_is_not_made(tmp_path, capsys):
     data = pickle.dumps(Payload(tmp_path / "ran")).ljust(64, b"\0")
     value = np.frombuffer(data[: len(data) // 8 * 8], "<f8")
     trace = Trace("c", "node", "W", np.arange(value.size, dtype=np.int64), value)
-    point = make_point("y", "p", "idle", "idle", "{}", 1, AS_FOUND, 0)
+    point = make_point(
+        site="y",
+        partition="p",
+        kernel="idle",
+        label="idle",
+        params="{}",
+        ranks=1,
+        setting=AS_FOUND,
+        repeat=0,
+    )
     ((text, payload),) = unsealed(
-        encode(Measurement(point, "ok", "", 0, "n1", 0.0, traces=(trace,)))
+        encode(
+            Measurement(
+                point=point,
+                status="ok",
+                text="",
+                attempt=0,
+                node="n1",
+                start_unix_s=0.0,
+                traces=(trace,),
+            )
+        )
     )
     assert text.count(b'"<f8"') == 1
     with JournalWriter(store.journals) as journal:

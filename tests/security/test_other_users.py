@@ -40,7 +40,7 @@ uid, home, warm, asked = int(sys.argv[1]), sys.argv[2], *map(json.loads, sys.arg
 from campaign.command_line import main
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import open_store
-import campaign.launch.drive, campaign.launch.progress, campaign.launch.lane
+import campaign.launch.drive, campaign.launch.progress, campaign.launch.partition_run
 
 def do(words):
     if words[0] == "open_dataset":
@@ -137,8 +137,25 @@ def place() -> Iterator[Place]:
         # A record that no index holds yet, as after a driver that was killed.
         time_ns = np.arange(100, dtype=np.int64)
         trace = Trace("c", "node", "W", time_ns, np.ones(100))
-        point = make_point("y", "p", "idle", "idle", "{}", 1, AS_FOUND, 0)
-        measured = Measurement(point, "ok", "", 0, "n1", 0.0, traces=(trace,))
+        point = make_point(
+            site="y",
+            partition="p",
+            kernel="idle",
+            label="idle",
+            params="{}",
+            ranks=1,
+            setting=AS_FOUND,
+            repeat=0,
+        )
+        measured = Measurement(
+            point=point,
+            status="ok",
+            text="",
+            attempt=0,
+            node="n1",
+            start_unix_s=0.0,
+            traces=(trace,),
+        )
         with JournalWriter(open_store(store).journals) as journal:
             journal.append(encode(measured))
         (folder / "c.toml").write_text(CAMPAIGN)

@@ -238,10 +238,24 @@ def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
                 for mem in (500.0, 900.0):
                     time_s, energy_j = machine(k, core, mem)
                     setting = Setting(core, mem)
-                    point = make_point(SITE, "p", "import", kernel, PARAMS, 1, setting, 0)
+                    point = make_point(
+                        site=SITE,
+                        partition="p",
+                        kernel="import",
+                        label=kernel,
+                        params=PARAMS,
+                        ranks=1,
+                        setting=setting,
+                        repeat=0,
+                    )
                     counts = {"sp": 1e9 * (k + 1), "dram": 1e8 * (len(kernels) - k)}
                     made = Measurement(
-                        point, "ok", node=node, time_s=time_s, energy_j=energy_j, counts=counts
+                        point=point,
+                        status="ok",
+                        node=node,
+                        time_s=time_s,
+                        energy_j=energy_j,
+                        counts=counts,
                     )
                     journal.append(encode(made))
     return store.root
@@ -294,10 +308,30 @@ def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):
     from sites.setting import AS_FOUND
 
     store = create_store(tmp_path / "store", "s")
-    point = make_point("s", "p", "command", "command", "{}", 1, AS_FOUND, 0)
+    point = make_point(
+        site="s",
+        partition="p",
+        kernel="command",
+        label="command",
+        params="{}",
+        ranks=1,
+        setting=AS_FOUND,
+        repeat=0,
+    )
     text = f"ended with 1; its last output: {ESCAPES}"
     with JournalWriter(store.journals) as journal:
-        journal.append(encode(Measurement(point, "kernel failed", text, 0, "n1", 0.0)))
+        journal.append(
+            encode(
+                Measurement(
+                    point=point,
+                    status="kernel failed",
+                    text=text,
+                    attempt=0,
+                    node="n1",
+                    start_unix_s=0.0,
+                )
+            )
+        )
     capsys.readouterr()
     main(["status", str(store.root)])
     said = capsys.readouterr().out

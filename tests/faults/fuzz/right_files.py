@@ -174,7 +174,14 @@ def prepare_store(folder: Path) -> None:
             for repeat in repeats:
                 journal.append(encode(measurement(repeat, 200)))
             point = measurement(9).point
-            failed = Measurement(point, "timed out", "slow", repeats[0], "n1", 1.0)
+            failed = Measurement(
+                point=point,
+                status="timed out",
+                text="slow",
+                attempt=repeats[0],
+                node="n1",
+                start_unix_s=1.0,
+            )
             journal.append(encode(failed))
         if repeats == (0, 1):
             compact(store)

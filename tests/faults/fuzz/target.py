@@ -14,7 +14,7 @@ MAX_BYTES = 2_000_000
 """Time and memory are bounded for files of some size: one of 10 MB may take its seconds."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """Something that reads files from elsewhere.
 

@@ -1,4 +1,4 @@
-"""A lane: one partition's cluster, the points waiting for it, and those on their way."""
+"""One partition while a campaign runs: its cluster, waiting points, and submitted tasks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from distributed import Client, Future
 
 from campaign.launch.clusters import (
     CantLaunch,
-    Refused,
+    SubmissionRefused,
     queued_jobs,
     start_local,
     start_slurm,
 )
 from campaign.launch.worker import TASK_S, MeasuringPlugin, measure_points
-from campaign.measure.life import Job
+from campaign.measure.point_life import PartitionSetup
 from campaign.plan.point import Point
 from sites.site_file import Site
 
@@ -32,140 +32,146 @@ START_GRACE_S = 20.0
 IN_FLIGHT_A_WORKER = 4
 MOST_POINTS = 64
 
-Asked = tuple[Point, int]
-"""A point and the number of the attempt at it."""
+Attempt = tuple[Point, int]
+"""A point and the number of the attempt to measure it, from 0."""
 
 
 @dataclass(frozen=True)
-class Landing:
-    """What came of one submitted task: the future's result, or the error that it ended with."""
+class FinishedTask:
+    """A submitted task that has ended: its future has a result or an error."""
 
-    lane: Lane
+    partition: PartitionRun
     key: str
-    asked: tuple[Asked, ...]
+    attempts: tuple[Attempt, ...]
     future: Future
 
 
-@dataclass
-class Lane:
+@dataclass(kw_only=True)
+class PartitionRun:
     """One partition of one site while the campaign runs."""
 
     site: Site
     partition: str
-    job: Job
-    waiting: deque[Asked]
-    landings: queue.SimpleQueue[Landing]
+    setup: PartitionSetup
+    waiting: deque[Attempt]
+    finished_tasks: queue.SimpleQueue[FinishedTask]
     job_name: str
-    in_flight: dict[str, tuple[tuple[Asked, ...], Future]] = field(default_factory=dict)
+    in_flight: dict[str, tuple[tuple[Attempt, ...], Future]] = field(default_factory=dict)
     point_s: float | None = None
-    """Seconds that the last points took, each; None before the first."""
+    """Mean seconds of a point in the last finished task; None before the first."""
     alone: set[str] = field(default_factory=set)
-    """Points that were in a task that took its worker with it: each goes alone from then on."""
+    """Ids of points from a task whose worker died: each is submitted in a task of its own."""
     answers: list[CantLaunch] = field(default_factory=list)
-    """What sbatch said of jobs that it does not take now, or never."""
+    """sbatch's errors for jobs that it did not accept."""
     cluster: Any = None
     client: Any = None
     _supervised: float = 0.0
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _absent_since: dict[str, float] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
     @property
     def is_slurm(self) -> bool:
-        """Whether the partition's nodes are had through Slurm."""
+        """Whether the partition's nodes are allocated by Slurm."""
         return self.site.partitions[self.partition].scheduler == "slurm"
 
     @property
     def wanted(self) -> int:
-        """How many workers there should be: no more than points are left."""
+        """How many workers there should be: at most one a node, and one a point left."""
         return min(self.site.partitions[self.partition].nodes, self.left)
 
     @property
     def left(self) -> int:
-        """Points that have not come back."""
-        return len(self.waiting) + sum(len(asked) for asked, _ in self.in_flight.values())
+        """Points that are not measured yet."""
+        return len(self.waiting) + sum(len(attempts) for attempts, _ in self.in_flight.values())
 
     def open(self, store_root: Path, journals: Path, logs: Path, dashboard: str) -> None:
-        """Start the cluster, and the plugin that measures on each of its workers."""
+        """Start the cluster and register the measuring plugin on its workers."""
         partition = self.site.partitions[self.partition]
         if self.is_slurm:
             logs.mkdir(parents=True, exist_ok=True)
             tls = store_root / "tls"
             self.cluster = start_slurm(
-                self.site, self.partition, self.job_name, logs, tls, dashboard, self.answers
+                site=self.site,
+                partition_name=self.partition,
+                job_name=self.job_name,
+                log_folder=logs,
+                tls_folder=tls,
+                dashboard=dashboard,
+                answers=self.answers,
             )
         else:
             self.cluster = start_local(partition, dashboard)
         self.client = Client(self.cluster, set_as_default=False)
         self.client.register_plugin(
-            MeasuringPlugin(self.job.as_dict(), str(journals), partition.local_directory)
+            MeasuringPlugin(self.setup.as_dict(), str(journals), partition.local_directory)
         )
         if self.is_slurm:
             self.cluster.scale(self.wanted)
 
     def dashboard(self) -> str:
-        """Where the lane's Dask dashboard listens."""
+        """The address of the partition's Dask dashboard."""
         return str(self.cluster.dashboard_link)
 
-    def top_up(self) -> None:
-        """Keep the workers' queues short and full."""
+    def submit_tasks(self) -> None:
+        """Submit tasks until each worker has a few waiting."""
         room = max(IN_FLIGHT_A_WORKER * max(self.wanted, 1), 8) - len(self.in_flight)
         while room > 0 and self.waiting:
-            asked = tuple(self._next_task())
-            # A key of its own: of one that it still knows, Dask gives the old result.
-            key = f"{asked[0][0].id}-{next(self._numbers)}"
+            attempts = tuple(self._next_task())
+            # The key is new each time: for a known key Dask returns the earlier result.
+            key = f"{attempts[0][0].id}-{next(self._numbers)}"
             future = self.client.submit(
                 measure_points,
-                [(point.as_dict(), number) for point, number in asked],
+                [(point.as_dict(), number) for point, number in attempts],
                 key=key,
                 pure=False,
             )
-            self.in_flight[key] = (asked, future)
-            future.add_done_callback(self._lander(key, asked))
+            self.in_flight[key] = (attempts, future)
+            future.add_done_callback(self._when_done(key, attempts))
             room -= 1
 
-    def _next_task(self) -> Iterator[Asked]:
-        """Take the points of the next task: one, or as many short ones as fill it, and no more
-        than leave work for every worker."""
+    def _next_task(self) -> Iterator[Attempt]:
+        """The points of the next task, removed from those waiting: one, or as many short ones as
+        fit into :data:`TASK_S`, but no more than leaves work for every worker."""
         share = -(-len(self.waiting) // max(self.wanted, 1))
         fitting = 1 if self.point_s is None else int(TASK_S / max(self.point_s, 1e-6))
         for i in range(max(1, min(fitting, MOST_POINTS, share))):
             if i and self.waiting[0][0].id in self.alone:
                 return
-            asked = self.waiting.popleft()
-            yield asked
-            if asked[0].id in self.alone:
+            point, number = self.waiting.popleft()
+            yield point, number
+            if point.id in self.alone:
                 return
 
-    def _lander(self, key: str, asked: tuple[Asked, ...]) -> Callable[[Future], None]:
-        def land(future: Future) -> None:
-            self.landings.put(Landing(self, key, asked, future))
+    def _when_done(self, key: str, attempts: tuple[Attempt, ...]) -> Callable[[Future], None]:
+        def report(future: Future) -> None:
+            self.finished_tasks.put(FinishedTask(self, key, attempts, future))
 
-        return land
+        return report
 
     def supervise(self) -> None:
-        """Bring the lane back to the workers that it should have.
+        """Replace workers that were lost.
 
-        Of Slurm's, dask-jobqueue notices neither a job that was cancelled before its worker came
-        up, nor one that Slurm holds back for two minutes after it was requeued. A worker is given
-        up when it is not connected and its job is neither running nor waiting for its first
-        start; scaling up again submits another.
+        dask-jobqueue notices neither a Slurm job that was cancelled before its worker connected,
+        nor one that Slurm holds back for two minutes after a requeue. A worker is given up when
+        it is not connected and its job is neither running nor waiting for its first start;
+        scaling up then submits another job.
 
         Raises:
-            Refused: sbatch does not take the partition's jobs.
+            SubmissionRefused: sbatch does not accept the partition's jobs.
         """
         now = time.monotonic()
         if now - self._supervised < SUPERVISE_S:
             return
         self._supervised = now
         if not self.is_slurm:
-            # A process that was killed and did not come back by itself.
+            # Dask itself does not always replace a process that was killed.
             nodes = self.site.partitions[self.partition].nodes
             if len(self.cluster.workers) < nodes:
                 self.cluster.scale(nodes)
             return
         for answer in self.answers:
-            if isinstance(answer, Refused):
+            if isinstance(answer, SubmissionRefused):
                 raise answer
         connected = {str(w["id"]) for w in self.cluster.scheduler_info["workers"].values()}
         workers = dict(self.cluster.workers)
@@ -184,32 +190,33 @@ class Lane:
                 if job.job_id is None and grace:
                     continue
                 self._give_up(name, job)
-        # A job that could not be submitted leaves a worker in the books that is none.
+        # After a failed submission Dask lists a worker that does not exist.
         if min(len(self.cluster.worker_spec), len(self.cluster.workers)) < self.wanted:
             self.cluster.scale(self.wanted)
 
-    def delays(self) -> list[str]:
-        """What sbatch said since the last call of jobs that it does not take now, each once."""
-        later = (str(each) for each in self.answers if not isinstance(each, Refused))
-        found = [text for text in dict.fromkeys(later) if text not in self._told]
-        self._told.update(found)
-        return found
+    def submission_delays(self) -> list[str]:
+        """sbatch's messages since the last call about jobs that it does not accept now, each
+        once."""
+        texts = (str(error) for error in self.answers if not isinstance(error, SubmissionRefused))
+        new_texts = [text for text in dict.fromkeys(texts) if text not in self._reported]
+        self._reported.update(new_texts)
+        return new_texts
 
     def _give_up(self, name: str, job: Any) -> None:
-        """Cancel a lost worker's job, and take the worker out of the cluster's books."""
+        """Remove a lost worker from the cluster, which cancels its job."""
         for spec in [key for key in self.cluster.worker_spec if str(key) == name]:
             del self.cluster.worker_spec[spec]
-        # It also submits jobs for workers that are missing: sbatch's answer to that is no news.
+        # This also submits jobs for missing workers; sbatch's errors are in self.answers already.
         with contextlib.suppress(CantLaunch, TimeoutError):
             self.cluster.sync(self.cluster._correct_state)
         self._absent_since.pop(name, None)
 
     def close(self) -> None:
-        """Cancel what has not started, and end workers, jobs and scheduler."""
+        """Cancel tasks that have not started, and end workers, jobs and scheduler."""
         for _, future in self.in_flight.values():
             with contextlib.suppress(Exception):
                 future.cancel()
-        for each in (self.client, self.cluster):
-            if each is not None:
+        for part in (self.client, self.cluster):
+            if part is not None:
                 with contextlib.suppress(Exception):
-                    each.close(timeout=20)
+                    part.close(timeout=20)

@@ -18,15 +18,16 @@ import numpy as np
 from analysis.dataset import OK
 from campaign.measure.energy import NodeEnergy
 from campaign.measure.protocol import (
-    Measured,
-    Stand,
+    PointSetup,
+    WindowedMeasurement,
     energy_of,
     idle_power,
     joined,
     run_protocol,
 )
 from campaign.measure.sampler import OpenMeter
-from campaign.measure.window import Window, simulate_window
+from campaign.measure.simulated_window import simulate_window
+from campaign.measure.window import Window
 from campaign.measurement import Measurement, Trace
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import Point
@@ -50,7 +51,7 @@ VERSION = importlib.metadata.version("dvfs-campaign")
 
 
 @dataclass(frozen=True)
-class Job:
+class PartitionSetup:
     """What a measuring subprocess knows beside its point."""
 
     site: Site
@@ -66,7 +67,7 @@ class Job:
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Job:
+    def from_dict(cls, fields: Mapping[str, Any]) -> PartitionSetup:
         """The job of :meth:`as_dict`."""
         return cls(
             Site.model_validate(fields["site"]),
@@ -79,12 +80,14 @@ class ClockNotAchieved(Exception):
     """The hardware ran at another clock than was asked for."""
 
 
-def measure(job: Job, point: Point, attempt: int) -> Measurement | None:
+def measure(job: PartitionSetup, point: Point, attempt: int) -> Measurement | None:
     """Measure a point; every failure is a measurement too, with its class and text.
 
     Called on every rank; the measurement is rank 0's, and None on the others.
     """
-    started = Measurement(point, OK, attempt=attempt, node=node_name(), start_unix_s=time.time())
+    started = Measurement(
+        point=point, status=OK, attempt=attempt, node=node_name(), start_unix_s=time.time()
+    )
     try:
         team = Team.of_world(point.ranks)
     except WrongTeamSize as error:
@@ -120,7 +123,7 @@ def _write_off(failed: Measurement, team: Team) -> None:
     team.comm.Abort(1)
 
 
-def _measure(job: Job, point: Point, team: Team, started: Measurement) -> Measurement:
+def _measure(job: PartitionSetup, point: Point, team: Team, started: Measurement) -> Measurement:
     site = job.site
     kernel = find_kernel(point.kernel)
     params = kernel.params.model_validate_json(point.params)
@@ -152,7 +155,7 @@ def _measure(job: Job, point: Point, team: Team, started: Measurement) -> Measur
                 point.id,
                 {name: _site_counts(site, each) for name, each in phases.items()},
             )
-            measured = Measured([window], {}, [])
+            measured = WindowedMeasurement([window], {}, [])
         else:
             measured, counts = _measured(job, kernel, params, team, clocks, stack)
         for window in measured.windows:
@@ -161,13 +164,13 @@ def _measure(job: Job, point: Point, team: Team, started: Measurement) -> Measur
 
 
 def _measured(
-    job: Job,
+    job: PartitionSetup,
     kernel: Kernel,
     params: Any,
     team: Team,
     clocks: ClockControl,
     stack: contextlib.ExitStack,
-) -> tuple[Measured, dict[str, float] | None]:
+) -> tuple[WindowedMeasurement, dict[str, float] | None]:
     """The windows of a real node, and the counts of one iteration."""
     meters: list[OpenMeter] = []
     for entry in job.site.meters if team.first_on_node() else ():
@@ -180,7 +183,7 @@ def _measured(
     idle = idle_power(team, meters, clocks, job.protocol)
     prepared = kernel.prepare(params, team)
     stack.callback(prepared.close)
-    measured = run_protocol(Stand(prepared, team, meters, clocks, job.protocol))
+    measured = run_protocol(PointSetup(prepared, team, meters, clocks, job.protocol))
     prepared.check()
     counts = team.sums(prepared.counts())
     measured = replace(measured, steps=idle | measured.steps)
@@ -210,7 +213,10 @@ def _check_clocks(site: Site, asked: Setting, achieved: Setting) -> None:
 
 
 def _record(
-    started: Measurement, measured: Measured, counts: dict[str, float] | None, trim_s: float
+    started: Measurement,
+    measured: WindowedMeasurement,
+    counts: dict[str, float] | None,
+    trim_s: float,
 ) -> Measurement:
     windows = measured.windows
     iterations = sum(window.iterations for window in windows)
@@ -300,7 +306,7 @@ def node_name() -> str:
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
-def _provenance(job: Job) -> dict[str, Any]:
+def _provenance(job: PartitionSetup) -> dict[str, Any]:
     found: dict[str, Any] = {
         "version": VERSION,
         "python": platform.python_version(),

@@ -1,0 +1,73 @@
+"""A window on a simulated machine: the simulation's power and times as a measured window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from campaign.measure.sampler import MeterTrace
+from campaign.measure.window import Window, phase_traces
+from campaign.measurement import Trace
+from kernels.kernel import Mark
+from sites.setting import Setting
+from sites.site_file import Site
+from sites.twin import machine
+
+MAX_MARKED_ITERATIONS = 1000
+"""Only the phases of the first iterations are marked."""
+
+
+def simulate_window(
+    site: Site,
+    counts: Mapping[str, float],
+    setting: Setting,
+    min_duration_s: float,
+    seed: str,
+    phases: Mapping[str, Mapping[str, float]] | None = None,
+) -> Window:
+    """What :func:`campaign.measure.window.run_window` would return on the simulated machine.
+
+    Args:
+        site: a site with a simulated machine.
+        counts: class -> operations of one iteration.
+        setting: the clocks.
+        min_duration_s: the least length of the window.
+        seed: of the simulated noise.
+        phases: phase -> its counts, for a kernel whose phases follow one another.
+
+    Raises:
+        NotSimulated: the simulated machine has no rate for a class.
+    """
+    phase_counts = list((phases or {}).values())
+    if phase_counts:
+        iteration_s = machine.phases_s(site, phase_counts, setting)
+    else:
+        iteration_s = machine.iteration_s(site, counts, setting)
+    iterations = max(1, round(min_duration_s / iteration_s))
+    run = machine.run(site, counts, setting, iterations, seed, phase_counts)
+    channel = machine.board_channel(site)
+    # Single precision is exact to 1e-7 of a power, and takes half the space.
+    trace = Trace(channel.name, channel.domain, "W", run.time_ns, run.power_w.astype(np.float32))
+    marks = _phase_marks(list(phases or {}), run.part_s, iterations)
+    return Window(
+        end_ns=round(run.duration_s * 1e9),
+        iterations=iterations,
+        traces=[MeterTrace("twin", channel, trace)],
+        achieved=setting,
+        marks=phase_traces(marks, 0),
+    )
+
+
+def _phase_marks(names: Sequence[str], phase_s: np.ndarray, iterations: int) -> list[Mark]:
+    if not names:
+        return []
+    edge_s = np.concatenate([[0.0], np.cumsum(phase_s)])
+    marks = []
+    for i in range(min(iterations, MAX_MARKED_ITERATIONS)):
+        edge_ns = np.rint((i * edge_s[-1] + edge_s) * 1e9).astype(int).tolist()
+        marks += [
+            Mark(name, begin_ns, end_ns)
+            for name, begin_ns, end_ns in zip(names, edge_ns[:-1], edge_ns[1:], strict=True)
+        ]
+    return marks
