@@ -329,20 +329,25 @@ def _json(verb: argparse.ArgumentParser) -> None:
 
 
 def _model(verb: argparse.ArgumentParser) -> None:
+    from analysis.energy.models import (  # noqa: PLC0415
+        AUTO,
+        MODEL_HELP,
+        MODEL_NAMES,
+        VOLTAGE_HELP,
+        VOLTAGE_NAMES,
+    )
+
     verb.add_argument(
         "--model",
-        choices=("auto", "choi", "choi+clock", "choi+surface", "choi+clock+surface"),
-        default="auto",
-        help="choi: eq. 9 of Choi & Vuduc; +clock: with the clock-tree terms; +surface: with a "
-        "smooth surface of what the terms leave over; auto: by cross-validation "
-        "(default: %(default)s)",
+        choices=MODEL_NAMES,
+        default=AUTO,
+        help=f"{MODEL_HELP} (default: %(default)s)",
     )
     verb.add_argument(
         "--voltage",
-        choices=("auto", "known", "unit", "floor", "free"),
-        default="auto",
-        help="known: measured or from a table; unit: V = 1; floor, free: estimated from the "
-        "energies; auto: known where it is, else by cross-validation (default: %(default)s)",
+        choices=VOLTAGE_NAMES,
+        default=AUTO,
+        help=f"{VOLTAGE_HELP} (default: %(default)s)",
     )
     verb.add_argument(
         "--robust", action="store_true", help="rows far from the model count less (Huber)"

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from analysis.energy.fit import fit
-from analysis.energy.forms import AUTO
+from analysis.energy.models import AUTO
 from analysis.measurements.observations import CantFit, Observations, kernel_names, pooled
 from analysis.rooflines.roofline import fastest_setting
 from analysis.time.class_roofline import fit_class_roofline
@@ -126,7 +126,7 @@ def cross_validate(
         training, held_out = data.take(~test), data.take(test)
         if scheme == "leave-one-kernel-out" and not data.has_counts.all():
             raise CantFit("leave-one-kernel-out needs operation counts; these kernels have none")
-        found = fit(training, model, voltage, robust, intervals=False)
+        found = fit(training, model, voltage, robust=robust, intervals=False)
         chosen[found.model, found.voltage] += 1
         if time == "predicted":
             held_out = _with_predicted_time(training, held_out)
@@ -198,7 +198,7 @@ def leave_one_site_out(
     chosen: Counter[tuple[str, str]] = Counter()
     for i in range(len(sites)):
         training, held_out = data.take(place != i), data.take(place == i)
-        found = fit(training, model, voltage, robust, intervals=False)
+        found = fit(training, model, voltage, robust=robust, intervals=False)
         chosen[found.model, found.voltage] += 1
         foreseen = _foreseen(training, held_out)
         predicted_j[np.flatnonzero(place == i)[foreseen]] = found.energy_j(held_out.take(foreseen))

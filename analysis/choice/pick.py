@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.energy.fit import Fit
-from analysis.energy.terms import design_matrix
+from analysis.energy.terms.registry import design_matrix
 from analysis.energy.training import at_voltage
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.time.class_roofline import fit_class_roofline
@@ -145,7 +145,7 @@ def profile_candidates(
     Raises:
         CantFit: the fit or the counts lack what the other has.
     """
-    classes = {term.of for term in found.terms if term.kind == "class"}
+    classes = {term.of for term in found.terms if term.pays_for == "operation"}
     if not classes:
         raise CantFit(
             f"the fit of {found.site} has no operation classes, so counts say nothing of energy; "
@@ -237,7 +237,7 @@ def _draws(
     generator = np.random.default_rng(SEED + 1)
     slower = 1.0 + time_spread[:, None] * generator.normal(size=(len(there), DRAWS))
     columns = design_matrix(at_voltage(there, found.voltage, found.curves), found.terms)
-    by_time = np.array([term.kind in ("leak", "misc", "clock") for term in found.terms])
+    by_time = np.array([term.pays_for == "time" for term in found.terms])
     energy_j = columns[:, ~by_time] @ drawn[~by_time]
     energy_j += (columns[:, by_time] @ drawn[by_time]) * slower
     if found.surface is not None:

@@ -1,8 +1,8 @@
 """Where the energy goes: the model's joules by class of operation, by domain and by phase.
 
-The split of figures 4, 6 and 7 of seed 003: eq. 9 is a sum, so each of its terms is a part of the
-predicted energy, and parts of one class, domain or phase add up to that of the class, domain or
-phase. Nothing is measured here; the parts of a row sum to the fit's prediction of it.
+The split of Choi & Vuduc 2016, figures 4, 6 and 7: eq. 9 is a sum, so each of its terms is a part
+of the predicted energy, and parts of one class, domain or phase add up to that of the class,
+domain or phase. Nothing is measured here; the parts of a row sum to the fit's prediction of it.
 """
 
 from __future__ import annotations
@@ -12,31 +12,27 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import moves_data
 from analysis.energy.fit import Fit
-from analysis.energy.terms import Term
+from analysis.energy.terms.term import COMPUTATION, CONSTANT, DATA, Term
 from analysis.measurements.observations import Observations
 
-CONSTANT = "constant"
-CLOCK = "clock"
-COMPUTATION, DATA = "computation", "data"
 DOMAINS = ("core", "memory", CONSTANT)
 KINDS = (COMPUTATION, DATA, CONSTANT)
 
 
-def term_energy_j(found: Fit, data: Observations) -> xr.Dataset:
+def term_energy_j(fitted: Fit, data: Observations) -> xr.Dataset:
     """Joules of each of the model's terms in each row: eq. 9 before it is summed.
 
     Returns:
         ``energy_j``, float64 (row, term), attribute ``units`` J; the coordinate ``term`` holds
-        the coefficients' names. The sum over ``term`` is ``found.energy_j(data)``.
+        the coefficients' names. The sum over ``term`` is ``fitted.energy_j(data)``.
     """
-    joules = found.parts_j(data)
-    return _dataset(joules, "term", [term.name for term in found.terms], data)
+    joules = fitted.parts_j(data)
+    return _dataset(joules, "term", [term.name for term in fitted.terms], data)
 
 
-def by_class(found: Fit, data: Observations) -> xr.Dataset:
-    """Joules by what they are spent on (seed 003, figures 4 and 6).
+def by_class(fitted: Fit, data: Observations) -> xr.Dataset:
+    """Joules by what they are spent on (Choi & Vuduc 2016, figures 4 and 6).
 
     The classes of operations as the fit names them, ``core`` and ``memory`` for the lumped terms
     of kernels without counts, ``clock`` for the clock trees, ``constant`` for the power that no
@@ -46,20 +42,20 @@ def by_class(found: Fit, data: Observations) -> xr.Dataset:
         ``energy_j``, float64 (row, part), J, and ``share``, float64 (row, part), its fraction of
         the row's prediction; NaN where a row's prediction is 0.
     """
-    return _grouped(found, data, _class_of, "part")
+    return _grouped(fitted, data, lambda term: term.part, "part")
 
 
-def by_domain(found: Fit, data: Observations) -> xr.Dataset:
+def by_domain(fitted: Fit, data: Observations) -> xr.Dataset:
     """Joules by domain: ``core`` and ``memory`` for operations, ``constant`` for what time costs.
 
     Returns:
         ``energy_j`` (J) and ``share``, float64 (row, domain), as :func:`by_class` has them.
     """
-    return _grouped(found, data, _domain_of, "domain", DOMAINS)
+    return _grouped(fitted, data, lambda term: term.domain_part, "domain", DOMAINS)
 
 
-def by_kind(found: Fit, data: Observations) -> xr.Dataset:
-    """Joules by ``computation``, ``data`` and ``constant`` power (seed 003, figure 7).
+def by_kind(fitted: Fit, data: Observations) -> xr.Dataset:
+    """Joules by ``computation``, ``data`` and ``constant`` power (Choi & Vuduc 2016, figure 7).
 
     A class that is counted in bytes moves data; every other one is computation. A lumped
     term counts as what its domain mostly does: the core's as computation, the memory's as data.
@@ -67,11 +63,11 @@ def by_kind(found: Fit, data: Observations) -> xr.Dataset:
     Returns:
         ``energy_j`` (J) and ``share``, float64 (row, kind), as :func:`by_class` has them.
     """
-    return _grouped(found, data, _kind_of, "kind", KINDS)
+    return _grouped(fitted, data, lambda term: term.nature, "kind", KINDS)
 
 
-def by_phase(found: Fit, data: Observations, phase: np.ndarray) -> xr.Dataset:
-    """Joules by phase of an application, and by class within each (seed 003, section IV).
+def by_phase(fitted: Fit, data: Observations, phase: np.ndarray) -> xr.Dataset:
+    """Joules by phase of an application, and by class within each (Choi & Vuduc 2016, section IV).
 
     ``phase``: (rows,), each row's label; rows of one label are summed, and repeats of a kernel
     at a setting count as often as they stand in ``data``.
@@ -85,8 +81,10 @@ def by_phase(found: Fit, data: Observations, phase: np.ndarray) -> xr.Dataset:
     """
     labels = np.asarray(phase)
     if labels.shape != (len(data),):
-        raise ValueError(f"one phase a row: found {labels.shape}, there are {len(data)} rows")
-    parts = by_class(found, data)
+        raise ValueError(
+            f"phase needs one label a row: its shape is {labels.shape}, there are {len(data)} rows"
+        )
+    parts = by_class(fitted, data)
     names = list(dict.fromkeys(labels.tolist()))
     joules = np.array([parts["energy_j"].values[labels == name].sum(axis=0) for name in names])
     whole = joules.sum()
@@ -99,45 +97,20 @@ def by_phase(found: Fit, data: Observations, phase: np.ndarray) -> xr.Dataset:
     )
 
 
-def _class_of(term: Term) -> str:
-    match term.kind:
-        case "class":
-            return term.of
-        case "lumped":
-            return _domain_of(term)
-        case "clock":
-            return CLOCK
-        case _:
-            return CONSTANT
-
-
-def _domain_of(term: Term) -> str:
-    if term.kind in ("class", "lumped"):
-        return "memory" if term.domain == "mem" else "core"
-    return CONSTANT
-
-
-def _kind_of(term: Term) -> str:
-    if term.kind == "class":
-        return DATA if moves_data(term.of) else COMPUTATION
-    if term.kind == "lumped":
-        return DATA if term.domain == "mem" else COMPUTATION
-    return CONSTANT
-
-
 def _grouped(
-    found: Fit,
+    fitted: Fit,
     data: Observations,
     group_of: Callable[[Term], str],
     dim: str,
     order: Sequence[str] = (),
 ) -> xr.Dataset:
     """The terms' joules summed by group; groups in ``order``, else in that of the terms."""
-    joules = term_energy_j(found, data)["energy_j"].values
-    groups = [group_of(term) for term in found.terms]
+    joules = term_energy_j(fitted, data)["energy_j"].values
+    groups = [group_of(term) for term in fitted.terms]
     names = [name for name in order if name in groups] if order else list(dict.fromkeys(groups))
-    if not order:  # constant power last: it is what every bar ends with
-        names.sort(key=lambda name: (name == CONSTANT, name == CLOCK))
+    if not order:  # what time pays for last, and constant power at the end of every bar
+        by_time = {group_of(term) for term in fitted.terms if term.pays_for == "time"}
+        names.sort(key=lambda name: (name == CONSTANT, name in by_time))
     summed = np.column_stack([joules[:, [g == name for g in groups]].sum(axis=1) for name in names])
     return _dataset(summed, dim, names, data)
 

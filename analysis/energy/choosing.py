@@ -1,11 +1,11 @@
-"""Choosing a form: cross-validation within the rows at hand, the plainest within one error.
+"""Choosing a form: cross-validation within the rows at hand, by the one-standard-error rule.
 
-Every form is fitted without a group of settings in turn and foretells that group. The form with
-the least mean relative error is the best; chosen is the plainest whose error is not more than one
+Every form is fitted without a group of settings in turn and predicts that group. The form with
+the least mean relative error is the best; chosen is the simplest whose error is not more than one
 standard error larger (Breiman, Friedman, Olshen and Stone, Classification and Regression Trees,
 1984, section 3.4.3), the error being that of the difference, setting by setting. The terms and
-the voltage are chosen first, on their own; then whether the surface of what they leave over is
-worth adding. So the physics is not traded for a surface that hides its lack.
+the voltage are chosen first, on their own; then whether the surface of the residuals is worth
+adding. So the physics is not traded for a surface that hides its lack.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.energy.forms import Form
-from analysis.energy.surface import Leftover, relative_residual
-from analysis.energy.training import Found, Training, predict, prepare, solve_form
+from analysis.energy.surface import ResidualCells, relative_residual
+from analysis.energy.training import FormSolution, Training, predict, prepare, solve_form
 from analysis.measurements.observations import Observations
 
 GROUPS = 8
@@ -27,11 +27,11 @@ NEGLIGIBLE_PCT = 0.01
 MIN_SETTINGS = 3
 """With fewer settings none can be held out, and nothing be compared. Then all terms are taken,
 since every synchronous chip has a clock tree, and coefficients that are not needed come out as 0;
-and the plainest voltage, no surface."""
+and the simplest voltage, no surface."""
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedForm:
     """A form that was tried: its error out of fold, and by how much it is behind the best.
 
     ``behind_pct``: mean difference of the error to the best form's; ``behind_std_pct``: its
@@ -45,13 +45,13 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Choice:
+class FormChoice:
     """The form chosen, the training and solution of it, and what was tried."""
 
     form: Form
     training: Training
-    found: Found
-    tried: list[Tried]
+    solution: FormSolution
+    tried: list[TriedForm]
     why: str
 
 
@@ -60,17 +60,17 @@ def choose(
     candidates: list[Form],
     surfaces: tuple[bool, ...],
     weight: np.ndarray | None = None,
-) -> Choice:
-    """Choose among ``candidates``, the plainest first, and whether to add a surface.
+) -> FormChoice:
+    """Choose among ``candidates``, the simplest first, and whether to add a surface.
 
-    ``weight``: float64 (rows,), 1 by default. Candidates with more numbers to find than there are
-    rows are left out, unless all have.
+    ``weight``: float64 (rows,), 1 by default. Candidates that estimate more numbers than there are
+    rows are left out, unless all do.
     """
     trainings = [prepare(data, form, weight) for form in candidates]
-    if enough := [each for each in trainings if each.numbers <= len(data)]:
-        trainings = enough
+    if with_enough_rows := [t for t in trainings if t.numbers <= len(data)]:
+        trainings = with_enough_rows
         candidates = [training.form for training in trainings]
-    founds = [solve_form(training) for training in trainings]
+    solutions = [solve_form(training) for training in trainings]
     n = len(trainings[0].equations.settings)
     if n < MIN_SETTINGS or len(candidates) * len(surfaces) == 1:
         at = next(
@@ -80,59 +80,71 @@ def choose(
         )
         form = replace(candidates[at], surface=surfaces[0])
         asked = len(candidates) * len(surfaces) == 1
-        why = "asked for" if asked else f"{n} settings are too few to compare forms: all terms"
-        return Choice(form, trainings[at], founds[at], [], why)
+        why = (
+            "the model and the voltage were given"
+            if asked
+            else f"{n} settings are too few to compare models, so all terms are used"
+        )
+        return FormChoice(form, trainings[at], solutions[at], [], why)
     groups = np.random.default_rng(SEED).permutation(n) % min(GROUPS, n)
-    tried: list[Tried] = []
+    tried: list[TriedForm] = []
     folds: list[list[np.ndarray]] = []
     at, why = 0, ""
     if len(candidates) > 1:
-        folds = [_folds(*each, groups) for each in zip(trainings, founds, strict=True)]
-        errors = [
-            _errors(training, each, groups) for training, each in zip(trainings, folds, strict=True)
+        folds = [
+            _folds(training, solution, groups)
+            for training, solution in zip(trainings, solutions, strict=True)
         ]
-        at, tried, why = _plainest(candidates, errors)
+        errors = [
+            _errors(training, fold, groups) for training, fold in zip(trainings, folds, strict=True)
+        ]
+        at, tried, why = _simplest_near_best(candidates, errors)
     form = candidates[at]
     if True in surfaces:
-        fold = folds[at] if folds else _folds(trainings[at], founds[at], groups)
+        fold = folds[at] if folds else _folds(trainings[at], solutions[at], groups)
         plain = _errors(trainings[at], fold, groups)
         with_surface = _surface_errors(trainings[at], fold, groups)
         both = [form, replace(form, surface=True)]
-        last, more, _ = _plainest(both, [plain, with_surface])
+        last, more, _ = _simplest_near_best(both, [plain, with_surface])
         tried = tried + more[1:] if tried else more
         form = both[last] if len(surfaces) > 1 else both[1]
         verdict = "is worth adding" if form.surface else "is not worth adding"
         verdict = verdict if len(surfaces) > 1 else "was asked for"
-        verdict = f"a surface of what is left over {verdict}: {more[1].error_pct:.2f} % with it"
+        verdict = f"a surface of the residuals {verdict} (error {more[1].error_pct:.2f} % with it)"
         why = "; ".join(part for part in (why, verdict) if part)
-    return Choice(form, trainings[at], founds[at], tried, why)
+    return FormChoice(form, trainings[at], solutions[at], tried, why)
 
 
-def _plainest(candidates: list[Form], errors: list[np.ndarray]) -> tuple[int, list[Tried], str]:
+def _simplest_near_best(
+    candidates: list[Form], errors: list[np.ndarray]
+) -> tuple[int, list[TriedForm], str]:
     """The first candidate within one standard error of the best; all of them; and why."""
-    best = int(np.argmin([each.mean() for each in errors]))
+    best = int(np.argmin([error.mean() for error in errors]))
     tried = []
-    for form, each in zip(candidates, errors, strict=True):
-        behind = each - errors[best]
+    for form, error in zip(candidates, errors, strict=True):
+        behind = error - errors[best]
         std = float(behind.std(ddof=1) / np.sqrt(len(behind)))
-        tried.append(Tried(form, float(each.mean()), float(behind.mean()), std))
+        tried.append(TriedForm(form, float(error.mean()), float(behind.mean()), std))
     near = [t.behind_pct <= max(t.behind_std_pct, NEGLIGIBLE_PCT) for t in tried]
     chosen = near.index(True)
     mine, other = tried[chosen], tried[best]
     name = f"{mine.form.model} with voltage {mine.form.voltage}"
     if chosen == best:
-        why = f"{name} has the least error of {len(tried)} out of fold, {mine.error_pct:.2f} %"
+        why = (
+            f"{name} has the smallest error out of fold, {mine.error_pct:.2f} %, of the "
+            f"{len(tried)} models compared"
+        )
     else:
         why = (
-            f"{name} is the plainest of {len(tried)} whose error out of fold, "
-            f"{mine.error_pct:.2f} %, is within one standard error "
-            f"({mine.behind_std_pct:.2f}) of the least, {other.error_pct:.2f} % of "
-            f"{other.form.model} with voltage {other.form.voltage}"
+            f"{name} is the simplest model within one standard error of the best: its error out "
+            f"of fold is {mine.error_pct:.2f} %, that of {other.form.model} with voltage "
+            f"{other.form.voltage} {other.error_pct:.2f} % (standard error of the difference "
+            f"{mine.behind_std_pct:.2f})"
         )
     return chosen, tried, why
 
 
-def _folds(training: Training, whole: Found, groups: np.ndarray) -> list[np.ndarray]:
+def _folds(training: Training, whole: FormSolution, groups: np.ndarray) -> list[np.ndarray]:
     """Each group's fold: joules float64 (rows,) of all rows by the fit without the group.
 
     ``groups``: int64 (S,), 0 to G - 1, the group of each setting.
@@ -151,10 +163,10 @@ def _errors(training: Training, folds: list[np.ndarray], groups: np.ndarray) -> 
 
 
 def _surface_errors(training: Training, folds: list[np.ndarray], groups: np.ndarray) -> np.ndarray:
-    """The same with a surface of what the other groups' predictions leave over."""
-    leftover = Leftover(training.data, training.block, training.mhz)
+    """The same with a surface of the residuals of the other groups' predictions."""
+    cells = ResidualCells(training.data, training.block, training.mhz)
     corrected = []
     for group, predicted_j in enumerate(folds):
         residual = relative_residual(training.data.energy_j, predicted_j)
-        corrected.append(predicted_j * (1 + leftover.foretold(residual, groups != group)))
+        corrected.append(predicted_j * (1 + cells.predicted(residual, groups != group)))
     return _errors(training, corrected, groups)

@@ -8,40 +8,29 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from analysis.dataset import class_unit
-from analysis.energy.choosing import MIN_SETTINGS, Choice, Tried, choose
-from analysis.energy.forms import AUTO, Form, forms
-from analysis.energy.surface import Surface, fit_surface
-from analysis.energy.terms import Term, design_matrix
-from analysis.energy.training import (
-    Curves,
-    Found,
-    Training,
-    at_voltage,
-    predict,
-    prepare,
-    solve_form,
+from analysis.energy.choosing import FormChoice, TriedForm, choose
+from analysis.energy.forms import Form, forms
+from analysis.energy.intervals import (
+    CONFIDENCE,
+    choosing_without_each_setting,
+    jackknife,
+    node_covariance,
+    without_each_setting,
 )
-from analysis.energy.voltage import ESTIMATED
-from analysis.measurements.observations import CantFit, Observations, setting_text
+from analysis.energy.models import AUTO, ESTIMATED
+from analysis.energy.remarks import inseparable, outliers
+from analysis.energy.surface import Surface, fit_surface
+from analysis.energy.terms.registry import design_matrix
+from analysis.energy.terms.term import OperatingPoint, Term
+from analysis.energy.training import Curves, at_voltage, predict, prepare, solve_form
+from analysis.measurements.observations import CantFit, Observations
 
-CONFIDENCE = 0.95
-MIN_SETTINGS_FOR_INTERVALS = 3
-MIN_NODES_FOR_INTERVALS = 3
-OUTLIER_DEVIATIONS = 6.0
-"""How many robust standard deviations make a row an outlier: one in 500 million by chance."""
 HUBER = 1.345
 """Huber's constant: 95 % efficient where the errors are normal."""
 ROBUST_ROUNDS = 12
-ALIKE = 0.03
-"""Of columns of length 1, a singular value below this: two with a correlation above 0.999."""
-PART_OF_DIRECTION = 0.15
-OUT_OF_REACH = 3.0
-"""A form that is more than these standard errors behind the best is not tried again when a
-setting is left out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fit:
     """Coefficients of one site, and how sure they are.
 
@@ -50,10 +39,10 @@ class Fit:
     given the form, by leaving settings out; ``covariance_with_choice``: the same with the form
     chosen again without each setting, as the intervals have it. ``voltage``: measured, table,
     unit (V = 1), or the family that was estimated (floor, free): then ``curves`` hold V(f),
-    relative to the highest clock. ``surface``: what the terms leave over, None where it is not
-    part of the model. ``tried``, ``why``: the forms that were compared, and why this one.
-    ``outliers``: rows far from the model; ``confounded``: terms that these settings can't tell
-    apart.
+    relative to the highest clock. ``surface``: the residuals as a smooth surface, None where it
+    is not part of the model. ``tried``, ``why``: the forms that were compared, and why this one.
+    ``outliers``: rows far from the model; ``confounded``: terms that these measurements cannot
+    separate.
     """
 
     site: str
@@ -72,7 +61,7 @@ class Fit:
     dropped: list[dict[str, str]]
     curves: Curves
     surface: Surface | None = None
-    tried: list[Tried] = field(default_factory=list)
+    tried: list[TriedForm] = field(default_factory=list)
     why: str = ""
     robust: bool = False
     outliers: list[dict[str, Any]] = field(default_factory=list)
@@ -107,7 +96,7 @@ class Fit:
                 {
                     "name": term.name,
                     "value": float(self.value[i]),
-                    "unit": unit_of(term),
+                    "unit": term.unit,
                     "low": finite(self.low[i]),
                     "high": finite(self.high[i]),
                 }
@@ -121,13 +110,13 @@ class Fit:
             "why": self.why,
             "tried": [
                 {
-                    "model": each.form.model,
-                    "voltage": each.form.voltage,
-                    "error_pct": each.error_pct,
-                    "behind_pct": each.behind_pct,
-                    "behind_std_pct": each.behind_std_pct,
+                    "model": tried.form.model,
+                    "voltage": tried.form.voltage,
+                    "error_pct": tried.error_pct,
+                    "behind_pct": tried.behind_pct,
+                    "behind_std_pct": tried.behind_std_pct,
                 }
-                for each in self.tried
+                for tried in self.tried
             ],
             "robust": self.robust,
             "outliers": self.outliers,
@@ -135,13 +124,8 @@ class Fit:
         }
 
 
-def unit_of(term: Term) -> str:
-    """A term's unit with what it is paid for: ``pJ/V^2 per flop``."""
-    return f"{term.unit} per {class_unit(term.of)}" if term.kind == "class" else term.unit
-
-
 def finite(value: float) -> float | None:
-    """A number as JSON can say it: None for infinities and NaN."""
+    """A number for JSON, which has no infinities and no NaN: None for these."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -149,6 +133,7 @@ def fit(
     data: Observations,
     model: str = AUTO,
     voltage: str = AUTO,
+    *,
     robust: bool = False,
     intervals: bool = True,
 ) -> Fit:
@@ -157,13 +142,13 @@ def fit(
     Minimises sum(w (E_predicted / E_measured - 1)^2) over coefficients >= 0, so that a kernel of
     a millijoule counts as much as one of a kilojoule. Where the measurements bring uncertainties
     of their own, w falls with them; ``robust`` also lowers w for rows far from the model (Huber).
-    ``model`` and ``voltage``: names of :mod:`analysis.energy.forms`; what they leave open is
+    ``model`` and ``voltage``: names of :mod:`analysis.energy.models`; what they leave open is
     chosen by cross-validation (:func:`analysis.energy.choosing.choose`).
 
     Intervals and covariance come from leaving whole settings out: what the runs of one setting
     have in common (its true voltage, its temperature) is not averaged away by repeating them.
-    Without each setting the form is chosen again, so that the intervals count what the choice
-    leaves unsure. With three nodes or more, what the runs of a node have in common is added.
+    Without each setting the form is chosen again, so that the intervals include the uncertainty
+    of the choice. With three nodes or more, what the runs of a node have in common is added.
 
     Raises:
         CantFit: an unknown model or voltage, or fewer rows than terms.
@@ -172,14 +157,14 @@ def fit(
         raise CantFit("no measurement is left to fit; measure more kernels or settings")
     candidates, surfaces = forms(data, model, voltage)
     choice, weight = _chosen(data, candidates, surfaces, robust)
-    training, found = choice.training, choice.found
+    training, solution = choice.training, choice.solution
     if len(data) < len(training.terms):
         raise CantFit(
-            f"{len(data)} measurements can't tell {len(training.terms)} coefficients apart; "
+            f"{len(training.terms)} coefficients cannot be fitted to {len(data)} measurements; "
             f"measure more settings or kernels"
         )
     place = {term.name: i for i, term in enumerate(training.equations.terms)}
-    seen = at_voltage(data, choice.form.voltage, found.curves)
+    seen = at_voltage(data, choice.form.voltage, solution.curves)
     weighted = design_matrix(seen, training.terms) / data.energy_j[:, None]
     scale = np.linalg.norm(weighted, axis=0)
     used = scale > 0
@@ -191,50 +176,50 @@ def fit(
     terms = [term for term, use in zip(training.terms, used, strict=True) if use]
     order = np.array([place[term.name] for term in terms])
     unit = weighted[:, used] / scale[used]
-    predicted_j = predict(training, found)
+    predicted_j = predict(training, solution)
     surface = fit_surface(data, predicted_j) if choice.form.surface else None
     if surface is not None:
         predicted_j = predicted_j * (1.0 + surface.at(data))
-    value = found.value[order]
+    value = solution.value[order]
     covariance, freedom = np.full((len(terms), len(terms)), np.nan), np.inf
     with_choice = covariance
     if intervals:
-        of_nodes, freedom = _node_covariance(choice, data, weight)
-        by_setting = _without_each_setting(choice)
-        again = _choosing_without_each_setting(choice, by_setting, candidates, data, weight)
+        of_nodes, freedom = node_covariance(choice, data, weight)
+        by_setting = without_each_setting(choice)
+        chosen_again = choosing_without_each_setting(choice, by_setting, candidates, data, weight)
         covariance, with_choice = (
-            (_jackknife(left_out) + of_nodes)[np.ix_(order, order)]
-            for left_out in (by_setting, again)
+            (jackknife(left_out) + of_nodes)[np.ix_(order, order)]
+            for left_out in (by_setting, chosen_again)
         )
     reach = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(np.diag(with_choice))
     return Fit(
-        data.site,
-        data.simulated,
-        choice.form.model,
-        data.voltage if choice.form.voltage == "known" else choice.form.voltage,
-        len(data),
-        len(training.mhz),
-        terms,
-        value,
-        np.maximum(value - reach, 0.0),
-        value + reach,
-        covariance,
-        with_choice,
-        float(np.linalg.cond(unit)) if intervals else np.nan,
-        dropped,
-        found.curves,
-        surface,
-        choice.tried,
-        choice.why,
-        robust,
-        _outliers(data, predicted_j) if intervals else [],
-        _confounded(terms, unit) if intervals else [],
+        site=data.site,
+        simulated=data.simulated,
+        model=choice.form.model,
+        voltage=data.voltage if choice.form.voltage == "known" else choice.form.voltage,
+        n=len(data),
+        n_settings=len(training.mhz),
+        terms=terms,
+        value=value,
+        low=np.maximum(value - reach, 0.0),
+        high=value + reach,
+        covariance=covariance,
+        covariance_with_choice=with_choice,
+        condition_number=float(np.linalg.cond(unit)) if intervals else np.nan,
+        dropped=dropped,
+        curves=solution.curves,
+        surface=surface,
+        tried=choice.tried,
+        why=choice.why,
+        robust=robust,
+        outliers=outliers(data, predicted_j) if intervals else [],
+        confounded=inseparable(terms, unit) if intervals else [],
     )
 
 
 def _chosen(
     data: Observations, candidates: list[Form], surfaces: tuple[bool, ...], robust: bool
-) -> tuple[Choice, np.ndarray | None]:
+) -> tuple[FormChoice, np.ndarray | None]:
     """The form with its solution, and the rows' weights, None where all count the same."""
     choice = choose(data, candidates, surfaces)
     known = data.energy_std_j is not None and bool(np.isfinite(data.energy_std_j).any())
@@ -242,7 +227,7 @@ def _chosen(
         return choice, None
     weight = np.ones(len(data))
     for _ in range(ROBUST_ROUNDS if robust else 2):
-        residual = predict(choice.training, choice.found) / data.energy_j - 1.0
+        residual = predict(choice.training, choice.solution) / data.energy_j - 1.0
         fresh = _own_weight(data, residual) if known else np.ones(len(data))
         if robust:
             deviation = np.abs(residual) * np.sqrt(fresh)
@@ -254,7 +239,8 @@ def _chosen(
         if settled:
             break
         training = prepare(data, choice.form, weight)
-        choice = replace(choice, training=training, found=solve_form(training, None, choice.found))
+        solution = solve_form(training, None, choice.solution)
+        choice = replace(choice, training=training, solution=solution)
     return choice, weight
 
 
@@ -272,163 +258,9 @@ def _own_weight(data: Observations, residual: np.ndarray) -> np.ndarray:
     return np.asarray(variance.min() / variance)
 
 
-def _jackknife(left_out: np.ndarray) -> np.ndarray:
-    """The covariance (p, p) of p coefficients from float64 (S, p), a setting left out in each.
-
-    (S - 1)/S sum (x_-s - mean)(x_-s - mean)'.
-    """
-    n = len(left_out)
-    if n < MIN_SETTINGS_FOR_INTERVALS:
-        return np.full((left_out.shape[1], left_out.shape[1]), np.nan)
-    off = left_out - left_out.mean(axis=0)
-    return np.asarray(off.T @ off * (n - 1) / n)
-
-
-def _without(training: Training, found: Found, block: int) -> np.ndarray:
-    weight = np.ones(len(training.equations.settings))
-    weight[block] = 0.0
-    return solve_form(training, weight, found).value
-
-
-def _without_each_setting(choice: Choice) -> np.ndarray:
-    """The coefficients without each setting in turn, the form given: float64 (S, p)."""
-    blocks = range(len(choice.training.equations.settings))
-    return np.stack([_without(choice.training, choice.found, block) for block in blocks])
-
-
-def _choosing_without_each_setting(
-    choice: Choice,
-    given: np.ndarray,
-    candidates: list[Form],
-    data: Observations,
-    weight: np.ndarray | None,
-) -> np.ndarray:
-    """The coefficients without each setting in turn, the form chosen again: float64 (S, p).
-
-    ``given``: float64 (S, p), those with the form given. A coefficient that the form chosen
-    then does not have is 0 in it.
-    """
-    settings = choice.training.equations.settings
-    near = [
-        each.form
-        for each in choice.tried
-        if each.form in candidates and each.behind_pct <= OUT_OF_REACH * each.behind_std_pct
-    ]
-    if len(near) < 2 or len(settings) <= MIN_SETTINGS:
-        return given
-    names = [term.name for term in choice.training.equations.terms]
-    left_out = given.copy()
-    for block, setting in enumerate(settings):
-        kept = np.flatnonzero(data.setting != setting)
-        chosen = choose(data.take(kept), near, (False,))
-        if (chosen.form.terms, chosen.form.voltage) == (choice.form.terms, choice.form.voltage):
-            continue
-        training, found = chosen.training, chosen.found
-        if weight is not None:
-            training = prepare(data.take(kept), chosen.form, weight[kept])
-            found = solve_form(training, None, found)
-        terms = training.equations.terms
-        values = {term.name: value for term, value in zip(terms, found.value, strict=True)}
-        left_out[block] = [values.get(name, 0.0) for name in names]
-    return left_out
-
-
-def _node_covariance(
-    choice: Choice, data: Observations, weight: np.ndarray | None
-) -> tuple[np.ndarray, float]:
-    """What the runs of a node have in common adds to the covariance (p, p); degrees of freedom.
-
-    The two-way sum of Cameron, Gelbach and Miller (J. Bus. Econ. Stat. 29, 2011): settings plus
-    nodes less their crossings. 0 with fewer than three nodes.
-    """
-    training, found = choice.training, choice.found
-    none = np.zeros((len(found.value), len(found.value)))
-    freedom = max(len(training.mhz) - 1, 1)
-    if data.node is None:
-        return none, freedom
-    nodes, at = np.unique(data.node.astype(str), return_inverse=True)
-    if len(nodes) < MIN_NODES_FOR_INTERVALS:
-        return none, freedom
-    seen = at_voltage(data, training.form.voltage, found.curves)
-    fixed = replace(training.form, voltage="known")
-    of_nodes = none.copy()
-    for sign, group in ((1, at), (-1, at * len(data.settings) + data.setting)):
-        _, number = np.unique(group, return_inverse=True)
-        by_group = replace(
-            seen,
-            setting=number.astype(np.int64),
-            settings=[(float(i), float(i)) for i in range(int(number.max()) + 1)],
-        )
-        prepared = prepare(by_group, fixed, weight)
-        # The terms must be the training's, whatever varies among these voltages.
-        if [t.name for t in prepared.equations.terms] != [t.name for t in training.equations.terms]:
-            return none, freedom
-        blocks = range(len(prepared.equations.settings))
-        of_nodes += sign * _jackknife(
-            np.stack([_without(prepared, found, block) for block in blocks])
-        )
-    # A difference of two estimates: where it is negative, nodes have nothing in common.
-    spread, axes = np.linalg.eigh(of_nodes)
-    return np.asarray((axes * np.maximum(spread, 0.0)) @ axes.T), min(freedom, len(nodes) - 1)
-
-
-def _outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]]:
-    """Rows far from what the whole model says, by a robust standard deviation of its residuals."""
-    residual = np.log(np.maximum(predicted_j, 1e-300) / data.energy_j)
-    centre = np.median(residual)
-    spread = np.median(np.abs(residual - centre)) / stats.norm.ppf(0.75)
-    if not spread > 0:
-        return []
-    far = np.flatnonzero(np.abs(residual - centre) > OUTLIER_DEVIATIONS * spread)
-    far = far[np.argsort(-np.abs(residual[far] - centre))]
-    return [
-        {
-            **data.instance(str(data.kernel[i])).as_dict(),
-            "setting": setting_text(data.settings[data.setting[i]]),
-            "energy_j": float(data.energy_j[i]),
-            "predicted_j": float(predicted_j[i]),
-            "deviations": float(np.abs(residual[i] - centre) / spread),
-        }
-        for i in far
-    ]
-
-
-def _confounded(terms: list[Term], unit: np.ndarray) -> list[dict[str, Any]]:
-    """Groups of shared terms that together all but repeat each other, and what would part them.
-
-    ``unit``: float64 (rows, terms), columns of length 1. A direction in which the coefficients
-    can move while the predictions stay is a singular vector of a small singular value.
-    """
-    shared = [i for i, term in enumerate(terms) if term.kind != "lumped"]
-    _, size, directions = np.linalg.svd(unit[:, shared], full_matrices=False)
-    groups: list[set[int]] = []
-    for direction in directions[size < ALIKE]:
-        group = {shared[j] for j in np.flatnonzero(np.abs(direction) > PART_OF_DIRECTION)}
-        for other in [each for each in groups if each & group]:
-            group |= other
-            groups.remove(other)
-        groups.append(group)
-    found = []
-    for group in groups:
-        members = [terms[i] for i in sorted(group)]
-        found.append({"terms": [t.name for t in members], "remedy": _remedy(members)})
-    return found
-
-
-def _remedy(members: list[Term]) -> str:
-    classes = [t.of for t in members if t.kind == "class"]
-    if len(classes) > 1:
-        return f"measure kernels whose ratios of {' to '.join(classes)} differ"
-    if classes:
-        return f"measure kernels that do little {classes[0]} for their time, and such that do much"
-    domains = sorted({t.domain for t in members if t.domain})
-    named = " and ".join({"core": "core", "mem": "memory"}[d] for d in domains)
-    return f"measure more {named} clocks, at voltages that differ more"
-
-
 @dataclass(frozen=True)
 class SettingCosts:
-    """What operations and waiting cost at one setting (seed 003, Table I).
+    """What operations and waiting cost at one setting (Choi & Vuduc 2016, Table I).
 
     ``operation_pj``: class -> (pJ, low, high) of one operation; ``constant_w``: (W, low, high).
     """
@@ -442,39 +274,29 @@ class SettingCosts:
 
 
 def costs_at(
-    found: Fit, core_mhz: float, mem_mhz: float, core_v: float, mem_v: float
+    fitted: Fit, core_mhz: float, mem_mhz: float, core_v: float, mem_v: float
 ) -> SettingCosts:
-    """The coefficients at a setting: c_k V_dom^2 by class, and the power that no operation pays.
+    """The coefficients at a setting: pJ by class of operations, and the power that time costs.
 
-    Where the fit took V = 1 or estimated its voltages, these stand in place of those given.
+    Where the fit took V = 1 or estimated its voltages, these are used instead of those given.
     """
-    if found.voltage in ("unit", *ESTIMATED):
+    if fitted.voltage in ("unit", *ESTIMATED):
         core_v, mem_v = (
             float(curve.at(np.array([clock]))[0])
-            for curve, clock in ((found.curves.core, core_mhz), (found.curves.mem, mem_mhz))
+            for curve, clock in ((fitted.curves.core, core_mhz), (fitted.curves.mem, mem_mhz))
         )
-    square = {"core": core_v**2, "mem": mem_v**2}
-    volt = {"core": core_v, "mem": mem_v}
-    mhz = {"core": core_mhz, "mem": mem_mhz}
-    reach = stats.t.ppf((1 + CONFIDENCE) / 2, max(found.n_settings - 1, 1))
-    operation = {}
-    constant = np.zeros(len(found.terms))
-    for i, term in enumerate(found.terms):
-        match term.kind:
-            case "class":
-                factor = square[term.domain]
-                operation[term.of] = (
-                    float(found.value[i] * factor),
-                    float(found.low[i] * factor),
-                    float(found.high[i] * factor),
-                )
-            case "leak":
-                constant[i] = volt[term.domain]
-            case "misc":
-                constant[i] = 1.0
-            case "clock":
-                constant[i] = square[term.domain] * mhz[term.domain]
-    power_w = float(constant @ found.value)
-    half = float(reach * np.sqrt(max(constant @ found.covariance_with_choice @ constant, 0.0)))
+    at = OperatingPoint(core_mhz, mem_mhz, core_v, mem_v)
+    operation_pj = {}
+    watts = np.zeros(len(fitted.terms))
+    for i, term in enumerate(fitted.terms):
+        if term.pays_for == "operation":
+            cost = term.cost(at)
+            low, high = float(fitted.low[i] * cost), float(fitted.high[i] * cost)
+            operation_pj[term.of] = (float(fitted.value[i] * cost), low, high)
+        elif term.pays_for == "time":
+            watts[i] = term.cost(at)
+    reach = stats.t.ppf((1 + CONFIDENCE) / 2, max(fitted.n_settings - 1, 1))
+    power_w = float(watts @ fitted.value)
+    half = float(reach * np.sqrt(max(watts @ fitted.covariance_with_choice @ watts, 0.0)))
     interval = (power_w, max(power_w - half, 0.0), power_w + half)
-    return SettingCosts(core_mhz, mem_mhz, core_v, mem_v, operation, interval)
+    return SettingCosts(core_mhz, mem_mhz, core_v, mem_v, operation_pj, interval)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import Field, FiniteFloat, ValidationError, model_validator
+from pydantic import AfterValidator, Field, FiniteFloat, ValidationError, model_validator
 
 from analysis.energy.fit import Fit, finite
 from analysis.energy.fit_summary import FitSummary, Part, first_error
 from analysis.energy.surface import Surface
-from analysis.energy.terms import Term
+from analysis.energy.terms.registry import KINDS, term_of
 from analysis.energy.training import Curves
 from analysis.energy.voltage import VoltageCurve
 
@@ -20,17 +20,22 @@ Pair = Annotated[list[FiniteFloat | None], Field(min_length=2, max_length=2)]
 Shape = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 
 
+def _known_kind(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind of term {kind!r}; known: {', '.join(KINDS)}")
+    return kind
+
+
 class _Term(Part):
     name: str
-    unit: str
-    kind: Literal["class", "lumped", "leak", "misc", "clock"]
-    domain: Literal["core", "mem", ""]
+    kind: Annotated[str, AfterValidator(_known_kind)]
+    domain: str
     of: str
 
     @model_validator(mode="after")
-    def _domain_is_there(self) -> Self:
-        if (self.domain == "") != (self.kind == "misc"):
-            raise ValueError(f"a term of kind {self.kind} in domain {self.domain!r}")
+    def _is_a_term(self) -> Self:
+        if (name := term_of(self.kind, self.domain, self.of).name) != self.name:
+            raise ValueError(f"a term that is called {self.name!r} must be called {name!r}")
         return self
 
 
@@ -89,7 +94,7 @@ class NoFit(Exception):
 def as_kept(found: Fit) -> dict[str, Any]:
     """What a store keeps of a fit, as JSON; :func:`fit_of` makes the same fit of it."""
     kept = found.as_dict() | {
-        "terms": [vars(term) for term in found.terms],
+        "terms": [term.as_dict() for term in found.terms],
         "covariance": found.covariance.tolist(),
         "covariance_with_choice": found.covariance_with_choice.tolist(),
         "curves": {
@@ -135,25 +140,24 @@ def fit_of(kept: object) -> Fit:
         return np.array([getattr(each, name) for each in read.coefficients], float)
 
     return Fit(
-        read.site,
-        read.simulated,
-        read.model,
-        read.voltage,
-        read.n,
-        read.n_settings,
-        [Term(**term.model_dump()) for term in read.terms],
-        column("value"),
-        column("low"),
-        column("high"),
-        np.array(read.covariance),
-        np.array(read.covariance_with_choice),
-        np.inf if read.condition_number is None else read.condition_number,
-        [each.model_dump() for each in read.dropped],
-        Curves(core, mem, np.zeros(0)),
-        surface,
-        [],
-        read.why,
-        read.robust,
-        [each.model_dump() for each in read.outliers],
-        [each.model_dump() for each in read.confounded],
+        site=read.site,
+        simulated=read.simulated,
+        model=read.model,
+        voltage=read.voltage,
+        n=read.n,
+        n_settings=read.n_settings,
+        terms=[term_of(term.kind, term.domain, term.of) for term in read.terms],
+        value=column("value"),
+        low=column("low"),
+        high=column("high"),
+        covariance=np.array(read.covariance),
+        covariance_with_choice=np.array(read.covariance_with_choice),
+        condition_number=np.inf if read.condition_number is None else read.condition_number,
+        dropped=[dropped.model_dump() for dropped in read.dropped],
+        curves=Curves(core, mem, np.zeros(0)),
+        surface=surface,
+        why=read.why,
+        robust=read.robust,
+        outliers=[outlier.model_dump() for outlier in read.outliers],
+        confounded=[group.model_dump() for group in read.confounded],
     )

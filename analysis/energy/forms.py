@@ -1,26 +1,28 @@
-"""The forms that a model can take, from the plainest on.
+"""The forms that a model can take, from the simplest on.
 
 A form is the terms (choi or choi+clock), where the voltage comes from, and whether the smooth
-surface of what they leave over is added. ``--model auto --voltage auto`` chooses among them.
+surface of the residuals is added. ``--model auto --voltage auto`` chooses among them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.energy.terms import MODELS
-from analysis.energy.voltage import ESTIMATED
+from analysis.energy.models import (
+    AUTO,
+    ESTIMATED,
+    MODEL_NAMES,
+    MODELS,
+    SURFACE,
+    VOLTAGE_NAMES,
+)
 from analysis.measurements.observations import CantFit, Observations
-
-AUTO = "auto"
-SURFACE = "+surface"
-MODEL_NAMES = (AUTO, *MODELS, *(name + SURFACE for name in MODELS))
-VOLTAGE_NAMES = (AUTO, "known", "unit", *ESTIMATED)
 
 
 @dataclass(frozen=True)
 class Form:
-    """``terms``: choi or choi+clock; ``voltage``: known, unit, floor or free."""
+    """``terms``: a name in :data:`~analysis.energy.models.MODELS`; ``voltage``: known, unit or a
+    family that is estimated."""
 
     terms: str
     voltage: str
@@ -33,7 +35,7 @@ class Form:
 
 
 def forms(data: Observations, model: str, voltage: str) -> tuple[list[Form], tuple[bool, ...]]:
-    """The forms without surface that two names leave open, the plainest first; and whether a
+    """The forms without surface that two names leave open, the simplest first; and whether a
     surface is to be added: (False,), (True,) or, where that is open, (False, True).
 
     Where voltages are known they are taken; where none is, V = 1 comes before the families
@@ -56,6 +58,6 @@ def forms(data: Observations, model: str, voltage: str) -> tuple[list[Form], tup
         voltages = ("unit", *ESTIMATED)
     else:
         voltages = ("known",)
-    terms = MODELS if model == AUTO else (model.removesuffix(SURFACE),)
+    term_lists = tuple(MODELS) if model == AUTO else (model.removesuffix(SURFACE),)
     surfaces = (False, True) if model == AUTO else (model.endswith(SURFACE),)
-    return [Form(each, v, False) for each in terms for v in voltages], surfaces
+    return [Form(terms, v, False) for terms in term_lists for v in voltages], surfaces

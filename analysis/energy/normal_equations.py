@@ -18,7 +18,9 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from analysis.energy.terms import Term, design_matrix
+from analysis.energy.terms.lumped import LumpedTerm
+from analysis.energy.terms.registry import design_matrix
+from analysis.energy.terms.term import MEM, Term
 from analysis.measurements.observations import Observations
 
 RIDGE = 1e-11
@@ -31,7 +33,7 @@ GAIN = 1e-13
 """Newton's method ends when a step gains less than this share of the whole."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NormalEquations:
     """Sums over the rows of each setting, all divided by the measured energy squared.
 
@@ -65,13 +67,10 @@ def normal_equations(
     data: Observations, terms: list[Term], weight: np.ndarray | None = None
 ) -> NormalEquations:
     """Sum up the rows of ``data`` for ``terms``; ``weight``: float64 (rows,), 1 by default."""
-    shared = [term for term in terms if term.kind != "lumped"]
-    kernels = sorted({term.of for term in terms if term.kind == "lumped"})
-    own = [
-        Term(f"{letter}[{kernel}]", "J/V^2", "lumped", domain, kernel)
-        for kernel in kernels
-        for letter, domain in (("a", "core"), ("b", "mem"))
-    ]
+    shared = [term for term in terms if term.pays_for != "kernel"]
+    lumped = [term for term in terms if term.pays_for == "kernel"]
+    kernels = sorted({term.of for term in lumped})
+    own: list[Term] = [term for kernel in kernels for term in LumpedTerm.both(kernel)]
     root = np.ones(len(data)) if weight is None else np.sqrt(weight)
     rows = design_matrix(data, shared) * (root / data.energy_j)[:, None]
     settings, block = np.unique(data.setting, return_inverse=True)
@@ -91,7 +90,7 @@ def normal_equations(
         code = {kernel: i for i, kernel in enumerate(kernels)}
         number = np.array([code.get(kernel, -1) for kernel in data.kernel.tolist()])
         mine = np.flatnonzero(number >= 0)
-        has_mem = any(term.kind == "lumped" and term.domain == "mem" for term in terms)
+        has_mem = any(term.domain == MEM for term in lumped)
         scale = (root / data.energy_j)[mine, None]
         columns = np.column_stack([data.core_v[mine] ** 2, data.mem_v[mine] ** 2 * has_mem]) * scale
         at = (block[mine], number[mine])
@@ -99,18 +98,18 @@ def normal_equations(
         np.add.at(cross, at, columns[:, :, None] * rows[mine, None, :])
         np.add.at(own_moment, at, columns * root[mine, None])
     return NormalEquations(
-        shared,
-        own,
-        kernels,
-        settings,
-        gram,
-        moment,
-        square,
-        own_gram,
-        cross,
-        own_moment,
-        np.array([term.volt_power if term.domain == "core" else 0 for term in shared], np.int64),
-        np.array([term.volt_power if term.domain == "mem" else 0 for term in shared], np.int64),
+        shared=shared,
+        own=own,
+        kernels=kernels,
+        settings=settings,
+        gram=gram,
+        moment=moment,
+        square=square,
+        own_gram=own_gram,
+        cross=cross,
+        own_moment=own_moment,
+        core_power=np.array([term.core_power for term in shared], np.int64),
+        mem_power=np.array([term.mem_power for term in shared], np.int64),
     )
 
 

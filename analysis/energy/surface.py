@@ -1,8 +1,8 @@
-"""What the model's terms leave over, as a smooth surface over the settings of each kernel.
+"""The model's residuals, as a smooth surface over the settings of each kernel.
 
-Real machines do things that no term of the model says: a hotter chip leaks more, units that wait
-are gated or are not. What is left over from one setting to its neighbours changes smoothly, so
-it can be foretold at a setting between them. It is a Gaussian process over the logarithms of both
+Real machines do things that no term of the model describes: a hotter chip leaks more, units that
+wait are gated or are not. The residual changes smoothly from one setting to its neighbours, so
+it can be predicted at a setting between them. It is a Gaussian process over the logarithms of both
 clocks (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 2; as the
 discrepancy of a physical model: Kennedy and O'Hagan, J. R. Stat. Soc. B 63, 2001): first one
 surface that all kernels share, then each kernel's own deviation from it. Far from any measured
@@ -27,8 +27,8 @@ MIN_SETTINGS = 5
 """With fewer settings measured a surface is no more than the settings themselves."""
 
 
-class Leftover:
-    """Where the cells of a set of rows are: one of them a kernel at a setting.
+class ResidualCells:
+    """The cells of a set of rows, each a kernel at a setting.
 
     ``block``: int64 (rows,), each row's setting; ``mhz``: float64 (S, 2), the settings.
     """
@@ -42,15 +42,15 @@ class Leftover:
         self.cell = block * self.size[1] + self.number
         self.n = np.bincount(self.cell, minlength=self.size[0] * self.size[1])
 
-    def cells(self, residual: np.ndarray) -> np.ndarray:
+    def means(self, residual: np.ndarray) -> np.ndarray:
         """float64 (S, K): the rows' residuals by cell, repeats averaged, NaN where none is."""
         total = np.bincount(self.cell, residual, len(self.n))
         with np.errstate(invalid="ignore"):
             return np.asarray((total / self.n).reshape(self.size))
 
-    def foretold(self, residual: np.ndarray, known: np.ndarray) -> np.ndarray:
+    def predicted(self, residual: np.ndarray, known: np.ndarray) -> np.ndarray:
         """The rows' residuals (rows,) from those at the settings that are ``known`` (S,) alone."""
-        surface = _shaped(self.mhz[known], self.kernels, self.cells(residual)[known])
+        surface = _shaped(self.mhz[known], self.kernels, self.means(residual)[known])
         if surface is None:
             return np.zeros(len(residual))
         shared, own = surface.at_settings(self.mhz)
@@ -73,7 +73,7 @@ class Surface:
     own_shape: tuple[float, float]
 
     def at(self, data: Observations) -> np.ndarray:
-        """The foretold relative residual of each row: float64 (rows,).
+        """The predicted relative residual of each row: float64 (rows,).
 
         A kernel that was not measured has the shared surface alone.
         """
@@ -83,10 +83,10 @@ class Surface:
         row = np.searchsorted(settings, data.setting)
         column = {kernel: i for i, kernel in enumerate(self.kernels)}
         number = np.array([column.get(kernel, -1) for kernel in data.kernel.tolist()])
-        found = shared[row]
+        residual = shared[row]
         known = number >= 0
-        found[known] += own[row[known], number[known]]
-        return found
+        residual[known] += own[row[known], number[known]]
+        return residual
 
     def at_settings(self, mhz: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """At settings (M, 2): (M,) of the shared surface, (M, K) of the kernels' deviations."""
@@ -108,7 +108,7 @@ class Surface:
         """
         scaled, wanted = _scaled(self.mhz, mhz)
         mean = _mean(self.residual)
-        found = []
+        covariances = []
         for shape, values in (
             (self.shape, mean[:, None]),
             (self.own_shape, self.residual - mean[:, None]),
@@ -121,18 +121,17 @@ class Surface:
             if whole.size:
                 size = float((whole * np.linalg.solve(held, whole)).sum()) / whole.size
             left = _correlation(wanted, wanted, reach) - towards.T @ np.linalg.solve(held, towards)
-            found.append(size * left)
-        return found[0], found[1]
+            covariances.append(size * left)
+        return covariances[0], covariances[1]
 
 
 def fit_surface(data: Observations, predicted_j: np.ndarray) -> Surface | None:
-    """The surface of what ``predicted_j`` (rows,) leaves over; None with too few settings."""
+    """The surface of the residuals of ``predicted_j`` (rows,); None with too few settings."""
     settings, block = np.unique(data.setting, return_inverse=True)
     mhz = np.array([data.settings[s] for s in settings]).reshape(-1, 2)
-    leftover = Leftover(data, block, mhz)
-    return _shaped(
-        mhz, leftover.kernels, leftover.cells(relative_residual(data.energy_j, predicted_j))
-    )
+    cells = ResidualCells(data, block, mhz)
+    residual = relative_residual(data.energy_j, predicted_j)
+    return _shaped(mhz, cells.kernels, cells.means(residual))
 
 
 def relative_residual(energy_j: np.ndarray, predicted_j: np.ndarray) -> np.ndarray:
@@ -160,7 +159,7 @@ def _mean(cells: np.ndarray) -> np.ndarray:
 def _scaled(mhz: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both sets of settings as log clocks, 0 to 1 over the range of the first."""
     low, span = np.zeros(2), np.ones(2)
-    logs = [np.log(np.where(np.isfinite(each), each, 1.0)) for each in (mhz, wanted)]
+    logs = [np.log(np.where(np.isfinite(clocks), clocks, 1.0)) for clocks in (mhz, wanted)]
     low = logs[0].min(axis=0)
     span = np.ptp(logs[0], axis=0)
     span[span == 0] = 1.0
@@ -205,10 +204,10 @@ def _likeliest(scaled: np.ndarray, values: list[np.ndarray]) -> list[tuple[float
     all columns together.
     """
     spectra: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
-    found = []
-    for each in values:
+    shapes = []
+    for columns_of in values:
         square, log_det, n = np.zeros(SHAPES), np.zeros(SHAPES), 0
-        for there, columns in _patterns(each):
+        for there, columns in _patterns(columns_of):
             if there.tobytes() not in spectra:
                 reaches = np.array(REACHES)[:, None, None]
                 held = np.exp(-0.5 * _square_distance(scaled[there], scaled[there]) / reaches**2)
@@ -216,12 +215,12 @@ def _likeliest(scaled: np.ndarray, values: list[np.ndarray]) -> list[tuple[float
                 noisy = np.maximum(spread, 0.0)[:, None, :] + np.array(NOISES)[:, None]
                 spectra[there.tobytes()] = (noisy, axes.transpose(0, 2, 1))
             noisy, axes = spectra[there.tobytes()]
-            part = each[np.ix_(there, columns)]
+            part = columns_of[np.ix_(there, columns)]
             along = axes @ part
             square += (np.einsum("rsc,rsc->rs", along, along)[:, None, :] / noisy).sum(axis=2)
             log_det += np.log(noisy).sum(axis=2) * len(columns)
             n += part.size
         likelihood = -(n * np.log(np.maximum(square, 1e-300) / max(n, 1)) + log_det) / 2
         reach, noise = np.unravel_index(int(np.argmax(likelihood)), SHAPES)
-        found.append((REACHES[reach], NOISES[noise]))
-    return found
+        shapes.append((REACHES[reach], NOISES[noise]))
+    return shapes

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.energy.forms import Form
+from analysis.energy.models import ESTIMATED
 from analysis.energy.normal_equations import NormalEquations, normal_equations, solve
-from analysis.energy.terms import Term, design_matrix, model_terms
-from analysis.energy.voltage import ESTIMATED, LEVEL, Curves, curve_numbers, estimate_curves
+from analysis.energy.terms.registry import design_matrix, model_terms
+from analysis.energy.terms.term import Term
+from analysis.energy.voltage import LEVEL, Curves, curve_numbers, estimate_curves
 from analysis.measurements.observations import Observations
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Training:
     """The rows of one form, with their sums.
 
@@ -40,13 +42,13 @@ class Training:
 
     @property
     def numbers(self) -> int:
-        """How many numbers are to be found: coefficients and those of the curves."""
+        """How many numbers are estimated: coefficients and those of the curves."""
         curves = curve_numbers(self.form.voltage, self.mhz) if self.estimated else 0
         return len(self.terms) + curves
 
 
 @dataclass(frozen=True)
-class Found:
+class FormSolution:
     """A form's coefficients, in the equations' order, and its curves."""
 
     value: np.ndarray
@@ -70,31 +72,31 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
     equations = normal_equations(data, terms, weight)
     code = {kernel: i for i, kernel in enumerate(equations.kernels)}
     return Training(
-        form,
-        data,
-        terms,
-        dropped,
-        equations,
-        design_matrix(data, equations.shared),
-        np.searchsorted(equations.settings, data.setting),
-        np.array([code.get(kernel, -1) for kernel in data.kernel.tolist()], np.int64)
+        form=form,
+        data=data,
+        terms=terms,
+        dropped=dropped,
+        equations=equations,
+        columns=design_matrix(data, equations.shared),
+        block=np.searchsorted(equations.settings, data.setting),
+        number=np.array([code.get(kernel, -1) for kernel in data.kernel.tolist()], np.int64)
         if code
         else np.full(len(data), -1),
-        np.array([data.settings[s] for s in equations.settings]).reshape(-1, 2),
+        mhz=np.array([data.settings[s] for s in equations.settings]).reshape(-1, 2),
     )
 
 
 def solve_form(
-    training: Training, weight: np.ndarray | None = None, start: Found | None = None
-) -> Found:
+    training: Training, weight: np.ndarray | None = None, start: FormSolution | None = None
+) -> FormSolution:
     """The coefficients, and the curves where they are estimated.
 
-    ``weight`` (S,): how often each setting counts; ``start``: what a like problem gave.
+    ``weight`` (S,): how often each setting counts; ``start``: the solution of a similar problem.
     """
     equations = training.equations
     if not training.estimated:
         first = None if start is None else start.value
-        return Found(solve(equations, weight, start=first).value, NO_CURVES)
+        return FormSolution(solve(equations, weight, start=first).value, NO_CURVES)
     curves = estimate_curves(
         training.form.voltage,
         equations,
@@ -103,21 +105,21 @@ def solve_form(
         None if start is None else start.curves.numbers,
     )
     core_v, mem_v = curves.core.at(training.mhz[:, 0]), curves.mem.at(training.mhz[:, 1])
-    return Found(solve(equations, weight, core_v, mem_v).value, curves)
+    return FormSolution(solve(equations, weight, core_v, mem_v).value, curves)
 
 
-def predict(training: Training, found: Found) -> np.ndarray:
+def predict(training: Training, solution: FormSolution) -> np.ndarray:
     """Predicted joules of the training's own rows, without a surface: float64 (rows,)."""
     equations, block, data = training.equations, training.block, training.data
     size = len(equations.shared)
     if not training.estimated and not equations.kernels:
-        return np.asarray(training.columns @ found.value[:size])
-    core_v = found.curves.core.at(training.mhz[:, 0])
-    mem_v = found.curves.mem.at(training.mhz[:, 1])
+        return np.asarray(training.columns @ solution.value[:size])
+    core_v = solution.curves.core.at(training.mhz[:, 0])
+    mem_v = solution.curves.mem.at(training.mhz[:, 1])
     factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
-    coefficients = factor * found.value[:size]
+    coefficients = factor * solution.value[:size]
     energy_j = np.einsum("ij,ij->i", training.columns, coefficients[block])
-    own = found.value[size:].reshape(-1, 2)
+    own = solution.value[size:].reshape(-1, 2)
     rows = np.flatnonzero(training.number >= 0)
     if len(rows):
         of, at = training.number[rows], block[rows]

@@ -19,7 +19,6 @@ import numpy as np
 
 from analysis.energy.normal_equations import NormalEquations, solve
 
-ESTIMATED = ("floor", "free")
 LOWEST_V = 0.5
 """No relative voltage is estimated below this: DVFS ranges are narrower than a factor of two."""
 KNEE_END = 0.95

@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from analysis.choice.crossval import CrossValidation
 from analysis.choice.pick import Candidates, Pick
-from analysis.energy.fit import Fit, unit_of
-from analysis.energy.voltage import ESTIMATED
+from analysis.energy.fit import Fit
+from analysis.energy.models import ESTIMATED
 from analysis.figures.axes import Figure
 from analysis.figures.families import family_order, natural
 from analysis.figures.rooflines import place_text
@@ -278,7 +278,7 @@ def _coefficients(found: Fit, lumped: bool) -> Table | None:
             for v in (value, low, high)
         ]
         half = (high - value) / value * 100.0 if value > 0 else math.nan
-        unit = unit_of(term).replace("^2", "²")
+        unit = term.unit.replace("^2", "²")
         rows.append([term.name, texts[0], texts[1], texts[2], decimals(half), unit])
     if not rows:
         return None

@@ -13,8 +13,8 @@ import numpy as np
 from analysis.choice.crossval import CaseLoss, CrossValidation
 from analysis.choice.pick import Pick
 from analysis.energy.breakdown import by_class
-from analysis.energy.fit import Fit, costs_at, unit_of
-from analysis.energy.voltage import ESTIMATED
+from analysis.energy.fit import Fit, costs_at
+from analysis.energy.models import ESTIMATED
 from analysis.figures.families import family_order
 from analysis.figures.predictions import Cases
 from analysis.figures.rooflines import unit_name
@@ -312,7 +312,7 @@ def _chosen(crossval: CrossValidation) -> str:
 def coefficients_sheet(found: Fit) -> Sheet:
     """Every coefficient of a fit with its interval and unit (seed 003, eq. 9)."""
     rows: list[list[str | float]] = [
-        [term.name, float(value), float(low), float(high), unit_of(term)]
+        [term.name, float(value), float(low), float(high), term.unit]
         for term, value, low, high in zip(
             found.terms, found.value, found.low, found.high, strict=True
         )

@@ -113,7 +113,7 @@ def fit(arguments: Namespace) -> int:
 
     store = _open(arguments)
     data, findings, dataset = _fit_for_fitting(store, arguments.site)
-    found = fit_model(data, arguments.model, arguments.voltage, arguments.robust)
+    found = fit_model(data, arguments.model, arguments.voltage, robust=arguments.robust)
     keep_fit(store, found)
     if arguments.json:
         print_json(found.as_dict() | {"findings": [finding.as_dict() for finding in findings]})
@@ -144,8 +144,6 @@ def _fit_for_fitting(store: Store, site: str) -> tuple[Observations, list[Findin
 
 def print_fit(found: Fit) -> None:
     """A fit for people: its coefficients with their intervals, and what was left out."""
-    from analysis.energy.fit import unit_of  # noqa: PLC0415
-
     simulated = " (simulated)" if found.simulated else ""
     voltage = VOLTAGE_TEXT.get(found.voltage, found.voltage)
     say(
@@ -163,7 +161,7 @@ def print_fit(found: Fit) -> None:
                 float(found.value[i]),
                 float(found.low[i]),
                 float(found.high[i]),
-                unit_of(found.terms[i]),
+                found.terms[i].unit,
             ]
             for i in shown
         ],

@@ -207,7 +207,7 @@ def _fitted_site(
 
 def asked_form(found: Fit) -> tuple[str, str]:
     """The model and the voltage that a fit was asked for: auto where it chose them itself."""
-    from analysis.energy.voltage import ESTIMATED  # noqa: PLC0415
+    from analysis.energy.models import ESTIMATED  # noqa: PLC0415
 
     if found.tried:
         return "auto", "auto"

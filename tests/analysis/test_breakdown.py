@@ -101,7 +101,7 @@ def test_phases_are_sums_of_their_rows(data, found):
             predicted[phase == name].sum(), rel=1e-12
         )
     assert float(split["share"].sum()) == pytest.approx(1.0, rel=1e-12)
-    with pytest.raises(ValueError, match="one phase a row"):
+    with pytest.raises(ValueError, match="one label a row"):
         by_phase(found, data, phase[:-1])
 
 

@@ -11,8 +11,8 @@ import pytest
 from analysis.choice.crossval import cross_validate
 from analysis.energy.choosing import choose
 from analysis.energy.fit import fit
-from analysis.energy.forms import AUTO, Form, forms
-from analysis.energy.voltage import ESTIMATED
+from analysis.energy.forms import Form, forms
+from analysis.energy.models import AUTO, ESTIMATED
 from analysis.measurements.observations import CantFit, Observations
 from tests.analysis.synthetic import grid_observations
 
@@ -155,7 +155,7 @@ def test_what_is_asked_for_is_taken_as_it_is():
     data = measured(0)
     for model in ("choi", "choi+clock"):
         choice = choose(data, *forms(data, model, AUTO))
-        assert (choice.form.model, choice.why) == (model, "asked for")
+        assert (choice.form.model, choice.why) == (model, "the model and the voltage were given")
     assert chosen(data, "choi+surface").model == "choi+surface"
 
 

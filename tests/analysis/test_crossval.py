@@ -10,7 +10,7 @@ import pytest
 from analysis.choice.crossval import case_losses, cross_validate, decide
 from analysis.choice.pick import candidates, pick
 from analysis.energy.fit import fit
-from analysis.energy.terms import design_matrix, model_terms
+from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import CantFit, observations
 from analysis.time.kernel_roofline import fit_time
 from tests.analysis.twin_data import TABLE_I, twin_dataset

@@ -10,7 +10,7 @@ import statsmodels.api as sm
 from scipy import optimize
 
 from analysis.energy.fit import costs_at, fit
-from analysis.energy.terms import design_matrix
+from analysis.energy.terms.registry import design_matrix
 from analysis.measurements.observations import CantFit, observations, setting_text
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.twin_data import TABLE_I, twin_dataset

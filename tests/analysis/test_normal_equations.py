@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from analysis.energy.normal_equations import normal_equations, solve
-from analysis.energy.terms import design_matrix, model_terms
+from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import grid_observations
 

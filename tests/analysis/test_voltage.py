@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from analysis.energy.fit import fit
 from analysis.energy.forms import Form
+from analysis.energy.models import ESTIMATED
 from analysis.energy.normal_equations import solve
 from analysis.energy.training import prepare, solve_form
-from analysis.energy.voltage import ESTIMATED, LOWEST_V, VoltageCurve, estimate_curves
+from analysis.energy.voltage import LOWEST_V, VoltageCurve, estimate_curves
 from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import MEM_MHZ, core_volt, grid_observations, mem_volt
 

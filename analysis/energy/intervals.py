@@ -1,0 +1,119 @@
+"""How sure a fit's coefficients are: settings and nodes left out, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.energy.choosing import MIN_SETTINGS, FormChoice, choose
+from analysis.energy.forms import Form
+from analysis.energy.training import FormSolution, Training, at_voltage, prepare, solve_form
+from analysis.measurements.observations import Observations
+
+CONFIDENCE = 0.95
+MIN_SETTINGS_FOR_INTERVALS = 3
+MIN_NODES_FOR_INTERVALS = 3
+OUT_OF_REACH = 3.0
+"""A form that is more than these standard errors behind the best is not tried again when a
+setting is left out."""
+
+
+def jackknife(left_out: np.ndarray) -> np.ndarray:
+    """The covariance (p, p) of p coefficients from float64 (S, p), a setting left out in each.
+
+    (S - 1)/S sum (x_-s - mean)(x_-s - mean)'.
+    """
+    n = len(left_out)
+    if n < MIN_SETTINGS_FOR_INTERVALS:
+        return np.full((left_out.shape[1], left_out.shape[1]), np.nan)
+    off = left_out - left_out.mean(axis=0)
+    return np.asarray(off.T @ off * (n - 1) / n)
+
+
+def _without(training: Training, solution: FormSolution, block: int) -> np.ndarray:
+    weight = np.ones(len(training.equations.settings))
+    weight[block] = 0.0
+    return solve_form(training, weight, solution).value
+
+
+def without_each_setting(choice: FormChoice) -> np.ndarray:
+    """The coefficients without each setting in turn, the form given: float64 (S, p)."""
+    blocks = range(len(choice.training.equations.settings))
+    return np.stack([_without(choice.training, choice.solution, block) for block in blocks])
+
+
+def choosing_without_each_setting(
+    choice: FormChoice,
+    given: np.ndarray,
+    candidates: list[Form],
+    data: Observations,
+    weight: np.ndarray | None,
+) -> np.ndarray:
+    """The coefficients without each setting in turn, the form chosen again: float64 (S, p).
+
+    ``given``: float64 (S, p), those with the form given. A coefficient that the form chosen
+    then does not have is 0 in it.
+    """
+    settings = choice.training.equations.settings
+    near = [
+        tried.form
+        for tried in choice.tried
+        if tried.form in candidates and tried.behind_pct <= OUT_OF_REACH * tried.behind_std_pct
+    ]
+    if len(near) < 2 or len(settings) <= MIN_SETTINGS:
+        return given
+    names = [term.name for term in choice.training.equations.terms]
+    left_out = given.copy()
+    for block, setting in enumerate(settings):
+        kept = np.flatnonzero(data.setting != setting)
+        chosen = choose(data.take(kept), near, (False,))
+        if (chosen.form.terms, chosen.form.voltage) == (choice.form.terms, choice.form.voltage):
+            continue
+        training, solution = chosen.training, chosen.solution
+        if weight is not None:
+            training = prepare(data.take(kept), chosen.form, weight[kept])
+            solution = solve_form(training, None, solution)
+        terms = training.equations.terms
+        values = {term.name: value for term, value in zip(terms, solution.value, strict=True)}
+        left_out[block] = [values.get(name, 0.0) for name in names]
+    return left_out
+
+
+def node_covariance(
+    choice: FormChoice, data: Observations, weight: np.ndarray | None
+) -> tuple[np.ndarray, float]:
+    """What the runs of a node have in common adds to the covariance (p, p); degrees of freedom.
+
+    The two-way sum of Cameron, Gelbach and Miller (J. Bus. Econ. Stat. 29, 2011): settings plus
+    nodes less their crossings. 0 with fewer than three nodes.
+    """
+    training, solution = choice.training, choice.solution
+    none = np.zeros((len(solution.value), len(solution.value)))
+    freedom = max(len(training.mhz) - 1, 1)
+    if data.node is None:
+        return none, freedom
+    nodes, at = np.unique(data.node.astype(str), return_inverse=True)
+    if len(nodes) < MIN_NODES_FOR_INTERVALS:
+        return none, freedom
+    seen = at_voltage(data, training.form.voltage, solution.curves)
+    fixed = replace(training.form, voltage="known")
+    of_nodes = none.copy()
+    for sign, group in ((1, at), (-1, at * len(data.settings) + data.setting)):
+        _, number = np.unique(group, return_inverse=True)
+        by_group = replace(
+            seen,
+            setting=number.astype(np.int64),
+            settings=[(float(i), float(i)) for i in range(int(number.max()) + 1)],
+        )
+        prepared = prepare(by_group, fixed, weight)
+        # The terms must be the training's, whatever varies among these voltages.
+        if [t.name for t in prepared.equations.terms] != [t.name for t in training.equations.terms]:
+            return none, freedom
+        blocks = range(len(prepared.equations.settings))
+        of_nodes += sign * jackknife(
+            np.stack([_without(prepared, solution, block) for block in blocks])
+        )
+    # A difference of two estimates: where it is negative, nodes have nothing in common.
+    spread, axes = np.linalg.eigh(of_nodes)
+    return np.asarray((axes * np.maximum(spread, 0.0)) @ axes.T), min(freedom, len(nodes) - 1)

@@ -1,0 +1,28 @@
+"""The energy models by name: which kinds of terms each has, and where voltages may come from.
+
+Imports nothing, so that the command line can list the names at once.
+"""
+
+from __future__ import annotations
+
+AUTO = "auto"
+SURFACE = "+surface"
+
+MODELS = {
+    "choi": ("class", "lumped", "leak", "misc"),
+    "choi+clock": ("class", "lumped", "leak", "misc", "clock"),
+}
+"""Model -> its kinds of terms (see :mod:`analysis.energy.terms.registry`), the simpler first."""
+MODEL_NAMES = (AUTO, *MODELS, *(name + SURFACE for name in MODELS))
+MODEL_HELP = (
+    "choi: eq. 9 of Choi & Vuduc 2016; +clock: with the clock-tree terms; +surface: with a smooth "
+    "surface of the residuals; auto: chosen by cross-validation"
+)
+
+ESTIMATED = ("floor", "free")
+"""The families of voltage curves that are estimated, the simpler first."""
+VOLTAGE_NAMES = (AUTO, "known", "unit", *ESTIMATED)
+VOLTAGE_HELP = (
+    "known: measured or from a table; unit: V = 1; floor, free: estimated from the energies; "
+    "auto: known where it is, otherwise chosen by cross-validation"
+)

@@ -1,0 +1,76 @@
+"""The energy of a kernel without counts: a V_p^2 + b V_m^2, coefficients of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.energy.terms.term import (
+    COMPUTATION,
+    CORE,
+    DATA,
+    DOMAIN_NAMES,
+    MEM,
+    OperatingPoint,
+    Term,
+    Varying,
+    volts,
+)
+from analysis.measurements.observations import Observations, kernel_names
+
+LETTERS = {CORE: "a", MEM: "b"}
+
+
+class LumpedTerm(Term):
+    """a[kernel] or b[kernel]: what one run of the kernel takes in the core or the memory."""
+
+    kind = "lumped"
+    pays_for = "kernel"
+    volt_power = 2
+
+    @classmethod
+    def both(cls, kernel: str) -> list[LumpedTerm]:
+        """A kernel's two terms, the core's first."""
+        return [cls(domain, kernel) for domain in LETTERS]
+
+    @classmethod
+    def terms_for(
+        cls, data: Observations, varying: Varying
+    ) -> tuple[list[LumpedTerm], list[dict[str, str]]]:
+        """Two for each kernel without counts; one where no voltage varies."""
+        kernels = kernel_names(data.take(~data.has_counts))
+        terms = [term for kernel in kernels for term in cls.both(kernel)]
+        any_varies = any(varying.volts.values())
+        return [term for term in terms if any_varies or term.domain == CORE], []
+
+    @property
+    def name(self) -> str:
+        """``a[dgemm n=64]``."""
+        return f"{LETTERS[self.domain]}[{self.of}]"
+
+    @property
+    def unit(self) -> str:
+        """J/V^2."""
+        return "J/V^2"
+
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        return f"{DOMAIN_NAMES[self.domain]} energy of one run of {self.of}"
+
+    def column(self, data: Observations) -> np.ndarray:
+        """Joules of the kernel's rows, 0 in all others."""
+        return np.where(data.kernel == self.of, volts(data, self.domain) ** 2, 0.0)
+
+    def cost(self, at: OperatingPoint) -> float:
+        """J of one run."""
+        return float(volts(at, self.domain) ** 2)
+
+    @property
+    def part(self) -> str:
+        """The domain."""
+        return self.domain_part
+
+    @property
+    def nature(self) -> str:
+        """What its domain mostly does."""
+        return DATA if self.domain == MEM else COMPUTATION
