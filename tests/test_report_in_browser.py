@@ -18,7 +18,7 @@ from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import candidates, picks
 from analysis.energy.fit import fit
 from analysis.measurements.observations import kernel_names, observations
-from analysis.report.content import Measured, ReportContent, SiteReport
+from analysis.report.content import MeasurementCounts, ReportContent, SiteReport
 from analysis.report.page import render
 from tests.analysis.twin_data import twin_dataset
 from tests.requirement import need_browser
@@ -172,22 +172,28 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert len(names) >= KERNELS
     found = fit(data)
     site = SiteReport(
-        "tk1",
-        True,
-        Measured(len(data), {}, 0, 0, len(names), 16, ["n1"], ["board (node, power)"]),
-        data,
-        "",
-        found,
-        [cross_validate(data, scheme) for scheme in ("leave-one-setting-out", "holdout")],
-        picks(found, data),
-        {kernel: candidates(found, data, kernel) for kernel in names},
+        site="tk1",
+        simulated=True,
+        measured=MeasurementCounts(
+            ok=len(data),
+            kernels=len(names),
+            settings=16,
+            nodes=["n1"],
+            meters=["board (node, power)"],
+        ),
+        data=data,
+        fit=found,
+        crossvals=[cross_validate(data, s) for s in ("leave-one-setting-out", "holdout")],
+        picks=picks(found, data),
+        candidates={kernel: candidates(found, data, kernel) for kernel in names},
     )
     bare = SiteReport(
-        "bare",
-        False,
-        Measured(3, {}, 0, 3, 1, 1, [], []),
-        None,
-        "no energy",
+        site="bare",
+        simulated=False,
+        measured=MeasurementCounts(
+            ok=3, without_energy=3, kernels=1, settings=1, nodes=[], meters=[]
+        ),
+        why_no_fit="no energy",
         timing=replace(data, simulated=False, energy_j=np.full(len(data), np.nan)),
     )
     content = ReportContent("a study", "store", "2026-01-01 00:00 UTC", [site, bare])

@@ -1,4 +1,4 @@
-"""What a report says, before it is laid out."""
+"""The content of a report, before it is laid out."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from analysis.choice.pick import Candidates, Pick
 from analysis.energy.fit import Fit
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
+from analysis.report.power_trace import PowerTrace
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What there is of a site in the store, counted.
+@dataclass(frozen=True, kw_only=True)
+class MeasurementCounts:
+    """How much of a site has been measured.
 
-    ``failed``: class of failure -> points; ``left``: points planned and not measured;
-    ``without_energy``: ok points that no meter gave an energy to.
+    ``failed``: class of failure -> points; ``left``: planned points that are not measured yet;
+    ``without_energy``: points with status ok for which no meter gave an energy.
     """
 
     ok: int
-    failed: Mapping[str, int]
-    left: int
-    without_energy: int
+    failed: Mapping[str, int] = field(default_factory=dict)
+    left: int = 0
+    without_energy: int = 0
     kernels: int
     settings: int
     nodes: list[str]
@@ -31,21 +32,21 @@ class Measured:
     """Each channel as a person reads it, with its domain and period."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SiteReport:
     """One site of a report.
 
-    ``data`` are the rows with an energy, None where there are none; ``timing`` the rows of a
-    site without energies, ``energy_j`` NaN, None where ``data`` is there. A fit, where there is
-    none, is explained by ``why_no_fit``. ``notes`` say what else could not be done, and why.
-    ``slurm``: label -> the srun options that ask for its pick. ``phases``: measured energy by
-    phase, of the kernels that mark theirs.
+    ``data``: the rows with an energy, None where there are none; ``timing``: the rows of a site
+    without energies (``energy_j`` is NaN), None where ``data`` is there. ``why_no_fit`` gives the
+    reason where there is no fit. ``notes``: what else could not be done, and why. ``slurm``:
+    label -> the srun options that request its pick. ``phases``: measured energy by phase of the
+    kernels that mark their phases. ``trace``: power against time of one measurement.
     """
 
     site: str
     simulated: bool
-    measured: Measured
-    data: Observations | None
+    measured: MeasurementCounts
+    data: Observations | None = None
     why_no_fit: str = ""
     fit: Fit | None = None
     crossvals: list[CrossValidation] = field(default_factory=list)
@@ -55,6 +56,7 @@ class SiteReport:
     timing: Observations | None = None
     notes: list[str] = field(default_factory=list)
     phases: list[PhaseSplit] = field(default_factory=list)
+    trace: PowerTrace | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from analysis.figures.axes import Figure
 from analysis.figures.families import family_order, natural
 from analysis.figures.rooflines import place_text
 from analysis.measurements.observations import Observations, kernel_names
-from analysis.report.content import Measured, ReportContent, SiteReport
+from analysis.report.content import MeasurementCounts, ReportContent, SiteReport
 from analysis.report.site_figures import site_families, site_figures
 from analysis.report.tables import (
     MISSING,
@@ -194,7 +194,7 @@ def _grouped(families: dict[str, str], rows: Sequence[tuple[str, list[str]]]) ->
     return [Group(name, groups[name]) for name in family_order(groups)]
 
 
-def _facts(measured: Measured) -> list[tuple[str, str]]:
+def _facts(measured: MeasurementCounts) -> list[tuple[str, str]]:
     failed = sum(measured.failed.values())
     classes = ", ".join(f"{n} {name}" for name, n in measured.failed.items())
     facts = [

@@ -18,12 +18,13 @@ from analysis.report.content import SiteReport
 from analysis.report.page import render
 from campaign.measurement import Measurement, Trace
 from campaign.plan.point import make_point
+from campaign.reporting import report_content
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
-from campaign.verbs.figures import figures
-from campaign.verbs.reporting import report, report_content
+from campaign.verbs.figures import run as figures
+from campaign.verbs.report import run as report
 from sites.setting import Setting
 from tests.analysis.test_report import Page, content, measured, store_of
 
@@ -252,7 +253,13 @@ def test_simulated_phases_say_so() -> None:
         repeats=1,
         period_s=1e-3,
     )
-    site = SiteReport("tk1", True, measured(1), None, "no fit here", phases=[split])
+    site = SiteReport(
+        site="tk1",
+        simulated=True,
+        measured=measured(1),
+        why_no_fit="no fit here",
+        phases=[split],
+    )
     page = Page(render(content(site)))
     for part, words in (
         ("h3", "Energy by phase"),
@@ -281,5 +288,7 @@ def test_phases_without_energy_have_no_share() -> None:
         period_s=1e-3,
     )
     assert np.isnan(split.share).all()
-    site = SiteReport("s", False, measured(1), None, "no fit here", phases=[split])
+    site = SiteReport(
+        site="s", simulated=False, measured=measured(1), why_no_fit="no fit here", phases=[split]
+    )
     assert "Energy by phase" in render(content(site))

@@ -19,14 +19,14 @@ from analysis.figures.families import kernel_families, natural
 from analysis.figures.predictions import error_histogram
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
-from analysis.report.content import Measured, ReportContent, SiteReport
+from analysis.report.content import MeasurementCounts, ReportContent, SiteReport
 from analysis.report.page import level, render, scaled
 from analysis.report.tables import decimals, fixed
 from campaign.measurement import Measurement
 from campaign.plan.point import make_point
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
-from campaign.verbs.reporting import report
+from campaign.verbs.report import run as report
 from sites.setting import Setting
 from tests.analysis.twin_data import twin_dataset
 
@@ -79,7 +79,10 @@ class Page(HTMLParser):
 
 
 def measured(n=0, **changes):
-    return replace(Measured(n, {}, 0, 0, 10, 16, ["n1"], ["board (node, power)"]), **changes)
+    counts = MeasurementCounts(
+        ok=n, kernels=10, settings=16, nodes=["n1"], meters=["board (node, power)"]
+    )
+    return replace(counts, **changes)
 
 
 def content(*sites):
@@ -98,19 +101,18 @@ def twin():
 def site(twin):
     found = fit(twin)
     return SiteReport(
-        EVIL,
-        True,
-        measured(len(twin), failed={"timed out": 2, "kernel failed": 1}, left=5),
-        twin,
-        "",
-        found,
-        [cross_validate(twin, s) for s in ("leave-one-setting-out", "holdout")],
-        picks(found, twin),
-        {
+        site=EVIL,
+        simulated=True,
+        measured=measured(len(twin), failed={"timed out": 2, "kernel failed": 1}, left=5),
+        data=twin,
+        fit=found,
+        crossvals=[cross_validate(twin, s) for s in ("leave-one-setting-out", "holdout")],
+        picks=picks(found, twin),
+        candidates={
             k: candidates(found, twin, k, {(108.0, 300.0): (0.76, 0.824)})
             for k in kernel_names(twin)
         },
-        {k: f"--gpu-freq=1,memory={k}" for k in kernel_names(twin)},
+        slurm={k: f"--gpu-freq=1,memory={k}" for k in kernel_names(twin)},
     )
 
 
@@ -244,11 +246,10 @@ def test_picks_carry_their_srun_options(page, site):
 def test_a_site_without_meters_shows_times_and_no_energy(twin):
     timing = replace(twin, site="bare", simulated=False, energy_j=np.full(len(twin), math.nan))
     bare = SiteReport(
-        "bare",
-        False,
-        measured(len(timing), without_energy=len(timing), meters=[]),
-        None,
-        "their energy is missing: this site has no meter",
+        site="bare",
+        simulated=False,
+        measured=measured(len(timing), without_energy=len(timing), meters=[]),
+        why_no_fit="their energy is missing: this site has no meter",
         timing=timing,
     )
     page = Page(render(content(bare)))
@@ -285,14 +286,21 @@ def test_a_clock_that_cant_be_set_is_as_found(twin):
         slowdown_pct=100.0,
         measured=True,
     )
-    site = SiteReport("cpu", False, measured(2), None, "", picks=[chosen], candidates={"k": among})
+    site = SiteReport(
+        site="cpu", simulated=False, measured=measured(2), picks=[chosen], candidates={"k": among}
+    )
     html = render(content(site))
     assert "nan" not in html
     assert '<th scope="row">as found</th>' in html
 
 
 def test_an_unmeasured_site_and_an_empty_store_have_a_page_too():
-    planned = SiteReport("later", True, measured(0, left=9), None, "no measurements of site later")
+    planned = SiteReport(
+        site="later",
+        simulated=True,
+        measured=measured(0, left=9),
+        why_no_fit="no measurements of site later",
+    )
     assert "No measurements of site later." in Page(render(content(planned))).text
     assert "holds no measurements" in Page(render(content())).text
 

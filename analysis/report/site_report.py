@@ -1,0 +1,166 @@
+"""From a store's Dataset to the report of one site: fit, cross-validation and picks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from analysis.choice.crossval import cross_validate
+from analysis.choice.pick import Volts, all_candidates, picks
+from analysis.dataset import OK
+from analysis.energy.fit import Fit, fit
+from analysis.energy.voltage import ESTIMATED
+from analysis.measurements.observations import CantFit, Observations, observations
+from analysis.measurements.phase_energy import phase_splits
+from analysis.report.content import MeasurementCounts, SiteReport
+from analysis.report.power_trace import power_trace
+
+HOLDOUT_SETTINGS = 4
+"""The fewest settings for a holdout, which fits on half of them."""
+
+
+def site_report(
+    dataset: xr.Dataset,
+    site: str,
+    *,
+    simulated: bool = False,
+    planned: Collection[str] = (),
+    classes: dict[str, str] | None = None,
+    stored_fit: Fit | None = None,
+    volts: Callable[[Observations], Volts] | None = None,
+    slurm_flags: Callable[[float, float], str] | None = None,
+) -> SiteReport:
+    """Everything that a report shows of one site, except what its traces show.
+
+    Args:
+        dataset: a store's, with or without its traces.
+        site: the site's name.
+        simulated: whether the site is a simulated machine, where no measurement says so.
+        planned: the ids of the planned points.
+        classes: class of operations -> ``core`` or ``mem``, where the site differs from the
+            default.
+        stored_fit: the fit to show; made anew where it is of other measurements.
+        volts: from the site's rows to the voltages of its legal settings.
+        slurm_flags: from core and memory MHz to the srun options that request them.
+    """
+    rows = dataset["site"].values == site if "site" in dataset else np.zeros(0, bool)
+    simulated = bool(dataset["simulated"].values[rows].any()) if rows.any() else simulated
+    report = SiteReport(
+        site=site, simulated=simulated, measured=measurement_counts(dataset, rows, planned)
+    )
+    try:
+        data = observations(dataset, site, classes)
+    except CantFit as error:
+        return replace(report, why_no_fit=str(error), timing=_timing(dataset, site, classes))
+    notes = []
+    try:
+        if stored_fit is None:
+            model = fit(data)
+        elif stored_fit.n != len(data):
+            notes.append(
+                f"The stored fit is of {stored_fit.n} measurements; this report has fitted all "
+                f"{len(data)} anew."
+            )
+            model = fit(data, *requested_form(stored_fit))
+        else:
+            model = stored_fit
+    except CantFit as error:
+        return replace(report, data=data, why_no_fit=str(error))
+    n_settings = len(np.unique(data.setting))
+    crossvals = []
+    form, voltage = requested_form(model)
+    for scheme in ["leave-one-setting-out", *["holdout"] * (n_settings >= HOLDOUT_SETTINGS)]:
+        try:
+            crossvals.append(cross_validate(data, scheme, form, voltage=voltage))
+        except CantFit as error:
+            notes.append(f"No cross-validation by {scheme}: {error}.")
+    if n_settings == 1:
+        notes.append("No picks: this site was measured at one setting, so there is no choice.")
+    chosen = picks(model, data) if n_settings > 1 else []
+    flags = {p.label: slurm_flags(p.core_mhz, p.mem_mhz) for p in chosen} if slurm_flags else {}
+    return replace(
+        report,
+        data=data,
+        fit=model,
+        crossvals=crossvals,
+        picks=chosen,
+        candidates=all_candidates(model, data, volts=volts(data) if volts else None),
+        slurm=flags,
+        notes=notes,
+    )
+
+
+def with_traces(report: SiteReport, dataset: xr.Dataset) -> SiteReport:
+    """The report with what the site's traces show: energy by phase, and one trace of power."""
+    splits, notes = phase_splits(dataset, report.site)
+    trace = power_trace(dataset, report.site)
+    return replace(report, phases=splits, trace=trace, notes=report.notes + notes)
+
+
+def requested_form(model: Fit) -> tuple[str, str]:
+    """The model and the voltage that a fit was asked for: auto where it chose them itself."""
+    if model.tried:
+        return "auto", "auto"
+    return model.model, model.voltage if model.voltage in ("unit", *ESTIMATED) else "known"
+
+
+def _timing(dataset: xr.Dataset, site: str, classes: dict[str, str] | None) -> Observations | None:
+    """The rows of a site that has times and no energies; None where it has no time either."""
+    # observations() keeps only rows with an energy. These have none, so any number will do, and
+    # it is removed again at once.
+    filled = dataset.assign(energy_j=("measurement", np.ones(dataset.sizes["measurement"])))
+    try:
+        data = observations(filled, site, classes)
+    except CantFit:
+        return None
+    return replace(data, energy_j=np.full(len(data), math.nan))
+
+
+def measurement_counts(
+    dataset: xr.Dataset, rows: np.ndarray, planned: Collection[str] = ()
+) -> MeasurementCounts:
+    """How much has been measured; ``rows``: bool (measurement,), those of the site."""
+
+    def column(name: str, mask: np.ndarray) -> list[Any]:
+        return dataset[name].values[mask].tolist() if mask.any() else []
+
+    ok = rows & (dataset["status"].values == OK) if len(rows) else rows
+    failures = sorted(map(str, column("status", rows & ~ok)))
+    stored = set(column("point_id", rows))
+    return MeasurementCounts(
+        ok=int(ok.sum()),
+        failed={name: failures.count(name) for name in dict.fromkeys(failures)},
+        left=sum(point not in stored for point in planned),
+        without_energy=sum(not energy_j > 0 for energy_j in column("energy_j", ok)),
+        kernels=len(set(zip(column("kernel", ok), column("params", ok), strict=True))),
+        settings=len(
+            {
+                tuple(map(str, pair))
+                for pair in zip(column("core_mhz", ok), column("mem_mhz", ok), strict=True)
+            }
+        ),
+        nodes=sorted(set(column("node", ok)) - {""}),
+        meters=_meters(sorted(set(column("meters", ok))) if "meters" in dataset else []),
+    )
+
+
+def _meters(descriptions: list[str]) -> list[str]:
+    """Each channel that was read, with its domain and the period of its readings."""
+    texts: dict[str, str] = {}
+    for description in descriptions:
+        for channel, known in json.loads(description or "{}").items():
+            texts.setdefault(str(channel), _meter_text(str(channel), known))
+    return [texts[channel] for channel in sorted(texts)]
+
+
+def _meter_text(channel: str, known: Any) -> str:
+    parts = [str(known[name]) for name in ("domain", "kind") if known.get(name)]
+    if known.get("period_s"):
+        parts.append(f"every {known['period_s'] * 1e3:.3g} ms")
+    return f"{channel} ({', '.join(parts)})" if parts else channel

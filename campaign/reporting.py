@@ -1,0 +1,129 @@
+"""Reports and figure files of a store: what it holds, gathered for ``analysis.report``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.report.content import ReportContent, SiteReport
+from analysis.report.site_report import site_report, with_traces
+from campaign.store.dataset import open_dataset, read_scalars
+from campaign.store.layout import DamagedStore, Store
+from campaign.store.planned import planned_ids
+from campaign.store.site_record import site_file_name
+from campaign.verbs.errors import BadArgument
+from campaign.verbs.modelling import kept_fit, setting_volts, site_facts
+from sites.clocks.slurm import step_flags
+from sites.setting import Setting
+
+if TYPE_CHECKING:
+    from analysis.energy.fit import Fit
+
+FORMATS = ("svg", "pdf")
+
+
+def report_content(store: Store, only: str | None = None) -> ReportContent:
+    """The content of a store's report: every site that was measured or planned.
+
+    ``only``: the name of a site, to leave out all others.
+    """
+    notes = []
+    try:
+        dataset = open_dataset(store)
+    except DamagedStore as error:  # the measurements may still be whole
+        dataset = read_scalars(store)
+        notes.append(f"The traces of this store cannot be read: {error}.")
+    damaged = int(dataset.attrs["damaged_records"])
+    if damaged:
+        notes.append(f"{damaged} records of this store are damaged and left out.")
+    plan = store.read_json("campaign.json") or {}
+    planned: dict[str, list[str]] = {}
+    for name, ids in planned_ids(store).items():
+        planned.setdefault(name.rpartition("/")[0], []).extend(ids.astype(str).tolist())
+    simulated = {name for name, site in plan.get("sites", {}).items() if site.get("twin")}
+    measured = dataset["site"].values.tolist() if "site" in dataset else []
+    reports = []
+    for site in sorted({*measured, *planned}):
+        if only not in (None, site):
+            continue
+        facts = site_facts(store, site)
+        report = site_report(
+            dataset,
+            site,
+            simulated=site in simulated,
+            planned=planned.get(site, []),
+            classes=facts.get("classes"),
+            stored_fit=_stored_fit(store, site),
+            volts=partial(setting_volts, store, site),
+            slurm_flags=partial(_slurm_options, device=facts.get("device", "cpu")),
+        )
+        try:
+            report = with_traces(report, dataset)
+        except DamagedStore as error:
+            report.notes.append(f"The traces of this site cannot be read: {error}.")
+        report.notes.extend(notes)
+        reports.append(report)
+    title = str((store.read_json("store.json") or {}).get("name") or store.root.name)
+    created = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    return ReportContent(title, store.root.name, created, reports)
+
+
+def _stored_fit(store: Store, site: str) -> Fit | None:
+    try:
+        return kept_fit(store, site)
+    except BadArgument:
+        return None
+
+
+def _slurm_options(core_mhz: float, mem_mhz: float, device: str) -> str:
+    known = (None if math.isnan(mhz) else mhz for mhz in (core_mhz, mem_mhz))
+    return " ".join(step_flags(Setting(*known), device))
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A figure or table that was written, and whether its numbers are simulated."""
+
+    path: Path
+    simulated: bool
+
+
+def write_figures(
+    content: ReportContent, folder: Path, cap_w: float | None = None
+) -> Iterator[WrittenFile]:
+    """Write every figure and table of a report as files; yields each as it is written.
+
+    Figures as SVG and PDF, tables as CSV and LaTeX. With several sites each has a folder of its
+    own. ``cap_w``: a cap on power in watts, drawn into the rooflines.
+
+    Raises:
+        CantFit: a cap at or below the constant power.
+        OSError: a file cannot be written.
+    """
+    for site in content.sites:
+        inside = folder
+        if len(content.sites) > 1:
+            inside = folder / Path(site_file_name(site.site)).stem
+        inside.mkdir(parents=True, exist_ok=True)
+        for name, text in _files(site, cap_w):
+            (inside / name).write_bytes(text)
+            yield WrittenFile(inside / name, site.simulated)
+
+
+def _files(site: SiteReport, cap_w: float | None) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of every file of a site, figures first."""
+    from analysis.figures.standalone import pdf_bytes, svg_text  # noqa: PLC0415
+    from analysis.report.site_figures import site_figures, site_sheets  # noqa: PLC0415
+    from analysis.report.tables import as_csv, as_tex  # noqa: PLC0415
+
+    for figure in site_figures(site, cap_w).all:
+        yield f"{figure.name}.svg", svg_text(figure, site.simulated).encode()
+        yield f"{figure.name}.pdf", pdf_bytes(figure, site.simulated)
+    for sheet in site_sheets(site):
+        yield f"{sheet.name}.csv", as_csv(sheet).encode()
+        yield f"{sheet.name}.tex", as_tex(sheet).encode()
