@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.choice.legal_settings import known_volts
 from analysis.report.content import ReportContent, SiteReport
 from analysis.report.site_report import site_report, with_traces
+from campaign.errors import CannotDo
+from campaign.fits import NoKeptFit, read_fit
+from campaign.slurm_flags import slurm_flags
 from campaign.store.dataset import open_dataset, read_scalars
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.planned import planned_ids
-from campaign.store.site_record import site_file_name
-from campaign.verbs.errors import BadArgument
-from campaign.verbs.modelling import kept_fit, setting_volts, site_facts
-from sites.clocks.slurm import step_flags
-from sites.setting import Setting
+from campaign.store.site_record import read_site_record, site_file_name
 
 if TYPE_CHECKING:
     from analysis.energy.fit import Fit
@@ -51,16 +50,16 @@ def report_content(store: Store, only: str | None = None) -> ReportContent:
     for site in sorted({*measured, *planned}):
         if only not in (None, site):
             continue
-        facts = site_facts(store, site)
+        record = read_site_record(store, site)
         report = site_report(
             dataset,
             site,
             simulated=site in simulated,
             planned=planned.get(site, []),
-            classes=facts.get("classes"),
+            classes=record.classes,
             stored_fit=_stored_fit(store, site),
-            volts=partial(setting_volts, store, site),
-            slurm_flags=partial(_slurm_options, device=facts.get("device", "cpu")),
+            volts=partial(known_volts, legal=record.legal),
+            slurm_flags=partial(slurm_flags, device=record.device),
         )
         try:
             report = with_traces(report, dataset)
@@ -75,14 +74,25 @@ def report_content(store: Store, only: str | None = None) -> ReportContent:
 
 def _stored_fit(store: Store, site: str) -> Fit | None:
     try:
-        return kept_fit(store, site)
-    except BadArgument:
+        return read_fit(store, site)
+    except NoKeptFit:
         return None
 
 
-def _slurm_options(core_mhz: float, mem_mhz: float, device: str) -> str:
-    known = (None if math.isnan(mhz) else mhz for mhz in (core_mhz, mem_mhz))
-    return " ".join(step_flags(Setting(*known), device))
+def write_report(store: Store, path: Path) -> Path:
+    """Write the report that a person reads, one HTML file; its path.
+
+    Raises:
+        CannotDo: the file cannot be written.
+    """
+    from analysis.report.page import render  # noqa: PLC0415
+
+    page = render(report_content(store))
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise CannotDo(f"{path}: the report cannot be written ({error.strerror})") from None
+    return path
 
 
 @dataclass(frozen=True)

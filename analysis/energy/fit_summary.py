@@ -95,6 +95,14 @@ class FitSummary(Part):
     confounded: list[Confounded]
 
 
+NOT_IN_SUMMARY = ("terms", "covariance", "covariance_with_choice", "curves", "surface")
+
+
+def summary_json(kept: dict[str, Any]) -> dict[str, Any]:
+    """A fit's file without what predictions are computed from: ``coefficients --json``."""
+    return {name: value for name, value in kept.items() if name not in NOT_IN_SUMMARY}
+
+
 def first_error(error: ValidationError) -> str:
     """The first thing that is wrong with a fit's JSON, with its place in it."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]

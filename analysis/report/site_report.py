@@ -15,7 +15,7 @@ from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import Volts, all_candidates, picks
 from analysis.dataset import OK
 from analysis.energy.fit import Fit, fit
-from analysis.energy.voltage import ESTIMATED
+from analysis.energy.models import ESTIMATED
 from analysis.measurements.observations import CantFit, Observations, observations
 from analysis.measurements.phase_energy import phase_splits
 from analysis.report.content import MeasurementCounts, SiteReport

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,24 +18,44 @@ from campaign.store.compaction import (
 )
 from campaign.store.dataset import current_tables
 from campaign.store.generation import Generation, newest_generation
-from campaign.store.layout import Store, driver_lock, writing
+from campaign.store.layout import Store, create_store, driver_lock, writing
 from campaign.store.site_record import SiteRecord, has_site_record, write_site_record
 from campaign.store.summary import with_sites
-from campaign.table.checking import Checked
-from campaign.table.map_file import TableMap
+from campaign.table.checking import Checked, checked_rows
+from campaign.table.map_file import TableMap, read_map
+from campaign.table.reading import read_table
 from sites.located_toml import BadFile
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did: the rows that were new, those that were there already, the sites of
-    the table, all measurements that the store holds now, and what was damaged in it."""
+    """What an import did.
+
+    ``new``: rows that the store did not hold; ``held``: rows that it did. ``measurements``: all
+    that the store holds now. ``damage``: what was damaged in it, a line each.
+    ``disagreements``: rows whose energy is not their power times time, a line each.
+    """
 
     new: int
     held: int
     sites: list[str]
     measurements: pd.DataFrame
     damage: list[str]
+    disagreements: list[str]
+
+
+def import_table(table: Path, store: Path, map_file: Path | None = None) -> Imported:
+    """Read a table, check it, and put its rows into a store, which is made if it is not there.
+
+    Raises:
+        BadFile: the table or the map file cannot be read, or has a wrong row.
+        NotAStore: ``store`` is there and is something else.
+        StoreBusy: a driver runs on the store.
+    """
+    mapping = read_map(map_file)
+    # A table that is refused must not leave a new, empty store behind.
+    checked = checked_rows(read_table(table, mapping), mapping)
+    return import_rows(checked, create_store(store.resolve(), store.name), mapping)
 
 
 def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
@@ -73,17 +94,23 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
                 _add(store, rows[~there])
             equalize_generations(store)
         tables, _ = current_tables(store)
-    sites = sorted(set(rows["site"]))
-    return Imported(int((~there).sum()), int(there.sum()), sites, tables.measurements, damage)
+    return Imported(
+        new=int((~there).sum()),
+        held=int(there.sum()),
+        sites=sorted(set(rows["site"])),
+        measurements=tables.measurements,
+        damage=damage,
+        disagreements=checked.disagreements,
+    )
 
 
 def _add(store: Store, rows: pd.DataFrame) -> None:
     """Commit rows of points that the store does not hold."""
     base, _ = newest_generation(store)
-    own = {str(name): column(str(name), rows[name].to_numpy()) for name in rows.columns}
-    told = base or Generation(store.index)
-    told = replace(told, summary=with_sites(told.summary, Counter(rows["site"])))
-    write_generation(store, base, NewRows(own, {}, {}), told)
+    columns = {str(name): column(str(name), rows[name].to_numpy()) for name in rows.columns}
+    now = base or Generation(store.index)
+    now = replace(now, summary=with_sites(now.summary, Counter(rows["site"])))
+    write_generation(store, base, NewRows(columns, {}, {}), now)
 
 
 def site_records(rows: pd.DataFrame, mapping: TableMap) -> dict[str, SiteRecord]:

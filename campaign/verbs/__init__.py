@@ -1,1 +1,25 @@
-"""The verbs of the command line: each takes the parsed arguments and returns the exit code."""
+"""The verbs of the command line, one module each.
+
+A verb's module has ``SUMMARY`` (its line in the help), ``EXAMPLE`` (a command that works after
+``campaign demo``), ``MORE`` where its help says more, ``add_arguments(parser)``, and
+``run(arguments) -> int``, which calls a function that a notebook can call as well, prints what
+it returns, and gives the exit code. Nothing heavy is imported before ``run``.
+"""
+
+VERBS = {
+    "demo": "campaign.verbs.demo",
+    "plan": "campaign.verbs.plan",
+    "run": "campaign.verbs.run",
+    "status": "campaign.verbs.status",
+    "doctor": "campaign.verbs.doctor",
+    "import": "campaign.verbs.import_",
+    "export": "campaign.verbs.export",
+    "fit": "campaign.verbs.fit",
+    "coefficients": "campaign.verbs.coefficients",
+    "crossval": "campaign.verbs.crossval",
+    "predict": "campaign.verbs.predict",
+    "roofline": "campaign.verbs.roofline",
+    "report": "campaign.verbs.report",
+    "figures": "campaign.verbs.figures",
+}
+"""Name -> module, in the order of the help."""

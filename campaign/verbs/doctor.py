@@ -8,12 +8,13 @@ import platform
 import shlex
 import subprocess
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from campaign.verbs.errors import CantDo
-from campaign.verbs.show import print_json, print_table, say
+from campaign.errors import CannotDo
+from campaign.verbs.options import add_json
+from campaign.verbs.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
     from sites.site_file import MeterEntry, Partition, Site
@@ -25,7 +26,27 @@ JOB_TIMEOUT_S = 1800.0
 """How long a partition's job is waited for, in the queue and on its node."""
 
 
-def doctor(arguments: Namespace) -> int:
+SUMMARY = "show what this node can measure and set, and how to fix what fails"
+EXAMPLE = "campaign doctor localhost"
+MORE = "Of a site with Slurm partitions, a node of each is asked through a short job."
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    parser.add_argument("site", metavar="SITE", help="a site file, or the name of a built-in site")
+    parser.add_argument(
+        "--partition",
+        action="append",
+        metavar="P",
+        help="ask a node of this Slurm partition (repeat; default: all of the site's)",
+    )
+    parser.add_argument(
+        "--here", action="store_true", help="look at this node alone, without a job"
+    )
+    add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
     """Look at this node, or through a short job at each partition; 0 when all can measure."""
     from sites.site_file import find_site, read_site  # noqa: PLC0415
 
@@ -38,7 +59,7 @@ def doctor(arguments: Namespace) -> int:
     else:
         for name in arguments.partition or remote:
             if name not in remote:
-                raise CantDo(
+                raise CannotDo(
                     f"{site.name} has no Slurm partition {name!r}; it has {', '.join(remote)}"
                 )
             found.append(_through_job(site, path.resolve(), name))
@@ -202,16 +223,16 @@ def _through_job(site: Site, path: Path, name: str) -> dict[str, Any]:
             argv, input=script, capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False
         )
     except FileNotFoundError:
-        raise CantDo(
+        raise CannotDo(
             f"{where}: {argv[0]} is not on this host; run where Slurm's commands are, or look at "
             f"this node alone with --here"
         ) from None
     except subprocess.TimeoutExpired:
-        raise CantDo(f"{where}: the job did not end within {JOB_TIMEOUT_S:g} s") from None
+        raise CannotDo(f"{where}: the job did not end within {JOB_TIMEOUT_S:g} s") from None
     begin = done.stdout.find("{")
     if done.returncode not in (0, 1) or begin < 0:
         said = (done.stderr.strip() or done.stdout.strip())[-500:]
-        raise CantDo(f"{where}: srun ended with {done.returncode}: {said}")
+        raise CannotDo(f"{where}: srun ended with {done.returncode}: {said}")
     told: dict[str, Any] = json.loads(done.stdout[begin:])
     return told | {"partition": name}
 

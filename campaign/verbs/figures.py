@@ -5,8 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from campaign.verbs.errors import BadArgument, CantDo
-from campaign.verbs.show import say
+from campaign.errors import BadArgument, CannotDo
+from campaign.verbs.options import add_store
+from campaign.verbs.printing import say
 
 SUMMARY = "write every figure and table as files for a paper"
 EXAMPLE = "campaign figures campaign-demo/store --site jetson-tk1 -o figures"
@@ -15,7 +16,7 @@ MORE = "Figures as SVG and PDF, tables as CSV and LaTeX (booktabs)."
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``campaign figures``."""
-    parser.add_argument("store", metavar="S")
+    add_store(parser)
     parser.add_argument("--site", metavar="X", help="one site (default: all)")
     parser.add_argument(
         "-o", "--output", default="figures", metavar="DIR", help="default: %(default)s"
@@ -43,13 +44,10 @@ def run(arguments: Namespace) -> int:
             say(f"{file.path}{' (simulated)' if file.simulated else ''}")
             written += 1
     except OSError as error:
-        raise CantDo(f"{error.filename}: cannot write ({error.strerror})") from None
+        raise CannotDo(f"{error.filename}: cannot write ({error.strerror})") from None
     for site in content.sites:
         if site.why_no_fit:
             say(f"{site.site}: no energy model: {site.why_no_fit}")
     if not written:
-        raise CantDo("nothing to draw; the lines above say why")
+        raise CannotDo("nothing to draw; the lines above say why")
     return 0
-
-
-figures = run

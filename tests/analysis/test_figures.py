@@ -46,7 +46,7 @@ from analysis.report.tables import (
     validation_sheet,
 )
 from analysis.rooflines.roofline import fastest_setting, pair_points, roofline
-from campaign.verbs.errors import CantDo
+from campaign.errors import CannotDo
 from campaign.verbs.figures import run as figures
 from tests.analysis.test_report import store_of
 from tests.analysis.twin_data import twin_dataset
@@ -479,5 +479,5 @@ def test_a_site_without_energies_has_nothing_to_fit(tmp_path, capsys):
     assert figures(asked) == 0
     assert "no energy model" in capsys.readouterr().out
     asked.output = str(tmp_path / "s" / "store.json")
-    with pytest.raises(CantDo, match="cannot write"):
+    with pytest.raises(CannotDo, match="cannot write"):
         figures(asked)

@@ -1,0 +1,182 @@
+"""Every roofline of a site at one setting, with the regression there: plain numbers for output."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from analysis.dataset import MEMORY_CLASSES
+from analysis.energy.fit import Fit
+from analysis.measurements.observations import CantFit, Observations
+from analysis.rooflines.power_cap import CappedRoofline
+from analysis.rooflines.regression import CacheEnergy, Regression, cache_energies, regress
+from analysis.rooflines.roofline import Roofline, pair_points, roofline, verdict
+
+CAPPED_AT = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""The intensities at which a cap's effect is shown, in units of B_tau."""
+
+
+class NoPairs(Exception):
+    """No pair of classes was measured at intensities that differ; the text says what to do."""
+
+
+class CapTooLow(ValueError):
+    """A cap on power that is below what every kernel draws; the text says how much that is."""
+
+
+def rooflines_at(
+    data: Observations, setting: int, fit: Fit | None, cap_w: float | None = None
+) -> dict[str, Any]:
+    """The rooflines of every pair of classes at a setting: ``campaign roofline --json``.
+
+    ``setting``: index into ``data.settings``. ``fit``: whose energies are taken, else those of
+    the regression at that setting. ``cap_w``: also what a cap on power would do.
+
+    Raises:
+        NoPairs: no kernels of one class of operations and one of bytes, at two intensities.
+        CapTooLow: a cap that is not above the constant power.
+    """
+    points = pair_points(data, setting)
+    if not points:
+        here = data.take(data.setting == setting)
+        remedy = "measure such kernels, or name another setting"
+        if not here.has_counts.any():
+            remedy = "its measurements have no counts of operations and bytes; import them as n_*"
+        mhz = ",".join(f"{mhz:g}" for mhz in data.settings[setting] if not math.isnan(mhz))
+        raise NoPairs(
+            f"no kernels of one class of operations and one of bytes, at two intensities, were "
+            f"measured at {mhz or 'as-found'} MHz; {remedy}"
+        )
+    memory = next((name for name in MEMORY_CLASSES if name in data.counts), MEMORY_CLASSES[0])
+    regression: Regression | None = None
+    missing = None
+    caches: list[CacheEnergy] = []
+    try:
+        regression = regress(data, setting, memory)
+        caches = cache_energies(data, setting, regression)
+    except CantFit as error:
+        missing = str(error)
+    pairs = []
+    for pair in points:
+        line, energy_from = _line(data, (pair.operation, pair.memory), setting, fit, regression)
+        pairs.append(_pair(line, len(pair.kernels), energy_from, cap_w))
+    core_mhz, mem_mhz = data.settings[setting]
+    return {
+        "site": data.site,
+        "simulated": data.simulated,
+        "core_mhz": core_mhz,
+        "mem_mhz": mem_mhz,
+        "pairs": pairs,
+        "regression": _regression(regression, caches) if regression else None,
+        "regression_missing": missing,
+    }
+
+
+def _line(
+    data: Observations,
+    classes: tuple[str, str],
+    setting: int,
+    fit: Fit | None,
+    regression: Regression | None,
+) -> tuple[Roofline, str | None]:
+    """The roofline of two classes, with the energies of the first that has them."""
+    if fit is not None:
+        try:
+            return roofline(data, *classes, setting, fit), "fit"
+        except CantFit:  # The fit left the class out; the regression may have it.
+            pass
+    line = roofline(data, *classes, setting)
+    try:
+        return (regression.on(line), "regression") if regression else (line, None)
+    except CantFit:
+        return line, None
+
+
+def _pair(
+    line: Roofline, kernels: int, energy_from: str | None, cap_w: float | None
+) -> dict[str, Any]:
+    low_w, most_w, high_w = line.power_limits_w
+    shown = {
+        "operation": line.operation,
+        "memory": line.memory,
+        "kernels": kernels,
+        "energy_from": energy_from,
+        "gop_s": 1e-9 / line.tau_op_s,
+        "gb_s": 1e-9 / line.tau_mem_s,
+        "eps_op_pj": 1e12 * line.eps_op_j,
+        "eps_mem_pj": 1e12 * line.eps_mem_j,
+        "constant_w": line.constant_w,
+        "time_balance": line.time_balance,
+        "energy_balance": line.energy_balance,
+        "effective_balance": line.half_efficiency_intensity,
+        "balance_gap": line.balance_gap,
+        "effective_gap": line.effective_gap,
+        "race_to_halt": line.race_to_halt,
+        "verdict": verdict(line),
+        "streaming_w": low_w,
+        "most_w": most_w,
+        "computing_w": high_w,
+    }
+    if cap_w is not None and energy_from is not None:
+        shown["cap"] = _capped(line, cap_w)
+    return shown
+
+
+def _capped(line: Roofline, cap_w: float) -> dict[str, Any]:
+    try:
+        capped = CappedRoofline(line, cap_w)
+    except ValueError as error:
+        raise CapTooLow(str(error)) from None
+    intensity = line.time_balance * np.array(CAPPED_AT)
+    columns = {
+        "intensity": intensity,
+        "power_w": line.power_w(intensity),
+        "capped_power_w": capped.power_w(intensity),
+        "gop_s": 1e-9 * line.speed_ops_s(intensity),
+        "capped_gop_s": 1e-9 * capped.speed_ops_s(intensity),
+        "slowdown_pct": 100.0 * (capped.slowdown(intensity) - 1.0),
+        "gop_j": 1e-9 * line.efficiency_ops_j(intensity),
+        "capped_gop_j": 1e-9 * capped.efficiency_ops_j(intensity),
+    }
+    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+    reach = capped.capped_intensities
+    return {
+        "cap_w": cap_w,
+        "binds": reach is not None,
+        "from_intensity": reach[0] if reach else None,
+        "to_intensity": reach[1] if reach else None,
+        "at": [dict(zip(columns, row, strict=True)) for row in rows],
+    }
+
+
+def _regression(made: Regression, caches: list[CacheEnergy]) -> dict[str, Any]:
+    estimates = [
+        ("eps_sp", "pJ per flop", 1e12, made.eps_sp_j),
+        ("eps_dp", "pJ per flop", 1e12, made.eps_dp_j),
+        ("delta_eps_dp", "pJ per flop", 1e12, made.delta_dp_j),
+        (f"eps_{made.memory}", "pJ per byte", 1e12, made.eps_mem_j),
+        ("pi_0", "W", 1.0, made.constant_w),
+        *((f"eps_{cache.level}", "pJ per byte", 1e12, cache.eps_j) for cache in caches),
+    ]
+    return {
+        "n": made.n,
+        "r_squared": made.r_squared,
+        "condition_number": made.condition_number,
+        "coefficients": [
+            {
+                "name": name,
+                "value": estimate.value * factor,
+                "low": estimate.low * factor,
+                "high": estimate.high * factor,
+                "unit": unit,
+                "p_value": estimate.p_value,
+            }
+            for name, unit, factor, estimate in estimates
+            if estimate is not None
+        ],
+        "cache_median_residual_pct": {
+            cache.level: 100.0 * cache.median_residual for cache in caches
+        },
+    }

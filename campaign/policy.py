@@ -1,0 +1,29 @@
+"""The policy file: picks by site, as a job's prolog or script looks them up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from campaign.errors import BadArgument
+
+
+def write_site_policy(path: Path, site: str, picks: Mapping[str, Any]) -> None:
+    """Write a site's picks to a policy file; other sites that it holds stay as they are.
+
+    ``picks``: as :meth:`campaign.result_tables.Predictions.as_policy` gives them.
+
+    Raises:
+        BadArgument: the file is there and is not a policy, or it cannot be written.
+    """
+    try:
+        policy = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        policy.setdefault("sites", {})[site] = picks
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise BadArgument(f"{path}: is not a policy file ({error}); name another file") from None
+    try:
+        path.write_text(json.dumps(policy, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadArgument(f"{path}: cannot be written ({error.strerror})") from None

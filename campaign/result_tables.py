@@ -1,0 +1,359 @@
+"""What the Python interface returns: frozen dataclasses, each also as a table and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from campaign.policy import write_site_policy
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+    from analysis.choice.crossval import CrossValidation
+    from analysis.choice.pick import Pick
+    from analysis.energy.fit import Fit
+    from analysis.energy.fit_summary import FitSummary
+    from campaign.store.states import PartitionStatus
+
+POLICY_KEYS = (
+    "kernel",
+    "params",
+    "label",
+    "core_mhz",
+    "mem_mhz",
+    "slurm",
+    "saving_pct",
+    "slowdown_pct",
+    "best_probability",
+    "race_to_halt",
+)
+"""What a policy file says of a pick."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check of a site's measurements found.
+
+    ``finding``: ``check`` (its name), ``severity`` (``refused``: no fit can be true to these
+    measurements; ``warning``; ``note``), ``text`` and ``kernels``. ``examples``: the first rows
+    concerned, a line each; ``point_ids``: of all of them.
+    """
+
+    site: str
+    finding: Mapping[str, Any]
+    examples: tuple[str, ...]
+    point_ids: tuple[str, ...]
+
+    @property
+    def refuses(self) -> bool:
+        """Whether no fit can be true to these measurements."""
+        return bool(self.finding["severity"] == "refused")
+
+    def as_dict(self) -> dict[str, Any]:
+        """An entry of ``findings`` of ``campaign fit --json``."""
+        return dict(self.finding)
+
+    def text_for_people(self) -> str:
+        """The finding in a sentence, and the first rows, a line each."""
+        severity = "not fit for fitting" if self.refuses else self.finding["severity"]
+        first = f"{self.site}: {severity}: {self.finding['check']}: {self.finding['text']}"
+        return "\n".join([first, *(f"    {line}" for line in self.examples)])
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A fit, and what the checks of its measurements found."""
+
+    fit: Fit
+    findings: tuple[Finding, ...]
+
+    @property
+    def summary(self) -> FitSummary:
+        """The fit without what predictions are computed from."""
+        from analysis.energy.fit_summary import FitSummary  # noqa: PLC0415
+
+        return FitSummary.model_validate(self.fit.as_dict())
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign fit --json``."""
+        return self.fit.as_dict() | {"findings": [finding.as_dict() for finding in self.findings]}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The coefficients, a row each: ``name``, ``value``, ``low``, ``high`` (95 %), ``unit``."""
+        return _coefficient_frame(self.summary)
+
+    def _repr_html_(self) -> str:
+        return _html(self.to_pandas(), _fit_title(self.summary))
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """A kept fit's coefficients; ``as_json`` is the fit's file without what predictions need."""
+
+    summary: FitSummary
+    as_json: Mapping[str, Any]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The coefficients, a row each: ``name``, ``value``, ``low``, ``high`` (95 %), ``unit``."""
+        return _coefficient_frame(self.summary)
+
+    def _repr_html_(self) -> str:
+        return _html(self.to_pandas(), _fit_title(self.summary))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one operation of a class, or time, costs at a setting, with its 95 % interval."""
+
+    name: str
+    value: float
+    unit: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class SettingCosts:
+    """The coefficients at one setting (Choi & Vuduc 2016, Table I)."""
+
+    site: str
+    simulated: bool
+    core_mhz: float
+    mem_mhz: float
+    core_v: float
+    mem_v: float
+    costs: tuple[Cost, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign coefficients --core-mhz ... --json``."""
+        return asdict(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The costs, a row each."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame([asdict(cost) for cost in self.costs])
+
+    def _repr_html_(self) -> str:
+        title = f"{self.site} at {self.core_mhz:g}/{self.mem_mhz:g} MHz"
+        return _html(self.to_pandas(), title + _simulated(self.simulated))
+
+
+@dataclass(frozen=True)
+class CrossvalResult:
+    """A cross-validation: the error out of fold, and what the picks lose."""
+
+    crossval: CrossValidation
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign crossval --json``."""
+        return self.crossval.as_dict()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The choosers, a row each: mean and most energy lost in %, and how often it was best."""
+        import pandas as pd  # noqa: PLC0415
+
+        choosers = {
+            name: chooser
+            for name, chooser in self.as_dict()["decision"].items()
+            if isinstance(chooser, dict)
+        }
+        return pd.DataFrame.from_dict(choosers, orient="index").rename_axis("chooser")
+
+    def _repr_html_(self) -> str:
+        shown = self.as_dict()
+        title = (
+            f"{shown['site']}: {shown['scheme']}, error {shown['mape_pct']:.2f} % out of fold"
+            f"{_simulated(shown['simulated'])}"
+        )
+        return _html(self.to_pandas(), title)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A pick, with the Slurm flags that ask for its setting."""
+
+    pick: Pick
+    simulated: bool
+    slurm: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """An entry of ``campaign predict --json``; a clock that a site does not have is None."""
+        return vars(self.pick) | {
+            "params": dict(self.pick.params),
+            "core_mhz": _known(self.pick.core_mhz),
+            "mem_mhz": _known(self.pick.mem_mhz),
+            "simulated": self.simulated,
+            "slurm": self.slurm,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """The picks of a site's kernels, by an objective and within limits."""
+
+    site: str
+    simulated: bool
+    model: str
+    objective: str
+    max_slowdown: float | None
+    max_power_w: float | None
+    predictions: tuple[Prediction, ...]
+    without_pick: tuple[str, ...]
+    """A line for each kernel that no setting within the limits is left for."""
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """``campaign predict --json``."""
+        return [prediction.as_dict() for prediction in self.predictions]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The picks, a row each; ``params`` is a dictionary."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame(self.as_dicts())
+
+    def to_xarray(self) -> xr.Dataset:
+        """The picks along the dimension ``kernel``, whose coordinate is the kernels' labels."""
+        frame = (
+            self.to_pandas().drop(columns=["kernel", "params"]).rename(columns={"label": "kernel"})
+        )
+        return frame.set_index("kernel").to_xarray().assign_attrs(site=self.site)
+
+    def as_policy(self) -> dict[str, Any]:
+        """A site's entry in a policy file."""
+        return {
+            "objective": self.objective,
+            "max_slowdown": self.max_slowdown,
+            "max_power_w": self.max_power_w,
+            "model": self.model,
+            "simulated": self.simulated,
+            "kernels": [
+                {name: _finite(row[name]) for name in POLICY_KEYS} for row in self.as_dicts()
+            ],
+        }
+
+    def write_policy(self, path: str | Path) -> None:
+        """Write the picks to a policy file; other sites that the file holds stay in it.
+
+        Raises:
+            BadArgument: the file is there and is not a policy, or it cannot be written.
+        """
+        write_site_policy(Path(path), self.site, self.as_policy())
+
+    def _repr_html_(self) -> str:
+        shown = ["label", "core_mhz", "mem_mhz", "saving_pct", "slowdown_pct", "slurm"]
+        title = f"{self.site}: least {self.objective}{_simulated(self.simulated)}"
+        return _html(self.to_pandas()[shown], title)
+
+
+@dataclass(frozen=True)
+class RooflineResult:
+    """Rooflines at one setting; ``shown`` is ``campaign roofline --json``."""
+
+    shown: Mapping[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign roofline --json``."""
+        return dict(self.shown)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each pair of classes: peaks, energies, balances and the verdict."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame(self.shown["pairs"])
+
+    def _repr_html_(self) -> str:
+        columns = ["operation", "memory", "time_balance", "effective_balance", "verdict"]
+        return _html(self.to_pandas()[columns], self.shown["site"])
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is done, failed and left in a store.
+
+    ``failures``: class of failure -> (attempts that ended so, the last one's text). ``flags``:
+    (measurements flagged so, an example) of each flag. ``damage``: a line each.
+    """
+
+    partitions: tuple[PartitionStatus, ...]
+    failures: Mapping[str, tuple[int, str]]
+    flags: tuple[tuple[int, str], ...]
+    damage: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing failed and nothing is left."""
+        return all(row.failed == row.left == 0 for row in self.partitions)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a partition: its points by state, and the seconds until its end (None: unknown)."""
+        from campaign.launch.pace import seconds_to_end  # noqa: PLC0415
+
+        return [
+            {
+                "site": row.site,
+                "partition": row.partition,
+                "planned": row.planned,
+                "done": row.done,
+                "failed": row.failed,
+                "left": row.left,
+                "seconds_to_end": seconds_to_end(row.latest_unix_s, row.left) if row.left else 0.0,
+            }
+            for row in self.partitions
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign status --json``."""
+        attempts = {name: count for name, (count, _) in self.failures.items()}
+        return {
+            "partitions": self.rows(),
+            "failed_attempts": attempts,
+            "damage": list(self.damage),
+        }
+
+    def to_pandas(self) -> pd.DataFrame:
+        """:meth:`rows` as a table."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame(self.rows())
+
+    def _repr_html_(self) -> str:
+        return _html(self.to_pandas(), "complete" if self.complete else "not complete")
+
+
+def _coefficient_frame(summary: FitSummary) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415
+
+    columns = ["name", "value", "low", "high", "unit"]
+    rows = [[getattr(entry, name) for name in columns] for entry in summary.coefficients]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _fit_title(summary: FitSummary) -> str:
+    return (
+        f"{summary.site}: model {summary.model}, voltage {summary.voltage}, {summary.n} "
+        f"measurements{_simulated(summary.simulated)}"
+    )
+
+
+def _simulated(simulated: bool) -> str:
+    return " (simulated)" if simulated else ""
+
+
+def _known(mhz: float) -> float | None:
+    return None if math.isnan(mhz) else mhz
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _html(frame: pd.DataFrame, title: str) -> str:
+    from html import escape  # noqa: PLC0415
+
+    return f"<p>{escape(title)}</p>\n{frame.to_html(float_format='{:.4g}'.format, na_rep='-')}"

@@ -1,0 +1,106 @@
+"""crossval: how far to trust the model and its picks."""
+
+from __future__ import annotations
+
+import math
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from campaign.verbs.options import add_json, add_model, add_store, read_setting
+from campaign.verbs.printing import explain, print_json, print_table
+
+SUMMARY = "cross-validate the model: its error, and what its picks lose"
+EXAMPLE = "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leave-one-setting-out"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    add_store(parser)
+    parser.add_argument(
+        "--site",
+        required=True,
+        action="append",
+        metavar="X",
+        help="the site; repeat it for leave-one-site-out",
+    )
+    parser.add_argument(
+        "--scheme",
+        default="leave-one-setting-out",
+        help="leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out, "
+        "leave-one-node-out or leave-one-site-out (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--train",
+        action="append",
+        metavar="CORE,MEM",
+        help="for holdout: a setting to fit on (repeat; default: a random half)",
+    )
+    parser.add_argument(
+        "--time",
+        choices=("measured", "predicted", "profile"),
+        default="measured",
+        help="the run time that the model is given; profile: from counts and the time at the "
+        "fastest setting, for kernels left out (default: %(default)s)",
+    )
+    add_model(parser)
+    add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Cross-validate and print the result."""
+    from campaign.results import open_store  # noqa: PLC0415
+
+    train = [read_setting(text, "--train") for text in arguments.train or []]
+    result = open_store(arguments.store).crossval(
+        arguments.site,
+        arguments.scheme,
+        model=arguments.model,
+        voltage=arguments.voltage,
+        robust=arguments.robust,
+        time=arguments.time,
+        train=train or None,
+    )
+    if arguments.json:
+        print_json(result.as_dict())
+    else:
+        print_crossval(result.as_dict())
+    return 0
+
+
+def print_crossval(shown: dict[str, Any]) -> None:
+    """A cross-validation for people: the error out of fold, and what each chooser loses."""
+    simulated = " (simulated)" if shown["simulated"] else ""
+    explain(
+        f"{shown['site']}{simulated}: {shown['scheme']}, {shown['n_folds']} folds, model "
+        f"{shown['model']}, voltage {shown['voltage']}"
+    )
+    explain(
+        f"error of {shown['n']} predictions out of fold: {shown['mape_pct']:.2f} % "
+        f"(std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to {shown['max_pct']:.2f})"
+    )
+    decision = shown["decision"]
+    rows = [
+        [name.replace("_", " "), entry["mean_lost_pct"], entry["max_lost_pct"], entry["exact"]]
+        for name, entry in decision.items()
+        if isinstance(entry, dict)
+    ]
+    if rows:
+        explain(
+            f"energy lost by choosing a setting, {decision['cases']} kernels, {decision['time']} "
+            f"time:"
+        )
+        print_table(["chooser", "mean %", "max %", "best found"], rows)
+        explain(contest_text(shown["against_race_to_halt"]))
+
+
+def contest_text(contest: dict[str, Any]) -> str:
+    """Whether the picks are worth more than racing to halt, in words."""
+    interval = f"{contest['mean_gain_pct']:.2f} % more energy than the picks"
+    if math.isfinite(contest["low_pct"]):
+        interval += f" (95 %: {contest['low_pct']:.2f} to {contest['high_pct']:.2f})"
+    verdict = {
+        "model": "the picks are better",
+        "race_to_halt": "race to halt is better here: run at the fastest setting",
+        "open": "these measurements do not show which is better",
+    }[contest["verdict"]]
+    return f"race to halt loses {interval}: {verdict}"

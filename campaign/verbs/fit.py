@@ -1,0 +1,93 @@
+"""fit: fit the energy model to a site."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from campaign.verbs.options import add_all, add_json, add_model, add_store
+from campaign.verbs.printing import explain, print_json, print_table
+
+if TYPE_CHECKING:
+    from analysis.energy.fit_summary import FitSummary
+
+SUMMARY = "fit the energy model to a site, and keep the fit in the store"
+EXAMPLE = "campaign fit campaign-demo/store --site jetson-tk1"
+MORE = (
+    "Voltages are those that the measurements carry (measured, or from a table). Where there are "
+    "none, they are estimated from the energies if cross-validation shows that this helps."
+)
+OUTLIERS_SHOWN = 5
+VOLTAGE_TEXT = {
+    "unit": "V = 1",
+    "floor": "estimated (constant up to a knee, then a straight rise)",
+    "free": "estimated (one for each clock)",
+}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    add_store(parser)
+    parser.add_argument("--site", required=True, metavar="X")
+    add_model(parser)
+    add_all(parser)
+    add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Fit, keep the fit, and print it."""
+    from campaign.results import open_store  # noqa: PLC0415
+
+    result = open_store(arguments.store).fit(
+        arguments.site,
+        model=arguments.model,
+        voltage=arguments.voltage,
+        robust=arguments.robust,
+    )
+    if arguments.json:
+        print_json(result.as_dict())
+        return 0
+    for finding in result.findings:
+        explain(finding.text_for_people())
+    print_fit(result.summary, arguments.all)
+    return 0
+
+
+def print_fit(fit: FitSummary, every_row: bool = False) -> None:
+    """A fit for people: its coefficients with their intervals, and what was left out."""
+    simulated = " (simulated)" if fit.simulated else ""
+    condition = "-" if fit.condition_number is None else f"{fit.condition_number:.1f}"
+    voltage = VOLTAGE_TEXT.get(fit.voltage, fit.voltage)
+    explain(
+        f"{fit.site}{simulated}: model {fit.model}, voltage {voltage}, {fit.n} measurements at "
+        f"{fit.n_settings} settings, condition number {condition}"
+    )
+    explain(f"why this model: {fit.why}")
+    shared = [entry for entry in fit.coefficients if not entry.is_lumped]
+    n_lumped = len(fit.coefficients) - len(shared)
+    print_table(
+        ["coefficient", "value", "low", "high", "unit"],
+        [[entry.name, entry.value, entry.low, entry.high, entry.unit] for entry in shared],
+        every_row,
+    )
+    if n_lumped:
+        explain(f"and {n_lumped} lumped coefficients of kernels without counts (see --json)")
+    for domain, curve in fit.voltage_curves.items():
+        points = ", ".join(
+            f"{volt:.3f} at {mhz:g} MHz"
+            for mhz, volt in zip(curve.mhz, curve.relative_v, strict=False)
+        )
+        name = {"mem": "memory"}.get(domain, domain)
+        explain(f"{name} voltage, relative, estimated: {points}")
+    for term in fit.dropped:
+        explain(f"left out: {term.name}: {term.why}")
+    for group in fit.confounded:
+        explain(f"cannot be separated: {', '.join(group.terms)}; to do so, {group.remedy}")
+    shown = fit.outliers if every_row else fit.outliers[:OUTLIERS_SHOWN]
+    for row in shown:
+        explain(
+            f"outlier: {row.label} at {row.setting}: {row.energy_j:.4g} J measured, "
+            f"{row.predicted_j:.4g} J by the model ({row.deviations:.0f} deviations)"
+        )
+    if len(fit.outliers) > len(shown):
+        explain(f"and {len(fit.outliers) - len(shown)} more outliers (--all prints them)")

@@ -1,0 +1,61 @@
+"""import: an existing table of measurements into a store."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from campaign.verbs.options import add_json
+from campaign.verbs.printing import explain, print_json, say
+
+SUMMARY = "import an existing table of measurements"
+EXAMPLE = "campaign import campaign-demo/table.csv --store imported"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    parser.add_argument("table", metavar="TABLE", help="CSV, or Parquet by the ending .parquet")
+    parser.add_argument("--store", required=True, metavar="S")
+    parser.add_argument(
+        "--map",
+        metavar="MAP.toml",
+        help="a map file: the names of the table's columns, and the factors to our units",
+    )
+    add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Import the table, all of it or nothing, and print what the checks find."""
+    from campaign.results import site_findings  # noqa: PLC0415
+    from campaign.store.dataset import as_dataset  # noqa: PLC0415
+    from campaign.table.checking import listed  # noqa: PLC0415
+    from campaign.table.importing import import_table  # noqa: PLC0415
+
+    path, store_path = Path(arguments.table), Path(arguments.store)
+    imported = import_table(path, store_path, Path(arguments.map) if arguments.map else None)
+    for text in imported.damage:
+        say(text, sys.stderr)
+    dataset = as_dataset(imported.measurements, "measurement")
+    findings = [entry for site in imported.sites for entry in site_findings(dataset, site)]
+    if arguments.json:
+        print_json(
+            {
+                "table": str(path),
+                "imported": imported.new,
+                "already_there": imported.held,
+                "disagreements": imported.disagreements,
+                "findings": [
+                    finding.as_dict() | {"site": finding.site, "point_ids": list(finding.point_ids)}
+                    for finding in findings
+                ],
+            }
+        )
+        return 0
+    if imported.disagreements:
+        say(listed(imported.disagreements))
+    for finding in findings:
+        explain(finding.text_for_people())
+    again = f"; {imported.held} were there already" if imported.held else ""
+    say(f"{arguments.store}: {imported.new} measurements imported from {path}{again}")
+    return 0

@@ -1,0 +1,63 @@
+"""Options that several verbs take."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+
+from campaign.errors import BadArgument
+
+
+def add_store(parser: ArgumentParser) -> None:
+    """The store, as the first argument."""
+    parser.add_argument("store", metavar="S", help="the store: the folder that run or import made")
+
+
+def add_json(parser: ArgumentParser) -> None:
+    """``--json``."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_all(parser: ArgumentParser) -> None:
+    """``--all``."""
+    parser.add_argument("--all", action="store_true", help="print every row, not the first 20 only")
+
+
+def add_model(parser: ArgumentParser) -> None:
+    """``--model``, ``--voltage`` and ``--robust``."""
+    from analysis.energy.models import (  # noqa: PLC0415
+        AUTO,
+        MODEL_HELP,
+        MODEL_NAMES,
+        VOLTAGE_HELP,
+        VOLTAGE_NAMES,
+    )
+
+    parser.add_argument(
+        "--model", choices=MODEL_NAMES, default=AUTO, help=f"{MODEL_HELP} (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--voltage",
+        choices=VOLTAGE_NAMES,
+        default=AUTO,
+        help=f"{VOLTAGE_HELP} (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--robust",
+        action="store_true",
+        help="measurements far from the model count less (Huber)",
+    )
+
+
+def read_setting(text: str, option: str) -> tuple[float, float]:
+    """A setting as an option gives it: CORE,MEM in MHz.
+
+    Raises:
+        BadArgument: it is not two numbers.
+    """
+    try:
+        core_mhz, mem_mhz = (float(part) for part in text.split(","))
+    except ValueError:
+        raise BadArgument(
+            f"{option}: found {text!r}; must be CORE,MEM in MHz, as 852,924"
+        ) from None
+    return core_mhz, mem_mhz

@@ -1,0 +1,91 @@
+"""plan: the points of a campaign, and the job scripts that would be submitted."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from campaign.verbs.options import add_json
+from campaign.verbs.printing import print_json, print_table, say, shortened
+
+if TYPE_CHECKING:
+    from campaign.plan.plan import Plan
+
+SUMMARY = "count and list the points of a campaign file"
+EXAMPLE = "campaign plan campaign-demo/campaign.toml --limit 5"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    parser.add_argument("campaign", metavar="CAMPAIGN.toml")
+    parser.add_argument(
+        "--scripts", action="store_true", help="show every job script that would be submitted"
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=20,
+        metavar="N",
+        help="list at most N points (default: %(default)s)",
+    )
+    add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Print the points, or with ``--scripts`` every job script."""
+    from campaign.plan.plan import make_plan  # noqa: PLC0415
+
+    plan = make_plan(Path(arguments.campaign))
+    if arguments.scripts:
+        _print_scripts(plan, arguments)
+    elif arguments.json:
+        print_json([point.as_dict() for point in plan.points])
+    else:
+        _print_points(plan, max(arguments.limit, 0))
+    return 0
+
+
+def _print_points(plan: Plan, limit: int) -> None:
+    rows = []
+    for site, partition in plan.partitions:
+        points = plan.of_partition(site, partition)
+        kernels = len({(point.label, point.params) for point in points})
+        settings = len({point.setting for point in points})
+        rows.append([site, partition, kernels, settings, plan.campaign.repeats, len(points)])
+    print_table(["site", "partition", "kernels", "settings", "repeats", "points"], rows)
+    say(f"{len(plan.points)} points in all; the first {min(limit, len(plan.points))}:")
+    print_table(
+        ["id", "site/partition", "kernel", "parameters", "MHz", "repeat"],
+        [
+            [
+                point.id,
+                shortened(f"{point.site}/{point.partition}", 20),
+                shortened(point.label, 16),
+                shortened(point.params, 24),
+                f"{_mhz(point.setting.core_mhz)}/{_mhz(point.setting.mem_mhz)}",
+                point.repeat,
+            ]
+            for point in plan.points[:limit]
+        ],
+    )
+
+
+def _mhz(clock_mhz: float | None) -> str:
+    return "-" if clock_mhz is None else f"{clock_mhz:g}"
+
+
+def _print_scripts(plan: Plan, arguments: Namespace) -> None:
+    from campaign.launch.scripts import default_store, job_scripts  # noqa: PLC0415
+
+    scripts = job_scripts(plan, default_store(Path(arguments.campaign)))
+    if arguments.json:
+        print_json(scripts)
+        return
+    for name, entry in scripts.items():
+        say(f"==== {name}: {entry['jobs']} job{'s' if entry['jobs'] > 1 else ''} of this script")
+        say(entry["script"])
+        for step in entry["steps"]:
+            say(f"     step: {step}")
+    if not scripts:
+        say("no partition of this campaign uses Slurm: no job would be submitted")

@@ -1,0 +1,139 @@
+"""predict: the best setting for each kernel."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from campaign.verbs.options import add_all, add_json, add_store
+from campaign.verbs.printing import explain, print_json, print_table, shortened
+
+if TYPE_CHECKING:
+    from campaign.result_tables import Prediction, Predictions
+
+SUMMARY = "show the best setting for each kernel, with the Slurm flags that ask for it"
+EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05"
+KERNEL_WIDTH = 38
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    add_store(parser)
+    parser.add_argument("--site", required=True, metavar="X")
+    parser.add_argument(
+        "--kernel", metavar="K", help="a kernel's name, alone or with its parameters as listed"
+    )
+    parser.add_argument(
+        "--objective",
+        default="energy",
+        metavar="O",
+        help="energy, time, edp, ed2p, or weighted:ALPHA (alpha t + (1 - alpha) e, each relative "
+        "to its least) (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-slowdown",
+        type=float,
+        metavar="F",
+        help="at most this fraction slower than the fastest setting",
+    )
+    parser.add_argument(
+        "--max-power-w", type=float, metavar="W", help="at most this mean power in watts"
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="F",
+        help="pick for an application instead of the measured kernels: a TOML file with its "
+        "counts and its time at one setting",
+    )
+    parser.add_argument(
+        "--policy", metavar="F", help="also write the picks to this JSON file, by site and kernel"
+    )
+    parser.add_argument(
+        "--all-settings",
+        action="store_true",
+        help="also pick legal settings that were not measured (their times are predicted)",
+    )
+    add_all(parser)
+    add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Print the picks, and write the policy where it is asked for."""
+    from campaign.results import open_store  # noqa: PLC0415
+
+    predictions = open_store(arguments.store).predict(
+        arguments.site,
+        kernel=arguments.kernel,
+        objective=arguments.objective,
+        max_slowdown=arguments.max_slowdown,
+        max_power_w=arguments.max_power_w,
+        all_settings=arguments.all_settings,
+        profile=arguments.profile,
+    )
+    if arguments.policy:
+        predictions.write_policy(arguments.policy)
+    if arguments.json:
+        print_json(predictions.as_dicts())
+        return 0
+    print_predictions(predictions, arguments.all)
+    if arguments.policy:
+        explain(f"policy: {arguments.policy}")
+    return 0
+
+
+def print_predictions(shown: Predictions, every_row: bool = False) -> None:
+    """Picks for people: how many kernels each setting suits, then kernel by kernel."""
+    simulated = " (simulated)" if shown.simulated else ""
+    explain(
+        f"{shown.site}{simulated}: {len(shown.predictions)} kernels, objective {shown.objective}; "
+        f"savings are against each kernel's fastest setting, with their 95 % intervals"
+    )
+    by_setting: dict[str, list[Prediction]] = {}
+    for prediction in shown.predictions:
+        by_setting.setdefault(_setting(prediction), []).append(prediction)
+    most_first = sorted(by_setting.items(), key=lambda item: -len(item[1]))
+    print_table(
+        ["MHz", "kernels", "saves % (mean)", "srun"],
+        [
+            [
+                setting,
+                len(group),
+                sum(entry.pick.saving_pct for entry in group) / len(group),
+                group[0].slurm,
+            ]
+            for setting, group in most_first
+        ],
+        every_row,
+    )
+    explain("")
+    print_table(
+        ["kernel", "MHz", "saves %", "from", "to", "slower %", "P(best)", "race"],
+        [
+            [
+                shortened(entry.pick.label, KERNEL_WIDTH),
+                _setting(entry),
+                entry.pick.saving_pct,
+                entry.pick.saving_low_pct,
+                entry.pick.saving_high_pct,
+                entry.pick.slowdown_pct,
+                entry.pick.best_probability,
+                entry.pick.race_to_halt,
+            ]
+            for entry in sorted(shown.predictions, key=lambda entry: -entry.pick.saving_pct)
+        ],
+        every_row,
+    )
+    explain(
+        "P(best): the probability that no other setting is better. race: whether race to halt, "
+        "the fastest setting, is right, worse, or open (these measurements do not show which). "
+        "--json has energies, times and expected losses."
+    )
+    for line in shown.without_pick:
+        explain(f"no pick: {line}")
+
+
+def _setting(prediction: Prediction) -> str:
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
+    pick = prediction.pick
+    return setting_text((pick.core_mhz, pick.mem_mhz)).removesuffix(" MHz")

@@ -1,0 +1,116 @@
+"""Printing results: JSON for programs; for people, tables and sentences within 100 columns."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from campaign.printable import printable
+
+WIDTH = 100
+"""Columns of a screen that every table and sentence fits."""
+MOST_ROWS = 20
+"""Rows of a table that are printed without ``--all``."""
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; a number that is missing is null, never NaN."""
+    print(json.dumps(plain(value), indent=1, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: keys as text, numbers that are missing as None."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[Any]], every_row: bool = True
+) -> None:
+    """Print rows under a header, text to the left and numbers to the right.
+
+    Without ``every_row`` only the first :data:`MOST_ROWS`, and how many more there are. On a
+    terminal the table has rules and a bold header; elsewhere it is aligned text.
+    """
+    shown = rows if every_row else rows[:MOST_ROWS]
+    cells = [[_text(value) for value in row] for row in shown]
+    numeric = [
+        bool(rows) and all(isinstance(row[i], int | float) or row[i] is None for row in rows)
+        for i in range(len(header))
+    ]
+    if sys.stdout.isatty():
+        _print_rich(header, cells, numeric)
+    else:
+        _print_aligned(header, cells, numeric)
+    if len(rows) > len(shown):
+        say(f"and {len(rows) - len(shown)} more (--all prints them)")
+
+
+def _print_aligned(
+    header: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]
+) -> None:
+    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+    for line in (header, *cells):
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        )
+        print("  ".join(padded).rstrip())
+
+
+def _print_rich(
+    header: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]
+) -> None:
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for name, right in zip(header, numeric, strict=True):
+        table.add_column(Text(name), justify="right" if right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)
+
+
+def _text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
+
+
+def shortened(text: str, width: int) -> str:
+    """A text of at most so many characters: a longer one loses its middle."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}\N{HORIZONTAL ELLIPSIS}{text[-end:]}"
+
+
+def say(text: str = "", file: TextIO | None = None) -> None:
+    """Print lines as they are; names and texts in them cannot steer the terminal."""
+    print("\n".join(map(printable, text.split("\n"))), file=file)
+
+
+def explain(text: str) -> None:
+    """Print a sentence within :data:`WIDTH` columns; further lines are indented."""
+    for line in text.split("\n"):
+        say(
+            textwrap.fill(
+                line,
+                WIDTH,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )

@@ -1,0 +1,89 @@
+"""run: measure the points of a campaign that its store does not hold yet."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from campaign.errors import BadArgument, CannotDo
+from campaign.verbs.options import add_json
+from campaign.verbs.printing import explain, print_json
+
+if TYPE_CHECKING:
+    from campaign.launch.drive import Outcome
+
+SUMMARY = "run the points that are not yet measured; continues an interrupted campaign"
+EXAMPLE = "campaign run campaign-demo/campaign.toml --store campaign-demo/store"
+INTERRUPTED = 130
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    parser.add_argument("campaign", metavar="CAMPAIGN.toml")
+    parser.add_argument(
+        "--store", metavar="S", help="the store (default: beside the campaign file)"
+    )
+    parser.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="try all failed points again, whatever the failure was",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.add_argument(
+        "--dashboard",
+        metavar="HOST:PORT",
+        default="127.0.0.1:0",
+        help="where Dask's dashboard of the first partition listens (default: a free port on "
+        "loopback; whoever can reach it sees the campaign)",
+    )
+    add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run; 0 when every planned point is measured."""
+    from campaign.launch.clusters import CantLaunch, SubmissionRefused  # noqa: PLC0415
+    from campaign.launch.drive import run as drive  # noqa: PLC0415
+    from campaign.launch.progress import progress_for  # noqa: PLC0415
+    from campaign.launch.scripts import default_store  # noqa: PLC0415
+    from campaign.plan.plan import make_plan  # noqa: PLC0415
+    from campaign.store.layout import StoreUnwritable, create_store  # noqa: PLC0415
+
+    if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):[0-9]{1,5}", arguments.dashboard):
+        raise BadArgument(
+            f"--dashboard {arguments.dashboard!r}: must be HOST:PORT, such as 127.0.0.1:8787 "
+            f"(0.0.0.0:8787 listens on every interface)"
+        )
+    path = Path(arguments.campaign)
+    plan = make_plan(path)
+    store_path = Path(arguments.store) if arguments.store else default_store(path)
+    store = create_store(store_path.resolve(), plan.campaign.name)
+    progress = progress_for(arguments.quiet)
+    try:
+        outcome = drive(plan, store, progress, arguments.retry_failed, arguments.dashboard)
+    except SubmissionRefused as error:
+        raise BadArgument(f"{error}. What was measured is kept; correct the site file") from None
+    except (CantLaunch, StoreUnwritable) as error:
+        raise CannotDo(f"{error}. What was measured is kept; fix this and run again") from None
+    if arguments.json:
+        print_json(vars(outcome) | {"complete": outcome.complete, "store": str(store_path)})
+    else:
+        _print(outcome, store_path)
+    if outcome.interrupted:
+        return INTERRUPTED
+    return 0 if outcome.complete else 1
+
+
+def _print(outcome: Outcome, store_path: Path) -> None:
+    end = "complete" if outcome.complete else "not complete"
+    if outcome.interrupted:
+        end = "interrupted; run it again to continue"
+    elif outcome.failed:
+        end += "; see campaign status, fix the cause and run with --retry-failed"
+    elif outcome.left:
+        end += "; run it again to continue"
+    explain(
+        f"{store_path}: {outcome.ok} of {outcome.planned} points measured, {outcome.failed} "
+        f"failed, {outcome.left} left: {end}"
+    )

@@ -1,0 +1,50 @@
+"""status: what is done, failed and left in a store."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from campaign.verbs.options import add_all, add_json, add_store
+from campaign.verbs.printing import explain, print_json, print_table, say, shortened
+
+SUMMARY = "show what is done, failed and left, and when it will end"
+EXAMPLE = "campaign status campaign-demo/store"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    add_store(parser)
+    parser.add_argument(
+        "--verify", action="store_true", help="read all traces too, and name the damaged ones"
+    )
+    add_all(parser)
+    add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Print the status; 0 when nothing is left, failed or found damaged."""
+    from campaign.results import open_store  # noqa: PLC0415
+
+    status = open_store(arguments.store).status(arguments.verify)
+    if arguments.json:
+        print_json(status.as_dict())
+    else:
+        rows = status.rows()
+        total = {name: sum(row[name] for row in rows) for name in ("planned", "done", "failed")}
+        say(
+            f"{total['done']} of {total['planned']} points done, {total['failed']} failed, "
+            f"{sum(row['left'] for row in rows)} left"
+        )
+        header = ["site", "partition", "planned", "done", "failed", "left", "seconds to end"]
+        table = [
+            [shortened(row["site"], 24), shortened(row["partition"], 24), *list(row.values())[2:]]
+            for row in rows
+        ]
+        print_table(header, table, arguments.all)
+        for name, (count, text) in status.failures.items():
+            explain(f"{count} attempts failed: {name}; the last: {text}")
+        for line in status.damage:
+            explain(f"damaged: {line}")
+        for count, flag in status.flags:
+            explain(f"{count} measurements are flagged, for example: {flag}")
+    return 0 if status.complete and not (arguments.verify and status.damage) else 1
