@@ -51,7 +51,9 @@ WITHIN = 2.0
 def child(n: int, digits: int, precision: str, q: int, last_kib: int, evaluations: int) -> None:
     """Prepare and evaluate so many times; tells the modelled counts."""
     from kernels.fmm import prepare
-    from kernels.fmm.counts import host_machine, phase_counts, work_of
+    from kernels.fmm.counts.by_phase import phase_counts
+    from kernels.fmm.counts.machine import host_machine
+    from kernels.fmm.counts.work import work_of
     from kernels.fmm.distributions import points
 
     places, charges = points("uniform", n, 0)

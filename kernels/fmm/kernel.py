@@ -12,7 +12,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from kernels.fmm.accuracy import DIGITS, BadInput, accuracy
-from kernels.fmm.counts import PHASES, MachineModel, evaluation_counts, host_machine, total_counts
+from kernels.fmm.constants import PHASES
+from kernels.fmm.counts.by_phase import evaluation_counts, total_counts
+from kernels.fmm.counts.machine import DEFAULT_MACHINE, MachineModel, host_machine
 from kernels.fmm.distributions import Distribution, points
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelFailed, Mark, Params, WrongResult
@@ -58,7 +60,7 @@ def count_phases(params: FmmParams) -> Mapping[str, Counts]:
     Raises:
         KernelFailed: the tree can't be built.
     """
-    return _count(params, MachineModel())
+    return _count(params, DEFAULT_MACHINE)
 
 
 def count_evaluation(params: FmmParams) -> Counts:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from kernels.fmm.constants import CHILDREN, COARSEST, EXACT_STEPS, FAR_STEPS
 from kernels.fmm.operators.interaction_kernels import INTERACTIONS, Rule, unit_of
 from kernels.fmm.operators.surfaces import INNER, OUTER, surface_grid, surface_points, surface_size
 from kernels.fmm.operators.translation_matrices import Operators, build_operators
@@ -30,7 +31,7 @@ from kernels.fmm.phases.p2m_p2l_m2p_l2p import (
 )
 from kernels.fmm.phases.u_p2p import act_on_pairs, gradients_on_pairs
 from kernels.fmm.phases.u_schedule import share_pairs
-from kernels.fmm.phases.v_slabs import CHILDREN, plane_frequencies, slabs
+from kernels.fmm.phases.v_slabs import plane_frequencies, slabs
 from kernels.fmm.tree.layout import BEYOND, LeafPoints, lay_out, sources_of, targets_of
 from kernels.fmm.tree.lists import build_lists
 from kernels.fmm.tree.octree import Octree, build_octree
@@ -38,12 +39,6 @@ from kernels.fmm.tree.v_list import build_v_list
 from kernels.host.vectors import lanes_of
 from kernels.host.worker_threads import WorkerThreads
 
-PHASES = ("up", "x", "v", "down", "w", "u")
-FAR_STEPS = {4: 1, 8: 2}
-"""Newton steps of loops from and to surfaces, by bytes of a number: to the last bits but a few,
-for the solution for densities enlarges what is not smooth."""
-COARSEST = 2
-"""The coarsest level with a V or W list: cells of coarser levels all touch."""
 PARTS = 4
 """Into how many parts each thread's share is cut, so that no thread waits for a slower one."""
 
@@ -125,8 +120,8 @@ class Fmm:
         )
         began = self._took("lists", began)
         self.rule = Rule(interaction, setup.steps)
-        self.far_rule = Rule(interaction, FAR_STEPS[self.dtype.itemsize])
-        self.exact_rule = Rule(interaction, FAR_STEPS[8])
+        self.far_rule = Rule(interaction, FAR_STEPS[8 * self.dtype.itemsize])
+        self.exact_rule = Rule(interaction, EXACT_STEPS)
         # Lengths are in this unit: see kernels.fmm.tree.layout.
         self.unit = 2.0 ** math.ceil(math.log2(tree.size))
         self.parameter = setup.parameter * self.unit

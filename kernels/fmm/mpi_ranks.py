@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from kernels.fmm.method import COARSEST, Fmm, Setup, TreePart
+from kernels.fmm.constants import COARSEST
+from kernels.fmm.method import Fmm, Setup, TreePart
 from kernels.fmm.operators.surfaces import surface_size
 from kernels.fmm.phases.u_schedule import leaf_costs
 from kernels.fmm.tree.layout import LeafPoints

@@ -32,14 +32,13 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from kernels.fmm.constants import BOTH_WAYS, ITSELF, ONE_WAY
 from kernels.fmm_u.variants import Variant, flops, instructions, tolerance
 from kernels.host.memory import paged_array
 from kernels.host.prepared import PreparedParts
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelFailed, Prepared, WrongResult
 
-ONE_WAY, BOTH_WAYS, ITSELF = 0, 1, 2
-"""What a job does: those of :mod:`kernels.fmm_u.loops`, which imports Numba."""
 CHECKED = 100
 """Targets whose sums are checked, of all threads together."""
 DTYPES = {"single": np.float32, "double": np.float64}

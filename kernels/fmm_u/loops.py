@@ -21,13 +21,10 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from kernels.fmm.constants import BOTH_WAYS, ONE_WAY
 from kernels.fmm_u.variants import STEPS, Root, Variant
 from kernels.host.static_type import static
 from kernels.host.vectors import INDEX, Vectors
-
-ONE_WAY, BOTH_WAYS, ITSELF = 0, 1, 2
-"""What a job does, its last column; the numbers of :mod:`kernels.fmm.phases.u_p2p`."""
-
 
 static(Variant)
 

@@ -16,6 +16,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from kernels.host.exp_series import EXP_TERMS
 from kernels.host.processor import host_vectors
 
 HOST = host_vectors()
@@ -147,9 +148,8 @@ class Vectors:
 
         What would be below the smallest normal number comes out as about that.
         """
-        terms, lowest, mantissa, bias = (14, -708.0, 52, 1023) if self.bits == 64 else (
-            8, -87.0, 23, 127
-        )  # fmt: skip
+        terms = EXP_TERMS[self.bits]
+        lowest, mantissa, bias = (-708.0, 52, 1023) if self.bits == 64 else (-87.0, 23, 127)
         low = self.constant(lowest)
         x = self.builder.select(self.builder.fcmp_ordered(">", x, low), x, low)
         k = self._call("llvm.rint", [self.mul(x, self.constant(math.log2(math.e)))])

@@ -26,20 +26,10 @@ from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
-from kernels.fmm.counts import (
-    BOTH_WAYS,
-    ITSELF,
-    ONE_WAY,
-    PHASES,
-    MachineModel,
-    Work,
-    evaluation_counts,
-    phase_counts,
-    planned_work,
-    solution_ranks,
-    total_counts,
-    work_of,
-)
+from kernels.fmm.constants import BOTH_WAYS, ITSELF, ONE_WAY, PHASES
+from kernels.fmm.counts.by_phase import evaluation_counts, phase_counts, total_counts
+from kernels.fmm.counts.machine import MachineModel
+from kernels.fmm.counts.work import Work, planned_work, solution_ranks, work_of
 from kernels.fmm.distributions import DISTRIBUTIONS, points
 from kernels.fmm.interface import prepare
 from kernels.fmm.kernel import CHECKED, FmmParams, count_evaluation, direct_sums, fmm

@@ -12,9 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from analysis.dataset import CLASS_UNITS
+from kernels.fmm.constants import BOTH_WAYS, ITSELF
 from kernels.fmm_u.kernel import (
-    BOTH_WAYS,
-    ITSELF,
     FmmUParams,
     build_leaves,
     count_interactions,

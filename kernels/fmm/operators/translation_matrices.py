@@ -23,15 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from kernels.fmm.constants import CHILDREN, SMALLEST_SINGULAR, V_OFFSETS, V_REACH
 from kernels.fmm.operators.disk_cache import kept
 from kernels.fmm.operators.interaction_kernels import INTERACTIONS
 from kernels.fmm.operators.surfaces import INNER, OUTER, surface_points
-from kernels.fmm.phases.v_m2l import REACH
 
-OCTANTS = 8
-CUT = {4: 1e-7, 8: 1e-12}
-"""By bytes of a number, the smallest singular value that is used: rounding, enlarged by its
-inverse, stays below the error of the surfaces."""
 FAINT = 100.0
 """Decay lengths in half a cell's side from which on a screened interaction is 0 between cells
 that do not touch: less than exp(-200) of what it is at the length itself."""
@@ -77,7 +73,7 @@ def build_operators(
         return _solve(matrix(outer, inner), dtype)
 
     solved = kept(name, solve) if homogeneous else solve()
-    octants = np.array([[o & 1, o >> 1 & 1, o >> 2] for o in range(OCTANTS)]) - 0.5
+    octants = np.array([[o & 1, o >> 1 & 1, o >> 2] for o in range(CHILDREN)]) - 0.5
     m2m = np.stack([matrix(outer, inner / 2 + at).T for at in octants])
     # The child's potentials in its own unit, h / 2.
     l2l = np.stack([0.5 * matrix(inner / 2 + at, outer).T for at in octants])
@@ -94,10 +90,10 @@ def _solve(matrix: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
     """The factors of both solutions, for rows: check @ first @ second = densities.
 
     ``matrix``: upward check from upward equivalent; its transpose is the downward one. Singular
-    values below :data:`CUT` of the largest are left out.
+    values below :data:`SMALLEST_SINGULAR` of the largest are left out.
     """
     u, size, vt = np.linalg.svd(matrix)
-    used = size > CUT[np.dtype(dtype).itemsize] * size[0]
+    used = size > SMALLEST_SINGULAR[8 * np.dtype(dtype).itemsize] * size[0]
     inverse = 1 / size[used, None]
     factors = {
         "up_first": u[:, used],
@@ -112,9 +108,9 @@ def _table(order: int, dtype: Any, values: Callable[[np.ndarray], np.ndarray]) -
     p, n = order, 2 * order - 1
     # Offsets of grid points, 0 to p - 1 and then -(p - 1) to -1, in units of the spacing.
     step = 2 * INNER / (p - 1) * np.concatenate([np.arange(p), np.arange(1 - p, 0)])
-    table = np.zeros((p * n * n, 2, REACH**3 + 1), dtype)
-    for at in range(REACH**3):
-        offset = np.array([at % REACH, at // REACH % REACH, at // REACH**2]) - 3
+    table = np.zeros((p * n * n, 2, V_OFFSETS), dtype)
+    for at in range(V_REACH**3):
+        offset = np.array([at % V_REACH, at // V_REACH % V_REACH, at // V_REACH**2]) - 3
         if np.abs(offset).max() <= 1:
             continue
         x, y, z = (2.0 * o + step for o in offset)

@@ -29,15 +29,11 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from kernels.fmm.constants import blocking
 from kernels.fmm.operators.interaction_kernels import emit_value_and_slope, emit_values
 from kernels.host.vectors import HOST, INDEX, Vectors
 
-TILE = 4 if HOST.registers >= 32 else 2
-"""Targets of one tile: with their sums and the sources they fill the registers."""
-BLOCK = 5 if HOST.registers >= 32 else 2
-"""Vectors of targets of :func:`act_one_way`."""
-GRADIENT_BLOCK = 2 if HOST.registers >= 32 else 1
-"""Vectors of targets of :func:`act_with_gradient`, each of which has four sums."""
+TILE, BLOCK, GRADIENT_BLOCK, _ = blocking(HOST.registers)
 NONE_MET = 1e30
 """What the smallest r^2 starts from."""
 

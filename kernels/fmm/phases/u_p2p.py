@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from kernels.fmm.constants import BOTH_WAYS, ITSELF
 from kernels.fmm.phases.pair_loops import (
     NONE_MET,
     act_both_ways,
@@ -21,8 +22,6 @@ from kernels.fmm.phases.pair_loops import (
 from kernels.fmm.tree.layout import BEYOND, copy, seen_from
 from kernels.host.vectors import HOST
 
-ONE_WAY, BOTH_WAYS, ITSELF = 0, 1, 2
-"""What is to be done with a pair of leaves, the third column of ``pairs``."""
 VECTOR_BYTES = HOST.bytes
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.fmm.phases.u_p2p import BOTH_WAYS, ITSELF, ONE_WAY
+from kernels.fmm.constants import BOTH_WAYS, ITSELF, ONE_WAY
 from kernels.fmm.tree.octree import Octree
 
 

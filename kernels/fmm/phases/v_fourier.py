@@ -22,7 +22,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels.fmm.phases.v_slabs import CHILDREN
+from kernels.fmm.constants import CHILDREN, TRANSFORM_ROWS
 from kernels.host.vectors import INDEX, Vectors
 
 
@@ -81,7 +81,7 @@ def _rows_times(count: int) -> Any:
     return rows_times
 
 
-_four_rows, _one_row = _rows_times(4), _rows_times(1)
+_several_rows, _one_row = _rows_times(TRANSFORM_ROWS), _rows_times(1)
 
 
 @njit(nogil=True, cache=True)
@@ -90,9 +90,9 @@ def _times(m, b, b0, c, c0, width):
     rows, inner = m.shape
     for column in range(0, width, CHILDREN):
         i = 0
-        while i + 4 <= rows:
-            _four_rows(m, i, inner, b, b0, c, c0, width, column)
-            i += 4
+        while i + TRANSFORM_ROWS <= rows:
+            _several_rows(m, i, inner, b, b0, c, c0, width, column)
+            i += TRANSFORM_ROWS
         while i < rows:
             _one_row(m, i, inner, b, b0, c, c0, width, column)
             i += 1
@@ -229,7 +229,7 @@ def _two_products(count: int) -> Any:
     return two_products
 
 
-_four_sums, _one_sum = _two_products(4), _two_products(1)
+_several_sums, _one_sum = _two_products(TRANSFORM_ROWS), _two_products(1)
 
 
 @njit(nogil=True, cache=True)
@@ -239,9 +239,9 @@ def _times_both(m1, m2, b, b1, b2, c0, width, sign):
     signed = m1.dtype.type(sign)
     for column in range(0, width, CHILDREN):
         i = 0
-        while i + 4 <= rows:
-            _four_sums(m1, m2, i, inner, b, b1, b2, c0, width, column, signed)
-            i += 4
+        while i + TRANSFORM_ROWS <= rows:
+            _several_sums(m1, m2, i, inner, b, b1, b2, c0, width, column, signed)
+            i += TRANSFORM_ROWS
         while i < rows:
             _one_sum(m1, m2, i, inner, b, b1, b2, c0, width, column, signed)
             i += 1

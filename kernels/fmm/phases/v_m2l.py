@@ -19,13 +19,10 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from kernels.fmm.phases.v_slabs import CHILDREN
+from kernels.fmm.constants import CHILDREN, V_REACH, blocking, interleaves_complex
 from kernels.host.vectors import HOST, INDEX, Vectors
 
-REACH = 7
-"""Offsets between the centres of cells that are in each other's V, -3 to 3 cell sides an axis."""
-GROUP = 4 if HOST.registers >= 32 else 2
-"""Pairs of parents that share the loads of a matrix."""
+GROUP = blocking(HOST.registers).group
 
 
 def offset_index() -> np.ndarray:
@@ -34,7 +31,7 @@ def offset_index() -> np.ndarray:
     int32 (27, 8, 8): direction, source child, target child -> index into the 7 x 7 x 7 offsets
     (z slowest), 343 where the two touch. The direction is from target parent to source parent.
     """
-    found = np.full((27, CHILDREN, CHILDREN), REACH**3, np.int32)
+    found = np.full((27, CHILDREN, CHILDREN), V_REACH**3, np.int32)
     for d in range(27):
         side = np.array([d % 3, d // 3 % 3, d // 9]) - 1
         for b in range(CHILDREN):
@@ -42,7 +39,7 @@ def offset_index() -> np.ndarray:
                 bits = [np.array([o & 1, o >> 1 & 1, o >> 2]) for o in (b, a)]
                 x, y, z = bits[1] - (2 * side + bits[0])
                 if max(abs(x), abs(y), abs(z)) > 1:
-                    found[d, b, a] = ((z + 3) * REACH + y + 3) * REACH + x + 3
+                    found[d, b, a] = ((z + 3) * V_REACH + y + 3) * V_REACH + x + 3
     return found
 
 
@@ -71,7 +68,7 @@ def _pairs_of_parents(count: int) -> Any:
 
             sources = [place(ir.Constant(INDEX, 0), i) for i in range(count)]
             targets = [place(n, i) for i in range(count)]
-            if v.bits == 32 and HOST.bytes >= 64:
+            if interleaves_complex(v.bits, HOST.bytes):
                 _single(v, pm, m0, px, py, sources, targets)
             else:
                 _split_parts(v, pm, m0, px, py, sources, targets)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-CHILDREN = 8
-"""Of a parent: the lanes of its spectra."""
+from kernels.fmm.constants import CHILDREN
+
 SLAB_BYTES = 32 << 20
 """What the spectra of a slab may take, sources and targets together, where one kz takes less."""
 

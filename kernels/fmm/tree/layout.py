@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from kernels.fmm.constants import SPARE_VECTORS
 from kernels.fmm.tree.octree import Octree
 from kernels.host.vectors import lanes_of
 
@@ -79,7 +80,7 @@ def lay_out(points: LeafPoints, dtype: Any, centres: np.ndarray, unit: float) ->
     end = begin.copy()
     end[leaves] += count
     # One block more: loops read whole blocks of vectors.
-    slots = int(room.sum()) + 4 * lanes
+    slots = int(room.sum()) + SPARE_VECTORS * lanes
     place = np.full((3, slots), BEYOND)
     local = np.zeros((4, slots), dtype)
     local[:3] = BEYOND
@@ -88,7 +89,7 @@ def lay_out(points: LeafPoints, dtype: Any, centres: np.ndarray, unit: float) ->
         leaves, first, begin, end, points.order, points.given, 1.0 / unit, centres,
         place, local, slot,
     )  # fmt: skip
-    return PointLayout(place, local, begin, end, slot, int(room.max()) + 4 * lanes)
+    return PointLayout(place, local, begin, end, slot, int(room.max()) + SPARE_VECTORS * lanes)
 
 
 @njit(nogil=True, cache=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.fmm.phases.v_m2l import GROUP
-from kernels.fmm.phases.v_slabs import CHILDREN
+from kernels.fmm.constants import CHILDREN, blocking
 from kernels.fmm.tree.lists import DIRECTIONS, SELF
 from kernels.fmm.tree.octree import Octree
+from kernels.host.vectors import HOST
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _pairs(
         other = colleagues[group, direction]
         there = (other >= 0) & (number[other] >= 0) & (direction != SELF)
         targets, sources = number[group[there]], number[other[there]]
-        padding = np.full(-len(targets) % GROUP, empty)
+        padding = np.full(-len(targets) % blocking(HOST.registers).group, empty)
         parts.append([np.concatenate([each, padding]) for each in (sources, targets)])
         start.append(start[-1] + len(parts[-1][0]))
     return (

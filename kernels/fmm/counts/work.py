@@ -1,0 +1,93 @@
+"""The work of one evaluation: tree, lists and accuracy, without charges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.fmm.constants import SMALLEST_SINGULAR
+from kernels.fmm.operators.surfaces import INNER, OUTER, surface_points, surface_size
+
+if TYPE_CHECKING:
+    from kernels.fmm.method import Fmm
+    from kernels.fmm.tree.octree import Octree
+    from kernels.fmm.tree.v_list import VList
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is evaluated.
+
+    ``tree``, ``far`` and ``v_list``: as in :class:`kernels.fmm.method.Fmm`; ``near``: int32 (n, 3),
+    the pairs of leaves of all threads. ``order``: points along an edge of a surface. ``bits``: 32
+    or 64, of a number in the loops; ``steps``: Newton steps of near pairs; ``ranks``: for each
+    level the singular values that the upward and the downward solution keep. ``coincident``: all
+    points lie at one place.
+    """
+
+    tree: Octree
+    far: np.ndarray
+    near: np.ndarray
+    v_list: VList
+    order: int
+    bits: int
+    steps: int
+    ranks: list[tuple[int, int]]
+    interaction: str = "laplace"
+    coincident: bool = False
+
+
+def work_of(method: Fmm) -> Work:
+    """What a prepared method evaluates."""
+    return Work(
+        tree=method.tree,
+        far=method.lists.far,
+        near=np.concatenate(method.near),
+        v_list=method.v_list,
+        order=method.order,
+        bits=method.dtype.itemsize * 8,
+        steps=method.rule.steps,
+        ranks=[(o.up_solve[0].shape[1], o.down_solve[0].shape[1]) for o in method.operators],
+        interaction=method.rule.interaction,
+    )
+
+
+def planned_work(
+    places: np.ndarray, q: int, order: int, bits: int, steps: int, threads: int
+) -> Work:
+    """What :class:`kernels.fmm.method.Fmm` will evaluate for ``places``, float64 (n, 3)."""
+    # A plan imports this module, and must not import Numba before it has to count.
+    from kernels.fmm.phases.u_schedule import share_pairs  # noqa: PLC0415
+    from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
+    from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
+    from kernels.fmm.tree.v_list import build_v_list  # noqa: PLC0415
+
+    tree = build_octree(places, None, q)
+    lists = build_lists(tree, surface_size(order))
+    return Work(
+        tree=tree,
+        far=lists.far,
+        near=np.concatenate(share_pairs(tree, lists.near, True, threads)),
+        v_list=build_v_list(tree, lists.colleagues, False),
+        order=order,
+        bits=bits,
+        steps=steps,
+        ranks=[solution_ranks(order, bits)] * (len(tree.levels) - 1),
+        coincident=bool((places == places[0]).all()) and len(places) > 1,
+    )
+
+
+@lru_cache(maxsize=64)
+def solution_ranks(order: int, bits: int) -> tuple[int, int]:
+    """Singular values that Laplace's upward and downward solutions keep.
+
+    See :mod:`kernels.fmm.operators.translation_matrices`.
+    """
+    inner, outer = surface_points(order, INNER), surface_points(order, OUTER)
+    distance = np.linalg.norm(outer[:, None, :] - inner[None, :, :], axis=2)
+    size = np.linalg.svd(1.0 / distance, compute_uv=False)
+    rank = int((size > SMALLEST_SINGULAR[bits] * size[0]).sum())
+    return rank, rank
