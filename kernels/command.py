@@ -1,4 +1,4 @@
-"""Any executable, started without a shell, with given or reported operation counts."""
+"""Any program, started without a shell, with given or reported operation counts."""
 
 from __future__ import annotations
 
@@ -19,32 +19,35 @@ COUNTS_VARIABLE = "CAMPAIGN_COUNTS_FILE"
 LAST_LINES_CHARS = 2000
 
 CLASS = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-"""A class's name, which becomes that of a column and a file."""
+"""The name of a class, which is also part of the name of a column and a file."""
 Word = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
 class CommandParams(Params):
-    """A program and what is known of it.
+    """A program, its operation counts, and how to recognise a correct run."""
 
-    ``argv`` is carried word by word to the program: no shell reads it. ``counts`` are the
-    operations of one run; with ``reports_counts`` the program writes them itself, as a JSON
-    object of class to number, to the file that the environment variable CAMPAIGN_COUNTS_FILE
-    names. ``exit_code`` is what a right run ends with, and ``expect`` a text that its output
-    must contain.
-    """
-
-    argv: Annotated[tuple[Word, ...], Field(min_length=1, strict=False)]
-    cwd: str | None = None
+    argv: Annotated[tuple[Word, ...], Field(min_length=1, strict=False)] = Field(
+        description="the program and its arguments, passed on unchanged: no shell reads them"
+    )
+    cwd: str | None = Field(
+        default=None, description="directory to run in; default: that of the measuring process"
+    )
     counts: (
         dict[
             Annotated[str, StringConstraints(pattern=f"^{CLASS}$")],
             Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)],
         ]
         | None
-    ) = None
-    reports_counts: bool = False
-    exit_code: int = 0
-    expect: str | None = None
+    ) = Field(default=None, description="operations of one run, by class")
+    reports_counts: bool = Field(
+        default=False,
+        description="the program itself writes its counts, a JSON object of class to number, to "
+        "the file that the environment variable CAMPAIGN_COUNTS_FILE names",
+    )
+    exit_code: int = Field(default=0, description="exit code of a correct run")
+    expect: str | None = Field(
+        default=None, description="text that the output of a correct run contains"
+    )
 
 
 class _Command:
@@ -75,14 +78,14 @@ class _Command:
                         check=False,
                     )
                 except OSError as error:
-                    raise KernelFailed(f"{argv[0]!r} can't be started: {error.strerror}") from None
+                    raise KernelFailed(f"cannot start {argv[0]!r}: {error.strerror}") from None
                 output.seek(0)
                 self.output = output.read().decode("utf-8", "replace")
             if done.returncode != self.params.exit_code:
                 end = self.output[-LAST_LINES_CHARS:].strip()
                 raise KernelFailed(
-                    f"{argv[0]!r} ended with {done.returncode} where {self.params.exit_code} was "
-                    f"expected; its last output: {end or 'none'}"
+                    f"{argv[0]!r} ended with exit code {done.returncode}, not "
+                    f"{self.params.exit_code}; its last output: {end or 'none'}"
                 )
             if self.params.reports_counts:
                 self.reported = read_counts(counts_file)
@@ -95,36 +98,38 @@ class _Command:
         if expect is not None and expect not in self.output:
             raise WrongResult(
                 f"the output of {self.params.argv[0]!r} does not contain {expect!r}; "
-                f"its last lines: {self.output[-LAST_LINES_CHARS:].strip() or 'none'}"
+                f"its last output: {self.output[-LAST_LINES_CHARS:].strip() or 'none'}"
             )
 
     def close(self) -> None:
-        """Every run has ended by itself."""
+        """Nothing is left: every run has ended."""
 
 
 def read_counts(path: Path) -> dict[str, float]:
     """The counts that a program reported: a JSON object of class to a number >= 0.
 
     Raises:
-        KernelFailed: there is no such file, or it holds something else.
+        KernelFailed: there is no such file, or it contains something else.
     """
     try:
         reported = json.loads(path.read_text())
     except FileNotFoundError:
-        raise KernelFailed(f"the program wrote no file {COUNTS_VARIABLE}") from None
+        raise KernelFailed(
+            f"the program wrote no counts to the file that {COUNTS_VARIABLE} names"
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise KernelFailed(f"the reported counts can't be read: {error}") from None
+        raise KernelFailed(f"cannot read the reported counts: {error}") from None
     if not isinstance(reported, dict):
         raise KernelFailed("the reported counts are not a JSON object of class to number")
     counts = {}
     for name, value in reported.items():
         if re.fullmatch(CLASS, name) is None:
             raise KernelFailed(
-                f"a class of the reported counts is {name[:80]!r}; it may be of 64 letters, "
-                "digits, _, . and -"
+                f"a class of the reported counts is named {name[:80]!r}; a name has at most 64 "
+                "letters, digits, _, . and -, and begins with a letter or digit"
             )
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        # Below this a whole number has a float.
+        # Larger whole numbers cannot become a float.
         if not number or not 0 <= value < 2**1023:
             raise KernelFailed(
                 f"the reported count of {name!r} is {str(value)[:40]!r}, not a number >= 0"
@@ -138,9 +143,12 @@ def _prepare(params: CommandParams, team: Team) -> _Command:
 
 
 command = Kernel(
-    "command",
-    "any executable, with given or reported counts",
-    CommandParams,
-    lambda params: None if params.reports_counts else params.counts,
-    _prepare,
+    name="command",
+    summary="any program, started without a shell",
+    counted="what the campaign file states, or what the program writes to the file that the "
+    "environment variable CAMPAIGN_COUNTS_FILE names",
+    classes=(),
+    params=CommandParams,
+    counts=lambda params: None if params.reports_counts else params.counts,
+    prepare=_prepare,
 )

@@ -1,4 +1,4 @@
-"""A kernel that does nothing for a stated time: idle power, and the cost of a launch."""
+"""A kernel that does nothing for a given time: for idle power, and for the cost of a launch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from kernels.kernel import Counts, Kernel, Params
 
 
 class IdleParams(Params):
-    """``sleep_s``: seconds of nothing in one iteration."""
+    """How long nothing is done."""
 
-    sleep_s: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] = 0.0
+    sleep_s: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] = Field(
+        default=0.0, description="seconds to sleep in one iteration"
+    )
 
 
 class _Idle:
@@ -29,14 +31,22 @@ class _Idle:
         return {}
 
     def check(self) -> None:
-        """There is no result to be wrong."""
+        """There is no result."""
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """There is nothing to release."""
 
 
 def _prepare(params: IdleParams, team: Team) -> _Idle:
     return _Idle(params)
 
 
-idle = Kernel("idle", "nothing, for a stated time", IdleParams, lambda params: {}, _prepare)
+idle = Kernel(
+    name="idle",
+    summary="does nothing for a given time",
+    counted="nothing",
+    classes=(),
+    params=IdleParams,
+    counts=lambda params: {},
+    prepare=_prepare,
+)

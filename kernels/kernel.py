@@ -1,4 +1,4 @@
-"""What every kernel is: parameters, exact operation counts, and a prepared run."""
+"""What every kernel has: parameters, operation counts, and a way to prepare and run it."""
 
 from __future__ import annotations
 
@@ -12,38 +12,49 @@ from kernels.host.ranks import Team
 
 Counts = Mapping[str, float]
 """Class -> operations of one iteration: flops of ``sp`` and ``dp``, operations of ``int``, bytes
-of ``shared``, ``l1``, ``l2``, ``l3`` and ``dram`` (once, at the level that served them).
-Operations of any other class, a user's own."""
+of ``shared``, ``l1``, ``l2``, ``l3`` and ``dram`` (each byte once, at the level that served it),
+operations of any other class, which only a user's own command counts."""
 
 
 class KernelFailed(Exception):
-    """The kernel could not be prepared or run; the text says what happened."""
+    """The kernel could not be prepared or run; the text says why."""
+
+
+def not_compiled(error: Exception) -> KernelFailed:
+    """What to raise where Numba is missing, or finds no directory for its machine code."""
+    return KernelFailed(
+        f"cannot compile the kernel: {error} (set NUMBA_CACHE_DIR to a writable directory for the "
+        f"machine code)"
+    )
 
 
 class WrongResult(Exception):
-    """The kernel ran, and its result is not what it must be."""
+    """The kernel ran, and its result is wrong."""
 
 
 class Params(BaseModel):
-    """A kernel's parameters: an unknown or mistyped one is an error of the campaign file."""
+    """A kernel's parameters. An unknown or mistyped one is an error of the campaign file.
+
+    The description of each field is shown in the documentation.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Prepared(Protocol):
-    """A kernel compiled, with its data in place, ready to be run inside a window."""
+    """A kernel that is compiled, has its data in memory, and can be run and measured."""
 
     def run(self, iterations: int) -> None:
-        """Run so many iterations. Releases the GIL, so that a sampler thread keeps time."""
+        """Run ``iterations`` times. Releases the GIL, so that a sampler thread keeps time."""
 
     def counts(self) -> Counts | None:
-        """Operations of one iteration on this rank; None when they are not known."""
+        """Operations of one iteration on this rank; None where they are unknown."""
 
     def check(self) -> None:
-        """Raise :class:`WrongResult` unless the last run computed what it had to."""
+        """Raise :class:`WrongResult` if the last run's result is wrong."""
 
     def close(self) -> None:
-        """Give back memory, files and threads."""
+        """Release memory, files and threads."""
 
 
 @dataclass(frozen=True)
@@ -57,27 +68,32 @@ class Mark:
 
 @runtime_checkable
 class Marked(Protocol):
-    """A prepared kernel that tells its phases apart."""
+    """A prepared kernel that records when each of its phases ran."""
 
     def marks(self) -> Sequence[Mark]:
-        """The phases of the last run on this rank, or of its beginning, in order of time."""
+        """The phases of the last run on this rank, or of its first iterations, in time order."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A kernel as the registry knows it.
+    """A kernel in the registry.
 
-    ``counts`` is a pure function of the parameters (operations of one iteration, one rank;
-    None where only a run can tell), so that a plan and a simulated machine can use it;
-    ``prepare`` runs on the node, on every rank.
+    ``summary`` and ``counted`` say in words what it runs and what it counts, for help and
+    documentation; ``classes``: every class of operations that it may count, of
+    :data:`kernels.classes.CLASSES`. ``counts`` gives the operations of one iteration on one rank
+    as a pure function of the parameters, so that a plan and a simulated machine can use it; None
+    where only a run can know. ``prepare`` runs on the node, on every rank.
     """
 
     name: str
     summary: str
+    counted: str
+    classes: tuple[str, ...]
     params: type[Params]
     counts: Callable[[Any], Counts | None]
     prepare: Callable[[Any, Team], Prepared]
     imports: tuple[str, ...] = ()
-    """Modules that ``prepare`` imports and that are slow to import: a warm parent imports them."""
+    """Modules that ``prepare`` imports and that take long to import. A process that starts many
+    measurements imports them once."""
     phases: Callable[[Any], Mapping[str, Counts]] | None = None
     """For a kernel whose phases follow one another: the counts of each, by name and in order."""

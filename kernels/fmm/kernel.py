@@ -1,4 +1,4 @@
-"""The fast multipole method as a kernel of a campaign (seed 003, sections III and IV)."""
+"""The fast multipole method as a kernel of a campaign (Choi & Vuduc 2016, sections III and IV)."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ from kernels.fmm.counts.by_phase import evaluation_counts, total_counts
 from kernels.fmm.counts.machine import DEFAULT_MACHINE, MachineModel, host_machine
 from kernels.fmm.distributions import Distribution, points
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, KernelFailed, Mark, Params, WrongResult
+from kernels.kernel import Counts, Kernel, KernelFailed, Mark, Params, WrongResult, not_compiled
 
 if TYPE_CHECKING:
     from kernels.fmm.method import Fmm
 
 SEED = 0
 CHECKED = 100
-"""Targets that are compared with direct summation."""
+"""Targets whose potentials are compared with direct summation."""
 MOST_MARKED = 1000
-"""Evaluations of a run whose phases are marked: of more, single phases are too short to meter."""
+"""Evaluations of a run whose phases are marked. In longer runs, phases are too short to meter."""
 
 
 class FmmParams(Params):
-    """What is evaluated, how accurately, and by how many threads.
+    """What is evaluated, how accurately, and by how many threads."""
 
-    Attributes:
-        n: points, which are sources and targets.
-        q: at most this number of points in a leaf; none: the best that is known.
-        digits: relative L2 error at most 10^-digits, 3 to 10, in single precision 3 to 5.
-        precision: single or double, of the result; few digits are computed in single precision.
-        distribution: of the points, see :func:`kernels.fmm.distributions.points`.
-        threads: threads of one rank.
-    """
-
-    n: int = Field(ge=1)
-    q: int | None = Field(default=None, ge=1)
-    digits: int = Field(default=6, ge=DIGITS[0], le=DIGITS[1])
-    precision: Literal["single", "double"] = "double"
-    distribution: Distribution = "uniform"
-    threads: int = Field(default=1, ge=1)
+    n: int = Field(ge=1, description="points, which are both sources and targets")
+    q: int | None = Field(
+        default=None, ge=1, description="most points in a leaf; default: the fastest that is known"
+    )
+    digits: int = Field(
+        default=6,
+        ge=DIGITS[0],
+        le=DIGITS[1],
+        description="relative L2 error at most 10^-digits; in single precision 3 to 5 digits",
+    )
+    precision: Literal["single", "double"] = Field(
+        default="double",
+        description="of the result; 5 digits or fewer are computed in single precision",
+    )
+    distribution: Distribution = Field(default="uniform", description="where the points lie")
+    threads: int = Field(default=1, ge=1, description="threads of one rank")
 
     @model_validator(mode="after")
     def _within_reach(self) -> FmmParams:
@@ -55,19 +56,19 @@ class FmmParams(Params):
 
 
 def count_phases(params: FmmParams) -> Mapping[str, Counts]:
-    """Phase -> operations of one evaluation, on the machine that counts assume: AVX-512.
+    """Phase -> operations of one evaluation, on the machine that a plan assumes: AVX-512.
 
     Raises:
-        KernelFailed: the tree can't be built.
+        KernelFailed: the tree cannot be built.
     """
     return _count(params, DEFAULT_MACHINE)
 
 
 def count_evaluation(params: FmmParams) -> Counts:
-    """Operations of one evaluation, on the machine that counts assume.
+    """Operations of one evaluation, on the machine that a plan assumes.
 
     Raises:
-        KernelFailed: the tree can't be built.
+        KernelFailed: the tree cannot be built.
     """
     return total_counts(count_phases(params))
 
@@ -76,24 +77,18 @@ def _count(params: FmmParams, machine: MachineModel) -> Mapping[str, Counts]:
     try:
         return evaluation_counts(**params.model_dump(), machine=machine)
     except (ImportError, RuntimeError) as error:
-        raise _not_compiled(error) from error
+        raise not_compiled(error) from error
     except MemoryError:
-        raise KernelFailed(f"{params.n} points do not fit into the memory") from None
+        raise KernelFailed(f"{params.n} points do not fit in memory") from None
 
 
-def _not_compiled(error: Exception) -> KernelFailed:
-    return KernelFailed(
-        f"cannot compile the method: {error} (NUMBA_CACHE_DIR names a writable directory for the "
-        f"machine code)"
-    )
-
-
-@dataclass
+@dataclass(kw_only=True)
 class PreparedFmm:
-    """A method that is ready, its charges, and what came of its last run.
+    """A prepared method, its charges, and the result of its last run.
 
-    ``places``: float64 (n, 3); ``charges``: float64 (n,), of all ranks; ``mine``: this rank's
-    among them; ``found``: float64, the potentials at these. ``ranks``: how many there are.
+    ``places``: float64 (n, 3); ``charges``: float64 (n,), of all ranks; ``mine``: the slice of
+    them that this rank has; ``potentials``: float64, at these. ``ranks``: how many there are.
+    ``marked``: for each marked evaluation its begin in ns, its phases' seconds, and its end in ns.
     """
 
     params: FmmParams
@@ -102,27 +97,26 @@ class PreparedFmm:
     charges: np.ndarray
     mine: slice
     ranks: int
-    found: np.ndarray
+    potentials: np.ndarray
     marked: list[tuple[int, tuple[float, ...], int]]
-    """Of each marked evaluation: its begin, ns, its phases' seconds, and its end, ns."""
 
     def run(self, iterations: int) -> None:
-        """Evaluate so many times."""
+        """Evaluate ``iterations`` times."""
         self.marked = []
         for i in range(iterations):
             begin_ns = time.monotonic_ns()
-            self.found = self.method.evaluate(self.charges[self.mine])
+            self.potentials = self.method.evaluate(self.charges[self.mine])
             if i < MOST_MARKED:
                 seconds = self.method.seconds
                 lengths = tuple(seconds[phase] for phase in PHASES)
                 self.marked.append((begin_ns, lengths, time.monotonic_ns()))
 
     def marks(self) -> Sequence[Mark]:
-        """Where each phase of the last run's first evaluations began and ended."""
+        """When each phase of the last run's first evaluations began and ended."""
         marks = []
         for begin_ns, lengths, end_ns in self.marked:
             edges = [begin_ns + round(s * 1e9) for s in accumulate(lengths, initial=0.0)]
-            # The charges come before the first phase, the order of the results after the last.
+            # Sorting the charges belongs to the first phase, sorting the results to the last.
             edges[-1] = end_ns
             marks += [
                 Mark(phase, a, b) for phase, a, b in zip(PHASES, edges[:-1], edges[1:], strict=True)
@@ -130,7 +124,7 @@ class PreparedFmm:
         return marks
 
     def counts(self) -> Counts | None:
-        """Operations of one evaluation with this host's vectors and caches; of one rank alone."""
+        """Operations of one evaluation on this host; None where there are several ranks."""
         if self.ranks > 1:
             return None
         return total_counts(_count(self.params, host_machine()))
@@ -140,7 +134,7 @@ class PreparedFmm:
         mine = self.places[self.mine]
         some = np.random.default_rng(SEED).permutation(len(mine))[:CHECKED]
         right = direct_sums(self.places, self.charges, mine[some])
-        error = float(np.linalg.norm(self.found[some] - right))
+        error = float(np.linalg.norm(self.potentials[some] - right))
         size = float(np.linalg.norm(right))
         if not error <= size * 10.0**-self.params.digits:
             relative = error / size if size else np.inf
@@ -150,13 +144,13 @@ class PreparedFmm:
             )
 
     def close(self) -> None:
-        """Let go of the data."""
-        self.places = self.charges = self.found = np.empty(0)
+        """Release the data."""
+        self.places = self.charges = self.potentials = np.empty(0)
         self.marked = []
 
 
 def direct_sums(sources: np.ndarray, charges: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Potentials under 1 / (4 pi r), r = 0 left out, pair by pair: float64 (targets,)."""
+    """Potentials by 1 / (4 pi r), pair by pair, r = 0 left out: float64 (targets,)."""
     sums = np.empty(len(targets))
     for i, place in enumerate(targets):
         r = np.linalg.norm(sources - place, axis=1)
@@ -166,7 +160,7 @@ def direct_sums(sources: np.ndarray, charges: np.ndarray, targets: np.ndarray) -
 
 
 def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
-    """Raises :class:`KernelFailed` where the method can't be compiled or the memory is short."""
+    """Raises :class:`KernelFailed` where the method cannot be compiled or memory is too small."""
     try:
         # A plan must not import Numba.
         from kernels.fmm.interface import setup_for  # noqa: PLC0415
@@ -184,21 +178,32 @@ def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
             method = RankedFmm(team.comm, np.ascontiguousarray(places[mine]), setup)
         else:
             method = make_ready(places, None, setup)
-        prepared = PreparedFmm(params, method, places, charges, mine, team.size, np.empty(0), [])
-        # Compiles: no compilation is left for the window.
+        prepared = PreparedFmm(
+            params=params,
+            method=method,
+            places=places,
+            charges=charges,
+            mine=mine,
+            ranks=team.size,
+            potentials=np.empty(0),
+            marked=[],
+        )
+        # Compiles, so that nothing is compiled while the kernel is measured.
         prepared.run(1)
     except BadInput as error:
         raise KernelFailed(str(error)) from None
     except (ImportError, RuntimeError) as error:
-        raise _not_compiled(error) from error
+        raise not_compiled(error) from error
     except MemoryError:
-        raise KernelFailed(f"{params.n} points do not fit into the memory") from None
+        raise KernelFailed(f"{params.n} points do not fit in memory") from None
     return prepared
 
 
 fmm = Kernel(
     name="fmm",
-    summary="a fast multipole method: potentials of n charges on each other, to so many digits",
+    summary="a fast multipole method: the potentials of n charges at each other, to given digits",
+    counted="flops (sp, dp), exact; integer operations and bytes at each level, by a model",
+    classes=("sp", "dp", "int", "l1", "l2", "l3", "dram"),
     params=FmmParams,
     counts=count_evaluation,
     prepare=_prepare,

@@ -1,26 +1,26 @@
 """The U phase alone as a kernel: leaves that touch act on each other directly (P2P).
 
-For every point t of every leaf B, the sum of q / |t - s| over the points s of the leaves of U(B),
-s = t left out (Ying, Biros and Zorin, J. Comput. Phys. 196, 2004, section 3.1; Choi and Vuduc, A
-roofline model of energy, GT-CSE-2012-01, section 5.3). Sources are targets. The loops' variants
-are those of :mod:`kernels.fmm_u.variants`.
+For every point t of every leaf B, the kernel computes the sum of q / |t - s| over the points s of
+the leaves in U(B), s = t left out (Ying, Biros & Zorin 2004, section 3.1; Choi & Vuduc 2012,
+section 5.3). The sources are the targets. The variants of the loops are in
+:mod:`kernels.fmm_u.variants`.
 
-How operations are counted, all of one iteration:
+How operations are counted, all for one iteration:
 
-``sp``, ``dp``: flops as they are executed, in every lane of every vector, those included that
-hold no point. A multiply-add is two; an estimate of 1 / sqrt(x), a square root and a division are
-one each. Lanes are added up to one sum where points do not lie in lanes: for each target and job,
-or for each source and tile.
+``sp``, ``dp``: flops as executed, in every lane of every vector, including lanes that hold no
+point. A multiply-add is two; an estimate of 1 / sqrt(x), a square root and a division are one each.
+The lanes of a sum are added up where points do not lie in lanes: for each target and job, or for
+each source and tile.
 
-``int``: of the loops over sources, two for each pass (counter and comparison), one for each number
-or vector loaded or stored (its address), and one for each lane compared with r = 0 (a leaf on
-itself). Permutations of lanes, and what is done once a tile, are not counted.
+``int``: in the loops over sources, two for each pass (counter and comparison), one for each number
+or vector loaded or stored (its address), and one for each lane compared with r = 0 (a leaf acting
+on itself). Permutations of lanes, and operations executed once a tile, are not counted.
 
 Bytes, each at the level that served it. ``dram``: every slot's four numbers once, and its sum
-once in and once out, as from a cold cache. ``l2``: a source leaf's numbers once for each other
-leaf in whose list it stands (its sums too where they are written), and a target leaf's own once
-for each of its jobs; none for the leaf on itself, whose first loads are ``dram``'s. ``l1``: all
-other loads and stores that the loops execute.
+loaded and stored once, as from a cold cache. ``l2``: a source leaf's numbers once for each other
+leaf whose list it is in (its sums too where they are written), and a target leaf's own once for
+each of its jobs; none for a leaf acting on itself, whose first loads are counted in ``dram``.
+``l1``: all other loads and stores that the loops execute.
 """
 
 from __future__ import annotations
@@ -37,26 +37,20 @@ from kernels.fmm_u.variants import Variant, flops, instructions, tolerance
 from kernels.host.memory import paged_array
 from kernels.host.prepared import PreparedParts
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, KernelFailed, Prepared, WrongResult
+from kernels.kernel import Counts, Kernel, KernelFailed, Prepared, WrongResult, not_compiled
 
 CHECKED = 100
-"""Targets whose sums are checked, of all threads together."""
+"""Targets whose sums are checked, over all threads."""
 DTYPES = {"single": np.float32, "double": np.float64}
 SEED = 20120101
 
 
 class FmmUParams(Variant):
-    """The points, and the variant.
+    """The points, and the variant."""
 
-    Attributes:
-        n: points, uniform in a cube.
-        q: at most this number of points in a leaf of the octree.
-        distribution: of the points.
-    """
-
-    n: int = Field(default=65_536, ge=1, le=1 << 26)
-    q: int = Field(default=256, ge=1)
-    distribution: Literal["uniform"] = "uniform"
+    n: int = Field(default=65_536, ge=1, le=1 << 26, description="points, uniform in a cube")
+    q: int = Field(default=256, ge=1, description="most points in a leaf of the octree")
+    distribution: Literal["uniform"] = Field(default="uniform", description="where the points lie")
 
 
 @dataclass(frozen=True)
@@ -64,8 +58,8 @@ class Leaves:
     """Points, their octree and its U lists.
 
     ``points``: float64 (n, 3), rounded to the precision; ``charges``: float64 (n,), likewise.
-    ``tree``: :class:`kernels.fmm.tree.octree.Octree`. ``near``: int32 (pairs, 2), leaves of each
-    other's U lists, each pair once, a leaf with itself included.
+    ``tree``: :class:`kernels.fmm.tree.octree.Octree`. ``near``: int32 (pairs, 2), leaves in each
+    other's U list, each pair once, including a leaf with itself.
     """
 
     points: np.ndarray
@@ -86,8 +80,8 @@ class Leaves:
 
 @lru_cache(maxsize=2)
 def build_leaves(n: int, q: int, precision: str) -> Leaves:
-    """The points, always the same for the same arguments, and their U lists."""
-    # Numba is imported where it is needed, and a list of kernels does not need it.
+    """The points, the same for the same arguments, and their U lists."""
+    # Listing the kernels must not import Numba.
     from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
     from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
 
@@ -100,10 +94,10 @@ def build_leaves(n: int, q: int, precision: str) -> Leaves:
 
 @dataclass(frozen=True)
 class ThreadShare:
-    """What one thread does: see :func:`kernels.fmm_u.loops.u_phase`.
+    """One thread's share of the work: see :func:`kernels.fmm_u.loops.u_phase`.
 
-    ``leaves``: int64, the leaves that it owns, along the Z curve. ``pairs``: int64 (rows, 2),
-    target leaf and source leaf of each row of ``spans``. ``jobs``: int64 (n, 5); ``spans``:
+    ``leaves``: int64, the leaves that the thread owns, along the Z curve. ``pairs``: int64
+    (rows, 2), target leaf and source leaf of each row of ``spans``. ``jobs``: int64 (n, 5); ``spans``:
     int64 (rows, 2); ``begin`` and ``end``: its slots.
     """
 
@@ -117,10 +111,10 @@ class ThreadShare:
 
 @dataclass(frozen=True)
 class UPhaseSchedule:
-    """Where points lie and who does what.
+    """The slots of the points, and the threads' shares of the pairs of leaves.
 
     ``first``: int64 (nodes,), each leaf's first slot; ``slot``: int64 (n,), each point's;
-    ``slots``: how many there are, of them a vector's length behind the last leaf.
+    ``slots``: how many there are, including one vector behind the last leaf.
     """
 
     leaves: Leaves
@@ -134,10 +128,10 @@ class UPhaseSchedule:
 def make_schedule(
     n: int, q: int, precision: str, ways: str, width: int, threads: int
 ) -> UPhaseSchedule:
-    """The slots for vectors of so many numbers, and each thread's share.
+    """The slots for vectors of ``width`` numbers, and each thread's share.
 
-    Each thread owns the leaves of a stretch of the Z curve and writes to them alone: a pair of
-    leaves across two stretches is taken one way by each.
+    Each thread owns the leaves of one section of the Z curve and writes only to them. Each of two
+    threads computes its own half of a pair of leaves that crosses a boundary, one way.
     """
     from kernels.fmm.phases.u_schedule import share_pairs  # noqa: PLC0415
 
@@ -158,11 +152,11 @@ def make_schedule(
 
 
 def _share(rows: np.ndarray, first: np.ndarray, sizes: np.ndarray, width: int) -> ThreadShare:
-    """``rows``: int64 (n, 3), target leaf, source leaf, and what is to be done."""
+    """``rows``: int64 (n, 3), target leaf, source leaf, and how they interact."""
     rows[rows[:, 0] == rows[:, 1], 2] = ITSELF
     rows = rows[np.lexsort((rows[:, 1], rows[:, 2], first[rows[:, 0]]))]
     target, source, what = rows.T
-    # A job is the rows of one target leaf that do the same.
+    # A job is the rows of one target leaf that interact in the same way.
     new = np.flatnonzero((np.diff(target, prepend=-1) != 0) | (np.diff(what, prepend=-1) != 0))
     spans = np.column_stack([first[source], first[source] + sizes[source]])
     of = target[new]
@@ -190,7 +184,7 @@ def _schedule_of(params: FmmUParams) -> UPhaseSchedule:
 
 
 def count_interactions(params: FmmUParams) -> int:
-    """Pairs (target, source) whose q / r is in a sum, r = 0 left out: the phase's useful work."""
+    """Pairs (target, source) that contribute to a sum, r = 0 left out: the phase's useful work."""
     leaves = build_leaves(params.n, params.q, params.precision)
     one, two = leaves.near.T
     work = leaves.sizes[one] * leaves.sizes[two]
@@ -199,7 +193,7 @@ def count_interactions(params: FmmUParams) -> int:
 
 @lru_cache(maxsize=64)
 def count_operations(params: FmmUParams) -> Counts:
-    """Operations and bytes of one iteration of one rank: see the module."""
+    """Operations and bytes of one iteration of one rank; the module says how they are counted."""
     schedule = _schedule_of(params)
     flop = "sp" if params.precision == "single" else "dp"
     slots = schedule.slots - params.width
@@ -214,7 +208,7 @@ def _count_share(params: FmmUParams, sizes: np.ndarray, share: ThreadShare) -> d
     width, item, in_targets = params.width, params.item_bytes, params.lanes == "targets"
     vectors = -(-sizes // width)
     held, passing = (vectors, sizes) if in_targets else (sizes, vectors)
-    # Numbers of one held thing, and of one that passes.
+    # Numbers of one held item, and of one passing item.
     held_by, passing_by = (width, 1) if in_targets else (1, width)
     tiles, left = np.zeros_like(held), held
     for size in params.tiles():
@@ -228,7 +222,7 @@ def _count_share(params: FmmUParams, sizes: np.ndarray, share: ThreadShare) -> d
         lanes = float((held[target] * passing[source]).sum()) * width
         met = float((tiles[target] * passing[source]).sum())
         # Where targets are in the lanes and sources have sums, adding up a source's lanes takes
-        # as many additions as its first product, which is no multiply-add, saves.
+        # as many additions as are saved by its first product, which is not a multiply-add.
         total["flops"] += lanes * flops(instructions(params.root, "both" if both else "one"))
         total["flops"] += 0.0 if in_targets else own * width
         unroll = 1 if itself else params.unroll
@@ -238,7 +232,7 @@ def _count_share(params: FmmUParams, sizes: np.ndarray, share: ThreadShare) -> d
         total["l1"] += touched * met * passing_by * item + 2 * own * held_by * item
         if not itself:
             once = (5 if both else 4) * float(passing[source].sum()) * passing_by * item
-            # x, y, z, and the charge where it acts, or lies between them in a vector.
+            # x, y, z, and the charge where the target also acts or its charge lies between them.
             read = 4 if both or (in_targets and params.layout == "aos") else 3
             total["l1"] -= once
             total["l2"] += once + read * own * held_by * item
@@ -260,7 +254,7 @@ class UPart:
         self._variant = Variant(**{name: getattr(params, name) for name in Variant.model_fields})
 
     def run(self, iterations: int) -> None:
-        """The share so many times."""
+        """Compute the share ``iterations`` times."""
         share = self._share
         self._phase(
             self._variant, self._arrays.points, self._arrays.sums, share.begin, share.end,
@@ -268,15 +262,15 @@ class UPart:
         )  # fmt: skip
 
     def check(self) -> None:
-        """Compare some targets' sums with direct ones over their U lists, by NumPy in double.
+        """Compare some targets' sums with sums over their U lists by NumPy in double precision.
 
-        An error is relative to the sum of |q| / r.
+        Errors are relative to the sum of |q| / r.
         """
         leaves, share, variant = self._schedule.leaves, self._share, self._variant
         tree = leaves.tree
         owned = leaves.sizes[share.leaves]
         count = min(-(-CHECKED // variant.threads), int(owned.sum()))
-        # Evenly along the Z curve, so that leaves of every place are among them.
+        # Evenly along the Z curve, so that leaves from everywhere are included.
         chosen = np.linspace(0, max(int(owned.sum()) - 1, 0), count).astype(np.int64)
         until = np.cumsum(owned)
         for number in chosen:
@@ -289,18 +283,18 @@ class UPart:
             r = np.linalg.norm(leaves.points[sources] - leaves.points[target], axis=1)
             terms = leaves.charges[sources[r > 0]] / r[r > 0]
             right, scale = float(terms.sum()), float(np.abs(terms).sum())
-            found = float(self._arrays.sums[self._schedule.slot[target]]) / variant.unit
+            computed = float(self._arrays.sums[self._schedule.slot[target]]) / variant.unit
             allowed = tolerance(variant, len(terms)) * scale
-            if not abs(found - right) <= allowed:
+            if not abs(computed - right) <= allowed:
                 raise WrongResult(
-                    f"{variant.name()}: the sum at point {target} is {found:.17g}, not "
-                    f"{right:.17g} (difference {abs(found - right):.3g}, allowed {allowed:.3g})"
+                    f"{variant.name()}: the sum at point {target} is {computed:.17g}, not "
+                    f"{right:.17g} (difference {abs(computed - right):.3g}, allowed {allowed:.3g})"
                 )
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """What the loops read and write.
+    """The arrays that the loops read and write.
 
     ``points``: (4 slots,) of the precision, in the variant's layout; ``sums``: (slots,).
     """
@@ -335,11 +329,11 @@ def _prepare(params: FmmUParams, team: Team) -> Prepared:
     try:
         from kernels.host.vectors import HOST  # noqa: PLC0415
     except (ImportError, RuntimeError) as error:
-        raise KernelFailed(f"cannot compile the loops: {error}") from error
+        raise not_compiled(error) from error
     if params.root != "sqrt" and (8 * HOST.bytes < params.vector_bits or HOST.estimate == "neon"):
         raise KernelFailed(
             f"the node has no estimate of 1 / sqrt(x) for vectors of {params.vector_bits} bits "
-            f"(its own have {8 * HOST.bytes}): take root 'sqrt' or other vector_bits"
+            f"(its own vectors have {8 * HOST.bytes}): use root 'sqrt' or other vector_bits"
         )
     schedule = _schedule_of(params)
     arrays = lay_out(params, schedule)
@@ -349,7 +343,9 @@ def _prepare(params: FmmUParams, team: Team) -> Prepared:
 
 fmm_u = Kernel(
     name="fmm_u",
-    summary="U phase of a fast multipole method (P2P), in hundreds of variants",
+    summary="the U phase (P2P) of a fast multipole method, in some 480 variants",
+    counted="flops (sp or dp) and integer operations as executed; bytes at l1, l2 and dram",
+    classes=("sp", "dp", "int", "l1", "l2", "dram"),
     params=FmmUParams,
     counts=count_operations,
     prepare=_prepare,

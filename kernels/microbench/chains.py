@@ -1,9 +1,9 @@
-"""Chains of multiply-adds: what the kernels of every type of number share.
+"""Chains of multiply-adds, for every type of number.
 
-Every accumulator goes through x = p x + q and x = r x + s in turn. Both factors have full
-mantissas, as in real programs (a factor of 1 would cost less energy), and their product is just
-below 1, so that the values neither grow nor fade into denormals, and the result depends on every
-step. A word that is loaded takes the place of q or s in one step.
+Every accumulator alternates between x = p x + q and x = r x + s. Both factors have full mantissas,
+as in real programs (a factor of 1 would cost less energy), and their product is just below 1, so
+that the values neither grow nor shrink to denormals, and the result depends on every step. A word
+that is loaded takes the place of q or s in one step.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from kernels.kernel import Counts, Params, Prepared, WrongResult
 from kernels.microbench.compiled import compiled_loops
 
 REGISTER_STEPS = 3 << 24
-"""Multiply-adds of one iteration without loads: 3 x 2^24 of one thread, all chains together."""
+"""Multiply-adds of one iteration without loads, of one thread, all chains together."""
 
 _LARGEST_VOLUME = 1 << 24
 _SMALLEST_VOLUME = 1 << 12
 
 
 class ChainParams(Params):
-    """Where the words come from, and how much is computed with each.
+    """Where the words come from, and how much is computed with each."""
 
-    Attributes:
-        level: the level that serves the loads; ``register`` for none.
-        ops_per_word: multiply-adds per word loaded. To be given where words are loaded, and
-            only there, so that one piece of work has one description.
-        threads: threads of one rank, each with data of its own.
-    """
-
-    level: Literal["register", "l1", "l2", "l3", "dram"] = "register"
-    ops_per_word: int | None = Field(default=None, ge=1)
-    threads: int = Field(default=1, ge=1)
+    level: Literal["register", "l1", "l2", "l3", "dram"] = Field(
+        default="register",
+        description="level of the memory hierarchy that serves the loads; register: no loads",
+    )
+    ops_per_word: int | None = Field(
+        default=None,
+        ge=1,
+        description="multiply-adds per word loaded; required unless the level is register",
+    )
+    threads: int = Field(default=1, ge=1, description="threads of one rank, each with its own data")
 
     @model_validator(mode="after")
     def _words_have_ops(self) -> ChainParams:
@@ -93,7 +93,7 @@ class Affine:
         return Affine(factor, term, self.modulus)
 
     def power(self, times: int) -> Affine:
-        """This map so many times, by repeated squaring."""
+        """This map applied ``times`` times, by repeated squaring."""
         result, square = Affine(self.factor * 0 + 1, self.factor * 0, self.modulus), self
         while times:
             if times & 1:
@@ -104,14 +104,14 @@ class Affine:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A type of number, the chains' constants, and how closely results must agree.
+    """A type of number, the chains' constants, and how accurate results must be.
 
     Attributes:
         dtype: the type of the words.
         constants: p, q, r, s.
         fill: writes random words into an array, the same for the same seed.
-        exact_dtype: the type that a result is recomputed in.
-        tolerance: largest difference from the recomputed result, relative to the largest value.
+        exact_dtype: the type that a result is computed again in.
+        tolerance: largest difference from that result, relative to the largest value.
     """
 
     dtype: np.dtype[Any]
@@ -127,22 +127,22 @@ class Arithmetic:
         return Affine(p, q, modulus), Affine(r, s, modulus)
 
     def compare(
-        self, name: str, found: np.ndarray[Any, Any], right: np.ndarray[Any, Any], fused: bool
+        self, name: str, computed: np.ndarray[Any, Any], right: np.ndarray[Any, Any], fused: bool
     ) -> None:
-        """Raise :class:`WrongResult` unless all accumulators are what they must be."""
+        """Raise :class:`WrongResult` unless all accumulators are right."""
         # Without a fused instruction the product is rounded too, always the same way.
         tolerance = self.tolerance if fused else 20 * self.tolerance
         if self.dtype.kind != "f":
-            wrong = int((found.view(self.exact_dtype) != right).sum())
+            wrong = int((computed.view(self.exact_dtype) != right).sum())
             error = 0.0
         else:
             scale = float(np.abs(right).max())
-            errors = np.abs(found.astype(self.exact_dtype) - right) / scale
+            errors = np.abs(computed.astype(self.exact_dtype) - right) / scale
             error = float(errors.max())
             wrong = int((~(errors <= tolerance)).sum())
         if wrong:
             raise WrongResult(
-                f"{name}: {wrong} of {found.size} accumulators are not what they must be "
+                f"{name}: {wrong} of {computed.size} accumulators are wrong "
                 f"(largest error {error:.3g} of the largest value, allowed {tolerance:.3g})"
             )
 
@@ -161,7 +161,7 @@ class RegisterChains:
         self.end[:] = 0
 
     def run(self, iterations: int) -> None:
-        """Run every chain so many times from its start."""
+        """Run every chain ``iterations`` times from its start."""
         self._loops.chain_registers(
             self.start, self.end, self._steps, *self._arithmetic.constants, iterations
         )
@@ -194,7 +194,7 @@ class StreamChains:
         self.end[:] = 0
 
     def run(self, iterations: int) -> None:
-        """Run so many iterations, from the word after the last one."""
+        """Run ``iterations`` times, continuing after the last word."""
         loop = self._loops.chain_odd if self._steps % 2 else self._loops.chain_even
         self._next = loop(
             self.data, self._next, self._words, self.start, self.end, self._steps,

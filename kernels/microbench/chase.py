@@ -1,9 +1,9 @@
 """Pointer chase: dependent loads through a random cycle of 64-byte lines.
 
 Each line holds the address of the next one, so that a hop takes one latency and nothing can be
-fetched ahead. Counted are the bytes that the level gives out for a hop: a line of 64 bytes, and
-from the first cache, which hands words to the core, the 8 bytes of the address. Loop
-instructions are not counted.
+prefetched. Counted are the bytes that the level transfers for a hop: a line of 64 bytes, or the
+8 bytes of the address from the first cache, which transfers words to the core. Loop instructions
+are not counted.
 """
 
 from __future__ import annotations
@@ -27,15 +27,12 @@ BYTES_PER_HOP: dict[Level, int] = {"l1": 8, "l2": LINE_BYTES, "l3": LINE_BYTES, 
 
 
 class ChaseParams(Params):
-    """Where the lines are.
+    """Where the lines are."""
 
-    Attributes:
-        level: the level that serves the loads.
-        threads: threads of one rank, each with a cycle of its own.
-    """
-
-    level: Level
-    threads: int = Field(default=1, ge=1)
+    level: Level = Field(description="level of the memory hierarchy that serves the loads")
+    threads: int = Field(
+        default=1, ge=1, description="threads of one rank, each with its own cycle of lines"
+    )
 
 
 def count_hops(params: ChaseParams) -> Counts:
@@ -45,7 +42,7 @@ def count_hops(params: ChaseParams) -> Counts:
 
 
 class Cycle:
-    """One thread's cycle of lines, and where it stands.
+    """One thread's cycle of lines, and its current position.
 
     Attributes:
         links: the lines as rows of 64-bit words; the first word is the next line's address.
@@ -66,12 +63,12 @@ class Cycle:
         self._address = self._base + LINE_BYTES * int(self._order[0])
 
     def run(self, iterations: int) -> None:
-        """Follow so many times ``hops`` addresses, from where the last run ended."""
+        """Follow ``hops`` addresses in each iteration, continuing where the last run ended."""
         self._address = self._loops.chase(self._address, self._hops, iterations)
         self._place = (self._place + self._hops * iterations) % len(self._order)
 
     def check(self) -> None:
-        """Every line is in the one cycle, and the chase stands where the cycle says."""
+        """Check that all lines form one cycle, and that the chase ended at the right one."""
         lines = len(self._order)
         if not np.array_equal(np.bincount(self._order, minlength=lines), np.ones(lines)):
             raise WrongResult("the order of the lines is not a permutation")
@@ -79,17 +76,18 @@ class Cycle:
         if not np.array_equal(along, LINE_BYTES * np.roll(self._order, -1)):
             raise WrongResult(f"the links do not form one cycle of {lines} lines")
         right = int(self._order[self._place])
-        found = (self._address - self._base) // LINE_BYTES
-        if found != right:
-            raise WrongResult(f"the chase ended at line {found}, not {right} of {lines}")
+        reached = (self._address - self._base) // LINE_BYTES
+        if reached != right:
+            raise WrongResult(f"the chase ended at line {reached}, not {right} of {lines}")
 
 
 def _prepare(params: ChaseParams, team: Team) -> Prepared:
-    """Raises :class:`KernelFailed` where the node has no such level, or other lines."""
+    """Raises :class:`KernelFailed` where the node has no such level, or lines of another size."""
     caches = read_caches()
     other = {c.line_bytes for c in caches} - {LINE_BYTES}
+    sizes = ", ".join(map(str, sorted(other)))
     if other and params.level != "l1":
-        raise KernelFailed(f"the node has cache lines of {other} bytes; chase counts {LINE_BYTES}")
+        raise KernelFailed(f"the node's cache lines have {sizes} bytes; chase counts {LINE_BYTES}")
     size = working_set_bytes(
         params.level, caches, memory_bytes(), parts_on_node(params.threads, team)
     )
@@ -101,6 +99,8 @@ def _prepare(params: ChaseParams, team: Team) -> Prepared:
 chase = Kernel(
     name="chase",
     summary="pointer chase through 64-byte lines that one level of the memory hierarchy serves",
+    counted="bytes of dependent loads at the level: 64 a line, 8 from l1",
+    classes=("l1", "l2", "l3", "dram"),
     params=ChaseParams,
     counts=count_hops,
     prepare=_prepare,

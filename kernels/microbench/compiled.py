@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from kernels.kernel import KernelFailed
+from kernels.kernel import not_compiled
 
 
 def compiled_loops() -> ModuleType:
-    """The module of compiled loops, imported only where a kernel is prepared.
+    """The module :mod:`kernels.microbench.loops`.
 
     Raises:
-        KernelFailed: Numba is missing, or finds no directory to keep machine code in.
+        KernelFailed: Numba is missing, or finds no directory for its machine code.
     """
     try:
         from kernels.microbench import loops  # noqa: PLC0415  (a plan must not import Numba)
     except (ImportError, RuntimeError) as error:
-        raise KernelFailed(
-            f"cannot compile the loops: {error} (NUMBA_CACHE_DIR names a writable directory "
-            f"for the machine code)"
-        ) from error
+        raise not_compiled(error) from error
     return loops

@@ -1,8 +1,8 @@
-"""Fused multiply-adds in single and double precision, with a tunable number per word loaded.
+"""Fused multiply-adds in single and double precision, with a chosen number per word loaded.
 
-The intensity microbenchmark of Choi et al. (IPDPS 2013, section 4.2). One multiply-add is two
+The intensity microbenchmark of Choi et al. (2013, section 4.2). One multiply-add is two
 flops; address and loop instructions are not counted. Where the processor has no fused
-multiply-add, a multiplication and an addition stand for it.
+multiply-add, it is a multiplication and an addition.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def _fill(array: np.ndarray[Any, Any], seed: int) -> None:
 
 
 def _arithmetic(dtype: np.dtype[Any], tolerance: float) -> Arithmetic:
-    """Factors whose product is 1 - 2^-17, and terms that cancel, for a fixed point near 0.
+    """Factors whose product is 1 - 2^-17, and terms that cancel, so that the fixed point is near 0.
 
-    Near another fixed point a step would be smaller than its rounding, and values would stop.
+    At another fixed point a step would be smaller than its rounding, and values would not change.
     """
     shrink = 2.0**-17
     p, q = dtype.type(-1.6180339887498949), dtype.type(0.0011780972450961724)
@@ -35,7 +35,8 @@ def _arithmetic(dtype: np.dtype[Any], tolerance: float) -> Arithmetic:
     return Arithmetic(dtype, (p, q, r, s), _fill, np.dtype(np.float64), tolerance)
 
 
-# Rounding in 2^17 steps, the memory of a chain: measured up to 1e-4 and 6e-12.
+# Rounding errors of the last 2^17 steps, after which a chain has forgotten earlier ones; errors
+# up to 1e-4 and 6e-12 were measured.
 SINGLE = _arithmetic(np.dtype(np.float32), 1e-3)
 DOUBLE = _arithmetic(np.dtype(np.float64), 1e-10)
 
@@ -61,6 +62,8 @@ def _prepare_double(params: ChainParams, team: Team) -> Prepared:
 sp_fma = Kernel(
     name="sp_fma",
     summary="single-precision fused multiply-adds, any number per word loaded from one level",
+    counted="flops (sp); 4 bytes a word at the serving level",
+    classes=("sp", "l1", "l2", "l3", "dram"),
     params=ChainParams,
     counts=count_single,
     prepare=_prepare_single,
@@ -69,6 +72,8 @@ sp_fma = Kernel(
 dp_fma = Kernel(
     name="dp_fma",
     summary="double-precision fused multiply-adds, any number per word loaded from one level",
+    counted="flops (dp); 8 bytes a word at the serving level",
+    classes=("dp", "l1", "l2", "l3", "dram"),
     params=ChainParams,
     counts=count_double,
     prepare=_prepare_double,

@@ -1,4 +1,4 @@
-"""Multiply-adds of 32-bit integers, with a tunable number per word loaded.
+"""Multiply-adds of 32-bit integers, with a chosen number per word loaded.
 
 32 bits, because every vector unit multiplies those in one instruction. One multiply-add is two
 operations (most processors need two instructions for it); address and loop instructions are not
@@ -24,7 +24,7 @@ def _fill(array: np.ndarray[Any, Any], seed: int) -> None:
     )
 
 
-# Odd factors: a step loses no bit of what it is given.
+# Odd factors: a step loses no bit of its input.
 INT32 = Arithmetic(
     dtype=np.dtype(np.int32),
     constants=(np.int32(1664525), np.int32(1013904223), np.int32(22695477), np.int32(907633385)),
@@ -46,6 +46,8 @@ def _prepare(params: ChainParams, team: Team) -> Prepared:
 int_mad = Kernel(
     name="int_mad",
     summary="multiply-adds of 32-bit integers, any number per word loaded from one level",
+    counted="operations (int), two a multiply-add; 4 bytes a word at the serving level",
+    classes=("int", "l1", "l2", "l3", "dram"),
     params=ChainParams,
     counts=count_integer,
     prepare=_prepare,

@@ -2,7 +2,7 @@
 
 Integers, because additions of 512-bit floating-point vectors lower the clock of many processors
 and would hide a sixth of the first cache's bandwidth. One addition, class ``int``, is counted
-for each word, beside its 8 bytes; address and loop instructions are not.
+for each word, in addition to its 8 bytes; address and loop instructions are not counted.
 """
 
 from __future__ import annotations
@@ -25,15 +25,10 @@ WORD = np.dtype(np.int64)
 
 
 class LoadParams(Params):
-    """Where the words come from.
+    """Where the words come from."""
 
-    Attributes:
-        level: the level that serves the loads.
-        threads: threads of one rank, each with data of its own.
-    """
-
-    level: Level
-    threads: int = Field(default=1, ge=1)
+    level: Level = Field(description="level of the memory hierarchy that serves the loads")
+    threads: int = Field(default=1, ge=1, description="threads of one rank, each with its own data")
 
 
 def count_loads(params: LoadParams) -> Counts:
@@ -59,7 +54,7 @@ class Sum:
         self.end[:] = 0
 
     def run(self, iterations: int) -> None:
-        """Add up so many times :data:`WORDS` words, from the word after the last one."""
+        """Add up :data:`WORDS` words in each iteration, continuing where the last one ended."""
         self._next = self._loops.total(
             self.data, self._next, WORDS, self._start, self.end, iterations
         )
@@ -70,9 +65,9 @@ class Sum:
         first = (self._next - WORDS) % self.data.size
         words = self.data[first : first + span].view(np.uint64)
         right = int(words.sum()) * (WORDS // span) % 2**64
-        found = int(self.end.view(np.uint64).sum())
-        if found != right:
-            raise WrongResult(f"sum of {WORDS} words is {found} modulo 2^64, not {right}")
+        computed = int(self.end.view(np.uint64).sum())
+        if computed != right:
+            raise WrongResult(f"sum of {WORDS} words is {computed} modulo 2^64, not {right}")
 
 
 def _prepare(params: LoadParams, team: Team) -> Prepared:
@@ -87,6 +82,8 @@ def _prepare(params: LoadParams, team: Team) -> Prepared:
 load = Kernel(
     name="load",
     summary="sum of an array of 8-byte integers that one level of the memory hierarchy serves",
+    counted="8 bytes a word at the level; one addition (int) a word",
+    classes=("int", "l1", "l2", "l3", "dram"),
     params=LoadParams,
     counts=count_loads,
     prepare=_prepare,

@@ -1,9 +1,9 @@
 """The compiled loops, written in vectors of the host's own width.
 
-Each loop is emitted as LLVM vector operations rather than left to the loop vectoriser, which
-prefers 256-bit vectors on processors that have 512, and so that the operations executed are the
-operations counted. The same code serves every processor: only the width of a vector and the
-number of accumulators depend on the host, and LLVM splits what the host cannot do at once.
+Each loop is emitted as LLVM vector operations and not left to the loop vectoriser, which prefers
+256-bit vectors on processors that have 512; so the operations executed are the operations counted.
+The same code serves every processor: only the width of a vector and the number of accumulators
+depend on the host, and LLVM splits vectors that are wider than the host's.
 
 Compiled for the node, on the node. Numba keeps the machine code beside this file in
 ``__pycache__``, or, where that is not writable, in the user's cache directory, or in
@@ -80,7 +80,7 @@ class _Vectors:
 
     def start(self, pointer: Any) -> None:
         """Load every accumulator."""
-        # What the compiler cannot see through, it cannot move out of the loop over iterations.
+        # Keeps the compiler from moving the loads out of the loop over iterations.
         clobber = ir.FunctionType(ir.VoidType(), [])
         self.builder.asm(clobber, "", "~{memory}", [], side_effect=True)
         for i, slot in enumerate(self.slots):
@@ -138,11 +138,11 @@ def _registers(typing, start, end, pairs, p, q, r, s):
 
 
 def _stream_of_chains(odd: bool) -> Callable[..., Any]:
-    """The loop that loads words: each joins a chain in the place of its step's q or s.
+    """The loop that loads words: each takes the place of its step's q or s in a chain.
 
-    Steps alternate between factors p and r without end, also from one word to the next, so a
-    word of an odd number of steps is followed by one that starts with the other factor: the
-    body holds two rows of words.
+    Steps alternate between factors p and r, also from one word to the next. After a word with an
+    odd number of steps the next word starts with the other factor, so the body holds two rows of
+    words.
     """
 
     @intrinsic
@@ -173,8 +173,8 @@ def _stream_of_chains(odd: bool) -> Callable[..., Any]:
             block.store(block.pointer(signature.args[5], end))
             return context.get_dummy_value()
 
-        given = (data, first, blocks, passes, start, end, half, p, q, r, s)
-        return types.void(*given), emit
+        parameters = (data, first, blocks, passes, start, end, half, p, q, r, s)
+        return types.void(*parameters), emit
 
     return stream
 
@@ -222,7 +222,7 @@ def chain_registers(start, end, steps, p, q, r, s, iterations):
         start, end: accumulators before and after, :func:`chain_lanes` words, aligned to a
             vector.
         steps: multiply-adds of one accumulator in one iteration, even: x = p x + q and
-            x = r x + s in turn.
+            x = r x + s alternately.
         p, q, r, s: the constants, scalars of the arrays' type.
     """
     for _ in range(iterations):
@@ -233,12 +233,12 @@ def chain_registers(start, end, steps, p, q, r, s, iterations):
 def chain_even(data, first, words, start, end, steps, p, q, r, s, iterations):
     """``iterations`` times: ``steps`` multiply-adds, an even number, for each of ``words`` words.
 
-    Word i of the data joins accumulator i modulo :func:`stream_lanes` as the addend of the
-    first step; the others have q (factor p) and s (factor r).
+    Word i of the data is the addend of the first step of accumulator i modulo
+    :func:`stream_lanes`; the other steps have q (factor p) and s (factor r).
 
     Args:
         data: the working set, a power of two of words, aligned to a vector.
-        first: index of the first word; an iteration goes on where the last one ended.
+        first: index of the first word; an iteration continues where the last one ended.
         words: words of one iteration, a power of two.
         start, end: accumulators before and after an iteration, :func:`stream_lanes` words.
         steps: multiply-adds per word.
@@ -291,7 +291,7 @@ def total(data, first, words, start, end, iterations):
 
 @njit(nogil=True, cache=True)
 def chase(address, hops, iterations):
-    """``iterations`` times ``hops`` dependent loads, from an address (bytes) on.
+    """``iterations`` times ``hops`` dependent loads, starting at an address (bytes).
 
     Returns:
         The address after the last hop.

@@ -170,7 +170,7 @@ def test_a_command_reports_its_own_counts():
 @pytest.mark.parametrize(
     ("code", "params", "status", "word"),
     [
-        ("raise SystemExit(3)", {}, "kernel failed", "ended with 3"),
+        ("raise SystemExit(3)", {}, "kernel failed", "ended with exit code 3"),
         ("print('no')", {"expect": "yes"}, "wrong result", "'yes'"),
         ("", {"reports_counts": True}, "kernel failed", "no file"),
         (
@@ -183,7 +183,7 @@ def test_a_command_reports_its_own_counts():
             "import os; open(os.environ['CAMPAIGN_COUNTS_FILE'], 'w').write('[NaN')",
             {"reports_counts": True},
             "kernel failed",
-            "can't be read",
+            "cannot read the reported counts",
         ),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", {}, "kernel failed", "-11"),
     ],

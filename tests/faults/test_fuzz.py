@@ -281,7 +281,7 @@ def test_parquet_of_more_rows_than_memory_holds_is_refused(tmp_path):
     ("text", "said"),
     [
         ('{"sp": 1' + "0" * 400 + "}", "not a number >= 0"),
-        ('{"sp": ' + "[" * 100_000, "can't be read"),
+        ('{"sp": ' + "[" * 100_000, "cannot read the reported counts"),
         ('{"../../x": 1}', "a class of the reported counts"),
         ('{"": 1}', "a class of the reported counts"),
         ('{"sp": "' + "x" * 10**6 + '"}', "not a number >= 0"),

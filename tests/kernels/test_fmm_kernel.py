@@ -231,12 +231,12 @@ def test_prepare_run_check_close(given: Any) -> None:
 def test_a_wrong_result_is_noticed() -> None:
     run = prepared(n=2000, q=60, digits=4)
     some = np.random.default_rng(0).permutation(2000)[:CHECKED]
-    run.found[some[0]] += 1e-2 * np.linalg.norm(run.found[some])
+    run.potentials[some[0]] += 1e-2 * np.linalg.norm(run.potentials[some])
     with pytest.raises(WrongResult, match="4 digits were asked for"):
         run.check()
     run.run(1)
     run.check()
-    run.found[some[0]] = np.nan
+    run.potentials[some[0]] = np.nan
     with pytest.raises(WrongResult):
         run.check()
     run.close()

@@ -1,0 +1,17 @@
+"""The classes of operations that the kernels here count, each with its meaning.
+
+``analysis.dataset`` has the unit of each class. A command may count classes of its own.
+"""
+
+from __future__ import annotations
+
+CLASSES = {
+    "sp": "single-precision floating-point operations; a multiply-add is two",
+    "dp": "double-precision floating-point operations; a multiply-add is two",
+    "int": "integer operations",
+    "l1": "bytes served by the first-level cache",
+    "l2": "bytes served by the second-level cache",
+    "l3": "bytes served by the third-level cache",
+    "dram": "bytes served by the main memory",
+}
+"""Class -> meaning. A byte is counted once, at the level that served it."""

@@ -1,0 +1,60 @@
+"""What help and documentation say about the kernels is in the kernels' own files."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.dataset import CLASS_UNITS, class_unit
+from kernels.classes import CLASSES
+from kernels.registry import KERNELS, describe, describe_all, find_kernel
+
+
+def test_every_class_has_a_meaning_in_its_unit() -> None:
+    assert set(CLASSES) <= set(CLASS_UNITS)
+    for name, meaning in CLASSES.items():
+        assert ("bytes" in meaning) == (class_unit(name) == "byte"), name
+        assert ("floating-point" in meaning) == (class_unit(name) == "flop"), name
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_description_is_complete(name: str) -> None:
+    kernel = describe(name)
+    assert kernel.name == name == find_kernel(name).name
+    assert kernel.summary
+    assert kernel.counted
+    assert set(kernel.classes) <= set(CLASSES)
+    assert {p.name for p in kernel.parameters} == set(find_kernel(name).params.model_fields)
+    for parameter in kernel.parameters:
+        assert parameter.description, parameter.name
+        assert parameter.values, parameter.name
+        assert parameter.default is None or not parameter.required
+
+
+def test_descriptions_come_in_the_registrys_order() -> None:
+    assert [kernel.name for kernel in describe_all()] == list(KERNELS)
+
+
+def test_values_are_described_in_words() -> None:
+    allowed = {p.name: p.values for p in describe("fmm").parameters}
+    assert allowed["digits"] == "integer >= 3 and <= 10"
+    assert allowed["precision"] == "single, double"
+    assert allowed["q"] == "integer >= 1"
+    (argv, *_) = describe("command").parameters
+    assert argv.required
+    assert argv.values == "list of strings"
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        *((name, {}) for name in ("sp_fma", "dp_fma", "int_mad", "idle")),
+        *((name, {"level": level}) for name in ("load", "chase") for level in ("l1", "dram")),
+        ("dp_fma", {"level": "l3", "ops_per_word": 2}),
+        ("fmm", {"n": 500, "digits": 4}),
+        ("fmm_u", {"n": 500, "precision": "double"}),
+    ],
+)
+def test_a_kernel_counts_only_the_classes_that_it_declares(name: str, params: dict) -> None:
+    kernel = find_kernel(name)
+    counts = kernel.counts(kernel.params(**params))
+    assert set(counts) <= set(kernel.classes)
