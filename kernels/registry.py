@@ -96,6 +96,6 @@ def _allowed_values(schema: Mapping[str, Any]) -> str:
     if schema["type"] == "object":
         (of_names,) = schema["patternProperties"].values()
         return f"table of class to {_allowed_values(of_names)}"
-    limits = [f">= {schema['minimum']:g}"] if "minimum" in schema else []
-    limits += [f"<= {schema['maximum']:g}"] if "maximum" in schema else []
+    limits = [f">= {schema['minimum']:,}"] if "minimum" in schema else []
+    limits += [f"<= {schema['maximum']:,}"] if "maximum" in schema else []
     return " ".join([str(schema["type"]), " and ".join(limits)]).strip()

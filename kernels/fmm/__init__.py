@@ -1,13 +1,25 @@
-"""A kernel-independent fast multipole method (Ying, Biros and Zorin, J. Comput. Phys. 196, 2004).
+"""A kernel-independent fast multipole method (Ying, Biros & Zorin 2004).
 
     >>> from kernels.fmm import evaluate
     >>> potentials = evaluate(sources, charges, digits=6)
 
 :func:`evaluate` sums G(|t - s|) q over all sources for every target, r = 0 left out;
-:func:`prepare` builds tree and operators once for many sets of charges. The modules are named
-after the steps: ``morton`` and ``octree`` (the tree), ``lists`` (U, V, W, X), ``surfaces`` and
-``operators``, ``points`` (P2M, P2L, M2P, L2P), ``transform`` and ``translations`` (V, M2L),
-``near`` (U, P2P), and ``method``, which calls them in order.
+:func:`prepare` builds tree and operators once for many sets of charges.
+
+Where each step of the method is:
+
+- ``interface``: these functions, and the checks of their input; ``accuracy``: from the requested
+  digits to order, type and Newton steps;
+- ``method``: the method itself, prepared for its points, and the order of its phases;
+- ``tree``: Morton keys, the octree, the U, W and X lists (``lists``), the V lists (``v_list``), and
+  the memory layout of the points;
+- ``operators``: the interaction kernels (Laplace, Yukawa), the surfaces, and the matrices of the
+  solutions, M2M, L2L and M2L;
+- ``phases``: the compiled loops: P2M, P2L, M2P and L2P, the V phase (M2L by Fourier transforms),
+  and the U phase (P2P);
+- ``mpi_ranks``: the method on points that are distributed over MPI ranks;
+- ``kernel``: the method as a kernel of a campaign; ``distributions``: its points; ``counts``: its
+  operations; ``constants``: the numbers that loops and counts share.
 """
 
 from __future__ import annotations
@@ -15,7 +27,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_HOMES = {
+_MODULES = {
     "evaluate": "interface",
     "evaluate_with_gradient": "interface",
     "prepare": "interface",
@@ -25,7 +37,7 @@ __all__ = ["BadInput", "evaluate", "evaluate_with_gradient", "prepare"]
 
 
 def __getattr__(name: str) -> Any:
-    # Numba takes a while to import, and a campaign's plan does not need it.
-    if name in _HOMES:
-        return getattr(import_module(f"kernels.fmm.{_HOMES[name]}"), name)
+    # Importing Numba takes a while, and a campaign's plan does not need it.
+    if name in _MODULES:
+        return getattr(import_module(f"kernels.fmm.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

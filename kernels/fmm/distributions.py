@@ -1,4 +1,4 @@
-"""Points to try an FMM on: how they are spread decides the tree's shape."""
+"""Distributions of points for tests of an FMM: they determine the shape of the tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 
 
 def points(distribution: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points and charges.
+    """Points of a distribution, and charges.
 
     uniform: in the unit cube. plummer: Plummer's sphere (Aarseth, Henon and Wielen, 1974), radii
     up to 8 of its scale, about the cube's centre. sphere: on the largest sphere. line: along the
@@ -36,11 +36,13 @@ def points(distribution: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray
         case "equal":
             places = np.full((n, 3), 0.5)
         case _:
-            raise ValueError(f"distribution {distribution!r} is unknown")
+            raise ValueError(
+                f"distribution {distribution!r} is unknown; known: {', '.join(DISTRIBUTIONS)}"
+            )
     return np.clip(places, 0.0, 1.0), rng.uniform(-1, 1, n)
 
 
 def _directions(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Unit vectors, spread evenly: float64 (n, 3)."""
-    given = rng.standard_normal((n, 3))
-    return np.asarray(given / np.linalg.norm(given, axis=1, keepdims=True))
+    """Unit vectors, uniform over all directions: float64 (n, 3)."""
+    normal = rng.standard_normal((n, 3))
+    return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True))

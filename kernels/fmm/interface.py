@@ -1,4 +1,4 @@
-"""What a user calls: arrays in, potentials out, bad input told in one sentence."""
+"""The functions that a user calls: arrays in, potentials out, one clear message for bad input."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from kernels.fmm.accuracy import BadInput, accuracy, leaf_points, newton_steps
-from kernels.fmm.method import Fmm, Setup, make_ready
+from kernels.fmm.method import Fmm, Setup, prepare_method
 from kernels.fmm.operators.interaction_kernels import INTERACTIONS
 from kernels.host.vectors import estimate_bits
 
 
 def prepare(sources: Any, targets: Any = None, digits: float = 6, **options: Any) -> Fmm:
-    """Tree, lists and operators for sources and targets, for many sets of charges.
+    """Build tree, lists and operators once, for many sets of charges.
 
     Args:
         sources: (n, 3), n at least 1, finite.
-        targets: (m, 3); none: the sources.
+        targets: (m, 3); default: the sources.
         digits: relative L2 error at most 10^-digits: 3 to 10, in single precision 3 to 5.
         options: of :func:`setup_for`.
 
@@ -27,12 +27,12 @@ def prepare(sources: Any, targets: Any = None, digits: float = 6, **options: Any
         A method whose :meth:`kernels.fmm.method.Fmm.evaluate` takes charges.
 
     Raises:
-        BadInput: what can't be computed.
+        BadInput: the request cannot be computed.
     """
     setup = setup_for(digits, **options)
     s = _points(sources, "sources")
     t = None if targets is None or targets is sources else _points(targets, "targets")
-    return make_ready(s, t, setup)
+    return prepare_method(s, t, setup)
 
 
 def setup_for(
@@ -45,56 +45,56 @@ def setup_for(
     parameter: float | None = None,
     threads: int | None = None,
 ) -> Setup:
-    """What is computed for points of any kind.
+    """What is computed, for any points.
 
     Args:
         digits: relative L2 error at most 10^-digits: 3 to 10, in single precision 3 to 5.
         precision: single or double, of the result.
-        order: points along an edge of a surface, in place of what ``digits`` asks for.
-        q: at most this number of sources, and of targets, in a leaf.
+        order: points along an edge of a surface, instead of the order that ``digits`` needs.
+        q: most sources, and most targets, in a leaf.
         interaction: laplace, 1 / (4 pi r), or yukawa, exp(-lambda r) / (4 pi r).
         parameter: yukawa's lambda.
-        threads: none: as many as this process may run on.
+        threads: default: as many as the processors that this process may run on.
 
     Raises:
-        BadInput: what can't be computed.
+        BadInput: the request cannot be computed.
     """
     asked = accuracy(digits, precision, order)
     if interaction not in INTERACTIONS:
         raise BadInput(f"interaction {interaction!r} is unknown; known: {', '.join(INTERACTIONS)}")
     if not INTERACTIONS[interaction].homogeneous:
-        # A screened interaction's operators reach beyond single precision's range.
+        # The operators of a screened interaction exceed single precision's range.
         asked = replace(asked, bits=64)
     if INTERACTIONS[interaction].needs_parameter:
         if parameter is None or not np.isfinite(parameter) or parameter < 0:
-            raise BadInput(f"{interaction} needs a parameter, finite and not below 0")
+            raise BadInput(f"{interaction} needs a parameter, finite and >= 0")
     elif parameter is not None:
         raise BadInput(f"{interaction} takes no parameter")
     if q is not None and (int(q) != q or q < 1):
-        raise BadInput(f"q is {q}; a leaf holds 1 point or more")
+        raise BadInput(f"q is {q}; a leaf must hold at least 1 point")
     if threads is not None and threads < 1:
-        raise BadInput(f"threads is {threads}; 1 or more")
+        raise BadInput(f"threads is {threads}; at least 1 is needed")
     return Setup(
-        asked.order,
-        int(q) if q is not None else leaf_points(asked),
-        np.dtype(np.float32 if asked.bits == 32 else np.float64),
-        newton_steps(asked, estimate_bits(asked.bits)),
-        asked.nearest,
-        interaction,
-        parameter or 0.0,
-        threads or len(os.sched_getaffinity(0)),
+        order=asked.order,
+        q=int(q) if q is not None else leaf_points(asked),
+        dtype=np.dtype(np.float32 if asked.bits == 32 else np.float64),
+        steps=newton_steps(asked, estimate_bits(asked.bits)),
+        nearest=asked.nearest,
+        interaction=interaction,
+        parameter=parameter or 0.0,
+        threads=threads or len(os.sched_getaffinity(0)),
     )
 
 
 def evaluate(
     sources: Any, charges: Any, targets: Any = None, digits: float = 6, **options: Any
 ) -> np.ndarray:
-    """The potentials that charges have at targets: sum of G(|t - s|) q, r = 0 left out.
+    """The potentials of charges at targets: the sum of G(|t - s|) q, r = 0 left out.
 
     Args:
         sources: (n, 3).
         charges: (n,), finite.
-        targets: (m, 3); none: the sources.
+        targets: (m, 3); default: the sources.
         digits: relative L2 error at most 10^-digits.
         options: of :func:`setup_for`.
 
@@ -102,36 +102,36 @@ def evaluate(
         (m,), float64, or float32 with ``precision="single"``.
 
     Raises:
-        BadInput: what can't be computed.
+        BadInput: the request cannot be computed.
     """
     method = prepare(sources, targets, digits, **options)
-    found = method.evaluate(checked_charges(charges, method.n_sources))
-    return _as_asked(found, options)
+    potential = method.evaluate(checked_charges(charges, method.n_sources))
+    return _in_precision(potential, options)
 
 
 def evaluate_with_gradient(
     sources: Any, charges: Any, targets: Any = None, digits: float = 6, **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As :func:`evaluate`: the potentials (m,) and their gradients by the target's place (m, 3)."""
+    """Like :func:`evaluate`: potentials (m,), and their gradients at the targets (m, 3)."""
     method = prepare(sources, targets, digits, **options)
     potential, gradient = method.gradients(checked_charges(charges, method.n_sources))
-    return _as_asked(potential, options), _as_asked(gradient, options)
+    return _in_precision(potential, options), _in_precision(gradient, options)
 
 
-def _as_asked(found: np.ndarray, options: dict[str, Any]) -> np.ndarray:
-    return found.astype(np.float32) if options.get("precision") == "single" else found
+def _in_precision(values: np.ndarray, options: dict[str, Any]) -> np.ndarray:
+    return values.astype(np.float32) if options.get("precision") == "single" else values
 
 
 def checked_charges(charges: Any, n: int) -> np.ndarray:
     """Charges as float64 (n,).
 
     Raises:
-        BadInput: another shape, or one that is not finite.
+        BadInput: another shape, or a charge that is not finite.
     """
     try:
         given = np.asarray(charges, np.float64)
     except (TypeError, ValueError) as error:
-        raise BadInput(f"charges are no numbers: {error}") from None
+        raise BadInput(f"charges are not numbers: {error}") from None
     if given.shape != (n,):
         raise BadInput(f"charges have the shape {given.shape}; {n} sources need ({n},)")
     _finite(given, "charges")
@@ -142,7 +142,7 @@ def _points(points: Any, what: str) -> np.ndarray:
     try:
         given = np.ascontiguousarray(points, np.float64)
     except (TypeError, ValueError) as error:
-        raise BadInput(f"{what} are no numbers: {error}") from None
+        raise BadInput(f"{what} are not numbers: {error}") from None
     if given.ndim != 2 or given.shape[1] != 3 or not len(given):
         raise BadInput(f"{what} have the shape {given.shape}; (n, 3) with n >= 1 is needed")
     _finite(given, what)

@@ -140,7 +140,7 @@ class PreparedFmm:
             relative = error / size if size else np.inf
             raise WrongResult(
                 f"the potentials at {len(some)} targets differ from direct summation by "
-                f"{relative:.2g} in relative L2 norm; {self.params.digits} digits were asked for"
+                f"{relative:.2g} in relative L2 norm; {self.params.digits} digits were requested"
             )
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
     try:
         # A plan must not import Numba.
         from kernels.fmm.interface import setup_for  # noqa: PLC0415
-        from kernels.fmm.method import make_ready  # noqa: PLC0415
+        from kernels.fmm.method import prepare_method  # noqa: PLC0415
 
         places, charges = points(params.distribution, params.n, SEED)
         setup = setup_for(
@@ -177,7 +177,7 @@ def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
 
             method = RankedFmm(team.comm, np.ascontiguousarray(places[mine]), setup)
         else:
-            method = make_ready(places, None, setup)
+            method = prepare_method(places, None, setup)
         prepared = PreparedFmm(
             params=params,
             method=method,

@@ -1,16 +1,17 @@
-"""The method: made ready for its points once, then charges in and potentials out.
+"""The method: prepared once for its points, then charges in and potentials out.
 
-The phases, one after the other (seed 003, section III; Ying, Biros and Zorin, 2004, section 3.4):
+The phases in order (Choi & Vuduc 2016, section III; Ying, Biros & Zorin 2004, section 3.4):
 UP: P2M and M2M. X: P2L. V: M2L. DOWN: L2L and L2P. W: M2P. U: P2P.
+
+M2M, L2L and the solutions for densities are matrix products in this module; the loops of the other
+steps are in :mod:`kernels.fmm.phases`.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,8 +23,7 @@ from kernels.fmm.constants import CHILDREN, COARSEST, EXACT_STEPS, FAR_STEPS
 from kernels.fmm.operators.interaction_kernels import INTERACTIONS, Rule, unit_of
 from kernels.fmm.operators.surfaces import INNER, OUTER, surface_grid, surface_points, surface_size
 from kernels.fmm.operators.translation_matrices import Operators, build_operators
-from kernels.fmm.phases import v_fourier as transform
-from kernels.fmm.phases import v_m2l as translations
+from kernels.fmm.phases import v_fourier, v_m2l
 from kernels.fmm.phases.p2m_p2l_m2p_l2p import (
     from_surfaces,
     gradients_from_surfaces,
@@ -39,17 +39,14 @@ from kernels.fmm.tree.v_list import build_v_list
 from kernels.host.vectors import lanes_of
 from kernels.host.worker_threads import WorkerThreads
 
-PARTS = 4
-"""Into how many parts each thread's share is cut, so that no thread waits for a slower one."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setup:
     """What is computed, and how.
 
-    ``order``: points along an edge of a surface. ``q``: at most this number of points in a leaf.
-    ``dtype``: float32 or float64, what the loops compute in. ``steps``: Newton steps of 1 / r.
-    ``nearest``: in sides of a leaf, what is too near for single precision. ``interaction``,
+    ``order``: points along an edge of a surface. ``q``: most points in a leaf. ``dtype``: float32
+    or float64, the type of the loops' numbers. ``steps``: Newton steps of 1 / r. ``nearest``: in
+    sides of a leaf, the distance below which single precision is too inaccurate. ``interaction``,
     ``parameter``: of :data:`kernels.fmm.operators.interaction_kernels.INTERACTIONS`.
     ``threads``: how many compute.
     """
@@ -66,14 +63,17 @@ class Setup:
 
 @dataclass(frozen=True)
 class TreePart:
-    """A rank's part of the tree: bool (nodes,), its leaves, and these with all their ancestors."""
+    """A rank's part of the tree, bool (nodes,).
+
+    ``own``: the rank's leaves; ``active``: these and all their ancestors.
+    """
 
     own: np.ndarray
     active: np.ndarray
 
 
-def make_ready(sources: np.ndarray, targets: np.ndarray | None, setup: Setup) -> Fmm:
-    """A method for sources and targets, float64 (n, 3); no targets: the sources."""
+def prepare_method(sources: np.ndarray, targets: np.ndarray | None, setup: Setup) -> Fmm:
+    """A method for sources and targets, float64 (n, 3); None where the targets are the sources."""
     began = time.perf_counter()
     tree = build_octree(sources, targets, setup.q)
     took_s = time.perf_counter() - began
@@ -84,7 +84,7 @@ def make_ready(sources: np.ndarray, targets: np.ndarray | None, setup: Setup) ->
 
 
 class Fmm:
-    """A fast multipole method made ready for its points."""
+    """A fast multipole method that is prepared for its points."""
 
     def __init__(
         self,
@@ -96,8 +96,9 @@ class Fmm:
     ) -> None:
         """Build lists and operators.
 
-        ``targets``: None where they are the sources; ``part``: what is to be acted on, all by
-        default. A part's sources include those of other parts that act on it directly.
+        ``targets``: None where they are the sources; ``part``: the part of the tree whose
+        potentials are computed, by default all of it. The sources then include those of other
+        parts that act on it directly.
         """
         self.seconds: dict[str, float] = {}
         began = time.perf_counter()
@@ -136,12 +137,12 @@ class Fmm:
         self.operators = self._operators(interaction)
         self._place_surfaces()
         self._took("operators", began)
-        self._crew = WorkerThreads(self.threads) if self.threads > 1 else None
+        self._workers = WorkerThreads(self.threads)
         self._blas = ThreadpoolController()
 
     @property
     def n_sources(self) -> int:
-        """How many charges an evaluation takes."""
+        """The number of charges of an evaluation."""
         return len(self.sources.slot)
 
     def _took(self, what: str, since: float) -> float:
@@ -171,8 +172,8 @@ class Fmm:
             self.rings[name] = ring
         x, y, z = surface_grid(p).T
         self.grid = (z * p + y) * p + x
-        self.waves = transform.waves(p, self.dtype)
-        self.offsets = translations.offset_index()
+        self.waves = v_fourier.waves(p, self.dtype)
+        self.offsets = v_m2l.offset_index()
         octant = tree.octants()
         active = self.part.active
         self.by_level = [a + np.flatnonzero(active[a:b]) for a, b in pairwise(tree.levels.tolist())]
@@ -181,15 +182,15 @@ class Fmm:
         ]
         leaves = np.flatnonzero(self.part.own & (tree.level >= COARSEST))
         leaves = leaves[np.argsort(tree.begin[leaves], kind="stable")]
-        self.own = np.column_stack([leaves, leaves]).astype(np.int32)
+        self.own_leaves = np.column_stack([leaves, leaves]).astype(np.int32)
         far = self.lists.far
-        self.w = _sorted_by(far[self.part.own[far[:, 0]]], 0)
-        self.x = _sorted_by(far[active[far[:, 1]]], 1)
+        self.w_pairs = _sorted_by(far[self.part.own[far[:, 0]]], 0)
+        self.x_pairs = _sorted_by(far[active[far[:, 1]]], 1)
 
     def evaluate(self, charges: np.ndarray) -> np.ndarray:
-        """The potentials at the targets, G with its 1 / (4 pi): float64 (targets,), as given.
+        """The potentials at the targets, including 1 / (4 pi): float64 (targets,), in their order.
 
-        ``charges``: float (sources,). ``seconds`` then holds the time of each phase.
+        ``charges``: float (sources,). Afterwards ``seconds`` has the time of each phase.
         """
         sums = np.zeros(self.targets.place.shape[1], self.dtype)
         self._phases(charges, sums)
@@ -201,17 +202,19 @@ class Fmm:
         sums = np.zeros((4, self.targets.place.shape[1]), self.dtype)
         self._phases(charges, sums)
         scale = 1 / (4 * math.pi * self.unit)
-        found = np.multiply(sums[:, self.targets.slot], scale, dtype=np.float64)
-        return found[0], np.ascontiguousarray(found[1:].T) / self.unit
+        scaled = np.multiply(sums[:, self.targets.slot], scale, dtype=np.float64)
+        return scaled[0], np.ascontiguousarray(scaled[1:].T) / self.unit
 
     def _exchange(self, density: np.ndarray) -> None:
-        """What other parts have of upward densities is added; alone, there is nothing."""
+        """Add the upward densities of other ranks; a single process has none to add."""
 
     def _phases(self, charges: np.ndarray, sums: np.ndarray) -> None:
-        """All phases: potentials times the rule's unit, (slots,), or with gradients, (4, slots)."""
-        # A BLAS's own threads go on spinning after a product, on the cores that the loops need.
-        awake = nullcontext() if self._crew is None else self._crew.awake()
-        with self._blas.limit(limits=1, user_api="blas"), awake:
+        """Run all phases.
+
+        ``sums``: potentials times the rule's unit, (slots,), or with gradients, (4, slots).
+        """
+        # A BLAS's own threads keep spinning after a product, on the cores that the loops need.
+        with self._blas.limit(limits=1, user_api="blas"), self._workers.awake():
             at = time.perf_counter()
             self.sources.local[3, self.sources.slot] = charges
             up = self._up()
@@ -233,29 +236,6 @@ class Fmm:
                 self._u_with_gradient(sums)
             self._took("u", at)
 
-    def _share(self, n: int, work: Callable[[int, int], Any], parts: int = PARTS) -> None:
-        """``work(first, last)`` over n things, by all threads."""
-        if self._crew is None or n < 2:
-            work(0, n)
-            return
-        cuts = np.linspace(0, n, min(self.threads * parts, n) + 1).astype(int).tolist()
-        left = deque(pairwise(cuts))
-
-        def take() -> None:
-            while left:
-                try:
-                    first, last = left.popleft()
-                except IndexError:  # another thread was quicker
-                    return
-                work(first, last)
-
-        self._crew.run(take)
-
-    def _share_by(self, column: np.ndarray, work: Callable[[int, int], Any]) -> None:
-        """``work(first, last)`` over sorted rows, those with one number by one thread."""
-        cuts = np.append(np.flatnonzero(np.diff(column, prepend=-1)), len(column)).tolist()
-        self._share(len(cuts) - 1, lambda a, b: work(cuts[a], cuts[b]))
-
     def _to_surfaces(self, pairs: np.ndarray, ring: str, check: np.ndarray) -> None:
         of = self.sources
         parameter = self.dtype.type(self.parameter)
@@ -266,8 +246,8 @@ class Fmm:
                 self.centres, self.tree.level, self.rings[ring], check, of.most, parameter,
             )  # fmt: skip
 
-        self._share_by(pairs[:, 1], work)
-        # From potentials in the unit of lengths to those in half sides of the cell.
+        self._workers.share_groups(pairs[:, 1], work)
+        # Convert potentials from the unit of lengths to half sides of the cell.
         check *= (self.half / unit_of(self.far_rule))[:, None].astype(self.dtype)
 
     def _from_surfaces(
@@ -284,7 +264,7 @@ class Fmm:
                 of.most, parameter,
             )  # fmt: skip
 
-        self._share_by(pairs[:, 0], work)
+        self._workers.share_groups(pairs[:, 0], work)
 
     def _empty(self) -> np.ndarray:
         return np.zeros((len(self.tree), self.rings["inner"].shape[2]), self.dtype)
@@ -292,7 +272,7 @@ class Fmm:
     def _up(self) -> np.ndarray:
         """P2M, M2M: the upward equivalent densities of all nodes, (nodes, columns)."""
         check, density = self._empty(), self._empty()
-        self._to_surfaces(self.own, "outer", check)
+        self._to_surfaces(self.own_leaves, "outer", check)
         tree, n = self.tree, self.surface
         for level in range(len(tree.levels) - 2, COARSEST - 1, -1):
             self._solve(level, self.operators[level].up_solve, check, density)
@@ -317,19 +297,21 @@ class Fmm:
         def solve(a: int, b: int) -> None:
             density[here[a:b], :n] = (check[here[a:b], :n] @ first) @ second
 
-        self._share(len(here), solve)
+        self._workers.share(len(here), solve)
 
     def _by_octant(self, work: Callable[[int], np.ndarray]) -> list[np.ndarray]:
-        """``work`` of each octant, by all threads."""
-        found: dict[int, np.ndarray] = {}
-        self._share(CHILDREN, lambda a, b: found.update({o: work(o) for o in range(a, b)}))
-        return [found[o] for o in range(CHILDREN)]
+        """``work(octant)`` of each octant, by all threads."""
+        products: dict[int, np.ndarray] = {}
+        self._workers.share(
+            CHILDREN, lambda a, b: products.update({o: work(o) for o in range(a, b)})
+        )
+        return [products[o] for o in range(CHILDREN)]
 
     def _x(self) -> np.ndarray:
         """P2L: downward check potentials, (nodes, columns)."""
         check = self._empty()
-        if len(self.x):
-            self._to_surfaces(self.x, "inner", check)
+        if len(self.x_pairs):
+            self._to_surfaces(self.x_pairs, "inner", check)
         return check
 
     def _v(self, density: np.ndarray, check: np.ndarray) -> None:
@@ -352,28 +334,28 @@ class Fmm:
         self, density: np.ndarray, check: np.ndarray, kz0: int, kz1: int, x: np.ndarray,
         y: np.ndarray,
     ) -> None:  # fmt: skip
-        """What frequencies from ``kz0`` to ``kz1`` add; ``x``, ``y``: room for their spectra."""
+        """Add the frequencies from ``kz0`` to ``kz1``; ``x``, ``y``: memory for their spectra."""
         parents = self.v_list
         cosine, sine = self.waves.cosine, self.waves.sine
-        cos_z, sin_z = transform.last_axis(self.waves, kz0, kz1)
+        cos_z, sin_z = v_fourier.last_axis(self.waves, kz0, kz1)
         plane = plane_frequencies(self.order)
 
         def scratch() -> np.ndarray:
-            return np.empty(transform.work_size(self.order), self.dtype)
+            return np.empty(v_fourier.work_size(self.order), self.dtype)
 
         def forward(first: int, last: int) -> None:
-            transform.forward(
+            v_fourier.forward(
                 density, parents.children, self.grid, cosine, sine, kz0, kz1, first, last, x,
                 scratch(),
             )  # fmt: skip
 
         def backward(first: int, last: int) -> None:
-            transform.backward(
+            v_fourier.backward(
                 y, parents.children, self.grid, cosine, sine, cos_z, sin_z, first, last, check,
                 scratch(),
             )  # fmt: skip
 
-        self._share(len(parents), forward)
+        self._workers.share(len(parents), forward)
         for level, pairs, starts in zip(parents.levels, parents.pairs, parents.starts, strict=True):
             table = self.operators[level].table[plane * kz0 : plane * kz1]
 
@@ -384,13 +366,13 @@ class Fmm:
                 pairs: np.ndarray = pairs,
                 starts: np.ndarray = starts,
             ) -> None:
-                translations.multiply(table, self.offsets, pairs, starts, x, y, first, last)
+                v_m2l.multiply(table, self.offsets, pairs, starts, x, y, first, last)
 
-            self._share(plane * (kz1 - kz0), multiply)
-        self._share(parents.acted_on, backward)
+            self._workers.share(plane * (kz1 - kz0), multiply)
+        self._workers.share(parents.acted_on, backward)
 
     def _down(self, check: np.ndarray, sums: np.ndarray) -> None:
-        """L2L, L2P: the downward densities, and what they are at the targets."""
+        """L2L, L2P: the downward densities, and their potentials at the targets."""
         tree, n = self.tree, self.surface
         density = self._empty()
         for level in range(COARSEST, len(tree.levels) - 1):
@@ -401,12 +383,12 @@ class Fmm:
                 for nodes, more in zip(octants, added, strict=True):
                     check[nodes, :n] += more
             self._solve(level, self.operators[level].down_solve, check, density)
-        self._from_surfaces(self.own, "outer", density, sums)
+        self._from_surfaces(self.own_leaves, "outer", density, sums)
 
     def _w(self, density: np.ndarray, sums: np.ndarray) -> None:
         """M2P."""
-        if len(self.w):
-            self._from_surfaces(self.w, "inner", density, sums)
+        if len(self.w_pairs):
+            self._from_surfaces(self.w_pairs, "inner", density, sums)
 
     def _u(self, sums: np.ndarray) -> None:
         """P2P."""
@@ -422,7 +404,7 @@ class Fmm:
                     max(s.most, t.most), self.dtype.type(self.parameter), self.parameter,
                 )  # fmt: skip
 
-        self._share(len(self.near), p2p, parts=1)
+        self._workers.share(len(self.near), p2p, parts=1)
 
     def _u_with_gradient(self, sums: np.ndarray) -> None:
         """P2P, with the gradient."""
@@ -436,7 +418,7 @@ class Fmm:
                     max(s.most, t.most), self.dtype.type(self.parameter), self.parameter,
                 )  # fmt: skip
 
-        self._share(len(self.near), p2p, parts=1)
+        self._workers.share(len(self.near), p2p, parts=1)
 
 
 def _sorted_by(pairs: np.ndarray, column: int) -> np.ndarray:

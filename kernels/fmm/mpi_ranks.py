@@ -1,15 +1,15 @@
-"""Ranks: the points shared out along the Z curve, local essential trees exchanged.
+"""The method on MPI ranks: points divided along the Z curve, local essential trees exchanged.
 
-Every rank knows the structure of the whole tree, cells and numbers of points, which is small;
-points, densities and spectra it has of its own leaves alone, and of what acts on them (Warren
-and Salmon, Supercomputing 1993; Lashuk et al., Supercomputing 2009):
+Every rank knows the structure of the whole tree (cells and numbers of points), which is small. It
+has the points, densities and spectra only of its own leaves and of everything that acts on them
+(Warren & Salmon 1993; Lashuk et al. 2009):
 
 - sources of other ranks' leaves that touch its own leaves (U) or act on its cells (X);
-- upward densities of cells in the V and W lists of its own. P2M and M2M are linear, so each rank
-  computes what its own leaves have of any cell, and whoever needs the cell adds up what ranks
-  send. No rank waits for a coarser cell to be complete.
+- upward densities of cells in the V and W lists of its own cells. P2M and M2M are linear, so each
+  rank computes the contribution of its own leaves to any cell, and the ranks that need the cell
+  add up the contributions. No rank waits until a coarser cell is complete.
 
-All ranks derive who needs what from the structure, so nothing has to be asked for.
+All ranks derive from the structure which rank needs which data, so no rank has to request any.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from kernels.fmm.tree.morton import MAX_LEVEL, morton_keys, sorted_order, spread
 from kernels.fmm.tree.octree import Octree
 
 FAR_COST = 8
-"""What a point costs in far phases, in surfaces that it acts on or that act on it."""
+"""The cost of a point in the far phases, in surfaces that it acts on or that act on it."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """What goes to each rank and comes from it: indices, all ranks' one after the other.
+    """Rows sent to each rank and received from it: indices, rank after rank.
 
     ``send``, ``receive``: int64; ``send_counts``, ``receive_counts``: int64 (ranks,).
     """
@@ -45,7 +45,7 @@ class Exchange:
     receive_counts: np.ndarray
 
     def swap(self, comm: Any, rows: np.ndarray) -> np.ndarray:
-        """Send ``rows[send]``; returns what came, in the order of ``receive``. Collective."""
+        """Send ``rows[send]``; returns the rows for ``receive``, in its order. Collective."""
         out = np.ascontiguousarray(rows[self.send])
         into = np.empty((len(self.receive), *rows.shape[1:]), rows.dtype)
         _swap(comm, out, self.send_counts, into, self.receive_counts)
@@ -55,7 +55,7 @@ class Exchange:
 def _swap(
     comm: Any, out: np.ndarray, out_counts: np.ndarray, into: np.ndarray, into_counts: np.ndarray
 ) -> None:
-    """Alltoallv of rows, counted in rows: int64, past what one int of bytes can hold."""
+    """Alltoallv of rows, counted in rows, so that the bytes may exceed the range of an int."""
     row_bytes = out.dtype.itemsize * int(np.prod(out.shape[1:], dtype=np.int64))
     kind = _bytes_type(row_bytes)
     try:
@@ -78,14 +78,15 @@ def _starts(counts: np.ndarray) -> np.ndarray:
 
 
 class RankedFmm(Fmm):
-    """One rank's part of a method; every call is collective."""
+    """One rank's part of the method; every call is collective."""
 
     def __init__(self, comm: Any, given: np.ndarray, setup: Setup) -> None:
-        """Share out the points.
+        """Distribute the points and prepare the method.
 
         Args:
             comm: an mpi4py communicator.
-            given: float64 (n, 3), this rank's points, any of them; sources and targets.
+            given: float64 (n, 3), any points, which are sources and targets; the rank that gives
+                a point need not be the one that owns it afterwards.
             setup: the same on all ranks.
         """
         self.comm = comm
@@ -97,7 +98,8 @@ class RankedFmm(Fmm):
         lists = build_lists(tree, surface_size(setup.order))
         owner = _owners(tree, lists, setup, ranks)
         active = _active(tree, owner, ranks)
-        # To their owners; sorted points of one leaf, and leaves of one owner, lie side by side.
+        # Send points to their owners. Sorted points of one leaf, and leaves of one owner, are
+        # contiguous.
         leaves = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
         starts = np.array([_first_key(tree, leaf) for leaf in leaves], np.uint64)
         leaf_of = leaves[np.searchsorted(starts, keys, side="right") - 1]
@@ -113,7 +115,7 @@ class RankedFmm(Fmm):
         last = np.zeros(len(tree), np.int64)
         first[mine] = np.cumsum((tree.end - tree.begin)[mine]) - (tree.end - tree.begin)[mine]
         last[mine] = first[mine] + (tree.end - tree.begin)[mine]
-        # What other ranks' leaves need of mine, and mine of theirs.
+        # The leaves of this rank that others need, and theirs that this rank needs.
         needed = [_needed_leaves(lists, owner, active[r], r) for r in range(ranks)]
         send = [mine[np.isin(mine, needed[r])] if r != rank else mine[:0] for r in range(ranks)]
         receive = [
@@ -157,15 +159,15 @@ class RankedFmm(Fmm):
 
     @property
     def n_sources(self) -> int:
-        """How many charges this rank gives."""
+        """The number of charges that this rank gives."""
         return len(self._sorted)
 
     def evaluate(self, charges: np.ndarray) -> np.ndarray:
-        """The potentials at this rank's given points, of all ranks' charges. Collective."""
+        """The potentials of all ranks' charges at the points that this rank gave. Collective."""
         return self._back(super().evaluate(self._all_charges(charges)))
 
     def gradients(self, charges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The potentials and gradients at this rank's given points. Collective."""
+        """The potentials and gradients at the points that this rank gave. Collective."""
         potential, gradient = super().gradients(self._all_charges(charges))
         return self._back(potential), self._back(gradient)
 
@@ -174,21 +176,21 @@ class RankedFmm(Fmm):
         return np.concatenate([here, self._ghosts.swap(self.comm, here)])
 
     def _exchange(self, density: np.ndarray) -> None:
-        came = self._nodes.swap(self.comm, density)
-        # A cell's parts come from several ranks.
-        np.add.at(density, self._nodes.receive, came)
+        received = self._nodes.swap(self.comm, density)
+        # Several ranks contribute to a cell.
+        np.add.at(density, self._nodes.receive, received)
 
     def _forth(self, given: np.ndarray) -> np.ndarray:
-        """Rows of given points to the points' owners."""
+        """Send rows of given points to the points' owners."""
         out = np.ascontiguousarray(given[self._sorted])
         into = np.empty((int(self._in_counts.sum()), *given.shape[1:]), given.dtype)
         _swap(self.comm, out, self._out_counts, into, self._in_counts)
         return into
 
-    def _back(self, found: np.ndarray) -> np.ndarray:
-        """Rows of own points to the ranks that gave them."""
-        out = np.ascontiguousarray(found[: self._here])
-        into = np.empty((len(self._sorted), *found.shape[1:]), found.dtype)
+    def _back(self, rows: np.ndarray) -> np.ndarray:
+        """Send rows of own points to the ranks that gave the points."""
+        out = np.ascontiguousarray(rows[: self._here])
+        into = np.empty((len(self._sorted), *rows.shape[1:]), rows.dtype)
         _swap(self.comm, out, self._in_counts, into, self._out_counts)
         given = np.empty_like(into)
         given[self._sorted] = into
@@ -247,20 +249,31 @@ def _global_tree(comm: Any, keys: np.ndarray, corner: np.ndarray, size: float, q
         begin.append(starts[there])
         end.append((starts + counts)[there])
         levels.append(levels[-1] + int(per.sum()))
-    firsts, lasts, nobody = np.concatenate(begin), np.concatenate(end), np.zeros(0, np.int64)
+    firsts, lasts, empty = np.concatenate(begin), np.concatenate(end), np.zeros(0, np.int64)
     return Octree(
-        corner, size, np.concatenate(level), np.concatenate(parent), np.concatenate(first_child),
-        np.concatenate(masks), np.concatenate(anchor), firsts, lasts, firsts, lasts, nobody, nobody,
-        np.array(levels),
-    )  # fmt: skip
+        corner=corner,
+        size=size,
+        level=np.concatenate(level),
+        parent=np.concatenate(parent),
+        first_child=np.concatenate(first_child),
+        children=np.concatenate(masks),
+        anchor=np.concatenate(anchor),
+        begin=firsts,
+        end=lasts,
+        target_begin=firsts,
+        target_end=lasts,
+        order=empty,
+        target_order=empty,
+        levels=np.array(levels),
+    )
 
 
 def _interleaved(cells: np.ndarray) -> np.ndarray:
     """The Morton keys of cells, int (n, 3), at their own level: uint64 (n,)."""
-    found = np.empty(len(cells), np.uint64)
+    keys = np.empty(len(cells), np.uint64)
     for i, (x, y, z) in enumerate(cells.tolist()):
-        found[i] = int(spread_bits(x)) | (int(spread_bits(y)) << 1) | (int(spread_bits(z)) << 2)
-    return found
+        keys[i] = int(spread_bits(x)) | (int(spread_bits(y)) << 1) | (int(spread_bits(z)) << 2)
+    return keys
 
 
 def _first_key(tree: Octree, node: int) -> int:
@@ -270,7 +283,7 @@ def _first_key(tree: Octree, node: int) -> int:
 
 
 def _owners(tree: Octree, lists: Lists, setup: Setup, ranks: int) -> np.ndarray:
-    """The rank of each leaf, stretches of the Z curve of about the same work; -1: no leaf."""
+    """The rank of each leaf: sections of the Z curve with about the same work; -1: no leaf."""
     count = tree.end - tree.begin
     cost = leaf_costs(tree, lists.near) + FAR_COST * surface_size(setup.order) * count
     leaves = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
@@ -282,42 +295,42 @@ def _owners(tree: Octree, lists: Lists, setup: Setup, ranks: int) -> np.ndarray:
 
 
 def _active(tree: Octree, owner: np.ndarray, ranks: int) -> np.ndarray:
-    """bool (ranks, nodes): the nodes with a leaf of the rank at or below them."""
-    found = owner[None, :] == np.arange(ranks)[:, None]
+    """bool (ranks, nodes): the nodes that are, or have below them, a leaf of the rank."""
+    active = owner[None, :] == np.arange(ranks)[:, None]
     for depth in range(len(tree.levels) - 2, 0, -1):
         nodes = np.arange(tree.levels[depth], tree.levels[depth + 1])
         for r in range(ranks):
-            found[r, tree.parent[nodes[found[r, nodes]]]] = True
-    return np.asarray(found)
+            active[r, tree.parent[nodes[active[r, nodes]]]] = True
+    return np.asarray(active)
 
 
 def _needed_leaves(lists: Lists, owner: np.ndarray, active: np.ndarray, rank: int) -> np.ndarray:
-    """The other ranks' leaves whose sources act on this rank's points or cells directly."""
+    """Other ranks' leaves whose sources act directly on this rank's points or cells."""
     one, two = lists.near.T
     leaf, node = lists.far.T
-    found = np.unique(
+    acting = np.unique(
         np.concatenate([two[owner[one] == rank], one[owner[two] == rank], leaf[active[node]]])
     )
-    return np.asarray(found[owner[found] != rank])
+    return np.asarray(acting[owner[acting] != rank])
 
 
 def _needed_nodes(
     tree: Octree, lists: Lists, owner: np.ndarray, active: np.ndarray, rank: int
 ) -> np.ndarray:
-    """bool (nodes,): the nodes in the V and W lists of this rank's."""
+    """bool (nodes,): the nodes in the V and W lists of this rank's nodes."""
     leaf, node = lists.far.T
-    found = np.zeros(len(tree), bool)
-    found[node[owner[leaf] == rank]] = True
+    needed = np.zeros(len(tree), bool)
+    needed[node[owner[leaf] == rank]] = True
     parents = np.flatnonzero(active & (tree.first_child >= 0))
     colleagues = np.delete(lists.colleagues[parents], SELF, axis=1)
     sources = np.zeros(len(tree), bool)
     sources[colleagues[colleagues >= 0]] = True
-    found |= (tree.level >= COARSEST) & sources[np.maximum(tree.parent, 0)]
-    return found
+    needed |= (tree.level >= COARSEST) & sources[np.maximum(tree.parent, 0)]
+    return needed
 
 
 def _spans(first: np.ndarray, last: np.ndarray, leaves: np.ndarray) -> np.ndarray:
-    """All numbers from ``first`` to ``last`` of each leaf, one leaf after the other."""
+    """The numbers from ``first`` to ``last`` of each leaf, leaf after leaf."""
     count = (last - first)[leaves]
     ends = np.cumsum(count)
     return np.asarray(np.arange(int(count.sum())) - np.repeat(ends - count - first[leaves], count))

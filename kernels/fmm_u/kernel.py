@@ -97,8 +97,8 @@ class ThreadShare:
     """One thread's share of the work: see :func:`kernels.fmm_u.loops.u_phase`.
 
     ``leaves``: int64, the leaves that the thread owns, along the Z curve. ``pairs``: int64
-    (rows, 2), target leaf and source leaf of each row of ``spans``. ``jobs``: int64 (n, 5); ``spans``:
-    int64 (rows, 2); ``begin`` and ``end``: its slots.
+    (rows, 2), target leaf and source leaf of each row of ``spans``. ``jobs``: int64 (n, 5);
+    ``spans``: int64 (rows, 2); ``begin`` and ``end``: its slots.
     """
 
     leaves: np.ndarray

@@ -1,15 +1,15 @@
 """The compiled loops of the U phase, one set for each variant.
 
-A variant reaches the compiler as a type, see :mod:`kernels.host.static_type`: a function that takes
-one is compiled once for each :meth:`kernels.fmm_u.variants.Variant.name`.
+To the compiler a variant is a type, see :mod:`kernels.host.static_type`: a function that takes one
+is compiled once for each :meth:`kernels.fmm_u.variants.Variant.name`.
 
 A job is a leaf's targets and a list of source leaves. Tiles of targets stay in registers, with
-their sums, while the whole list passes (Choi and Vuduc, A roofline model of energy, algorithm
-5.1). Points lie in slots, each leaf's from the beginning of a vector on; the slots behind its
-last point hold no charge and lie outside the cube, so that they may be read.
+their sums, while the whole list passes (Choi & Vuduc 2012, algorithm 5.1). Points lie in slots,
+and each leaf starts a new vector. The slots behind a leaf's last point have no charge and lie
+outside the cube, so that they may be read.
 """
 
-# Numba's extension points take what Numba hands them.
+# Numba's extension points have untyped arguments.
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg,misc,type-arg"
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _lanes(numbers: Any) -> Any:
 
 
 def offset(v: Vectors, at: Any, by: int) -> Any:
-    """An index that is ``by`` further on."""
+    """The index ``at + by``."""
     return v.builder.add(at, ir.Constant(INDEX, by))
 
 
@@ -115,7 +115,7 @@ def inverse_root(v: Vectors, root: Root, r2: Any) -> Any:
 
 
 def squared_distance(v: Vectors, held: Any, source: Any) -> Any:
-    """r^2 of vectors of places, each x, y and z first."""
+    """r^2 of two vectors of points, each of which starts with x, y and z."""
     dx, dy, dz = (v.sub(a, b) for a, b in zip(held[:3], source[:3], strict=True))
     return v.fma(dx, dx, v.fma(dy, dy, v.mul(dz, dz)))
 
@@ -130,7 +130,7 @@ class _Job:
         self.in_targets = variant.lanes == "targets"
 
     def emit(self, ends: list[Any], both: bool, masked: bool) -> None:
-        """``ends``: first slot of the targets and the one behind the last, and of the list."""
+        """``ends``: first slot and end of the targets, first row and end of the list."""
         begin, end, first, last = ends
         builder = self.v.builder
         step = self.v.lanes if self.in_targets else 1
@@ -147,7 +147,7 @@ class _Job:
             left = builder.urem(left, amount)
 
     def _count(self, points: Any, in_vectors: bool) -> Any:
-        """Vectors, or points, that hold so many points."""
+        """The number of vectors, or of points, that hold ``points`` points."""
         if not in_vectors:
             return points
         lanes = self.v.lanes
@@ -208,19 +208,19 @@ class _Job:
         both: bool,
         masked: bool,
     ) -> None:
-        """One source, or vector of sources, and all that is held."""
+        """One source, or vector of sources, and all held targets."""
         v, builder = self.v, self.v.builder
         back = None
         if both and not self.in_targets:
             back = v.load(self.sums, place)
-        for each, total in zip(held, totals, strict=True):
-            r2 = squared_distance(v, each, source)
+        for target, total in zip(held, totals, strict=True):
+            r2 = squared_distance(v, target, source)
             value = inverse_root(v, self.variant.root, r2)
             if masked:
                 value = v.where_positive(r2, value)
             builder.store(v.fma(value, source[3], builder.load(total)), total)
             if both:
-                back = v.mul(value, each[3]) if back is None else v.fma(value, each[3], back)
+                back = v.mul(value, target[3]) if back is None else v.fma(value, target[3], back)
         if both and self.in_targets:
             self._add_to(place, v.total(back))
         elif both:
@@ -228,7 +228,7 @@ class _Job:
 
 
 def stop_unrolling(v: Vectors) -> None:
-    """Keep the compiler from unrolling a loop itself: it leaves loops with calls as they are."""
+    """Keep the compiler from unrolling a loop itself: it does not unroll loops with calls."""
     v.builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
 
 
@@ -262,17 +262,17 @@ _act_one_way, _act_both_ways, _act_on_itself = (
 
 @njit(nogil=True, cache=True)
 def u_phase(variant, points, sums, begin, end, jobs, spans, iterations):
-    """``iterations`` times one thread's jobs.
+    """Compute one thread's jobs ``iterations`` times.
 
     Args:
         variant: a :class:`kernels.fmm_u.variants.Variant`.
         points: (4 slots,), in the variant's layout and precision.
         sums: (slots,), of the same type. Those from slot ``begin`` to ``end`` become the
-            variant's unit times the sums of q / r over the U lists, r = 0 left out; no other
-            is written.
-        jobs: int64 (n, 5): first slot of the targets, the one behind the last, first row of
-            their sources in ``spans``, the one behind the last, and what is to be done.
-        spans: int64 (rows, 2): first slot of a leaf's sources and the one behind the last.
+            variant's unit times the sums of q / r over the U lists, r = 0 left out; no others
+            are written.
+        jobs: int64 (n, 5): first slot and end of the targets, first row and end of their
+            sources in ``spans``, and how they interact.
+        spans: int64 (rows, 2): first slot and end of a leaf's sources.
     """
     for _ in range(iterations):
         for i in range(begin, end):

@@ -1,1 +1,1 @@
-"""What the node's processor is: vectors, caches, memory, threads and ranks."""
+"""The node's processor: vectors, caches, memory, threads and ranks."""

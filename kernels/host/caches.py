@@ -1,4 +1,4 @@
-"""The node's caches, and the working set that a level of the memory hierarchy serves."""
+"""The node's caches, and the size of a working set that a level of memory serves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 from kernels.kernel import KernelFailed
 
 Level = Literal["l1", "l2", "l3", "dram"]
-"""A level that serves loads."""
+"""A level of the memory hierarchy that serves loads."""
 
 CACHES_OF_CPU0 = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -40,8 +40,8 @@ def read_caches(root: Path = CACHES_OF_CPU0) -> list[Cache]:
     """The caches of the first processor that hold data, by level.
 
     Source: the kernel's ``index*`` directories (Documentation/ABI/testing/
-    sysfs-devices-system-cpu). A core reaches no other instance of a cache than its own, so one
-    processor stands for all.
+    sysfs-devices-system-cpu). A core reaches only its own instance of a cache, so one processor
+    represents all.
 
     Args:
         root: a processor's ``cache`` directory.
@@ -49,12 +49,12 @@ def read_caches(root: Path = CACHES_OF_CPU0) -> list[Cache]:
     Raises:
         KernelFailed: there is no such directory, or a cache states no size.
     """
-    found = []
+    caches = []
     for index in sorted(root.glob("index[0-9]*")):
         try:
             if _text(index / "type") == "Instruction":
                 continue
-            found.append(
+            caches.append(
                 Cache(
                     level=int(_text(index / "level")),
                     size_bytes=_bytes(_text(index / "size")),
@@ -64,9 +64,9 @@ def read_caches(root: Path = CACHES_OF_CPU0) -> list[Cache]:
             )
         except (OSError, ValueError) as error:
             raise KernelFailed(f"cannot read the cache described in {index}: {error}") from error
-    if not found:
+    if not caches:
         raise KernelFailed(f"the node describes no data cache in {root}")
-    return sorted(found, key=lambda cache: cache.level)
+    return sorted(caches, key=lambda cache: cache.level)
 
 
 def memory_bytes() -> int:
@@ -78,16 +78,16 @@ def working_set_bytes(level: Level, caches: Sequence[Cache], memory: int, parts:
     """Bytes of data, a power of two, that one of ``parts`` threads loads from a level.
 
     l1: up to three quarters of the cache. l2 and l3: six times the next smaller cache, so that
-    little of it is left there from one pass to the next, and at most half of the cache; at
-    least twice the smaller one. dram: four times the largest cache and at least 64 MiB, at most
-    1 GiB and together a quarter of the memory. A cache is divided among the parts that may
-    share it.
+    little of the data is still in it at the next pass, and at most half of the cache; at least
+    twice the smaller one. dram: four times the largest cache and at least 64 MiB, at most 1 GiB,
+    and a quarter of the memory for all parts together. A cache is divided among the parts that
+    may share it.
 
     Args:
         level: the level to be served from.
         caches: the node's, from :func:`read_caches`.
         memory: the node's memory, bytes.
-        parts: threads on the node, each with a working set of its own.
+        parts: threads on the node, each with its own working set.
 
     Raises:
         KernelFailed: the node has no such level, or no size fits.
@@ -104,15 +104,16 @@ def working_set_bytes(level: Level, caches: Sequence[Cache], memory: int, parts:
         if chosen < 2 * max(share.values()):
             raise KernelFailed(
                 f"no working set for dram: {parts} x {chosen} bytes (a quarter of the memory, "
-                f"at most 1 GiB each) do not exceed twice the largest cache, {largest} bytes"
+                f"at most 1 GiB each) are less than twice the largest cache, {largest} bytes"
             )
         return chosen
     number = int(level[1:])
     if number not in size:
-        raise KernelFailed(f"the node has no {level} cache (levels: {sorted(size)})")
+        present = ", ".join(f"l{n}" for n in sorted(size))
+        raise KernelFailed(f"the node has no {level} cache, only {present}")
     if number == 1:
         return _power_of_two_to(share[1] * 3 // 4)
-    # Another part's data may sit in the smaller cache too, but no part has more than all of it.
+    # The smaller cache may hold other parts' data too, but no part has more than all of it.
     smaller = max((s for n, s in size.items() if n < number), default=0)
     chosen = min(_power_of_two_from(6 * smaller), _power_of_two_to(share[number] // 2))
     if chosen < 2 * smaller:
@@ -128,14 +129,14 @@ def _text(path: Path) -> str:
 
 
 def _bytes(text: str) -> int:
-    """Bytes of the kernel's "48K"."""
+    """Bytes from a size such as "48K"."""
     return int(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else int(text)
 
 
 def _cpus(text: str) -> int:
     """How many processors a list such as "0-3,8" names."""
-    ends = [part.split("-") for part in text.split(",")]
-    return sum(int(each[-1]) - int(each[0]) + 1 for each in ends)
+    ranges = [part.split("-") for part in text.split(",")]
+    return sum(int(ends[-1]) - int(ends[0]) + 1 for ends in ranges)
 
 
 def _power_of_two_to(limit: int) -> int:

@@ -1,4 +1,4 @@
-"""Arrays for streaming: aligned, on huge pages where the system has them."""
+"""Arrays for streaming: aligned, and on huge pages where the system has them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from kernels.kernel import KernelFailed
 
 HUGE_PAGE_BYTES = 1 << 21
-"""What the arrays are aligned to: a huge page of x86-64, and of aarch64 with 4 KiB pages."""
+"""The alignment: a huge page of x86-64, and of aarch64 with 4 KiB pages."""
 
 
 def paged_array(words: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """An array that starts on a huge page's boundary, its pages not yet touched.
 
-    The caller must write every word: until then all pages are one page of zeros, and loads come
-    from a cache. The thread that writes first decides the memory node. The memory goes back
-    when the last view of the array does.
+    The caller must write every word: until then all pages are the same page of zeros, and a cache
+    serves the loads. The thread that writes first decides the NUMA node. The memory is released
+    with the last view of the array.
 
     Args:
         words: length of the array.
         dtype: type of a word.
 
     Raises:
-        KernelFailed: the memory is not to be had.
+        KernelFailed: there is too little memory.
     """
     size = words * dtype.itemsize
     try:
@@ -41,7 +41,7 @@ def paged_array(words: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def _advise_huge(pages: mmap.mmap) -> None:
-    """Ask for huge pages; a system built without them refuses, and ordinary pages remain."""
+    """Ask for huge pages. A system built without them refuses, and the pages stay ordinary."""
     try:
         pages.madvise(mmap.MADV_HUGEPAGE)
     except OSError:

@@ -1,4 +1,4 @@
-"""A prepared microbenchmark: one part for each thread, run together."""
+"""A prepared kernel of independent parts: one for each thread, run together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ThreadPart(Protocol):
     """One thread's data and compiled loop."""
 
     def run(self, iterations: int) -> None:
-        """Run so many iterations without the GIL."""
+        """Run ``iterations`` times without the GIL."""
 
     def check(self) -> None:
         """Raise :class:`kernels.kernel.WrongResult` unless the last run's result is right."""
@@ -28,9 +28,9 @@ def parts_on_node(threads: int, team: Team) -> int:
 
 
 class PreparedParts:
-    """Parts on threads of their own that live until :meth:`close`.
+    """Parts, each on its own thread until :meth:`close`.
 
-    The first part runs in the calling thread, so that a run of one part costs a call.
+    The first part runs in the calling thread, so that running a single part costs only a call.
     """
 
     def __init__(self, makers: Sequence[Callable[[], ThreadPart]], counts: Counts | None) -> None:
@@ -41,22 +41,22 @@ class PreparedParts:
             made = [
                 thread.submit(make) for thread, make in zip(self._threads, makers[1:], strict=True)
             ]
-            self.parts: list[ThreadPart] = [makers[0](), *(each.result() for each in made)]
-            # Compiles: no compilation is left for the window.
+            self.parts: list[ThreadPart] = [makers[0](), *(part.result() for part in made)]
+            # Compiles, so that nothing is compiled while the kernel is measured.
             self.run(1)
         except BaseException:
             self.close()
             raise
 
     def run(self, iterations: int) -> None:
-        """Run so many iterations of every part, together."""
+        """Run every part ``iterations`` times, all parts together."""
         started = [
             thread.submit(part.run, iterations)
             for thread, part in zip(self._threads, self.parts[1:], strict=True)
         ]
         self.parts[0].run(iterations)
-        for each in started:
-            each.result()
+        for future in started:
+            future.result()
 
     def counts(self) -> Counts | None:
         """Operations of one iteration, all parts together."""
@@ -68,7 +68,7 @@ class PreparedParts:
             part.check()
 
     def close(self) -> None:
-        """End the threads and let go of the data."""
+        """End the threads and release the data."""
         for thread in self._threads:
             thread.shutdown()
         self._threads = []

@@ -1,4 +1,4 @@
-"""What vectors the host has: their width, their registers, and the instructions that matter."""
+"""The host's vectors: their width, their registers, and the instructions that matter."""
 
 # Numba's configuration gets its names when it is imported.
 # mypy: disable-error-code="attr-defined"
@@ -16,7 +16,7 @@ from numba.core import config
 class HostVectors:
     """The vectors that Numba compiles for on this host.
 
-    ``bytes``: of a vector; ``registers``: how many there are; ``fused``: whether there is a
+    ``bytes``: bytes of a vector; ``registers``: how many there are; ``fused``: whether there is a
     fused multiply-add; ``estimate``: the instruction for an estimated 1 / sqrt(x), one of
     avx512, avx, sse, neon, or empty.
     """
@@ -29,8 +29,10 @@ class HostVectors:
 
 def host_vectors() -> HostVectors:
     """The host's vectors, by the features that Numba compiles for."""
-    given = config.CPU_FEATURES
-    features = set((llvm.get_host_cpu_features().flatten() if given is None else given).split(","))
+    listed = config.CPU_FEATURES  # an empty text means: no features
+    if listed is None:
+        listed = llvm.get_host_cpu_features().flatten()
+    features = set(listed.split(","))
     if "+avx512f" in features:
         return HostVectors(64, 32, True, "avx512")
     if "+avx" in features:

@@ -1,7 +1,7 @@
-"""The ``mpi`` launch mode: a kernel run as ranks that start together.
+"""The ranks that run a kernel together: MPI processes, or a single process without MPI.
 
-A :class:`Team` is what a kernel and the measurement see of it. A serial run is a team of one
-and imports nothing of MPI.
+A kernel and the measurement use MPI only through a :class:`Team`. A serial run is a team of one
+and does not import MPI.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class WrongTeamSize(Exception):
-    """MPI started another number of ranks than was asked for."""
+    """MPI started another number of ranks than was requested."""
 
 
 class Team:
@@ -27,8 +27,8 @@ class Team:
     def of_world(cls, ranks: int) -> Team:
         """The team of COMM_WORLD, which must hold exactly ``ranks`` ranks.
 
-        A launcher that does not speak the library's start-up protocol starts N worlds of one
-        rank each, silently; that is refused here.
+        A launcher that does not know the library's start-up protocol silently starts N worlds of
+        one rank each; that is an error here.
 
         Raises:
             WrongTeamSize: COMM_WORLD has another size.
@@ -40,14 +40,14 @@ class Team:
         size = MPI.COMM_WORLD.Get_size()
         if size != ranks:
             raise WrongTeamSize(
-                f"COMM_WORLD has {size} rank(s) where {ranks} were asked for: the launcher and "
-                f"the MPI library do not speak the same start-up protocol (with the PyPI wheel "
-                f"mpich use `srun --mpi=pmi2` or its own mpiexec)"
+                f"COMM_WORLD has {size} rank(s), but {ranks} were requested: the launcher and the "
+                f"MPI library use different start-up protocols (with the PyPI wheel mpich, use "
+                f"`srun --mpi=pmi2` or its own mpiexec)"
             )
         return cls(MPI.COMM_WORLD)
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
+        """Wait until every rank has called this."""
         if self.comm:
             self.comm.Barrier()
 
@@ -64,10 +64,10 @@ class Team:
         if not self.comm:
             return None if counts is None else dict(counts)
         total: dict[str, float] = {}
-        for each in self.comm.allgather(None if counts is None else dict(counts)):
-            if each is None:
+        for of_rank in self.comm.allgather(None if counts is None else dict(counts)):
+            if of_rank is None:
                 return None
-            for name, value in each.items():
+            for name, value in of_rank.items():
                 total[name] = total.get(name, 0.0) + value
         return total
 

@@ -1,10 +1,10 @@
-"""Values that are known when a loop is compiled: each is a type to Numba.
+"""Values that are known when a loop is compiled: to Numba, each value is a type.
 
-A function that takes such a value is compiled once for each :meth:`name`; what the value says is
-decided while instructions are emitted, so that the loops hold no trace of it.
+A function that takes such a value is compiled once for each result of the value's ``name()``. The
+value is used while instructions are emitted; the compiled loops do not test it.
 """
 
-# Numba's extension points take what Numba hands them.
+# Numba's extension points have untyped arguments.
 # mypy: disable-error-code="no-untyped-def,attr-defined,misc,type-arg"
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba.extending import NativeValue, models, register_model, typeof_impl, un
 
 
 class StaticType(types.Dummy):
-    """The type of a value; ``value`` is the value itself."""
+    """The type of one value, which is its attribute ``value``."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -32,6 +32,6 @@ def _unbox_static(kind, value, context):
 
 
 def static(kind: type) -> type:
-    """Let the values of a class, which has ``name()``, be known when loops are compiled."""
+    """Make the values of a class, which has ``name()``, known when loops are compiled."""
     typeof_impl.register(kind)(lambda value, context: StaticType(value))
     return kind

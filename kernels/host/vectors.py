@@ -1,7 +1,7 @@
 """Vector operations, emitted as LLVM instructions into functions that Numba compiles.
 
-The loops that take an FMM's time are written in vectors of the host's width rather than left to
-the loop vectoriser, which cannot use the processor's estimate of 1 / sqrt(x) and prefers
+The loops in which an FMM spends its time are written in vectors of the host's width and not left
+to the loop vectoriser, which cannot use the processor's estimate of 1 / sqrt(x) and prefers
 256-bit vectors on processors that have 512.
 """
 
@@ -29,7 +29,7 @@ def lanes_of(itemsize: int) -> int:
 
 
 def estimate_bits(bits: int) -> int:
-    """Bits to which the host estimates 1 / sqrt(x), of numbers of so many bits."""
+    """Correct bits of the host's estimate of 1 / sqrt(x), for numbers of ``bits`` bits."""
     match HOST.estimate:
         case "avx512":
             return 14
@@ -88,7 +88,7 @@ class Vectors:
         self.builder.store(value, self._at(pointer, index), align=self.bits // 8)
 
     def fence(self) -> None:
-        """Keep the compiler from moving loads across: it would make long chains of short ones."""
+        """Keep the compiler from moving loads across, which would make short chains long."""
         clobber = ir.FunctionType(ir.VoidType(), [])
         self.builder.asm(clobber, "", "~{memory}", [], side_effect=True)
 
@@ -144,16 +144,16 @@ class Vectors:
         return self.builder.select(positive, value, self.constant(otherwise))
 
     def exp(self, x: Any) -> Any:
-        """exp(x) for x <= 0 to the type's last bits: 2^k times a Taylor series of what is left.
+        """exp(x) for x <= 0 to the type's last bits: 2^k times a Taylor series of the remainder.
 
-        What would be below the smallest normal number comes out as about that.
+        A result below the smallest normal number is replaced by about that number.
         """
         terms = EXP_TERMS[self.bits]
         lowest, mantissa, bias = (-708.0, 52, 1023) if self.bits == 64 else (-87.0, 23, 127)
         low = self.constant(lowest)
         x = self.builder.select(self.builder.fcmp_ordered(">", x, low), x, low)
         k = self._call("llvm.rint", [self.mul(x, self.constant(math.log2(math.e)))])
-        # ln 2 in two parts, the first of few bits, so that k times it is exact.
+        # ln 2 in two parts, the first of few bits, so that its product with k is exact.
         f = self.fma(k, self.constant(-0.693359375), x)
         f = self.fma(k, self.constant(2.12194440054690583e-4), f)
         series = self.constant(1.0 / math.factorial(terms))
@@ -166,7 +166,7 @@ class Vectors:
         return self.mul(series, self.builder.bitcast(power, self.vector))
 
     def rsqrt_estimate(self, x: Any) -> Any:
-        """1 / sqrt(x) to :func:`estimate_bits` bits."""
+        """1 / sqrt(x), correct to :func:`estimate_bits` bits."""
         zero = self.constant(0.0)
         match HOST.estimate:
             case "avx512" if self.lanes * self.bits == 512:
@@ -194,6 +194,6 @@ class Vectors:
         return self._named(f"{name}.{suffix}", self.vector, arguments)
 
     def _named(self, name: str, result: Any, arguments: list[Any]) -> Any:
-        signature = ir.FunctionType(result, [each.type for each in arguments])
+        signature = ir.FunctionType(result, [argument.type for argument in arguments])
         function = cgutils.get_or_insert_function(self.builder.module, signature, name)
         return self.builder.call(function, arguments)

@@ -1,8 +1,8 @@
-"""Threads that stay awake from a method's first phase to its last.
+"""Worker threads that stay awake between the phases of an evaluation.
 
-A thread that waits for a lock sleeps, and its core with it; to wake can take longer than a phase
-does, on virtual machines by milliseconds. So, as OpenMP's do, the threads here spin between the
-phases of one evaluation, and let whoever else wants their core have it. Between evaluations they
+A thread that waits for a lock sleeps, and so may its core; waking up can take longer than a phase,
+on virtual machines by milliseconds. So the threads here, as OpenMP's, spin between the phases of
+one evaluation, and yield their core to any other thread that needs it. Between evaluations they
 sleep.
 """
 
@@ -11,20 +11,25 @@ sleep.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numba import njit, types
 
 END = -1
+PARTS_PER_THREAD = 4
+"""Parts that each thread's share of a loop is divided into, so that threads end together."""
 _yield = types.ExternalFunction("sched_yield", types.int32())
 
 
 @njit(nogil=True, cache=True)
 def _wait(number, while_it_is):
-    """Spin while ``number[0]`` is so; what it is then."""
+    """Spin while ``number[0]`` is ``while_it_is``; returns what it is then."""
     while number[0] == while_it_is:
         _yield()
     return number[0]
@@ -38,11 +43,11 @@ def _wait_for_zero(number):
 
 
 class WorkerThreads:
-    """``threads`` threads, the caller's among them."""
+    """``threads`` threads, including the calling one."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._pool = ThreadPoolExecutor(threads - 1)
+        self._pool = ThreadPoolExecutor(max(threads - 1, 1))  # starts no thread before it is used
         self._lock = threading.Lock()
         self._round = np.zeros(1, np.int64)
         self._busy = np.zeros(1, np.int64)
@@ -51,7 +56,7 @@ class WorkerThreads:
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """In its body the other threads are awake, or about to be."""
+        """A context in which the other threads are awake, or about to be."""
         others = [self._pool.submit(self._serve) for _ in range(self.threads - 1)]
         try:
             yield
@@ -65,7 +70,7 @@ class WorkerThreads:
     def run(self, task: Callable[[], None]) -> None:
         """Call ``task`` on every thread that is awake, once on each; returns when all are done.
 
-        A thread that wakes later takes no part, so a task hands its work out by itself.
+        A thread that wakes too late does not take part, so a task must distribute its own work.
         """
         with self._lock:
             self._task, self._error = task, None
@@ -80,8 +85,31 @@ class WorkerThreads:
             error, self._error = self._error, None
             raise error
 
+    def share(self, n: int, work: Callable[[int, int], Any], parts: int = PARTS_PER_THREAD) -> None:
+        """Call ``work(first, last)`` for parts of 0 to n, on every thread that is awake."""
+        if self.threads == 1 or n < 2:
+            work(0, n)
+            return
+        cuts = np.linspace(0, n, min(self.threads * parts, n) + 1).astype(int).tolist()
+        remaining = deque(pairwise(cuts))
+
+        def take() -> None:
+            while remaining:
+                try:
+                    first, last = remaining.popleft()
+                except IndexError:  # another thread took it
+                    return
+                work(first, last)
+
+        self.run(take)
+
+    def share_groups(self, column: np.ndarray, work: Callable[[int, int], Any]) -> None:
+        """Call ``work(first, last)`` for parts of sorted rows; equal numbers stay in one part."""
+        cuts = np.append(np.flatnonzero(np.diff(column, prepend=-1)), len(column)).tolist()
+        self.share(len(cuts) - 1, lambda a, b: work(cuts[a], cuts[b]))
+
     def _serve(self) -> None:
-        """What another thread does: each round's task, if it is there in time."""
+        """The loop of another thread: each round's task, if the thread is awake in time."""
         seen = 0
         while (seen := _wait(self._round, seen)) != END:
             with self._lock:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.fmm import BadInput, evaluate, evaluate_with_gradient, prepare
-from kernels.fmm.operators.disk_cache import kept
+from kernels.fmm.operators.disk_cache import cached
 from kernels.fmm.phases import v_slabs as spectra
 from kernels.fmm.tree.lists import build_lists
 from kernels.fmm.tree.octree import build_octree
@@ -167,17 +167,17 @@ def test_made_ready_once_and_evaluated_often():
         ({"sources": np.full((5, 3), np.nan)}, "sources must be finite; 15 numbers"),
         ({"sources": np.zeros((5, 2))}, r"shape \(5, 2\)"),
         ({"sources": np.zeros((0, 3))}, r"n >= 1"),
-        ({"sources": "abc"}, "no numbers"),
+        ({"sources": "abc"}, "sources are not numbers"),
         ({"targets": [[1, 2, np.inf]]}, "targets must be finite"),
         ({"charges": np.ones(4)}, r"shape \(4,\); 5 sources need \(5,\)"),
         ({"charges": [1, 2, np.nan, 4, 5]}, "charges must be finite"),
         ({"q": 0}, "q is 0"),
         ({"q": -3}, "q is -3"),
-        ({"digits": 11}, "3 to 10"),
-        ({"digits": 2}, "3 to 10"),
-        ({"digits": 6, "precision": "single"}, "3 to 5"),
+        ({"digits": 11}, "cannot be computed in double precision; 3 to 10 can"),
+        ({"digits": 2}, "cannot be computed in double precision; 3 to 10 can"),
+        ({"digits": 6, "precision": "single"}, "3 to 5 can"),
         ({"precision": "half"}, "single, double"),
-        ({"order": 40}, "order 40"),
+        ({"order": 40}, "order 40 cannot be computed"),
         ({"threads": 0}, "threads is 0"),
         ({"interaction": "stokes"}, "laplace, yukawa"),
         ({"interaction": "yukawa"}, "needs a parameter"),
@@ -200,7 +200,7 @@ def test_operators_are_kept_safely(tmp_path, monkeypatch):
         return {"first": np.arange(5000.0), "second": np.ones((3, 2), np.float32)}
 
     for _ in range(2):
-        kept("laplace-6-float64", compute)
+        cached("laplace-6-float64", compute)
     assert len(computed) == 1
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
@@ -208,13 +208,13 @@ def test_operators_are_kept_safely(tmp_path, monkeypatch):
     flipped[len(whole) // 2] ^= 1
     for i, bad in enumerate([whole[:1000], whole[:-30], b"", bytes(flipped)]):
         file.write_bytes(bad)
-        again = kept("laplace-6-float64", compute)
+        again = cached("laplace-6-float64", compute)
         assert len(computed) == 2 + i
         np.testing.assert_array_equal(again["first"], np.arange(5000.0))
         assert file.read_bytes() == whole
         assert len(list(tmp_path.iterdir())) == 1
     monkeypatch.setenv("CAMPAIGN_FMM_CACHE", "/proc/nowhere")
-    assert set(kept("laplace-6-float64", compute)) == {"first", "second"}
+    assert set(cached("laplace-6-float64", compute)) == {"first", "second"}
 
 
 def touching(tree, a, b):
@@ -291,8 +291,8 @@ def test_every_pair_of_leaves_meets_exactly_once(cloud, few):
                 assert (a, b) in near
 
 
-def test_an_error_on_another_thread_is_raised_and_the_crew_goes_on():
-    crew = WorkerThreads(3)
+def test_an_error_on_another_thread_is_raised_and_the_threads_go_on():
+    workers = WorkerThreads(3)
     caller, seen = threading.get_ident(), set()
 
     def fails_elsewhere() -> None:
@@ -301,14 +301,14 @@ def test_an_error_on_another_thread_is_raised_and_the_crew_goes_on():
         if threading.get_ident() != caller:
             raise ValueError("elsewhere")
 
-    with crew.awake():
-        time.sleep(0.1)  # until the others are there
+    with workers.awake():
+        time.sleep(0.1)  # until the other threads are awake
         with pytest.raises(ValueError, match="elsewhere"):
-            crew.run(fails_elsewhere)
+            workers.run(fails_elsewhere)
         assert len(seen) == 3
         done = []
-        crew.run(lambda: done.append(threading.get_ident()))
+        workers.run(lambda: done.append(threading.get_ident()))
     assert caller in done
-    with crew.awake():
-        crew.run(lambda: done.append(0))
+    with workers.awake():
+        workers.run(lambda: done.append(0))
     assert 0 in done

@@ -381,14 +381,14 @@ def test_a_parquet_extension_type_is_not_unpickled(tmp_path):
 
 
 def test_a_planted_object_array_in_the_operators_folder_is_computed_again(tmp_path, monkeypatch):
-    from kernels.fmm.operators.disk_cache import VERSION, kept
+    from kernels.fmm.operators.disk_cache import VERSION, cached
 
     monkeypatch.setenv("CAMPAIGN_FMM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
     file = tmp_path / "cache" / f"planted-v{VERSION}.npz"
     planted_objects = np.array([Payload(tmp_path / "ran")], dtype=object)
     np.savez(file, u=planted_objects)
-    found = kept("planted", lambda: {"u": np.arange(3.0)})
+    found = cached("planted", lambda: {"u": np.arange(3.0)})
     np.testing.assert_array_equal(found["u"], np.arange(3.0))
     with np.load(file, allow_pickle=False) as again:
         np.testing.assert_array_equal(again["u"], np.arange(3.0))

@@ -153,7 +153,7 @@ def _up(tally: Tally, s: Sizes) -> None:
     tally.moved(n * (2 * DOUBLE_BYTES + s.size), s.all_bytes)
     tally.moved(s.slots * s.size, s.all_bytes)
     tally.moved(s.rows_bytes, s.rows_bytes)
-    _points_to_surfaces(tally, s, s.own, s.own)
+    _points_to_surfaces(tally, s, s.own_leaves, s.own_leaves)
     _between_levels(tally, s)
     _solve(tally, s, 0)
 
@@ -248,7 +248,7 @@ def _down(tally: Tally, s: Sizes) -> None:
     tally.moved(s.nodes * s.row_bytes, s.rows_bytes)
     _between_levels(tally, s)
     _solve(tally, s, 1)
-    _surfaces_to_points(tally, s, s.own, s.own)
+    _surfaces_to_points(tally, s, s.own_leaves, s.own_leaves)
 
 
 def _w(tally: Tally, s: Sizes) -> None:

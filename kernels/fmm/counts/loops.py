@@ -46,7 +46,7 @@ class Sizes:
         self.nodes = len(tree)
         self.sources = tree.end - tree.begin
         self.targets = tree.target_end - tree.target_begin
-        self.own = tree.leaves[tree.level[tree.leaves] >= COARSEST]
+        self.own_leaves = tree.leaves[tree.level[tree.leaves] >= COARSEST]
         leaves = tree.leaves
         self.slots = (
             int(padded(self.targets[leaves], self.lanes).sum()) + SPARE_VECTORS * self.lanes

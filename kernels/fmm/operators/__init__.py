@@ -1,1 +1,1 @@
-"""The operators: interaction kernels, surfaces, and the matrices between them."""
+"""The operators: interaction kernels, equivalent and check surfaces, and the matrices."""

@@ -1,10 +1,11 @@
-"""What is slow to compute of the operators, kept on disk: the singular value decompositions.
+"""A cache on disk for the part of the operators that is slow to compute.
 
-One file for each interaction, order and precision, in ``CAMPAIGN_FMM_CACHE``, or else in
-``dvfs-campaign/fmm`` of the user's cache directory. A file is written whole under another name
-and then renamed, so that processes that start together do no harm; its arrays carry checksums,
-so that a torn one is noticed, computed again and replaced; and its name tells versions apart.
-Where nothing can be written, nothing is kept.
+That part is the singular value decompositions. There is one file for each interaction, order and
+precision, in the directory that ``CAMPAIGN_FMM_CACHE`` names, by default ``dvfs-campaign/fmm`` in
+the user's cache directory. A file is written under another name and then renamed, so that
+processes that start together do not disturb each other. Its arrays have checksums, so that a
+damaged file is detected, computed again and replaced. Its name contains a version. Where the
+directory cannot be written, nothing is kept.
 """
 
 from __future__ import annotations
@@ -20,29 +21,30 @@ from pathlib import Path
 import numpy as np
 
 VERSION = 1
-"""Of what is in a file. Goes up with every change of surfaces, cuts or layout."""
+"""The version of the files' content: to be increased with every change of surfaces, of the
+smallest singular value, or of the layout."""
 
-TORN = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-"""What reading a torn archive raises: it has no directory, or members of another checksum."""
+DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+"""The errors of reading a damaged archive: no directory, or members with a wrong checksum."""
 
 
 def cache_directory() -> Path:
-    """Where the files are."""
-    if given := os.environ.get("CAMPAIGN_FMM_CACHE"):
-        return Path(given)
+    """The directory of the files."""
+    if directory := os.environ.get("CAMPAIGN_FMM_CACHE"):
+        return Path(directory)
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "dvfs-campaign" / "fmm"
 
 
-def kept(name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays of ``compute()``, from the file of ``name`` where that is whole."""
+def cached(name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays of ``compute()``, read from the file of ``name`` if that is undamaged."""
     path = cache_directory() / f"{name}-v{VERSION}.npz"
-    with contextlib.suppress(*TORN), np.load(path, allow_pickle=False) as file:
+    with contextlib.suppress(*DAMAGED), np.load(path, allow_pickle=False) as file:
         return {key: file[key] for key in file.files}
-    found = compute()
+    arrays = compute()
     with contextlib.suppress(OSError):
-        _write(path, found)
-    return found
+        _write(path, arrays)
+    return arrays
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -1,8 +1,8 @@
-"""The interaction kernels: what a unit charge does at a distance.
+"""The interaction kernels (Laplace, Yukawa): the potential of a unit charge at a distance.
 
-An interaction is radial: G(r). It is emitted as vector instructions from r^2, for the loops, and
-is a NumPy function of r, for operators and checks. Laplace is 1 / (4 pi r), Yukawa (screened
-Coulomb) is exp(-lambda r) / (4 pi r). The loops leave out the factor 1 / (4 pi).
+An interaction is radial: G(r). For the loops it is emitted as vector instructions that compute it
+from r^2; for operators and checks it is a NumPy function of r. Laplace is 1 / (4 pi r), Yukawa
+(screened Coulomb) is exp(-lambda r) / (4 pi r). The loops leave out the factor 1 / (4 pi).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kernels.host.vectors import Vectors
 class Interaction:
     """A radial interaction kernel.
 
-    ``values``: G(r) without 1 / (4 pi), of an array of distances and the parameter. ``emit``:
-    the same as a vector, of r^2, of 1 / r, and of the parameter. ``emit_slope``: G'(r) / r, of
-    1 / r^2, 1 / r, G and the parameter. ``homogeneous``: whether G(s r) = G(r) / s, so that one
-    set of operators serves every level.
+    ``values``: G(r) without 1 / (4 pi), from an array of distances and the parameter. ``emit``:
+    the same as a vector, from r^2, 1 / r and the parameter. ``emit_slope``: G'(r) / r, from
+    1 / r^2, 1 / r, G and the parameter. ``homogeneous``: whether G(s r) = G(r) / s, so that all
+    levels can use one set of operators.
     """
 
     values: Callable[[np.ndarray, float], np.ndarray]
@@ -70,26 +70,26 @@ INTERACTIONS = {
 @static
 @dataclass(frozen=True)
 class Rule:
-    """How a loop is to be compiled: for which interaction, how accurately, how far unrolled.
+    """How a loop is compiled: for which interaction, and how accurately.
 
     ``steps``: Newton steps after the processor's estimate of 1 / sqrt(x). A loop that takes a
-    rule is compiled once for each.
+    rule is compiled once for each rule.
     """
 
     interaction: str
     steps: int
 
     def name(self) -> str:
-        """All that the compiled loops depend on, in one word."""
+        """Everything that the compiled loops depend on, as one word."""
         return f"{self.interaction}-{self.steps}"
 
 
 def emit_values(v: Vectors, rule: Rule, r2s: list[Any], parameter: Any) -> list[Any]:
     """G of several r^2, times :func:`unit_of` the rule: estimates of 1 / r and their Newton steps.
 
-    A step is y (3 - r^2 y^2) / 2. The last one's 1 / 2 is left to whoever adds up, where the
-    interaction is homogeneous. Each operation is emitted for all before the next: the compiler
-    keeps the order, and a processor that finds independent instructions side by side waits less.
+    A step is y (3 - r^2 y^2) / 2. Where the interaction is homogeneous, the last step's 1 / 2 is
+    left out and applied to the sums. Each operation is emitted for all r^2 before the next: the
+    compiler keeps this order, in which neighbouring instructions are independent.
     """
     interaction = INTERACTIONS[rule.interaction]
     ys = [v.rsqrt_estimate(r2) for r2 in r2s]
@@ -105,7 +105,7 @@ def emit_values(v: Vectors, rule: Rule, r2s: list[Any], parameter: Any) -> list[
 
 
 def emit_value_and_slope(v: Vectors, rule: Rule, r2: Any, parameter: Any) -> tuple[Any, Any]:
-    """G and G'(r) / r from r^2, both as they are."""
+    """G and G'(r) / r from r^2, without a factor left out."""
     interaction = INTERACTIONS[rule.interaction]
     y = v.rsqrt_estimate(r2)
     for _ in range(rule.steps):
@@ -115,5 +115,5 @@ def emit_value_and_slope(v: Vectors, rule: Rule, r2: Any, parameter: Any) -> tup
 
 
 def unit_of(rule: Rule) -> float:
-    """What a loop's sums are times the potentials: 2 where a factor 1 / 2 is left out."""
+    """The ratio of a loop's sums to the potentials: 2 where a factor 1 / 2 is left out."""
     return 2.0 if rule.steps and INTERACTIONS[rule.interaction].homogeneous else 1.0

@@ -1,8 +1,8 @@
-"""Surfaces of equivalent and check points around a cell (Ying, Biros and Zorin, 2004, sec. 3.2).
+"""Surfaces of equivalent and check points around a cell (Ying, Biros & Zorin 2004, section 3.2).
 
-The points of a p x p x p grid that lie on the faces of a cube, of 6 (p - 1)^2 + 2 in all. Of a
-cell whose half side is 1, equivalent points lie at 1.05 (upward) or 2.95 (downward), check
-points at the other of the two.
+A surface is those 6 (p - 1)^2 + 2 points of a p x p x p grid that lie on the faces of a cube. For a
+cell of half side 1, that cube has half side 1.05 for upward equivalent and downward check points,
+and 2.95 for upward check and downward equivalent points.
 """
 
 from __future__ import annotations

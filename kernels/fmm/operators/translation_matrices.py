@@ -1,17 +1,18 @@
-"""The operators of a kernel-independent FMM (Ying, Biros and Zorin, 2004, section 3.2).
+"""The matrices of the method: solutions for densities, M2M, L2L and the spectra of M2L.
 
-For a cell of half side h, lengths in h and charges as they are, with G_h(r) = h G(h r):
+The operators of a kernel-independent FMM (Ying, Biros & Zorin 2004, section 3.2). For a cell of
+half side h, lengths are in units of h and charges unchanged, so that G_h(r) = h G(h r):
 
-- up_solve: upward check potentials to upward equivalent densities, the truncated pseudo-inverse
-  of the check-from-equivalent matrix, kept as two factors, which are applied one after the other:
-  their product would lose the digits that the small singular values take (Malhotra and Biros,
-  2015, section 2.2);
+- up_solve: from upward check potentials to upward equivalent densities, the truncated
+  pseudo-inverse of the matrix from densities to check potentials. It is kept as two factors that
+  are applied one after the other: their product would lose the digits of the small singular values
+  (Malhotra & Biros 2015, section 2.2);
 - down_solve: the same downward;
-- m2m, l2l: by octant, a child's equivalent densities to its parent's check potentials, and a
-  parent's to its child's;
-- table: the spectra of the translations of V by offset.
+- m2m, l2l: by octant, from a child's equivalent densities to its parent's check potentials, and
+  from a parent's to its child's;
+- table: the spectra of the translations of the V phase (M2L), by offset.
 
-A homogeneous kernel (Laplace) has one set for all levels.
+A homogeneous interaction (Laplace) has one set for all levels.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ from typing import Any
 import numpy as np
 
 from kernels.fmm.constants import CHILDREN, SMALLEST_SINGULAR, V_OFFSETS, V_REACH
-from kernels.fmm.operators.disk_cache import kept
+from kernels.fmm.operators.disk_cache import cached
 from kernels.fmm.operators.interaction_kernels import INTERACTIONS
 from kernels.fmm.operators.surfaces import INNER, OUTER, surface_points
 
 FAINT = 100.0
-"""Decay lengths in half a cell's side from which on a screened interaction is 0 between cells
-that do not touch: less than exp(-200) of what it is at the length itself."""
+"""A screened interaction between cells that do not touch is taken as 0 where half a cell's side is
+longer than so many decay lengths: it is then less than exp(-200) of its value at one decay
+length."""
 
 
 @dataclass(frozen=True)
 class Operators:
-    """One level's operators, for rows of densities or potentials that are multiplied from the left.
+    """One level's operators; rows of densities or potentials are multiplied from the left.
 
     ``up_solve``, ``down_solve``: two factors (n, r) and (r, n); ``m2m``, ``l2l``: (8, n, n), by
     octant; ``table``: (frequencies, 2, 344), real and imaginary by offset, the last 0.
@@ -54,7 +56,7 @@ def build_operators(
 ) -> Operators:
     """The operators of order p for cells of half side ``half``, kept in this process.
 
-    Those of a homogeneous interaction, which are the same for all cells, are kept on disk too.
+    The solutions of a homogeneous interaction, the same for all cells, are kept on disk too.
     """
     kernel = INTERACTIONS[interaction]
     faint = parameter * half > FAINT
@@ -72,10 +74,10 @@ def build_operators(
     def solve() -> dict[str, np.ndarray]:
         return _solve(matrix(outer, inner), dtype)
 
-    solved = kept(name, solve) if homogeneous else solve()
+    solved = cached(name, solve) if homogeneous else solve()
     octants = np.array([[o & 1, o >> 1 & 1, o >> 2] for o in range(CHILDREN)]) - 0.5
     m2m = np.stack([matrix(outer, inner / 2 + at).T for at in octants])
-    # The child's potentials in its own unit, h / 2.
+    # 0.5: the child's potentials in its own unit, h / 2.
     l2l = np.stack([0.5 * matrix(inner / 2 + at, outer).T for at in octants])
     return Operators(
         (solved["up_first"], solved["up_second"]),

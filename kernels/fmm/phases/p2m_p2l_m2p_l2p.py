@@ -1,4 +1,4 @@
-"""Between points and surfaces: P2M and P2L, M2P and L2P."""
+"""Between points and surfaces: P2M and P2L (to surfaces), M2P and L2P (from surfaces)."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -19,11 +19,11 @@ def to_surfaces(
     rule, pairs, first, last, place, local, begin, end, centres, level, rings, check, most,
     parameter,
 ):  # fmt: skip
-    """The sources of a leaf act on a node's check surface: P2M, P2L.
+    """Add the potentials of a leaf's sources at a node's check surface: P2M, P2L.
 
     Args:
         rule: of the loops.
-        pairs: int32 (n, 2), leaf and node, those from ``first`` to ``last``.
+        pairs: int32 (n, 2), leaf and node; those from ``first`` to ``last`` are computed.
         place, local, begin, end: the sources' :class:`kernels.fmm.tree.layout.PointLayout`.
         centres: float64 (nodes, 3); ``level``: int (nodes,).
         rings: (levels, 4, columns), the surface of each level's cells, in its own vectors.
@@ -50,7 +50,7 @@ def to_surfaces(
 
 @njit(nogil=True, cache=True)
 def _place_surface(ring, density, source):
-    """A surface's points with a node's densities, as sources."""
+    """Make sources of a surface's points and a node's densities."""
     for axis in range(3):
         copy(ring[axis], source[axis])
     copy(density, source[3])
@@ -61,10 +61,10 @@ def from_surfaces(
     rule, pairs, first, last, place, local, begin, end, centres, level, rings, density, surface,
     sums, most, parameter,
 ):  # fmt: skip
-    """A node's equivalent densities act on the targets of a leaf: M2P, L2P.
+    """Add the potentials of a node's equivalent densities at a leaf's targets: M2P, L2P.
 
-    Args: as for :func:`to_surfaces`, the layout being the targets'. ``density``: (nodes,
-    columns), of which the first ``surface`` count; ``sums``: (slots,), added to.
+    Args: as for :func:`to_surfaces`, with the targets' layout. ``density``: (nodes, columns), of
+    which the first ``surface`` are used; ``sums``: (slots,), added to.
     """
     lanes = VECTOR_BYTES // local.itemsize
     seen = np.zeros((4, most), local.dtype)
@@ -90,7 +90,7 @@ def gradients_from_surfaces(
     rule, pairs, first, last, place, local, begin, end, centres, level, rings, density, surface,
     sums, most, parameter,
 ):  # fmt: skip
-    """As :func:`from_surfaces`; ``sums`` (4, slots): potentials and gradients, as they are."""
+    """Like :func:`from_surfaces`; ``sums`` (4, slots): potentials and gradients, no factor."""
     lanes = VECTOR_BYTES // local.itemsize
     seen = np.zeros((4, most), local.dtype)
     source = np.zeros((4, rings.shape[2]), local.dtype)

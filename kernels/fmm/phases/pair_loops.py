@@ -1,21 +1,19 @@
-"""Sums over pairs of points, the U phase's work and that of every step that starts or ends at
-points: P2P, P2M, M2P, P2L, L2P.
+"""The loops over pairs of points, for P2P, P2M, M2P, P2L and L2P.
 
-Two loops. :func:`act_both_ways` lets two sets of points act on each other and computes each
-distance once (Newton's third law): a tile of targets stays in registers while the sources pass
-by in vectors, whose own sums are loaded and stored. :func:`act_one_way` holds vectors of targets
-in registers and passes over the sources one by one, so that few points are no loss.
+There are two kinds of loop. :func:`act_both_ways` computes the potentials of two sets of points at
+each other, each distance once (Newton's third law): a tile of targets stays in registers while the
+sources pass by in vectors, whose own sums are loaded and stored. :func:`act_one_way` holds vectors
+of targets in registers and passes over the sources one by one, which is fast for few sources too.
 
-Coordinates are those of points from the centre of a cell nearby, so that single precision is
-enough where few digits are asked for. What it is not enough for are two points that all but
-coincide: the loops tell the smallest r^2 that they met, and whoever called takes the pair again
-in double precision.
+Coordinates are relative to the centre of a nearby cell, so that single precision suffices for few
+digits. It does not suffice for two points that nearly coincide: the loops return the smallest r^2
+that they found, and the caller computes such a pair of leaves again in double precision.
 
-Arrays, all of one type: ``s`` (4, room) and ``t`` (4, room) hold x, y, z and charge; they are
-read in whole vectors (``t`` of the one-way loops in blocks of vectors), beyond the last point
-too, where charges are 0. ``sum_s``, ``sum_t`` (room,) are added to: potentials times
+Arrays, all of one type: ``s`` (4, room) and ``t`` (4, room) hold x, y, z and charge. They are read
+in whole vectors (``t`` of the one-way loops in blocks of vectors), also beyond the last point,
+where charges are 0. ``sum_s``, ``sum_t`` (room,) are added to: potentials times
 :func:`kernels.fmm.operators.interaction_kernels.unit_of`. ``met`` (2, lanes): the smallest r^2,
-and how many pairs were met at r = 0 where a loop leaves them out.
+and the number of pairs at r = 0 where a loop leaves them out.
 """
 
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
@@ -35,7 +33,7 @@ from kernels.host.vectors import HOST, INDEX, Vectors
 
 TILE, BLOCK, GRADIENT_BLOCK, _ = blocking(HOST.registers)
 NONE_MET = 1e30
-"""What the smallest r^2 starts from."""
+"""The initial value of the smallest r^2."""
 
 
 def _at(builder: ir.IRBuilder, start: Any, offset: int) -> Any:
@@ -44,13 +42,13 @@ def _at(builder: ir.IRBuilder, start: Any, offset: int) -> Any:
 
 def _squares(v: Vectors, held: list[list[Any]], source: list[Any]) -> list[Any]:
     """r^2 of a source and each of the targets held, operation by operation for all of them."""
-    # From z to x: what is found first is the sum's innermost term.
-    found = [v.sub(target[2], source[2]) for target in held]
-    found = [v.mul(d, d) for d in found]
+    # From z to x, so that z is the innermost term of the sum.
+    apart = [v.sub(target[2], source[2]) for target in held]
+    r2s = [v.mul(d, d) for d in apart]
     for axis in (1, 0):
         apart = [v.sub(target[axis], source[axis]) for target in held]
-        found = [v.fma(d, d, r2) for d, r2 in zip(apart, found, strict=True)]
-    return found
+        r2s = [v.fma(d, d, r2) for d, r2 in zip(apart, r2s, strict=True)]
+    return r2s
 
 
 def _tile(count: int) -> Any:
@@ -100,7 +98,7 @@ def _block(count: int, masked: bool, watched: bool) -> Any:
     """``count`` vectors of targets from ``t0`` on under the sources ``s0`` to ``s0 + n``.
 
     ``masked``: a source at the target's own place adds nothing, and is counted. ``watched``: the
-    smallest r^2 is told; of pairs that are masked only if it is not 0.
+    smallest r^2 is stored; with ``masked``, the smallest that is not 0.
     """
 
     @intrinsic
@@ -145,9 +143,9 @@ def _block(count: int, masked: bool, watched: bool) -> Any:
 
 
 def _gradient_block(count: int) -> Any:
-    """As :func:`_block`, masked and watched, with the gradient.
+    """Like :func:`_block`, masked and watched, with the gradient.
 
-    ``sums`` (4, room): the potentials and their derivatives by x, y and z, as they are.
+    ``sums`` (4, room): the potentials and their derivatives by x, y and z, without a factor.
     """
 
     @intrinsic
@@ -176,7 +174,7 @@ def _gradient_block(count: int) -> Any:
                     here = v.where_positive(r2, v.constant(0.0), 1.0)
                     builder.store(v.add(builder.load(met_zero), here), met_zero)
                     builder.store(v.min(seen, builder.load(least)), least)
-                    value, slope = (v.where_positive(r2, each) for each in (value, slope))
+                    value, slope = (v.where_positive(r2, term) for term in (value, slope))
                     builder.store(v.fma(value, q, builder.load(mine[0])), mine[0])
                     pull = v.mul(slope, q)
                     for d, slot in zip(apart, mine[1:], strict=True):
@@ -203,8 +201,8 @@ _masked_block, _masked_vector = _block(BLOCK, True, True), _block(1, True, True)
 def act_both_ways(rule, s, sum_s, s0, s1, t, sum_t, t0, t1, parameter, met):
     """Points ``s0`` to ``s1`` and points ``t0`` to ``t1`` act on each other.
 
-    ``s0`` is at the beginning of a vector. Where r = 0 the sums are not finite, and the smallest
-    r^2 is 0.
+    ``s0`` is the beginning of a vector. Where r = 0 the sums are not finite and the smallest r^2 is
+    0.
     """
     lanes = met.shape[1]
     vectors = (s1 - s0 + lanes - 1) // lanes
@@ -232,7 +230,7 @@ def act_one_way(rule, s, n, t, sum_t, t1, parameter, met):
 
 @njit(nogil=True, cache=True)
 def act_one_way_masked(rule, s, n, t, sum_t, t1, parameter, met):
-    """As :func:`act_one_way`; a source at a target's own place adds nothing to it."""
+    """Like :func:`act_one_way`; a source at a target's own place adds nothing to it."""
     lanes = met.shape[1]
     at = 0
     while at + (BLOCK - 1) * lanes < t1:
@@ -247,8 +245,8 @@ def act_one_way_masked(rule, s, n, t, sum_t, t1, parameter, met):
 def act_on_itself(rule, s, sum_s, n, parameter, met):
     """``n`` points act on each other, none on itself.
 
-    A vector of them one way on itself, which counts each point once at r = 0, and both ways with
-    all that follow.
+    Each vector of points acts on itself one way, which counts each point once at r = 0, and both
+    ways with all following points.
     """
     lanes = met.shape[1]
     for at in range(0, n, lanes):
@@ -260,9 +258,9 @@ def act_on_itself(rule, s, sum_s, n, parameter, met):
 
 @njit(nogil=True, cache=True)
 def act_with_gradient(rule, s, n, t, sums, t1, parameter, met):
-    """As :func:`act_one_way_masked`, with the gradient.
+    """Like :func:`act_one_way_masked`, with the gradient.
 
-    ``sums`` (4, room): potentials and their derivatives by x, y and z, added to, as they are.
+    ``sums`` (4, room), added to: potentials and their derivatives by x, y and z, without a factor.
     """
     lanes = met.shape[1]
     at = 0

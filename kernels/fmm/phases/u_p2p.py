@@ -1,7 +1,8 @@
 """The U phase: the points of leaves that touch act on each other directly (P2P).
 
-In single precision, points that all but coincide are taken again in double precision: what a
-coordinate loses by rounding, up to 6e-8 of a leaf's side, must be small beside their distance.
+In single precision, pairs of leaves with points that nearly coincide are computed again in double
+precision: the rounding error of a coordinate, up to 6e-8 of a leaf's side, must be small compared
+with the distance.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -31,17 +32,18 @@ def act_on_pairs(
     target_place, target_local, target_begin, target_end, target_sums, most, parameter,
     exact_parameter,
 ):  # fmt: skip
-    """Add the potentials that pairs of leaves have of each other.
+    """Add the potentials of pairs of leaves at each other.
 
     Args:
-        rule: of the loops; ``exact_rule``: of what is taken again in double precision.
-        pairs: int32 (n, 3), target leaf, source leaf, and what is to be done.
+        rule: of the loops; ``exact_rule``: of what is computed again in double precision.
+        pairs: int32 (n, 3), target leaf, source leaf, and how they interact: ``ONE_WAY``,
+            ``BOTH_WAYS`` or ``ITSELF``.
         centres: float64 (nodes, 3).
-        nearest: float64 (nodes,), by source leaf: points nearer than this are taken again.
+        nearest: float64 (nodes,), by source leaf: pairs nearer than this are computed again.
         unit, exact_unit: of the rules.
         place, local, begin, end: the sources' :class:`kernels.fmm.tree.layout.PointLayout`.
         sums: (slots,), of the type of ``local``: potentials at the sources, times ``unit``.
-        target_place and so on: the same of the targets, the same arrays where they are the
+        target_place, ...: the same of the targets; the same arrays where the targets are the
             sources.
         most: slots of the largest leaf.
         parameter, exact_parameter: of the interaction, in both types.
@@ -97,7 +99,7 @@ def act_on_pairs(
 
 @njit(nogil=True, cache=True)
 def _met(met):
-    """The smallest r^2, and how many pairs at r = 0."""
+    """The smallest r^2, and the number of pairs at r = 0."""
     least, coincident = met[0, 0], met[1, 0]
     for lane in range(1, met.shape[1]):
         least = min(least, met[0, lane])
@@ -107,7 +109,7 @@ def _met(met):
 
 @njit(nogil=True, cache=True)
 def _in_double(place, charges, target_place, centre):
-    """Sources (4, n) and targets (4, room), from a centre, in double precision."""
+    """Sources (4, n) and targets (4, room) relative to a centre, in double precision."""
     lanes = VECTOR_BYTES // 8
     ns, nt = place.shape[1], target_place.shape[1]
     s, t = np.zeros((4, ns)), np.full((4, (nt + 4 * lanes) // lanes * lanes), BEYOND)
@@ -133,13 +135,13 @@ def gradients_on_pairs(
     rule, exact_rule, pairs, centres, nearest, place, local, begin, end,
     target_place, target_begin, target_end, sums, most, parameter, exact_parameter,
 ):  # fmt: skip
-    """Add potentials and gradients, one way after the other.
+    """Add potentials and gradients; a pair both ways is computed one way after the other.
 
-    Args: as for :func:`act_on_pairs`. ``sums``: (4, slots), the targets', as they are.
+    Args: as for :func:`act_on_pairs`. ``sums``: (4, slots), the targets', without a factor.
     """
     lanes = VECTOR_BYTES // local.itemsize
     seen = np.zeros((4, most), local.dtype)
-    found = np.zeros((4, most), local.dtype)
+    leaf_sums = np.zeros((4, most), local.dtype)
     met = np.zeros((2, lanes), local.dtype)
     for i in range(len(pairs)):
         what = pairs[i, 2]
@@ -149,26 +151,26 @@ def gradients_on_pairs(
             ns, nt = s1 - s0, t1 - t0
             seen_from(target_place, t0, t1, centres[a], seen)
             seen[0, nt : nt + lanes] = BEYOND
-            found[:, :nt] = 0
+            leaf_sums[:, :nt] = 0
             met[0], met[1] = NONE_MET, 0
-            act_with_gradient(rule, local[:, s0:s1], ns, seen, found, nt, parameter, met)
+            act_with_gradient(rule, local[:, s0:s1], ns, seen, leaf_sums, nt, parameter, met)
             limit = nearest[a] ** 2
             expected = nt if what == ITSELF else 0
             least, coincident = _met(met)
             if limit > 0 and (least <= limit or coincident > expected):
                 _exact_gradients(
                     exact_rule, place[:, s0:s1], local[3, s0:s1], target_place[:, t0:t1],
-                    centres[a], found, exact_parameter,
+                    centres[a], leaf_sums, exact_parameter,
                 )  # fmt: skip
             for row in range(4):
-                to, of = sums[row, t0:t1], found[row, :nt]
+                to, of = sums[row, t0:t1], leaf_sums[row, :nt]
                 for k in range(nt):
                     to[k] += of[k]
 
 
 @njit(nogil=True, cache=True)
 def _exact_gradients(rule, place, charges, target_place, centre, into, parameter):
-    """As :func:`_exactly`, with the gradient."""
+    """Like :func:`_exactly`, with the gradient."""
     ns, nt = place.shape[1], target_place.shape[1]
     s, t = _in_double(place, charges, target_place, centre)
     sums, met = np.zeros((4, t.shape[1])), np.zeros((2, VECTOR_BYTES // 8))

@@ -1,8 +1,8 @@
-"""Who takes which pair of leaves: the U phase shared out among threads.
+"""The distribution of the U phase's pairs of leaves over threads.
 
-Each thread owns the leaves of a stretch of the Z curve, of about the same work, and writes to
-them alone. A pair within a stretch acts both ways at once; of a pair across two stretches each
-thread computes what its own leaf has of it.
+Each thread owns the leaves of one section of the Z curve, with about the same work, and writes only
+to them. A pair within a section is computed both ways at once; for a pair across two sections each
+thread computes the potentials at its own leaf.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kernels.fmm.tree.octree import Octree
 
 
 def leaf_costs(tree: Octree, near: np.ndarray) -> np.ndarray:
-    """Half the pairs of points of each leaf's pairs: float64 (nodes,)."""
+    """The cost of each leaf, half the pairs of points in its pairs of leaves: float64 (nodes,)."""
     one, two = near.T
     sources, targets = tree.end - tree.begin, tree.target_end - tree.target_begin
     cost = (sources[one] * targets[two] + sources[two] * targets[one]) / 2.0
@@ -24,11 +24,11 @@ def leaf_costs(tree: Octree, near: np.ndarray) -> np.ndarray:
 def share_pairs(
     tree: Octree, near: np.ndarray, same: bool, threads: int, own: np.ndarray | None = None
 ) -> list[np.ndarray]:
-    """For each thread int32 (n, 3): target leaf, source leaf, and what is to be done.
+    """For each thread int32 (n, 3): target leaf, source leaf, and how they interact.
 
     ``near``: int32 (pairs, 2), of :class:`kernels.fmm.tree.lists.Lists`; ``same``: whether the
-    targets are the sources; ``own``: bool (nodes,), the leaves that are to be acted on, all by
-    default.
+    targets are the sources; ``own``: bool (nodes,), the leaves whose potentials are computed, by
+    default all.
     """
     one, two = near.T
     load = leaf_costs(tree, near)
@@ -52,6 +52,6 @@ def share_pairs(
         rows = np.concatenate(
             [np.column_stack([pairs, np.full(len(pairs), what)]) for pairs, what in jobs]
         ).astype(np.int32)
-        # By target, so that its points stay in the cache.
+        # Sorted by target, so that its points stay in the cache.
         shared.append(np.ascontiguousarray(rows[np.argsort(rows[:, 0], kind="stable")]))
     return shared

@@ -1,12 +1,12 @@
-"""The discrete Fourier transforms of the V phase: few points, most of them zero, eight at a time.
+"""The discrete Fourier transforms of the V phase, for the eight children of a parent at a time.
 
-A surface's p x p x p grid of densities, padded to 2p - 1 points a side, is transformed one axis
-after the other: products with small matrices of cosines and sines, for all eight children of a
-parent at once. Frequencies k and 2p - 1 - k share the products: the parts of one are sums, those
-of the other differences.
+A surface's p x p x p grid of densities, padded with zeros to 2p - 1 points a side, is transformed
+one axis after the other by products with small matrices of cosines and sines. Frequencies k and
+2p - 1 - k share the products: one is computed by sums, the other by differences.
 
-A slab of kz (:mod:`kernels.fmm.phases.v_slabs`) is some rows of the matrix of the first axis to
-be transformed, z; backward z is the last, and a slab's part of its sum is added to the potentials.
+A slab of kz (:mod:`kernels.fmm.phases.v_slabs`) takes some rows of the matrix of z, the first axis
+to be transformed. In the backward transform z is the last axis, and each slab adds its part of the
+sum to the potentials.
 """
 
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
@@ -31,7 +31,7 @@ class Waves:
     """The transform's cosines and sines for order p, with n = 2p - 1 points a side.
 
     ``cosine``, ``sine``: (p, p), of k j 2 pi / n for frequencies 0 to p - 1 and points 0 to
-    p - 1. The other frequencies are the conjugates' (k and n - k).
+    p - 1. The other frequencies are complex conjugates (k and n - k).
     """
 
     cosine: np.ndarray
@@ -185,21 +185,21 @@ def _combine_forward(scratch, at, line, p, mixed):
 def last_axis(of: Waves, kz0: int, kz1: int) -> tuple[np.ndarray, np.ndarray]:
     """Cosines and sines, (p, kz1 - kz0), by which the last axis of a slab is transformed back.
 
-    The input was real, so that a frequency kz stands for -kz as well: twice, but for kz = 0.
+    The input was real, so that a frequency kz also represents -kz: a factor of 2, except for kz = 0.
     """
     times = np.where(np.arange(kz0, kz1) > 0, 2, 1).astype(of.cosine.dtype)
     return of.cosine[:, kz0:kz1] * times, of.sine[:, kz0:kz1] * times
 
 
 def work_size(order: int) -> int:
-    """Numbers of scratch that a transform of an order takes."""
+    """Numbers of scratch memory that a transform of an order needs."""
     p, n = order, 2 * order - 1
     plane, line = p * p * CHILDREN, p * CHILDREN
     return 3 * p * plane + 4 * p * line + 2 * n * line + 4 * p * CHILDREN + 2 * n * CHILDREN
 
 
 def _two_products(count: int) -> Any:
-    """``count`` rows of c = m1 b1 + sign m2 b2, as :func:`_rows_times`."""
+    """``count`` rows of c = m1 b1 + sign m2 b2, like :func:`_rows_times`."""
 
     @intrinsic
     def two_products(typing, m1, m2, i0, inner, b, b1, b2, c0, width, column, sign):
@@ -258,7 +258,7 @@ def backward(spectra, rows, grid, cosine, sine, cos_z, sin_z, first, last, poten
     n = 2 * p - 1
     line = p * CHILDREN
     plane = p * line
-    # By kz: the real and the imaginary part of what is left to transform along z.
+    # By kz: the real and the imaginary part of the values that remain to be transformed along z.
     real_z, imaginary_z, folded = 0, p * plane, 2 * p * plane
     mixed = folded + 4 * plane
     half = mixed + 2 * n * line

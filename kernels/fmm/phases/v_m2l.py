@@ -1,11 +1,10 @@
-"""The V phase: translations on a grid, as products of spectra (M2L by FFT; Ying et al. 2004, 3.3).
+"""M2L, the translations of the V phase, as products of spectra (Ying, Biros & Zorin 2004, 3.3).
 
-Equivalent and check surfaces of one level are parts of p x p x p grids of one spacing, so the
-sum over a source cell's equivalent points is a convolution, and 2p - 1 points a side are enough
-to hold it. All children of two neighbouring parents act on each other by 8 x 8 products at every
-frequency (Malhotra and Biros, Commun. Comput. Phys. 18, 2015, section 3.3), here with the spectra
-kept frequency first: a frequency's matrices stay in the first cache while all pairs of parents
-pass by.
+Equivalent and check surfaces of one level are parts of p x p x p grids of one spacing, so the sum
+over a source cell's equivalent points is a convolution, for which 2p - 1 points a side suffice.
+The children of two neighbouring parents act on each other by 8 x 8 products at every frequency
+(Malhotra & Biros 2015, section 3.3). Here the spectra are stored with the frequency as the first
+axis: the matrices of a frequency stay in the first cache while all pairs of parents pass by.
 """
 
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
@@ -31,7 +30,7 @@ def offset_index() -> np.ndarray:
     int32 (27, 8, 8): direction, source child, target child -> index into the 7 x 7 x 7 offsets
     (z slowest), 343 where the two touch. The direction is from target parent to source parent.
     """
-    found = np.full((27, CHILDREN, CHILDREN), V_REACH**3, np.int32)
+    index = np.full((27, CHILDREN, CHILDREN), V_REACH**3, np.int32)
     for d in range(27):
         side = np.array([d % 3, d // 3 % 3, d // 9]) - 1
         for b in range(CHILDREN):
@@ -39,8 +38,8 @@ def offset_index() -> np.ndarray:
                 bits = [np.array([o & 1, o >> 1 & 1, o >> 2]) for o in (b, a)]
                 x, y, z = bits[1] - (2 * side + bits[0])
                 if max(abs(x), abs(y), abs(z)) > 1:
-                    found[d, b, a] = ((z + 3) * V_REACH + y + 3) * V_REACH + x + 3
-    return found
+                    index[d, b, a] = ((z + 3) * V_REACH + y + 3) * V_REACH + x + 3
+    return index
 
 
 def _pairs_of_parents(count: int) -> Any:
@@ -80,7 +79,7 @@ def _pairs_of_parents(count: int) -> Any:
 
 
 def _split_parts(v, pm, m0, px, py, sources, targets):
-    """Real and imaginary parts in vectors of their own, 8 numbers each."""
+    """Real and imaginary parts in separate vectors, 8 numbers each."""
     builder = v.builder
     eight = ir.Constant(INDEX, CHILDREN)
     real = [v.load(py, t) for t in targets]
@@ -135,7 +134,7 @@ def multiply(table, offsets, pairs, starts, x, y, first, last):
         table: (frequencies, 2, 344), the translations' spectra by offset; the last is 0.
         offsets: int32 (27, 8, 8), of :func:`offset_index`.
         pairs: int32 (2, n), source and target parents, by direction; padded to whole groups
-            with the parent behind the last, which has no children.
+            with the number of parents, an index whose spectra are 0.
         starts: int64 (28,), where each direction's pairs begin.
         x, y: (frequencies, parents + 1, 2, 8), spectra.
     """

@@ -1,7 +1,7 @@
-"""The spectra of the V phase: how many frequencies, and in which slabs they are made.
+"""The frequencies of the V phase, and the slabs in which they are processed.
 
-All spectra at once would be most of the method's memory. They are made, multiplied and taken back
-in slabs of the frequency along z. Imports no Numba.
+All spectra at once would take most of the method's memory. They are computed, multiplied and
+transformed back in slabs of the frequency along z (kz). Imports no Numba.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from itertools import pairwise
 from kernels.fmm.constants import CHILDREN
 
 SLAB_BYTES = 32 << 20
-"""What the spectra of a slab may take, sources and targets together, where one kz takes less."""
+"""Most bytes of a slab's spectra, sources and targets together, unless it has only one kz."""
 
 
 def plane_frequencies(order: int) -> int:
-    """How many frequencies a spectrum has at one kz: (2p - 1)^2. There are p kz: input is real."""
+    """Frequencies of a spectrum at one kz: (2p - 1)^2. There are p kz: the input is real."""
     return (2 * order - 1) ** 2
 
 
 def slabs(order: int, parents: int, itemsize: int) -> list[tuple[int, int]]:
-    """First and last kz of each slab, for that many parents and numbers of ``itemsize`` bytes."""
+    """First and last kz of each slab, for ``parents`` spectra of ``itemsize``-byte numbers."""
     plane_bytes = 2 * plane_frequencies(order) * (parents + 1) * 2 * CHILDREN * itemsize
     count = -(-order // max(1, SLAB_BYTES // plane_bytes))
     return list(pairwise(order * i // count for i in range(count + 1)))

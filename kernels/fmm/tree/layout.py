@@ -1,9 +1,9 @@
-"""Where points lie: leaf after leaf, each from the beginning of a vector on.
+"""The layout of the points in memory: leaf after leaf, each starting a new vector.
 
-Lengths are in a unit that is a power of two, so that no digit of a coordinate is lost, and not
-less than the root cube's side, so that squares stay within single precision's range. The slots
-behind a leaf's last point, up to the end of the vector, hold points of no charge outside the
-cube, so that loops over vectors need no remainder.
+Lengths are in a unit that is a power of two, so that no digit of a coordinate is lost, and at least
+the root cube's side, so that squares stay within single precision's range. The slots behind a
+leaf's last point, up to the end of its vector, hold points outside the cube without charge, so that
+loops over vectors need no remainder loop.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -21,43 +21,43 @@ from kernels.fmm.tree.octree import Octree
 from kernels.host.vectors import lanes_of
 
 BEYOND = 4.0
-"""The place of points that only fill a vector."""
+"""A coordinate outside the cube, for points that only fill a vector."""
 
 
 @dataclass(frozen=True)
 class LeafPoints:
     """Points and the leaves that they are in.
 
-    ``given``: float64 (n, 3). ``order``: int64 (n,), their indices, leaf after leaf. ``first``,
-    ``last``: int64 (nodes,), each leaf's part of ``order``. ``leaves``: int64, those that have
-    points here.
+    ``places``: float64 (n, 3). ``order``: int64 (n,), their indices, leaf after leaf. ``first``,
+    ``last``: int64 (nodes,), each leaf's part of ``order``. ``leaves``: int64, the leaves that
+    have points in this process.
     """
 
-    given: np.ndarray
+    places: np.ndarray
     order: np.ndarray
     first: np.ndarray
     last: np.ndarray
     leaves: np.ndarray
 
 
-def sources_of(tree: Octree, given: np.ndarray) -> LeafPoints:
+def sources_of(tree: Octree, places: np.ndarray) -> LeafPoints:
     """All sources of a tree."""
-    return LeafPoints(given, tree.order, tree.begin, tree.end, tree.leaves)
+    return LeafPoints(places, tree.order, tree.begin, tree.end, tree.leaves)
 
 
-def targets_of(tree: Octree, given: np.ndarray) -> LeafPoints:
+def targets_of(tree: Octree, places: np.ndarray) -> LeafPoints:
     """All targets of a tree."""
-    return LeafPoints(given, tree.target_order, tree.target_begin, tree.target_end, tree.leaves)
+    return LeafPoints(places, tree.target_order, tree.target_begin, tree.target_end, tree.leaves)
 
 
 @dataclass(frozen=True)
 class PointLayout:
     """Points in slots.
 
-    ``place``: float64 (3, slots). ``local``: (4, slots) of the
-    loops' type: from the centre of each point's own leaf, and the charge. ``begin``, ``end``:
-    int64 (nodes,), the slots of each leaf's points. ``slot``: int64 (n,), the slot of each point
-    as given. ``most``: of slots in one leaf.
+    ``place``: float64 (3, slots), coordinates. ``local``: (4, slots) of the loops' type:
+    coordinates relative to the centre of each point's own leaf, and the charge. ``begin``,
+    ``end``: int64 (nodes,), the slots of each leaf's points. ``slot``: int64 (n,), the slot of
+    each point, in the user's order. ``most``: slots of the largest leaf.
     """
 
     place: np.ndarray
@@ -69,7 +69,7 @@ class PointLayout:
 
 
 def lay_out(points: LeafPoints, dtype: Any, centres: np.ndarray, unit: float) -> PointLayout:
-    """The layout of points; ``centres`` float64 (nodes, 3), of the nodes in units of ``unit``."""
+    """The layout of points; ``centres``: float64 (nodes, 3), the nodes' centres in ``unit``."""
     first, last, leaves = points.first, points.last, points.leaves
     lanes = lanes_of(np.dtype(dtype).itemsize)
     leaves = leaves[np.argsort(first[leaves], kind="stable")]
@@ -79,14 +79,14 @@ def lay_out(points: LeafPoints, dtype: Any, centres: np.ndarray, unit: float) ->
     begin[leaves] = np.cumsum(room) - room
     end = begin.copy()
     end[leaves] += count
-    # One block more: loops read whole blocks of vectors.
+    # Spare vectors at the end: loops read whole blocks of vectors.
     slots = int(room.sum()) + SPARE_VECTORS * lanes
     place = np.full((3, slots), BEYOND)
     local = np.zeros((4, slots), dtype)
     local[:3] = BEYOND
     slot = np.empty(len(points.order), np.int64)
     _fill(
-        leaves, first, begin, end, points.order, points.given, 1.0 / unit, centres,
+        leaves, first, begin, end, points.order, points.places, 1.0 / unit, centres,
         place, local, slot,
     )  # fmt: skip
     return PointLayout(place, local, begin, end, slot, int(room.max()) + SPARE_VECTORS * lanes)
@@ -106,14 +106,14 @@ def _fill(leaves, first, begin, end, order, points, scale, centres, place, local
 
 @njit(nogil=True, cache=True)
 def copy(of, into):
-    """Copy numbers to the start of ``into``; an assignment of slices takes Numba seconds more."""
+    """Copy numbers to the start of ``into``; slices take Numba seconds longer to compile."""
     for i in range(len(of)):
         into[i] = of[i]
 
 
 @njit(nogil=True, cache=True)
 def seen_from(place, begin, end, centre, into):
-    """Copy the places of slots ``begin`` to ``end``, from ``centre``, to the start of ``into``."""
+    """Copy coordinates of slots ``begin`` to ``end``, relative to ``centre``, to ``into``."""
     for axis in range(3):
         given, copy = place[axis, begin:end], into[axis, : end - begin]
         c = centre[axis]

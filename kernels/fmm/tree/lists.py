@@ -1,13 +1,13 @@
-"""Who interacts with whom: the U, V, W and X lists of Ying, Biros and Zorin (2004, section 3.1).
+"""The interaction lists U, W and X of Ying, Biros & Zorin (2004, section 3.1).
 
-For a leaf B: U are the leaves that touch it, itself among them; W the descendants of its
-colleagues that do not touch it but whose parents do. For any node B: V are the children of its
-parent's colleagues that do not touch it; X the leaves that have B in their W. A colleague is a
-node of the same level that touches, or the node itself.
+For a leaf B, U(B) holds the leaves that touch it, including itself; W(B) the descendants of its
+colleagues that do not touch it but whose parents do. For any node B, X(B) holds the leaves that
+have B in their W, and V(B) the children of its parent's colleagues that do not touch it (see
+:mod:`kernels.fmm.tree.v_list`). B's colleagues are the nodes of its level that touch it, and B.
 
-A pair that acts both ways stands once: a pair of U for both leaves, and a pair of W, which is
-one of X when it is read backwards. Where a node of W has few points, its leaves are paired
-directly instead, for that costs less than a surface of equivalent points.
+A pair that interacts both ways is stored once: a pair of U for both leaves, and a pair of W, which
+is one of X when read backwards. Where a node of W has few points, its leaves are paired directly,
+because that costs less than a surface of equivalent points.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -28,12 +28,11 @@ SELF = 13
 
 @dataclass(frozen=True)
 class Lists:
-    """The pairs.
+    """The pairs of nodes that interact.
 
     ``colleagues``: int32 (nodes, 27), -1 where there is none. ``near``: int32 (pairs, 2), two
-    leaves that act on each other directly, each pair once, a leaf with itself included.
-    ``far``: int32 (pairs, 2), a leaf and a node of its W. V follows from the colleagues of the
-    parents.
+    leaves that act on each other directly, each pair once, including a leaf with itself. ``far``:
+    int32 (pairs, 2), a leaf and a node of its W.
     """
 
     colleagues: np.ndarray
@@ -42,7 +41,7 @@ class Lists:
 
 
 def build_lists(tree: Octree, few: int) -> Lists:
-    """The lists of a tree; ``few``: how many points in a node of W are few enough."""
+    """The lists of a tree; ``few``: nodes of W with at most so many points are paired directly."""
     colleagues = _colleagues(tree.parent, tree.first_child, tree.children, tree.anchor)
     points = np.maximum(tree.end - tree.begin, tree.target_end - tree.target_begin)
     near, n_near, far, n_far = _pairs(

@@ -54,7 +54,7 @@ def morton_keys(points, corner, size):
 def sorted_order(keys):
     """Sort keys in place; returns the order: int64 (n,), the index that each had.
 
-    A radix sort from the lowest digit on. Digits that all keys share are passed over.
+    A radix sort from the lowest digit on. Digits that all keys share are skipped.
     """
     n = len(keys)
     order = np.arange(n)

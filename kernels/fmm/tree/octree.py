@@ -1,8 +1,8 @@
-"""The adaptive octree (Ying, Biros and Zorin, J. Comput. Phys. 196, 2004, section 2).
+"""The adaptive octree (Ying, Biros & Zorin 2004, section 2).
 
-The cube that holds all points is cut into eight, and every cell with more than Q sources or more
-than Q targets again, down to the finest level. Empty cells are not kept. The nodes are numbered
-level by level, and within a level along the Z curve.
+The cube that holds all points is divided into eight cells, and so is every cell with more than Q
+sources or more than Q targets, down to the finest level. Empty cells are not kept. The nodes are
+numbered level by level, and within a level along the Z curve.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -17,7 +17,7 @@ from numba import njit
 from kernels.fmm.tree.morton import MAX_LEVEL, morton_keys, sorted_order, spread_bits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Octree:
     """The nodes of an octree, arrays over nodes.
 
@@ -26,7 +26,7 @@ class Octree:
     set where there is a child in octant o (x lowest). ``anchor``: int32 (nodes, 3), integer
     coordinates at the node's own level. ``begin``, ``end``: int64 (nodes,), the node's sources
     among the sorted ones; ``target_begin``, ``target_end``: its targets, the same arrays where
-    targets are the sources. ``order``, ``target_order``: int64, the given index of each sorted
+    targets are the sources. ``order``, ``target_order``: int64, the user's index of each sorted
     point. ``levels``: int64 (depth + 2,), where each level's nodes begin.
     """
 
@@ -80,13 +80,25 @@ def build_octree(sources: np.ndarray, targets: np.ndarray | None, q: int) -> Oct
         target_keys = morton_keys(targets, low, size)
         target_order = sorted_order(target_keys)
     *nodes, spans, levels, count = _split(keys, target_keys, q)
-    # Room for twice the nodes may have been taken.
-    level, parent, first_child, children, anchor = (each[:count].copy() for each in nodes)
+    # The arrays may be up to twice as long as there are nodes.
+    level, parent, first_child, children, anchor = (array[:count].copy() for array in nodes)
     begin, end, target_begin, target_end = np.ascontiguousarray(spans[:count].T)
     return Octree(
-        low, size, level, parent, first_child, children, anchor, begin, end,
-        target_begin, target_end, order, target_order, levels,
-    )  # fmt: skip
+        corner=low,
+        size=size,
+        level=level,
+        parent=parent,
+        first_child=first_child,
+        children=children,
+        anchor=anchor,
+        begin=begin,
+        end=end,
+        target_begin=target_begin,
+        target_end=target_end,
+        order=order,
+        target_order=target_order,
+        levels=levels,
+    )
 
 
 @njit(nogil=True, cache=True)

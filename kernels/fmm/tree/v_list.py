@@ -1,4 +1,8 @@
-"""Which parents' children act on each other through V, and where their spectra lie."""
+"""The V list (Ying, Biros & Zorin 2004, section 3.1), by pairs of parents.
+
+Children of two neighbouring parents interact unless they touch. The V phase therefore takes all
+children of a pair of parents at once.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,13 @@ from kernels.host.vectors import HOST
 
 @dataclass(frozen=True)
 class VList:
-    """The nodes whose children have V lists, numbered level by level.
+    """The nodes whose children have V lists (parents), numbered level by level.
 
     ``children``: int64 (parents, 8), by octant, -1 where there is none. ``pairs``: for each
     level int32 (2, n), source and target parents by direction, padded to whole groups with the
     number of parents; ``starts``: for each level int64 (28,), where each direction begins.
     ``levels``: the children's levels, in the order of ``pairs``. ``acted_on``: how many of the
-    parents are targets, the first ones.
+    parents are targets; they come first.
     """
 
     children: np.ndarray
@@ -36,10 +40,10 @@ class VList:
 def build_v_list(
     tree: Octree, colleagues: np.ndarray, by_level: bool, active: np.ndarray | None = None
 ) -> VList:
-    """The parents of a tree.
+    """The V list of a tree.
 
-    ``by_level``: whether every level has operators of its own; ``active``: bool (nodes,), the
-    nodes that are to be acted on, all by default.
+    ``by_level``: whether every level has its own operators; ``active``: bool (nodes,), the nodes
+    whose potentials are computed, by default all.
     """
     parent = (tree.first_child >= 0) & (tree.level >= 1)
     nodes = targets = np.flatnonzero(parent)
@@ -76,7 +80,7 @@ def _pairs(
         there = (other >= 0) & (number[other] >= 0) & (direction != SELF)
         targets, sources = number[group[there]], number[other[there]]
         padding = np.full(-len(targets) % blocking(HOST.registers).group, empty)
-        parts.append([np.concatenate([each, padding]) for each in (sources, targets)])
+        parts.append([np.concatenate([parents, padding]) for parents in (sources, targets)])
         start.append(start[-1] + len(parts[-1][0]))
     return (
         np.concatenate([np.stack(part) for part in parts], axis=1).astype(np.int32),
