@@ -115,7 +115,7 @@ def read_counts(path: Path) -> dict[str, float]:
         reported = json.loads(path.read_text())
     except FileNotFoundError:
         raise KernelFailed(
-            f"the program wrote no counts to the file that {COUNTS_VARIABLE} names"
+            f"the program wrote no file at the path that {COUNTS_VARIABLE} contains"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise KernelFailed(f"cannot read the reported counts: {error}") from None

@@ -185,7 +185,7 @@ def _combine_forward(scratch, at, line, p, mixed):
 def last_axis(of: Waves, kz0: int, kz1: int) -> tuple[np.ndarray, np.ndarray]:
     """Cosines and sines, (p, kz1 - kz0), by which the last axis of a slab is transformed back.
 
-    The input was real, so that a frequency kz also represents -kz: a factor of 2, except for kz = 0.
+    The input was real, so that a frequency kz also represents -kz: a factor of 2, but for kz = 0.
     """
     times = np.where(np.arange(kz0, kz1) > 0, 2, 1).astype(of.cosine.dtype)
     return of.cosine[:, kz0:kz1] * times, of.sine[:, kz0:kz1] * times
