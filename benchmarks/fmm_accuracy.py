@@ -1,10 +1,10 @@
-"""The FMM's error beside direct summation in double precision, for every accuracy one can ask for.
+"""The FMM's error against direct summation in double precision, for every accuracy it offers.
 
     .venv/bin/python benchmarks/fmm_accuracy.py [--points 30000] [--targets 1000] [--seeds 3]
 
 Five distributions, charges of both signs; 3 to 10 digits in double precision and 3 to 5 in single.
-The table has the largest relative L2 error of the seeds. Where all points are equal the potential
-is 0 everywhere (r = 0 is left out) and the table has the largest potential found.
+The table has the largest relative L2 error over the seeds. Where all points are equal the potential
+is 0 everywhere (r = 0 is left out), and the table has the largest absolute potential.
 
 Exits 0 when no error is above 10^-digits, 1 otherwise.
 """
@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 DIGITS = {"double": range(3, 11), "single": range(3, 6)}
 
 
-def relative(found: np.ndarray, exact: np.ndarray) -> float:
-    """The relative L2 error; the largest value where all that is exact is 0."""
+def relative(computed: np.ndarray, exact: np.ndarray) -> float:
+    """The relative L2 error; the largest absolute value where all exact potentials are 0."""
     size = np.linalg.norm(exact)
-    return float(np.linalg.norm(found - exact) / size if size else np.abs(found).max())
+    return float(np.linalg.norm(computed - exact) / size if size else np.abs(computed).max())
 
 
 def errors(distribution: str, seed: int, asked: argparse.Namespace) -> dict[tuple[str, int], float]:
@@ -48,15 +48,17 @@ def errors(distribution: str, seed: int, asked: argparse.Namespace) -> dict[tupl
 
 
 def main() -> int:
-    """Print the table; 0 when all errors are as asked."""
+    """Print the table; 0 when all errors are as small as requested."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
-    parser.add_argument("--points", type=int, default=30_000)
-    parser.add_argument("--targets", type=int, default=1000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--points", type=int, default=30_000, help="points of each distribution")
+    parser.add_argument("--targets", type=int, default=1000, help="targets that are checked")
+    parser.add_argument("--seeds", type=int, default=3, help="sets of points of each distribution")
     asked = parser.parse_args()
     from kernels.fmm.distributions import DISTRIBUTIONS
 
-    print(f"{asked.points:,} points, {asked.targets:,} targets, worst of {asked.seeds} seeds")
+    print(
+        f"{asked.points:,} points, {asked.targets:,} targets, largest error of {asked.seeds} seeds"
+    )
     worst = {
         name: [errors(name, seed, asked) for seed in range(asked.seeds)] for name in DISTRIBUTIONS
     }
@@ -64,10 +66,10 @@ def main() -> int:
     missed = 0
     for precision, range_ in DIGITS.items():
         for digits in range_:
-            row = [max(found[precision, digits] for found in worst[name]) for name in DISTRIBUTIONS]
+            row = [max(run[precision, digits] for run in worst[name]) for name in DISTRIBUTIONS]
             missed += sum(error > 10.0**-digits for error in row)
             print(f"{precision:9} {digits:6} " + " ".join(f"{error:9.1e}" for error in row))
-    print(f"{missed} above what was asked for")
+    print(f"{missed} error(s) above the accuracy requested")
     return 1 if missed else 0
 
 

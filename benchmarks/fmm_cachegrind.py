@@ -1,11 +1,11 @@
-"""The modelled bytes of an FMM evaluation beside a simulation of the caches, valgrind's cachegrind.
+"""The modelled bytes of an FMM evaluation, compared with valgrind's cache simulation, cachegrind.
 
-For small cases, from such where the V phase prevails to such where the U phase does: what eleven
-evaluations miss more than one does, a tenth of it, less what it is for :data:`TINY` points, which
-is Python's own work. Lines that miss the first cache, times
-their 64 bytes, stand beside the modelled bytes of every further level; lines that miss the last
-one beside those of the memory. valgrind knows no AVX-512: the loops are compiled for AVX2, natively
-first, so that the simulated run finds them in Numba's cache. Its simulation knows two levels.
+The cases are small; in some the V phase dominates, in others the U phase. The misses of one
+evaluation are a tenth of the difference between eleven evaluations and one, less the same for
+:data:`TINY` points, which is Python's own work. Lines that miss the first cache, times their 64
+bytes, are compared with the modelled bytes of all further levels; lines that miss the last cache
+with those of the memory. valgrind does not know AVX-512, so the loops are compiled for AVX2, first
+outside valgrind, so that the simulated run finds them in Numba's cache. It simulates two levels.
 
 Run from the root of the repository, with valgrind installed (minutes):
 
@@ -49,7 +49,7 @@ WITHIN = 2.0
 
 
 def child(n: int, digits: int, precision: str, q: int, last_kib: int, evaluations: int) -> None:
-    """Prepare and evaluate so many times; tells the modelled counts."""
+    """Prepare, evaluate ``evaluations`` times, and print the modelled counts."""
     from kernels.fmm import prepare
     from kernels.fmm.counts.by_phase import phase_counts
     from kernels.fmm.counts.machine import host_machine
@@ -66,7 +66,7 @@ def child(n: int, digits: int, precision: str, q: int, last_kib: int, evaluation
 
 
 def run(arguments: list[str], before: list[str], cache: str) -> subprocess.CompletedProcess[str]:
-    """The child in a process of its own, under ``before``."""
+    """Run the child in a new process, with the command ``before`` in front."""
     environment = {**os.environ, **AVX2, "NUMBA_CACHE_DIR": cache}
     return subprocess.run(
         [*before, sys.executable, __file__, "--child", *arguments],
@@ -79,7 +79,7 @@ def run(arguments: list[str], before: list[str], cache: str) -> subprocess.Compl
 
 
 def simulate(arguments: list[str], last_kib: int, folder: str) -> dict[str, float]:
-    """Cachegrind's data references and misses of a child."""
+    """Cachegrind's data references and misses in a child process."""
     out = Path(folder) / "cachegrind.out"
     before = [
         "valgrind",
@@ -103,9 +103,11 @@ def missed(case: list[str], last_kib: int, folder: str) -> dict[str, float]:
 
 
 def compare(n: int, last_kib: int, folder: str) -> bool:
-    """Print the table; whether every ratio is within bounds."""
+    """Print the table; returns whether every ratio is within bounds."""
     fine, own = True, dict[tuple[int, str], dict[str, float]]()
-    print(f"{n} points, caches of {FIRST_KIB} and {last_kib} KiB; MB by model / by simulation")
+    print(
+        f"{n} points, caches of {FIRST_KIB} and {last_kib} KiB; MB by the model / by the simulation"
+    )
     print("digits precision    q  beyond the first cache       from memory              V's flops")
     for digits, precision, q in CASES:
         case = [str(n), str(digits), precision, str(q), str(last_kib)]
@@ -116,13 +118,13 @@ def compare(n: int, last_kib: int, folder: str) -> bool:
             own[digits, precision] = missed([str(TINY), *case[1:]], last_kib, folder)
         misses = {name: value - own[digits, precision][name] for name, value in misses.items()}
         columns = []
-        for model, found in (
+        for model, simulated in (
             (total(phases, "l2", "dram"), misses["D1mr"] + misses["D1mw"]),
             (total(phases, "dram"), misses["DLmr"] + misses["DLmw"]),
         ):
-            ratio = model / found
+            ratio = model / simulated
             fine &= 1 / WITHIN <= ratio <= WITHIN
-            columns.append(f"{model / 1e6:8.2f} / {found / 1e6:8.2f} = {ratio:4.2f}")
+            columns.append(f"{model / 1e6:8.2f} / {simulated / 1e6:8.2f} = {ratio:4.2f}")
         flops = total(phases, "sp", "dp")
         share = total({"v": phases["v"]}, "sp", "dp") / flops
         print(
@@ -132,12 +134,12 @@ def compare(n: int, last_kib: int, folder: str) -> bool:
 
 
 def total(phases: Mapping[str, Mapping[str, float]], *classes: str) -> float:
-    """The counts of some classes over phases."""
+    """The counts of some classes, summed over phases."""
     return sum(counts.get(name, 0.0) for counts in phases.values() for name in classes)
 
 
 def main() -> int:
-    """The table, and the exit code."""
+    """Print the table; returns the exit code."""
     if sys.argv[1:2] == ["--child"]:
         n, digits, precision, q, last_kib, evaluations = sys.argv[2:]
         child(int(n), int(digits), precision, int(q), int(last_kib), int(evaluations))
@@ -147,7 +149,7 @@ def main() -> int:
     parser.add_argument("--last-kib", type=int, default=256, help="size of the last cache, KiB")
     given = parser.parse_args()
     if shutil.which("valgrind") is None:
-        print("valgrind is missing; with Debian: apt-get install valgrind", file=sys.stderr)
+        print("valgrind is not installed (Debian: apt-get install valgrind)", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="fmm-cachegrind-") as folder:
         return 0 if compare(given.n, given.last_kib, folder) else 1

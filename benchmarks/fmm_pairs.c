@@ -1,5 +1,5 @@
-/* The loops of kernels/fmm/phases/pair_sums.py in C with intrinsics, what benchmarks/fmm_pairs.py compares
-   with. Compiled once for each
+/* The loops of kernels/fmm/phases/pair_loops.py in C with intrinsics, for benchmarks/fmm_pairs.py.
+   Compiled once for each combination of
      NUMBER   32 or 64, the bits of a number
      STEPS    Newton steps after the processor's estimate of 1 / sqrt(x)
      BLOCK    vectors of targets (one way) or targets (both ways) that stay in registers

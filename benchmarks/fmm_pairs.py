@@ -1,12 +1,12 @@
-"""Pairs of points per second: the loops of ``kernels.fmm.phases.pair_loops`` beside the same
-loops in C with intrinsics (``fmm_pairs.c``: AVX-512, or AVX2 where the processor has no
-more), on one core, in turns.
+"""Pairs of points per second: the loops of ``kernels.fmm.phases.pair_loops``, compared with the
+same loops in C with intrinsics (``fmm_pairs.c``: AVX-512, or AVX2 on processors without it), on
+one core, interleaved.
 
     .venv/bin/python benchmarks/fmm_pairs.py [--rounds 15] [--seconds 0.05] [--core 0] [--cc cc]
 
 2,000 targets and 4,000 sources, 1 / r from the processor's estimate and Newton steps: float32
 with 0 and 1, float64 with 1 and 2. A pair counts once in ``act_one_way`` and twice in
-``act_both_ways``. C is compiled with several sizes of block; the fastest stands in the table.
+``act_both_ways``. C is compiled with several block sizes; the table shows the fastest.
 The results are compared with each other and with NumPy's in double precision.
 """
 
@@ -41,28 +41,29 @@ CASES = ((32, 0), (32, 1), (64, 1), (64, 2))
 """Bits of a number, and Newton steps."""
 BLOCKS = (2, 3, 4, 5, 6, 8)
 LOOPS = {"one way": 1, "both ways": 2}
-"""Loop -> interactions of a pair."""
+"""Loop -> interactions per pair."""
 AGREE = {32: 1e-5, 64: 1e-12}
-"""How far ours and C's sums may be apart, relative L2: their roundings differ."""
+"""Largest relative L2 difference allowed between our sums and those of C, which round
+differently."""
 
 
 @njit(nogil=True)
 def our_one_way(repeats, rule, s, n, t, sum_t, t1, parameter, met):
-    """``act_one_way`` several times, so that the call from Python is not timed."""
+    """Call ``act_one_way`` several times, so that the call from Python does not count."""
     for _ in range(repeats):
         act_one_way(rule, s, n, t, sum_t, t1, parameter, met)
 
 
 @njit(nogil=True)
 def our_both_ways(repeats, rule, s, sum_s, n, t, sum_t, t1, parameter, met):
-    """``act_both_ways`` several times."""
+    """Call ``act_both_ways`` several times."""
     for _ in range(repeats):
         act_both_ways(rule, s, sum_s, 0, n, t, sum_t, 0, t1, parameter, met)
 
 
 @dataclass
 class Points:
-    """Sources and targets of one type, their sums, and the smallest r^2 that was met."""
+    """Sources and targets of one type, their sums, and the smallest r^2 found."""
 
     s: np.ndarray
     t: np.ndarray
@@ -71,12 +72,12 @@ class Points:
     met: np.ndarray
 
     def clear(self) -> None:
-        """Begin sums anew."""
+        """Set the sums to 0."""
         self.sum_s[:], self.sum_t[:], self.met[:] = 0, 0, NONE_MET
 
 
 def aligned(rows: int, columns: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros that begin at a line of the cache, for both sides alike."""
+    """Zeros that begin at a cache line, for both codes."""
     size = rows * columns * dtype.itemsize
     raw = np.zeros(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
@@ -84,7 +85,7 @@ def aligned(rows: int, columns: int, dtype: np.dtype) -> np.ndarray:
 
 
 def make_points(bits: int) -> Points:
-    """Points of two cubes that touch, charges 0 to 1; the vectors' rest holds no charge."""
+    """Points of two cubes that touch, charges 0 to 1; the vectors are filled with charges of 0."""
     random = np.random.default_rng(1)
     dtype = np.dtype(f"f{bits // 8}")
     lanes = lanes_of(dtype.itemsize)
@@ -103,7 +104,7 @@ def make_points(bits: int) -> Points:
 
 
 def direct(points: Points) -> tuple[np.ndarray, np.ndarray]:
-    """(sums at the sources, at the targets) by NumPy in double precision."""
+    """(sums at the sources, sums at the targets) by NumPy in double precision."""
     s, t = points.s[:, :SOURCES].astype(float), points.t[:, :TARGETS].astype(float)
     at_s, at_t = np.zeros(SOURCES), np.zeros(TARGETS)
     for i in range(TARGETS):
@@ -114,7 +115,7 @@ def direct(points: Points) -> tuple[np.ndarray, np.ndarray]:
 
 
 def our_loops(points: Points, rule: Rule) -> dict[str, Callable[[int], Any]]:
-    """Ours by name; each takes the number of repeats."""
+    """Our loops by name; each takes the number of repeats."""
     p, zero = points, points.s.dtype.type(0)
 
     def one_way(repeats: int) -> None:
@@ -129,7 +130,7 @@ def our_loops(points: Points, rule: Rule) -> dict[str, Callable[[int], Any]]:
 
 
 def compile_c(folder: Path, cc: str, bits: int, steps: int, block: int) -> ctypes.CDLL:
-    """The loops in C."""
+    """Compile the loops in C."""
     library = folder / f"pairs_{bits}_{steps}_{block}.so"
     subprocess.run(
         [cc, "-O3", "-march=native", "-shared", "-fPIC", f"-DNUMBER={bits}", f"-DSTEPS={steps}",
@@ -140,7 +141,7 @@ def compile_c(folder: Path, cc: str, bits: int, steps: int, block: int) -> ctype
 
 
 def c_loops(points: Points, library: ctypes.CDLL) -> dict[str, Callable[[int], Any]]:
-    """C's by name; each takes the number of repeats."""
+    """The loops in C by name; each takes the number of repeats."""
     p, long = points, ctypes.c_long
     s, t, sum_s, sum_t, met = (
         ctypes.c_void_p(a.ctypes.data) for a in (p.s, p.t, p.sum_s, p.sum_t, p.met)
@@ -158,46 +159,46 @@ def c_loops(points: Points, library: ctypes.CDLL) -> dict[str, Callable[[int], A
 
 
 def seconds_of(work: Callable[[int], Any], repeats: int) -> float:
-    """Seconds of so many repeats."""
+    """Seconds that ``repeats`` repeats take."""
     began = time.perf_counter()
     work(repeats)
     return time.perf_counter() - began
 
 
 def repeats_for(work: Callable[[int], Any], seconds: float) -> int:
-    """Repeats that take about so many seconds."""
+    """Repeats that take about ``seconds`` seconds."""
     work(1)
     return max(1, round(seconds / min(seconds_of(work, 1) for _ in range(5))))
 
 
 def sums(points: Points, work: Callable[[int], Any], loop: str) -> np.ndarray:
-    """The sums of one run: at the targets, and at the sources if the loop has these."""
+    """The sums of one run: at the targets, and at the sources if the loop computes these."""
     points.clear()
     work(1)
     at_t, at_s = points.sum_t[:TARGETS].copy(), points.sum_s[:SOURCES].copy()
     return np.concatenate([at_t, at_s]) if loop == "both ways" else at_t
 
 
-def apart(a: np.ndarray, b: np.ndarray) -> float:
-    """How far a is from b, relative L2."""
+def difference(a: np.ndarray, b: np.ndarray) -> float:
+    """The relative L2 difference of a from b."""
     return float(np.linalg.norm(a.astype(float) - b) / np.linalg.norm(b.astype(float)))
 
 
 def rates(
     works: dict[Any, Callable[[int], Any]], points: Points, rounds: int, seconds: float
 ) -> dict[Any, list[float]]:
-    """Runs per second of each, round by round; every other round in the opposite order."""
+    """Runs per second of each loop by round; every second round in the opposite order."""
     repeats = {name: repeats_for(work, seconds) for name, work in works.items()}
-    found: dict[Any, list[float]] = {name: [] for name in works}
+    per_second: dict[Any, list[float]] = {name: [] for name in works}
     for turn in range(rounds):
         for name in list(works)[:: -1 if turn % 2 else 1]:
             points.clear()
-            found[name].append(repeats[name] / seconds_of(works[name], repeats[name]))
-    return found
+            per_second[name].append(repeats[name] / seconds_of(works[name], repeats[name]))
+    return per_second
 
 
 def compare(bits: int, steps: int, libraries: dict[int, ctypes.CDLL], asked: Any) -> bool:
-    """Print the rows of a type and a number of steps; whether the results agree."""
+    """Print the rows of a type and a number of steps; returns whether the results agree."""
     points, rule = make_points(bits), Rule("laplace", steps)
     ours = our_loops(points, rule)
     theirs = {block: c_loops(points, library) for block, library in libraries.items()}
@@ -211,34 +212,36 @@ def compare(bits: int, steps: int, libraries: dict[int, ctypes.CDLL], asked: Any
         result = sums(points, ours[loop], loop)
         other = sums(points, by_block[block], loop)
         unit = unit_of(rule)
-        found = rates(
+        by_side = rates(
             {"ours": ours[loop], "c": by_block[block]}, points, asked.rounds, asked.seconds
         )
         scale = SOURCES * TARGETS * interactions / 1e9
-        our_rate, c_rate = (scale * statistics.median(found[side]) for side in ("ours", "c"))
-        between = apart(result, other)
+        our_rate, c_rate = (scale * statistics.median(by_side[side]) for side in ("ours", "c"))
+        between = difference(result, other)
         agree = agree and between <= AGREE[bits]
         print(
             f"float{bits} {steps:5} {loop:9} {our_rate:9.3f} {c_rate:9.3f} {block:7} "
-            f"{our_rate / c_rate:7.3f} {apart(result / unit, exact):11.1e} "
-            f"{apart(other / unit, exact):9.1e} {between:9.1e}",
+            f"{our_rate / c_rate:7.3f} {difference(result / unit, exact):11.1e} "
+            f"{difference(other / unit, exact):9.1e} {between:9.1e}",
             flush=True,
         )
     return agree
 
 
 def main() -> int:
-    """Print the table; 0 when ours and C agree."""
+    """Print the table; 0 when our sums and those of C agree."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=15, help="runs of each loop")
     parser.add_argument("--seconds", type=float, default=0.05, help="length of one run")
-    parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
+    parser.add_argument(
+        "--core", type=int, default=min(os.sched_getaffinity(0)), help="core to use"
+    )
     parser.add_argument("--cc", default="cc", help="the C compiler")
     asked = parser.parse_args()
     os.sched_setaffinity(0, {asked.core})
     print(
         f"{TARGETS:,} targets, {SOURCES:,} sources, core {asked.core}, {asked.rounds} rounds of "
-        f"{asked.seconds} s in turns; medians, 1e9 interactions/s"
+        f"{asked.seconds} s, interleaved; medians, 1e9 interactions/s"
     )
     print(
         f"{'type':7} {'steps':>5} {'loop':9} {'ours':>9} {'C':>9} {'C block':>7} {'ours/C':>7} "
@@ -251,7 +254,7 @@ def main() -> int:
             libraries = {block: build(bits, steps, block) for block in BLOCKS}
             agree = compare(bits, steps, libraries, asked) and agree
     if not agree:
-        print("the results of ours and of C do not agree", file=sys.stderr)
+        print("our results and those of C do not agree", file=sys.stderr)
     return 0 if agree else 1
 
 

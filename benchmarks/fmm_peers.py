@@ -1,27 +1,28 @@
-"""Our FMM beside exafmm-t, PVFMM and FMM3D: the Laplace potential of n charges at their own places.
+"""Our FMM compared with exafmm-t, PVFMM and FMM3D: Laplace potentials of n charges at each other.
 
     .venv/bin/python benchmarks/fmm_peers.py --exafmm-t PROGRAM --pvfmm PROGRAM \
         --fmm3d PYTHON SCRIPT [--rows 1-4,7] [--threads 1 2] [--tuned F] [--json F] [--quick]
 
-Nothing of theirs is here: the programs are drivers, built as benchmarks/peers/README.md says, each
-of which may be left out. Arguments: POINTS N ORDER Q THREADS double|single REPEATS, FMM3D's: POINTS
-N EPS THREADS REPEATS. POINTS holds x, y, z and charge, float64. A driver prints one line of JSON:
-``evaluation_s`` (a list), ``error`` (relative L2 on 1,000 evenly strided targets, against direct
-summation), ``first_answer_s`` (from the process's start to the first potentials), ``resident_mb``
-(peak). Ours is a process of its own for each measurement, too, and prints the same.
+The other codes are not part of this repository. The programs are drivers, built as
+benchmarks/peers/README.md describes; each may be left out. Their arguments: POINTS N ORDER Q
+THREADS double|single REPEATS, those of FMM3D: POINTS N EPS THREADS REPEATS. POINTS holds x, y, z
+and charge, float64. A driver prints one line of JSON: ``evaluation_s`` (a list), ``error``
+(relative L2 at 1,000 evenly strided targets, against direct summation), ``first_answer_s`` (from
+the process's start to the first potentials), ``resident_mb`` (peak). Our code runs in a new process
+for each measurement, too, and prints the same.
 
 First each code's order is chosen, the lowest that reaches a row's error, then its Q, the fastest
-of a list; with two threads, of the best for one and its neighbours. FMM3D takes a tolerance in
-place of both, the same for any number of threads; its evaluations take seconds, and a process does
-no more than two. ``--tuned F`` keeps the choices for another
-run. Then rounds in turns, one process of each code and several evaluations in each; medians over
-rounds of medians over evaluations. Ratios are of our time over the faster of exafmm-t's and
-PVFMM's. An evaluation of FMM3D holds its tree; those of the others begin with tree and operators
-ready, and ours ends in the caller's order.
+of a list; with two threads, the fastest of the best for one thread and its neighbours. FMM3D takes
+a tolerance instead of both, the same for any number of threads; its evaluations take seconds, and
+a process runs at most two. ``--tuned F`` keeps the choices for another run. Then the rounds are
+interleaved, one process of each code and several evaluations in each; times are medians over
+rounds of medians over evaluations. Ratios are our time over the faster of exafmm-t's and PVFMM's.
+An evaluation of FMM3D includes building its tree; those of the others begin with tree and operators
+ready, and ours returns potentials in the caller's order.
 
 PVFMM's Q counts sources and targets together, twice exafmm-t's for the same tree, and its order
-is even. exafmm-t's order 10 is worse than its order 9. ``resident_mb`` of ours is above what the
-process holds after its imports, of theirs all that the process holds.
+is even. exafmm-t's order 10 is less accurate than its order 9. Our ``resident_mb`` is the memory
+above that of the process after its imports, theirs is the memory of the whole process.
 """
 
 from __future__ import annotations
@@ -58,25 +59,26 @@ PLACES = (
 )
 GOALS = ((3e-4, "double"), (3e-6, "double"), (1e-8, "double"), (3e-4, "single"))
 DIGITS = {3e-4: 3.5, 3e-6: 5.5, 1e-8: 8.0}
-"""What is asked of ours for an error; the order comes on top."""
+"""The digits that are requested of our code for an error, in addition to the order."""
 EXAFMM_QS = (100, 150, 250, 350, 500, 700)
 OUR_QS = (48, 64, 100, 150, 200, 256, 300, 350, 450, 600)
 SAME_Q = 350
-"""Sources in a leaf, at most, where codes' errors choose their orders."""
+"""Most sources in a leaf while the codes' orders are chosen by their errors."""
 EPSILONS = tuple(float(f"{m}e-{e}") for e in range(1, 11) for m in (3, 1))
-"""FMM3D's, in place of an order."""
+"""FMM3D's tolerances, which take the place of an order."""
 TRIED_EPSILONS = 3
-"""Of those that reach an error: FMM3D chooses its own Q, and the loosest may not be the fastest."""
+"""Tolerances tried of those that reach an error: FMM3D chooses its own Q, and the largest tolerance
+may not be the fastest."""
 FMM3D_REPEATS = 2
 FAST = ("exafmm-t", "pvfmm")
-"""The codes whose faster one ours is measured by."""
+"""Our time is compared with the faster of these codes."""
 TIME_LIMIT_S = 900
 HEAD = f"{'row':>3} {'points, error, precision':32} {'threads':>7}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A set of points and an error to reach. ``file``: of the points."""
+    """A set of points and an error to reach. ``file``: the file with the points."""
 
     number: int
     place: str
@@ -87,7 +89,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What the row is."""
+        """The row in words."""
         return f"{self.place} {self.n:,} {self.goal:.0e} {self.precision}"
 
 
@@ -104,12 +106,12 @@ class Code:
     def command(self, row: Row, order: float, q: int, threads: int, repeats: int) -> list[str]:
         """The command line of one process."""
         if self.name == "fmm3d":
-            wanted: tuple[Any, ...] = (order, threads, min(repeats, FMM3D_REPEATS))
+            values: tuple[Any, ...] = (order, threads, min(repeats, FMM3D_REPEATS))
         elif self.name == "ours":
-            wanted = (order, q, threads, row.precision, DIGITS[row.goal], repeats)
+            values = (order, q, threads, row.precision, DIGITS[row.goal], repeats)
         else:
-            wanted = (order, q, threads, row.precision, repeats)
-        return [*self.program, row.file, str(row.n), *map(str, wanted)]
+            values = (order, q, threads, row.precision, repeats)
+        return [*self.program, row.file, str(row.n), *map(str, values)]
 
 
 class Failed(Exception):
@@ -149,12 +151,12 @@ MAKERS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 
 
 def make_rows(folder: Path, numbers: set[int], n: int | None) -> list[Row]:
-    """The rows asked for, their points written to the folder; ``n``: in place of their own."""
+    """The selected rows, their points written to the folder; ``n``: of points in every row."""
     rows = []
-    for number, (place, own) in enumerate(((p, g) for p in PLACES for g in GOALS), 1):
+    for number, (place, goal_of_row) in enumerate(((p, g) for p in PLACES for g in GOALS), 1):
         if number not in numbers:
             continue
-        (kind, points), (goal, precision) = place, own
+        (kind, points), (goal, precision) = place, goal_of_row
         count = n or points
         file = folder / f"{kind}{count}.bin"
         if not file.exists():
@@ -166,13 +168,13 @@ def make_rows(folder: Path, numbers: set[int], n: int | None) -> list[Row]:
 
 
 def run(code: Code, row: Row, order: float, q: int, threads: int, repeats: int) -> dict[str, Any]:
-    """What one process of a code printed.
+    """The result that one process of a code printed.
 
     Raises:
-        Failed: it ended without a result.
+        Failed: the process ended without a result.
     """
     command = code.command(row, order, q, threads, repeats)
-    # The same for every code; OpenBLAS in ours would use all cores for the operators.
+    # The same for every code; without it, OpenBLAS in ours would compute operators on all cores.
     limits = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     try:
         done = subprocess.run(
@@ -187,14 +189,14 @@ def run(code: Code, row: Row, order: float, q: int, threads: int, repeats: int) 
         raise Failed(f"{code.name}: {error}") from error
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
-        told = (done.stderr.strip() or done.stdout.strip())[-500:]
-        raise Failed(f"{code.name}: {' '.join(command)}: exit status {done.returncode}: {told}")
+        output = (done.stderr.strip() or done.stdout.strip())[-500:]
+        raise Failed(f"{code.name}: {' '.join(command)}: exit status {done.returncode}: {output}")
     result: dict[str, Any] = json.loads(lines[-1])
     return result
 
 
 class Tuner:
-    """Chooses orders and Qs; ``kept``: what was chosen before, by row, threads and code."""
+    """Chooses orders and Qs; ``kept``: earlier choices by row, threads and code."""
 
     def __init__(self, file: Path | None, repeats: int) -> None:
         self.file, self.repeats = file, repeats
@@ -213,14 +215,16 @@ class Tuner:
             order = alone[0] if alone else self.lowest_order(code, row)
             settings = [(order, q) for q in code.qs]
             if alone and settings:
-                # More threads move the best Q by little.
+                # The best Q depends little on the number of threads.
                 best = code.qs.index(alone[1])
                 settings = settings[max(0, best - 1) : best + 2]
             elif alone:
                 settings = [(order, 0)]
             elif not settings:
                 first = code.orders.index(order)
-                settings = [(each, 0) for each in code.orders[first : first + TRIED_EPSILONS]]
+                settings = [
+                    (tolerance, 0) for tolerance in code.orders[first : first + TRIED_EPSILONS]
+                ]
             self.kept[key] = self.fastest(code, row, settings, threads)
             write(self.file, self.kept)
         order, q = self.kept[key]
@@ -228,15 +232,15 @@ class Tuner:
 
     @staticmethod
     def key(code: Code, row: Row, threads: int) -> str:
-        """Under which a choice is kept."""
+        """The key of a choice in ``kept``."""
         return f"{row.name}, threads {threads}, {code.name}"
 
     def lowest_order(self, code: Code, row: Row) -> float:
-        """The lowest order that reaches the row's error, with trees that are the same for all."""
+        """The lowest order that reaches the row's error, with the same tree for all codes."""
         q = (2 if code.name == "pvfmm" else 1) * SAME_Q if code.qs else 0
         for order in code.orders:
-            # The number of threads does not matter to the error, and one process tells of all
-            # rows of these points that ask for the same command.
+            # The error does not depend on the number of threads, and one process is enough for
+            # all rows of these points with the same command.
             key = tuple(code.command(row, order, q, 1, 1))
             if key not in self.errors:
                 self.errors[key] = run(code, row, order, q, 1, 1)["error"]
@@ -247,16 +251,16 @@ class Tuner:
     def fastest(
         self, code: Code, row: Row, settings: list[tuple[float, int]], threads: int
     ) -> tuple[float, int]:
-        """Of those that keep the error, the one with the fastest of a few evaluations."""
+        """The setting with the fastest evaluation among those that reach the error."""
         seconds: dict[tuple[float, int], float] = {}
         for order, q in settings:
             try:
-                found = run(code, row, order, q, threads, self.repeats)
+                result = run(code, row, order, q, threads, self.repeats)
             except Failed as error:
                 print(f"left out: {error}", file=sys.stderr)
                 continue
-            if found["error"] <= row.goal:
-                seconds[order, q] = min(found["evaluation_s"])
+            if result["error"] <= row.goal:
+                seconds[order, q] = min(result["evaluation_s"])
         if not seconds:
             raise Failed(f"{code.name}: none of {settings} reaches {row.goal:.0e}")
         return min(seconds, key=seconds.__getitem__)
@@ -265,36 +269,36 @@ class Tuner:
 def measure(
     codes: list[Code], row: Row, threads: int, tuner: Tuner, rounds: int, repeats: int
 ) -> dict[str, Any]:
-    """A row's results by code: order, Q, and what the rounds told."""
+    """A row's results by code: order, Q, and the measurements of all rounds."""
     chosen: dict[str, tuple[float, int]] = {}
-    found: dict[str, list[dict[str, Any]]] = {}
+    runs: dict[str, list[dict[str, Any]]] = {}
     taking_part = []
     for code in codes:
         if row.precision not in code.precisions:
             continue
         try:
             chosen[code.name] = tuner.choose(code, row, threads)
-            # Compiled code and operators are then in the caches.
+            # Afterwards compiled code and operators are in the caches.
             run(code, row, *chosen[code.name], threads, 1)
         except Failed as error:
             print(f"left out of row {row.number}: {error}", file=sys.stderr)
             continue
         taking_part.append(code)
-        found[code.name] = []
+        runs[code.name] = []
     for turn in range(rounds):
         first = turn % max(1, len(taking_part))
         for code in taking_part[first:] + taking_part[:first]:
-            found[code.name].append(run(code, row, *chosen[code.name], threads, repeats))
+            runs[code.name].append(run(code, row, *chosen[code.name], threads, repeats))
     results = {}
-    for name, each in found.items():
+    for name, of_code in runs.items():
         order, q = chosen[name]
         results[name] = {
             "order": order,
             "q": q,
-            "error": max(one["error"] for one in each),
-            "evaluation_s": [one["evaluation_s"] for one in each],
-            "first_answer_s": [one["first_answer_s"] for one in each],
-            "resident_mb": [one["resident_mb"] for one in each],
+            "error": max(one["error"] for one in of_code),
+            "evaluation_s": [one["evaluation_s"] for one in of_code],
+            "first_answer_s": [one["first_answer_s"] for one in of_code],
+            "resident_mb": [one["resident_mb"] for one in of_code],
         }
     return {
         "row": row.number, "name": row.name, "goal": row.goal, "threads": threads,
@@ -304,11 +308,11 @@ def measure(
 
 def seconds_of(result: dict[str, Any]) -> float:
     """The median over rounds of the medians over evaluations."""
-    return statistics.median(statistics.median(each) for each in result["evaluation_s"])
+    return statistics.median(statistics.median(seconds) for seconds in result["evaluation_s"])
 
 
 def ratio_of(measured: dict[str, Any]) -> float | None:
-    """Our time over that of the faster of the C++ codes; none if either is missing."""
+    """Our time over that of the faster of the C++ codes; None if either is missing."""
     codes = measured["codes"]
     theirs = [seconds_of(codes[name]) for name in FAST if name in codes]
     return seconds_of(codes["ours"]) / min(theirs) if theirs and "ours" in codes else None
@@ -320,21 +324,21 @@ def print_head() -> None:
 
 
 def print_row(measured: dict[str, Any]) -> None:
-    """A row's lines of the first table, one for each code; * where the error is missed."""
+    """Print a row of the first table, one line for each code; * where the error is too large."""
     ratio = ratio_of(measured)
     for i, (name, result) in enumerate(measured["codes"].items()):
         head = f"{measured['row']:3} {measured['name']:32} {measured['threads']:7}"
         missed = "*" if result["error"] > measured["goal"] else " "
-        told = f"{ratio:6.3f}" if name == "ours" and ratio else ""
+        shown_ratio = f"{ratio:6.3f}" if name == "ours" and ratio else ""
         print(
             f"{head if not i else '':44} {name:9} {result['order']:>6g} {result['q'] or '':>5} "
-            f"{result['error']:8.1e}{missed}{seconds_of(result):9.4f} {told}",
+            f"{result['error']:8.1e}{missed}{seconds_of(result):9.4f} {shown_ratio}",
             flush=True,
         )
 
 
 def print_summary(all_measured: Iterable[dict[str, Any]]) -> None:
-    """The means of the ratios, and the tables of first answers and memory."""
+    """Print the means of the ratios, and the tables of first answers and memory."""
     rows = sorted(all_measured, key=lambda m: (m["row"], m["name"], m["threads"]))
     ratios = {(m["row"], m["name"], m["threads"]): r for m in rows if (r := ratio_of(m))}
     for threads in sorted({key[2] for key in ratios}):
@@ -346,13 +350,14 @@ def print_summary(all_measured: Iterable[dict[str, Any]]) -> None:
     names = [name for name in ("ours", *FAST, "fmm3d") if any(name in m["codes"] for m in rows)]
     for title, field, digits in (
         ("first answer of a new process, seconds", "first_answer_s", 2),
-        ("peak of resident memory, MB; ours above its imports", "resident_mb", 0),
+        ("peak resident memory, MB; ours: above the imports", "resident_mb", 0),
     ):
         print(f"\n{title}\n{HEAD}{''.join(f'{name:>10}' for name in names)}")
         for m in rows:
-            told = {name: statistics.median(one[field]) for name, one in m["codes"].items()}
+            medians = {name: statistics.median(one[field]) for name, one in m["codes"].items()}
             columns = "".join(
-                f"{told[name]:10.{digits}f}" if name in told else f"{'-':>10}" for name in names
+                f"{medians[name]:10.{digits}f}" if name in medians else f"{'-':>10}"
+                for name in names
             )
             print(f"{m['row']:3} {m['name']:32} {m['threads']:7}{columns}")
 
@@ -363,21 +368,21 @@ def mean(ratios: Iterable[float]) -> float:
 
 
 def read(file: Path | None) -> dict[str, Any]:
-    """What a JSON file holds; nothing if there is none."""
+    """The content of a JSON file; empty if there is none."""
     if file is None or not file.exists():
         return {}
-    held: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return held
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return content
 
 
 def write(file: Path | None, what: dict[str, Any]) -> None:
-    """Write a JSON file, if one was asked for."""
+    """Write a JSON file, if there is one to write."""
     if file is not None:
         file.write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")
 
 
 def memory_mb(field: str) -> float:
-    """``VmRSS`` or ``VmHWM``, its peak, of this process."""
+    """``VmRSS``, the resident memory of this process, or ``VmHWM``, its peak, in MB."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) / 1024
@@ -385,11 +390,13 @@ def memory_mb(field: str) -> float:
 
 
 def begin_peak_mb() -> float:
-    """What this process holds; its peak is then counted from here, where the system allows."""
+    """The resident memory of this process, MB. Resets its peak, where the system allows it."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
-        print("the peak of memory includes the imports' own", file=sys.stderr)
+        print(
+            "the peak includes the memory of the imports: it cannot be reset here", file=sys.stderr
+        )
     return memory_mb("VmRSS")
 
 
@@ -397,7 +404,7 @@ def read_points(file: str, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The places (n, 3) and charges (n,) of a file of points, float64."""
     data = np.fromfile(file, "<f8", 4 * n).reshape(-1, 4)
     if len(data) != n:
-        sys.exit(f"{file} holds fewer than {n} points")
+        sys.exit(f"{file} has fewer than {n} points")
     return np.ascontiguousarray(data[:, :3]), data[:, 3].copy()
 
 
@@ -410,7 +417,7 @@ def since_start_s() -> float:
 
 def direct_error(file: str, x: np.ndarray, charges: np.ndarray, potentials: np.ndarray) -> float:
     """The relative L2 error on evenly strided targets against direct summation, whose sums are
-    kept beside the file of points."""
+    kept in a file next to the points."""
     count = min(len(x), CHECKED)
     picked = np.arange(count) * len(x) // count
     kept = Path(f"{file}.{len(x)}.npy")
@@ -429,7 +436,7 @@ def direct_error(file: str, x: np.ndarray, charges: np.ndarray, potentials: np.n
 
 
 def ours(arguments: list[str]) -> None:
-    """Run ours and print what the drivers print.
+    """Run our code and print what the drivers print.
 
     ``arguments``: POINTS N ORDER Q THREADS PRECISION DIGITS REPEATS.
     """
@@ -463,15 +470,15 @@ def ours(arguments: list[str]) -> None:
 
 def numbers_of(text: str) -> set[int]:
     """``1-4,7`` -> {1, 2, 3, 4, 7}."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         low, _, high = part.partition("-")
-        found |= set(range(int(low), int(high or low) + 1))
-    return found
+        numbers |= set(range(int(low), int(high or low) + 1))
+    return numbers
 
 
 def codes_of(asked: argparse.Namespace) -> list[Code]:
-    """The codes whose programs were given, after ours."""
+    """Our code, and the codes whose programs were given."""
     us = (sys.executable, str(Path(__file__).resolve()), "--ours")
     codes = [Code("ours", us, tuple(range(4, 11)), OUR_QS)]
     if asked.exafmm_t:
@@ -496,25 +503,31 @@ def main() -> None:
     goals = ", ".join(f"{goal:.0e} {precision}" for goal, precision in GOALS)
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").split("\n\n", 1)[0],
-        epilog=f"Rows: {rows}; of each four: {goals}.",
+        epilog=f"Rows: {rows}; each four rows: {goals}.",
     )
-    parser.add_argument("--exafmm-t", metavar="PROGRAM")
-    parser.add_argument("--pvfmm", metavar="PROGRAM")
-    parser.add_argument("--fmm3d", nargs=2, metavar=("PYTHON", "SCRIPT"))
-    parser.add_argument("--rows", type=numbers_of, default=f"1-{len(PLACES) * len(GOALS)}")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--exafmm-t", metavar="PROGRAM", help="driver of exafmm-t")
+    parser.add_argument("--pvfmm", metavar="PROGRAM", help="driver of PVFMM")
+    parser.add_argument("--fmm3d", nargs=2, metavar=("PYTHON", "SCRIPT"), help="driver of FMM3D")
+    parser.add_argument(
+        "--rows", type=numbers_of, default=f"1-{len(PLACES) * len(GOALS)}", help="such as 1-4,7"
+    )
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="numbers of threads")
+    parser.add_argument("--rounds", type=int, default=7, help="processes of each code")
     parser.add_argument("--repeats", type=int, default=5, help="evaluations of one process")
     parser.add_argument("--quick", action="store_true", help="2 rounds of 3 evaluations")
-    parser.add_argument("--n", type=int, help="this number of points in every row")
-    parser.add_argument("--tuned", type=Path, metavar="F", help="orders and Qs, kept")
-    parser.add_argument("--json", type=Path, metavar="F", help="results; added to what F holds")
+    parser.add_argument(
+        "--n", type=int, help="points in every row, instead of the rows' own numbers"
+    )
+    parser.add_argument(
+        "--tuned", type=Path, metavar="F", help="file that keeps the chosen orders and Qs"
+    )
+    parser.add_argument("--json", type=Path, metavar="F", help="file that the results are added to")
     asked = parser.parse_args()
     rounds, repeats = (2, 3) if asked.quick else (asked.rounds, asked.repeats)
     tuner = Tuner(asked.tuned, 2 if asked.quick else 3)
     results = read(asked.json)
     codes = codes_of(asked)
-    print(f"{rounds} rounds in turns, {repeats} evaluations in each; medians")
+    print(f"{rounds} interleaved rounds, {repeats} evaluations in each; medians")
     print_head()
     with tempfile.TemporaryDirectory(prefix="fmm-peers-") as folder:
         for row in make_rows(Path(folder), asked.rows, asked.n):
@@ -522,7 +535,7 @@ def main() -> None:
                 try:
                     measured = measure(codes, row, threads, tuner, rounds, repeats)
                 except Failed as error:
-                    print(f"row {row.number} is left out: {error}", file=sys.stderr)
+                    print(f"row {row.number} left out: {error}", file=sys.stderr)
                     continue
                 measured["rounds"] = rounds
                 results[f"{row.number}, {row.name}, threads {threads}"] = measured

@@ -1,17 +1,17 @@
-"""How our FMM grows with its points: time per point, the tree's share, and memory.
+"""The scaling of our FMM with the number of points: time per point, the tree's share, memory.
 
     .venv/bin/python benchmarks/fmm_scaling.py [--threads 1] [--rounds 7] [--quick]
 
 Uniform points of the unit cube, 6 digits in double precision:
 
 - time per point of one evaluation at 1,048,576 points over that at 65,536, each at its best Q of
-  a list, in turns; at most 1.25;
+  a list, measured alternately; at most 1.25;
 - the time to build the tree over that of one evaluation at 262,144 points; at most 10 %;
-- the peak of resident memory at 262,144 points above what the process holds after its imports,
-  in a process of its own; at most 283 MB.
+- the peak resident memory at 262,144 points above that of the process after its imports, in a
+  new process; at most 283 MB.
 
-Exits 0 when all three hold, 1 otherwise. ``--small``, ``--large`` and ``--points`` change the
-numbers of points.
+Exits 0 when all three are within their limits, 1 otherwise. ``--small``, ``--large`` and
+``--points`` change the numbers of points.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_GROWTH = 1.25
 MOST_TREE = 0.10
 MOST_MB = 283.0
 TRIED = 2
-"""Evaluations from which the best Q is told."""
+"""Evaluations that each Q is judged by."""
 
 
 def make(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -74,36 +74,36 @@ def at_best_q(n: int, asked: argparse.Namespace) -> tuple[int, Any, np.ndarray]:
 
 
 def growth(asked: argparse.Namespace) -> float:
-    """Print time per point at both numbers of points; their ratio."""
+    """Print the time per point at both numbers of points; returns their ratio."""
     sides = {n: at_best_q(n, asked) for n in (asked.small, asked.large)}
     seconds: dict[int, list[float]] = {n: [] for n in sides}
     for turn in range(asked.rounds):
         for n in list(sides)[:: -1 if turn % 2 else 1]:
             _, method, charges = sides[n]
-            # As many points in a turn of either side.
+            # As many points in a round of either side.
             times = max(1, asked.large // n // 4)
             method.evaluate(charges)
             seconds[n].append(
                 statistics.median(evaluation_s(method, charges) for _ in range(times))
             )
-    per_point = {n: statistics.median(each) / n for n, each in seconds.items()}
+    per_point = {n: statistics.median(times) / n for n, times in seconds.items()}
     for n, (q, method, _) in sides.items():
         print(
             f"{n:>9,} points, order {method.order}, Q {q}: {per_point[n] * n:.4f} s, "
             f"{per_point[n] * 1e9:.0f} ns a point"
         )
     ratio = per_point[asked.large] / per_point[asked.small]
-    print(f"time per point, large over small: {ratio:.3f}, at most {MOST_GROWTH}")
+    print(f"time per point, large over small: {ratio:.3f}, limit {MOST_GROWTH}")
     return ratio
 
 
 def tree_share(asked: argparse.Namespace) -> float:
-    """Print the tree's time beside an evaluation's; the share."""
+    """Print the times of the tree and of an evaluation; returns their ratio."""
     from kernels.fmm.interface import prepare
 
     x, charges = make(asked.points)
     tree, evaluation = [], []
-    # The first round compiles, or loads what is compiled.
+    # The first round compiles, or loads compiled code.
     for turn in range(asked.rounds + 1):
         method = prepare(x, digits=asked.digits, threads=asked.threads)
         built = method.seconds["tree"]
@@ -116,7 +116,7 @@ def tree_share(asked: argparse.Namespace) -> float:
     share = tree_s / one_s
     print(
         f"{asked.points:>9,} points: tree {tree_s:.4f} s, evaluation {one_s:.4f} s: "
-        f"{share:.1%}, at most {MOST_TREE:.0%}"
+        f"{share:.1%}, limit {MOST_TREE:.0%}"
     )
     return share
 
@@ -132,45 +132,45 @@ def memory_of_one(n: int, digits: float, threads: int) -> None:
 
 
 def memory(asked: argparse.Namespace) -> float:
-    """Print the memory of an evaluation; MB above the imports."""
+    """Print the memory of an evaluation; returns MB above the imports."""
     command = [
         sys.executable, str(Path(__file__).resolve()), "--memory", str(asked.points),
         str(asked.digits), str(asked.threads),
     ]  # fmt: skip
-    # The first process compiles where need be, which takes memory, too.
+    # The first process may compile, which takes memory too.
     for _ in range(2):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(done.stderr)
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     print(
-        f"{asked.points:>9,} points: {told['above_mb']:.0f} MB above the {told['imports_mb']:.0f} "
-        f"MB of the imports, at most {MOST_MB:.0f}"
+        f"{asked.points:>9,} points: {result['above_mb']:.0f} MB above the "
+        f"{result['imports_mb']:.0f} MB of the imports, limit {MOST_MB:.0f}"
     )
-    return float(told["above_mb"])
+    return float(result["above_mb"])
 
 
 def main() -> int:
-    """Print all three; 0 when all hold."""
+    """Print all three; 0 when all are within their limits."""
     if sys.argv[1:2] == ["--memory"]:
         n, digits, threads = sys.argv[2:]
         memory_of_one(int(n), float(digits), int(threads))
         return 0
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1, help="threads")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of each measurement")
     parser.add_argument("--quick", action="store_true", help="2 rounds")
-    parser.add_argument("--digits", type=float, default=6)
-    parser.add_argument("--small", type=int, default=65_536)
-    parser.add_argument("--large", type=int, default=1_048_576)
-    parser.add_argument("--points", type=int, default=262_144)
+    parser.add_argument("--digits", type=float, default=6, help="digits requested")
+    parser.add_argument("--small", type=int, default=65_536, help="points of the small case")
+    parser.add_argument("--large", type=int, default=1_048_576, help="points of the large case")
+    parser.add_argument("--points", type=int, default=262_144, help="points for tree and memory")
     asked = parser.parse_args()
     asked.rounds = 2 if asked.quick else asked.rounds
     print(f"{asked.digits:g} digits, threads {asked.threads}, {asked.rounds} rounds; medians")
-    held = memory(asked) <= MOST_MB
-    held = tree_share(asked) <= MOST_TREE and held
-    held = growth(asked) <= MOST_GROWTH and held
-    return 0 if held else 1
+    within = memory(asked) <= MOST_MB
+    within = tree_share(asked) <= MOST_TREE and within
+    within = growth(asked) <= MOST_GROWTH and within
+    return 0 if within else 1
 
 
 if __name__ == "__main__":

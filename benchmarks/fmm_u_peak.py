@@ -1,13 +1,13 @@
-"""The refined peak of the U phase: what the host could reach with the phase's instruction mix.
+"""The refined peak of the U phase: the performance of the host with the phase's instruction mix.
 
-A peak that counts multiply-adds alone is out of reach for a loop that needs additions, products
-and roots too. Choi and Vuduc (A roofline model of energy, GT-CSE-2012-01, section 5.4) refine it:
-they derive a bound from the rates of the instructions, and check it with a synthetic loop that
-executes independent copies of the mix. Both are measured here, on one thread, in loops that keep
-everything in registers, load nothing, and depend on nothing but long past results.
+A peak for multiply-adds alone cannot be reached by a loop that also needs additions, products and
+roots. Choi & Vuduc (2012, section 5.4) refine it: they derive a bound from the rates of the
+instructions, and check it with a synthetic loop that executes independent copies of the mix. Both
+are measured here, on one thread, in loops that keep everything in registers, load nothing, and
+depend only on results that are long complete.
 
-A rate is in vector instructions per second; an interaction is one target's q / r, so that a
-distance that serves both ways makes two.
+A rate is in vector instructions per second. An interaction is one target's q / r, so that a
+distance that is used both ways counts as two.
 """
 
 # Numba's intrinsics take a typing context and functions that it types itself.
@@ -38,15 +38,15 @@ from kernels.host.static_type import static
 from kernels.host.vectors import HOST, Vectors
 
 CHAINS = HOST.registers * 3 // 8
-"""Independent chains of one instruction: their number covers its latency."""
+"""Independent chains of one instruction, enough to hide its latency."""
 COPIES = 4
-"""Copies of a loop's instructions in one pass, so that its counter weighs little."""
+"""Copies of a loop's instructions in one pass, so that the loop's counter costs little."""
 ROUNDS = 20
 """Runs of a loop."""
 RUN_S = 0.002
-"""Seconds of one run, about."""
+"""Approximate seconds of one run."""
 ROOTS = {"estimate", "sqrt", "division"}
-"""Instructions of another unit than the multiply-adds'."""
+"""Instructions that another unit executes than multiply-adds."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Mix:
     vector_bits: int
 
     def name(self) -> str:
-        """All that the compiled loop depends on."""
+        """Everything that the compiled loop depends on."""
         return f"{self.what}-{self.precision}-{self.root}-{self.ways}-{self.vector_bits}"
 
     @property
@@ -85,9 +85,9 @@ static(Mix)
 class Peak:
     """Upper bounds on interactions per second, one thread.
 
-    ``rates_per_s``: of the mix's instructions, by name. ``serial_per_s``: when no root overlaps
-    with the rest; ``overlap_per_s``: when roots cost nothing beside the rest, or the rest nothing
-    beside roots, so that no loop can be faster. ``mix_per_s``: the mix in registers, the refined
+    ``rates_per_s``: of the mix's instructions, by name. ``serial_per_s``: if no root overlaps with
+    the other instructions; ``overlap_per_s``: if roots and other instructions overlap completely,
+    so that no loop can be faster. ``mix_per_s``: measured with the mix in registers, the refined
     peak.
     """
 
@@ -100,12 +100,12 @@ class Peak:
 class PeakMeter:
     """Measures instruction rates, and derives the peaks of mixes.
 
-    The fastest run of each loop counts, over all rounds: other work on the host slows loops
-    down, and rounds that are spread over a benchmark find them all undisturbed.
+    The fastest run of each loop over all rounds counts: other work on the host slows loops down,
+    and with rounds spread over a benchmark every loop runs undisturbed at least once.
     """
 
     def __init__(self, mixes: Iterable[tuple[Precision, Root, Ways]], vector_bits: int) -> None:
-        """``mixes``: those that peaks will be asked for. Compiles their loops."""
+        """Compile the loops of ``mixes``, the mixes whose peaks can be computed."""
         self._bits = vector_bits
         self._best: dict[Mix, float] = {}
         self._passes: dict[Mix, int] = {}
@@ -126,39 +126,44 @@ class PeakMeter:
                 self._passes[loop] *= 2
 
     def measure(self, rounds: int = ROUNDS) -> None:
-        """So many more runs of every loop, in turns."""
+        """Run every loop ``rounds`` times, interleaved."""
         for _ in range(rounds):
             for loop, best in self._best.items():
                 rate = self._passes[loop] * loop.executed() / self._seconds(loop)
                 self._best[loop] = max(best, rate)
 
     def peak(self, precision: Precision, root: Root, ways: Ways) -> Peak:
-        """The peaks of a mix, by what was measured so far."""
+        """The peaks of a mix, from all runs so far."""
         pairs = self._pairs(precision, root, ways)
         mix = instructions(root, ways)
         rates = {name: self._best[self._single(name, precision)] for name in mix}
         seconds = {name: count / rates[name] for name, count in mix.items()}
         roots = sum(seconds[name] for name in mix if name in ROOTS)
         rest = sum(seconds.values()) - roots
-        made = pairs.width * (1 if ways == "one" else 2)
-        return Peak(rates, made / (roots + rest), made / max(roots, rest), made * self._best[pairs])
+        interactions = pairs.width * (1 if ways == "one" else 2)
+        return Peak(
+            rates,
+            interactions / (roots + rest),
+            interactions / max(roots, rest),
+            interactions * self._best[pairs],
+        )
 
     def _pairs(self, precision: Precision, root: Root, ways: Ways) -> Mix:
         return Mix("pairs", precision, root, ways, self._bits)
 
     def _single(self, name: str, precision: Precision) -> Mix:
-        # One instruction's loop is the same for every mix.
+        # The loop of one instruction is the same for every mix.
         return Mix(name, precision, "sqrt", "one", self._bits)
 
     def _seconds(self, loop: Mix) -> float:
-        """Of the processor, so that other work on the host is not counted."""
+        """Processor seconds of one run, so that other work on the host is not counted."""
         began = time.thread_time()
         _run(loop, self._numbers[loop], self._passes[loop])
         return time.thread_time() - began
 
 
 def _hidden(v: Vectors, value: Any) -> Any:
-    """The same vector, of which the compiler no longer knows what it is: no instruction."""
+    """The same vector, hidden from the compiler's optimiser; emits no instruction."""
     register = "w" if platform.machine() in {"aarch64", "arm64"} else "v"
     kind = ir.FunctionType(v.vector, [v.vector])
     return v.builder.asm(kind, "", f"={register},0", [value], side_effect=True)
@@ -189,7 +194,7 @@ def _chains(typing, mix, numbers, passes):
         data = v.data(signature.args[1], arguments[1])
         places = [ir.Constant(ir.IntType(64), i * v.lanes) for i in range(CHAINS + 2)]
         slots = [v.slot(v.load(data, place)) for place in places[2:]]
-        # Near 1, so that products neither grow nor fade.
+        # Near 1, so that products neither grow nor shrink.
         y, z = _hidden(v, v.constant(1.0)), _hidden(v, v.constant(1e-9))
         with cgutils.for_range(builder, arguments[2]):
             stop_unrolling(v)
@@ -205,7 +210,7 @@ def _chains(typing, mix, numbers, passes):
 
 @intrinsic
 def _pairs(typing, mix, numbers, passes):
-    """The phase's mix: targets in registers, and sources that are new each time."""
+    """The phase's mix: targets in registers, and new sources each time."""
 
     def emit(context, builder, signature, arguments):
         v = Vectors(context, builder, signature.args[1].dtype.bitwidth, mix.value.width)
@@ -226,11 +231,11 @@ def _pairs(typing, mix, numbers, passes):
                     builder.store(_hidden(v, builder.load(slot)), slot)
                 here = [builder.load(slot) for slot in source]
                 back = _hidden(v, v.constant(0.0)) if both else None
-                for each, total in zip(held, totals, strict=True):
-                    value = inverse_root(v, mix.value.root, squared_distance(v, each, here))
+                for target, total in zip(held, totals, strict=True):
+                    value = inverse_root(v, mix.value.root, squared_distance(v, target, here))
                     builder.store(v.fma(value, here[3], builder.load(total)), total)
                     if both:
-                        back = v.fma(value, each[3], back)
+                        back = v.fma(value, target[3], back)
                 if both:
                     _hidden(v, back)
         for i, total in enumerate(totals):

@@ -1,14 +1,13 @@
-"""Every variant of the U phase on one core, beside the refined peak of its instruction mix.
+"""Every variant of the U phase on one core, compared with the refined peak of its instruction mix.
 
     .venv/bin/python benchmarks/fmm_u_variants.py [--sample 20] [--json variants.json]
 
 Builds each variant of ``kernels.fmm_u.variants``, checks its sums, and times it: the fastest of
-some runs of one U phase, in seconds of the processor (with several threads, of the clock).
+several runs of one U phase, in processor time (with several threads, in wall-clock time).
 Interactions are useful pairs (target, source) only, without those that fill vectors. The refined
-peak (Choi and Vuduc, A roofline model of energy, section 5.4) is that of ``benchmarks.fmm_u_peak``
-on the same core, one thread: the variant's own mix of instructions in registers; the share is
-what the variant reaches of it. Variants that compute a distance once for both points have a peak
-of their own.
+peak (Choi & Vuduc 2012, section 5.4) is that of ``benchmarks.fmm_u_peak`` on the same core, one
+thread: the variant's own mix of instructions in registers. The share is the fraction of it that the
+variant reaches. Variants that compute a distance once for both points have their own peak.
 
 The first run on a machine compiles, one or two seconds a variant; later ones read the machine
 code from the cache. Exits 1 when a variant's result is wrong.
@@ -35,7 +34,7 @@ from kernels.host.vectors import HOST
 from kernels.kernel import WrongResult
 
 REMEASURED_EVERY = 10
-"""Variants between two rounds of the peaks' loops."""
+"""The peaks' loops run again after this many variants."""
 
 
 def time_variant(variant: Variant, n: int, q: int, rounds: int) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def time_variant(variant: Variant, n: int, q: int, rounds: int) -> dict[str, Any
     began = time.perf_counter()
     prepared = fmm_u.prepare(params, Team())
     prepared_s = time.perf_counter() - began
-    # One thread runs in this one: its processor time leaves other work on the machine out.
+    # A single thread is the calling one, whose processor time excludes other work on the machine.
     clock = time.thread_time if variant.threads == 1 else time.perf_counter
     best_s = float("inf")
     for _ in range(rounds):
@@ -83,13 +82,19 @@ def main() -> int:
     """Print the tables; 0 when all results are right."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--n", type=int, default=65_536, help="points")
-    parser.add_argument("--q", type=int, default=256, help="points in a leaf, at most")
-    parser.add_argument("--vector-bits", type=int, choices=(256, 512), default=None)
+    parser.add_argument("--q", type=int, default=256, help="most points in a leaf")
+    parser.add_argument(
+        "--vector-bits", type=int, choices=(256, 512), default=None, help="default: the host's"
+    )
     parser.add_argument("--threads", type=int, default=1, help="threads of each variant")
-    parser.add_argument("--rounds", type=int, default=5, help="runs of a variant; the best counts")
-    parser.add_argument("--sample", type=int, default=None, help="so many variants, at random")
-    parser.add_argument("--seed", type=int, default=0, help="of the sample and of the order")
-    parser.add_argument("--json", type=Path, default=None, help="write all figures to a file")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="runs of a variant; the fastest counts"
+    )
+    parser.add_argument(
+        "--sample", type=int, default=None, help="only this many variants, chosen at random"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample and of the order")
+    parser.add_argument("--json", type=Path, default=None, help="write all results to a file")
     given = parser.parse_args()
     bits = given.vector_bits or min(max(8 * HOST.bytes, 256), 512)
     chosen = variants(bits, given.threads)
@@ -100,8 +105,8 @@ def main() -> int:
     meter = PeakMeter(mixes, bits)
     meter.measure()
     print(
-        f"{len(chosen)} of {total} variants, {given.n} points, at most {given.q} a leaf, vectors "
-        f"of {bits} bits, {given.threads} thread(s)",
+        f"{len(chosen)} of {total} variants, {given.n} points, at most {given.q} in a leaf, "
+        f"vectors of {bits} bits, {given.threads} thread(s)",
         flush=True,
     )
     rows = []

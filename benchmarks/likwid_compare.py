@@ -1,9 +1,9 @@
-"""Our microbenchmarks beside likwid-bench, on one core, in turns.
+"""Our microbenchmarks compared with likwid-bench, on one core, interleaved.
 
-For single- and double-precision multiply-adds and for loads from every level: the median rate of
-ours over the best median of likwid-bench's variants. Both sides stream the same working set,
-which the table states. Multiply-adds: ours load nothing; likwid-bench's peakflops load one word
-for every 15 multiply-adds, from a working set that the first cache holds.
+For single- and double-precision multiply-adds and for loads from every level: our median rate over
+the best median of likwid-bench's variants. Both stream the same working set, which the table shows.
+Our multiply-adds load nothing; likwid-bench's peakflops load one word for every 15 multiply-adds,
+from a working set that fits in the first cache.
 
 Run from the root of the repository, with likwid-bench installed:
 
@@ -36,15 +36,15 @@ from kernels.microbench.load import load
 
 ENOUGH = 0.95
 SCREENED = 2
-"""Rounds that every variant takes part in."""
+"""Rounds that every variant takes part in; afterwards only the fast ones run."""
 SP = ("peakflops_sp_avx512_fma", "peakflops_sp_avx_fma", "peakflops_sp_sse", "peakflops_sp")
 DP = ("peakflops_avx512_fma", "peakflops_avx_fma", "peakflops_sse", "peakflops")
 LOAD = ("load_avx512", "load_avx", "load_sse", "load", "load_mem")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
-    """One row of the table: our kernel and class, likwid's variants and its line to read."""
+    """One row of the table: our kernel and class, likwid's variants and the line of its output."""
 
     name: str
     kernel: Kernel
@@ -55,19 +55,44 @@ class Case:
     unit: str
 
 
+def fma_case(precision: str, kernel: Kernel, variants: tuple[str, ...]) -> Case:
+    """The row of multiply-adds in a precision, sp or dp."""
+    return Case(
+        name=f"{precision} fma",
+        kernel=kernel,
+        level="register",
+        operation_class=precision,
+        variants=variants,
+        line="MFlops/s",
+        unit="GFLOP/s",
+    )
+
+
+def load_case(level: str) -> Case:
+    """The row of loads from a level."""
+    return Case(
+        name=f"{level} load",
+        kernel=load,
+        level=level,
+        operation_class=level,
+        variants=LOAD,
+        line="MByte/s",
+        unit="GB/s",
+    )
+
+
 CASES = (
-    Case("sp fma", sp_fma, "register", "sp", SP, "MFlops/s", "GFLOP/s"),
-    Case("dp fma", dp_fma, "register", "dp", DP, "MFlops/s", "GFLOP/s"),
-    *(Case(f"{level} load", load, level, level, LOAD, "MByte/s", "GB/s")
-      for level in ("l1", "l2", "l3", "dram")),
-)  # fmt: skip
+    fma_case("sp", sp_fma, SP),
+    fma_case("dp", dp_fma, DP),
+    *(load_case(level) for level in ("l1", "l2", "l3", "dram")),
+)
 
 
 def likwid_rate(variant: str, size_bytes: int, iterations: int, line: str) -> tuple[float, float]:
-    """(rate in 1e9/s, seconds) of a run of likwid-bench on the core that we are bound to.
+    """(rate in 1e9/s, seconds) of a run of likwid-bench on the core that this process is bound to.
 
     Raises:
-        ValueError: likwid-bench did not run the variant, for instance for want of AVX-512.
+        ValueError: likwid-bench did not run the variant, for instance because there is no AVX-512.
     """
     command = ["likwid-bench", "-t", variant, "-w", f"N:{size_bytes}B:1", "-i", str(iterations)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -82,7 +107,7 @@ def likwid_rate(variant: str, size_bytes: int, iterations: int, line: str) -> tu
 
 
 def our_rate(prepared: Any, volume: float, iterations: int) -> tuple[float, float]:
-    """(rate in 1e9/s, seconds) of a run of ours."""
+    """(rate in 1e9/s, seconds) of a run of our kernel."""
     begin = time.perf_counter()
     prepared.run(iterations)
     seconds = time.perf_counter() - begin
@@ -90,7 +115,7 @@ def our_rate(prepared: Any, volume: float, iterations: int) -> tuple[float, floa
 
 
 def iterations_for(seconds: float, measure: Any) -> int:
-    """Iterations that take about so many seconds; ``measure`` gives the seconds of so many."""
+    """Iterations that take about ``seconds``; ``measure(iterations)`` gives their seconds."""
     iterations, taken = 1, measure(1)
     while taken < seconds / 4:
         iterations *= max(2, min(1000, int(seconds / 2 / max(taken, 1e-6))))
@@ -129,12 +154,12 @@ def compare(case: Case, rounds: int, seconds: float) -> tuple[float, str]:
     theirs: dict[str, list[float]] = {v: [] for v in variants}
     for turn in range(rounds):
         if turn == SCREENED:
-            # A start of likwid-bench takes a second: variants far behind run no more.
+            # Starting likwid-bench takes a second: variants that are much slower no longer run.
             first = max(statistics.median(rates) for rates in theirs.values())
             variants = [v for v in variants if statistics.median(theirs[v]) > 0.8 * first]
         for v in variants:
             theirs[v].append(likwid_rate(v, size, their_iterations[v], case.line)[0])
-            # A run of likwid-bench leaves the core with other clocks and caches.
+            # Warm up: likwid-bench leaves the core with other clocks and cache contents.
             prepared.run(max(1, our_iterations // 5))
             ours.append(our_rate(prepared, volume, our_iterations)[0])
     prepared.check()
@@ -158,18 +183,20 @@ def spread(values: list[float]) -> str:
 
 
 def main() -> int:
-    """Print the table; 0 when every ratio is large enough."""
+    """Print the table; 0 when every ratio is at least :data:`ENOUGH`."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each side (at least 2)")
+    parser.add_argument("--rounds", type=int, default=9, help="runs of each side (at least 2)")
     parser.add_argument("--seconds", type=float, default=0.1, help="length of one run")
-    parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
+    parser.add_argument(
+        "--core", type=int, default=min(os.sched_getaffinity(0)), help="core to use"
+    )
     given = parser.parse_args()
     if not shutil.which("likwid-bench"):
         print("likwid-bench is not installed (Debian: apt-get install likwid)", file=sys.stderr)
         return 1
     os.sched_setaffinity(0, {given.core})
     print(
-        f"core {given.core}, {given.rounds} rounds of {given.seconds} s in turns; "
+        f"core {given.core}, {given.rounds} interleaved rounds of {given.seconds} s; "
         f"medians and [quartiles]; likwid-bench's best variant"
     )
     print(
@@ -181,7 +208,7 @@ def main() -> int:
         ratio, row = compare(case, given.rounds, given.seconds)
         ratios.append(ratio)
         print(row, flush=True)
-    print(f"smallest ratio {min(ratios):.3f}, needed {ENOUGH}")
+    print(f"smallest ratio {min(ratios):.3f}, required {ENOUGH}")
     return 0 if min(ratios) >= ENOUGH else 1
 
 

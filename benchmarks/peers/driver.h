@@ -1,5 +1,5 @@
-// What the drivers share: points, the clock since the process's start, peak memory, the direct
-// sum, and the line of JSON. See fmm_peers.py for the arguments and for what is printed.
+// Shared by the drivers: reading points, time since the process's start, peak memory, direct sums,
+// and printing the line of JSON. fmm_peers.py describes the arguments and the output.
 #pragma once
 #include <chrono>
 #include <cmath>

@@ -1,5 +1,5 @@
 // exafmm-t's Laplace potential in one precision: compiled twice, with -DFLOAT=0, and with -DFLOAT=1
-// -Dexafmm_t=exafmm_t_single, for a macro chooses its type.
+// -Dexafmm_t=exafmm_t_single, because a macro chooses its type.
 #include <immintrin.h>
 #include "build_tree.h"
 #include "build_list.h"

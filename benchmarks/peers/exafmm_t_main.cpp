@@ -1,4 +1,4 @@
-// The command line of exafmm_t.cpp, in both precisions.
+// The main program of exafmm_t.cpp, for both precisions.
 #include <omp.h>
 #include "driver.h"
 namespace exafmm_t { driver::Result run(const driver::Arguments&); }

@@ -1,5 +1,7 @@
-"""FMM3D's Laplace potential, by the wheel fmm3dpy: POINTS N EPS THREADS REPEATS. Runs in its own
-virtual environment; prints what fmm_peers.py reads."""
+"""The driver of FMM3D's Laplace potential (wheel fmm3dpy): POINTS N EPS THREADS REPEATS.
+
+Runs in its own virtual environment; prints what fmm_peers.py reads.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ sources = np.asfortranarray(x.T)
 seconds, first_s = [], 0.0
 for turn in range(int(repeats) + 1):
     began = time.perf_counter()
-    found = fmm3dpy.lfmm3d(eps=eps, sources=sources, charges=charges, pg=1)  # 1 / (4 pi r)
+    result = fmm3dpy.lfmm3d(eps=eps, sources=sources, charges=charges, pg=1)  # 1 / (4 pi r)
     if turn:
         seconds.append(time.perf_counter() - began)
     else:
@@ -32,5 +34,5 @@ for turn in range(int(repeats) + 1):
 peak_mb = memory_mb("VmHWM")
 print(json.dumps({
     "code": "fmm3d", "evaluation_s": seconds, "first_answer_s": first_s, "resident_mb": peak_mb,
-    "error": direct_error(file, x, charges, found.pot), "computes": "potential",
+    "error": direct_error(file, x, charges, result.pot), "computes": "potential",
 }))  # fmt: skip

@@ -1,4 +1,4 @@
-// PVFMM's Laplace potential of particles at their own places.
+// PVFMM's Laplace potential of particles at each other.
 #include <mpi.h>
 #include <omp.h>
 #include <pvfmm.hpp>
