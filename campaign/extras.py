@@ -54,7 +54,6 @@ def explain_missing() -> Iterator[None]:
         raise MissingExtra(package) from error
 
 
-def require(package: str) -> None:
-    """Raise :class:`MissingExtra` where a package of an extra is not installed."""
-    if find_spec(package) is None:
-        raise MissingExtra(package)
+def missing_extra(package: str) -> MissingExtra | None:
+    """The error to raise or to show where a package of an extra is not installed; else None."""
+    return MissingExtra(package) if find_spec(package) is None else None

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from analysis.dataset import OK
+from campaign.extras import missing_extra
 from campaign.printable import printable
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ class PlainProgress:
         self.done = dict.fromkeys(points, 0)
         self.failed = dict.fromkeys(points, 0)
         self._began = self._shown = time.monotonic()
+        missing = missing_extra("bokeh")
         for partition, count in points.items():
-            self._say(f"{partition}: {count} points to measure; dashboard {dashboards[partition]}")
+            shown = f"dashboard {dashboards[partition]}" if missing is None else str(missing)
+            self._say(f"{partition}: {count} points to measure; {shown}")
 
     def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
         """See :class:`campaign.launch.drive.Progress`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument, CannotDo
+from campaign.extras import missing_extra
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import explain, print_json
 
@@ -43,7 +44,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run; 0 when every planned point is measured."""
-    from campaign.launch.clusters import CantLaunch, SubmissionRefused  # noqa: PLC0415
+    from campaign.launch.clusters import (  # noqa: PLC0415
+        LOOPBACK_DASHBOARD,
+        CantLaunch,
+        SubmissionRefused,
+    )
     from campaign.launch.drive import run as drive  # noqa: PLC0415
     from campaign.launch.progress import progress_for  # noqa: PLC0415
     from campaign.launch.scripts import default_store  # noqa: PLC0415
@@ -55,6 +60,9 @@ def run(arguments: Namespace) -> int:
             f"--dashboard {arguments.dashboard!r}: must be HOST:PORT, such as 127.0.0.1:8787 "
             f"(0.0.0.0:8787 listens on every interface)"
         )
+    missing = missing_extra("bokeh")
+    if missing is not None and arguments.dashboard != LOOPBACK_DASHBOARD:
+        raise missing
     path = Path(arguments.campaign)
     plan = make_plan(path)
     store_path = Path(arguments.store) if arguments.store else default_store(path)

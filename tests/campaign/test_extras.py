@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from campaign.extras import EXTRAS, MissingExtra, explain_missing, require
+from campaign.extras import EXTRAS, MissingExtra, explain_missing, missing_extra
+from campaign.launch.progress import PlainProgress
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -46,17 +47,35 @@ def test_a_table_in_csv_needs_no_pyarrow(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_run_without_the_dashboard(capsys, monkeypatch):
+    progress = PlainProgress()
+    progress.start({"a/p": 3}, {"a/p": "http://127.0.0.1:1/status"})
+    assert "3 points to measure; dashboard http://127.0.0.1:1/status" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "bokeh", None)
+    progress.start({"a/p": 3}, {"a/p": "http://127.0.0.1:1/status"})
+    shown = capsys.readouterr().err
+    assert "3 points to measure; showing Dask's dashboard needs bokeh: pip install" in shown
+    assert "http" not in shown
+
+
+def test_a_dashboard_that_was_asked_for(tmp_path):
+    words = ["run", "c.toml", "--store", tmp_path / "s", "--dashboard", "127.0.0.1:8787"]
+    done = campaign_without("bokeh", *words)
+    assert done.returncode == 2
+    assert "needs bokeh: pip install 'dvfs-campaign[dashboard]'" in done.stderr
+
+
 @pytest.mark.parametrize("package", EXTRAS)
 def test_every_package_is_named_with_its_extra(package, monkeypatch):
     extra = EXTRAS[package].name
     listed = PROJECT["optional-dependencies"][extra]
     assert any(requirement.startswith(f"{package}>=") for requirement in listed)
     assert not any(requirement.startswith(package) for requirement in PROJECT["dependencies"])
-    require(package)
+    assert missing_extra(package) is None
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtra, match=f"needs {package}") as raised:
-        require(package)
-    assert raised.value.remedy == f"pip install 'dvfs-campaign[{extra}]'"
+    missing = missing_extra(package)
+    assert missing is not None and f"needs {package}" in missing.what
+    assert missing.remedy == f"pip install 'dvfs-campaign[{extra}]'"
     with pytest.raises(MissingExtra, match=f"needs {package}"), explain_missing():
         __import__(f"{package}.anything")
 
