@@ -18,8 +18,7 @@ class Extra(NamedTuple):
 EXTRAS = {
     "bokeh": Extra("dashboard", "showing Dask's dashboard"),
     "pyarrow": Extra("parquet", "reading Parquet"),
-    "reportlab": Extra("figures", "drawing a PDF"),
-    "svglib": Extra("figures", "drawing a PDF"),
+    "matplotlib": Extra("figures", "drawing figures for a paper"),
 }
 """Package -> its extra in pyproject.toml. A package of a meter is named by the meter itself."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -13,6 +13,7 @@ from analysis.choice.legal_settings import known_volts
 from analysis.report.content import ReportContent, SiteReport
 from analysis.report.site_report import site_report, with_traces
 from campaign.errors import CannotDo
+from campaign.extras import explain_missing
 from campaign.fits import NoKeptFit, read_fit
 from campaign.slurm_flags import slurm_flags
 from campaign.store.dataset import open_dataset, read_scalars
@@ -23,7 +24,7 @@ from campaign.store.site_record import read_site_record, site_file_name
 if TYPE_CHECKING:
     from analysis.energy.fit import Fit
 
-FORMATS = ("svg", "pdf")
+FORMATS = ("svg", "pdf", "png")
 
 
 def report_content(store: Store, only: str | None = None) -> ReportContent:
@@ -104,15 +105,19 @@ class WrittenFile:
 
 
 def write_figures(
-    content: ReportContent, folder: Path, cap_w: float | None = None
+    content: ReportContent,
+    folder: Path,
+    cap_w: float | None = None,
+    formats: Sequence[str] = FORMATS,
 ) -> Iterator[WrittenFile]:
     """Write every figure and table of a report as files; yields each as it is written.
 
-    Figures as SVG and PDF, tables as CSV and LaTeX. With several sites each has a folder of its
+    Figures in ``formats``, tables as CSV and LaTeX. With several sites each has a folder of its
     own. ``cap_w``: a cap on power in watts, drawn into the rooflines.
 
     Raises:
         CantFit: a cap at or below the constant power.
+        MissingExtra: matplotlib, which draws the files, is not installed.
         OSError: a file cannot be written.
     """
     for site in content.sites:
@@ -120,20 +125,24 @@ def write_figures(
         if len(content.sites) > 1:
             inside = folder / Path(site_file_name(site.site)).stem
         inside.mkdir(parents=True, exist_ok=True)
-        for name, text in _files(site, cap_w):
+        for name, text in _files(site, cap_w, formats):
             (inside / name).write_bytes(text)
             yield WrittenFile(inside / name, site.simulated)
 
 
-def _files(site: SiteReport, cap_w: float | None) -> Iterator[tuple[str, bytes]]:
+def _files(
+    site: SiteReport, cap_w: float | None, formats: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
     """(name, content) of every file of a site, figures first."""
-    from analysis.figures.standalone import pdf_bytes, svg_text  # noqa: PLC0415
+    from analysis.figures.paper import figure_files  # noqa: PLC0415
     from analysis.report.site_figures import site_figures, site_sheets  # noqa: PLC0415
     from analysis.report.tables import as_csv, as_tex  # noqa: PLC0415
 
     for figure in site_figures(site, cap_w).all:
-        yield f"{figure.name}.svg", svg_text(figure, site.simulated).encode()
-        yield f"{figure.name}.pdf", pdf_bytes(figure, site.simulated)
+        with explain_missing():
+            drawn = figure_files(figure, site.simulated, formats)
+        for kind, text in drawn.items():
+            yield f"{figure.name}.{kind}", text
     for sheet in site_sheets(site):
         yield f"{sheet.name}.csv", as_csv(sheet).encode()
         yield f"{sheet.name}.tex", as_tex(sheet).encode()

@@ -1,20 +1,16 @@
-"""Measured energy by phase, as stacked bars (seed 003, figures 6 and 7)."""
+"""Measured energy by phase, as stacked bars (Choi & Vuduc 2016, figures 6 and 7)."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.figures.axes import Figure
 from analysis.figures.energy_shares import SHOWN, stacked_panel
-from analysis.figures.families import natural
+from analysis.figures.figure import Figure
+from analysis.figures.labels import file_stem, natural
 from analysis.measurements.phase_energy import FASTEST, LEAST, PhaseSplit
-
-WIDTH = 780
-LABEL_WIDTH = 250
 
 
 def measured_phase_figures(
@@ -32,49 +28,46 @@ def measured_phase_figures(
 
 
 def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bool) -> Figure:
-    most = {each.label: 0.0 for each in splits}
-    for each in splits:
-        most[each.label] = max(most[each.label], float(each.energy_j.sum()))
-    kept = set(sorted(most, key=lambda kernel: -most[kernel])[:SHOWN])
-    shown = sorted((each for each in splits if each.label in kept), key=lambda s: natural(s.label))
-    phases = list(dict.fromkeys(phase for each in shown for phase in each.phases))
+    most_j: dict[str, float] = {}
+    for split in splits:
+        most_j[split.label] = max(most_j.get(split.label, 0.0), float(split.energy_j.sum()))
+    kept = set(sorted(most_j, key=lambda kernel: -most_j[kernel])[:SHOWN])
+    shown = sorted((s for s in splits if s.label in kept), key=lambda s: natural(s.label))
+    phases = list(dict.fromkeys(phase for split in shown for phase in split.phases))
     joules = {phase: np.full(len(shown), math.nan) for phase in phases}
-    for i, each in enumerate(shown):
-        for phase, energy_j in zip(each.phases, each.energy_j, strict=True):
+    for i, split in enumerate(shown):
+        for phase, energy_j in zip(split.phases, split.energy_j, strict=True):
             joules[phase][i] = energy_j
-    whole_j = np.array([each.energy_j.sum() for each in shown])
+    whole_j = np.array([split.energy_j.sum() for split in shown])
     whole_j[~(whole_j > 0)] = math.nan
     # "at=" makes the setting a parameter, so that what all bars have in common is left out.
-    rows = [f"{each.label} at={_clocks(each)}" for each in shown]
+    rows = [f"{split.label} at={_clocks(split)}" for split in shown]
     where = f"{site}{', simulated' if simulated else ''}"
-    left_out = "" if len(kept) == len(most) else f" The {len(kept)} kernels with the most energy."
+    left_out = "" if len(kept) == len(most_j) else f" The {len(kept)} kernels with the most energy."
+    shares = {phase: values / whole_j * 100.0 for phase, values in joules.items()}
     return Figure(
-        f"phase_energy_{re.sub(r'[^A-Za-z0-9]+', '-', program).strip('-')}",
+        f"phase_energy_{file_stem(program)}",
         f"Measured energy of an iteration of {program} by phase, where each kernel is {FASTEST} "
         f"and where it took the {LEAST}, core/memory MHz.{left_out}",
         [
-            stacked_panel(
-                "Measured energy by phase, J",
-                "measured energy of an iteration, J",
-                rows,
-                joules,
-                "J",
-                f"Measured energy of {program} by phase, {where}",
-                WIDTH,
-                LABEL_WIDTH,
-            ),
-            stacked_panel(
-                "Share of the measured energy, %",
-                "share of the measured energy, %",
-                rows,
-                {phase: each / whole_j * 100.0 for phase, each in joules.items()},
-                "%",
-                f"Shares of the measured energy of {program} by phase, {where}",
-                WIDTH,
-                LABEL_WIDTH,
-            ),
+            stacked_panel(title, f"{what}, {unit}", rows, parts, unit, f"{about}, {where}", True)
+            for title, what, parts, unit, about in (
+                (
+                    "Measured energy by phase, J",
+                    "measured energy of an iteration",
+                    joules,
+                    "J",
+                    f"Measured energy of {program} by phase",
+                ),
+                (
+                    "Share of the measured energy, %",
+                    "share of the measured energy",
+                    shares,
+                    "%",
+                    f"Shares of the measured energy of {program} by phase",
+                ),
+            )
         ],
-        wide=True,
     )
 
 

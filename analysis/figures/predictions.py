@@ -1,4 +1,4 @@
-"""Predicted against measured energy (seed 003, figure 5, and section II-D as pictures)."""
+"""Predicted against measured energy (Choi & Vuduc 2016, section II-D and figure 5)."""
 
 from __future__ import annotations
 
@@ -7,71 +7,43 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from markupsafe import escape
 
 from analysis.choice.crossval import CrossValidation
-from analysis.figures.axes import (
-    FRAME,
-    Figure,
-    Frame,
-    Panel,
-    Scale,
-    box,
-    cloud,
-    curve,
-    legend,
-    log_scale,
-    panel,
-    px,
-    short_names,
-    shortened,
-)
-from analysis.figures.families import family_order
-from analysis.figures.rooflines import place_text
+from analysis.figures.figure import Axis, Bars, Figure, Line, Panel, Points, Rule, Texts, log_scale
+from analysis.figures.labels import family_order, setting_label, short_names, shortened
 from analysis.measurements.observations import Observations, kernel_names
 
 CASES_A_PANEL = 32
 LINEAR_UP_TO = 20.0
-WIDEST_SLOT = 36.0
-"""How wide a case of a panel is at most, bars and the gap beside them."""
 INPUTS, SETTINGS = 8, 8
 """How many kernels and settings figure 5 shows: as many as the paper's."""
 
 
 def prediction_figure(crossval: CrossValidation, data: Observations) -> Figure:
-    """Predicted against measured energy of one cross-validation, and how the errors spread."""
+    """Predicted against measured energy of one cross-validation, and the spread of the error."""
     what = f"{crossval.site}, {crossval.scheme}" + (", simulated" if crossval.simulated else "")
-    return Figure(
-        f"predictions_{crossval.scheme}".replace(":", "_"),
-        f"Predicted against measured energy, {crossval.scheme}: each point is a measurement, "
-        f"predicted by a fit that has not seen it. On the line, both are the same.",
-        prediction_panels(data.energy_j, crossval.predicted_j, what),
-    )
-
-
-def prediction_panels(measured_j: np.ndarray, predicted_j: np.ndarray, what: str) -> list[Panel]:
-    """Predicted against measured energy, and the histogram of the relative error.
-
-    ``measured_j``, ``predicted_j``: float64 (rows,), J; rows without a prediction are left out.
-    """
+    measured_j, predicted_j = data.energy_j, crossval.predicted_j
     known = np.isfinite(predicted_j) & np.isfinite(measured_j)
     measured_j, predicted_j = measured_j[known], predicted_j[known]
     positive = predicted_j > 0
-    both = [*measured_j, *predicted_j[positive]]
-    x, y = log_scale(both, *FRAME.x, 0.04), log_scale(both, *FRAME.y, 0.04)
-    ends = np.array([x.low, x.high])
-    scatter = panel(
+    scale = log_scale([*measured_j, *predicted_j[positive]], 0.04)
+    ends = np.array([scale.low, scale.high])
+    scatter = Panel(
         "Predicted energy, J",
-        "measured energy, J",
-        x,
-        y,
+        Axis("measured energy, J", log=True, low=scale.low, high=scale.high),
+        Axis(log=True, low=scale.low, high=scale.high),
         [
-            curve(x, y, ends, ends, "model"),
-            cloud(x, y, measured_j[positive], predicted_j[positive], "dot"),
+            Line(ends, ends, "model", "predicted = measured"),
+            Points(measured_j[positive], predicted_j[positive]),
         ],
         f"Predicted against measured energy, {what}: {len(measured_j)} predictions out of fold",
     )
-    return [scatter, error_histogram((predicted_j / measured_j - 1.0) * 100.0, what)]
+    return Figure(
+        f"predictions_{crossval.scheme}".replace(":", "_"),
+        f"Predicted against measured energy, {crossval.scheme}. Each point is a measurement, "
+        f"predicted by a fit that did not use it.",
+        [scatter, error_histogram((predicted_j / measured_j - 1.0) * 100.0, what)],
+    )
 
 
 def error_histogram(error_pct: np.ndarray, what: str) -> Panel:
@@ -85,35 +57,24 @@ def error_histogram(error_pct: np.ndarray, what: str) -> Panel:
     half = math.ceil(reach / width)
     edges = np.arange(-half, half + 1) * width
     counts, _ = np.histogram(error_pct, edges)
-    x = Scale(float(edges[0]), float(edges[-1]), *FRAME.x)
-    y = Scale(0.0, float(counts.max()) * 1.08, *FRAME.y)
-    bottom, top = FRAME.y
-    bars = "".join(
-        box(
-            "bar",
-            x.at(low) + 0.4,
-            y.at(n),
-            x.at(low + width) - 0.4,
-            bottom,
-            f"{low:.3g} to {low + width:.3g} %: {n}",
-        )
-        for low, n in zip(edges[:-1], counts, strict=True)
-        if n
+    texts = [
+        f"{low:.3g} to {low + width:.3g} %: {n}" for low, n in zip(edges[:-1], counts, strict=True)
+    ]
+    bars = Bars(
+        edges[:-1] + width / 2, np.zeros(len(counts)), counts, "bar", "", texts, 0.94 * width
     )
-    zero = f'<path class="axis" d="M{px(x.at(0.0))} {px(bottom)}V{px(top)}"/>'
-    return panel(
+    return Panel(
         f"Predictions by error, count in {width:g} %",
-        "predicted over measured energy − 1, %",
-        x,
-        y,
-        [bars, zero],
+        Axis("predicted over measured energy − 1, %", low=float(edges[0]), high=float(edges[-1])),
+        Axis(),
+        [bars, Rule(0.0, "axis")],
         f"Histogram of the relative error of predicted energy, {what}",
     )
 
 
 @dataclass(frozen=True)
 class Cases:
-    """Kernels at settings, measured and predicted (seed 003, figure 5 and Table IV).
+    """Kernels at settings, measured and predicted (Choi & Vuduc 2016, figure 5 and Table IV).
 
     ``inputs``: kernels, F1 ...; ``settings``: (core MHz, memory MHz), S1 ... ``measured_j``,
     ``predicted_j``: float64 (inputs, settings), J, repeats averaged, NaN where there is none.
@@ -171,90 +132,98 @@ def foremost(data: Observations, families: Mapping[str, str], most: int) -> list
     return sorted(chosen, key=ranked.index)
 
 
+def numbered(names: Sequence[str], letter: str) -> str:
+    """Names with their numbers, for a caption: ``F1: a; F2: b``."""
+    return "; ".join(f"{letter}{i + 1}: {name}" for i, name in enumerate(names))
+
+
+def case_axis(kernels: Sequence[str], first: int, settings: int, short: Mapping[str, str]) -> Axis:
+    """The axis of cases: a place a kernel and setting, a gap between kernels.
+
+    ``first``: the number of the first kernel of this panel, from 0. Case (i, j) stands at
+    :func:`case_place`.
+    """
+    names = [
+        (case_place(i, j, settings), f"S{j + 1}")
+        for i in range(len(kernels))
+        for j in range(settings)
+    ]
+    room = int(settings * 740 / (len(kernels) * (settings + 1)) / 6.6)
+    groups = [
+        (
+            case_place(i, (settings - 1) / 2, settings),
+            shortened(f"F{first + i + 1} {short[k]}", room),
+        )
+        for i, k in enumerate(kernels)
+    ]
+    return Axis(names=names, groups=groups)
+
+
+def case_place(kernel: int, setting: float, settings: int) -> float:
+    """Where a case stands along the axis of :func:`case_axis`."""
+    return kernel * (settings + 1) + setting
+
+
 def case_figure(shown: Cases) -> Figure:
     """Measured and predicted energy of each case side by side, the error above (figure 5)."""
     what = f"{shown.site}{', simulated' if shown.simulated else ''}"
     size = min(max(CASES_A_PANEL // len(shown.settings), 1), len(shown.inputs))
-    panels = [
-        _case_panel(shown, range(start, min(start + size, len(shown.inputs))), size, what)
-        for start in range(0, len(shown.inputs), size)
-    ]
-    f_ids = "; ".join(f"F{i + 1}: {name}" for i, name in enumerate(shown.inputs))
-    s_ids = "; ".join(f"S{j + 1}: {place_text(s)}" for j, s in enumerate(shown.settings))
+    places = [setting_label(setting) for setting in shown.settings]
     return Figure(
         "measured_predicted",
         f"Measured and predicted energy by kernel and setting, with the error of the prediction "
-        f"in percent. {f_ids}. {s_ids}.",
-        panels,
-        wide=True,
+        f"in percent. {numbered(shown.inputs, 'F')}. {numbered(places, 'S')}.",
+        [
+            _case_panel(shown, range(first, min(first + size, len(shown.inputs))), what)
+            for first in range(0, len(shown.inputs), size)
+        ],
     )
 
 
-def _case_panel(shown: Cases, inputs: range, groups: int, what: str) -> Panel:
-    frame = Frame(width=780, height=250, bottom=50, top=56)
-    (left, right), (bottom, _) = frame.x, frame.y
-    both = [*shown.measured_j[inputs].ravel(), *shown.predicted_j[inputs].ravel()]
-    known = [v for v in both if math.isfinite(v) and v > 0]
-    # Bars that stand on zero are as long as what they show; only where that would leave some
-    # too short to be seen is the axis logarithmic.
-    if max(known) > LINEAR_UP_TO * min(known):
-        y = log_scale(known, *frame.y, 0.1)
-    else:
-        y = Scale(0.0, max(known) * 1.15, *frame.y)
-    slot = min((right - left) / (groups * (len(shown.settings) + 1)), WIDEST_SLOT)
-    marks, _ = legend([("k0", "measured"), ("k1", "predicted")], frame)
-    parts = [marks]
-    group_width = (len(shown.settings) + 1) * slot * 1.05  # a name may reach into the gaps
-    short = short_names(shown.inputs)
-    for place, i in enumerate(inputs):
-        start = left + (place * (len(shown.settings) + 1) + 0.5) * slot
-        for j, setting in enumerate(shown.settings):
-            at = start + j * slot
-            pair = (
-                (shown.measured_j[i, j], "k0", "measured"),
-                (shown.predicted_j[i, j], "k1", "predicted"),
-            )
-            tops = [
-                (n, float(v), style, word)
-                for n, (v, style, word) in enumerate(pair)
-                if math.isfinite(v) and v > 0
-            ]
-            for n, v, style, word in tops:
-                parts.append(
-                    box(
-                        style,
-                        at + (0.08 + 0.4 * n) * slot,
-                        y.at(v),
-                        at + (0.48 + 0.4 * n) * slot,
-                        bottom,
-                        f"{shown.inputs[i]} at {place_text(setting)}: {v:.4g} J {word}",
-                    )
-                )
-            middle = at + 0.48 * slot
-            if len(tops) == 2:
-                error = float(shown.error_pct[i, j])
-                up = y.at(max(v for _, v, _, _ in tops)) - 4
-                shown_error = f"{error:+.0f}".replace("-", "−") if abs(error) >= 0.5 else "0"
-                parts.append(
-                    f'<text class="mid small" x="{px(middle)}" y="{px(up)}">{shown_error}</text>'
-                )
-            parts.append(
-                f'<text class="mid small" x="{px(middle)}" y="{px(bottom + 14)}">S{j + 1}</text>'
-            )
-        name = shortened(f"F{i + 1} {short[shown.inputs[i]]}", group_width)
-        centre = start + len(shown.settings) * slot / 2
-        parts.append(
-            f'<text class="mid" x="{px(centre)}" y="{px(bottom + 31)}">{escape(name)}</text>'
+def _case_panel(shown: Cases, inputs: range, what: str) -> Panel:
+    n_settings = len(shown.settings)
+    place = np.array(
+        [case_place(i, j, n_settings) for i in range(len(inputs)) for j in range(n_settings)]
+    )
+    energies_j = {
+        "measured": shown.measured_j[inputs].ravel(),
+        "predicted": shown.predicted_j[inputs].ravel(),
+    }
+    known = [v for values in energies_j.values() for v in values if math.isfinite(v) and v > 0]
+    # Bars that stand on zero are as long as what they show; the axis is logarithmic only where
+    # some of them would be too short to be seen.
+    log = max(known) > LINEAR_UP_TO * min(known)
+    bars = [
+        Bars(
+            place + shift,
+            np.full(len(place), min(known) / 2 if log else 0.0),
+            np.where(values > 0, values, np.nan),
+            style,
+            word,
+            [
+                f"{shown.inputs[i]} at {setting_label(setting)}: {values[n]:.4g} J {word}"
+                for n, (i, setting) in enumerate((i, s) for i in inputs for s in shown.settings)
+            ],
+            0.4,
         )
-    ids = f"F{inputs[0] + 1} to F{inputs[-1] + 1}"
-    return panel(
+        for (word, values), shift, style in zip(
+            energies_j.items(), (-0.2, 0.2), ("k0", "k1"), strict=True
+        )
+    ]
+    error = shown.error_pct[inputs].ravel()
+    both = np.isfinite(error)
+    texts = [f"{e:+.0f}".replace("-", "−") if abs(e) >= 0.5 else "0" for e in error[both].tolist()]
+    tops = np.fmax(*energies_j.values())
+    return Panel(
         "Energy, J; above: error of the prediction, %",
-        "",
-        None,
-        y,
-        parts,
-        f"Measured and predicted energy of {ids} at {len(shown.settings)} settings, {what}",
-        frame,
+        case_axis(
+            [shown.inputs[i] for i in inputs], inputs[0], n_settings, short_names(shown.inputs)
+        ),
+        Axis(log=log, high=max(known) * (2.0 if log else 1.15)),
+        [*bars, Texts(place[both], tops[both], texts)],
+        f"Measured and predicted energy of F{inputs[0] + 1} to F{inputs[-1] + 1} at "
+        f"{n_settings} settings, {what}",
+        wide=True,
     )
 
 
@@ -267,15 +236,15 @@ def error_figure(
     rows = data.take(known)
     error_pct = np.abs(crossval.predicted_j[known] / rows.energy_j - 1.0) * 100.0
     by_setting = [
-        (place_text(rows.settings[s]), error_pct[rows.setting == s])
+        (setting_label(rows.settings[s]), error_pct[rows.setting == s])
         for s in np.unique(rows.setting)[::-1]
     ]
     family = np.array([families[kernel] for kernel in rows.kernel], object)
     by_family = [(name, error_pct[family == name]) for name in family_order(set(family.tolist()))]
     return Figure(
         f"errors_{crossval.scheme}".replace(":", "_"),
-        f"Absolute error of predicted energy, {crossval.scheme}: mean, and from the least to the "
-        f"most, by setting (core/memory) and by family of kernels.",
+        f"Absolute error of predicted energy, {crossval.scheme}: the mean, and the range from "
+        f"the smallest to the largest, by setting (core/memory) and by family of kernels.",
         [
             range_panel("Error by setting, %", by_setting, f"Error by setting, {what}"),
             range_panel("Error by family, %", by_family, f"Error by family of kernels, {what}"),
@@ -284,20 +253,27 @@ def error_figure(
 
 
 def range_panel(title: str, groups: Sequence[tuple[str, np.ndarray]], description: str) -> Panel:
-    """A row a group: a line from its least to its most value, and a dot at its mean."""
-    frame = Frame(left=114, top=24, height=24 + 42 + 15 * len(groups))
-    most = max(float(values.max()) for _, values in groups)
-    x = Scale(0.0, max(most, 0.1) * 1.04, *frame.x)
-    parts = []
-    for i, (name, values) in enumerate(groups):
-        at = frame.top + 15 * (i + 0.5)
-        low, mean, high = (float(f(values)) for f in (np.min, np.mean, np.max))
-        text = f"{name}: mean {mean:.3g} %, {low:.3g} to {high:.3g} %, {len(values)} predictions"
-        parts.append(
-            f'<text class="end small" x="{px(frame.left - 6)}" y="{px(at + 3.5)}">'
-            f"{escape(shortened(name, 120))}</text>"
-            f'<path class="line span" d="M{px(x.at(low))} {px(at)}H{px(x.at(high))}"/>'
-            f'<circle class="dot" cx="{px(x.at(mean))}" cy="{px(at)}" r="3.2">'
-            f"<title>{escape(text)}</title></circle>"
-        )
-    return panel(title, "absolute error, %", x, None, parts, description, frame)
+    """A row a group: a line from its smallest to its largest value, and a dot at its mean."""
+    stats = np.array([[f(values) for f in (np.min, np.mean, np.max)] for _, values in groups])
+    low, mean, high = stats.T
+    rows = np.arange(len(groups), dtype=float)
+    gap = np.full(len(groups), np.nan)
+    texts = [
+        f"{name}: mean {m:.3g} %, {a:.3g} to {b:.3g} %, {len(values)} predictions"
+        for (name, values), (a, m, b) in zip(groups, stats, strict=True)
+    ]
+    return Panel(
+        title,
+        Axis("absolute error, %", low=0.0, include=[0.1]),
+        Axis(names=[(i, shortened(name, 20)) for i, (name, _) in enumerate(groups)]),
+        [
+            Line(
+                np.column_stack([low, high, gap]).ravel(),
+                np.column_stack([rows, rows, gap]).ravel(),
+                "span",
+                "smallest to largest",
+            ),
+            Points(mean, rows, "dot", "mean", texts),
+        ],
+        description,
+    )

@@ -1,4 +1,7 @@
-"""Trade-offs: time against energy over settings, and speedup against greenup (seed 000, fig. 8)."""
+"""Trade-offs: time against energy over settings; speedup against greenup.
+
+The latter is figure 8 of Choi & Vuduc 2012.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,8 @@ import math
 import numpy as np
 
 from analysis.choice.pick import Candidates, Pick
-from analysis.figures.axes import (
-    FRAME,
-    Figure,
-    Panel,
-    dots,
-    legend,
-    log_scale,
-    panel,
-    px,
-    short_names,
-    shortened,
-)
-from analysis.figures.rooflines import place_text, unit_name
+from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule, log_scale
+from analysis.figures.labels import setting_label, short_names, shortened, unit_name
 from analysis.rooflines.greenup import (
     BECOMES_COMPUTE_BOUND,
     BOTH_COMPUTE_BOUND,
@@ -37,7 +29,7 @@ CASE_TEXT = {
     BOTH_COMPUTE_BOUND: "both compute-bound",
 }
 WORK = np.geomspace(1.0, 4.0, 7)
-"""The f of figure 8: how many times the operations are done."""
+"""The f of figure 8: by how much the operations are multiplied."""
 SAVED = np.geomspace(1.0, 16.0, 7)
 """The m of figure 8: by how much the bytes are divided."""
 INTENSITIES = 5
@@ -45,7 +37,7 @@ PARETO_SHOWN = 6
 
 
 def trade_off_points(line: Roofline) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Intensity, f and m of figure 8's points, float64, of one length.
+    """Intensity, f and m of the points of figure 8, float64, of one length.
 
     Intensities from a quarter of the lesser balance to the greater of the two, as in the paper,
     and at least to twice the time balance, so that every case has points.
@@ -59,7 +51,7 @@ def trade_off_points(line: Roofline) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def greenup_figure(line: Roofline, setting: tuple[float, float], simulated: bool) -> Figure:
-    """Greenup against speedup by case, with the least and the most bounds (seed 000, figure 8).
+    """Greenup against speedup by case, with their bounds (Choi & Vuduc 2012, figure 8).
 
     The line's energies must be known.
     """
@@ -67,54 +59,46 @@ def greenup_figure(line: Roofline, setting: tuple[float, float], simulated: bool
     which = case(line, i, f, m)
     fast, green = speedup(line, i, f, m), greenup(line, i, f, m)
     limits = bounds(line, i, f, m)
-    x, y = log_scale([*fast, 1.0], *FRAME.x, 0.05), log_scale([*green, 1.0], *FRAME.y, 0.05)
-    where = f"{line.operation} on {line.memory} at {place_text(setting)}"
+    x, y = log_scale([*fast, 1.0], 0.05), log_scale([*green, 1.0], 0.05)
+    where = f"{line.operation} on {line.memory} at {setting_label(setting)}"
     where += ", simulated" if simulated else ""
-    (left, right), (bottom, top) = FRAME.x, FRAME.y
-    panels: list[Panel] = []
+    panels = []
     for number, words in CASE_TEXT.items():
         mine = which == number
         if not mine.any():
             continue
-        names = [
+        texts = [
             f"I = {a:.3g}, f = {b:.3g}, m = {c:.3g}: speedup {d:.3g}, greenup {e:.3g}"
             for a, b, c, d, e in zip(
                 i[mine], f[mine], m[mine], fast[mine], green[mine], strict=True
             )
         ]
-        marks = [
-            f'<path class="line even" d="M{px(x.at(1.0))} {px(bottom)}V{px(top)}"/>',
-            f'<path class="line even" d="M{px(left)} {px(y.at(1.0))}H{px(right)}"/>',
+        rules = [Rule(1.0, "even", "1: no change", vertical=v) for v in (True, False)]
+        rules += [
+            Rule(float(value), "bound", "bounds of the case", vertical=vertical)
+            for low, high, vertical in (
+                (limits.speedup_low, limits.speedup_high, True),
+                (limits.greenup_low, limits.greenup_high, False),
+            )
+            for value in (low[mine].min(), high[mine].max())
         ]
-        for value in (limits.speedup_low[mine].min(), limits.speedup_high[mine].max()):
-            if x.low <= value <= x.high:
-                at = px(x.at(float(value)))
-                marks.append(f'<path class="line bound" d="M{at} {px(bottom)}V{px(top)}"/>')
-        for value in (limits.greenup_low[mine].min(), limits.greenup_high[mine].max()):
-            if y.low <= value <= y.high:
-                up = px(y.at(float(value)))
-                marks.append(f'<path class="line bound" d="M{px(left)} {up}H{px(right)}"/>')
-        marks.append(dots(x, y, fast[mine], green[mine], names, "dot", 2.4))
-        key, _ = legend(
-            [("bound", "bounds of the case"), ("even", "1: as before")], FRAME, kind="line"
-        )
         panels.append(
-            panel(
+            Panel(
                 f"Greenup; {words}",
-                "speedup",
-                x,
-                y,
-                [key, *marks],
+                Axis("speedup", log=True, low=x.low, high=x.high),
+                Axis(log=True, low=y.low, high=y.high),
+                [*rules, Points(fast[mine], green[mine], "dot", "", texts)],
                 f"Greenup against speedup, {words}: {int(mine.sum())} trade-offs, {where}",
             )
         )
     unit = unit_name(line.operation)
     return Figure(
         f"speedup_greenup_{line.operation}_{line.memory}",
-        f"What f times the {line.operation} operations on a fraction 1/m of the {line.memory} "
-        f"bytes would do to time and energy at {place_text(setting)}: f from 1 to {WORK[-1]:g}, "
-        f"m from 1 to {SAVED[-1]:g}, intensities from {i.min():.3g} to {i.max():.3g} {unit}/B. "
-        f"Modelled, after eqs. 15 and 16 of Choi & Vuduc's roofline of energy.",
+        f"Speedup and greenup (how many times less energy) of a change that multiplies the "
+        f"{line.operation} operations by f and divides the {line.memory} bytes by m, at "
+        f"{setting_label(setting)}: f from 1 to {WORK[-1]:g}, m from 1 to {SAVED[-1]:g}, "
+        f"intensities from {i.min():.3g} to {i.max():.3g} {unit}/B. Modelled with eqs. 15 and 16 "
+        f"of Choi & Vuduc 2012.",
         panels,
     )
 
@@ -135,47 +119,44 @@ def pareto_front(time_s: np.ndarray, energy_j: np.ndarray) -> np.ndarray:
 
 
 def shown_energy_j(among: Candidates) -> np.ndarray:
-    """A kernel's energy at each setting: measured where it was, else predicted; float64, J."""
+    """A kernel's energy at each setting: float64, J.
+
+    Measured where it was measured, else predicted.
+    """
     return np.where(among.measured, among.measured_j, among.energy_j)
 
 
 def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: str = "") -> Panel:
     """Energy against time of one kernel, with the Pareto front.
 
-    Measured settings only, where there are any: what a person could have had. ``name``: how the
-    kernel is called in the title.
+    Only measured settings, where there are any. ``name``: the kernel's name in the title.
     """
     eligible = among.measured if among.measured.any() else np.ones(len(among.time_s), bool)
     at = np.flatnonzero(eligible & np.isfinite(among.time_s))
     time_s, energy_j = among.time_s[at], shown_energy_j(among)[at]
     settings = [among.settings[k] for k in at]
     front = pareto_front(time_s, energy_j)
-    x, y = log_scale([*time_s], *FRAME.x, 0.06), log_scale([*energy_j], *FRAME.y, 0.06)
-    names = [
-        f"{place_text(s)}: {t:.4g} s, {e:.4g} J"
+    texts = [
+        f"{setting_label(s)}: {t:.4g} s, {e:.4g} J"
         for s, t, e in zip(settings, time_s, energy_j, strict=True)
     ]
-    marks = [
-        _steps([(x.at(float(time_s[k])), y.at(float(energy_j[k]))) for k in front]),
-        dots(x, y, time_s, energy_j, names, "dot faint"),
-        dots(x, y, time_s[front], energy_j[front], [names[k] for k in front], "dot"),
+    # A staircase: between two points of the front nothing is better than the first.
+    steps_s = np.repeat(time_s[front], 2)[1:]
+    steps_j = np.repeat(energy_j[front], 2)[:-1]
+    series: list[Line | Points] = [
+        Line(steps_s, steps_j, "front", "Pareto front"),
+        Points(time_s, energy_j, "dot faint", "setting", texts),
+        Points(time_s[front], energy_j[front], "dot", "on the front", [texts[k] for k in front]),
     ]
-    entries = [("dot", "on the front"), ("dot faint", "not")]
     if picked is not None and (picked.core_mhz, picked.mem_mhz) in settings:
         k = settings.index((picked.core_mhz, picked.mem_mhz))
-        marks.append(
-            f'<circle class="ring" cx="{px(x.at(float(time_s[k])))}" '
-            f'cy="{px(y.at(float(energy_j[k])))}" r="6"/>'
-        )
-        entries.append(("ring", "the pick"))
-    key, _ = legend(entries, FRAME, kind="dot")
+        series.append(Points(time_s[[k]], energy_j[[k]], "ring", "pick", [f"pick: {texts[k]}"]))
     where = f"{among.label}{', simulated' if simulated else ''}"
-    return panel(
-        shortened(f"Energy, J: {name or among.label}", FRAME.width * 0.85),
-        "time, s",
-        x,
-        y,
-        [key, *marks],
+    return Panel(
+        shortened(f"Energy, J: {name or among.label}", 48),
+        Axis("time, s", log=True),
+        Axis(log=True),
+        series,
         f"Energy against time over {len(at)} settings, {len(front)} on the Pareto front: {where}",
     )
 
@@ -185,17 +166,7 @@ def pareto_figure(among: dict[str, Candidates], picked: dict[str, Pick], simulat
     short = short_names(list(among))
     return Figure(
         "pareto",
-        "Energy against time over the measured settings. The line joins the settings that no "
-        "other one beats in both; the ring is the pick.",
+        "Energy against time over the measured settings. The line joins the settings of the "
+        "Pareto front, those that no other setting beats in both; the ring marks the pick.",
         [pareto_panel(among[k], picked.get(k), simulated, short[k]) for k in among],
     )
-
-
-def _steps(points: list[tuple[float, float]]) -> str:
-    """The front as a staircase: between two of its points nothing is better than the first."""
-    if not points:
-        return ""
-    path = f"M{px(points[0][0])} {px(points[0][1])}"
-    for a, b in points[1:]:
-        path += f"H{px(a)}V{px(b)}"
-    return f'<path class="line front" d="{path}"/>'

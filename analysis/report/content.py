@@ -10,7 +10,7 @@ from analysis.choice.pick import Candidates, Pick
 from analysis.energy.fit import Fit
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
-from analysis.report.power_trace import PowerTrace
+from analysis.measurements.power_trace import PowerTrace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +38,9 @@ class SiteReport:
 
     ``data``: the rows with an energy, None where there are none; ``timing``: the rows of a site
     without energies (``energy_j`` is NaN), None where ``data`` is there. ``why_no_fit`` gives the
-    reason where there is no fit. ``notes``: what else could not be done, and why. ``slurm``:
-    label -> the srun options that request its pick. ``phases``: measured energy by phase of the
-    kernels that mark their phases. ``trace``: power against time of one measurement.
+    reason where there is no fit. ``notes``: what else could not be done, and why. ``slurm``: a
+    kernel's label -> the srun options that request its pick. ``phases``: measured energy by phase
+    of the kernels that mark their phases. ``trace``: power against time of one measurement.
     """
 
     site: str

@@ -1,4 +1,4 @@
-"""Which figures and tables a site has: one choice for the report and for the files of a paper."""
+"""The figures and tables of a site: the same for the report and for the files of a paper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from analysis.choice.crossval import CrossValidation
 from analysis.energy.fit import Fit
-from analysis.figures.axes import Figure
 from analysis.figures.energy_shares import (
     class_figure,
     count_figure,
@@ -20,7 +19,8 @@ from analysis.figures.energy_shares import (
     phase_figure,
     shown_kernels,
 )
-from analysis.figures.families import kernel_families, natural
+from analysis.figures.figure import Figure
+from analysis.figures.labels import kernel_families, natural, setting_label
 from analysis.figures.measured_phases import measured_phase_figures
 from analysis.figures.predictions import (
     case_figure,
@@ -29,13 +29,14 @@ from analysis.figures.predictions import (
     foremost,
     prediction_figure,
 )
-from analysis.figures.rooflines import place_text, roofline_figure
+from analysis.figures.rooflines import roofline_figure
+from analysis.figures.savings import savings_figure
+from analysis.figures.trace import trace_figure
 from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.report.content import SiteReport
-from analysis.report.tables import (
-    Sheet,
+from analysis.report.sheets import (
     autotuning_sheet,
     cases_sheet,
     coefficients_sheet,
@@ -45,6 +46,7 @@ from analysis.report.tables import (
     shares_sheet,
     validation_sheet,
 )
+from analysis.report.tables import Sheet
 from analysis.rooflines.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
 
 PHASE = "phase"
@@ -56,18 +58,22 @@ class SiteFigures:
     """The figures of a site, by what they are about; ``lines`` are the rooflines as numbers."""
 
     setting: str
+    savings: list[Figure]
+    trace: list[Figure]
     lines: list[tuple[PairPoints, Roofline]]
     rooflines: list[Figure]
     predictions: list[Figure]
     breakdowns: list[Figure]
     phases: list[Figure]
-    """Measured energy by phase: what no model says."""
+    """Measured energy by phase."""
     trade_offs: list[Figure]
 
     @property
     def all(self) -> list[Figure]:
         """Every figure, in the order in which a person reads them."""
         return [
+            *self.savings,
+            *self.trace,
             *self.predictions,
             *self.breakdowns,
             *self.phases,
@@ -90,7 +96,7 @@ def site_families(site: SiteReport) -> dict[str, str]:
 
 
 def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
-    """Every figure that a site's data carry. ``cap_w``: a cap on power, drawn in the rooflines.
+    """Every figure that a site's data allow. ``cap_w``: a cap on power, drawn in the rooflines.
 
     Raises:
         CantFit: a cap at or below the constant power.
@@ -100,31 +106,36 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
     setting, lines = roofline_lines(observed, site.fit)
     try:
         rooflines = [roofline_figure(pp, line, site.simulated, cap_w) for pp, line in lines]
-    except ValueError as why:
-        raise CantFit(str(why)) from None
-    data, found = site.data, site.fit
+    except ValueError as error:
+        raise CantFit(str(error)) from None
+    data, model = site.data, site.fit
+    named = (site.site, site.simulated)
     return SiteFigures(
-        setting,
-        lines,
-        rooflines,
-        prediction_figures(site.crossvals, data, families) if data is not None else [],
-        breakdown_figures(found, data, families, site.crossvals) if found and data else [],
-        measured_phase_figures(site.phases, site.site, site.simulated),
-        trade_off_figures(site, lines, families),
+        setting=setting,
+        lines=lines,
+        savings=[savings_figure(site.picks, families, *named)] if site.picks else [],
+        trace=[trace_figure(site.trace, *named)] if site.trace else [],
+        rooflines=rooflines,
+        predictions=prediction_figures(site.crossvals, data, families) if data else [],
+        breakdowns=(
+            breakdown_figures(model, data, families, site.crossvals) if model and data else []
+        ),
+        phases=measured_phase_figures(site.phases, *named),
+        trade_offs=trade_off_figures(site, lines, families),
     )
 
 
 def site_sheets(site: SiteReport) -> list[Sheet]:
-    """Every table that goes into a file: seed 003's layouts, and what the figures show."""
-    data, found = site.data, site.fit
+    """Every table that goes into a file."""
+    data, model = site.data, site.fit
     measured = [phases_sheet(site.phases, site.simulated)] if site.phases else []
-    if data is None or found is None:
+    if data is None or model is None:
         return measured
     families = site_families(site)
     sheets = [
-        costs_sheet(found, data, site.crossvals),
-        coefficients_sheet(found),
-        shares_sheet(found, mean_at(data, sorted(families, key=natural), fastest_setting(data))),
+        costs_sheet(model, data, site.crossvals),
+        coefficients_sheet(model),
+        shares_sheet(model, mean_at(data, sorted(families, key=natural), fastest_setting(data))),
     ]
     if site.crossvals:
         first = site.crossvals[0]
@@ -137,7 +148,7 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
 
 
 def roofline_lines(
-    data: Observations | None, found: Fit | None
+    data: Observations | None, model: Fit | None
 ) -> tuple[str, list[tuple[PairPoints, Roofline]]]:
     """The fastest setting as text, and at it each pair of classes with its lines."""
     if data is None or not data.counts:
@@ -146,18 +157,18 @@ def roofline_lines(
     lines = []
     for points in pair_points(data, setting):
         try:
-            line = roofline(data, points.operation, points.memory, setting, found)
-        except CantFit:  # the fit has dropped the class: time alone can be shown
+            line = roofline(data, points.operation, points.memory, setting, model)
+        except CantFit:  # the fit has dropped the class: only time can be shown
             line = roofline(data, points.operation, points.memory, setting)
         lines.append((points, line))
-    return place_text(data.settings[setting]), lines
+    return setting_label(data.settings[setting]), lines
 
 
 def prediction_figures(
     crossvals: Sequence[CrossValidation], data: Observations, families: Mapping[str, str]
 ) -> list[Figure]:
     """Each scheme's predictions; for the first also its errors by group, and single cases."""
-    figures = [prediction_figure(each, data) for each in crossvals]
+    figures = [prediction_figure(crossval, data) for crossval in crossvals]
     if crossvals:
         first = crossvals[0]
         figures.insert(1, error_figure(first, data, families))
@@ -168,7 +179,7 @@ def prediction_figures(
 
 
 def breakdown_figures(
-    found: Fit,
+    model: Fit,
     data: Observations,
     families: Mapping[str, str],
     crossvals: Sequence[CrossValidation],
@@ -177,32 +188,32 @@ def breakdown_figures(
     setting = fastest_setting(data)
     kernels = shown_kernels(data, setting, families)
     figures: list[Figure | None] = [
-        class_figure(found, data, kernels, setting),
+        class_figure(model, data, kernels, setting),
         count_figure(data, kernels, setting),
-        instruction_data_figure(found, data, kernels, setting),
+        instruction_data_figure(model, data, kernels, setting),
     ]
-    predicted_j = crossvals[0].predicted_j if crossvals else found.energy_j(data)
+    predicted_j = crossvals[0].predicted_j if crossvals else model.energy_j(data)
     shown = cases(data, predicted_j, families)
     if shown:
-        figures.append(kind_figure(found, data, shown.inputs, shown.settings))
+        figures.append(kind_figure(model, data, shown.inputs, shown.settings))
     here = data.take(data.setting == setting)
     for title, rows, labels in phases(here):
-        figures.append(phase_figure(found, here.take(rows), labels, title))
+        figures.append(phase_figure(model, here.take(rows), labels, title))
     return [figure for figure in figures if figure is not None]
 
 
 def phases(data: Observations) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """Applications whose kernels have a parameter ``phase``: (name, rows, each row's phase)."""
-    found: dict[str, list[tuple[int, str]]] = {}
+    applications: dict[str, list[tuple[int, str]]] = {}
     for i, label in enumerate(data.kernel):
         kernel = data.instance(label)
         if PHASE in kernel.params:
             rest = {name: value for name, value in kernel.params.items() if name != PHASE}
             application = KernelInstance(kernel.name, rest).label
-            found.setdefault(application, []).append((i, str(kernel.params[PHASE])))
+            applications.setdefault(application, []).append((i, str(kernel.params[PHASE])))
     return [
         (title, np.array([i for i, _ in rows]), np.array([name for _, name in rows], object))
-        for title, rows in found.items()
+        for title, rows in applications.items()
     ]
 
 
@@ -228,6 +239,6 @@ def trade_off_figures(
         if math.isfinite(line.eps_op_j) and line.op_energy_j > 0 and line.eps_mem_j > 0
     ]
     if known:
-        points, line = max(known, key=lambda each: len(each[0].kernels))
+        points, line = max(known, key=lambda pair: len(pair[0].kernels))
         figures.append(greenup_figure(line, points.setting, site.simulated))
     return figures

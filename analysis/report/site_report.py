@@ -18,8 +18,8 @@ from analysis.energy.fit import Fit, fit
 from analysis.energy.models import ESTIMATED
 from analysis.measurements.observations import CantFit, Observations, observations
 from analysis.measurements.phase_energy import phase_splits
+from analysis.measurements.power_trace import power_trace
 from analysis.report.content import MeasurementCounts, SiteReport
-from analysis.report.power_trace import power_trace
 
 HOLDOUT_SETTINGS = 4
 """The fewest settings for a holdout, which fits on half of them."""

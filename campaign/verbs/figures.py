@@ -11,7 +11,7 @@ from campaign.verbs.printing import say
 
 SUMMARY = "write every figure and table as files for a paper"
 EXAMPLE = "campaign figures campaign-demo/store --site jetson-tk1 -o figures"
-MORE = "Figures as SVG and PDF, tables as CSV and LaTeX (booktabs)."
+MORE = "Figures as SVG, PDF and PNG, tables as CSV and LaTeX (booktabs)."
 
 
 def add_arguments(parser: ArgumentParser) -> None:

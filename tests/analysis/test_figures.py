@@ -19,7 +19,6 @@ from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import candidates, picks
 from analysis.energy.breakdown import by_class
 from analysis.energy.fit import fit
-from analysis.figures.axes import Scale, log_scale, short_names, shortened
 from analysis.figures.energy_shares import (
     class_figure,
     count_figure,
@@ -27,24 +26,26 @@ from analysis.figures.energy_shares import (
     mean_at,
     phase_figure,
 )
-from analysis.figures.families import kernel_families
+from analysis.figures.figure import Scale, log_scale
+from analysis.figures.labels import kernel_families, short_names, shortened
+from analysis.figures.paper import _drawing, figure_files, palette
 from analysis.figures.predictions import case_figure, cases, error_figure, prediction_figure
 from analysis.figures.rooflines import roofline_figure
-from analysis.figures.standalone import paper_style, pdf_bytes, svg_text
+from analysis.figures.savings import savings_figure
+from analysis.figures.svg import svg
+from analysis.figures.trace import BINS, trace_figure
 from analysis.figures.tradeoffs import greenup_figure, pareto_figure, pareto_front
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
-from analysis.report.site_figures import phases
-from analysis.report.tables import (
-    Field,
-    Sheet,
-    as_csv,
-    as_tex,
+from analysis.measurements.power_trace import PowerTrace
+from analysis.report.sheets import (
     autotuning_sheet,
     costs_sheet,
     shares_sheet,
     validation_sheet,
 )
+from analysis.report.site_figures import phases
+from analysis.report.tables import Field, Sheet, as_csv, as_tex
 from analysis.rooflines.roofline import fastest_setting, pair_points, roofline
 from campaign.errors import CannotDo
 from campaign.verbs.figures import run as figures
@@ -60,7 +61,7 @@ TABLE_I_852_924 = {
     "eps_dram_pj": 377.0,
     "const_power_w": 6.8,
 }
-"""Seed 003, Table I, first row: what the twin spends."""
+"""Choi & Vuduc 2016, Table I, first row: the costs of the simulated machine."""
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,24 @@ def pair(data, found, setting):
 
 
 @pytest.fixture(scope="module")
-def every(data, found, crossval, families, setting, pair):
+def trace():
+    """Ten watts, with one sample of twenty."""
+    time_s = np.linspace(-0.1, 1.1, 2000)
+    power_w = np.full(2000, 10.0)
+    power_w[777] = 20.0
+    return PowerTrace(
+        kernel="k n=1",
+        setting=(852.0, 924.0),
+        iterations=100,
+        time_s=0.01,
+        energy_j=0.1,
+        windows_s=np.array([[0.0, 1.0]]),
+        channels={"board": (time_s, power_w)},
+    )
+
+
+@pytest.fixture(scope="module")
+def every(data, found, crossval, families, setting, pair, trace):
     """One figure of each kind."""
     names = kernel_names(data)
     shown = cases(data, crossval.predicted_j, families)
@@ -109,11 +127,13 @@ def every(data, found, crossval, families, setting, pair):
         phase_figure(found, data, np.array([families[k] for k in data.kernel]), "a code"),
         greenup_figure(pair[1], pair[0].setting, True),
         pareto_figure({k: candidates(found, data, k) for k in names[:3]}, {}, True),
+        savings_figure(picks(found, data), families, "tk1", True),
+        trace_figure(trace, "tk1", True),
     ]
 
 
 def drawn(panel):
-    return ET.fromstring(str(panel))
+    return ET.fromstring(svg(panel))
 
 
 def number(text):
@@ -126,12 +146,12 @@ def number(text):
     return float(plain)
 
 
-def axis(svg, horizontal, log):
+def axis(image, horizontal, log):
     """A function from a pixel to its value, by the first and the last of an axis' own ticks."""
-    lines = [p.get("d") for p in svg.iter("path") if p.get("class") == "grid"]
+    lines = [p.get("d") for p in image.iter("path") if p.get("class") == "grid"]
     vertical = [float(d[1:].split(" ")[0]) for d in lines if "V" in d]
     level = [float(re.split("[ H]", d[1:])[1]) for d in lines if "H" in d]
-    texts = list(svg.iter("text"))
+    texts = list(image.iter("text"))
     if horizontal:
         said = [t.text for t in texts if t.get("class") == "mid"][: len(vertical)]
         at = vertical
@@ -148,10 +168,10 @@ def axis(svg, horizontal, log):
     return value
 
 
-def circles(svg, name="dot"):
+def circles(image, name="dot"):
     return [
         (float(c.get("cx")), float(c.get("cy")))
-        for c in svg.iter("circle")
+        for c in image.iter("circle")
         if c.get("class") == name and c.find("title") is not None
     ]
 
@@ -166,9 +186,9 @@ def circles(svg, name="dot"):
 )
 def test_roofline_dots_read_back_as_the_measurements(pair, panel, expected, log):
     points, line = pair
-    svg = drawn(roofline_figure(points, line, True).panels[panel])
-    x, y = axis(svg, True, True), axis(svg, False, log)
-    marks = circles(svg)
+    image = drawn(roofline_figure(points, line, True).panels[panel])
+    x, y = axis(image, True, True), axis(image, False, log)
+    marks = circles(image)
     assert len(marks) == len(points.kernels)
     np.testing.assert_allclose([x(a) for a, _ in marks], points.intensity, rtol=0.01)
     np.testing.assert_allclose([y(b) for _, b in marks], expected(points), rtol=0.015)
@@ -176,27 +196,28 @@ def test_roofline_dots_read_back_as_the_measurements(pair, panel, expected, log)
 
 def test_a_cap_is_a_ceiling_on_power(pair):
     points, line = pair
-    svg = drawn(roofline_figure(points, line, True, cap_w=12.0).panels[2])
-    y = axis(svg, False, False)
-    capped = next(p.get("d") for p in svg.iter("path") if p.get("class") == "line capped")
+    image = drawn(roofline_figure(points, line, True, cap_w=12.0).panels[2])
+    y = axis(image, False, False)
+    # The first such path is the key of the legend.
+    _, capped = (p.get("d") for p in image.iter("path") if p.get("class") == "line capped")
     heights = [y(float(each)) for each in re.findall(r"[ML][\d.]+ ([\d.]+)", capped)]
     assert max(heights) == pytest.approx(12.0, abs=0.1)
     assert min(heights) < 11.9
     free = roofline_figure(points, line, True)
-    assert "capped" not in "".join(map(str, free.panels))
+    assert "capped" not in "".join(map(svg, free.panels))
 
 
 def test_pareto_dots_read_back_as_time_and_energy(data, found):
     kernel = kernel_names(data)[0]
     among, chosen = candidates(found, data, kernel), picks(found, data, [kernel])
-    svg = drawn(pareto_figure({kernel: among}, {kernel: chosen[0]}, True).panels[0])
-    x, y = axis(svg, True, True), axis(svg, False, True)
-    every = circles(svg, "dot faint")
+    image = drawn(pareto_figure({kernel: among}, {kernel: chosen[0]}, True).panels[0])
+    x, y = axis(image, True, True), axis(image, False, True)
+    every = circles(image, "dot faint")
     mine = data.take(data.kernel == kernel)
     assert len(every) == len(mine)
     np.testing.assert_allclose(sorted(x(a) for a, _ in every), sorted(mine.time_s), rtol=0.01)
     np.testing.assert_allclose(sorted(y(b) for _, b in every), sorted(mine.energy_j), rtol=0.01)
-    ring = [c for c in svg.iter("circle") if c.get("class") == "ring" and c.get("r") == "6"]
+    ring = [c for c in image.iter("circle") if c.get("class") == "ring" and c.get("r") == "6"]
     assert x(float(ring[0].get("cx"))) == pytest.approx(chosen[0].time_s, rel=0.01)
 
 
@@ -219,9 +240,9 @@ def test_greenup_dots_are_ratios_of_times_and_energies(pair):
     panels = greenup_figure(line, points.setting, True).panels
     assert len(panels) == 3
     for each in panels:
-        svg = drawn(each)
-        x, y = axis(svg, True, True), axis(svg, False, True)
-        dots = [c for c in svg.iter("circle") if c.find("title") is not None]
+        image = drawn(each)
+        x, y = axis(image, True, True), axis(image, False, True)
+        dots = [c for c in image.iter("circle") if c.find("title") is not None]
         assert dots
         for dot in dots:
             said = re.match(r"I = (\S+), f = (\S+), m = (\S+):", dot.find("title").text)
@@ -236,21 +257,21 @@ def test_greenup_dots_are_ratios_of_times_and_energies(pair):
             assert y(float(dot.get("cy"))) == pytest.approx(cost[0][1] / cost[1][1], rel=0.02)
 
 
-def rects(svg, name):
+def rects(image, name):
     return [
         tuple(float(r.get(k)) for k in ("x", "y", "width", "height"))
-        for r in svg.iter("rect")
+        for r in image.iter("rect")
         if r.get("class") == name and r.find("title") is not None
     ]
 
 
 def test_bars_of_shares_are_as_long_as_the_shares(data, found, setting):
     names = kernel_names(data)[:6]
-    svg = drawn(class_figure(found, data, names, setting).panels[0])
-    x = axis(svg, True, False)
+    image = drawn(class_figure(found, data, names, setting).panels[0])
+    x = axis(image, True, False)
     split = by_class(found, mean_at(data, names, setting))
     constant = split["share"].sel(part="constant").values * 100.0
-    bars = rects(svg, "k8")
+    bars = rects(image, "k8")
     lengths = [x(left + width) - x(left) for left, _, width, _ in bars]
     np.testing.assert_allclose(lengths, constant, atol=0.05)
     # Constant power is the last part, so every bar ends at 100 %.
@@ -264,11 +285,11 @@ def test_bars_of_cases_are_as_high_as_the_energies(data, crossval, families):
     for name, values in (("k0", shown.measured_j), ("k1", shown.predicted_j)):
         read = []
         for panel in figure.panels:
-            svg = drawn(panel)
-            ticks = [number(t.text) for t in svg.iter("text") if t.get("class") == "end"]
+            image = drawn(panel)
+            ticks = [number(t.text) for t in image.iter("text") if t.get("class") == "end"]
             log = not np.allclose(np.diff(ticks), ticks[1] - ticks[0])
-            y = axis(svg, False, log)
-            read += [y(top) for _, top, _, _ in rects(svg, name)]
+            y = axis(image, False, log)
+            read += [y(top) for _, top, _, _ in rects(image, name)]
         np.testing.assert_allclose(read, values.ravel(), rtol=0.03)
     kernel, place = shown.inputs[0], shown.settings[0]
     rows = (data.kernel == kernel) & (data.setting == data.settings.index(place))
@@ -279,11 +300,11 @@ def test_bars_of_cases_are_as_high_as_the_energies(data, crossval, families):
 
 
 def test_errors_by_setting_read_back(data, crossval, families):
-    svg = drawn(error_figure(crossval, data, families).panels[0])
-    x = axis(svg, True, False)
+    image = drawn(error_figure(crossval, data, families).panels[0])
+    x = axis(image, True, False)
     error = np.abs(crossval.predicted_j / data.energy_j - 1) * 100
     means = [error[data.setting == s].mean() for s in range(len(data.settings))][::-1]
-    np.testing.assert_allclose([x(a) for a, _ in circles(svg)], means, atol=0.05)
+    np.testing.assert_allclose([x(a) for a, _ in circles(image)], means, atol=0.05)
 
 
 def test_counts_are_drawn_where_kernels_mix_classes(data, setting):
@@ -291,10 +312,10 @@ def test_counts_are_drawn_where_kernels_mix_classes(data, setting):
     counts = {name: np.nan_to_num(values) for name, values in data.counts.items()}
     counts["int"] = counts["int"] + counts["sp"]
     figure = count_figure(replace(data, counts=counts), ["sp-1"], setting)
-    svg = drawn(figure.panels[0])
-    x = axis(svg, True, False)
+    image = drawn(figure.panels[0])
+    x = axis(image, True, False)
     for name in ("k1", "k3"):
-        assert [x(a + w) - x(a) for a, _, w, _ in rects(svg, name)] == pytest.approx([50.0], 1e-2)
+        assert [x(a + w) - x(a) for a, _, w, _ in rects(image, name)] == pytest.approx([50.0], 1e-2)
 
 
 def test_phases_are_read_from_the_kernels_parameters(data):
@@ -310,40 +331,96 @@ def test_phases_are_read_from_the_kernels_parameters(data):
     assert set(data.kernel[rows]) == {"sp-1", "dp-1"}
 
 
-def test_standalone_svgs_stand_alone(every):
-    styled = {name.removeprefix(".") for name in paper_style()}
+def test_the_savings_are_the_medians_of_the_picks(data, found, families):
+    chosen = picks(found, data)
+    figure = savings_figure(chosen, families, "tk1", True)
+    for panel, attribute, style in zip(
+        figure.panels, ("saving_pct", "slowdown_pct"), ("k2", "k1"), strict=True
+    ):
+        image = drawn(panel)
+        x = axis(image, True, False)
+        named = [t.text for t in image.iter("text") if t.get("class") == "end small"]
+        values = {
+            name: [getattr(p, attribute) for p in chosen if families[p.label] == name]
+            for name in named
+        }
+        assert set(named) == set(families.values())
+        lengths = {}
+        for rect in image.iter("rect"):
+            if rect.get("class") == style and rect.find("title") is not None:
+                left, width = float(rect.get("x")), float(rect.get("width"))
+                lengths[rect.find("title").text.split(":")[0]] = x(left + width) - x(left)
+        medians = {name: np.median(v) for name, v in values.items() if np.median(v)}
+        assert lengths == pytest.approx(medians, abs=0.3)
+
+
+def test_a_trace_keeps_its_peaks_and_marks_its_window(trace):
+    (panel,) = trace_figure(trace, "tk1", True).panels
+    band, line = panel.series
+    assert (band.start, band.end) == (0.0, 1.0)
+    assert len(line.x) <= 2 * BINS
+    assert line.y.max() == 20.0
+    assert line.x[np.argmax(line.y)] == trace.channels["board"][0][777]
+    image = drawn(panel)
+    x = axis(image, True, False)
+    left, _, width, _ = next(
+        tuple(float(r.get(k)) for k in ("x", "y", "width", "height"))
+        for r in image.iter("rect")
+        if r.get("class") == "window" and float(r.get("width")) > 20
+    )
+    assert (x(left), x(left + width)) == pytest.approx((0.0, 1.0), abs=0.005)
+
+
+def test_files_for_a_paper_draw_the_same_values(pair, data, crossval, families):
+    points, line = pair
+    axes = _drawing(roofline_figure(points, line, True), True).axes
+    for one, values in zip(
+        axes,
+        (
+            points.operations / points.time_s / 1e9,
+            points.operations / points.energy_j / 1e9,
+            points.energy_j / points.time_s,
+        ),
+        strict=True,
+    ):
+        dots = next(artist for artist in one.lines if artist.get_marker() == "o")
+        np.testing.assert_array_equal(dots.get_xdata(), points.intensity)
+        np.testing.assert_array_equal(dots.get_ydata(), values)
+    shown = cases(data, crossval.predicted_j, families)
+    bars = [patch for one in _drawing(case_figure(shown), True).axes for patch in one.patches]
+    tops = sorted(bar.get_y() + bar.get_height() for bar in bars)
+    both = [*shown.measured_j.ravel(), *shown.predicted_j.ravel()]
+    np.testing.assert_allclose(tops, sorted(both))
+
+
+def test_files_for_a_paper_stand_alone_and_are_always_the_same(every):
     for figure in every:
-        text = svg_text(figure, True)
-        root = ET.fromstring(text)
-        assert "var(" not in text
-        assert "currentColor" not in text
-        assert "://" not in text.replace("http://www.w3.org/2000/svg", "")
-        assert not re.search(r"(href|src|url|@import|@font-face)\b", text)
-        used = {c for e in root.iter() for c in (e.get("class") or "").split()}
-        assert used - styled <= {"start"}, used - styled
-        width, height = (float(v) for v in root.get("viewBox").split()[2:])
+        files = figure_files(figure, True, ("svg", "pdf", "png"))
+        root = ET.fromstring(files["svg"].decode())
+        for element in root.iter():
+            for name, value in element.attrib.items():
+                if name.rpartition("}")[2] in ("href", "src"):
+                    assert value.startswith("#")
+                assert "url(" not in value.replace("url(#", "")
         assert float(root.get("width").removesuffix("pt")) <= 516.1
-        assert height > 100
-        assert width in (380, 780)
-        plain = "".join(root.itertext())
-        assert "simulated" in plain
-        assert "simulated" not in "".join(
-            t.text or "" for t in ET.fromstring(svg_text(figure, False)).iter() if "text" in t.tag
-        )
-
-
-def test_pdfs_are_one_page_with_their_fonts_and_always_the_same(every):
-    for figure in every:
-        content = pdf_bytes(figure, True)
-        assert content.startswith(b"%PDF")
-        assert len(re.findall(rb"/Type /Page\b", content)) == 1
-        assert b"/FontFile2" in content
-        assert b"Helvetica" not in content
-    assert pdf_bytes(every[0], True) == pdf_bytes(every[0], True)
+        texts = "".join(root.itertext())
+        assert "simulated" in texts
+        assert all(panel.title in texts for panel in figure.panels)
+        pdf = files["pdf"]
+        assert pdf.startswith(b"%PDF")
+        assert len(re.findall(rb"/Type /Page\b", pdf)) == 1
+        assert b"/FontFile2" in pdf
+        assert b"Helvetica" not in pdf
+        assert files["png"].startswith(b"\x89PNG")
+    assert figure_files(every[0], True, ("svg", "pdf", "png")) == figure_files(
+        every[0], True, ("svg", "pdf", "png")
+    )
+    real = ET.fromstring(figure_files(every[0], False, ("svg",))["svg"].decode())
+    assert "simulated" not in "".join(real.itertext())
 
 
 def test_the_palette_is_okabe_and_itos():
-    fills = {re.search("#......", paper_style()[f".k{n}"])[0] for n in (0, 1, 2, 4, 5, 6)}
+    fills = {palette()[f"k{n}"] for n in (0, 1, 2, 4, 5, 6)}
     assert fills == {"#56b4e9", "#e69f00", "#009e73", "#0072b2", "#d55e00", "#cc79a7"}
 
 
@@ -436,17 +513,19 @@ def test_names_are_short_where_they_can_be():
     assert list(short_names(full).values()) == ["double dram n=1", "double l2 n=2"]
     same = ["a x=b", "a y=b"]
     assert short_names(same) == {name: name for name in same}
-    assert shortened("abcdefghij", 33) == "abcd…"
+    assert shortened("abcdefghij", 5) == "abcd…"
     kernels = [KernelInstance("double", {"level": level}) for level in ("dram", "l2")]
     assert set(kernel_families(kernels).values()) == {"double"}
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.01, 1e4), st.booleans(), st.floats(0, 1))
 def test_scales_invert(low, ratio, log, share):
-    scale = Scale(low, low * ratio, 40.0, 360.0, log)
-    pixel = 40.0 + 320.0 * share
-    assert scale.at(scale.value(pixel)) == pytest.approx(pixel, abs=1e-6)
-    assert len(log_scale([low, low * ratio], 0, 1).ticks()) >= 2
+    scale = Scale(low, low * ratio, log)
+    value = low * ratio**share if log else low + share * low * (ratio - 1)
+    assert scale.at(value) == pytest.approx(share, abs=1e-6)
+    assert scale.holds(value)
+    assert scale.clipped(low * ratio * 2) == pytest.approx(1.0)
+    assert len(log_scale([low, low * ratio]).ticks()) >= 2
 
 
 def test_the_verb_writes_every_file_and_says_so(tmp_path, capsys):
@@ -460,9 +539,9 @@ def test_the_verb_writes_every_file_and_says_so(tmp_path, capsys):
     assert sorted(said) == written
     stems = {
         ending: {p[: -len(ending)] for p in written if p.endswith(ending)}
-        for ending in (".svg", ".pdf", ".csv", ".tex")
+        for ending in (".svg", ".pdf", ".png", ".csv", ".tex")
     }
-    assert stems[".svg"] == stems[".pdf"]
+    assert stems[".svg"] == stems[".pdf"] == stems[".png"]
     assert stems[".csv"] == stems[".tex"]
     assert len(stems[".svg"]) >= 7
     assert len(stems[".csv"]) >= 6

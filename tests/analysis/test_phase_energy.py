@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import xml.etree.ElementTree as ET
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from analysis.dataset import PHASE_PREFIX
+from analysis.figures.measured_phases import measured_phase_figures
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.phase_energy import PhaseSplit, phase_splits
 from analysis.report.content import SiteReport
@@ -221,24 +221,20 @@ def test_the_files_hold_the_same_numbers(store: Store, tmp_path: Path) -> None:
     assert [float(r["energy_j"]) for r in rows] == pytest.approx(expected, rel=1e-6)
     watts = [w for mhz in (1000.0, 800.0) for w in POWER_W[mhz, 900.0].values()]
     assert [float(r["power_w"]) for r in rows] == pytest.approx(watts, rel=1e-6)
-    for ending in ("svg", "pdf"):
+    for ending in ("svg", "pdf", "png"):
         assert (tmp_path / f"phase_energy_solver.{ending}").stat().st_size > 1000
     assert (tmp_path / "phase_energy.tex").exists()
-    drawn = ET.fromstring((tmp_path / "phase_energy_solver.svg").read_text(encoding="utf-8"))
-    svg = "{http://www.w3.org/2000/svg}"
-    bars = [
-        (float(r.get("width", "nan")), r.findtext(f"{svg}title") or "")
-        for r in drawn.iter(f"{svg}rect")
-        if r.find(f"{svg}title") is not None
+    (site,) = report_content(store).sites
+    (figure,) = measured_phase_figures(site.phases, site.site, site.simulated)
+    (near, far), shares = (panel.series for panel in figure.panels)
+    # A bar a setting: near from 0, far from where near ends.
+    lengths_j = [
+        value for pair in zip(near.end, far.end - far.start, strict=True) for value in pair
     ]
-    # Joules first, then shares: all bars of a panel are to one scale.
-    widths = [width for width, _ in bars]
-    assert len(bars) == 8
-    assert np.array(widths[:4]) / widths[0] == pytest.approx(
-        np.array(expected) / expected[0], rel=2e-3
-    )
-    assert widths[4] + widths[5] == pytest.approx(widths[6] + widths[7], abs=0.05)
-    assert bars[0][1].startswith("solver n=8 q=4 at=1000/900: near ")
+    assert lengths_j == pytest.approx(expected, rel=1e-6)
+    assert (near.start == 0).all() and (far.start == near.end).all()
+    assert shares[-1].end == pytest.approx(100.0)
+    assert near.texts[0].startswith("solver n=8 q=4 at=1000/900: near ")
 
 
 def test_simulated_phases_say_so() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 import re
 from argparse import Namespace
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -14,14 +17,16 @@ import pytest
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import Candidates, Pick, candidates, picks
 from analysis.energy.fit import fit
-from analysis.figures.axes import Scale, log_scale, tick_text
-from analysis.figures.families import kernel_families, natural
+from analysis.figures.figure import Scale, log_scale, tick_text
+from analysis.figures.labels import kernel_families, natural
 from analysis.figures.predictions import error_histogram
+from analysis.figures.svg import svg
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
 from analysis.report.content import MeasurementCounts, ReportContent, SiteReport
-from analysis.report.page import level, render, scaled
-from analysis.report.tables import decimals, fixed
+from analysis.report.heat_maps import level
+from analysis.report.page import render
+from analysis.report.tables import decimals, fixed, scaled
 from campaign.measurement import Measurement
 from campaign.plan.point import make_point
 from campaign.store.journal import JournalWriter, encode
@@ -36,7 +41,7 @@ VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
 class Page(HTMLParser):
-    """What a browser would see: tags with their attributes, and the text outside style."""
+    """What a browser would see: tags with attributes, and the text outside style and script."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -44,6 +49,7 @@ class Page(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
         self.style = ""
+        self.script = ""
         self.parts: dict[str, list[str]] = {}
         self.feed(html)
         self.close()
@@ -65,6 +71,9 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if "style" in self.open:
             self.style += data
+            return
+        if "script" in self.open:
+            self.script += data
             return
         self.texts.append(data)
         for tag in set(self.open):
@@ -131,7 +140,9 @@ def test_names_come_out_as_text(html, page):
     assert EVIL_KERNEL not in html
     assert EVIL in page.text
     assert EVIL_KERNEL in page.text
-    assert page.count("script") == page.count("img") == 0
+    assert page.count("img") == 0
+    assert page.count("script") == 1
+    assert page.script == (files("analysis.report") / "page.js").read_text(encoding="utf-8")
 
 
 def test_names_inside_figures_are_escaped_too(page):
@@ -143,13 +154,24 @@ def test_the_file_loads_nothing(html, page):
     assert "://" not in html
     assert "url(" not in page.style
     assert "@import" not in page.style
-    assert {"link", "script", "iframe", "object", "image", "use"}.isdisjoint(
-        tag for tag, _ in page.tags
-    )
+    assert {"link", "iframe", "object", "image", "use"}.isdisjoint(tag for tag, _ in page.tags)
+    assert not re.search(r"fetch|XMLHttp|import\(|eval|innerHTML|document\.write", page.script)
     for _, attrs in page.tags:
         assert not {"src", "srcset", "data", "xlink:href", "style"} & set(attrs)
         assert not any(name.startswith("on") for name in attrs)
         assert (attrs.get("href") or "#").startswith("#")
+
+
+def test_only_its_own_style_and_script_are_allowed(page):
+    (policy,) = (a["content"] for _, a in page.tags if "http-equiv" in a)
+    hashes = {
+        name: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for name, text in (("style", page.style), ("script", page.script))
+    }
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{hashes['style']}'; "
+        f"script-src 'sha256-{hashes['script']}'"
+    )
 
 
 def test_it_is_light_and_dark(page):
@@ -215,11 +237,14 @@ def test_the_figures_are_there(page):
         ("Energy shares", 1),
         ("Computation, data and constant power", 2),
         ("Greenup", 3),
+        ("Energy saved by the picks by family", 1),
+        ("Additional run time by family", 1),
         ("Energy against time", 6),
     ):
         assert sum(label.startswith(start) for label in labels) == n, start
-    # Two cross-validations, errors and cases; time against energy and greenup; two breakdowns.
-    assert page.count("figure") == 5 + 4 + 2 + 2
+    # Two cross-validations, errors and cases; time against energy and greenup; two breakdowns;
+    # savings.
+    assert page.count("figure") == 5 + 4 + 2 + 2 + 1
 
 
 def test_predictions_all_stand_in_the_scatter(html, site):
@@ -440,17 +465,17 @@ def test_numbers_are_written_with_sense():
 
 
 def test_axes_hold_their_values():
-    scale = log_scale([3.0, 3.0], 0.0, 100.0)
-    assert 0.0 < scale.at(3.0) < 100.0
+    scale = log_scale([3.0, 3.0])
+    assert 0.0 < scale.at(3.0) < 1.0
     assert scale.ticks()
-    assert [text for _, text in Scale(0.0, 20.0, 0, 1).ticks()] == ["0", "5", "10", "15", "20"]
-    assert [text for _, text in log_scale([1e-6, 1e3], 0, 1).ticks()][:2] == ["10⁻⁶", "10⁻⁴"]
+    assert [text for _, text in Scale(0.0, 20.0).ticks()] == ["0", "5", "10", "15", "20"]
+    assert [text for _, text in log_scale([1e-6, 1e3]).ticks()][:2] == ["10⁻⁶", "10⁻⁴"]
 
 
 @pytest.mark.parametrize("reach", [1e-9, 0.3, 7.0, 600.0])
 def test_the_histogram_counts_every_error(reach):
     error = np.linspace(-reach, reach, 101)
-    counts = re.findall(r"%: (\d+)</title>", str(error_histogram(error, "x")))
+    counts = re.findall(r"%: (\d+)</title>", svg(error_histogram(error, "x")))
     assert sum(map(int, counts)) == 101
 
 

@@ -1,0 +1,245 @@
+"""Figures as data: panels with axes and series, drawn by :mod:`.svg` and :mod:`.paper`.
+
+What is drawn is decided here and in the modules beside; how it looks is decided by the two that
+draw. Both take limits and ticks from here, so that the report and a file show the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+NONE = np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line through points; it breaks where a coordinate is NaN."""
+
+    x: np.ndarray
+    y: np.ndarray
+    style: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Points:
+    """A mark at each point; ``texts``: what each shows when it is pointed at."""
+
+    x: np.ndarray
+    y: np.ndarray
+    style: str = "dot"
+    label: str = ""
+    texts: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars from ``start`` to ``end`` at the places ``at``; ``across``: they lie along x."""
+
+    at: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    style: str
+    label: str = ""
+    texts: Sequence[str] = ()
+    width: float = 0.7
+    across: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A reference line across the panel, drawn where it lies within the limits.
+
+    ``text`` stands at its end.
+    """
+
+    at: float
+    style: str
+    label: str = ""
+    text: str = ""
+    vertical: bool = True
+
+
+@dataclass(frozen=True)
+class Band:
+    """A shaded interval of x."""
+
+    start: float
+    end: float
+    style: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Small texts, each above its point."""
+
+    x: np.ndarray
+    y: np.ndarray
+    texts: Sequence[str]
+
+
+Labelled = Line | Points | Bars | Rule | Band
+Series = Labelled | Texts
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: its label with the unit, its limits, and its ticks where they are not numbers.
+
+    ``low``, ``high``: limits, from the series where None. ``include``: values that lie within.
+    ``names``: (place, text) instead of numbers; ``groups``: the same, in a second row.
+    """
+
+    label: str = ""
+    log: bool = False
+    low: float | None = None
+    high: float | None = None
+    include: Sequence[float] = ()
+    names: Sequence[tuple[float, str]] = ()
+    groups: Sequence[tuple[float, str]] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing; its title holds the unit of the vertical axis.
+
+    With names on its vertical axis the first stands at the top.
+    """
+
+    title: str
+    x: Axis
+    y: Axis
+    series: Sequence[Series]
+    description: str
+    wide: bool = False
+
+    def scales(self) -> tuple[Scale, Scale]:
+        """The scales of both axes, from 0 to 1; y upwards, or downwards where it has names."""
+        x = _scale(self.x, [v for s in self.series for v in _values(s, along_x=True)])
+        y = _scale(self.y, [v for s in self.series for v in _values(s, along_x=False)])
+        return x, Scale(y.high, y.low) if self.y.names else y
+
+    def legend(self) -> list[Labelled]:
+        """The series that a legend names: the first of each style and label."""
+        first: dict[tuple[str, str], Labelled] = {}
+        for series in self.series:
+            if not isinstance(series, Texts) and series.label:
+                first.setdefault((series.style, series.label), series)
+        return list(first.values())
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels under one caption; ``name`` is the stem of its files."""
+
+    name: str
+    caption: str
+    panels: list[Panel]
+
+    @property
+    def wide(self) -> bool:
+        """Whether its panels take the whole width, one under the other."""
+        return any(panel.wide for panel in self.panels)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values ``low`` to ``high`` on 0 to 1, linear or logarithmic."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        """Where a value lies: 0 at ``low``, 1 at ``high``."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def holds(self, value: float) -> bool:
+        """Whether a value lies within the limits."""
+        low, high = sorted((self.low, self.high))
+        room = 1e-9 * (low if self.log else high - low)
+        return low - room <= value <= high + room
+
+    def clipped(self, value: float) -> float:
+        """Where a value lies, at most at the limits."""
+        low, high = sorted((self.low, self.high))
+        return self.at(min(max(value, low), high))
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round values inside the scale, and how each is written."""
+        low, high = sorted((self.low, self.high))
+        values = _log_ticks(low, high) if self.log else _ticks(low, high)
+        return [(value, tick_text(value)) for value in values if self.holds(value)]
+
+
+def log_scale(values: Sequence[float], room: float = 0.06) -> Scale:
+    """A logarithmic scale that holds all positive values, with some room on both sides."""
+    good = [v for v in values if math.isfinite(v) and v > 0]
+    low, high = min(good), max(good)
+    if high / low < 1.5:
+        low, high = low / 1.25, high * 1.25
+    factor = (high / low) ** room
+    return Scale(low / factor, high * factor, log=True)
+
+
+def _scale(axis: Axis, values: Sequence[float]) -> Scale:
+    if axis.names and axis.low is None:
+        places = [place for place, _ in axis.names]
+        return Scale(min(places) - 0.5, max(places) + 0.5)
+    known = [float(v) for v in (*values, *axis.include) if math.isfinite(v)]
+    if axis.log:
+        scale = log_scale(known)
+    else:
+        scale = Scale(min([0.0, *known]), max(known, default=1.0) * 1.06 or 1.0)
+    low = scale.low if axis.low is None else axis.low
+    return Scale(low, scale.high if axis.high is None else axis.high, axis.log)
+
+
+def _values(series: Series, along_x: bool) -> np.ndarray:
+    """What an axis has to hold of a series."""
+    if isinstance(series, Line | Points):
+        return series.x if along_x else series.y
+    if isinstance(series, Bars):
+        if series.across == along_x:
+            return np.concatenate([series.start, series.end])
+        return np.concatenate([series.at - series.width / 2, series.at + series.width / 2])
+    return NONE
+
+
+def tick_text(value: float) -> str:
+    """A tick: ``0.25``, ``1,000``, ``10⁻⁶``."""
+    if value and not 1e-3 <= abs(value) < 1e5:
+        exponent = math.floor(math.log10(abs(value)) + 1e-9)
+        head = value / 10.0**exponent
+        power = f"10{str(exponent).translate(SUPERSCRIPT)}"
+        return power if abs(head - 1.0) < 1e-6 else f"{head:g}·{power}"
+    return f"{value:,.6g}".replace("-", "−")
+
+
+def _ticks(low: float, high: float, about: int = 5) -> list[float]:
+    raw = (high - low) / about
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * unit for m in (1.0, 2.0, 5.0, 10.0) if m * unit >= raw)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Decades where there are three or more, else 1, 2, 5 of each, or round steps in less."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    decades = math.log10(high / low)
+    if decades >= 2.5:
+        every = max(1, math.ceil(decades / 6))
+        return [10.0**k for k in range(first, last + 1) if k % every == 0]
+    if decades < 0.3:
+        return _ticks(low, high, 4)
+    heads = (1.0, 2.0, 5.0) if decades > 0.8 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    return [head * 10.0**k for k in range(first, last + 1) for head in heads]

@@ -1,0 +1,87 @@
+"""How figures and tables name kernels, families of kernels, settings and units."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from analysis.dataset import class_unit, moves_data
+from analysis.measurements.kernels import KernelInstance
+from analysis.measurements.observations import setting_text
+
+OTHERS = "others"
+
+
+def kernel_families(kernels: Sequence[KernelInstance]) -> dict[str, str]:
+    """Label -> the kernel's family: its name without parameters.
+
+    Where most kernels have a name of their own, the family is what stands before the name's first
+    underscore or space. Families of a single kernel are joined when there are several.
+    """
+    first = {kernel.label: kernel.name for kernel in kernels}
+    if len(set(first.values())) > max(len(kernels) // 2, 8):
+        first = {
+            kernel.label: re.split(r"[ _]", kernel.name, maxsplit=1)[0] or kernel.name
+            for kernel in kernels
+        }
+    sizes = {name: list(first.values()).count(name) for name in set(first.values())}
+    alone = [name for name, size in sizes.items() if size == 1]
+    if len(alone) > 3:
+        return {k: OTHERS if name in alone else name for k, name in first.items()}
+    return first
+
+
+def family_order(names: Iterable[str]) -> list[str]:
+    """Families by name, the others last."""
+    return sorted(names, key=lambda name: (name == OTHERS, natural(name)))
+
+
+def natural(text: str) -> list[tuple[int, float, str]]:
+    """A key that sorts ``x=8`` before ``x=16``."""
+    return [
+        (0, float(part), "") if part.isdecimal() else (1, 0.0, part)
+        for part in re.split(r"(\d+)", text)
+    ]
+
+
+def shortened(text: str, characters: int) -> str:
+    """A text cut to a number of characters, with an ellipsis where it is cut."""
+    return text if len(text) <= characters else f"{text[: max(characters, 2) - 1].rstrip()}…"
+
+
+def short_names(kernels: Sequence[str]) -> dict[str, str]:
+    """Kernel -> its name with only what distinguishes it: ``double dram ops_per_word=4``.
+
+    Parameters that have one value everywhere are left out, and so is the name of a parameter
+    whose value is a word. Full names stay where the short ones would be the same.
+    """
+    values: dict[str, set[str]] = {}
+    for kernel in kernels:
+        for word in kernel.split(" ")[1:]:
+            name, _, value = word.partition("=")
+            values.setdefault(name, set()).add(value)
+    short = {}
+    for kernel in kernels:
+        kept = [kernel.split(" ")[0]]
+        for word in kernel.split(" ")[1:]:
+            name, _, value = word.partition("=")
+            if len(values[name]) > 1 or len(kernels) == 1:
+                kept.append(word if not value or value[0].isdigit() else value)
+        short[kernel] = " ".join(kept)
+    return short if len(set(short.values())) == len(set(kernels)) else {k: k for k in kernels}
+
+
+def setting_label(setting: Sequence[float]) -> str:
+    """A setting as the report writes it: ``852/924 MHz``; ``clocks as found`` without any."""
+    return "clocks as found" if all(math.isnan(mhz) for mhz in setting) else setting_text(setting)
+
+
+def unit_name(name: str) -> str:
+    """What a class counts: ``flop``, ``op`` or ``B`` (bytes)."""
+    return "B" if moves_data(name) else class_unit(name)
+
+
+def file_stem(text: str) -> str:
+    """A text as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")

@@ -1,0 +1,215 @@
+"""Panels as SVG inside an HTML page, coloured by the page's style sheets.
+
+Axes and text take ``currentColor`` and marks take classes, which ``marks.css`` colours, so that
+one drawing serves a light page and a dark one. All texts are escaped. Lengths are in the
+drawing's own units, of which a panel is 380 wide, a wide one 780.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from analysis.figures.figure import Band, Bars, Line, Panel, Points, Rule, Scale, Series
+
+CHARACTER, SMALL_CHARACTER = 6.6, 5.6
+"""About how wide a character of each text size is; a little more than in most fonts."""
+WIDTH, WIDE = 380.0, 780.0
+HEIGHT, WIDE_HEIGHT, ROW = 194.0, 148.0, 17.0
+"""The height of the plot: of a panel, of a wide one, and of each row of names."""
+RIGHT, LINE_HEIGHT, MOST_LEFT = 14.0, 16.0, 250.0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where the axes of a drawing lie, and its scales."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+    x_scale: Scale
+    y_scale: Scale
+
+    def x(self, value: float) -> float:
+        """The horizontal place of a value, at most at the limits."""
+        return self.left + self.x_scale.clipped(value) * (self.right - self.left)
+
+    def y(self, value: float) -> float:
+        """The vertical place of a value, at most at the limits."""
+        return self.bottom - self.y_scale.clipped(value) * (self.bottom - self.top)
+
+
+def svg(panel: Panel) -> Markup:
+    """The panel as an ``svg`` element."""
+    key, key_rows = _legend(panel)
+    frame = _frame(panel, key_rows)
+    parts = [
+        f'<svg viewBox="0 0 {px(frame.width)} {px(frame.height)}" role="img" '
+        f'aria-label="{escape(panel.description)}">'
+        f'<text class="title" x="2" y="13">{escape(panel.title)}</text>',
+        *key,
+        *_axes(panel, frame),
+        *(mark for series in panel.series for mark in _marks(series, frame)),
+        "</svg>",
+    ]
+    return Markup("".join(parts))  # noqa: S704  (every text in it is escaped)
+
+
+def px(length: float) -> str:
+    """A length as the drawing writes it, to a tenth."""
+    return f"{length:.1f}".removesuffix(".0")
+
+
+def _text(style: str, x: float, y: float, text: str) -> str:
+    return f'<text class="{style}" x="{px(x)}" y="{px(y)}">{escape(text)}</text>'
+
+
+def _title(texts: Sequence[str], i: int) -> str:
+    return f"<title>{escape(texts[i])}</title>" if texts else ""
+
+
+def _frame(panel: Panel, key_rows: int) -> Frame:
+    width = WIDE if panel.wide else WIDTH
+    x_scale, y_scale = panel.scales()
+    longest = max((len(text) for _, text in panel.y.names), default=0)
+    left = min(SMALL_CHARACTER * longest + 12, MOST_LEFT) if panel.y.names else 46.0
+    plot = WIDE_HEIGHT if panel.wide else HEIGHT
+    plot = ROW * len(panel.y.names) if panel.y.names else plot
+    top = 24 + LINE_HEIGHT * key_rows
+    top += 14 if any(isinstance(s, Rule) and s.text for s in panel.series) else 0
+    below = 24 + (18 if panel.x.label else 0) + (17 if panel.x.groups else 0)
+    return Frame(width, top + plot + below, left, width - RIGHT, top, top + plot, x_scale, y_scale)
+
+
+def _legend(panel: Panel) -> tuple[list[str], int]:
+    """The keys of the series that have a label, in rows; and how many rows."""
+    width = WIDE if panel.wide else WIDTH
+    parts, at, row = [], 2.0, 0
+    entries = panel.legend()
+    for series in entries:
+        room = 15 + CHARACTER * len(series.label) + 12
+        if at > 2 and at + room > width:
+            at, row = 2.0, row + 1
+        y = 30 + LINE_HEIGHT * row
+        if isinstance(series, Points):
+            parts.append(f'<circle class="{series.style}" cx="{px(at + 5)}" cy="{y - 4}" r="3.6"/>')
+        elif isinstance(series, Line | Rule):
+            parts.append(f'<path class="line {series.style}" d="M{px(at)} {y - 4}h11"/>')
+        else:
+            parts.append(_box(series.style, at, y - 9, at + 10, y + 1))
+        parts.append(_text("key", at + 15, y, series.label))
+        at += room
+    return parts, row + 1 if entries else 0
+
+
+def _axes(panel: Panel, frame: Frame) -> Iterator[str]:
+    for value, text in panel.x.names or frame.x_scale.ticks():
+        at = frame.x(value)
+        if not panel.x.names:
+            yield f'<path class="grid" d="M{px(at)} {px(frame.bottom)}V{px(frame.top)}"/>'
+        yield _text("mid small" if panel.x.names else "mid", at, frame.bottom + 15, text)
+    for value, text in panel.x.groups:
+        yield _text("mid", frame.x(value), frame.bottom + 31, text)
+    for value, text in panel.y.names or frame.y_scale.ticks():
+        at = frame.y(value)
+        if not panel.y.names:
+            yield f'<path class="grid" d="M{px(frame.left)} {px(at)}H{px(frame.right)}"/>'
+        yield _text("end small" if panel.y.names else "end", frame.left - 6, at + 3.6, text)
+    yield (
+        f'<path class="axis" d="M{px(frame.left)} {px(frame.top)}V{px(frame.bottom)}'
+        f'H{px(frame.right)}"/>'
+    )
+    if panel.x.label:
+        yield _text("mid", (frame.left + frame.right) / 2, frame.height - 7, panel.x.label)
+
+
+def _marks(series: Series, frame: Frame) -> Iterator[str]:
+    """The elements of a series."""
+    if isinstance(series, Line):
+        yield f'<path class="line {series.style}" d="{_path(series, frame)}"/>'
+    elif isinstance(series, Points):
+        yield from _points(series, frame)
+    elif isinstance(series, Bars):
+        yield from _bars(series, frame)
+    elif isinstance(series, Rule):
+        yield from _rule(series, frame)
+    elif isinstance(series, Band):
+        left, right = frame.x(series.start), frame.x(series.end)
+        yield _box(series.style, left, frame.top, right, frame.bottom)
+    else:
+        for x, y, text in zip(series.x, series.y, series.texts, strict=True):
+            yield _text("mid small", frame.x(x), frame.y(y) - 4, text)
+
+
+def _path(line: Line, frame: Frame) -> str:
+    parts, pen_down = [], False
+    for x, y in zip(line.x.tolist(), line.y.tolist(), strict=True):
+        inside = frame.x_scale.holds(x) and frame.y_scale.holds(y)
+        if inside:
+            parts.append(f"{'L' if pen_down else 'M'}{px(frame.x(x))} {px(frame.y(y))}")
+        pen_down = inside
+    return "".join(parts)
+
+
+def _points(points: Points, frame: Frame) -> Iterator[str]:
+    good = np.isfinite(points.x) & np.isfinite(points.y)
+    for scale, values in ((frame.x_scale, points.x), (frame.y_scale, points.y)):
+        good &= values > 0 if scale.log else good
+    places = [
+        (i, frame.x(points.x[i]), frame.y(points.y[i])) for i in np.flatnonzero(good).tolist()
+    ]
+    if points.texts:
+        radius = 6 if points.style == "ring" else 3.2
+        for i, x, y in places:
+            yield (
+                f'<circle class="{points.style}" cx="{px(x)}" cy="{px(y)}" r="{radius}">'
+                f"{_title(points.texts, i)}</circle>"
+            )
+    else:  # very many: strokes without length and with round ends, in one path
+        path = "".join(f"M{px(x)} {px(y)}h0" for _, x, y in places)
+        yield f'<path class="cloud {points.style}" d="{path}"/>'
+
+
+def _bars(bars: Bars, frame: Frame) -> Iterator[str]:
+    half = bars.width / 2
+    for i, (at, start, end) in enumerate(zip(bars.at, bars.start, bars.end, strict=True)):
+        if not np.isfinite(end) or end == start:
+            continue
+        if bars.across:
+            y = sorted((frame.y(at - half), frame.y(at + half)))
+            x = sorted((frame.x(start), frame.x(end)))
+        else:
+            x = sorted((frame.x(at - half), frame.x(at + half)))
+            y = sorted((frame.y(start), frame.y(end)))
+        yield _box(bars.style, x[0], y[0], x[1], y[1], _title(bars.texts, i))
+
+
+def _box(style: str, left: float, top: float, right: float, bottom: float, title: str = "") -> str:
+    return (
+        f'<rect class="{style}" x="{left:.2f}" y="{top:.2f}" width="{right - left:.2f}" '
+        f'height="{bottom - top:.2f}">{title}</rect>'
+    )
+
+
+def _rule(rule: Rule, frame: Frame) -> Iterator[str]:
+    if not (frame.x_scale if rule.vertical else frame.y_scale).holds(rule.at):
+        return
+    if not rule.vertical:
+        y = px(frame.y(rule.at))
+        yield f'<path class="line {rule.style}" d="M{px(frame.left)} {y}H{px(frame.right)}"/>'
+        return
+    at = frame.x(rule.at)
+    top = frame.top - (10 if rule.text else 0)
+    yield f'<path class="line {rule.style}" d="M{px(at)} {px(frame.bottom)}V{px(top)}"/>'
+    if rule.text:
+        # Beside the line, on the side where there is more room.
+        left_side = rule.style.endswith("tau") or at > frame.right - 60
+        left_side = left_side and at > frame.left + 30
+        style, x = ("end", at - 4) if left_side else ("start", at + 4)
+        yield _text(style, x, frame.top - 5, rule.text)

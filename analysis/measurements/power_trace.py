@@ -1,0 +1,78 @@
+"""The trace of one measurement: power against time, with the measured windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from analysis.dataset import OK, PHASE_PREFIX
+from analysis.measurements.kernels import kernel_instances
+from analysis.measurements.phase_energy import WINDOW
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerTrace:
+    """Power against time of one measurement.
+
+    ``channels``: channel -> (seconds from the start of the window, watts), float64 (samples,)
+    each. ``windows_s``: float64 (windows, 2), start and end of each measured window, s.
+    """
+
+    kernel: str
+    setting: tuple[float, float]
+    iterations: int
+    time_s: float
+    energy_j: float
+    windows_s: np.ndarray
+    channels: Mapping[str, tuple[np.ndarray, np.ndarray]]
+
+
+def power_trace(dataset: xr.Dataset, site: str) -> PowerTrace | None:
+    """The trace of the measurement of ``site`` that has the median mean power.
+
+    Only the samples of this measurement are read. None where no measurement keeps a trace of
+    power or energy. ``dataset``: a store's, with its traces.
+    """
+    if "trace_measurement" not in dataset or "time_ns" not in dataset:
+        return None
+    owner = dataset["trace_measurement"].values
+    unit = dataset["trace_unit"].values.astype(object)
+    power_w = dataset["energy_j"].values / dataset["time_s"].values
+    good = (dataset["site"].values == site) & (dataset["status"].values == OK)
+    good &= np.isfinite(power_w) & (power_w > 0)
+    rows = np.unique(owner[np.isin(unit, ("W", "J")) & (dataset["row_size"].values > 1)])
+    rows = rows[good[rows]]
+    if not len(rows):
+        return None
+    row = int(rows[np.argsort(power_w[rows], kind="stable")[len(rows) // 2]])
+    one = {name: dataset[name].values[row] for name in ("time_s", "energy_j", "iterations")}
+    windows_s = np.array([[0.0, one["time_s"] * one["iterations"]]])
+    channels = {}
+    for i in np.flatnonzero(owner == row):
+        name = str(dataset["trace_channel"].values[i])
+        first, size = int(dataset["row_start"].values[i]), int(dataset["row_size"].values[i])
+        if name.startswith(PHASE_PREFIX) or (name != WINDOW and unit[i] not in ("W", "J")):
+            continue
+        samples = dataset[["time_ns", "value"]].isel(sample=slice(first, first + size)).load()
+        time_s, value = samples["time_ns"].values / 1e9, samples["value"].values
+        if name == WINDOW:
+            windows_s = time_s.reshape(-1, 2)
+        elif unit[i] == "W":
+            channels[name] = (time_s, value)
+        else:  # a meter that counts energy: the mean power between two readings
+            step = np.diff(time_s) > 0
+            middle = (time_s[1:] + time_s[:-1]) / 2.0
+            channels[name] = (middle[step], np.diff(value)[step] / np.diff(time_s)[step])
+    kernel, params = (str(dataset[name].values[row]) for name in ("kernel", "params"))
+    return PowerTrace(
+        kernel=kernel_instances([(kernel, params)])[kernel, params].label,
+        setting=(float(dataset["core_mhz"].values[row]), float(dataset["mem_mhz"].values[row])),
+        iterations=int(one["iterations"]),
+        time_s=float(one["time_s"]),
+        energy_j=float(one["energy_j"]),
+        windows_s=windows_s,
+        channels=channels,
+    )

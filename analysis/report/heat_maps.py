@@ -1,0 +1,94 @@
+"""Heat maps of energy over the (core, memory) settings, one a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.choice.pick import Candidates, Pick
+from analysis.figures.labels import family_order, natural, setting_label
+from analysis.report.content import SiteReport
+from analysis.report.tables import clock, decimals, fixed, scaled
+
+LEVELS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
+"""Where one shade ends and the next begins, percent above the lowest energy."""
+
+
+@dataclass(frozen=True)
+class HeatMapCell:
+    """One setting: its text, its style classes, and the text shown when it is pointed at."""
+
+    text: str
+    style: str
+    title: str
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Energy over the settings of one kernel: a row a memory clock, a column a core clock."""
+
+    kernel: str
+    least: str
+    core: list[str]
+    rows: list[tuple[str, list[HeatMapCell | None]]]
+    pick: str
+
+
+def heat_maps(site: SiteReport, families: Mapping[str, str]) -> list[tuple[str, list[HeatMap]]]:
+    """The heat maps of a site's kernels, by family."""
+    picked = {pick.label: pick for pick in site.picks}
+    groups: dict[str, list[HeatMap]] = {}
+    for kernel in sorted(site.candidates, key=natural):
+        heat_map = _heat_map(site.candidates[kernel], picked.get(kernel))
+        groups.setdefault(families[kernel], []).append(heat_map)
+    return [(name, groups[name]) for name in family_order(groups)]
+
+
+def percent_over(values: np.ndarray) -> np.ndarray:
+    """How far each value lies above the least, in percent: float64, same shape."""
+    return np.asarray((values / np.nanmin(values) - 1.0) * 100.0)
+
+
+def level(percent: float) -> int:
+    """The number of a cell's shade, 0 to 8."""
+    return sum(percent >= limit for limit in LEVELS)
+
+
+def _heat_map(among: Candidates, picked: Pick | None) -> HeatMap:
+    """A kernel's energies over the settings: measured where they were measured, else predicted."""
+    shown_j = np.where(among.measured, among.measured_j, among.energy_j)
+    over = percent_over(shown_j)
+    core = sorted({clock(c) for c, _ in among.settings}, key=natural)
+    mem = sorted({clock(m) for _, m in among.settings}, key=natural, reverse=True)
+    eligible = among.measured if among.measured.any() else np.ones(len(shown_j), bool)
+    fastest = int(np.argmin(np.where(eligible, among.time_s, np.inf)))
+    fastest_at = tuple(map(clock, among.settings[fastest]))
+    pick_at = (clock(picked.core_mhz), clock(picked.mem_mhz)) if picked else None
+    cells: dict[tuple[str, ...], HeatMapCell] = {}
+    # Measured settings come last: they replace a predicted one of the same clocks.
+    for i in sorted(range(len(shown_j)), key=lambda i: bool(among.measured[i])):
+        at = tuple(map(clock, among.settings[i]))
+        styles = [f"l{level(float(over[i]))}"]
+        words = "measured" if among.measured[i] else "predicted"
+        if not among.measured[i]:
+            styles.append("guess")
+        if at == pick_at:
+            styles.append("pick")
+            words += ", the pick"
+        if at == fastest_at:
+            styles.append("fast")
+            words += ", the fastest"
+        text = decimals(float(over[i]), 1 if over[i] < 9.95 else 0)
+        title = "" if words == "predicted" else f"{fixed(float(shown_j[i]))} J, {words}"
+        cells[at] = HeatMapCell(text, " ".join(styles), title)
+    unit, texts = scaled([float(np.nanmin(shown_j))], "J")
+    pick_text = setting_label((picked.core_mhz, picked.mem_mhz)) if picked else ""
+    return HeatMap(
+        among.label,
+        f"{texts[0]} {unit}",
+        core,
+        [(m, [cells.get((c, m)) for c in core]) for m in mem],
+        pick_text,
+    )
