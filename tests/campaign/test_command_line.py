@@ -185,6 +185,56 @@ def test_json_has_the_whiteboards_keys(demo, capsys):
     assert shown("predict", "--kernel", predict[0]["label"]) == predict[:1]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fit", "--site", "jetson-tk1"],
+        ["coefficients"],
+        ["coefficients", "--core-mhz", "852", "--mem-mhz", "924"],
+        ["crossval", "--site", "jetson-tk1", "--scheme", "holdout"],
+        ["predict", "--site", "jetson-tk1"],
+        ["roofline", "--site", "jetson-tk1", "--cap-w", "9"],
+        ["status"],
+    ],
+    ids=" ".join,
+)
+def test_output_for_people_fits_100_columns_and_20_rows_a_table(demo, capsys, words):
+    assert main([words[0], str(demo / "campaign-demo/store"), *words[1:]]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[0].startswith(("jetson-tk1", "1856 of"))
+    assert len(lines) < (100 if words[0] == "roofline" else 70)
+
+
+def test_all_prints_every_row(demo, capsys):
+    words = ["predict", str(demo / "campaign-demo/store"), "--site", "jetson-tk1"]
+    assert main(words) == 0
+    few = capsys.readouterr().out
+    assert main([*words, "--all"]) == 0
+    every = capsys.readouterr().out
+    assert "and 96 more (--all prints them)" in few
+    assert "--all" not in every
+    assert len(every.splitlines()) == len(few.splitlines()) + 95
+
+
+def test_a_terminal_gets_a_table_with_rules(demo, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main(["status", str(demo / "campaign-demo/store")]) == 0
+    assert "\N{BOX DRAWINGS LIGHT HORIZONTAL}" in capsys.readouterr().out
+
+
+def test_the_version_and_the_completion_scripts(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert re.fullmatch(r"campaign \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
+    for shell in ("bash", "zsh", "tcsh"):
+        with pytest.raises(SystemExit) as ended:
+            main(["--print-completion", shell])
+        assert ended.value.code == 0
+        assert "crossval" in capsys.readouterr().out
+
+
 def test_the_policy_lists_the_picks_by_kernel_and_parameters(demo, tmp_path, capsys):
     store, path = str(demo / "campaign-demo/store"), tmp_path / "policy.json"
     other, stale = {"kernels": {"old": {"slurm": ""}}}, {"kernels": {"l2 n=1": {"slurm": "no"}}}

@@ -1,0 +1,161 @@
+"""The Python interface: what it returns, beside what the command line prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from campaign.command_line import main
+from campaign.errors import BadArgument, CannotDo
+from campaign.fits import NoKeptFit
+from campaign.results import Results, open_store
+from campaign.store.compaction import compact
+from campaign.store.layout import NotAStore
+from campaign.store.layout import open_store as open_layout
+from tests.analysis.test_report import store_of
+
+SITE = "board"
+CLOCKS = (400.0, 800.0, 1200.0, 1600.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of four kernels at four settings, with a fit."""
+    path = tmp_path_factory.mktemp("results") / "store"
+    store_of(path, SITE, True, CLOCKS)
+    compact(open_layout(path))
+    open_store(path).fit(SITE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def store(folder: Path) -> Results:
+    return open_store(folder)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> object:
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_dataset_is_lazy_xarray_and_the_sites_are_named(store):
+    assert isinstance(store.dataset, xr.Dataset)
+    assert int((store.dataset["status"] == "ok").sum()) == 4 * len(CLOCKS)
+    assert store.dataset["energy_j"].attrs["units"] == "J"
+    assert store.sites == [SITE]
+    assert store.fitted_sites == [SITE]
+
+
+def test_the_interface_gives_what_the_command_line_prints(folder, store, capsys):
+    path = str(folder)
+    assert printed(capsys, "predict", path, "--site", SITE) == json.loads(
+        json.dumps([plain(row) for row in store.predict(SITE).as_dicts()])
+    )
+    assert printed(capsys, "crossval", path, "--site", SITE) == plain(
+        store.crossval(SITE).as_dict()
+    )
+    assert printed(capsys, "status", path) == store.status().as_dict()
+    shown = printed(capsys, "coefficients", path, "--site", SITE)
+    assert shown == [store.coefficients(SITE).as_json]
+    costs = printed(capsys, "coefficients", path, "--core-mhz", "800", "--mem-mhz", "900")
+    assert costs == [plain(store.costs(SITE, 800.0, 900.0).as_dict())]
+
+
+def plain(value):
+    """As JSON gives it back: tuples as lists, missing numbers as None."""
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def test_results_are_frozen_tables_that_a_notebook_shows(store):
+    results = [
+        store.fit(SITE),
+        store.coefficients(SITE),
+        store.costs(SITE, 800.0, 900.0),
+        store.crossval(SITE),
+        store.predict(SITE),
+        store.status(),
+    ]
+    for result in results:
+        frame = result.to_pandas()
+        assert isinstance(frame, pd.DataFrame) and len(frame)
+        assert "<table" in result._repr_html_()
+        field = dataclasses.fields(result)[0].name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(result, field, None)
+
+
+def test_predictions_along_a_dimension_of_kernels(store):
+    picks = store.predict(SITE)
+    dataset = picks.to_xarray()
+    assert dataset.sizes == {"kernel": 4}
+    for prediction in picks.predictions:
+        one = dataset.sel(kernel=prediction.pick.label)
+        assert float(one["core_mhz"]) == prediction.pick.core_mhz
+        assert float(one["saving_pct"]) == prediction.pick.saving_pct
+
+
+def test_a_fit_made_in_python_is_the_one_that_the_store_keeps(store):
+    made = store.fit(SITE, model="choi", voltage="unit").fit
+    kept = store.kept_fit(SITE)
+    assert kept.model == made.model
+    np.testing.assert_array_equal(kept.value, made.value)
+    assert list(store.coefficients(SITE).to_pandas()["value"]) == made.value.tolist()
+
+
+def test_policy_report_and_figures_write_files(store, tmp_path):
+    picks = store.policy(SITE, tmp_path / "policy.json", max_slowdown=0.5)
+    entry = json.loads((tmp_path / "policy.json").read_text())["sites"][SITE]
+    assert entry["max_slowdown"] == 0.5
+    assert len(entry["kernels"]) == len(picks.predictions)
+    assert store.report(tmp_path / "report.html").read_text().startswith("<!")
+    assert {path.suffix for path in store.figures(tmp_path / "figures")} >= {".svg", ".csv"}
+
+
+def test_what_cannot_be_done_is_said_in_one_line(store, tmp_path):
+    for error, call in (
+        (NotAStore, lambda: open_store(tmp_path)),
+        (NoKeptFit, lambda: store.predict("elsewhere")),
+        (NoKeptFit, lambda: store.coefficients("elsewhere")),
+        (BadArgument, lambda: store.predict(SITE, kernel="none")),
+        (BadArgument, lambda: store.costs(SITE, 1.0, 2.0)),
+        (BadArgument, lambda: store.roofline(SITE, (1.0, 2.0))),
+        (CannotDo, lambda: store.report(tmp_path / "missing" / "report.html")),
+    ):
+        with pytest.raises(error) as caught:
+            call()
+        assert str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_coefficients_are_read_without_numpy(folder):
+    code = (
+        "import sys; from campaign.command_line import main;"
+        f"main(['coefficients', {str(folder)!r}]);"
+        "print([m for m in ('numpy', 'xarray', 'pandas', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "kept", ["[]", '{"site": 3}', '{"site": "board", "coefficients": [{"name": 1}]}']
+)
+def test_a_file_that_is_not_a_fit_is_refused_with_the_command_that_fits(folder, tmp_path, kept):
+    other = tmp_path / "store"
+    store_of(other, SITE, True, CLOCKS)
+    (other / "fits" / f"{SITE}.json").write_text(kept)
+    with pytest.raises(NoKeptFit, match=r"is not a fit .*campaign fit"):
+        open_store(other).coefficients(SITE)
