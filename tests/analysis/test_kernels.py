@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from analysis.figures.families import kernel_families
 
 from analysis.choice.crossval import case_losses
 from analysis.choice.pick import all_candidates, pick
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
+from analysis.figures.labels import kernel_families
 from analysis.measurements.kernels import KernelInstance, kernel_instances
 from analysis.measurements.observations import Observations, kernel_names, observations, pooled
 from tests.analysis.twin_data import twin_dataset
