@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test faults lint clean
+.PHONY: setup demo docs test faults lint clean
 
 setup: $(STAMP)
 
@@ -15,6 +15,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/campaign demo
+
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet
 
 lint: setup
 	$(BIN)/ruff check .

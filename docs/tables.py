@@ -1,0 +1,134 @@
+"""The tables in these pages that come from the registries of the code.
+
+python -m docs.tables           # writes them into the pages
+python -m docs.tables --check   # ends with 1 where a page has another table
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from analysis.dataset import CLASS_UNITS, MEMORY_CLASSES
+from kernels.classes import CLASSES
+from kernels.registry import describe_all
+from sites.clocks import describe_controls
+from sites.meters import describe_meters
+
+DOCS = Path(__file__).parent
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    header = list(header)
+    lines = [header, ["---"] * len(header), *rows]
+    cells = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
+
+
+def _options(options: Mapping[str, str]) -> str:
+    return "; ".join(f"`{name}`: {text}" for name, text in options.items()) or "none"
+
+
+def _default(value: object) -> str:
+    return "none" if value is None else f"`{json.dumps(value)}`"
+
+
+def meters() -> str:
+    """One row a meter."""
+    return _table(
+        ["`kind`", "reads", "domains", "needs", "options"],
+        [
+            [f"`{entry.kind}`", entry.reads, entry.domains, entry.needs, _options(entry.options)]
+            for entry in describe_meters()
+        ],
+    )
+
+
+def controls() -> str:
+    """One row a clock control."""
+    return _table(
+        ["`control`", "writes", "needs", "options"],
+        [
+            [f"`{entry.control}`", entry.writes, entry.needs, _options(entry.options)]
+            for entry in describe_controls()
+        ],
+    )
+
+
+def kernels() -> str:
+    """One row a kernel."""
+    return _table(
+        ["kernel", "is", "counts", "parameters"],
+        [
+            [
+                f"`{kernel.name}`",
+                kernel.summary,
+                kernel.counted,
+                ", ".join(f"`{parameter.name}`" for parameter in kernel.parameters) or "none",
+            ]
+            for kernel in describe_all()
+        ],
+    )
+
+
+def parameters() -> str:
+    """One row a parameter of each kernel."""
+    rows = []
+    for kernel in describe_all():
+        for parameter in kernel.parameters:
+            default = "required" if parameter.required else _default(parameter.default)
+            cells = [f"`{kernel.name}`", f"`{parameter.name}`", parameter.description]
+            rows.append([*cells, parameter.values, default])
+    return _table(["kernel", "parameter", "is", "values", "default"], rows)
+
+
+def classes() -> str:
+    """One row a class of operations."""
+    return _table(
+        ["class", "is", "unit", "domain"],
+        [
+            [
+                f"`{name}`",
+                CLASSES.get(name, "as a site file defines it"),
+                unit,
+                "memory" if name in MEMORY_CLASSES else "core",
+            ]
+            for name, unit in CLASS_UNITS.items()
+        ],
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "meters": meters,
+    "controls": controls,
+    "kernels": kernels,
+    "parameters": parameters,
+    "classes": classes,
+}
+GENERATED = re.compile(r"(<!-- begin generated: (\w+) -->\n).*?(<!-- end generated: \2 -->)", re.S)
+
+
+def with_tables(text: str) -> str:
+    """A page's text with its tables as the code has them now."""
+    return GENERATED.sub(lambda part: f"{part[1]}{TABLES[part[2]]()}\n{part[3]}", text)
+
+
+def main(check: bool) -> int:
+    """Write the tables, or check them; the exit code."""
+    old = []
+    for page in sorted(DOCS.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if with_tables(text) != text:
+            old.append(page.name)
+            if not check:
+                page.write_text(with_tables(text), encoding="utf-8")
+    if check and old:
+        print(f"{', '.join(old)}: tables are not those of the code; run: python -m docs.tables")
+    return 1 if check and old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))
