@@ -192,7 +192,7 @@ def judge(sites: list, time_of: str):
 
 def show(name: str, sites: list, time_of: str, bar: str) -> None:
     """One line of the table: many sites have the median of their errors."""
-    from analysis.choice.crossval import contest, decide
+    from analysis.choice.losses import contest, losses_by_chooser
 
     start = time.monotonic()
     errors, cases, chosen, left_out = judge(sites, time_of)
@@ -200,7 +200,7 @@ def show(name: str, sites: list, time_of: str, bar: str) -> None:
     if not errors:
         print(f"{name:<30} nothing can be fitted")
         return
-    choosers = decide(cases)
+    choosers = losses_by_chooser(cases)
     lost = [f"{choosers[w].mean_lost_pct:9.2f}" for w in ("model", "race_to_halt", "random")]
     against = contest(cases)
     interval = f"{against.mean_gain_pct:+.2f} ({against.low_pct:.2f} to {against.high_pct:.2f})"

@@ -220,11 +220,13 @@ class Results:
         robust: bool = False,
         time: str = "measured",
         train: Sequence[Setting] | None = None,
+        objective: str = "energy",
     ) -> CrossvalResult:
         """Cross-validate a site's model; several sites for ``leave-one-site-out``.
 
         ``train``: the settings that a holdout fits on. ``time``: the run time that the model is
-        given: ``measured``, ``predicted`` or ``profile``.
+        given: ``measured``, ``predicted`` or ``profile``. ``objective``: what the picks minimise
+        and are judged by, as for :meth:`predict`.
 
         Raises:
             BadArgument: arguments that do not go together, or no fit can be true to these
@@ -243,8 +245,21 @@ class Results:
             raise BadArgument("--train goes with --scheme holdout")
         data = [self._data_to_fit(name)[0] for name in sites]
         if over_sites:
-            return CrossvalResult(leave_one_site_out(data, model, voltage, robust))
-        return CrossvalResult(cross_validate(data[0], scheme, model, time, train, voltage, robust))
+            return CrossvalResult(
+                leave_one_site_out(data, model, voltage, robust=robust, objective=objective)
+            )
+        return CrossvalResult(
+            cross_validate(
+                data[0],
+                scheme,
+                model,
+                voltage=voltage,
+                robust=robust,
+                time=time,
+                train=train,
+                objective=objective,
+            )
+        )
 
     def predict(
         self,
@@ -449,7 +464,13 @@ def _profile_candidates(
             f"known: {known} ...",
         )
     return profile_candidates(
-        fit, data, profile.kernel, profile.counts, profile.time_s, measured_at, volts
+        fit,
+        data,
+        profile.kernel,
+        counts=profile.counts,
+        measured_s=profile.time_s,
+        measured_at=measured_at,
+        volts=volts,
     )
 
 
@@ -466,7 +487,9 @@ def _within_limits(
     picks, without = [], []
     for candidates in among:
         try:
-            picks.append(pick(candidates, objective, max_slowdown, max_power_w))
+            picks.append(
+                pick(candidates, objective, max_slowdown=max_slowdown, max_power_w=max_power_w)
+            )
         except CantFit as error:
             without.append(str(error))
     if not picks:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
-from analysis.energy.fit import fit
+from analysis.choice.losses import (
+    SEED,
+    CaseLoss,
+    Chooser,
+    FoldRankings,
+    case_losses,
+    contest,
+    losses_by_chooser,
+    rank_single_settings,
+)
+from analysis.choice.objectives import Objective
+from analysis.choice.objectives import objective as objective_of
+from analysis.energy.fit import Fit, fit
 from analysis.energy.models import AUTO
 from analysis.measurements.observations import CantFit, Observations, kernel_names, pooled
 from analysis.rooflines.roofline import fastest_setting
@@ -26,28 +37,17 @@ SCHEMES = (
     "leave-one-site-out",
 )
 TIMES = ("measured", "predicted", "profile")
-SEED = 20140519
-RESAMPLES = 2000
-RESAMPLED_FROM = 10
-"""From how many kernels on a mean's interval is found by resampling them."""
 
 
-@dataclass(frozen=True)
-class Chooser:
-    """What somebody's choice of settings loses against the best measured one, over all cases."""
-
-    mean_lost_pct: float
-    max_lost_pct: float
-    exact: float
-    """In how many cases the choice was the best (expected, for a random one)."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CrossValidation:
     """A model judged out of fold.
 
     ``predicted_j``: float64 (rows,), each row predicted by the model fitted without it; NaN
-    where no fold predicted it.
+    where no fold predicted it. ``error_pct``, ``time_error_pct``: float64, of the predicted rows
+    alone; the latter of the times that the model was given, 0 where they are the measured ones.
+    ``chosen``: the forms that the folds chose, and in how many folds; ``model`` and ``voltage``
+    are the first. ``objective``: what the picks of ``cases`` minimise.
     """
 
     site: str
@@ -56,20 +56,19 @@ class CrossValidation:
     model: str
     voltage: str
     chosen: list[dict[str, Any]]
-    """The forms that the folds chose, and in how many; ``model`` and ``voltage`` are the first."""
     time: str
+    objective: str
     n: int
     n_folds: int
     predicted_j: np.ndarray
     error_pct: np.ndarray
     time_error_pct: np.ndarray
-    """Of the times that the model was given, over the predicted rows; 0 where measured."""
     cases: list[CaseLoss]
 
     @property
     def choosers(self) -> dict[str, Chooser]:
-        """The model's picks, race to halt and a random setting."""
-        return decide(self.cases)
+        """What the model's picks lose, beside race to halt, the best single setting and chance."""
+        return losses_by_chooser(self.cases)
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign crossval --json``."""
@@ -88,20 +87,86 @@ class CrossValidation:
             "min_pct": float(error.min()),
             "max_pct": float(error.max()),
             "time_mape_pct": float(self.time_error_pct.mean()),
-            "decision": {"cases": len(self.cases), "time": self.time}
+            "decision": {
+                "cases": len(self.cases),
+                "time": self.time,
+                "objective": self.objective,
+            }
             | {name: vars(chooser) for name, chooser in self.choosers.items()},
             "against_race_to_halt": vars(contest(self.cases)),
         }
+
+
+class _FoldResults:
+    """What the folds predict, gathered fold by fold."""
+
+    def __init__(self, data: Observations, objective: Objective) -> None:
+        self.data, self.objective = data, objective
+        self.predicted_j = np.full(len(data), np.nan)
+        self.given_s = np.full(len(data), np.nan)
+        self.fold = np.full(len(data), -1)
+        self.rankings: list[np.ndarray] = []
+        self.forms: Counter[tuple[str, str]] = Counter()
+
+    def add(
+        self, fitted: Fit, training: Observations, held_out: Observations, test: np.ndarray
+    ) -> None:
+        """Predict the rows ``test`` (bool) by a fold's fit; ``held_out``: those rows, with the
+        times that the model is given."""
+        self.forms[fitted.model, fitted.voltage] += 1
+        known = _predictable(training, held_out)
+        rows = np.flatnonzero(test)
+        self.given_s[rows] = held_out.time_s
+        self.predicted_j[rows[known]] = fitted.energy_j(held_out.take(known))
+        self.fold[rows] = len(self.rankings)
+        self.rankings.append(rank_single_settings(training, self.objective))
+
+    def judged(self, scheme: str, time: str, labelled: Observations) -> CrossValidation:
+        """The errors over all folds, and the losses of the kernels as ``labelled`` names them."""
+        data = self.data
+        known = np.flatnonzero(np.isfinite(self.predicted_j))
+        if not len(known):
+            raise CantFit(
+                "no fold could be predicted; measure more settings, or kernels with counts"
+            )
+        (model, voltage), _ = self.forms.most_common(1)[0]
+        return CrossValidation(
+            site=data.site,
+            simulated=data.simulated,
+            scheme=scheme,
+            model=model,
+            voltage=voltage,
+            chosen=[
+                {"model": model, "voltage": voltage, "folds": folds}
+                for (model, voltage), folds in self.forms.most_common()
+            ],
+            time=time,
+            objective=self.objective.name,
+            n=len(known),
+            n_folds=len(self.rankings),
+            predicted_j=self.predicted_j,
+            error_pct=np.abs(self.predicted_j[known] / data.energy_j[known] - 1.0) * 100.0,
+            time_error_pct=np.abs(self.given_s[known] / data.time_s[known] - 1.0) * 100.0,
+            cases=case_losses(
+                labelled,
+                self.predicted_j,
+                self.given_s,
+                objective=self.objective,
+                rankings=FoldRankings(self.fold, self.rankings),
+            ),
+        )
 
 
 def cross_validate(
     data: Observations,
     scheme: str,
     model: str = AUTO,
-    time: str = "measured",
-    train: Sequence[tuple[float, float]] | None = None,
+    *,
     voltage: str = AUTO,
     robust: bool = False,
+    time: str = "measured",
+    train: Sequence[tuple[float, float]] | None = None,
+    objective: str = "energy",
 ) -> CrossValidation:
     """Fit without each fold in turn, and predict the fold.
 
@@ -112,78 +177,40 @@ def cross_validate(
     rest is predicted); without it a random half. ``time``: ``measured`` gives the model
     the measured time of what it predicts, ``predicted`` the time of a time model fitted on the
     same rows, ``profile`` a time from the kernel's counts and its time at the fastest setting.
+    ``objective``: what the picks minimise and are judged by
+    (:func:`analysis.choice.objectives.objective`).
 
     Raises:
-        CantFit: an unknown scheme, or one that these measurements can't carry.
+        CantFit: an unknown scheme, time or objective, or a scheme that these measurements do not
+            allow.
     """
     if time not in TIMES:
         raise CantFit(f"unknown time {time!r}; known: {', '.join(TIMES)}")
-    predicted_j = np.full(len(data), np.nan)
-    predicted_s = np.full(len(data), np.nan)
-    n_folds = 0
-    chosen: Counter[tuple[str, str]] = Counter()
+    results = _FoldResults(data, objective_of(objective))
     for test in _folds(data, scheme, train):
         training, held_out = data.take(~test), data.take(test)
         if scheme == "leave-one-kernel-out" and not data.has_counts.all():
             raise CantFit("leave-one-kernel-out needs operation counts; these kernels have none")
-        found = fit(training, model, voltage, robust=robust, intervals=False)
-        chosen[found.model, found.voltage] += 1
+        fitted = fit(training, model, voltage, robust=robust, intervals=False)
         if time == "predicted":
             held_out = _with_predicted_time(training, held_out)
         elif time == "profile":
             held_out = _with_profile_time(data, training, held_out)
-        predicted_s[test] = held_out.time_s
-        foreseen = _foreseen(training, held_out)
-        predicted_j[np.flatnonzero(test)[foreseen]] = found.energy_j(held_out)[foreseen]
-        n_folds += 1
-    return _judged(data, scheme, predicted_j, predicted_s, n_folds, chosen, time)
-
-
-def _judged(
-    data: Observations,
-    scheme: str,
-    predicted_j: np.ndarray,
-    predicted_s: np.ndarray,
-    n_folds: int,
-    chosen: Counter[tuple[str, str]],
-    time: str,
-) -> CrossValidation:
-    known = np.flatnonzero(np.isfinite(predicted_j))
-    if not len(known):
-        raise CantFit("no fold could be predicted; measure more settings, or kernels with counts")
-    (model, voltage), _ = chosen.most_common(1)[0]
-    return CrossValidation(
-        data.site,
-        data.simulated,
-        scheme,
-        model,
-        voltage,
-        [
-            {"model": model, "voltage": voltage, "folds": folds}
-            for (model, voltage), folds in chosen.most_common()
-        ],
-        time,
-        len(known),
-        n_folds,
-        predicted_j,
-        np.abs(predicted_j[known] / data.energy_j[known] - 1.0) * 100.0,
-        np.abs(predicted_s[known] / data.time_s[known] - 1.0) * 100.0,
-        case_losses(data, predicted_j),
-    )
-
-
-def _foreseen(training: Observations, held_out: Observations) -> np.ndarray:
-    """bool (rows,): kernels with counts, and those without that the training rows have, too."""
-    known = set(training.kernel.tolist())
-    return held_out.has_counts | np.array([k in known for k in held_out.kernel.tolist()], bool)
+        results.add(fitted, training, held_out, test)
+    return results.judged(scheme, time, data)
 
 
 def leave_one_site_out(
-    sites: Sequence[Observations], model: str = AUTO, voltage: str = AUTO, robust: bool = False
+    sites: Sequence[Observations],
+    model: str = AUTO,
+    voltage: str = AUTO,
+    *,
+    robust: bool = False,
+    objective: str = "energy",
 ) -> CrossValidation:
     """Fit on all sites but one in turn, and predict that one: do they share a model?
 
-    A kernel without counts is predicted where another site measured it under the same name.
+    A kernel without counts is predicted where another site measured it with the same parameters.
 
     Raises:
         CantFit: fewer than two sites, or sites that know voltages in different ways.
@@ -192,26 +219,30 @@ def leave_one_site_out(
         raise CantFit("leave-one-site-out needs two sites or more")
     if len({data.voltage for data in sites}) > 1:
         known = ", ".join(f"{data.site}: {data.voltage}" for data in sites)
-        raise CantFit(f"these sites' voltages can't be taken together ({known})")
+        raise CantFit(
+            f"the voltages of these sites have different origins ({known}), so one model cannot "
+            f"be fitted to them; use sites of one origin"
+        )
     data, place = pooled(sites)
-    predicted_j = np.full(len(data), np.nan)
-    chosen: Counter[tuple[str, str]] = Counter()
+    results = _FoldResults(data, objective_of(objective))
     for i in range(len(sites)):
         training, held_out = data.take(place != i), data.take(place == i)
-        found = fit(training, model, voltage, robust=robust, intervals=False)
-        chosen[found.model, found.voltage] += 1
-        foreseen = _foreseen(training, held_out)
-        predicted_j[np.flatnonzero(place == i)[foreseen]] = found.energy_j(held_out.take(foreseen))
-    # A kernel of one name is a case of its own at each site.
+        fitted = fit(training, model, voltage, robust=robust, intervals=False)
+        results.add(fitted, training, held_out, place == i)
+    # One kernel at two sites is two cases.
     by_site = np.array([f"{sites[i].site}: {k}" for i, k in zip(place, data.kernel, strict=True)])
     instances = {
         label: replace(data.instance(kernel), label=label)
         for label, kernel in zip(by_site.tolist(), data.kernel.tolist(), strict=True)
     }
-    named = replace(data, kernel=by_site.astype(object), instances=instances)
-    return _judged(
-        named, "leave-one-site-out", predicted_j, data.time_s, len(sites), chosen, TIMES[0]
-    )
+    labelled = replace(data, kernel=by_site.astype(object), instances=instances)
+    return results.judged("leave-one-site-out", TIMES[0], labelled)
+
+
+def _predictable(training: Observations, held_out: Observations) -> np.ndarray:
+    """bool (rows,): kernels with counts, and those without that the training rows have, too."""
+    known = set(training.kernel.tolist())
+    return held_out.has_counts | np.array([k in known for k in held_out.kernel.tolist()], bool)
 
 
 def _with_predicted_time(training: Observations, held_out: Observations) -> Observations:
@@ -295,101 +326,3 @@ def _holdout(
     if not test.any():
         raise CantFit("holdout leaves no setting to predict; train on fewer")
     return test
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaseLoss:
-    """What each chooser's setting costs one kernel above its best measured setting, in %.
-
-    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
-    ``random_pct``, ``most_pct``: over all its settings, the mean and the most;
-    ``random_exact``: how likely a random setting is the best.
-    """
-
-    kernel: str
-    params: Mapping[str, Any]
-    label: str
-    model_pct: float
-    race_to_halt_pct: float
-    random_pct: float
-    most_pct: float
-    random_exact: float
-
-
-def case_losses(data: Observations, predicted_j: np.ndarray) -> list[CaseLoss]:
-    """What the picks by ``predicted_j`` (rows,) lose, kernel by kernel.
-
-    A case is a kernel that was measured at two settings or more; repeats are averaged, and rows
-    without a prediction (NaN) left out. A pick loses what its measured energy has above the
-    lowest measured energy of the kernel. Race to halt takes the fastest measured setting.
-    """
-    known = np.isfinite(predicted_j)
-    data, predicted_j = data.take(known), predicted_j[known]
-    found = []
-    for kernel in kernel_names(data):
-        mine = data.kernel == kernel
-        settings, index = np.unique(data.setting[mine], return_inverse=True)
-        if len(settings) < 2:
-            continue
-        n = np.bincount(index)
-        measured_j, time_s, guessed_j = (
-            np.bincount(index, values[mine]) / n
-            for values in (data.energy_j, data.time_s, predicted_j)
-        )
-        over_pct = (measured_j / measured_j.min() - 1.0) * 100.0
-        found.append(
-            CaseLoss(
-                **data.instance(kernel).as_dict(),
-                model_pct=float(over_pct[np.argmin(guessed_j)]),
-                race_to_halt_pct=float(over_pct[np.argmin(time_s)]),
-                random_pct=float(over_pct.mean()),
-                most_pct=float(over_pct.max()),
-                random_exact=float(np.mean(over_pct == 0.0)),
-            )
-        )
-    return found
-
-
-def decide(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
-    """The model's picks beside race to halt and a random setting; empty without cases."""
-    if not cases:
-        return {}
-    choosers = {}
-    for name in ("model", "race_to_halt"):
-        lost = np.array([getattr(case, f"{name}_pct") for case in cases])
-        choosers[name] = Chooser(float(lost.mean()), float(lost.max()), float(np.sum(lost == 0.0)))
-    choosers["random"] = Chooser(
-        float(np.mean([case.random_pct for case in cases])),
-        max(case.most_pct for case in cases),
-        float(np.sum([case.random_exact for case in cases])),
-    )
-    return choosers
-
-
-@dataclass(frozen=True)
-class Contest:
-    """What race to halt loses more than the model's picks, kernel by kernel.
-
-    ``verdict``: ``model`` or ``race_to_halt`` where the 95 % interval of the mean leaves out 0,
-    else ``open``: these measurements can't tell the two apart.
-    """
-
-    mean_gain_pct: float
-    low_pct: float
-    high_pct: float
-    verdict: str
-
-
-def contest(cases: Sequence[CaseLoss]) -> Contest:
-    """The model against race to halt; the interval by resampling kernels, with few by t."""
-    gain = np.array([case.race_to_halt_pct - case.model_pct for case in cases])
-    mean = float(gain.mean()) if len(gain) else 0.0
-    if len(gain) < 2:
-        return Contest(mean, -np.inf, np.inf, "open")
-    half = stats.t.ppf(0.975, len(gain) - 1) * float(gain.std(ddof=1)) / np.sqrt(len(gain))
-    low, high = mean - half, mean + half
-    if len(gain) >= RESAMPLED_FROM:
-        drawn = np.random.default_rng(SEED).integers(len(gain), size=(RESAMPLES, len(gain)))
-        low, high = np.percentile(gain[drawn].mean(axis=1), [2.5, 97.5])
-    verdict = "model" if low > 0 else "race_to_halt" if high < 0 else "open"
-    return Contest(mean, float(low), float(high), verdict)

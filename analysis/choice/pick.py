@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.choice.objectives import objective as objective_of
 from analysis.energy.fit import Fit
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.training import at_voltage
@@ -15,11 +16,10 @@ from analysis.measurements.observations import CantFit, Observations, kernel_nam
 from analysis.time.class_roofline import fit_class_roofline
 from analysis.time.kernel_roofline import TimeModel, fit_time
 
-OBJECTIVES = ("energy", "edp", "ed2p", "time", "weighted:ALPHA")
 DRAWS = 1000
 SEED = 20250101
 SURE = 0.95
-"""From this probability on, something is said to be so."""
+"""The probability from which a verdict is given."""
 
 Volts = Mapping[tuple[float, float], tuple[float, float]]
 """(core MHz, memory MHz) -> (core V, memory V)."""
@@ -36,8 +36,7 @@ class Pick:
     ``expected_loss_pct``: what the pick is expected to cost, by the objective, above the one that
     is. ``race_to_halt``: ``right`` where the fastest setting is the pick or, with 95 %
     probability, costs less energy; ``worse`` where it costs more with 95 % probability; else
-    ``open``: the two can't be told apart. All NaN,
-    and the last ``unknown``, where the fit has no covariance.
+    ``open``: neither is sure. All NaN, and the last ``unknown``, where the fit has no covariance.
     """
 
     kernel: str
@@ -80,10 +79,11 @@ class Candidates:
 
 
 def candidates(
-    found: Fit,
+    fitted: Fit,
     data: Observations,
     kernel: str,
     volts: Volts | None = None,
+    *,
     times: TimeModel | None = None,
     drawn: np.ndarray | None = None,
 ) -> Candidates:
@@ -124,14 +124,15 @@ def candidates(
         settings=settings,
     )
     return _candidates_at(
-        found, there, repeats > 0, measured_j, times.spread / np.sqrt(repeats.clip(1)), drawn
+        fitted, there, repeats > 0, measured_j, times.spread / np.sqrt(repeats.clip(1)), drawn
     )
 
 
 def profile_candidates(
-    found: Fit,
+    fitted: Fit,
     data: Observations,
     kernel: str,
+    *,
     counts: Mapping[str, float],
     measured_s: float,
     measured_at: tuple[float, float],
@@ -143,17 +144,18 @@ def profile_candidates(
     (:class:`~analysis.time.class_roofline.ClassRoofline`).
 
     Raises:
-        CantFit: the fit or the counts lack what the other has.
+        CantFit: a class is counted that the fit has no coefficient of, or the times of the site
+            cannot be predicted from counts.
     """
-    classes = {term.of for term in found.terms if term.pays_for == "operation"}
+    classes = {term.of for term in fitted.terms if term.pays_for == "operation"}
     if not classes:
         raise CantFit(
-            f"the fit of {found.site} has no operation classes, so counts say nothing of energy; "
-            f"measure kernels with counts"
+            f"the fit of {fitted.site} has no operation classes, so energy cannot be predicted "
+            f"from counts; measure kernels with counts"
         )
     if strange := sorted(set(counts) - classes):
         raise CantFit(
-            f"the fit of {found.site} has no class {strange[0]!r}; it has "
+            f"the fit of {fitted.site} has no class {strange[0]!r}; it has "
             f"{', '.join(sorted(classes))}"
         )
     ceilings = fit_class_roofline(data)
@@ -177,11 +179,11 @@ def profile_candidates(
         settings=settings,
     )
     spread = np.where(here, 0.0, ceilings.spread)
-    return _candidates_at(found, there, here, np.full(n, np.nan), spread, None)
+    return _candidates_at(fitted, there, here, np.full(n, np.nan), spread, None)
 
 
 def _candidates_at(
-    found: Fit,
+    fitted: Fit,
     there: Observations,
     measured: np.ndarray,
     measured_j: np.ndarray,
@@ -191,15 +193,15 @@ def _candidates_at(
     among = Candidates(
         **there.instance(str(there.kernel[0])).as_dict(),
         settings=there.settings,
-        energy_j=found.energy_j(there),
+        energy_j=fitted.energy_j(there),
         time_s=there.time_s,
         measured=measured,
         measured_j=measured_j,
     )
-    if not np.isfinite(found.covariance).all():
+    if not np.isfinite(fitted.covariance).all():
         return among
-    drawn = coefficient_draws(found) if drawn is None else drawn
-    energy_draws_j, slower = _draws(found, there, drawn, time_spread)
+    drawn = coefficient_draws(fitted) if drawn is None else drawn
+    energy_draws_j, slower = _draws(fitted, there, drawn, time_spread)
     return replace(
         among, energy_draws_j=energy_draws_j, time_draws_s=there.time_s[:, None] * slower
     )
@@ -215,34 +217,34 @@ def _measured_volts(data: Observations) -> dict[tuple[float, float], tuple[float
     return {data.settings[s]: (float(core_v[s]), float(mem_v[s])) for s in np.flatnonzero(n)}
 
 
-def coefficient_draws(found: Fit) -> np.ndarray:
+def coefficient_draws(fitted: Fit) -> np.ndarray:
     """What the coefficients may be: float64 (terms, DRAWS), always the same for the same fit.
 
     Student's t with the freedom of the measured settings about the values. Some may fall below 0:
-    where terms can't be told apart, one is as much too low as the other is too high, and only
+    where terms cannot be separated, one is as much too low as the other is too high, and only
     their sum, the energy, is meant.
     """
     generator = np.random.default_rng(SEED)
-    spread, axes = np.linalg.eigh(found.covariance)
-    freedom = max(found.n_settings - 1, 1)
+    spread, axes = np.linalg.eigh(fitted.covariance)
+    freedom = max(fitted.n_settings - 1, 1)
     normal = generator.normal(size=(len(spread), DRAWS))
     normal /= np.sqrt(generator.chisquare(freedom, DRAWS) / freedom)
-    return np.asarray(found.value[:, None] + (axes * np.sqrt(np.maximum(spread, 0.0))) @ normal)
+    return np.asarray(fitted.value[:, None] + (axes * np.sqrt(np.maximum(spread, 0.0))) @ normal)
 
 
 def _draws(
-    found: Fit, there: Observations, drawn: np.ndarray, time_spread: np.ndarray
+    fitted: Fit, there: Observations, drawn: np.ndarray, time_spread: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Joules (settings, draws), and the factors on time (settings, draws)."""
     generator = np.random.default_rng(SEED + 1)
     slower = 1.0 + time_spread[:, None] * generator.normal(size=(len(there), DRAWS))
-    columns = design_matrix(at_voltage(there, found.voltage, found.curves), found.terms)
-    by_time = np.array([term.pays_for == "time" for term in found.terms])
+    columns = design_matrix(at_voltage(there, fitted.voltage, fitted.curves), fitted.terms)
+    by_time = np.array([term.pays_for == "time" for term in fitted.terms])
     energy_j = columns[:, ~by_time] @ drawn[~by_time]
     energy_j += (columns[:, by_time] @ drawn[by_time]) * slower
-    if found.surface is not None:
-        factor = 1.0 + found.surface.at(there)[:, None]
-        for covariance in found.surface.spread(np.array(there.settings)):
+    if fitted.surface is not None:
+        factor = 1.0 + fitted.surface.at(there)[:, None]
+        for covariance in fitted.surface.spread(np.array(there.settings)):
             spread, axes = np.linalg.eigh(covariance)
             root = axes * np.sqrt(np.maximum(spread, 0.0))
             factor = factor + root @ generator.normal(size=(len(spread), DRAWS))
@@ -253,18 +255,19 @@ def _draws(
 def pick(
     among: Candidates,
     objective: str = "energy",
+    *,
     max_slowdown: float | None = None,
     max_power_w: float | None = None,
 ) -> Pick:
     """The best candidate by an objective, within limits.
 
-    ``objective``: ``energy``; ``time``; ``edp``, energy times time; ``ed2p``, energy times time
-    squared; ``weighted:ALPHA``, alpha t + (1 - alpha) e (seed 001, eq. 2), time and energy each
-    relative to its least. ``max_slowdown``: a fraction; ``max_power_w``: of mean power.
+    ``objective``: of :mod:`analysis.choice.objectives`. ``max_slowdown``: a fraction;
+    ``max_power_w``: of mean power.
 
     Raises:
         CantFit: an unknown objective, or limits that no candidate keeps.
     """
+    score_of = objective_of(objective).score
     energy_j, time_s = among.energy_j, among.time_s
     fastest = int(np.argmin(time_s))
     allowed = np.ones(len(time_s), bool)
@@ -275,12 +278,12 @@ def pick(
     if not allowed.any():
         least_w = float((energy_j / time_s).min())
         raise CantFit(
-            f"{among.label}: no setting keeps these limits; its least power is {least_w:.4g} W"
+            f"{among.label}: no setting is within these limits; its least power is {least_w:.4g} W"
         )
-    score = np.where(allowed, _score(energy_j, time_s, objective), np.inf)
+    score = np.where(allowed, score_of(energy_j, time_s), np.inf)
     best = int(np.argmin(score))
     core_mhz, mem_mhz = among.settings[best]
-    found = Pick(
+    best_pick = Pick(
         kernel=among.kernel,
         params=among.params,
         label=among.label,
@@ -293,40 +296,20 @@ def pick(
         measured=bool(among.measured[best]),
     )
     if among.energy_draws_j is None or among.time_draws_s is None:
-        return found
+        return best_pick
     drawn_j = among.energy_draws_j
-    scores = _score(drawn_j[allowed], among.time_draws_s[allowed], objective)
+    scores = score_of(drawn_j[allowed], among.time_draws_s[allowed])
     mine = scores[int(allowed[:best].sum())]
     saving_pct = (1.0 - drawn_j[best] / drawn_j[fastest]) * 100.0
     low, high = np.percentile(saving_pct, [2.5, 97.5])
     return replace(
-        found,
+        best_pick,
         saving_low_pct=float(low),
         saving_high_pct=float(high),
         best_probability=float(np.mean(mine <= scores.min(axis=0))),
         expected_loss_pct=float(np.mean(mine / scores.min(axis=0) - 1.0) * 100.0),
         race_to_halt=_verdict(best == fastest, float(np.mean(saving_pct > 0.0))),
     )
-
-
-def _score(energy_j: np.ndarray, time_s: np.ndarray, objective: str) -> np.ndarray:
-    """What is to be least; along the first axis lie the candidates."""
-    power = {"energy": 0.0, "edp": 1.0, "ed2p": 2.0}
-    if objective in power:
-        return np.asarray(energy_j * time_s ** power[objective])
-    if objective == "time":
-        return time_s
-    name, _, text = objective.partition(":")
-    try:
-        alpha = float(text)
-    except ValueError:
-        alpha = -1.0
-    if name != "weighted" or not 0.0 <= alpha <= 1.0:
-        raise CantFit(
-            f"unknown objective {objective!r}; known: {', '.join(OBJECTIVES)}, ALPHA from 0 to 1"
-        )
-    relative_s, relative_j = time_s / time_s.min(axis=0), energy_j / energy_j.min(axis=0)
-    return np.asarray(alpha * relative_s + (1.0 - alpha) * relative_j)
 
 
 def _verdict(is_fastest: bool, saves: float) -> str:
@@ -336,29 +319,33 @@ def _verdict(is_fastest: bool, saves: float) -> str:
 
 
 def picks(
-    found: Fit,
+    fitted: Fit,
     data: Observations,
     kernels: list[str] | None = None,
+    *,
     objective: str = "energy",
     max_slowdown: float | None = None,
-    volts: Volts | None = None,
     max_power_w: float | None = None,
+    volts: Volts | None = None,
 ) -> list[Pick]:
     """The pick of each kernel (all by default, named by their labels), by label."""
-    among = all_candidates(found, data, kernels, volts)
-    return [pick(each, objective, max_slowdown, max_power_w) for each in among.values()]
+    among = all_candidates(fitted, data, kernels, volts)
+    return [
+        pick(kernel, objective, max_slowdown=max_slowdown, max_power_w=max_power_w)
+        for kernel in among.values()
+    ]
 
 
 def all_candidates(
-    found: Fit,
+    fitted: Fit,
     data: Observations,
     kernels: list[str] | None = None,
     volts: Volts | None = None,
 ) -> dict[str, Candidates]:
     """Label -> the candidates of each kernel (all by default, named by their labels)."""
     times = fit_time(data)
-    drawn = coefficient_draws(found) if np.isfinite(found.covariance).all() else None
+    drawn = coefficient_draws(fitted) if np.isfinite(fitted.covariance).all() else None
     return {
-        kernel: candidates(found, data, kernel, volts, times, drawn)
+        kernel: candidates(fitted, data, kernel, volts, times=times, drawn=drawn)
         for kernel in kernels or kernel_names(data)
     }

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.choice.crossval import CaseLoss, CrossValidation
+from analysis.choice.crossval import CrossValidation
+from analysis.choice.losses import CaseLoss
 from analysis.choice.pick import Pick
 from analysis.energy.breakdown import by_class
 from analysis.energy.fit import Fit, costs_at

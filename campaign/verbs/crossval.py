@@ -6,7 +6,7 @@ import math
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from campaign.verbs.options import add_json, add_model, add_store, read_setting
+from campaign.verbs.options import add_json, add_model, add_objective, add_store, read_setting
 from campaign.verbs.printing import explain, print_json, print_table
 
 SUMMARY = "cross-validate the model: its error, and what its picks lose"
@@ -43,6 +43,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "fastest setting, for kernels left out (default: %(default)s)",
     )
     add_model(parser)
+    add_objective(parser)
     add_json(parser)
 
 
@@ -59,6 +60,7 @@ def run(arguments: Namespace) -> int:
         robust=arguments.robust,
         time=arguments.time,
         train=train or None,
+        objective=arguments.objective,
     )
     if arguments.json:
         print_json(result.as_dict())
@@ -69,6 +71,9 @@ def run(arguments: Namespace) -> int:
 
 def print_crossval(shown: dict[str, Any]) -> None:
     """A cross-validation for people: the error out of fold, and what each chooser loses."""
+    from analysis.choice.losses import CHOOSERS  # noqa: PLC0415
+    from analysis.choice.objectives import objective  # noqa: PLC0415
+
     simulated = " (simulated)" if shown["simulated"] else ""
     explain(
         f"{shown['site']}{simulated}: {shown['scheme']}, {shown['n_folds']} folds, model "
@@ -80,22 +85,23 @@ def print_crossval(shown: dict[str, Any]) -> None:
     )
     decision = shown["decision"]
     rows = [
-        [name.replace("_", " "), entry["mean_lost_pct"], entry["max_lost_pct"], entry["exact"]]
-        for name, entry in decision.items()
-        if isinstance(entry, dict)
+        [title, entry["mean_lost_pct"], entry["max_lost_pct"], entry["exact"]]
+        for name, title in CHOOSERS.items()
+        if (entry := decision.get(name))
     ]
     if rows:
+        title = objective(decision["objective"]).title
         explain(
-            f"energy lost by choosing a setting, {decision['cases']} kernels, {decision['time']} "
+            f"{title} lost by choosing a setting, {decision['cases']} kernels, {decision['time']} "
             f"time:"
         )
         print_table(["chooser", "mean %", "max %", "best found"], rows)
-        explain(contest_text(shown["against_race_to_halt"]))
+        explain(contest_text(shown["against_race_to_halt"], title))
 
 
-def contest_text(contest: dict[str, Any]) -> str:
+def contest_text(contest: dict[str, Any], title: str) -> str:
     """Whether the picks are worth more than racing to halt, in words."""
-    interval = f"{contest['mean_gain_pct']:.2f} % more energy than the picks"
+    interval = f"{contest['mean_gain_pct']:.2f} % more {title} than the picks"
     if math.isfinite(contest["low_pct"]):
         interval += f" (95 %: {contest['low_pct']:.2f} to {contest['high_pct']:.2f})"
     verdict = {

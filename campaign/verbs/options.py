@@ -48,6 +48,18 @@ def add_model(parser: ArgumentParser) -> None:
     )
 
 
+def add_objective(parser: ArgumentParser) -> None:
+    """``--objective``."""
+    from analysis.choice.objectives import ENERGY, OBJECTIVE_HELP  # noqa: PLC0415
+
+    parser.add_argument(
+        "--objective",
+        default=ENERGY.name,
+        metavar="O",
+        help=f"what the picks minimise: {OBJECTIVE_HELP} (default: %(default)s)",
+    )
+
+
 def read_setting(text: str, option: str) -> tuple[float, float]:
     """A setting as an option gives it: CORE,MEM in MHz.
 

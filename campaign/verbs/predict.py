@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from campaign.verbs.options import add_all, add_json, add_store
+from campaign.verbs.options import add_all, add_json, add_objective, add_store
 from campaign.verbs.printing import explain, print_json, print_table, shortened
 
 if TYPE_CHECKING:
@@ -23,13 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--kernel", metavar="K", help="a kernel's name, alone or with its parameters as listed"
     )
-    parser.add_argument(
-        "--objective",
-        default="energy",
-        metavar="O",
-        help="energy, time, edp, ed2p, or weighted:ALPHA (alpha t + (1 - alpha) e, each relative "
-        "to its least) (default: %(default)s)",
-    )
+    add_objective(parser)
     parser.add_argument(
         "--max-slowdown",
         type=float,

@@ -103,9 +103,9 @@ def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(twin):
             found,
             twin.take(~mine),
             "unseen",
-            counts,
-            float(twin.time_s[row]),
-            twin.settings[base],
+            counts=counts,
+            measured_s=float(twin.time_s[row]),
+            measured_at=twin.settings[base],
         )
         chosen = pick(among)
         at = twin.settings.index((chosen.core_mhz, chosen.mem_mhz))
@@ -118,7 +118,14 @@ def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(twin):
 def test_counts_that_the_fit_does_not_know_are_refused(twin):
     found = fit(twin, "choi", "known", intervals=False)
     with pytest.raises(CantFit, match="no class 'tensor'"):
-        profile_candidates(found, twin, "k", {"tensor": 1.0}, 1.0, twin.settings[-1])
+        profile_candidates(
+            found,
+            twin,
+            "k",
+            counts={"tensor": 1.0},
+            measured_s=1.0,
+            measured_at=twin.settings[-1],
+        )
 
 
 def test_crossval_by_profile_takes_nothing_else_of_the_kernel(twin):
@@ -129,7 +136,7 @@ def test_crossval_by_profile_takes_nothing_else_of_the_kernel(twin):
     ruined = np.where(mine & (twin.setting != base), twin.time_s * 3.0, twin.time_s)
     few = np.isin(twin.kernel.astype(str), sorted(set(twin.kernel))[:8])
     found, other = (
-        cross_validate(d.take(few), "leave-one-kernel-out", "choi", "profile", voltage="known")
+        cross_validate(d.take(few), "leave-one-kernel-out", "choi", time="profile", voltage="known")
         for d in (twin, replace(twin, time_s=ruined))
     )
     np.testing.assert_allclose(found.predicted_j[mine[few]], other.predicted_j[mine[few]])

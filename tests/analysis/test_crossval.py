@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.crossval import case_losses, cross_validate, decide
+from analysis.choice.crossval import cross_validate
+from analysis.choice.losses import case_losses, losses_by_chooser
+from analysis.choice.objectives import objective
 from analysis.choice.pick import candidates, pick
 from analysis.energy.fit import fit
 from analysis.energy.terms.registry import design_matrix, model_terms
@@ -86,7 +88,7 @@ def test_decisions_by_brute_force(data):
     rng = np.random.default_rng(0)
     guess = data.energy_j * rng.uniform(0.7, 1.3, len(data))
     cases = case_losses(data, guess)
-    choosers = decide(cases)
+    choosers = losses_by_chooser(cases)
     model, race, random, exact = [], [], [], 0
     for kernel in sorted(set(data.kernel)):
         rows = [i for i in range(len(data)) if data.kernel[i] == kernel]
@@ -104,9 +106,96 @@ def test_decisions_by_brute_force(data):
     assert choosers["random"].mean_lost_pct == pytest.approx(np.mean(random) * 100)
 
 
+@pytest.mark.parametrize("name", ["time", "edp", "weighted:0.4"])
+def test_losses_by_any_objective_by_brute_force(data, name):
+    rng = np.random.default_rng(1)
+    guess_j = data.energy_j * rng.uniform(0.7, 1.3, len(data))
+    guess_s = data.time_s * rng.uniform(0.8, 1.2, len(data))
+
+    def score(energy_j: dict, time_s: dict) -> dict:
+        if name == "time":
+            return dict(time_s)
+        if name == "edp":
+            return {at: energy_j[at] * time_s[at] for at in time_s}
+        least_j, least_s = min(energy_j.values()), min(time_s.values())
+        return {at: 0.4 * time_s[at] / least_s + 0.6 * energy_j[at] / least_j for at in time_s}
+
+    cases = {
+        case.label: case for case in case_losses(data, guess_j, guess_s, objective=objective(name))
+    }
+    for kernel in sorted(set(data.kernel)):
+        rows = np.flatnonzero(data.kernel == kernel)
+        at = [data.setting[i] for i in rows]
+        measured = score(
+            dict(zip(at, data.energy_j[rows], strict=True)),
+            dict(zip(at, data.time_s[rows], strict=True)),
+        )
+        guessed = score(
+            dict(zip(at, guess_j[rows], strict=True)), dict(zip(at, guess_s[rows], strict=True))
+        )
+        least = min(measured.values())
+        chosen = min(guessed, key=guessed.get)
+        fastest = at[int(np.argmin(data.time_s[rows]))]
+        lost = (measured[chosen] / least - 1) * 100
+        assert cases[kernel].model_pct == pytest.approx(lost, abs=1e-9)
+        assert cases[kernel].race_to_halt_pct == pytest.approx(
+            (measured[fastest] / least - 1) * 100, abs=1e-9
+        )
+
+
+def best_single_by_hand(data, rows) -> int:
+    """The setting with the least mean of energy above each kernel's best, over some rows."""
+    lost = {}
+    for kernel in sorted(set(data.kernel[rows])):
+        mine = [i for i in rows if data.kernel[i] == kernel]
+        least = min(data.energy_j[i] for i in mine)
+        for i in mine:
+            lost.setdefault(data.setting[i], []).append(data.energy_j[i] / least - 1)
+    return min(lost, key=lambda s: (np.mean(lost[s]), s))
+
+
+def test_the_best_single_setting_is_that_of_the_other_kernels(data):
+    found = cross_validate(data, "leave-one-kernel-out", "choi", voltage="known")
+    lost = []
+    for kernel in sorted(set(data.kernel)):
+        rest = np.flatnonzero(data.kernel != kernel)
+        mine = np.flatnonzero(data.kernel == kernel)
+        single = best_single_by_hand(data, rest)
+        at = next(i for i in mine if data.setting[i] == single)
+        lost.append((data.energy_j[at] / data.energy_j[mine].min() - 1) * 100)
+    chooser = found.choosers["best_single"]
+    assert chooser.mean_lost_pct == pytest.approx(np.mean(lost))
+    assert chooser.max_lost_pct == pytest.approx(np.max(lost))
+    assert chooser.exact == sum(loss == 0 for loss in lost)
+
+
+def test_the_best_single_setting_never_comes_from_the_fold_that_is_predicted(data):
+    """Without a setting the best of the others is taken, so its loss is a mean over the folds."""
+    found = cross_validate(data, "leave-one-setting-out", "choi", voltage="known")
+    singles = [
+        best_single_by_hand(data, np.flatnonzero(data.setting != left_out))
+        for left_out in range(len(data.settings))
+    ]
+    for case in found.cases:
+        mine = np.flatnonzero(data.kernel == case.label)
+        over = {data.setting[i]: data.energy_j[i] / data.energy_j[mine].min() - 1 for i in mine}
+        assert case.best_single_pct == pytest.approx(np.mean([over[s] for s in singles]) * 100)
+        assert case.best_single_most_pct == pytest.approx(max(over[s] for s in singles) * 100)
+    # Of a holdout no fitted setting is among those judged.
+    assert "best_single" not in cross_validate(data, "holdout", "choi", voltage="known").choosers
+
+
+def test_crossval_picks_by_the_objective_that_it_is_given(data):
+    by_time = cross_validate(data, "kfold:3", "choi", voltage="known", objective="time")
+    assert by_time.objective == by_time.as_dict()["decision"]["objective"] == "time"
+    assert by_time.choosers["model"].max_lost_pct == 0
+    with pytest.raises(CantFit, match="weighted:ALPHA"):
+        cross_validate(data, "kfold:3", objective="power")
+
+
 def test_a_perfect_prediction_loses_nothing(data):
     cases = case_losses(data, data.energy_j)
-    choosers = decide(cases)
+    choosers = losses_by_chooser(cases)
     assert choosers["model"].mean_lost_pct == 0
     assert choosers["model"].exact == len(cases)
 
@@ -131,9 +220,9 @@ def test_picks_against_brute_force(data):
         energy = {(data.core_mhz[i], data.mem_mhz[i]): found.energy_j(data)[i] for i in rows}
         time = {(data.core_mhz[i], data.mem_mhz[i]): data.time_s[i] for i in rows}
         fastest = min(time, key=time.get)
-        for objective, power in (("energy", 0), ("edp", 1), ("ed2p", 2)):
+        for name, power in (("energy", 0), ("edp", 1), ("ed2p", 2)):
             best = min(energy, key=lambda s: energy[s] * time[s] ** power)
-            chosen = pick(among, objective)
+            chosen = pick(among, name)
             assert (chosen.core_mhz, chosen.mem_mhz) == best
             assert chosen.saving_pct == pytest.approx((1 - energy[best] / energy[fastest]) * 100)
             assert chosen.slowdown_pct == pytest.approx((time[best] / time[fastest] - 1) * 100)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.crossval import case_losses
+from analysis.choice.losses import case_losses
 from analysis.choice.pick import all_candidates, pick
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.crossval import CaseLoss, contest
+from analysis.choice.losses import CaseLoss, contest
 from analysis.choice.pick import Candidates, all_candidates, pick, picks
 from analysis.energy.fit import Fit, fit
 from analysis.measurements.kernels import KernelInstance

@@ -164,7 +164,18 @@ def test_json_has_the_whiteboards_keys(demo, capsys):
         "max_pct",
         "decision",
     } <= set(crossval)
-    assert {"cases", "model", "race_to_halt", "random", "time"} == set(crossval["decision"])
+    assert set(crossval["decision"]) == {
+        "cases",
+        "time",
+        "objective",
+        "model",
+        "race_to_halt",
+        "best_single",
+        "random",
+    }
+    by_time = shown("crossval", "--objective", "time")["decision"]
+    assert by_time["objective"] == "time"
+    assert by_time["race_to_halt"]["max_lost_pct"] == 0
     assert set(crossval["decision"]["model"]) == {"mean_lost_pct", "max_lost_pct", "exact"}
     predict = shown("predict", "--kernel", "load")
     assert len(predict) == 3

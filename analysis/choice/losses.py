@@ -1,0 +1,214 @@
+"""What the choice of a setting loses: the model's picks beside simple rules, kernel by kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from analysis.choice.objectives import ENERGY, Objective
+from analysis.measurements.observations import Observations, kernel_names
+
+SEED = 20140519
+RESAMPLES = 2000
+RESAMPLED_FROM = 10
+"""From this many kernels on, the interval of a mean is estimated by resampling them."""
+
+CHOOSERS = {
+    "model": "model",
+    "race_to_halt": "race to halt",
+    "best_single": "best single setting",
+    "random": "random setting",
+}
+"""Who chooses the setting: the name in JSON, and the name in reports."""
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """What one rule for choosing settings loses against the best measured one, over all cases."""
+
+    mean_lost_pct: float
+    max_lost_pct: float
+    exact: float
+    """In how many cases the choice was the best; the expected number where there are several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseLoss:
+    """How far each chooser's setting is above a kernel's best measured one, in % of the score.
+
+    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
+    ``random_pct``, ``most_pct``: over all its settings, the mean and the most;
+    ``random_exact``: how likely a random setting is the best. ``best_single_pct``,
+    ``best_single_most_pct``, ``best_single_exact``: the same over the folds that predicted the
+    kernel, each with the setting that was best over the kernels that it was fitted on; NaN where
+    no such setting is among those judged, as in a holdout.
+    """
+
+    kernel: str
+    params: Mapping[str, Any]
+    label: str
+    model_pct: float
+    race_to_halt_pct: float
+    random_pct: float
+    most_pct: float
+    random_exact: float
+    best_single_pct: float = np.nan
+    best_single_most_pct: float = np.nan
+    best_single_exact: float = np.nan
+
+
+@dataclass(frozen=True)
+class FoldRankings:
+    """``fold``: int64 (rows,), the fold that predicted each row, -1 for none; ``settings``: of
+    each fold, indices into the rows' settings, the best single one first."""
+
+    fold: np.ndarray
+    settings: list[np.ndarray]
+
+
+def rank_single_settings(data: Observations, objective: Objective) -> np.ndarray:
+    """The settings of ``data`` from the best single one for all kernels to the worst, int64.
+
+    Best is the least mean of the score above each kernel's best, among the settings at which most
+    kernels were measured; those of fewer kernels come after.
+    """
+    above = np.full((len(kernel_names(data)), len(data.settings)), np.nan)
+    for row, kernel in enumerate(kernel_names(data)):
+        settings, energy_j, time_s = _by_setting(data, data.kernel == kernel)
+        score = objective.score(energy_j, time_s)
+        above[row, settings] = score / score.min() - 1.0
+    kernels = np.isfinite(above).sum(axis=0)
+    mean = np.where(kernels > 0, np.nansum(above, axis=0) / np.maximum(kernels, 1), np.inf)
+    order = np.lexsort([np.arange(len(mean)), mean, -kernels])
+    return order[kernels[order] > 0]
+
+
+def _by_setting(data: Observations, rows: np.ndarray, *more: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The settings of some rows, and there the means over repeats of energy, time and ``more``."""
+    settings, index = np.unique(data.setting[rows], return_inverse=True)
+    n = np.bincount(index)
+    values = (data.energy_j, data.time_s, *more)
+    return settings, *(np.bincount(index, value[rows]) / n for value in values)
+
+
+def case_losses(
+    data: Observations,
+    predicted_j: np.ndarray,
+    given_s: np.ndarray | None = None,
+    *,
+    objective: Objective = ENERGY,
+    rankings: FoldRankings | None = None,
+) -> list[CaseLoss]:
+    """What the picks by ``predicted_j`` (rows,) lose, kernel by kernel.
+
+    A case is a kernel that was measured at two settings or more; repeats are averaged, and rows
+    without a prediction (NaN) left out. A pick loses what its measured score has above the least
+    measured score of the kernel. Race to halt takes the fastest measured setting. ``given_s``:
+    float64 (rows,), the times that the model was given, by default the measured ones.
+    """
+    known = np.isfinite(predicted_j)
+    fold = None if rankings is None else rankings.fold[known]
+    data, predicted_j = data.take(known), predicted_j[known]
+    given_s = data.time_s if given_s is None else given_s[known]
+    cases = []
+    for kernel in kernel_names(data):
+        mine = data.kernel == kernel
+        settings, measured_j, time_s, mean_j, mean_s = _by_setting(data, mine, predicted_j, given_s)
+        if len(settings) < 2:
+            continue
+        score = objective.score(measured_j, time_s)
+        over_pct = (score / score.min() - 1.0) * 100.0
+        single: dict[str, Any] = {}
+        if rankings is not None and fold is not None:
+            single = _best_single(rankings, fold[mine], settings, over_pct)
+        cases.append(
+            CaseLoss(
+                **data.instance(kernel).as_dict(),
+                model_pct=float(over_pct[np.argmin(objective.score(mean_j, mean_s))]),
+                race_to_halt_pct=float(over_pct[np.argmin(time_s)]),
+                random_pct=float(over_pct.mean()),
+                most_pct=float(over_pct.max()),
+                random_exact=float(np.mean(over_pct == 0.0)),
+                **single,
+            )
+        )
+    return cases
+
+
+def _best_single(
+    rankings: FoldRankings, fold: np.ndarray, settings: np.ndarray, over_pct: np.ndarray
+) -> dict[str, float]:
+    """What each fold's best single setting, of those judged, loses one kernel."""
+    lost = []
+    for one in np.unique(fold):
+        judged = rankings.settings[one][np.isin(rankings.settings[one], settings)]
+        if len(judged):
+            lost.append(float(over_pct[np.searchsorted(settings, judged[0])]))
+    if not lost:
+        return {}
+    return {
+        "best_single_pct": float(np.mean(lost)),
+        "best_single_most_pct": max(lost),
+        "best_single_exact": float(np.mean(np.array(lost) == 0.0)),
+    }
+
+
+def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
+    """The choosers of :data:`CHOOSERS` over all cases; empty without cases.
+
+    The best single setting is left out where some case has none.
+    """
+    if not cases:
+        return {}
+    # Of each chooser its mean and most by case, and how often it was the best.
+    by_case = {
+        "model": [(case.model_pct, case.model_pct, case.model_pct == 0.0) for case in cases],
+        "race_to_halt": [
+            (case.race_to_halt_pct, case.race_to_halt_pct, case.race_to_halt_pct == 0.0)
+            for case in cases
+        ],
+        "best_single": [
+            (case.best_single_pct, case.best_single_most_pct, case.best_single_exact)
+            for case in cases
+        ],
+        "random": [(case.random_pct, case.most_pct, case.random_exact) for case in cases],
+    }
+    columns = {name: np.array(lost, float).T for name, lost in by_case.items()}
+    return {
+        name: Chooser(float(mean.mean()), float(most.max()), float(exact.sum()))
+        for name, (mean, most, exact) in columns.items()
+        if np.isfinite(mean).all()
+    }
+
+
+@dataclass(frozen=True)
+class Contest:
+    """How much more race to halt loses than the model's picks, in % of the score, over kernels.
+
+    ``verdict``: ``model`` or ``race_to_halt`` where the 95 % interval of the mean leaves out 0,
+    otherwise ``open``: these measurements do not show which is better.
+    """
+
+    mean_gain_pct: float
+    low_pct: float
+    high_pct: float
+    verdict: str
+
+
+def contest(cases: Sequence[CaseLoss]) -> Contest:
+    """The model against race to halt; the interval by resampling kernels, with few by t."""
+    gain = np.array([case.race_to_halt_pct - case.model_pct for case in cases])
+    mean = float(gain.mean()) if len(gain) else 0.0
+    if len(gain) < 2:
+        return Contest(mean, -np.inf, np.inf, "open")
+    half = stats.t.ppf(0.975, len(gain) - 1) * float(gain.std(ddof=1)) / np.sqrt(len(gain))
+    low, high = mean - half, mean + half
+    if len(gain) >= RESAMPLED_FROM:
+        drawn = np.random.default_rng(SEED).integers(len(gain), size=(RESAMPLES, len(gain)))
+        low, high = np.percentile(gain[drawn].mean(axis=1), [2.5, 97.5])
+    verdict = "model" if low > 0 else "race_to_halt" if high < 0 else "open"
+    return Contest(mean, float(low), float(high), verdict)

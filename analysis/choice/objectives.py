@@ -1,0 +1,77 @@
+"""What a choice of settings minimises: energy, time, or a combination of both.
+
+A new objective is one entry in :data:`OBJECTIVES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A quantity to minimise.
+
+    ``name``: as the command line takes it. ``title``: as reports name it. ``unit``: of the score.
+    ``score``: (energy_j, time_s) -> float64 of their shape; settings lie along the first axis.
+    """
+
+    name: str
+    title: str
+    unit: str
+    score: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def _weighted(name: str, alpha: float) -> Objective:
+    """alpha t + (1 - alpha) e, each relative to its least (Anzt et al. 2015, eq. 2)."""
+
+    def score(energy_j: np.ndarray, time_s: np.ndarray) -> np.ndarray:
+        relative_s, relative_j = time_s / time_s.min(axis=0), energy_j / energy_j.min(axis=0)
+        return alpha * relative_s + (1.0 - alpha) * relative_j
+
+    return Objective(name, f"weighted time and energy (alpha {alpha:g})", "1", score)
+
+
+ENERGY = Objective("energy", "energy", "J", lambda energy_j, time_s: energy_j)
+OBJECTIVES = {
+    objective.name: objective
+    for objective in (
+        ENERGY,
+        Objective("time", "time", "s", lambda energy_j, time_s: time_s),
+        Objective("edp", "energy-delay product", "J s", lambda e, t: e * t),
+        Objective("ed2p", "energy-delay-squared product", "J s^2", lambda e, t: e * t**2),
+    )
+}
+WEIGHTED = "weighted"
+OBJECTIVE_NAMES = (*OBJECTIVES, f"{WEIGHTED}:ALPHA")
+OBJECTIVE_HELP = (
+    f"{', '.join(OBJECTIVES)}, or {WEIGHTED}:ALPHA (alpha t + (1 - alpha) e, time and energy each "
+    f"relative to the least of the kernel)"
+)
+
+
+def objective(text: str) -> Objective:
+    """The objective of a name: a key of :data:`OBJECTIVES`, or ``weighted:0.3``.
+
+    Raises:
+        CantFit: there is no such objective.
+    """
+    from analysis.measurements.observations import CantFit  # noqa: PLC0415
+
+    if text in OBJECTIVES:
+        return OBJECTIVES[text]
+    kind, _, number = text.partition(":")
+    try:
+        alpha = float(number)
+    except ValueError:
+        alpha = -1.0
+    if kind != WEIGHTED or not 0.0 <= alpha <= 1.0:
+        raise CantFit(
+            f"unknown objective {text!r}; known: {', '.join(OBJECTIVE_NAMES)}, ALPHA from 0 to 1"
+        )
+    return _weighted(text, alpha)
