@@ -1,4 +1,4 @@
-"""Checking a table: every row of it becomes one of the store, or is named with what is wrong."""
+"""Checking a table: every row becomes a row of the store, or is reported with what is wrong."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     frame = pd.DataFrame(
         {
             "site": site,
-            "partition": [each or "imported" for each in node],
+            "partition": [name or "imported" for name in node],
             "kernel": kernel,
             "params": params,
             "node": node,
@@ -255,7 +255,7 @@ def _volts(
 def _point_ids(check: _Check, frame: pd.DataFrame) -> list[str]:
     """The id of every row's point; a row that is the same point as one before it is wrong."""
     mhz = {
-        name: [None if math.isnan(each) else each for each in frame[name].tolist()]
+        name: [None if math.isnan(clock) else clock for clock in frame[name].tolist()]
         for name in ("core_mhz", "mem_mhz")
     }
     content = {name: frame[name].tolist() for name in ("site", "partition", "params", "repeat")}
@@ -263,8 +263,8 @@ def _point_ids(check: _Check, frame: pd.DataFrame) -> list[str]:
     content |= {"kernel": ["import"] * len(frame), "ranks": [1] * len(frame)}
     ids = point_ids(content)
     first: dict[str, int] = {}
-    for i, each in enumerate(ids):
-        other = i if i in check.wrong else first.setdefault(each, i)
+    for i, point_id in enumerate(ids):
+        other = i if i in check.wrong else first.setdefault(point_id, i)
         if other != i:
             setting = Setting(mhz["core_mhz"][i], mhz["mem_mhz"][i])
             check.note(
@@ -277,7 +277,7 @@ def _point_ids(check: _Check, frame: pd.DataFrame) -> list[str]:
 
 
 def _provenance(table: RawTable, power_w: np.ndarray) -> list[str]:
-    """JSON of where each row is from, and of what its columns have no place for."""
+    """JSON of each row's line in the file, and of its values that no column holds."""
     # Most rows say no more than this: by json.dumps they would take a second.
     made = [f'{{"imported": true, "line": {line}}}' for line in table.lines]
     known = np.isfinite(power_w)

@@ -28,7 +28,7 @@ REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 
 
 class ColumnSource(FileModel):
-    """Another's column, and the factor that brings it to our unit."""
+    """A column of the table that is imported, and the factor that converts it to our unit."""
 
     column: str
     factor: Positive = 1.0
@@ -44,18 +44,18 @@ class VoltageTables(FileModel):
 
 
 class TableMap(FileModel):
-    """A map file: how another's table is read."""
+    """A map file: how a table with other column names or units is read."""
 
     layout: Literal["table", "blocks"] = "table"
     """``blocks``: a line of one field names the kernel of the lines that follow it."""
     fields: list[str] | None = None
     """The columns' names in order, where the file has no header line."""
     columns: dict[str, str | ColumnSource] = Field(default_factory=dict)
-    """Our column -> theirs, or ``{column, factor}``."""
+    """Our column -> the table's, or ``{column, factor}``."""
     constants: dict[str, str | float | int] = Field(default_factory=dict)
     """Our column -> one value for every row."""
     unknown: Literal["refuse", "label"] = "refuse"
-    """What becomes of a column that neither we nor the map know."""
+    """What to do with a column that neither this program nor the map knows."""
     classes: dict[Name, Literal["core", "mem"]] = Field(default_factory=dict)
     """Class -> domain, where it is not core (or mem for dram and mem)."""
     voltage: VoltageTables = VoltageTables()
@@ -79,6 +79,7 @@ def read_map(path: Path | None) -> TableMap:
 
 
 def is_table_column(name: str) -> bool:
-    # A class's name becomes that of a file in the store.
+    """Whether a column is one that import reads: see :data:`COLUMNS`, or ``n_<class>``."""
+    # The class's name becomes the name of a file in the store.
     of = name.removeprefix(COUNT_PREFIX)
     return name in COLUMNS or (of != name and re.fullmatch(NAME, of) is not None)

@@ -45,8 +45,8 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
     if twice:
         raise BadFile(f"{path}: several columns {twice[0]!r}; rename or remove all but one")
     theirs = {
-        ours: (each if isinstance(each, ColumnSource) else ColumnSource(column=each))
-        for ours, each in mapping.columns.items()
+        ours: (source if isinstance(source, ColumnSource) else ColumnSource(column=source))
+        for ours, source in mapping.columns.items()
     }
     for ours, source in theirs.items():
         if source.column not in header:
@@ -74,8 +74,8 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
     for line, row in zip(lines, rows, strict=True):
         if len(row) != len(header):
             raise BadFile(
-                f"{path}:{line}: {len(row)} fields where the header has {len(header)}; mend that "
-                f"line"
+                f"{path}:{line}: {len(row)} fields where the header has {len(header)}; correct "
+                f"this line"
             )
     transposed = zip(*rows, strict=True) if rows else ([] for _ in header)
     values = {name: list(column) for name, column in zip(header, transposed, strict=True)}
@@ -101,18 +101,18 @@ def _scaled(values: list[Any], factor: float) -> list[Any]:
     return scaled
 
 
-Read = tuple[list[str], list[int], Sequence[Sequence[Any]]]
+Table = tuple[list[str], list[int], Sequence[Sequence[Any]]]
 """The header, each row's line in the file, and the rows."""
 
 
-def _parquet(path: Path) -> Read:
+def _parquet(path: Path) -> Table:
     from pyarrow.parquet import read_metadata  # noqa: PLC0415
 
     try:
         held = read_metadata(path) if path.is_file() else None
         n_values = held.num_rows * held.num_columns if held else 0
         frame = pd.read_parquet(path) if n_values <= MAX_PARQUET_VALUES else None
-        # A text that is no text is found out only here.
+        # Text that is not valid UTF-8 raises only here.
         plain = None if frame is None else frame.astype(object).where(frame.notna(), None)
     except Exception as error:  # what a damaged file raises is of many kinds
         raise BadFile(f"{path}: can't be read as Parquet ({error}); check the file") from None
@@ -140,11 +140,13 @@ def _csv_lines(path: Path) -> tuple[list[int], list[tuple[str, ...]]]:
                 # A tuple of texts is nothing for the garbage collector, a list is.
                 rows.append(tuple(map(str.strip, row)))
     except csv.Error as error:
-        raise BadFile(f"{path}:{reader.line_num}: is not CSV ({error}); mend that line") from None
+        raise BadFile(
+            f"{path}:{reader.line_num}: is not CSV ({error}); correct this line"
+        ) from None
     return lines, rows
 
 
-def _csv(path: Path, mapping: TableMap) -> Read:
+def _csv(path: Path, mapping: TableMap) -> Table:
     lines, rows = _csv_lines(path)
     if not lines:
         raise BadFile(f"{path}: is empty; a table has a header line and a row a measurement")
@@ -153,7 +155,7 @@ def _csv(path: Path, mapping: TableMap) -> Read:
     return list(rows[0]), lines[1:], rows[1:]
 
 
-def _blocks(path: Path, mapping: TableMap) -> Read:
+def _blocks(path: Path, mapping: TableMap) -> Table:
     if not mapping.fields:
         raise BadFile(f'{path}: layout = "blocks" needs fields in the map; list them in order')
     kernel = None
@@ -162,7 +164,10 @@ def _blocks(path: Path, mapping: TableMap) -> Read:
         if len(row) == 1:
             kernel = row[0]
         elif kernel is None:
-            raise BadFile(f"{path}:{line}: a row before any kernel's name; mend the file")
+            raise BadFile(
+                f"{path}:{line}: a row before the first kernel's name; put a line with the name "
+                f"before it"
+            )
         else:
             lines.append(line)
             rows.append((kernel, *row))
