@@ -1,10 +1,12 @@
-"""Dask's timers by a clock that never goes back; imported for its effect.
+"""Makes Dask's timers use a clock that never goes back. Importing the module is enough.
 
-Dask holds back messages for milliseconds, and repeats what it does now and then, until the time of
-day has passed a mark (distributed's batched.py, Tornado's IOLoop.time). When a node's clock is set
-back by an hour in between, its worker says nothing for an hour, and the driver waits for it.
+Dask delays messages by some milliseconds, and repeats some of its work now and then, until the
+time of day has passed a deadline (distributed's batched.py and comm/core.py, Tornado's
+IOLoop.time). If a node's clock is set back by an hour, its worker is silent for an hour, and the
+driver waits for it.
 
-To be imported before any event loop runs, by the driver and, as Dask's preload, by workers.
+Import it before any event loop runs: in the driver, and in workers as Dask's preload.
+tests/campaign/test_timers.py fails when one of the parts that are replaced here has moved.
 """
 
 from __future__ import annotations
@@ -20,6 +22,6 @@ def _now(self: IOLoop) -> float:
     return time.monotonic()
 
 
-# Both at once: what the one makes of its clock, it gives to the other to wait for.
+# All three together: Dask passes deadlines by its own clock to Tornado, which waits by its clock.
 batched.time = core.time = time.monotonic
 IOLoop.time = _now  # type: ignore[method-assign]

@@ -5,79 +5,109 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from campaign.measure.channel_energy import NONE, Energy, channel_energy
 from campaign.measure.sampler import MeterTrace
+from sites.meters import Channel
 from sites.meters.shared.domains import contains
 
 APART = 3.0
 """Meters of one domain disagree when they differ by more than this many of their uncertainties."""
 
 
+class HasChannel(Protocol):
+    """A channel of a meter on a node, with or without its trace."""
+
+    @property
+    def meter(self) -> str: ...
+    @property
+    def channel(self) -> Channel: ...
+    @property
+    def use(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+
+
+AChannel = TypeVar("AChannel", bound=HasChannel)
+
+
+@dataclass(frozen=True)
+class MeterChannel:
+    """A channel of a meter that was not read over a window. ``node``: see :class:`MeterTrace`."""
+
+    meter: str
+    channel: Channel
+    use: str = "energy"
+    node: str = ""
+
+
 @dataclass(frozen=True)
 class NodeEnergy:
     """A node's energy over a window.
 
-    ``total``: over the channels in ``counted``. ``each``: every channel's, named
+    ``total``: over the channels in ``counted``. ``by_channel``: of every channel, named
     ``meter:channel``. ``disagreements``: sentences.
     """
 
     total: Energy
-    each: dict[str, Energy]
+    by_channel: dict[str, Energy]
     counted: tuple[str, ...]
     disagreements: tuple[str, ...]
 
 
 def node_energy(traces: Sequence[MeterTrace], begin_ns: int, end_ns: int) -> NodeEnergy:
-    """The energy of a node from the traces of its meters.
-
-    Nothing is counted twice: not a channel that tells of another one by other means, nor one
-    that lies inside another, nor a domain that is part of another that is counted, nor a domain
-    that an earlier meter has told already. A meter that is there to check never counts. Without
-    any channel the total is NaN.
-    """
-    each = {t.name: channel_energy(t.trace, t.channel, begin_ns, end_ns) for t in traces}
+    """The energy of a node from the traces of its meters; NaN where no channel counts."""
+    energies = {t.name: channel_energy(t.trace, t.channel, begin_ns, end_ns) for t in traces}
     counted = counted_channels(traces)
-    total = added(each[t.name] for t in counted) if counted else NONE
     return NodeEnergy(
-        total, each, tuple(t.name for t in counted), tuple(_disagreements(traces, each))
+        total=added(energies[t.name] for t in counted) if counted else NONE,
+        by_channel=energies,
+        counted=tuple(t.name for t in counted),
+        disagreements=tuple(_disagreements(traces, energies)),
     )
 
 
-def counted_channels(traces: Sequence[MeterTrace]) -> list[MeterTrace]:
-    """The channels whose energies add up to the node's."""
-    own = [t for t in traces if t.use == "energy" and t.channel.same_as is None]
-    speaker: dict[tuple[str, str], str] = {}
-    told = []
-    for t in own:
-        # On several nodes the meters' names begin with the node's.
-        if speaker.setdefault((t.node, t.channel.domain), t.meter) == t.meter:
-            told.append(t)
-    names = {(t.meter, t.channel.name) for t in told}
-    outer = [t for t in told if (t.meter, t.channel.inside) not in names]
-    domains = {(t.node, t.channel.domain) for t in outer}
+def counted_channels(channels: Sequence[AChannel]) -> list[AChannel]:
+    """The channels whose energies add up to the node's, so that nothing is counted twice.
+
+    Left out are: channels of a meter with ``use = "check"``; a channel that measures the same as
+    another one by other means; a channel inside another; a domain that is part of another one
+    that counts; and a domain that an earlier meter measures.
+    """
+    usable = [c for c in channels if c.use == "energy" and c.channel.same_as is None]
+    # The first meter of a domain counts. On several nodes the meters' names begin with the node's.
+    meter_of: dict[tuple[str, str], str] = {}
+    first = [
+        c for c in usable if meter_of.setdefault((c.node, c.channel.domain), c.meter) == c.meter
+    ]
+    names = {(c.meter, c.channel.name) for c in first}
+    outer = [c for c in first if (c.meter, c.channel.inside) not in names]
+    domains = {(c.node, c.channel.domain) for c in outer}
     return [
-        t
-        for t in outer
-        if not any(node == t.node and contains(d, t.channel.domain) for node, d in domains)
+        c
+        for c in outer
+        if not any(
+            node == c.node and contains(domain, c.channel.domain) for node, domain in domains
+        )
     ]
 
 
 def added(parts: Iterable[Energy]) -> Energy:
-    """The sum; what is random of each is independent, calibrations of one kind are not."""
-    every = list(parts)
+    """The sum of energies. Random parts are independent; calibration errors add up."""
+    energies = list(parts)
     return Energy(
-        sum(part.energy_j for part in every),
-        math.sqrt(sum(part.random_j**2 for part in every)),
-        sum(part.gain_j for part in every),
+        sum(energy.energy_j for energy in energies),
+        math.sqrt(sum(energy.random_j**2 for energy in energies)),
+        sum(energy.gain_j for energy in energies),
     )
 
 
 def mean_of(windows: Sequence[Energy]) -> Energy:
     """The mean of a quantity over windows.
 
-    What is random of it is the larger of what each window states and of what the windows show;
-    the calibration's part stays.
+    Its random uncertainty is the larger of what the windows state and of what their spread
+    shows; the uncertainty of the calibration does not fall with the number of windows.
     """
     n = len(windows)
     mean_j = sum(w.energy_j for w in windows) / n
@@ -86,31 +116,30 @@ def mean_of(windows: Sequence[Energy]) -> Energy:
     return Energy(mean_j, math.sqrt(max(stated, shown)), sum(w.gain_j for w in windows) / n)
 
 
-def _disagreements(traces: Sequence[MeterTrace], each: dict[str, Energy]) -> Iterable[str]:
-    """What meters of one domain tell apart, and a counter and its own power."""
+def _disagreements(traces: Sequence[MeterTrace], energies: dict[str, Energy]) -> Iterable[str]:
+    """Where meters of one domain differ, or a counter and its own power."""
     by_domain: dict[tuple[str, str], dict[str, list[Energy]]] = {}
     for t in traces:
         if t.channel.same_as is None:
             meters = by_domain.setdefault((t.node, t.channel.domain), {})
-            meters.setdefault(t.meter, []).append(each[t.name])
+            meters.setdefault(t.meter, []).append(energies[t.name])
         else:
             other = f"{t.meter}:{t.channel.same_as}"
-            if other in each:
-                yield from _apart(t.name, each[t.name], other, each[other])
+            if other in energies:
+                yield from _difference(t.name, energies[t.name], other, energies[other])
     for (_, domain), meters in by_domain.items():
-        (first, told), *others = meters.items()
-        for name, energies in others:
-            # With another number of parts they do not speak of the same.
-            if len(energies) == len(told):
-                yield from _apart(
-                    f"{name} ({domain})", added(energies), f"{first} ({domain})", added(told)
-                )
+        (first_meter, first), *others = meters.items()
+        for meter, parts in others:
+            # Another number of parts means that the meters measure different things.
+            if len(parts) == len(first):
+                names = f"{meter} ({domain})", f"{first_meter} ({domain})"
+                yield from _difference(names[0], added(parts), names[1], added(first))
 
 
-def _apart(name: str, energy: Energy, other_name: str, other: Energy) -> Iterable[str]:
-    apart_j = energy.energy_j - other.energy_j
-    if abs(apart_j) > APART * math.hypot(energy.std_j, other.std_j):
+def _difference(name: str, energy: Energy, other_name: str, other: Energy) -> Iterable[str]:
+    difference_j = energy.energy_j - other.energy_j
+    if abs(difference_j) > APART * math.hypot(energy.std_j, other.std_j):
         yield (
-            f"{name} tells {energy.energy_j:.6g} J ({energy.std_j:.2g}) and {other_name} "
+            f"{name} measured {energy.energy_j:.6g} J ({energy.std_j:.2g}) and {other_name} "
             f"{other.energy_j:.6g} J ({other.std_j:.2g})"
         )

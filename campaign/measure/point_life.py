@@ -258,9 +258,9 @@ def _meters(windows: Sequence[Window], each: Sequence[NodeEnergy]) -> dict[str, 
     found: dict[str, dict[str, Any]] = {}
     for t in windows[0].traces:
         told = [
-            (one.each[t.name], window.iterations)
+            (one.by_channel[t.name], window.iterations)
             for window, one in zip(windows, each, strict=True)
-            if t.name in one.each
+            if t.name in one.by_channel
         ]
         found[t.name] = {
             "domain": t.channel.domain,

@@ -1,4 +1,4 @@
-"""What the doctor says of nodes with meters and without, here and through real Slurm jobs."""
+"""doctor on nodes with meters and without them, on this host and through real Slurm jobs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from campaign.command_line import main
+from campaign.measure.node_examination import NodeExamination, examine_node
 from campaign.verbs import doctor
 from sites.site_file import find_site, read_site
 from tests.slurm_cluster import SlurmCluster
@@ -50,60 +51,100 @@ def examine(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tupl
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_no_meter_at_all_is_said_in_words_that_help(tmp_path, capsys):
-    """A machine without any file has no meter, whichever machine this is."""
-    found = doctor.examine(read_site(find_site("localhost", tmp_path)), tmp_path)
-    assert found["can_measure_energy"] is False
-    doctor.print_told(found)
-    told = capsys.readouterr().out
-    assert "No meter tells energy on this node" in told
-    assert "energies will be missing" in told
+def test_without_any_meter_the_output_says_what_was_tried(tmp_path, capsys):
+    """An empty folder in place of / is a node without meters."""
+    examination = examine_node(read_site(find_site("localhost", tmp_path)), tmp_path)
+    assert examination.can_measure_energy is False
+    doctor.print_examination(examination)
+    output = capsys.readouterr().out
+    assert "No meter can be read on this node" in output
+    assert "energies will be missing" in output
     for kind in ("powercap", "nvml", "cray", "hwmon"):
-        assert f"  {kind}: " in told
+        assert f"  {kind}: " in output
 
 
-def test_a_meter_that_answers_is_watched(tmp_path, capsys):
-    code, told = examine(tmp_path, LOCAL + recorded(tmp_path, "energy"), capsys)
+def test_a_readable_meter_is_observed(tmp_path, capsys):
+    code, report = examine(tmp_path, LOCAL + recorded(tmp_path, "energy"), capsys)
     assert code == 0
-    assert told["can_measure_energy"] is True
-    (meter,) = told["meters"]
+    assert report["can_measure_energy"] is True
+    (meter,) = report["meters"]
     (channel,) = meter["channels"]
     assert channel["domain"] == "node"
     assert channel["measured_period_s"] == pytest.approx(0.01, rel=0.2)
     assert meter["counts"] == [channel["name"]]
     assert 0 < meter["read_s"] < 0.1
-    assert told["clocks"]["control"] == "fixed"
+    assert report["clocks"]["control"] == "fixed"
 
 
-def test_a_meter_that_only_checks_is_no_energy(tmp_path, capsys):
+def test_a_meter_used_only_as_a_check_does_not_count(tmp_path, capsys):
     text = LOCAL + recorded(tmp_path, "energy", use="check")
-    code, told = examine(tmp_path, text, capsys)
+    code, report = examine(tmp_path, text, capsys)
     assert code == 1
-    assert told["can_measure_energy"] is False
+    assert report["can_measure_energy"] is False
 
 
-def test_what_is_missing_comes_with_what_would_mend_it(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("domains", "counted"),
+    [
+        (("package", "node"), [[], ["recorded/all"]]),
+        (("package", "dram"), [["recorded/part"], ["recorded/all"]]),
+    ],
+    ids=["inside another meter's domain", "beside each other"],
+)
+def test_meters_count_as_they_do_in_a_measurement(tmp_path, capsys, domains, counted):
+    """Of two meters only what a measurement adds up counts: nothing twice."""
+    text = LOCAL
+    for name, domain in zip(("part", "all"), domains, strict=True):
+        (tmp_path / name).mkdir()
+        entry = recorded(tmp_path / name, "energy").replace("board", name)
+        csv = tmp_path / name / "energy.csv"
+        csv.write_text(csv.read_text().replace("board", name))
+        text += entry.replace('domain = "node"', f'domain = "{domain}"')
+    code, report = examine(tmp_path, text, capsys)
+    assert code == 0
+    assert [meter["counts"] for meter in report["meters"]] == counted
+
+
+def test_one_unreadable_meter_means_no_energy(tmp_path, capsys):
+    """A measurement fails where any meter of the site file cannot be read."""
+    text = LOCAL + recorded(tmp_path, "energy") + '[[meters]]\nkind = "cray"\nuse = "check"\n'
+    code, report = examine(tmp_path, text, capsys)
+    assert code == 1
+    assert report["can_measure_energy"] is False
+    assert report["meters"][0]["counts"] == ["recorded/board"]
+    assert main(["doctor", str(tmp_path / "site.toml")]) == 1
+    assert "every meter of the site file must be readable" in capsys.readouterr().out
+
+
+def test_an_examination_is_the_same_from_its_json(tmp_path):
+    (tmp_path / "site.toml").write_text(LOCAL + recorded(tmp_path, "energy"))
+    examination = examine_node(read_site(tmp_path / "site.toml"))
+    text = json.dumps(examination.as_dict())
+    assert NodeExamination.from_dict(json.loads(text)) == examination
+
+
+def test_each_problem_comes_with_a_remedy(tmp_path, capsys):
     meters = '[[meters]]\nkind = "cray"\n[[meters]]\nkind = "powercap"\n'
     meters += '[meters.options]\nzone = "package-0"\n'
-    code, told = examine(tmp_path, LOCAL + meters, capsys)
+    code, report = examine(tmp_path, LOCAL + meters, capsys)
     assert code == 1
-    cray, powercap = told["meters"]
+    cray, powercap = report["meters"]
     assert "pm_counters" in cray["problem"]
     assert cray["remedy"]
     assert "zones" in powercap["problem"]
     assert main(["doctor", str(tmp_path / "site.toml")]) == 1
-    assert "to mend it: " in capsys.readouterr().out
+    assert "to fix it: " in capsys.readouterr().out
 
 
-def test_clocks_that_can_not_be_set_say_why(tmp_path):
+def test_clocks_that_cannot_be_set_say_why(tmp_path):
     text = LOCAL.replace('"fixed"', '"cpufreq"').replace(
         "[clocks]", "[domains.core]\nfrequencies_mhz = [1000, 2000]\n[clocks]"
     )
     (tmp_path / "site.toml").write_text(text)
-    told = doctor.examine(read_site(tmp_path / "site.toml"), tmp_path)
-    assert told["clocks"]["can_set"] is False
-    assert "cpufreq" in told["clocks"]["why"]
-    assert told["clocks"]["remedy"]
+    clocks = examine_node(read_site(tmp_path / "site.toml"), tmp_path).clocks
+    assert clocks.can_set is False
+    assert "cpufreq" in clocks.why
+    assert clocks.remedy
 
 
 @pytest.mark.slurm
@@ -111,10 +152,10 @@ def test_a_node_of_each_partition_is_asked_through_a_job(
     slurm_cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     text = SLURM.format(conf=slurm_cluster.conf)
-    code, told = examine(tmp_path, text, capsys)
+    code, report = examine(tmp_path, text, capsys)
     assert code == 1
-    assert [each["partition"] for each in told] == ["cpu-a", "cpu-b"]
-    assert all(each["clocks"]["control"] == "fixed" for each in told)
+    assert [node["partition"] for node in report] == ["cpu-a", "cpu-b"]
+    assert all(node["clocks"]["control"] == "fixed" for node in report)
     assert main(["doctor", str(tmp_path / "site.toml"), "--partition", "cpu-b"]) == 1
     assert "cluster/cpu-b on node" in capsys.readouterr().out
     assert main(["doctor", str(tmp_path / "site.toml"), "--partition", "gpu"]) == 1

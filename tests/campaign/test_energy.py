@@ -100,7 +100,7 @@ def test_nothing_is_summed_twice():
     board = [channel("ipmi", "board", "node", 420)]
     found = node_energy(rapl + again + board, 0, 10**9)
     assert found.total.energy_j == pytest.approx(420)
-    assert found.each["perf:pkg"].energy_j == pytest.approx(91)
+    assert found.by_channel["perf:pkg"].energy_j == pytest.approx(91)
     check = [channel("ipmi", "board", "node", 420, use="check")]
     assert node_energy(rapl + again + check, 0, 10**9).total.energy_j == pytest.approx(300)
 
@@ -131,7 +131,7 @@ def test_no_meter_is_no_energy():
     found = node_energy([], 0, 10**9)
     assert math.isnan(found.total.energy_j)
     assert math.isnan(found.total.std_j)
-    assert found.each == {}
+    assert found.by_channel == {}
 
 
 def test_repeats_make_what_is_random_smaller_and_leave_the_calibration():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from campaign.measure.node_examination import examine_node
 from campaign.verbs import doctor
 from sites.clocks import CONTROLS, describe_controls, right_to_set
 from sites.meters import METERS, describe_meters, open_meter
@@ -64,9 +65,9 @@ def test_doctor_tries_a_meter_that_is_one_file_and_one_line(tmp_path: Path, monk
     (tmp_path / "wattmeter_for_a_test.py").write_text(NEW_METER)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(METERS, "wattmeter", "wattmeter_for_a_test")
-    report = doctor.examine(read_site(find_site("localhost", tmp_path)), tmp_path)
-    tried = {meter["meter"]: meter for meter in report["meters_elsewhere"]}
-    assert tried["wattmeter"]["problem"] == "no wattmeter is connected"
-    assert tried["wattmeter"]["remedy"] == "connect one"
-    doctor.print_told(report)
+    report = examine_node(read_site(find_site("localhost", tmp_path)), tmp_path)
+    tried = {meter.meter: meter for meter in report.meters_elsewhere}
+    assert tried["wattmeter"].problem == "no wattmeter is connected"
+    assert tried["wattmeter"].remedy == "connect one"
+    doctor.print_examination(report)
     assert "wattmeter: no wattmeter is connected" in capsys.readouterr().out
