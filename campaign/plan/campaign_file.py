@@ -1,4 +1,4 @@
-"""The campaign file: which kernels run where, at which settings, how often, measured how."""
+"""The campaign file: which kernels are measured where, at which settings, how often and how."""
 
 from __future__ import annotations
 
@@ -13,13 +13,24 @@ from sites.site_file import Name, NotNegative, OneLine, Positive, known
 
 
 class Settings(FileModel):
-    """Which of a site's legal settings are measured: all, the pairs listed, or some at random."""
+    """Which of a site's legal settings are measured."""
 
-    choose: Literal["all", "pairs", "random"] = "all"
-    pairs: list[list[Positive]] | None = None
-    """(core MHz, memory MHz), or (core MHz) where the site has no memory clock."""
-    count: Annotated[int, Field(ge=1)] | None = None
-    seed: int = 0
+    choose: Literal["all", "pairs", "random"] = Field(
+        default="all",
+        description="all: every legal setting. pairs: those listed in pairs. random: count of "
+        "them, drawn at random.",
+    )
+    pairs: list[list[Positive]] | None = Field(
+        default=None,
+        description="For choose = 'pairs': settings as [core MHz, memory MHz], or [core MHz] "
+        "where the site has no memory clock.",
+    )
+    count: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="For choose = 'random': how many settings are drawn."
+    )
+    seed: int = Field(
+        default=0, description="For choose = 'random': the same seed draws the same settings."
+    )
 
     @field_validator("pairs")
     @classmethod
@@ -31,29 +42,46 @@ class Settings(FileModel):
 
 
 class SiteEntry(FileModel):
-    """A site of the campaign: a built-in's name or a file, and its partitions (default: all)."""
+    """A site of the campaign."""
 
-    site: OneLine
-    partitions: list[Name] | None = None
-    settings: Settings | None = None
+    site: OneLine = Field(
+        description="A site file, relative to the campaign file, or the name of a built-in site."
+    )
+    partitions: list[Name] | None = Field(
+        default=None, description="The partitions to measure on (default: all of the site)."
+    )
+    settings: Settings | None = Field(
+        default=None, description="The settings at this site, instead of the campaign's [settings]."
+    )
 
 
 class KernelEntry(FileModel):
-    """A kernel and its parameter sweep.
+    """A kernel and the parameters with which it is measured."""
 
-    Every list under ``params`` is crossed with the others; the lists of one ``zip`` table go
-    together, and each such table is crossed with the rest. A point that matches all values of
-    an ``exclude`` table is left out. ``label`` names the kernel in the store and the reports
-    (default: the kernel's own name).
-    """
-
-    kernel: str
-    label: Name | None = None
-    params: dict[str, Any] = Field(default_factory=dict)
-    zip: list[dict[str, list[Any]]] = Field(default_factory=list)
-    exclude: list[dict[str, Any]] = Field(default_factory=list)
-    ranks: Annotated[int, Field(ge=1)] = 1
-    """Started as so many MPI ranks."""
+    kernel: str = Field(description="The name of a registered kernel.")
+    label: Name | None = Field(
+        default=None,
+        description="The kernel's name in the store and in reports (default: the kernel's own "
+        "name). Two entries of one label must be of one kernel.",
+    )
+    params: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Parameter = value, or a list of values. Every value of one list is combined "
+        "with every value of the others.",
+    )
+    zip: list[dict[str, list[Any]]] = Field(
+        default_factory=list,
+        description="Tables of lists of equal length. The first values of a table's lists are "
+        "used together, then the second ones, and so on; each table is combined with the rest.",
+    )
+    exclude: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="Combinations to leave out: those that have all values of a table. A list "
+        "matches any of its values.",
+    )
+    ranks: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="The number of MPI ranks of a node that run the kernel together."
+    )
 
     @field_validator("kernel")
     @classmethod
@@ -64,61 +92,92 @@ class KernelEntry(FileModel):
 class Protocol(FileModel):
     """How one point is measured, in the order of its steps (:mod:`campaign.measure.protocol`).
 
-    What serves a meter is left out where none is read.
+    Steps that serve meters are left out where no meter is read.
     """
 
-    idle_s: NotNegative = 1.0
-    """The node's idle power is measured for so long, at the point's setting."""
-    warm_up_s: NotNegative = 0.5
-    """The kernel runs at least so long before anything counts."""
-    steady_pct: NotNegative = 1.0
-    """Then until the mean powers of two stretches that follow each other differ by no more than
-    this, or by no more than they are uncertain; 0: it is not asked."""
-    warm_up_max_s: NotNegative = 30.0
-    """At most so long; the measurement is then flagged as not steady."""
-    min_duration_s: NotNegative = 1.0
-    """The kernel is repeated until its window is at least this long."""
-    window_pct: NotNegative = 1.0
-    """And until the resolution and period of its meter make it uncertain by no more than this."""
-    max_duration_s: Positive = 60.0
-    """But no longer than this for a meter's sake."""
-    trim_s: NotNegative = 0.0
-    """So much is cut off each end of a window before its power is taken."""
-    uncertainty_pct: Positive | None = None
-    """Windows are repeated until the energy is known to this standard uncertainty, as far as
-    repeating helps; without it there is one window."""
-    max_windows: Annotated[int, Field(ge=1, le=1000)] = 10
-    """At most so many."""
-    cool_down_s: NotNegative = 0.0
-    """The node is left alone for so long after the last window."""
-    sampling_hz: Positive = 100.0
-    timeout_s: Positive = 600.0
-    """A measuring subprocess that takes longer is killed with its children."""
+    idle_s: NotNegative = Field(
+        default=1.0,
+        description="How long the node's idle power is measured at the point's setting, in s.",
+    )
+    warm_up_s: NotNegative = Field(
+        default=0.5, description="How long the kernel runs at least before the measurement, in s."
+    )
+    steady_pct: NotNegative = Field(
+        default=1.0,
+        description="The warm-up ends when the mean powers of two successive stretches differ by "
+        "at most this, in %, or by at most twice their uncertainties. 0: this is not checked.",
+    )
+    warm_up_max_s: NotNegative = Field(
+        default=30.0,
+        description="The longest warm-up, in s. The measurement is flagged where power is not "
+        "steady by then.",
+    )
+    min_duration_s: NotNegative = Field(
+        default=1.0, description="The shortest window, in s: the kernel is repeated to fill it."
+    )
+    window_pct: NotNegative = Field(
+        default=1.0,
+        description="The window is made long enough that the meter's resolution and period cause "
+        "at most this uncertainty, in %. 0: this is not considered.",
+    )
+    max_duration_s: Positive = Field(
+        default=60.0, description="The longest window that window_pct may ask for, in s."
+    )
+    trim_s: NotNegative = Field(
+        default=0.0,
+        description="How much is cut off each end of a window before its power is determined, "
+        "in s.",
+    )
+    uncertainty_pct: Positive | None = Field(
+        default=None,
+        description="Windows are repeated until the random part of the energy's standard "
+        "uncertainty is at most this, in % (default: there is one window).",
+    )
+    max_windows: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=10, description="The most windows that uncertainty_pct may ask for."
+    )
+    cool_down_s: NotNegative = Field(
+        default=0.0, description="How long the node is idle after the last window, in s."
+    )
+    sampling_hz: Positive = Field(
+        default=100.0, description="How often meters are read, in readings per second."
+    )
+    timeout_s: Positive = Field(
+        default=600.0,
+        description="A measurement that takes longer is killed with all its processes, and has "
+        "failed, in s.",
+    )
 
 
 class Retries(FileModel):
-    """How often a point is tried again after a failure that can pass."""
+    """How often a point is measured again after a failure that another attempt may not have."""
 
-    max: Annotated[int, Field(ge=0, le=100)] = 2
+    max: Annotated[int, Field(ge=0, le=100)] = Field(
+        default=2, description="Further attempts at a point after the first."
+    )
 
 
 class Campaign(FileModel):
     """A campaign file, checked. Read it with :func:`read_campaign`."""
 
-    name: Name
-    seed: int = 0
-    repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
-    sites: list[SiteEntry] = Field(min_length=1)
-    kernels: list[KernelEntry] = Field(min_length=1)
-    settings: Settings = Settings()
-    protocol: Protocol = Protocol()
-    retries: Retries = Retries()
+    name: Name = Field(description="The campaign's name, which its store keeps.")
+    seed: int = Field(default=0, description="The seed of the random order of the points.")
+    repeats: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=1, description="How often each point is measured, in blocks one after another."
+    )
+    sites: list[SiteEntry] = Field(min_length=1, description="Where to measure.")
+    kernels: list[KernelEntry] = Field(min_length=1, description="What to measure.")
+    settings: Settings = Field(
+        default=Settings(), description="Which of each site's legal settings to measure."
+    )
+    protocol: Protocol = Field(default=Protocol(), description="How each point is measured.")
+    retries: Retries = Field(default=Retries(), description="How often a failure is tried again.")
 
 
 def read_campaign(path: Path) -> tuple[Campaign, Source]:
-    """Read and check a campaign file; the Source tells where its keys stand.
+    """Read and check a campaign file. The Source knows the lines of its keys.
 
     Raises:
-        BadFile: with file, line, key, what was found and what would do.
+        BadFile: with file, line, key, what was found and a remedy.
     """
     return parse(path, read_text(path), Campaign)

@@ -23,12 +23,12 @@ from sites.located_toml import BadFile, KeyPath, Source
 from sites.setting import Setting
 from sites.site_file import Site, find_site, read_site
 
-MOST_POINTS = 20_000_000
+MAX_POINTS = 20_000_000
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign measures, in the order in which it is to be measured."""
+    """The points of a campaign, in the order in which they are measured."""
 
     campaign: Campaign
     sites: dict[str, Site]
@@ -48,7 +48,7 @@ def make_plan(path: Path) -> Plan:
     """Read a campaign file and its sites, and list the points.
 
     Raises:
-        BadFile: anything in the files that is wrong, with its place and a remedy.
+        BadFile: something in the files is wrong; with the place and a remedy.
     """
     campaign, source = read_campaign(path)
     sweeps = [
@@ -66,7 +66,7 @@ def make_plan(path: Path) -> Plan:
         site = read_site(site_path)
         if site.name in sites:
             raise source.error(
-                ("sites", i, "site"), f"a second site named {site.name!r}", "name it otherwise"
+                ("sites", i, "site"), f"a second site named {site.name!r}", "give it another name"
             )
         sites[site.name] = site
         partitions = entry.partitions or list(site.partitions)
@@ -82,21 +82,22 @@ def make_plan(path: Path) -> Plan:
         _check_classes(site, sweeps, source)
         sets = sum(len(sweep) for _, _, _, sweep in sweeps)
         count = len(points) + len(partitions) * sets * len(settings) * campaign.repeats
-        if count > MOST_POINTS:
+        if count > MAX_POINTS:
             raise source.error(
                 ("sites", i),
                 f"{count} points so far: {sets} parameter sets at {len(settings)} settings, "
                 f"{campaign.repeats} times on {len(partitions)} partitions",
-                f"a campaign has at most {MOST_POINTS}; plan several",
+                f"a campaign may have at most {MAX_POINTS}: plan several",
             )
         for partition in partitions:
             points += _partition_points(campaign, site.name, partition, sweeps, settings)
-    twice = _first_duplicate(points)
-    if twice is not None:
+    duplicate = _first_duplicate(points)
+    if duplicate is not None:
         raise source.error(
             ("kernels",),
-            f"the point {twice.label} {twice.params} at {twice.setting} is planned twice",
-            "list each value and each kernel once, or give the kernels labels of their own",
+            f"the point {duplicate.label} {duplicate.params} at {duplicate.setting} is planned "
+            f"twice",
+            "list each value and each kernel once, or give the kernels different labels",
         )
     return Plan(campaign, sites, points)
 
@@ -107,10 +108,10 @@ Sweep = tuple[int, KernelEntry, Kernel, list[str]]
 def _partition_points(
     campaign: Campaign, site: str, partition: str, sweeps: list[Sweep], settings: list[Setting]
 ) -> list[Point]:
-    """All points of a partition: blocks by repeat, each block in a random order of its own.
+    """All points of a partition: a block for each repeat, in a random order of its own.
 
-    Points are ordered by a hash of seed, block and id: random to the machine that is measured,
-    and the same with every version of every library.
+    The order is that of a hash of seed, block and id, so that it is random and does not depend
+    on the version of any library.
     """
     ordered: list[Point] = []
     for repeat in range(campaign.repeats):
@@ -161,7 +162,7 @@ def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[di
     axes: list[list[dict[str, Any]]] = []
     for name, value in entry.params.items():
         values = value if isinstance(value, list) and not _takes_list(entry, name) else [value]
-        axes.append([{name: each} for each in values])
+        axes.append([{name: one} for one in values])
     for z, table in enumerate(entry.zip):
         lengths = {len(values) for values in table.values()}
         if len(lengths) > 1:
@@ -180,11 +181,11 @@ def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[di
         together = zip(*table.values(), strict=True)
         axes.append([dict(zip(table, row, strict=True)) for row in together])
     count = math.prod(map(len, axes))
-    if count > MOST_POINTS:
+    if count > MAX_POINTS:
         raise source.error(
             ("kernels", index),
             f"the sweep of {entry.kernel} has {count} parameter sets",
-            f"a campaign has at most {MOST_POINTS} points; list fewer values",
+            f"a campaign may have at most {MAX_POINTS} points: list fewer values",
         )
     for x, pattern in enumerate(entry.exclude):
         stray = sorted(set(pattern) - known)
@@ -199,12 +200,12 @@ def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[di
 
 
 def _takes_list(entry: KernelEntry, name: str) -> bool:
-    """Whether one value of this parameter is itself a list (a command's argv): a sweep over it
-    is a list of lists."""
+    """Whether one value of this parameter is a list, such as a command's argv. A sweep over such
+    a parameter is a list of lists."""
     field = find_kernel(entry.kernel).params.model_fields.get(name)
     value = entry.params[name]
-    one = field is not None and "tuple" in str(field.annotation)
-    return one and not all(isinstance(each, list) for each in value)
+    is_tuple = field is not None and "tuple" in str(field.annotation)
+    return is_tuple and not all(isinstance(item, list) for item in value)
 
 
 def _matches(raw: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
@@ -232,9 +233,10 @@ def _params_error(
         case "missing":
             return source.error(key, f"{entry.kernel} needs this parameter", "give it a value")
         case "value_error":
-            what, _, remedy = str(first["ctx"]["error"]).partition("; ")
+            error = first["ctx"]["error"]
             key = key if name else ("kernels", index, "params")
-            return source.error(key, what, remedy or f"known parameters: {known}")
+            remedy = getattr(error, "remedy", f"known parameters: {known}")
+            return source.error(key, getattr(error, "what", str(error)), remedy)
         case _:
             message = first["msg"].removeprefix("Input should be ")
             return source.error(key, f"found {first['input']!r}", f"must be {message}")
@@ -253,7 +255,7 @@ def _check_labels(sweeps: list[Sweep], source: Source) -> None:
 
 
 def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
-    """On a simulated machine every class that a kernel counts must have a price."""
+    """Refuse kernels that count a class without a rate on the simulated machine."""
     if site.twin is None:
         return
     for i, entry, kernel, sweep in sweeps:
@@ -263,20 +265,20 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
             except KernelFailed as error:
                 raise source.error(
                     ("kernels", i, "params"),
-                    f"{entry.kernel}'s operations can't be counted: {error}",
-                    "mend that, or choose other parameters",
+                    f"the operations of {entry.kernel} cannot be counted: {error}",
+                    "fix that, or choose other parameters",
                 ) from None
             if counts is None or entry.ranks > 1:
                 raise source.error(
                     ("kernels", i, "kernel"),
-                    f"{entry.kernel} can't run on the simulated machine {site.name}",
+                    f"{entry.kernel} cannot run on the simulated machine {site.name}",
                     "its counts must be known before it runs, and ranks must be 1",
                 )
             stray = [c for c in counts if site.class_of(c) not in site.twin.rate_per_cycle]
             if stray:
                 raise source.error(
                     ("kernels", i, "params"),
-                    f"{entry.kernel} counts the class {stray[0]!r}, which {site.name} has not",
+                    f"{entry.kernel} counts class {stray[0]!r}, which {site.name} does not have",
                     f"it has {', '.join(site.twin.rate_per_cycle)}; choose other parameters",
                 )
 
@@ -298,7 +300,7 @@ def _settings(settings: Settings, site: Site, source: Source, at: KeyPath) -> li
             return chosen
         case "random":
             if settings.count is None:
-                raise source.error((*at, "count"), "missing", "say how many settings")
+                raise source.error((*at, "count"), "missing", "give the number of settings")
             if settings.count > len(legal):
                 raise source.error(
                     (*at, "count"),

@@ -1,4 +1,4 @@
-"""A point: what is to be measured, and its id, a hash of its content."""
+"""A point: one planned measurement. Its id is a hash of its content."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Point:
     id: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON types, from which :meth:`from_dict` makes the same point."""
+        """Plain JSON types, for :meth:`from_dict`."""
         return {
             "site": self.site,
             "partition": self.partition,
@@ -96,8 +96,7 @@ def point_id(content: Mapping[str, Any]) -> str:
 def point_ids(content: Mapping[str, Sequence[Any]]) -> list[str]:
     """The ids of many points, from the columns of their content: :func:`point_id` of each row.
 
-    Many values come again and again: each distinct one is encoded once. A column holds values
-    of one type, or None.
+    Each distinct value is encoded once. A column holds values of one type, or None.
     """
     names = sorted(content)
     encoded = []
@@ -112,7 +111,7 @@ def point_ids(content: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def _float(mhz: float | None) -> float | None:
-    """852 and 852.0 are one clock, and must be one text."""
+    """So that 852 and 852.0 give the same text."""
     return None if mhz is None else float(mhz)
 
 

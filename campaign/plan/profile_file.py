@@ -1,4 +1,4 @@
-"""Profiles: what an application counts, and how long it took at the one setting where it ran."""
+"""Profile files: an application's operation counts, and its time at the one setting of its run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from sites.site_file import Name, NotNegative, Positive
 
 
 class Profile(FileModel):
-    """A profile file: ``counts`` of one run, by class, and ``time_s`` of it at its clocks."""
+    """A profile file, checked. Read it with :func:`read_profile`."""
 
-    kernel: Name
-    core_mhz: Positive | None = None
-    mem_mhz: Positive | None = None
-    time_s: Positive
-    counts: dict[Name, NotNegative] = Field(min_length=1)
+    kernel: Name = Field(description="The application's name.")
+    core_mhz: Positive | None = Field(
+        default=None, description="The core clock of the run, in MHz (none where it has no clock)."
+    )
+    mem_mhz: Positive | None = Field(
+        default=None, description="The memory clock of the run, in MHz (none where it has none)."
+    )
+    time_s: Positive = Field(description="The time of the run, in s.")
+    counts: dict[Name, NotNegative] = Field(
+        min_length=1, description="Class = the operations of the run, in the unit of the class."
+    )
 
 
 def read_profile(path: Path) -> tuple[Profile, Source]:
     """Read and check a profile file.
 
     Raises:
-        BadFile: it can't be read, or is no profile.
+        BadFile: it cannot be read, or is not a profile.
     """
     return parse(path, read_text(path), Profile)

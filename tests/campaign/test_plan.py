@@ -8,13 +8,19 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from campaign.plan.campaign_file import Campaign
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point, canonical_json, make_point
+from campaign.plan.profile_file import Profile
+from sites.located_toml import FileModel
 from sites.setting import Setting
 
 
@@ -134,3 +140,21 @@ def test_canonical_json_is_one_text_for_one_value(value):
     text = canonical_json(value)
     assert json.loads(text) == value
     assert canonical_json(json.loads(text)) == text
+
+
+@pytest.mark.parametrize("model", [Campaign, Profile], ids=lambda model: model.__name__)
+def test_every_key_of_an_input_file_has_a_description(model: type[FileModel]) -> None:
+    def tables(table: type[FileModel]) -> Iterator[type[FileModel]]:
+        yield table
+        for field in table.model_fields.values():
+            for part in (field.annotation, *get_args(field.annotation)):
+                if isinstance(part, type) and issubclass(part, FileModel):
+                    yield from tables(part)
+
+    undescribed = [
+        f"{table.__name__}.{name}"
+        for table in tables(model)
+        for name, field in table.model_fields.items()
+        if not field.description
+    ]
+    assert undescribed == []

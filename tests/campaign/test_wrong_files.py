@@ -107,7 +107,7 @@ WRONG = [
     ),
     ("not TOML", "c", "repeats = 1", "repeats 1", ["c.toml", "not TOML", "line 2"]),
     ("no kernels", "c", CAMPAIGN[CAMPAIGN.index("[[kernels]]") :], "", ["kernels", "missing"]),
-    ("a class without a price", "c", 'level = "dram"', 'level = "l2"', ["l2", "s has not"]),
+    ("a class without a price", "c", 'level = "dram"', 'level = "l2"', ["l2", "s does not have"]),
     (
         "missing voltage",
         "s",

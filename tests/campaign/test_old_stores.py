@@ -1,0 +1,103 @@
+"""A store that an earlier version wrote opens, resumes, and gives the same numbers as then."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from campaign.command_line import main
+from campaign.store.dataset import open_dataset
+from campaign.store.layout import open_store
+
+ARCHIVE = Path(__file__).parents[1] / "data" / "stores" / "format-2.tar.gz"
+SITE = "jetson-tk1"
+EXACT = 1e-9
+"""Relative: another order of the same sums changes this much."""
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """The folder with the store and what the version that wrote it said of it."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def output(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """What a command prints as JSON."""
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def numbers(coefficients: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
+    return {c["name"]: (c["value"], c["low"], c["high"]) for c in coefficients["coefficients"]}
+
+
+def assert_same_fit(now: dict[str, Any], then: dict[str, Any]) -> None:
+    for key in ("site", "model", "voltage", "simulated", "n", "n_settings", "dropped"):
+        assert now[key] == then[key]
+    assert now["condition_number"] == pytest.approx(then["condition_number"], rel=EXACT)
+    assert numbers(now).keys() == numbers(then).keys()
+    for name, values in numbers(then).items():
+        assert numbers(now)[name] == pytest.approx(values, rel=EXACT), name
+
+
+def test_measurements_are_the_same(old: Path) -> None:
+    then = pd.read_csv(old / "measurements.csv")
+    dataset = open_dataset(open_store(old / "store"))
+    now = dataset[list(then.columns)].to_dataframe().reset_index(drop=True)
+    order = ["kernel", "params", "core_mhz", "mem_mhz", "repeat"]
+    then, now = (frame.sort_values(order, ignore_index=True) for frame in (then, now))
+    pd.testing.assert_frame_equal(now, then, check_dtype=False, rtol=0, atol=0)
+
+
+def test_traces_are_readable(old: Path) -> None:
+    """The mean power of a trace times the window's time is about the measured energy."""
+    dataset = open_dataset(open_store(old / "store"))
+    assert dataset.sizes["trace"] == dataset.sizes["measurement"] == 144
+    for trace in range(0, 144, 12):
+        start, size = (int(dataset[name][trace]) for name in ("row_start", "row_size"))
+        power_w = dataset["value"][start : start + size].values
+        row = dataset.isel(measurement=int(dataset["trace_measurement"][trace]))
+        mean_w = float(row["energy_j"] / row["time_s"])
+        assert np.mean(power_w) == pytest.approx(mean_w, rel=0.05)
+
+
+def test_a_kept_fit_and_its_predictions_are_the_same(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(old / "store")
+    (now,) = output(capsys, "coefficients", store)
+    (then,) = json.loads((old / "coefficients.json").read_text())
+    assert_same_fit(now, then)
+    picks = output(capsys, "predict", store, "--site", SITE)
+    earlier_picks = json.loads((old / "predict.json").read_text())
+    assert len(picks) == len(earlier_picks)
+    for pick, earlier in zip(picks, earlier_picks, strict=True):
+        kernel = earlier.pop("kernel")
+        assert pick["kernel"] == kernel.split()[0]
+        for name, value in earlier.items():
+            is_number = isinstance(value, float)
+            assert pick[name] == (pytest.approx(value, rel=EXACT) if is_number else value), name
+
+
+def test_fitting_again_gives_the_same_fit(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    now = output(capsys, "fit", str(old / "store"), "--site", SITE)
+    assert_same_fit(now, json.loads((old / "fit.json").read_text()))
+
+
+def test_its_campaign_has_nothing_left_to_measure(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The points of the plan have the ids that they had."""
+    store, campaign = old / "store", old / "small.toml"
+    before = {path.name for path in (store / "index").iterdir()}
+    ended = output(capsys, "run", str(campaign), "--store", str(store), "--quiet")
+    assert (ended["planned"], ended["ok"], ended["complete"]) == (144, 144, True)
+    assert {path.name for path in (store / "index").iterdir()} == before
