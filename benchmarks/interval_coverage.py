@@ -68,7 +68,8 @@ def measure(quiet, model: str, seeds: int) -> tuple[dict, dict, np.ndarray, np.n
     The picks: float64 (cases, 4) of probability, hit, expected and actual loss in %.
     """
     from analysis.choice.pick import picks
-    from analysis.energy.fit import costs_at, fit
+    from analysis.energy.fit import fit
+    from analysis.energy.fitted import costs_at
 
     truth, least = truths(quiet), least_energies(quiet)
     exact = fit(quiet, "choi", "known")

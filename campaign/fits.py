@@ -9,7 +9,7 @@ from campaign.store.layout import Store, writing
 from campaign.store.site_record import site_file_name
 
 if TYPE_CHECKING:
-    from analysis.energy.fit import Fit
+    from analysis.energy.fitted import Fit
 
 
 class NoKeptFit(Exception):

@@ -22,7 +22,7 @@ from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
 
 if TYPE_CHECKING:
-    from analysis.energy.fit import Fit
+    from analysis.energy.fitted import Fit
 
 FORMATS = ("svg", "pdf", "png")
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from analysis.choice.crossval import CrossValidation
     from analysis.choice.pick import Pick
-    from analysis.energy.fit import Fit
     from analysis.energy.fit_summary import FitSummary
+    from analysis.energy.fitted import Fit
     from campaign.store.states import PartitionStatus
 
 POLICY_KEYS = (

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from analysis.choice.pick import Candidates, Pick, Volts
-    from analysis.energy.fit import Fit
+    from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
 
 Setting = tuple[float, float]
@@ -397,7 +397,7 @@ def site_findings(dataset: xr.Dataset, site: str) -> tuple[Finding, ...]:
 
 
 def _setting_costs(fit: Fit, pair: Setting, volts: Setting) -> SettingCosts:
-    from analysis.energy.fit import costs_at  # noqa: PLC0415
+    from analysis.energy.fitted import costs_at  # noqa: PLC0415
 
     costs = costs_at(fit, *pair, *volts)
     rows = [

@@ -43,11 +43,9 @@ ONLY_FROM = {
     "campaign.command_line": ("campaign.__main__",),
 }
 
-# What knows nothing of model equations: of analysis it imports the Dataset's contract alone, and
-# where the store keeps a fit, the contract of that file.
+# What knows nothing of model equations: of analysis it imports the Dataset's contract alone.
 WITHOUT_EQUATIONS = ("plan", "launch", "measure", "store", "table", "measurement")
 CONTRACTS = {"analysis.dataset"}
-FIT_CONTRACTS = {"campaign.store.fits": {"analysis.energy.fit", "analysis.energy.fit_file"}}
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +108,7 @@ def test_only_verbs_and_results_know_model_equations(graphs):
         if any(is_in(module, f"campaign.{part}") for part in WITHOUT_EQUATIONS)
         for target in sorted(targets)
         if target.startswith("analysis.")
-        and not any(
-            is_in(contract, target) for contract in CONTRACTS | FIT_CONTRACTS.get(module, set())
-        )
+        and not any(is_in(contract, target) for contract in CONTRACTS)
     ]
     assert not wrong
 

@@ -21,7 +21,8 @@ from analysis.choice.losses import (
 )
 from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
-from analysis.energy.fit import Fit, fit
+from analysis.energy.fit import fit
+from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO
 from analysis.measurements.observations import CantFit, Observations, kernel_names, pooled
 from analysis.rooflines.roofline import fastest_setting

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from analysis.choice.objectives import ENERGY, Objective
 from analysis.measurements.observations import Observations, kernel_names
@@ -205,7 +205,7 @@ def contest(cases: Sequence[CaseLoss]) -> Contest:
     mean = float(gain.mean()) if len(gain) else 0.0
     if len(gain) < 2:
         return Contest(mean, -np.inf, np.inf, "open")
-    half = stats.t.ppf(0.975, len(gain) - 1) * float(gain.std(ddof=1)) / np.sqrt(len(gain))
+    half = special.stdtrit(len(gain) - 1, 0.975) * float(gain.std(ddof=1)) / np.sqrt(len(gain))
     low, high = mean - half, mean + half
     if len(gain) >= RESAMPLED_FROM:
         drawn = np.random.default_rng(SEED).integers(len(gain), size=(RESAMPLES, len(gain)))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from analysis.choice.objectives import objective as objective_of
-from analysis.energy.fit import Fit
+from analysis.energy.curves import at_voltage
+from analysis.energy.fitted import Fit
 from analysis.energy.terms.registry import design_matrix
-from analysis.energy.training import at_voltage
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.time.class_roofline import fit_class_roofline
 from analysis.time.kernel_roofline import TimeModel, fit_time

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import xarray as xr
 
-from analysis.energy.fit import Fit
+from analysis.energy.fitted import Fit
 from analysis.energy.terms.term import COMPUTATION, CONSTANT, DATA, Term
 from analysis.measurements.observations import Observations
 

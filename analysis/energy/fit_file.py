@@ -7,12 +7,11 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import AfterValidator, Field, FiniteFloat, ValidationError, model_validator
 
-from analysis.energy.fit import Fit, finite
+from analysis.energy.curves import Curves, VoltageCurve
 from analysis.energy.fit_summary import FitSummary, Part, first_error
+from analysis.energy.fitted import Fit, finite
 from analysis.energy.surface import Surface
 from analysis.energy.terms.registry import KINDS, term_of
-from analysis.energy.training import Curves
-from analysis.energy.voltage import VoltageCurve
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Square = Annotated[list[list[float]], Field(min_length=1)]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.energy.choosing import MIN_SETTINGS, FormChoice, choose
+from analysis.energy.curves import at_voltage
 from analysis.energy.forms import Form
-from analysis.energy.training import FormSolution, Training, at_voltage, prepare, solve_form
+from analysis.energy.training import FormSolution, Training, prepare, solve_form
 from analysis.measurements.observations import Observations
 
-CONFIDENCE = 0.95
 MIN_SETTINGS_FOR_INTERVALS = 3
 MIN_NODES_FOR_INTERVALS = 3
 OUT_OF_REACH = 3.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from analysis.energy.terms.term import Term
 from analysis.measurements.observations import Observations, setting_text
@@ -22,7 +22,7 @@ def outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]
     """Rows far from what the whole model says, by a robust standard deviation of its residuals."""
     residual = np.log(np.maximum(predicted_j, 1e-300) / data.energy_j)
     centre = np.median(residual)
-    spread = np.median(np.abs(residual - centre)) / stats.norm.ppf(0.75)
+    spread = np.median(np.abs(residual - centre)) / special.ndtri(0.75)
     if not spread > 0:
         return []
     far = np.flatnonzero(np.abs(residual - centre) > OUTLIER_DEVIATIONS * spread)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.energy.curves import NO_CURVES, Curves, at_voltage
 from analysis.energy.forms import Form
 from analysis.energy.models import ESTIMATED
 from analysis.energy.normal_equations import NormalEquations, normal_equations, solve
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import Term
-from analysis.energy.voltage import LEVEL, Curves, curve_numbers, estimate_curves
+from analysis.energy.voltage import curve_numbers, estimate_curves
 from analysis.measurements.observations import Observations
 
 
@@ -53,16 +54,6 @@ class FormSolution:
 
     value: np.ndarray
     curves: Curves
-
-
-NO_CURVES = Curves(LEVEL, LEVEL, np.zeros(0))
-
-
-def at_voltage(data: Observations, voltage: str, curves: Curves = NO_CURVES) -> Observations:
-    """The rows with the voltages of a form: the known ones, 1, or those of the curves."""
-    if voltage not in ("unit", *ESTIMATED):
-        return data
-    return replace(data, core_v=curves.core.at(data.core_mhz), mem_v=curves.mem.at(data.mem_mhz))
 
 
 def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) -> Training:

@@ -13,10 +13,9 @@ Pereyra, SIAM J. Numer. Anal. 10, 1973) is minimised over the knots.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from analysis.energy.curves import LEVEL, Curves, VoltageCurve
 from analysis.energy.normal_equations import NormalEquations, solve
 
 LOWEST_V = 0.5
@@ -25,33 +24,6 @@ KNEE_END = 0.95
 FLOOR_STARTS = ((0.9, 0.0), (0.75, 0.0), (0.85, 0.4), (0.75, 0.7))
 FREE_START_V = 0.8
 MAX_STEPS = 60
-
-
-@dataclass(frozen=True)
-class VoltageCurve:
-    """A relative voltage: ``volt`` float64 (n,) at ``mhz`` (n,), straight between, level beyond."""
-
-    mhz: np.ndarray
-    volt: np.ndarray
-
-    def at(self, mhz: np.ndarray) -> np.ndarray:
-        """float64 of the shape of ``mhz``; 1 where there is no such clock (NaN)."""
-        known = np.isfinite(mhz)
-        found = np.interp(np.where(known, mhz, self.mhz[-1]), self.mhz, self.volt)
-        return np.where(known, found, 1.0)
-
-
-LEVEL = VoltageCurve(np.array([1.0]), np.array([1.0]))
-"""V = 1 at any clock."""
-
-
-@dataclass(frozen=True)
-class Curves:
-    """The curves of both domains, and the numbers that the search found them by."""
-
-    core: VoltageCurve
-    mem: VoltageCurve
-    numbers: np.ndarray
 
 
 def curve_numbers(family: str, mhz: np.ndarray) -> int:

@@ -10,7 +10,7 @@ import xarray as xr
 
 from analysis.dataset import moves_data
 from analysis.energy.breakdown import by_class, by_kind, by_phase
-from analysis.energy.fit import Fit
+from analysis.energy.fitted import Fit
 from analysis.figures.figure import Axis, Bars, Figure, Panel
 from analysis.figures.labels import file_stem, natural, setting_label, short_names, shortened
 from analysis.figures.predictions import CASES_A_PANEL, case_axis, case_place, foremost, numbered

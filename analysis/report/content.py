@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from analysis.choice.crossval import CrossValidation
 from analysis.choice.pick import Candidates, Pick
-from analysis.energy.fit import Fit
+from analysis.energy.fitted import Fit
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
 from analysis.measurements.power_trace import PowerTrace

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.choice.crossval import CrossValidation
 from analysis.choice.pick import Pick
-from analysis.energy.fit import Fit
+from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, natural, setting_label
 from analysis.measurements.observations import Observations, kernel_names

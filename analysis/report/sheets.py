@@ -14,7 +14,7 @@ from analysis.choice.crossval import CrossValidation
 from analysis.choice.losses import CaseLoss
 from analysis.choice.pick import Pick
 from analysis.energy.breakdown import by_class
-from analysis.energy.fit import Fit, costs_at
+from analysis.energy.fitted import Fit, costs_at
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, unit_name
 from analysis.figures.predictions import Cases

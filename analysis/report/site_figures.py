@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.choice.crossval import CrossValidation
-from analysis.energy.fit import Fit
+from analysis.energy.fitted import Fit
 from analysis.figures.energy_shares import (
     class_figure,
     count_figure,

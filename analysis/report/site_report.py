@@ -14,7 +14,8 @@ import xarray as xr
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import Volts, all_candidates, picks
 from analysis.dataset import OK
-from analysis.energy.fit import Fit, fit
+from analysis.energy.fit import fit
+from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.measurements.observations import CantFit, Observations, observations
 from analysis.measurements.phase_energy import phase_splits

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis.dataset import MEMORY_CLASSES
-from analysis.energy.fit import Fit
+from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations
 from analysis.rooflines.power_cap import CappedRoofline
 from analysis.rooflines.regression import CacheEnergy, Regression, cache_energies, regress

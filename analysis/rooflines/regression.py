@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.energy.intervals import CONFIDENCE
+from analysis.energy.fitted import CONFIDENCE
 from analysis.measurements.observations import CantFit, Observations, setting_text
 from analysis.rooflines.roofline import Roofline
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.dataset import CLASS_UNITS, moves_data
-from analysis.energy.fit import Fit, costs_at
+from analysis.energy.fitted import Fit, costs_at
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 

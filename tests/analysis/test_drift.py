@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.energy.fit import Fit, costs_at, fit
+from analysis.energy.fit import fit
+from analysis.energy.fitted import Fit, costs_at
 from analysis.measurements.observations import Observations, observations
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point

@@ -9,7 +9,8 @@ import pytest
 import statsmodels.api as sm
 from scipy import optimize
 
-from analysis.energy.fit import costs_at, fit
+from analysis.energy.fit import fit
+from analysis.energy.fitted import costs_at
 from analysis.energy.terms.registry import design_matrix
 from analysis.measurements.observations import CantFit, observations, setting_text
 from tests.analysis.synthetic import grid_observations

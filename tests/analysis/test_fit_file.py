@@ -11,8 +11,9 @@ import random
 import numpy as np
 import pytest
 
-from analysis.energy.fit import Fit, costs_at, fit
+from analysis.energy.fit import fit
 from analysis.energy.fit_file import NoFit, as_kept, fit_of
+from analysis.energy.fitted import Fit, costs_at
 from analysis.measurements.observations import CantFit
 from tests.analysis.synthetic import grid_observations
 from tests.faults.fuzz.damage import as_json, change_json

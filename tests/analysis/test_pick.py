@@ -9,7 +9,8 @@ import pytest
 
 from analysis.choice.losses import CaseLoss, contest
 from analysis.choice.pick import Candidates, all_candidates, pick, picks
-from analysis.energy.fit import Fit, fit
+from analysis.energy.fit import fit
+from analysis.energy.fitted import Fit
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names, observations
 from tests.analysis.synthetic import grid_observations

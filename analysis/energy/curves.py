@@ -1,0 +1,47 @@
+"""Voltage curves, and measurements at the voltages of a form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.energy.models import ESTIMATED
+from analysis.measurements.observations import Observations
+
+
+@dataclass(frozen=True)
+class VoltageCurve:
+    """A relative voltage: ``volt`` float64 (n,) at ``mhz`` (n,), straight between, level beyond."""
+
+    mhz: np.ndarray
+    volt: np.ndarray
+
+    def at(self, mhz: np.ndarray) -> np.ndarray:
+        """float64 of the shape of ``mhz``; 1 where there is no such clock (NaN)."""
+        known = np.isfinite(mhz)
+        volt = np.interp(np.where(known, mhz, self.mhz[-1]), self.mhz, self.volt)
+        return np.where(known, volt, 1.0)
+
+
+LEVEL = VoltageCurve(np.array([1.0]), np.array([1.0]))
+"""V = 1 at any clock."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The curves of both domains, and the numbers that the search found them by."""
+
+    core: VoltageCurve
+    mem: VoltageCurve
+    numbers: np.ndarray
+
+
+NO_CURVES = Curves(LEVEL, LEVEL, np.zeros(0))
+
+
+def at_voltage(data: Observations, voltage: str, curves: Curves = NO_CURVES) -> Observations:
+    """The rows with the voltages of a form: the known ones, 1, or those of the curves."""
+    if voltage not in ("unit", *ESTIMATED):
+        return data
+    return replace(data, core_v=curves.core.at(data.core_mhz), mem_v=curves.mem.at(data.mem_mhz))

@@ -1,0 +1,168 @@
+"""A fit: the coefficients of a site, what they predict, and what they mean at a setting.
+
+Kept apart from fitting, which takes much longer to import.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import special
+
+from analysis.energy.curves import Curves, at_voltage
+from analysis.energy.models import ESTIMATED
+from analysis.energy.surface import Surface
+from analysis.energy.terms.registry import design_matrix
+from analysis.energy.terms.term import OperatingPoint, Term
+from analysis.measurements.observations import Observations
+
+if TYPE_CHECKING:
+    from analysis.energy.choosing import TriedForm
+
+CONFIDENCE = 0.95
+"""Of every interval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """Coefficients of one site, and how sure they are.
+
+    ``value``, ``low``, ``high``: float64, in each term's unit; low and high are the 95 %
+    interval, NaN where fewer than three settings were measured. ``covariance``: of the values
+    given the form, by leaving settings out; ``covariance_with_choice``: the same with the form
+    chosen again without each setting, as the intervals have it. ``voltage``: measured, table,
+    unit (V = 1), or the family that was estimated (floor, free): then ``curves`` hold V(f),
+    relative to the highest clock. ``surface``: the residuals as a smooth surface, None where it
+    is not part of the model. ``tried``, ``why``: the forms that were compared, and why this one.
+    ``outliers``: rows far from the model; ``confounded``: terms that these measurements cannot
+    separate.
+    """
+
+    site: str
+    simulated: bool
+    model: str
+    voltage: str
+    n: int
+    n_settings: int
+    terms: list[Term]
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    covariance: np.ndarray
+    covariance_with_choice: np.ndarray
+    condition_number: float
+    dropped: list[dict[str, str]]
+    curves: Curves
+    surface: Surface | None = None
+    tried: list[TriedForm] = field(default_factory=list)
+    why: str = ""
+    robust: bool = False
+    outliers: list[dict[str, Any]] = field(default_factory=list)
+    confounded: list[dict[str, Any]] = field(default_factory=list)
+
+    def energy_j(self, data: Observations) -> np.ndarray:
+        """Predicted joules of every row: float64 (rows,)."""
+        return self.parts_j(data).sum(axis=1)
+
+    def parts_j(self, data: Observations) -> np.ndarray:
+        """Predicted joules of every row by term: float64 (rows, terms).
+
+        What the surface adds is shared out in proportion, so that the parts are the prediction.
+        """
+        parts = design_matrix(at_voltage(data, self.voltage, self.curves), self.terms) * self.value
+        if self.surface is not None:
+            parts *= 1.0 + self.surface.at(data)[:, None]
+        return np.asarray(parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign fit --json``: the coefficients with their units and intervals."""
+        return {
+            "site": self.site,
+            "model": self.model,
+            "voltage": self.voltage,
+            "simulated": self.simulated,
+            "n": self.n,
+            "n_settings": self.n_settings,
+            "condition_number": finite(self.condition_number),
+            "dropped": self.dropped,
+            "coefficients": [
+                {
+                    "name": term.name,
+                    "value": float(self.value[i]),
+                    "unit": term.unit,
+                    "low": finite(self.low[i]),
+                    "high": finite(self.high[i]),
+                }
+                for i, term in enumerate(self.terms)
+            ],
+            "voltage_curves": {
+                name: {"mhz": curve.mhz.tolist(), "relative_v": curve.volt.tolist()}
+                for name, curve in (("core", self.curves.core), ("mem", self.curves.mem))
+                if len(curve.mhz) > 1
+            },
+            "why": self.why,
+            "tried": [
+                {
+                    "model": tried.form.model,
+                    "voltage": tried.form.voltage,
+                    "error_pct": tried.error_pct,
+                    "behind_pct": tried.behind_pct,
+                    "behind_std_pct": tried.behind_std_pct,
+                }
+                for tried in self.tried
+            ],
+            "robust": self.robust,
+            "outliers": self.outliers,
+            "confounded": self.confounded,
+        }
+
+
+def finite(value: float) -> float | None:
+    """A number for JSON, which has no infinities and no NaN: None for these."""
+    return float(value) if np.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class SettingCosts:
+    """What operations and waiting cost at one setting (Choi & Vuduc 2016, Table I).
+
+    ``operation_pj``: class -> (pJ, low, high) of one operation; ``constant_w``: (W, low, high).
+    """
+
+    core_mhz: float
+    mem_mhz: float
+    core_v: float
+    mem_v: float
+    operation_pj: dict[str, tuple[float, float, float]]
+    constant_w: tuple[float, float, float]
+
+
+def costs_at(
+    fitted: Fit, core_mhz: float, mem_mhz: float, core_v: float, mem_v: float
+) -> SettingCosts:
+    """The coefficients at a setting: pJ by class of operations, and the power that time costs.
+
+    Where the fit took V = 1 or estimated its voltages, these are used instead of those given.
+    """
+    if fitted.voltage in ("unit", *ESTIMATED):
+        core_v, mem_v = (
+            float(curve.at(np.array([clock]))[0])
+            for curve, clock in ((fitted.curves.core, core_mhz), (fitted.curves.mem, mem_mhz))
+        )
+    at = OperatingPoint(core_mhz, mem_mhz, core_v, mem_v)
+    operation_pj = {}
+    watts = np.zeros(len(fitted.terms))
+    for i, term in enumerate(fitted.terms):
+        if term.pays_for == "operation":
+            cost = term.cost(at)
+            low, high = float(fitted.low[i] * cost), float(fitted.high[i] * cost)
+            operation_pj[term.of] = (float(fitted.value[i] * cost), low, high)
+        elif term.pays_for == "time":
+            watts[i] = term.cost(at)
+    reach = special.stdtrit(max(fitted.n_settings - 1, 1), (1 + CONFIDENCE) / 2)
+    power_w = float(watts @ fitted.value)
+    half = float(reach * np.sqrt(max(watts @ fitted.covariance_with_choice @ watts, 0.0)))
+    interval = (power_w, max(power_w - half, 0.0), power_w + half)
+    return SettingCosts(core_mhz, mem_mhz, core_v, mem_v, operation_pj, interval)
