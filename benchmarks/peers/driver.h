@@ -32,7 +32,7 @@ inline double since_start() {  // to 0.01 s, as the kernel knows it
   timespec t; clock_gettime(CLOCK_BOOTTIME, &t);
   return t.tv_sec + 1e-9 * t.tv_nsec - strtod(at, nullptr) / sysconf(_SC_CLK_TCK);
 }
-inline const char* cache() {  // where operators are kept
+inline const char* cache() {  // directory of the operators
   const char* folder = getenv("FMM_PEERS_CACHE");
   if (!folder) { fprintf(stderr, "FMM_PEERS_CACHE names no folder\n"); exit(2); }
   return folder;
@@ -51,7 +51,7 @@ inline std::vector<double> read(const Arguments& a) {
   fclose(f);
   return data;
 }
-inline double error(const Arguments& a, const std::vector<double>& found) {
+inline double error(const Arguments& a, const std::vector<double>& computed) {
   auto d = read(a);
   long count = std::min(a.n, 1000L);
   double above = 0, below = 0;
@@ -64,7 +64,7 @@ inline double error(const Arguments& a, const std::vector<double>& found) {
       if (r2 > 0) sum += d[4*j+3] / std::sqrt(r2);
     }
     sum /= 4 * M_PI;
-    above += (found[i] - sum) * (found[i] - sum);
+    above += (computed[i] - sum) * (computed[i] - sum);
     below += sum * sum;
   }
   return std::sqrt(above / below);

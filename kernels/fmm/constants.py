@@ -1,6 +1,6 @@
 """Numbers that the compiled loops, the operators and the operation counts share.
 
-Each stands here once, so that what is counted is what is executed. Imports no Numba, so that a
+Each is defined only here, so that what is counted is what is executed. Imports no Numba, so that a
 plan can count without it. Numba does not notice a change made here: remove its cached machine
 code (``__pycache__`` of the phases, or ``NUMBA_CACHE_DIR``) after one.
 """
@@ -44,8 +44,8 @@ class Blocking(NamedTuple):
     """How much the loops hold in registers.
 
     ``tile``: targets that interact both ways with passing sources; ``block``: vectors of targets
-    of a one-way loop; ``gradient_block``: the same with gradients, each of which has four sums;
-    ``group``: pairs of parents in the V phase that share the loads of a matrix.
+    in a one-way loop; ``gradient_block``: the same with gradients, where each vector has four
+    sums; ``group``: pairs of parents in the V phase that share the loads of a matrix.
     """
 
     tile: int
@@ -55,7 +55,7 @@ class Blocking(NamedTuple):
 
 
 def blocking(registers: int) -> Blocking:
-    """What fits into so many vector registers, with the sums and the passing sources."""
+    """What fits into ``registers`` vector registers, with the sums and the passing sources."""
     return Blocking(4, 5, 2, 4) if registers >= 32 else Blocking(2, 2, 1, 2)
 
 

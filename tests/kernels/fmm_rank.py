@@ -1,4 +1,4 @@
-"""One rank of a test: potentials and gradients by ranks, saved by rank 0; then the kernel."""
+"""One rank of a test: potentials and gradients on ranks, saved by rank 0; then the kernel."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ def main(given: str, result: str) -> None:
     rank, ranks = comm.Get_rank(), comm.Get_size()
     cloud = np.load(given)
     points, charges, digits, q = cloud["points"], cloud["charges"], cloud["digits"], cloud["q"]
-    # Rank 0 has no point of its own where there are others; the rest have them in no order.
+    # Rank 0 gives no points where there are other ranks; these give points in no order.
     share = np.arange(len(points)) % max(ranks - 1, 1) + (ranks > 1)
     mine = np.flatnonzero(share == rank)
     setup = setup_for(float(digits), q=int(q), threads=1)
     method = RankedFmm(comm, points[mine], setup)
     method.evaluate(np.ones(len(mine)))
     potential = method.evaluate(charges[mine])
-    also, gradient = method.gradients(charges[mine])
-    found = np.zeros((5, len(points)))
-    found[0, mine], found[1, mine], found[2:, mine] = potential, also, gradient.T
-    comm.Allreduce(MPI.IN_PLACE, found)
+    again, gradient = method.gradients(charges[mine])
+    computed = np.zeros((5, len(points)))
+    computed[0, mine], computed[1, mine], computed[2:, mine] = potential, again, gradient.T
+    comm.Allreduce(MPI.IN_PLACE, computed)
     if rank == 0:
-        np.save(result, found)
+        np.save(result, computed)
     prepared = fmm.prepare(fmm.params(n=1500, q=60, digits=4), Team(comm))
     prepared.run(2)
     prepared.check()
     if (prepared.counts() is None) != (ranks > 1):
-        raise AssertionError("one rank alone knows its counts")
+        raise AssertionError("the counts are known on one rank only")
 
 
 if __name__ == "__main__":

@@ -50,12 +50,12 @@ def direct(sources, charges, targets, screening=0.0):
     return value @ charges, np.einsum("ts,tsx,s->tx", slope, apart, charges)
 
 
-def error(found, right):
-    return np.linalg.norm(found - right) / np.linalg.norm(right)
+def error(computed, right):
+    return np.linalg.norm(computed - right) / np.linalg.norm(right)
 
 
-def test_strong_screening_leaves_what_is_near():
-    """Beyond 700 decay lengths exp() is 0, and so is what a distant cell does."""
+def test_strong_screening_leaves_only_near_interactions():
+    """Beyond 700 decay lengths exp() is 0, and so are the potentials of distant cells."""
     sources, charges = points("uniform", 800, 2), np.ones(800)
     options = {"interaction": "yukawa", "parameter": 3000.0}
     right, _ = direct(sources, charges, sources, 3000.0)
@@ -64,7 +64,7 @@ def test_strong_screening_leaves_what_is_near():
 
 @pytest.mark.parametrize("name", ["uniform", "plummer", "sphere", "line"])
 @pytest.mark.parametrize("digits", [3, 4, 5, 6, 7, 8, 9, 10])
-def test_error_is_at_most_what_was_asked_for(name, digits):
+def test_the_error_is_at_most_the_one_requested(name, digits):
     n = 4000
     sources, charges = points(name, n, digits), np.random.default_rng(1).uniform(-1, 1, n)
     some = np.arange(0, n, 10)
@@ -75,21 +75,21 @@ def test_error_is_at_most_what_was_asked_for(name, digits):
 @pytest.mark.parametrize("digits", [3, 4, 5])
 def test_single_precision(digits):
     sources, charges = points("plummer", 3000, 3), np.random.default_rng(2).uniform(-1, 1, 3000)
-    found = evaluate(sources, charges, digits=digits, precision="single", q=40)
-    assert found.dtype == np.float32
-    assert error(found, direct(sources, charges, sources)[0]) <= 10.0**-digits
+    computed = evaluate(sources, charges, digits=digits, precision="single", q=40)
+    assert computed.dtype == np.float32
+    assert error(computed, direct(sources, charges, sources)[0]) <= 10.0**-digits
 
 
 @pytest.mark.parametrize(("interaction", "digits"), [("laplace", 4), ("laplace", 8), ("yukawa", 6)])
-def test_targets_of_their_own_with_gradients(interaction, digits):
-    """Some targets are sources, some lie outside, some where there are no sources near."""
+def test_separate_targets_with_gradients(interaction, digits):
+    """Some targets are sources, some are outside the cube, some have no sources nearby."""
     rng = np.random.default_rng(4)
     sources, charges = points("plummer", 2000, 5), rng.normal(size=2000)
     targets = np.concatenate([sources[:50], rng.normal(size=(400, 3)), rng.random((50, 3)) * 40])
     options = {} if interaction == "laplace" else {"interaction": "yukawa", "parameter": SCREENING}
     right = direct(sources, charges, targets, SCREENING if options else 0.0)
-    found = evaluate_with_gradient(sources, charges, targets, digits, q=40, **options)
-    for mine, theirs in zip(found, right, strict=True):
+    computed = evaluate_with_gradient(sources, charges, targets, digits, q=40, **options)
+    for mine, theirs in zip(computed, right, strict=True):
         assert error(mine, theirs) <= 2 * 10.0**-digits
     alone = evaluate(sources, charges, targets, digits, q=40, **options)
     assert error(alone, right[0]) <= 10.0**-digits
@@ -97,8 +97,8 @@ def test_targets_of_their_own_with_gradients(interaction, digits):
 
 def test_gradients_at_the_sources():
     sources, charges = points("uniform", 2000, 6), np.random.default_rng(6).normal(size=2000)
-    found = evaluate_with_gradient(sources, charges, digits=5, q=30, threads=2)
-    for mine, theirs in zip(found, direct(sources, charges, sources), strict=True):
+    computed = evaluate_with_gradient(sources, charges, digits=5, q=30, threads=2)
+    for mine, theirs in zip(computed, direct(sources, charges, sources), strict=True):
         assert error(mine, theirs) <= 1e-5
 
 
@@ -132,14 +132,14 @@ def test_threads_share_the_work_and_agree():
 
 @pytest.mark.parametrize(("precision", "digits"), [("double", 6), ("single", 4)])
 def test_slabs_of_frequencies_add_up(precision, digits, monkeypatch):
-    """One kz at a time, the slabs' sum is what all frequencies at once give."""
+    """The sum over slabs of one kz each equals the result of all frequencies at once."""
     sources = points("uniform", 3000, 5)
     charges = np.random.default_rng(6).uniform(-1, 1, 3000)
-    found = []
+    computed = []
     for slab_bytes in (1, 1 << 40):
         monkeypatch.setattr(spectra, "SLAB_BYTES", slab_bytes)
-        found.append(evaluate(sources, charges, digits=digits, q=30, precision=precision))
-    assert error(*found) <= (1e-14 if precision == "double" else 1e-6)
+        computed.append(evaluate(sources, charges, digits=digits, q=30, precision=precision))
+    assert error(*computed) <= (1e-14 if precision == "double" else 1e-6)
 
 
 @given(st.integers(2, 14), st.integers(1, 10**6), st.sampled_from([4, 8]))
@@ -151,7 +151,7 @@ def test_slabs_cover_every_frequency_once(order, parents, itemsize):
     assert widest == 1 or widest * of_one <= spectra.SLAB_BYTES
 
 
-def test_made_ready_once_and_evaluated_often():
+def test_one_preparation_serves_many_evaluations():
     sources = points("sphere", 2000, 9)
     method = prepare(sources, digits=6, q=60)
     rng = np.random.default_rng(9)
@@ -190,8 +190,8 @@ def test_bad_input_gives_one_clear_error(change, says):
         evaluate(**given)
 
 
-def test_operators_are_kept_safely(tmp_path, monkeypatch):
-    """A torn file, and one with a bit flipped, are computed again; no partial file stays."""
+def test_a_damaged_cache_file_is_replaced(tmp_path, monkeypatch):
+    """Truncated files, and one with a flipped bit, are computed again; no partial file remains."""
     monkeypatch.setenv("CAMPAIGN_FMM_CACHE", str(tmp_path))
     computed = []
 
@@ -227,10 +227,10 @@ def touching(tree, a, b):
 
 def family(tree, node):
     """A node and all its ancestors."""
-    found = [node]
-    while tree.parent[found[-1]] >= 0:
-        found.append(tree.parent[found[-1]])
-    return found
+    ancestors = [node]
+    while tree.parent[ancestors[-1]] >= 0:
+        ancestors.append(tree.parent[ancestors[-1]])
+    return ancestors
 
 
 clouds = st.tuples(
@@ -264,7 +264,7 @@ def test_the_tree_holds_every_point_once_in_small_leaves(cloud):
 @settings(max_examples=20, deadline=None)
 @given(clouds, st.integers(0, 30))
 def test_every_pair_of_leaves_meets_exactly_once(cloud, few):
-    """Directly, or through V, W or X of some of their ancestors, each by its definition."""
+    """Directly, or through V, W or X of one pair of their ancestors, by the lists' definitions."""
     name, n, q, seed = cloud
     tree = build_octree(points(name, n, seed), None, q)
     lists = build_lists(tree, few)

@@ -1,4 +1,4 @@
-"""The fast multipole method as a kernel: its counts, its checked result, Table IV as a campaign."""
+"""The fast multipole method as a kernel: counts, result checks, and Table IV as a campaign."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def small_work(distribution: str, q: int = 8, threads: int = 1, n: int = N) -> W
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("distribution", ["uniform", "plummer", "line"])
 def test_every_pair_of_points_is_taken_exactly_once(distribution: str, threads: int) -> None:
-    """Near, or through one pair of V, W or X: counted pair by pair."""
+    """Directly, or through one pair of V, W or X: counted pair by pair."""
     work = small_work(distribution, threads=threads)
     tree, n = work.tree, N
     taken = np.zeros((n, n), int)  # (target, source)
@@ -124,10 +124,10 @@ def test_flops_of_surfaces_and_products_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("distribution", "precision", "digits"),
-    [*((each, "single", 3) for each in DISTRIBUTIONS), ("plummer", "double", 6)],
+    [*((distribution, "single", 3) for distribution in DISTRIBUTIONS), ("plummer", "double", 6)],
 )
 def test_counts_need_no_evaluation(distribution: str, precision: Any, digits: int) -> None:
-    """Planned counts are those of the method that is then prepared, on any AVX-512 host."""
+    """Planned counts equal those of the method prepared afterwards, on any AVX-512 host."""
     planned = evaluation_counts(2000, 40, digits, precision, distribution, 1)
     places, _ = points(distribution, 2000, 0)
     method = prepare(places, digits=digits, precision=precision, q=40, threads=1)
@@ -143,7 +143,7 @@ def test_counts_need_no_evaluation(distribution: str, precision: Any, digits: in
 
 
 def test_bytes_follow_the_caches() -> None:
-    """Every byte is counted once: its sum stays, its level depends on the caches."""
+    """Every byte is counted once: the total is constant, the level depends on the caches."""
     work = small_work("uniform", q=60, n=4000)
     totals = []
     for caches in ((("l1", 1 << 10),), (("l1", 32 << 10), ("l2", 1 << 20)), (("l1", 1 << 40),)):
@@ -154,7 +154,7 @@ def test_bytes_follow_the_caches() -> None:
 
 
 def test_the_v_phase_moves_more_bytes_a_flop_than_the_u_phase() -> None:
-    """Seed 003, section III: U is bound by computation, V by memory."""
+    """Choi & Vuduc 2016, section III: U is bound by computation, V by memory."""
     counts = evaluation_counts(65_536, 128, 6, "double", "uniform", 1)
     u, v = (counts[phase]["dp"] / counts[phase]["dram"] for phase in "uv")
     assert u > 10 * v
@@ -166,7 +166,7 @@ def test_larger_leaves_move_work_from_v_to_u() -> None:
     assert large["v"]["dp"] < small["v"]["dp"]
 
 
-def test_counting_is_pure_and_asks_for_numba_only_when_it_counts() -> None:
+def test_counting_is_pure_and_imports_numba_only_when_it_counts() -> None:
     code = (
         "import sys, kernels.registry as r\n"
         "k = r.find_kernel('fmm')\n"
@@ -228,7 +228,7 @@ def test_prepare_run_check_close(given: Any) -> None:
     run.close()
 
 
-def test_a_wrong_result_is_noticed() -> None:
+def test_a_wrong_result_is_detected() -> None:
     run = prepared(n=2000, q=60, digits=4)
     some = np.random.default_rng(0).permutation(2000)[:CHECKED]
     run.potentials[some[0]] += 1e-2 * np.linalg.norm(run.potentials[some])
@@ -282,7 +282,7 @@ def renamed(counts: Any) -> dict[str, float]:
     return {"shared" if name == "l1" else name: value for name, value in counts.items()}
 
 
-def test_phases_follow_one_another_on_the_twin() -> None:
+def test_phases_follow_one_another_on_a_simulated_machine() -> None:
     """Counts, time and energy of a simulated window add up over the marked phases."""
     quiet = read_site(find_site("jetson-tk1", TABLE_IV.parent))
     assert quiet.twin is not None
@@ -319,7 +319,7 @@ def test_marks_become_traces() -> None:
     assert u.time_ns.tolist() == [10, 40]
 
 
-def test_the_energy_of_each_phase_is_read_off_a_store(tmp_path: Path) -> None:
+def test_the_energy_of_each_phase_is_computed_from_a_store(tmp_path: Path) -> None:
     """From a simulated measurement through journal and Zarr to joules by phase."""
     plan = make_plan(TABLE_IV)
     point = next(p for p in plan.points if '"n":65536,' in p.params)
@@ -344,7 +344,7 @@ def test_the_energy_of_each_phase_is_read_off_a_store(tmp_path: Path) -> None:
     assert by_name["u"] != pytest.approx(by_name["v"], rel=0.02)
 
 
-def test_a_counter_and_a_power_tell_the_same_energy_by_phase() -> None:
+def test_a_counter_and_a_power_meter_give_the_same_energy_by_phase() -> None:
     time_ns = np.arange(0, 11) * 10**9
     watts = np.where(np.arange(11) < 6, 10.0, 30.0)
     joules = np.concatenate([[0], np.cumsum((watts[1:] + watts[:-1]) / 2)])

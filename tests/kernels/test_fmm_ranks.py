@@ -1,4 +1,4 @@
-"""The FMM on MPI ranks gives what one process gives."""
+"""The FMM on MPI ranks agrees with direct summation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_ranks_agree_with_direct_sums(ranks, name, digits, tmp_path):
     done = subprocess.run(
         [
             str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "tests.kernels.fmm_rank",
-            str(tmp_path / "given.npz"), str(tmp_path / "found.npy"),
+            str(tmp_path / "given.npz"), str(tmp_path / "computed.npy"),
         ],
         cwd=ROOT,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
@@ -37,8 +37,8 @@ def test_ranks_agree_with_direct_sums(ranks, name, digits, tmp_path):
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    found = np.load(tmp_path / "found.npy")
+    computed = np.load(tmp_path / "computed.npy")
     potential, gradient = direct(sources, charges, sources)
-    assert error(found[0], potential) <= 10.0**-digits
-    assert error(found[1], potential) <= 10.0**-digits
-    assert error(found[2:].T, gradient) <= 2 * 10.0**-digits
+    assert error(computed[0], potential) <= 10.0**-digits
+    assert error(computed[1], potential) <= 10.0**-digits
+    assert error(computed[2:].T, gradient) <= 2 * 10.0**-digits

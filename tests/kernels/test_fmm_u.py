@@ -1,4 +1,4 @@
-"""The U phase in variants: a space that is declared, right sums, exact counts, a refined peak."""
+"""The U phase in variants: the declared space, correct sums, exact counts, the refined peak."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def touching(params: FmmUParams) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("vector_bits", [256, 512])
-def test_the_space_has_some_hundreds_of_variants_each_of_its_own(vector_bits: int) -> None:
+def test_the_space_has_several_hundred_different_variants(vector_bits: int) -> None:
     space = variants(vector_bits)
     assert 300 <= len(space) <= 500
     assert len({v.name() for v in space}) == len(space)
@@ -107,7 +107,9 @@ def test_the_sample_covers_every_value() -> None:
         ({"tiles": 2}, "Extra inputs are not permitted"),
     ],
 )
-def test_what_cannot_be_built_is_refused_with_a_reason(given: dict[str, Any], says: str) -> None:
+def test_variants_that_cannot_be_built_are_refused_with_a_reason(
+    given: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ValidationError, match=says) as refused:
         FmmUParams(**given)
     assert refused.value.error_count() == 1
@@ -120,7 +122,7 @@ def test_the_kernel_is_registered_and_its_module_imports_no_numba() -> None:
 
 
 def test_the_mix_is_eleven_flops_in_eight_instructions() -> None:
-    """Choi and Vuduc, GT-CSE-2012-01, section 5.4."""
+    """Choi & Vuduc 2012, section 5.4."""
     mix = instructions("estimate", "one")
     assert sum(mix.values()) == 8
     assert flops(mix) == 11
@@ -140,7 +142,7 @@ def test_sums_are_those_of_numpy(given: dict[str, Any], threads: int) -> None:
         run.check()
         leaves = build_leaves(params.n, params.q, params.precision)
         schedule = run.parts[0]._schedule
-        found = run.parts[0]._arrays.sums[schedule.slot] / params.unit
+        computed = run.parts[0]._arrays.sums[schedule.slot] / params.unit
         tree = leaves.tree
         right, scale, terms = np.zeros(N), np.zeros(N), np.zeros(N, int)
         for b, a in touching(params):
@@ -151,9 +153,9 @@ def test_sums_are_those_of_numpy(given: dict[str, Any], threads: int) -> None:
             right[t] += inverse @ leaves.charges[s]
             scale[t] += inverse @ np.abs(leaves.charges[s])
             terms[t] += len(s)
-        error = np.abs(found - right) / scale
+        error = np.abs(computed - right) / scale
         assert error.max() <= tolerance(params, int(terms.max()))
-        # Wrong sums are noticed.
+        # Wrong sums are detected.
         for part in run.parts:
             part._arrays.sums[:] *= 1.01
             with pytest.raises(WrongResult, match=r"the sum at point \d+ is"):
@@ -163,7 +165,7 @@ def test_sums_are_those_of_numpy(given: dict[str, Any], threads: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 17])
-def test_few_points_are_no_exception(n: int) -> None:
+def test_few_points_work_too(n: int) -> None:
     run = fmm_u.prepare(params_of(SAMPLE[0], n=n, threads=2), Team())
     try:
         run.run(1)
@@ -177,7 +179,7 @@ def test_few_points_are_no_exception(n: int) -> None:
 
 
 def walked(params: FmmUParams) -> dict[str, float]:
-    """Counts by walking through every job as the loops do, one instruction after the other."""
+    """Counts from walking through every job as the loops do, instruction by instruction."""
     schedule = make_schedule(
         params.n, params.q, params.precision, params.ways, params.width, params.threads
     )

@@ -144,7 +144,7 @@ def test_counting_imports_no_numba() -> None:
         (chase, {"level": "l2", "hops": 3}),
     ],
 )
-def test_parameters_that_mean_nothing_are_refused(kernel: Any, given: Any) -> None:
+def test_invalid_parameters_are_refused(kernel: Any, given: Any) -> None:
     with pytest.raises(ValidationError):
         kernel.params(**given)
 
@@ -155,7 +155,7 @@ def test_parameters_that_mean_nothing_are_refused(kernel: Any, given: Any) -> No
 @pytest.mark.parametrize(("kernel", "_class", "_word_bytes"), CHAINS)
 @pytest.mark.parametrize("ops", [1, 2, 3, 8, 33])
 @pytest.mark.parametrize("level", ["l1", "l2"])
-def test_chains_compute_what_they_must_and_notice_when_not(
+def test_chains_are_right_and_wrong_results_are_detected(
     kernel: Any, _class: Any, _word_bytes: Any, ops: Any, level: Any
 ) -> None:
     run = prepared(kernel, level=level, ops_per_word=ops)
@@ -163,7 +163,7 @@ def test_chains_compute_what_they_must_and_notice_when_not(
     run.check()
     part = run.parts[0]
     first = (part._next - part._words) % part.data.size
-    # The words of the last row, which weigh most, changed behind the loop's back.
+    # Change the words of the last row, which have the largest weight.
     last = first + min(part._words, part.data.size)
     part.data[last - part.start.size : last] += part.data.dtype.type(100)
     with pytest.raises(WrongResult):
@@ -178,7 +178,7 @@ def test_chains_compute_what_they_must_and_notice_when_not(
 
 
 @pytest.mark.parametrize(("kernel", "_class", "_word_bytes"), CHAINS)
-def test_chains_in_registers_notice_missing_steps(
+def test_missing_steps_of_chains_in_registers_are_detected(
     kernel: Any, _class: Any, _word_bytes: Any
 ) -> None:
     run = prepared(kernel)
@@ -206,7 +206,7 @@ def test_a_chain_that_was_not_run_is_a_wrong_result() -> None:
     run.close()
 
 
-def test_the_compiled_chain_agrees_with_one_step_after_the_other() -> None:
+def test_the_compiled_chain_agrees_with_single_steps() -> None:
     """A short stretch against exact 32-bit arithmetic in plain Python."""
     for ops in (1, 2, 5, 6):
         run = prepared(int_mad, level="l1", ops_per_word=ops)
@@ -229,9 +229,7 @@ def test_the_compiled_chain_agrees_with_one_step_after_the_other() -> None:
 
 
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 40))
-def test_a_power_of_an_affine_map_is_the_map_so_many_times(
-    factor: Any, term: Any, times: Any
-) -> None:
+def test_a_power_of_an_affine_map_is_the_repeated_map(factor: Any, term: Any, times: Any) -> None:
     x = 5
     for _ in range(times):
         x = (factor * x + term) % 101
@@ -239,7 +237,7 @@ def test_a_power_of_an_affine_map_is_the_map_so_many_times(
     assert (power.factor * 5 + power.term) % 101 == x
 
 
-def test_a_wrong_sum_is_noticed() -> None:
+def test_a_wrong_sum_is_detected() -> None:
     run = prepared(load, level="l2")
     run.run(2)
     run.check()
@@ -254,17 +252,17 @@ def test_a_wrong_sum_is_noticed() -> None:
     run.close()
 
 
-def test_a_chase_off_its_cycle_is_noticed() -> None:
+def test_a_chase_that_leaves_its_cycle_is_detected() -> None:
     run = prepared(chase, level="l1")
     run.run(3)
     run.check()
     part = run.parts[0]
-    kept = part._address
-    part._address = int(part.links[(kept - part._base) // 64, 0])
+    address = part._address
+    part._address = int(part.links[(address - part._base) // 64, 0])
     with pytest.raises(WrongResult, match="ended at line"):
         run.check()
-    part._address = kept
-    # Two cycles in the place of one.
+    part._address = address
+    # Two cycles instead of one.
     a, b = part._order[3], part._order[9]
     part.links[[a, b], 0] = part.links[[b, a], 0]
     with pytest.raises(WrongResult, match="one cycle"):
@@ -310,7 +308,7 @@ def test_every_kernel_runs_at_every_level(kernel: Any, level: Any) -> None:
     assert run.parts == []
 
 
-def test_an_iteration_goes_on_where_the_last_one_ended() -> None:
+def test_an_iteration_continues_where_the_last_one_ended() -> None:
     run = prepared(dp_fma, level="dram", ops_per_word=64)
     part = run.parts[0]
     before = part._next
@@ -453,7 +451,7 @@ def test_a_missing_level_or_too_little_memory_is_a_failure() -> None:
         working_set_bytes("l3", ICE_LAKE, 256 << 30, parts=64)
 
 
-def test_memory_that_is_not_to_be_had_is_a_failure() -> None:
+def test_too_little_memory_is_a_failure() -> None:
     from kernels.host.memory import paged_array
 
     with pytest.raises(KernelFailed, match="cannot allocate"):

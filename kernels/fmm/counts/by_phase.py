@@ -45,13 +45,13 @@ def evaluation_counts(
     threads: int,
     machine: MachineModel = DEFAULT_MACHINE,
 ) -> Mapping[str, Counts]:
-    """Counts by phase of the points of :func:`kernels.fmm.distributions.points`, seed 0.
+    """Counts by phase for the points of :func:`kernels.fmm.distributions.points` with seed 0.
 
-    ``q``: None for what :func:`kernels.fmm.prepare` takes. The same on every host, unless the
-    machine is the host's.
+    ``q``: None for the default of :func:`kernels.fmm.prepare`. The counts are the same on every
+    host, unless ``machine`` is the host's.
 
     Raises:
-        kernels.fmm.BadInput: digits that the precision has not.
+        kernels.fmm.BadInput: more digits than the precision has.
     """
     asked = accuracy(digits, precision)
     if q is None:
@@ -86,7 +86,7 @@ def phase_counts(
 
 
 def _points_to_surfaces(tally: Tally, s: Sizes, leaf: np.ndarray, node: np.ndarray) -> None:
-    """P2M or P2L: leaves on the check surfaces of nodes."""
+    """P2M or P2L: the sources of leaves act on the check surfaces of nodes."""
     n = s.sources[leaf]
     window = 4 * n * s.size
     s.one_way(tally, n, np.full(len(n), s.columns), FAR_STEPS[s.work.bits], window)
@@ -101,7 +101,7 @@ def _points_to_surfaces(tally: Tally, s: Sizes, leaf: np.ndarray, node: np.ndarr
 
 
 def _surfaces_to_points(tally: Tally, s: Sizes, leaf: np.ndarray, node: np.ndarray) -> None:
-    """L2P or M2P: the densities of nodes on the targets of leaves."""
+    """L2P or M2P: the densities of nodes act on the targets of leaves."""
     n = s.targets[leaf]
     room = padded(n, s.lanes)
     window = np.full(len(n), 4 * s.columns * s.size)
@@ -110,7 +110,7 @@ def _surfaces_to_points(tally: Tally, s: Sizes, leaf: np.ndarray, node: np.ndarr
     s.seen_from(tally, n[other], window[other], s.all_bytes)
     tally.moved(4 * room[~other] * s.size, s.all_bytes)
     _check_rows(tally, s, len(n))
-    # The surface's points and densities, put side by side.
+    # The surface's points and densities are copied into one array.
     tally.ints(LOOP_OPS * len(n) * 4 * s.columns / s.lanes)
     tally.moved(len(n) * 7.0 * s.row_bytes, 4 * s.row_bytes)
 
@@ -128,7 +128,7 @@ def _solve(tally: Tally, s: Sizes, which: int) -> None:
 
 
 def _between_levels(tally: Tally, s: Sizes) -> None:
-    """M2M or L2L: one product for each octant and level, and the addition of its rows."""
+    """M2M or L2L: one product for each octant and level, and adding its rows."""
     tree = s.work.tree
     octant = tree.octants()
     for level, (a, b) in enumerate(pairwise(tree.levels)):
@@ -142,12 +142,12 @@ def _between_levels(tally: Tally, s: Sizes) -> None:
         # A gather, and an addition to gathered rows.
         tally.moved(3 * numbers * s.size, numbers * s.size)
         tally.moved(2 * numbers * s.size, s.rows_bytes)
-        # The octants' operators come again at the next level.
+        # The octants' operators are used again at the next level.
         tally.moved(CHILDREN * s.surface**2 * s.size, CHILDREN * s.surface**2 * s.size)
 
 
 def _up(tally: Tally, s: Sizes) -> None:
-    """P2M, M2M, the solution; before them the charges are put in place."""
+    """P2M, M2M, the solution; before them the charges are copied into their slots."""
     n = s.sources[s.work.tree.leaves].sum()
     tally.ints(INDEXED_OPS * n)
     tally.moved(n * (2 * DOUBLE_BYTES + s.size), s.all_bytes)
@@ -194,9 +194,9 @@ def _v(tally: Tally, s: Sizes) -> None:
 
     # Products: 8 source children x 8 target children, complex, at every frequency.
     tally.moved(spectra, s.slab_bytes)
-    pairs = sum(each.shape[1] for each in parents.pairs)
+    pairs = sum(of_level.shape[1] for of_level in parents.pairs)
     groups = pairs / s.group
-    directions = sum(int((np.diff(each) > 0).sum()) for each in parents.starts)
+    directions = sum(int((np.diff(starts) > 0).sum()) for starts in parents.starts)
     tally.flops(8.0 * CHILDREN * CHILDREN * pairs * frequencies)
     if interleaves_complex(s.work.bits, s.machine.vector_bytes):
         # i times a column, once a group.
@@ -209,12 +209,12 @@ def _v(tally: Tally, s: Sizes) -> None:
     )  # fmt: skip
     table = 2.0 * frequencies * V_OFFSETS * s.size * len(parents.levels)
     tally.moved(table, s.all_bytes)
-    # At every frequency the matrices are filled, by offset, and all pairs are passed over.
+    # At every frequency the matrices are filled, by offset, and all pairs are processed.
     both = 2 * (len(parents) + 1) * spectrum
     once = directions * (matrix * s.size + INDEX_BYTES * matrix / 2) + 2.0 * INDEX_BYTES * pairs
     tally.moved(frequencies * once, once + 2 * V_OFFSETS * s.size + both)
     tally.moved(filled * s.size + frequencies * groups * matrix * s.size, matrix * s.size)
-    # Sources and targets of a group: three times a spectrum, the first time from afar.
+    # Sources and targets of a group: three spectra, at their first use from a larger level.
     tally.moved(2.0 * spectra, s.slab_bytes)
     again = frequencies * pairs * 3.0 * spectrum - 2.0 * spectra
     tally.moved(max(again, 0.0), both)
@@ -236,7 +236,7 @@ def _v(tally: Tally, s: Sizes) -> None:
 
 
 def _grids(tally: Tally, s: Sizes, children: int, scratch: int) -> None:
-    """Surfaces scattered over grids, or gathered from them, for each slab."""
+    """Scattering surfaces to grids, or gathering them, for each slab."""
     numbers = len(s.slabs) * children * s.surface
     tally.ints(numbers * (LOOP_OPS + INDEXED_OPS))
     tally.moved(numbers * (s.size + DOUBLE_BYTES), scratch)
@@ -252,7 +252,7 @@ def _down(tally: Tally, s: Sizes) -> None:
 
 
 def _w(tally: Tally, s: Sizes) -> None:
-    """M2P, and the sums from its unit to that of the U phase."""
+    """M2P, and converting the sums from its unit to that of the U phase."""
     if len(s.work.far):
         _surfaces_to_points(tally, s, s.work.far[:, 0], s.work.far[:, 1])
     tally.flops(s.slots)
@@ -261,7 +261,7 @@ def _w(tally: Tally, s: Sizes) -> None:
 
 
 def _u(tally: Tally, s: Sizes) -> None:
-    """P2P, and the sums brought into the given order."""
+    """P2P, and copying the sums into the user's order."""
     near, work = s.work.near, s.work
     ns, nt = s.sources[near[:, 1]], s.targets[near[:, 0]]
     what = near[:, 2]
@@ -270,7 +270,7 @@ def _u(tally: Tally, s: Sizes) -> None:
     both, one, itself = (what == k for k in (BOTH_WAYS, ONE_WAY, ITSELF))
     s.both_ways(tally, vectors_s[both], nt[both], window[both])
     s.masked(tally, ns[one], vectors_t[one], work.bits, work.steps, window[one])
-    # A leaf on itself: each vector on itself, then both ways with all that follow.
+    # A leaf on itself: each vector on itself, then both ways with all following vectors.
     n, v = ns[itself], vectors_s[itself]
     s.masked(tally, n, np.ones_like(n), work.bits, work.steps, window[itself])
     longest = int(v.max(initial=0))
@@ -282,7 +282,7 @@ def _u(tally: Tally, s: Sizes) -> None:
         wide = s.machine.vector_bytes // DOUBLE_BYTES
         s.masked(tally, again[0], -(-again[1] // wide), 64, EXACT_STEPS, 96 * again[0])
         tally.flops(3 * (again[0] + again[1]) + again[1], wide=True)
-    # The targets seen from the source leaf's centre; what two leaves have of each other, added.
+    # The targets relative to the source leaf's centre; then adding the sums of both leaves.
     apart = ~itself
     around = NEIGHBOURHOOD * float(padded(nt, s.lanes).mean()) * s.slot_bytes
     s.seen_from(tally, nt[apart], window[apart], around)

@@ -29,11 +29,12 @@ MASK_OPS = 5
 
 
 def padded(count: Any, lanes: int) -> Any:
+    """The slots of ``count`` points in whole vectors."""
     return -(-count // lanes) * lanes
 
 
 class Sizes:
-    """Sizes that several phases take from the work."""
+    """The sizes that several phases need, from a work and a machine."""
 
     def __init__(self, work: Work, machine: MachineModel) -> None:
         self.work, self.machine = work, machine
@@ -51,10 +52,10 @@ class Sizes:
         self.slots = (
             int(padded(self.targets[leaves], self.lanes).sum()) + SPARE_VECTORS * self.lanes
         )
-        # A slot: its place, its place in its leaf with its charge, its sum.
+        # A slot has coordinates, coordinates in its leaf with its charge, and a sum.
         self.slot_bytes = 3 * DOUBLE_BYTES + 5 * self.size
         self.row_bytes = self.columns * self.size
-        # Densities and check potentials, which are passed over in turns.
+        # Densities and check potentials, which are read and written alternately.
         self.rows_bytes = 2 * self.nodes * self.row_bytes
         self.level_sizes = np.diff(tree.levels)
         self.slabs = slabs(work.order, len(work.v_list), self.size)
@@ -67,7 +68,7 @@ class Sizes:
         self.all_bytes = points + self.rows_bytes + planes * spectra + tables
 
     def value_flops(self, steps: int, bits: int) -> int:
-        """Flops of G(r) from r^2: the estimate, its Newton steps, and what the kernel adds."""
+        """Flops of G(r) from r^2: the estimate, its Newton steps, and the interaction's own."""
         flops = self.machine.estimate_flops(bits)
         homogeneous = self.work.interaction == "laplace"
         # y (3 - r^2 y^2) / 2; the last step's half is left out where G is homogeneous.
@@ -89,22 +90,22 @@ class Sizes:
     def masked(
         self, tally: Tally, n: Any, vectors: Any, bits: int, steps: int, window: Any
     ) -> None:
-        """``act_one_way_masked``: n sources on so many vectors of targets."""
+        """``act_one_way_masked``: n sources on ``vectors`` vectors of targets."""
         size = bits // 8
         lanes = self.machine.vector_bytes // size
         blocks = vectors // self.block + vectors % self.block
         pairs = vectors * lanes * n
-        each = DISTANCE_FLOPS + self.value_flops(steps, bits) + 2 + 1
-        tally.flops(pairs * each, wide=bits == 64)
+        pair_flops = DISTANCE_FLOPS + self.value_flops(steps, bits) + 2 + 1
+        tally.flops(pairs * pair_flops, wide=bits == 64)
         tally.ints(LOOP_OPS * blocks * n + MASK_OPS * pairs)
         tally.moved((blocks * n * 4 + vectors * lanes * 5) * size, window)
 
     def both_ways(self, tally: Tally, vectors: Any, t: Any, window: Any) -> None:
-        """``act_both_ways``: so many vectors of sources and t targets."""
+        """``act_both_ways``: ``vectors`` vectors of sources and t targets."""
         tiles = t // self.tile + t % self.tile
-        each = DISTANCE_FLOPS + self.value_flops(self.work.steps, self.work.bits) + 4
-        # Every target's sum is added up over the lanes, and to what is there.
-        tally.flops(vectors * self.lanes * t * each + t * self.lanes)
+        pair_flops = DISTANCE_FLOPS + self.value_flops(self.work.steps, self.work.bits) + 4
+        # Every target's sum is added up over the lanes, and added to the previous sum.
+        tally.flops(vectors * self.lanes * t * pair_flops + t * self.lanes)
         tally.ints(LOOP_OPS * tiles * vectors + vectors * self.lanes * t)
         vector = tiles * vectors * self.machine.vector_bytes
         tally.moved(5 * vector, window)
@@ -112,7 +113,7 @@ class Sizes:
         tally.moved(vector + 6 * t * self.size, 0)
 
     def seen_from(self, tally: Tally, n: Any, window: Any, first: Any) -> None:
-        """Copies of n places, from another centre, with charges."""
+        """``seen_from``: copies of n points relative to another centre, with charges."""
         tally.flops(3 * n, wide=True)
         tally.ints(LOOP_OPS * 4 * np.ceil(n / self.lanes))
         tally.moved(n * (3 * DOUBLE_BYTES + self.size), first)
@@ -122,7 +123,7 @@ class Sizes:
 def count_product(
     tally: Tally, s: Sizes, calls: float, shape: tuple[int, int], width: int, scratch: int
 ) -> None:
-    """``_times``: matrices of a shape and blocks of ``width`` columns, 8 at a time."""
+    """``_times``: products of matrices of a shape with ``width`` columns, 8 at a time."""
     rows, inner = shape
     blocks = rows // TRANSFORM_ROWS + rows % TRANSFORM_ROWS
     tally.flops(calls * 2 * rows * inner * width)
@@ -134,7 +135,7 @@ def count_product(
 def count_two_products(
     tally: Tally, s: Sizes, calls: float, shape: tuple[int, int], width: int, scratch: int
 ) -> None:
-    """``_times_both``: two such products, the second with a sign."""
+    """``_times_both``: the sums of two such products, the second with a sign."""
     rows, inner = shape
     blocks = rows // TRANSFORM_ROWS + rows % TRANSFORM_ROWS
     tally.flops(calls * (4 * rows * inner * width + blocks * inner * width))

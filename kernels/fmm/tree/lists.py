@@ -41,7 +41,7 @@ class Lists:
 
 
 def build_lists(tree: Octree, few: int) -> Lists:
-    """The lists of a tree; ``few``: nodes of W with at most so many points are paired directly."""
+    """The lists of a tree; nodes of W with at most ``few`` points are paired directly."""
     colleagues = _colleagues(tree.parent, tree.first_child, tree.children, tree.anchor)
     points = np.maximum(tree.end - tree.begin, tree.target_end - tree.target_begin)
     near, n_near, far, n_far = _pairs(
@@ -67,8 +67,8 @@ def child_in(first_child, children, node, octant):
 @njit(nogil=True, cache=True)
 def _colleagues(parent, first_child, children, anchor):
     n = len(parent)
-    found = np.full((n, DIRECTIONS), -1, np.int32)
-    found[0, SELF] = 0
+    colleagues = np.full((n, DIRECTIONS), -1, np.int32)
+    colleagues[0, SELF] = 0
     for node in range(1, n):
         above = parent[node]
         x, y, z = anchor[node]
@@ -78,14 +78,14 @@ def _colleagues(parent, first_child, children, anchor):
                 for dx in range(-1, 2):
                     qx, qy, qz = (x + dx) >> 1, (y + dy) >> 1, (z + dz) >> 1
                     side = 9 * (qz - pz + 1) + 3 * (qy - py + 1) + qx - px + 1
-                    other = found[above, side]
+                    other = colleagues[above, side]
                     if other < 0 or first_child[other] < 0:
                         continue
                     octant = ((x + dx) & 1) | (((y + dy) & 1) << 1) | (((z + dz) & 1) << 2)
-                    found[node, 9 * (dz + 1) + 3 * (dy + 1) + dx + 1] = child_in(
+                    colleagues[node, 9 * (dz + 1) + 3 * (dy + 1) + dx + 1] = child_in(
                         first_child, children, other, octant
                     )
-    return found
+    return colleagues
 
 
 @njit(nogil=True, cache=True)
