@@ -36,7 +36,7 @@ POLICY_KEYS = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class SiteFinding:
     """What a check of a site's measurements found.
 
     ``finding``: ``check`` (its name), ``severity`` (``refused``: no fit can be true to these
@@ -70,7 +70,7 @@ class FitResult:
     """A fit, and what the checks of its measurements found."""
 
     fit: Fit
-    findings: tuple[Finding, ...]
+    findings: tuple[SiteFinding, ...]
 
     @property
     def summary(self) -> FitSummary:
@@ -118,7 +118,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class SettingCosts:
+class CostsAtSetting:
     """The coefficients at one setting (Choi & Vuduc 2016, Table I)."""
 
     site: str

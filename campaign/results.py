@@ -23,13 +23,13 @@ from campaign.errors import BadArgument
 from campaign.result_tables import (
     Coefficients,
     Cost,
+    CostsAtSetting,
     CrossvalResult,
-    Finding,
     FitResult,
     Prediction,
     Predictions,
     RooflineResult,
-    SettingCosts,
+    SiteFinding,
     Status,
 )
 from campaign.slurm_flags import slurm_flags
@@ -110,7 +110,7 @@ class Results:
 
         return observations(self.scalars, site, self.site_record(site).classes)
 
-    def findings(self, site: str) -> tuple[Finding, ...]:
+    def findings(self, site: str) -> tuple[SiteFinding, ...]:
         """What the checks of a site's measurements find."""
         return site_findings(self.scalars, site)
 
@@ -133,7 +133,7 @@ class Results:
         fits.keep_fit(self.store, made)
         return FitResult(made, findings)
 
-    def _data_to_fit(self, site: str) -> tuple[Observations, tuple[Finding, ...]]:
+    def _data_to_fit(self, site: str) -> tuple[Observations, tuple[SiteFinding, ...]]:
         findings = self.findings(site)
         for finding in findings:
             if finding.refuses:
@@ -175,7 +175,7 @@ class Results:
 
     def costs(
         self, site: str, core_mhz: float | None = None, mem_mhz: float | None = None
-    ) -> SettingCosts:
+    ) -> CostsAtSetting:
         """What operations and time cost at a setting, by the fit that the store keeps.
 
         Raises:
@@ -198,7 +198,7 @@ class Results:
             )
         return _setting_costs(fit, matches[0], volts[matches[0]])
 
-    def costs_by_setting(self, site: str) -> list[SettingCosts]:
+    def costs_by_setting(self, site: str) -> list[CostsAtSetting]:
         """:meth:`costs` at every setting that was measured."""
         fit, volts = self.kept_fit(site), self.setting_volts(site)
         settings = self.observations(site).settings
@@ -381,12 +381,12 @@ def open_store(path: str | Path) -> Results:
     return Results(layout.open_store(Path(path)))
 
 
-def site_findings(dataset: xr.Dataset, site: str) -> tuple[Finding, ...]:
+def site_findings(dataset: xr.Dataset, site: str) -> tuple[SiteFinding, ...]:
     """What the checks of a site's measurements find in a store's Dataset."""
     from analysis.quality import check, describe  # noqa: PLC0415
 
     return tuple(
-        Finding(
+        SiteFinding(
             site,
             finding.as_dict(),
             tuple(describe(finding, dataset, EXAMPLES)),
@@ -396,7 +396,7 @@ def site_findings(dataset: xr.Dataset, site: str) -> tuple[Finding, ...]:
     )
 
 
-def _setting_costs(fit: Fit, pair: Setting, volts: Setting) -> SettingCosts:
+def _setting_costs(fit: Fit, pair: Setting, volts: Setting) -> CostsAtSetting:
     from analysis.energy.fitted import costs_at  # noqa: PLC0415
 
     costs = costs_at(fit, *pair, *volts)
@@ -406,7 +406,7 @@ def _setting_costs(fit: Fit, pair: Setting, volts: Setting) -> SettingCosts:
     ]
     power_w, low_w, high_w = costs.constant_w
     rows.append(Cost("constant_power", power_w, "W", low_w, high_w))
-    return SettingCosts(fit.site, fit.simulated, *pair, costs.core_v, costs.mem_v, tuple(rows))
+    return CostsAtSetting(fit.site, fit.simulated, *pair, costs.core_v, costs.mem_v, tuple(rows))
 
 
 def _setting_index(data: Observations, setting: Setting | str) -> int:

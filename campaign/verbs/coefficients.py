@@ -11,7 +11,7 @@ from campaign.verbs.options import add_all, add_json, add_store
 from campaign.verbs.printing import explain, print_json, print_table
 
 if TYPE_CHECKING:
-    from campaign.result_tables import SettingCosts
+    from campaign.result_tables import CostsAtSetting
 
 SUMMARY = "show the fitted coefficients, or the costs at a setting"
 EXAMPLE = "campaign coefficients campaign-demo/store --site jetson-tk1 --core-mhz 852 --mem-mhz 924"
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _print_costs(costs: SettingCosts) -> None:
+def _print_costs(costs: CostsAtSetting) -> None:
     simulated = " (simulated)" if costs.simulated else ""
     explain(
         f"{costs.site}{simulated} at {costs.core_mhz:g}/{costs.mem_mhz:g} MHz, "
