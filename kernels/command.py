@@ -78,7 +78,10 @@ class _Command:
                         check=False,
                     )
                 except OSError as error:
-                    raise KernelFailed(f"cannot start {argv[0]!r}: {error.strerror}") from None
+                    where = f" in {self.params.cwd!r}" if self.params.cwd else ""
+                    raise KernelFailed(
+                        f"cannot start {argv[0]!r}{where}: {error.strerror}"
+                    ) from None
                 output.seek(0)
                 self.output = output.read().decode("utf-8", "replace")
             if done.returncode != self.params.exit_code:
