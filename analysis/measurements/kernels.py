@@ -60,6 +60,42 @@ def relabelled(instances: Iterable[KernelInstance]) -> list[KernelInstance]:
     return _labelled([(instance.name, instance.params) for instance in instances])
 
 
+def short_labels(instances: Iterable[KernelInstance]) -> dict[str, str]:
+    """Label -> the label with only what tells these kernels apart: ``double dram ops_per_word=4``.
+
+    Parameters that have one value everywhere are left out, and so is the name of a parameter
+    whose value is a word. The labels themselves where the short ones would be the same.
+    """
+    instances = list(instances)
+    values: dict[str, set[str]] = {}
+    for instance in instances:
+        for name, value in instance.params.items():
+            values.setdefault(name, set()).add(str(value))
+    always = {
+        name
+        for name in values
+        if len(values[name]) == 1
+        and len(instances) > 1
+        and all(name in instance.params for instance in instances)
+    }
+    short = {
+        instance.label: " ".join(
+            [
+                instance.name,
+                *(
+                    str(value) if str(value)[:1].isalpha() else f"{name}={value}"
+                    for name, value in instance.params.items()
+                    if name not in always
+                ),
+            ]
+        )
+        for instance in instances
+    }
+    if len(set(short.values())) < len(short):
+        return {label: label for label in short}
+    return short
+
+
 def _labelled(values: Iterable[tuple[str, Mapping[str, Any]]]) -> list[KernelInstance]:
     values = list(values)
     exact = [_exact_label(*value) for value in values]

@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_store(parser)
     parser.add_argument("--site", required=True, metavar="X")
     parser.add_argument(
-        "--kernel", metavar="K", help="a kernel's name, alone or with its parameters as listed"
+        "--kernel", metavar="K", help="a kernel's name, or one kernel's label in --json"
     )
     add_objective(parser)
     parser.add_argument(
@@ -77,6 +77,8 @@ def run(arguments: Namespace) -> int:
 
 def print_predictions(shown: Predictions, every_row: bool = False) -> None:
     """Picks for people: how many kernels each setting suits, then kernel by kernel."""
+    from analysis.measurements.kernels import KernelInstance, short_labels  # noqa: PLC0415
+
     simulated = " (simulated)" if shown.simulated else ""
     explain(
         f"{shown.site}{simulated}: {len(shown.predictions)} kernels, objective {shown.objective}; "
@@ -100,11 +102,15 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         every_row,
     )
     explain("")
+    names = short_labels(
+        KernelInstance(entry.pick.kernel, entry.pick.params, entry.pick.label)
+        for entry in shown.predictions
+    )
     print_table(
         ["kernel", "MHz", "saves %", "from", "to", "slower %", "P(best)", "race"],
         [
             [
-                shortened(entry.pick.label, KERNEL_WIDTH),
+                shortened(names[entry.pick.label], KERNEL_WIDTH),
                 _setting(entry),
                 entry.pick.saving_pct,
                 entry.pick.saving_low_pct,

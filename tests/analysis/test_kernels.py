@@ -13,7 +13,7 @@ from analysis.choice.pick import all_candidates, pick
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
 from analysis.figures.labels import kernel_families
-from analysis.measurements.kernels import KernelInstance, kernel_instances
+from analysis.measurements.kernels import KernelInstance, kernel_instances, short_labels
 from analysis.measurements.observations import Observations, kernel_names, observations, pooled
 from tests.analysis.twin_data import twin_dataset
 
@@ -129,3 +129,16 @@ def test_families_are_names_and_not_words_of_labels():
         "my solver n=1": "my solver",
         "my solver n=2": "my solver",
     }
+
+
+def test_short_labels_say_only_what_tells_kernels_apart():
+    kernels = [
+        KernelInstance("double", {"level": "dram", "n": 1, "threads": 1}),
+        KernelInstance("double", {"level": "l2", "n": 2, "threads": 1}),
+        KernelInstance("load", {"level": "l2", "threads": 1}),
+    ]
+    assert list(short_labels(kernels).values()) == ["double dram n=1", "double l2 n=2", "load l2"]
+    alike = [KernelInstance("a", {"x": "b"}), KernelInstance("a", {"y": "b"})]
+    assert short_labels(alike) == {kernel.label: kernel.label for kernel in alike}
+    alone = KernelInstance("k", {"n": 4})
+    assert short_labels([alone]) == {alone.label: "k n=4"}
