@@ -39,7 +39,6 @@ from campaign.store.site_record import SiteRecord, read_site_record
 if TYPE_CHECKING:
     import xarray as xr
 
-    from analysis.choice.pick import Candidates, Pick, Volts
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
 
@@ -284,6 +283,12 @@ class Results:
             BadArgument: a limit is not positive, or there is no such kernel.
             CantFit: no setting of any kernel keeps the limits, or the objective is unknown.
         """
+        from campaign.picking import (  # noqa: PLC0415
+            application_candidates,
+            kernel_candidates,
+            picks_within_limits,
+        )
+
         if max_slowdown is not None and not max_slowdown >= 0:
             raise BadArgument("--max-slowdown: must be 0 or more, as 0.05 for 5 %")
         if max_power_w is not None and not max_power_w > 0:
@@ -291,10 +296,10 @@ class Results:
         fit, data = self.kept_fit(site), self.observations(site)
         volts = self.setting_volts(site) if all_settings else None
         if profile is not None:
-            among = [_profile_candidates(Path(profile), fit, data, volts)]
+            among = [application_candidates(Path(profile), fit, data, volts)]
         else:
-            among = _candidates(fit, data, kernel, volts)
-        picks, without = _within_limits(among, objective, max_slowdown, max_power_w)
+            among = kernel_candidates(fit, data, kernel, volts)
+        picks, without = picks_within_limits(among, objective, max_slowdown, max_power_w)
         device = self.site_record(site).device
         return Predictions(
             site=site,
@@ -422,76 +427,3 @@ def _setting_index(data: Observations, setting: Setting | str) -> int:
 
 def _setting_option(pair: Setting) -> str:
     return ",".join(f"{mhz:g}" for mhz in pair if not math.isnan(mhz)) or "as-found"
-
-
-def _candidates(
-    fit: Fit, data: Observations, kernel: str | None, volts: Volts | None
-) -> list[Candidates]:
-    """The candidates of the kernels of this name or label, of all by default."""
-    from analysis.choice.pick import all_candidates  # noqa: PLC0415
-    from analysis.measurements.observations import kernel_names  # noqa: PLC0415
-
-    labels = [
-        label for label in kernel_names(data) if kernel in (None, label, data.instance(label).name)
-    ]
-    if not labels:
-        names = sorted({data.instance(label).name for label in kernel_names(data)})
-        raise BadArgument(
-            f"--kernel: {data.site} has no kernel {kernel!r}; it has {', '.join(names)}"
-        )
-    return list(all_candidates(fit, data, labels, volts).values())
-
-
-def _profile_candidates(
-    path: Path, fit: Fit, data: Observations, volts: Volts | None
-) -> Candidates:
-    """The candidates of an application that was profiled at one setting, from its profile."""
-    from analysis.choice.pick import profile_candidates  # noqa: PLC0415
-    from analysis.measurements.observations import setting_text  # noqa: PLC0415
-    from campaign.plan.profile_file import read_profile  # noqa: PLC0415
-
-    profile, source = read_profile(path)
-    settings = {
-        tuple(None if math.isnan(mhz) else mhz for mhz in pair): pair
-        for pair in [*data.settings, *(volts or {})]
-    }
-    measured_at = settings.get((profile.core_mhz, profile.mem_mhz))
-    if measured_at is None:
-        known = ", ".join(setting_text(pair) for pair in data.settings[:6])
-        raise source.error(
-            ("core_mhz",),
-            f"{profile.core_mhz}, mem_mhz {profile.mem_mhz}: not a setting of {fit.site}",
-            f"known: {known} ...",
-        )
-    return profile_candidates(
-        fit,
-        data,
-        profile.kernel,
-        counts=profile.counts,
-        measured_s=profile.time_s,
-        measured_at=measured_at,
-        volts=volts,
-    )
-
-
-def _within_limits(
-    among: Sequence[Candidates],
-    objective: str,
-    max_slowdown: float | None,
-    max_power_w: float | None,
-) -> tuple[list[Pick], list[str]]:
-    """The picks, and a line for each kernel that has none within the limits; CantFit if all."""
-    from analysis.choice.pick import pick  # noqa: PLC0415
-    from analysis.measurements.observations import CantFit  # noqa: PLC0415
-
-    picks, without = [], []
-    for candidates in among:
-        try:
-            picks.append(
-                pick(candidates, objective, max_slowdown=max_slowdown, max_power_w=max_power_w)
-            )
-        except CantFit as error:
-            without.append(str(error))
-    if not picks:
-        raise CantFit(without[0])
-    return picks, without
