@@ -1,9 +1,9 @@
 """All checks of a site's measurements, one after the other.
 
-What counts as out of line is judged against the noise that the measurements themselves show:
-between repeats of one point where there are any, and between neighbouring settings. Every limit
-is Student's t at :data:`~analysis.quality.significance.FALSE_ALARM` divided by the number of
-comparisons (Bonferroni), so that a clean campaign stays silent however large it is.
+Deviations are judged against the noise that the measurements themselves show: between repeats of
+one point where there are any, and between neighbouring settings. Every limit is Student's t at
+:data:`~analysis.quality.noise.FALSE_ALARM` divided by the number of comparisons (Bonferroni), so
+that nothing is reported of a clean campaign however large it is.
 """
 
 from __future__ import annotations
@@ -12,21 +12,18 @@ from dataclasses import replace
 
 import xarray as xr
 
-from analysis.quality.against_the_clock import against_the_clock
-from analysis.quality.duplicates import identical
+from analysis.quality.clocks import against_the_clocks, clocks_not_held, name_only
+from analysis.quality.copies import identical
 from analysis.quality.energy import energy_against_power, plausible
 from analysis.quality.finding import Finding, Severity
-from analysis.quality.grid import median_grid
-from analysis.quality.held_clocks import clocks_not_held
-from analysis.quality.name_only import name_only
-from analysis.quality.noise import repeat_noise
+from analysis.quality.noise import median_grid, repeat_noise
 from analysis.quality.power_caps import power_caps
 from analysis.quality.repeats import level_changes, outliers
 from analysis.quality.rows import provenance, rows_of
 
 
 def check(dataset: xr.Dataset, site: str) -> list[Finding]:
-    """Everything about a site's measurements that stands against fitting them, worst first.
+    """Every problem of a site's measurements that a fit would suffer from, worst first.
 
     Takes the Dataset of a store (dimension ``measurement``) and looks at the rows of ``site``
     with status ok, a positive time (s) and a positive energy (J); none of them: no findings.
@@ -35,19 +32,19 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     if not len(rows.index):
         return []
     power_w, labels = provenance(dataset, rows)
-    found = identical(rows)
-    found += energy_against_power(rows, power_w)
-    found += plausible(rows)
-    found += power_caps(rows, labels)
-    found += clocks_not_held(rows)
+    findings = identical(rows)
+    findings += energy_against_power(rows, power_w)
+    findings += plausible(rows)
+    findings += power_caps(rows, labels)
+    findings += clocks_not_held(rows)
     residual, sigma, df = repeat_noise(rows)
-    found += outliers(rows, residual, sigma, df)
-    found += level_changes(rows, residual, sigma)
+    findings += outliers(rows, residual, sigma, df)
+    findings += level_changes(rows, residual, sigma)
     grids = {name: median_grid(rows, name, sigma[name], df) for name in ("time", "power")}
-    found += name_only(rows, grids)
-    found += against_the_clock(rows, grids)
+    findings += name_only(rows, grids)
+    findings += against_the_clocks(rows, grids)
     worst_first: tuple[Severity, ...] = ("refused", "warning", "note")
     return sorted(
-        (replace(finding, kernels=rows.kernels_at(finding.rows)) for finding in found),
+        (replace(finding, kernels=rows.kernels_at(finding.rows)) for finding in findings),
         key=lambda finding: worst_first.index(finding.severity),
     )

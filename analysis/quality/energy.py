@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.quality.finding import MAX_NAMED, Finding, first_named
+from analysis.quality.noise import RELEVANT
 from analysis.quality.rows import Rows
-from analysis.quality.significance import RELEVANT
 
 PLAUSIBLE_W = (1e-3, 2e4)
 
@@ -27,9 +27,9 @@ def energy_against_power(rows: Rows, power_w: np.ndarray) -> list[Finding]:
         for i in bad[:MAX_NAMED]
     ]
     cause = (
-        f"always by a factor of {usual:.4g}: one of the units is wrong, give it its factor"
+        f"always by a factor of {usual:.4g}: one of the units is wrong, import it with a factor"
         if one_factor
-        else "find out which of the two was measured, and drop the other"
+        else "find out which of the two was measured, and leave the other out"
     )
     return [
         Finding(
@@ -42,7 +42,7 @@ def energy_against_power(rows: Rows, power_w: np.ndarray) -> list[Finding]:
 
 
 def plausible(rows: Rows) -> list[Finding]:
-    """A median power that no node draws."""
+    """A median power that is not plausible for a node."""
     power_w = float(np.exp(np.median(rows.values["power"])))
     if PLAUSIBLE_W[0] <= power_w <= PLAUSIBLE_W[1]:
         return []
@@ -51,7 +51,8 @@ def plausible(rows: Rows) -> list[Finding]:
             "units",
             "warning",
             rows.index,
-            f"energy over time is {power_w:.3g} W in the median, which no node draws; check the "
+            f"the median of energy over time is {power_w:.3g} W, which is not plausible for a "
+            f"node; check the "
             f"units of energy_j and time_s (mJ? ms?) and import with their factors",
         )
     ]

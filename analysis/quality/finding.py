@@ -1,4 +1,4 @@
-"""What a check found, and how it is told."""
+"""What a check of the measurements reports, and its text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Severity = Literal["refused", "warning", "note"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found.
+    """What a check reports of a site's measurements.
 
     ``check``: its short name. ``severity``: ``refused`` (not fit for fitting), ``warning`` or
     ``note``. ``rows``: int64, sorted indices into the Dataset's measurement dimension.
@@ -63,6 +63,6 @@ def describe(finding: Finding, dataset: xr.Dataset, limit: int = 5) -> list[str]
 
 
 def first_named(items: list[str]) -> str:
-    """The first of what a message lists, and how many more there are."""
+    """The first items of a list for a message, and how many more there are."""
     more = len(items) - MAX_NAMED
     return "; ".join(items[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")

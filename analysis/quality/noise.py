@@ -1,21 +1,42 @@
-"""The noise of each kernel: from differences of any kind, and between repeats of one point."""
+"""What a difference is judged against: the noise of each kernel, and the limit of chance.
+
+Noise is estimated between repeats of one point where there are any, and between neighbouring
+settings.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
+from scipy import special
 
 from analysis.quality.rows import Rows
+
+FALSE_ALARM = 0.01
+"""The chance that a check reports something in a clean data set."""
+RELEVANT = 0.01
+"""Differences of less than one percent are ignored, however significant they are."""
+
+
+def student_limit(n_compared: int, df: float) -> float:
+    """Student's t of ``df`` degrees of freedom beyond which none of ``n_compared`` comes by
+    chance."""
+    # scipy.special: scipy.stats takes a second to import.
+    tail = 0.5 * FALSE_ALARM / max(n_compared, 1)
+    return float(-special.stdtrit(min(max(df, 1.0), 1e6), tail))
+
 
 NOISE_FLOOR = 1e-3
 """Relative: no meter and no clock is taken to be better than this."""
 UNKNOWN_NOISE = 0.05
-"""Relative: assumed where neither repeats nor neighbours tell."""
+"""Relative: assumed where there are neither repeats nor neighbours."""
 MAD_TO_SIGMA = 1.4826
 MAD_EFFICIENCY = 0.37
-"""A deviation from the median of n values is as sure as a variance from 0.37 n of them."""
+"""A median deviation of n values is as precise as a variance of 0.37 n of them."""
 OWN_NOISE_FROM = 10
-"""Comparisons from which on a kernel has a noise of its own."""
+"""Comparisons from which on a kernel has its own estimate of noise."""
 
 
 def noise_of_groups(
@@ -56,3 +77,72 @@ def repeat_noise(
         group = rows.kernel[order[1:]][alike]
         sigma[name], df = noise_of_groups(steps, group, len(rows.kernels))
     return residual, sigma, df
+
+
+@dataclass(frozen=True)
+class MedianGrid:
+    """The medians of one quantity by kernel and setting, with their variances.
+
+    ``y``: float64 (kernels, settings), logarithms, NaN where not measured. ``variance``: of
+    each. ``df``: degrees of freedom of the noise they come from.
+    """
+
+    y: np.ndarray
+    variance: np.ndarray
+    df: float
+
+
+def log_mhz(rows: Rows) -> np.ndarray:
+    """float64 (settings, 2): the logarithms of the core and the memory clock."""
+    return np.asarray(np.log(rows.mhz))
+
+
+def clock_lines(rows: Rows, measured: np.ndarray | None = None) -> list[tuple[int, np.ndarray]]:
+    """(domain, settings in order of its clock) for each clock of the other domain; of all
+    settings, or of those ``measured``."""
+    lines = []
+    for domain in (0, 1):
+        known = np.isfinite(rows.mhz[:, domain])
+        if measured is not None:
+            known &= measured
+        other = np.nan_to_num(rows.mhz[:, 1 - domain], nan=-1.0)
+        for level in np.unique(other[known]):
+            line = np.flatnonzero(known & (other == level))
+            if len(line) > 1:
+                lines.append((domain, line[np.argsort(rows.mhz[line, domain])]))
+    return lines
+
+
+def _bends(rows: Rows, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far each cell lies from the straight line between its kernel's cells next to it, in
+    units of one cell's noise; and its kernel. Both float64 and int64 (bends,)."""
+    x = log_mhz(rows)
+    bends, kernels = [np.zeros(0)], [np.zeros(0, np.int64)]
+    measured, pattern = np.unique(np.isfinite(y), axis=0, return_inverse=True)
+    for i, settings in enumerate(measured):
+        mine = np.flatnonzero(pattern.reshape(-1) == i)
+        for domain, line in clock_lines(rows, settings):
+            a, b, c = line[:-2], line[1:-1], line[2:]
+            w = (x[b, domain] - x[a, domain]) / (x[c, domain] - x[a, domain])
+            of_mine = y[mine]
+            bend = of_mine[:, b] - (1 - w) * of_mine[:, a] - w * of_mine[:, c]
+            bends.append((bend / np.sqrt(1.0 + (1 - w) ** 2 + w**2)).ravel())
+            kernels.append(np.repeat(mine, len(b)))
+    return np.concatenate(bends), np.concatenate(kernels)
+
+
+def median_grid(rows: Rows, name: str, sigma: np.ndarray, df: float) -> MedianGrid:
+    """The medians of time or power; their variances by repeats, and by neighbouring settings."""
+    shape = (len(rows.kernels), len(rows.mhz))
+    cells = pd.Series(rows.values[name]).groupby(rows.cell).agg(["median", "size"])
+    y, n = np.full(shape, np.nan), np.ones(shape)
+    at = np.unravel_index(cells.index.to_numpy(), shape)
+    y[at], n[at] = cells["median"].to_numpy(), cells["size"].to_numpy()
+    smooth, smooth_df = noise_of_groups(*_bends(rows, y), shape[0])
+    if not smooth_df and df:
+        smooth = np.zeros(shape[0])
+    repeated = np.zeros(shape) if not df else sigma[:, None] ** 2 / n
+    # The variance of a median is pi/2 times that of a mean.
+    variance = np.maximum(repeated * np.where(n > 2, np.pi / 2, 1.0), smooth[:, None] ** 2)
+    known_df = [freedom for freedom in (df, smooth_df) if freedom]
+    return MedianGrid(y, variance, min(known_df) if known_df else np.inf)

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.measurements.observations import setting_text
+from analysis.quality.clocks import HELD_CLOCK, off_nominal
 from analysis.quality.finding import Finding
-from analysis.quality.held_clocks import HELD_CLOCK, off_nominal
 from analysis.quality.noise import MAD_TO_SIGMA, UNKNOWN_NOISE
 from analysis.quality.rows import Rows
 
@@ -19,7 +19,7 @@ CAP_KEY = re.compile(
 
 
 def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
-    """A sweep over power caps: the clocks move with the load, and no model of clocks fits."""
+    """A sweep over power caps: the clocks follow the load, so no model of clocks can be fitted."""
     caps: dict[str, np.ndarray] = {}
     for name in {key for kernel in rows.instances for key in kernel.params}:
         if _is_cap(name):
@@ -47,8 +47,8 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
                     "power caps",
                     "refused",
                     rows.index[having],
-                    f"{what} and {why}: under a cap the clock follows the load, so no energy can "
-                    f"be told by clock; {remedy}",
+                    f"{what} and {why}: under a cap the clock follows the load, so energy "
+                    f"cannot be given by clock; {remedy}",
                 )
             ]
         return [
@@ -56,8 +56,8 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
                 "power caps",
                 "warning",
                 rows.index[having],
-                f"{what} beside the clocks: under a cap a nominal clock need not be held; import "
-                f"the achieved clocks as core_mhz, or keep the rows of the highest cap",
+                f"{what} beside the clocks: under a cap the nominal clock may not be reached; "
+                f"import the achieved clocks as core_mhz, or keep the rows of the highest cap",
             )
         ]
     if still:
@@ -69,8 +69,8 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
                     "refused",
                     rows.index,
                     f"all {len(rows.index)} rows are at one setting "
-                    f"({setting_text(rows.mhz[0])}), yet {spread}: something else was swept, as "
-                    f"power caps are; {remedy}",
+                    f"({setting_text(rows.mhz[0])}), yet {spread}: something else was swept, such "
+                    f"as a power cap; {remedy}",
                 )
             ]
         own = rows.achieved_mhz[:, 0]
@@ -93,21 +93,21 @@ def _is_cap(name: str) -> bool:
 
 
 def _spread_at_one_setting(rows: Rows) -> str:
-    """How power varies within kernels where nothing is said to vary; empty where it hardly does.
+    """How power varies within kernels at one setting; empty where it hardly does.
 
     Noise alone neither makes a slower run draw less every time, nor leaves steps in the power
     with several rows on each, nor goes up or down from row to row.
     """
     frame = pd.DataFrame({"kernel": rows.kernel, **rows.values})
     wide, slower, ordered, stepped = [], [], [], []
-    for _, each in frame.groupby("kernel"):
-        if len(each) < 6:
+    for _, of_kernel in frame.groupby("kernel"):
+        if len(of_kernel) < 6:
             continue
-        power = each["power"].to_numpy()
+        power = of_kernel["power"].to_numpy()
         away = power - np.median(power)
         wide.append(MAD_TO_SIGMA * float(np.median(np.abs(away))))
         stepped.append(_steps(np.sort(power)))
-        rank = each[["time", "power"]].rank()
+        rank = of_kernel[["time", "power"]].rank()
         slower.append(float(np.corrcoef(rank["time"], rank["power"])[0, 1]) < -0.8)
         ordered.append(np.mean(np.diff(power) ** 2) < 0.25 * np.mean(away**2))
     if not wide or float(np.median(wide)) < UNKNOWN_NOISE:

@@ -1,5 +1,4 @@
-"""The checks of repeats against one another: outliers, and levels that change in the course
-of measuring."""
+"""The checks of repeats against one another: outliers, and levels that change during measuring."""
 
 from __future__ import annotations
 
@@ -7,14 +6,14 @@ import numpy as np
 from scipy import special
 
 from analysis.quality.finding import Finding, first_named
+from analysis.quality.noise import FALSE_ALARM, RELEVANT, student_limit
 from analysis.quality.rows import Rows
-from analysis.quality.significance import FALSE_ALARM, RELEVANT, student_limit
 
 
 def outliers(
     rows: Rows, residual: dict[str, np.ndarray], sigma: dict[str, np.ndarray], df: float
 ) -> list[Finding]:
-    """Rows whose energy is far from what the repeats of their point say."""
+    """Rows whose energy is far from that of the other repeats of their point."""
     size = np.bincount(rows.cell)[rows.cell]
     judged = size > 1
     if not judged.any() or not df:
@@ -38,7 +37,7 @@ def outliers(
             "outliers",
             "warning",
             rows.index[bad],
-            f"the energy of {len(bad)} rows is far from what their repeats say: "
+            f"the energy of {len(bad)} rows is far from that of their repeats: "
             f"{first_named(named)}; measure these points again, or leave the rows out",
         )
     ]
@@ -47,12 +46,12 @@ def outliers(
 def level_changes(
     rows: Rows, residual: dict[str, np.ndarray], sigma: dict[str, np.ndarray]
 ) -> list[Finding]:
-    """A level that changes in the order of measuring, by node: the sum of distances runs off.
+    """A level that changes in the order of measuring, by node: the running sum of deviations grows.
 
     For repeats in random order the running sum is a Brownian bridge; where its maximum lies,
     the level changed.
     """
-    found = []
+    findings = []
     repeated = (np.bincount(rows.cell)[rows.cell] > 1) & (rows.start_unix_s > 0)
     nodes = np.unique(rows.node[repeated])
     for name in ("time", "power"):
@@ -75,15 +74,15 @@ def level_changes(
                 continue
             shorter = mine[at:] if 2 * at >= len(mine) else mine[:at]
             i = int(mine[at])
-            found.append(
+            findings.append(
                 Finding(
                     "order",
                     "warning",
                     np.sort(rows.index[shorter]),
-                    f"{name} changes by about {100 * np.expm1(step):+.1f} % in the course of "
+                    f"{name} changes by about {100 * np.expm1(step):+.1f} % while "
                     f"measuring on one node, from {rows.where(rows.kernel[i], rows.setting[i])}, "
-                    f"repeat {rows.repeat[i]} on; look for heat or other work there, and measure "
-                    f"the {len(shorter)} rows on the shorter side of it again",
+                    f"repeat {rows.repeat[i]} on; look for heat or other jobs there, and measure "
+                    f"the {len(shorter)} rows on the shorter side of the change again",
                 )
             )
-    return found
+    return findings

@@ -1,4 +1,4 @@
-"""The check for the same thing twice: rows of one name, and series that are copies."""
+"""The check for duplicates: rows with the same key, and series that are copies of others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from analysis.quality.rows import Rows
 
 
 def identical(rows: Rows) -> list[Finding]:
-    """Rows that are one measurement listed twice: by what names them, or by their values."""
+    """Rows that are one measurement listed twice: with the same key, or the same values."""
     key = np.column_stack([rows.cell, rows.partition, rows.node, rows.repeat])
     _, group, size = np.unique(key, axis=0, return_inverse=True, return_counts=True)
     twice = np.flatnonzero(size[group.reshape(-1)] > 1)
-    found = []
+    findings = []
     if len(twice):
         first = [rows.where(rows.kernel[i], rows.setting[i]) for i in twice[:: max(size.max(), 2)]]
-        found.append(
+        findings.append(
             Finding(
                 "duplicates",
                 "warning",
@@ -25,8 +25,8 @@ def identical(rows: Rows) -> list[Finding]:
                 f"another ({first_named(first)}); number them in repeat, or keep one of each",
             )
         )
-    # Without noise, what is simulated with equal counts is equal by design.
-    return found if rows.simulated else found + _copies(rows)
+    # Without noise, simulated kernels with equal counts are equal by design.
+    return findings if rows.simulated else findings + _copies(rows)
 
 
 def _copies(rows: Rows) -> list[Finding]:
@@ -60,21 +60,21 @@ def _copies(rows: Rows) -> list[Finding]:
     )
     _, component = connected_components(graph, directed=False)
     taken = copied[pair]
-    found = []
-    for each in np.unique(component[pairs[copied][:, 0]]):
-        mine = taken & (component[series[a]] == each)
+    findings = []
+    for group in np.unique(component[pairs[copied][:, 0]]):
+        mine = taken & (component[series[a]] == group)
         members = np.unique(np.concatenate([a[mine], b[mine]]))
         who = [
             f"{rows.kernels[keys[s, 0]]}, repeat {keys[s, 3]}" for s in np.unique(series[members])
         ]
-        found.append(
+        findings.append(
             Finding(
                 "duplicates",
                 "warning",
                 rows.index[members],
                 f"time and energy are the same to the last bit at "
-                f"{len(np.unique(rows.setting[members]))} settings: {first_named(who)}; one was "
-                f"measured and listed again, keep one of them",
+                f"{len(np.unique(rows.setting[members]))} settings: {first_named(who)}; they "
+                f"are copies of one measurement, keep one of them",
             )
         )
-    return found
+    return findings

@@ -1,0 +1,329 @@
+"""The checks of clocks: held or not, different in name only, and what follows from them.
+
+Power and time against the clocks: what may rise with them, and how far.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from analysis.measurements.observations import setting_text
+from analysis.quality.finding import MAX_NAMED, Finding, first_named
+from analysis.quality.noise import RELEVANT, MedianGrid, clock_lines, log_mhz, student_limit
+from analysis.quality.rows import Rows
+
+HELD_CLOCK = 0.05
+"""Relative: an achieved clock further than this from the nominal one was not held."""
+
+
+def off_nominal(rows: Rows) -> np.ndarray:
+    """bool, a row each: whether an achieved clock is not the nominal one."""
+    nominal = rows.mhz[rows.setting]
+    with np.errstate(invalid="ignore"):
+        return np.asarray((np.abs(rows.achieved_mhz / nominal - 1.0) > HELD_CLOCK).any(1))
+
+
+def clocks_not_held(rows: Rows) -> list[Finding]:
+    """Rows whose achieved clocks are not the nominal ones."""
+    off = np.flatnonzero(off_nominal(rows))
+    if not len(off):
+        return []
+    named = []
+    for i in off[:MAX_NAMED]:
+        reached = setting_text(rows.achieved_mhz[i])
+        named.append(f"{rows.where(rows.kernel[i], rows.setting[i])} ran at {reached}")
+    return [
+        Finding(
+            "clocks",
+            "warning",
+            rows.index[off],
+            f"in {len(off)} rows the achieved clock is more than {100 * HELD_CLOCK:.0f} % from "
+            f"the nominal one ({first_named(named)}"
+            + ("; and more" if len(off) > MAX_NAMED else "")
+            + "); import the achieved clocks as core_mhz and mem_mhz",
+        )
+    ]
+
+
+MIN_RESPONSE = 0.1
+"""Any kernel's power or time changes with a clock at least by the clock ratio to this power."""
+NAME_ONLY = 0.3
+"""A step is in name only where significantly less than this share of the expected change is
+seen."""
+
+
+def name_only(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
+    """Settings side by side between which no kernel's time or power changes, though others do.
+
+    The change that a kernel shows between the ends of the line, in proportion to the step, is
+    what a real step would show. A step is in name only when the share of that change which is
+    seen, over all kernels and both quantities, is significantly below :data:`NAME_ONLY`, and no
+    kernel alone shows a change.
+    """
+    x = log_mhz(rows)
+    same_clocks: dict[tuple[int, tuple[float, ...]], list[np.ndarray]] = {}
+    lines = clock_lines(rows)
+    for domain in (0, 1):
+        mine = [line for of, line in lines if of == domain]
+        # A clock in name only is that at every clock of the other domain; or it is capped at some.
+        steps: dict[tuple[float, float], list[tuple[np.ndarray, int]]] = {}
+        for line in mine:
+            for i, pair in enumerate(pairwise(rows.mhz[line, domain].tolist())):
+                steps.setdefault(pair, []).append((line, i))
+        everywhere = {pair for pair, of in steps.items() if _flat(grids, of, x[:, domain])}
+        for line in mine:
+            clocks = rows.mhz[line, domain].tolist()
+            flat = [
+                pair in everywhere or _flat(grids, [(line, i)], x[:, domain])
+                for i, pair in enumerate(pairwise(clocks))
+            ]
+            for group in np.split(line, np.flatnonzero(~np.array(flat)) + 1):
+                if len(group) > 1:
+                    same = tuple(rows.mhz[group, domain].tolist())
+                    same_clocks.setdefault((domain, same), []).append(group)
+    findings = []
+    for (domain, clocks), settings in same_clocks.items():
+        members = np.flatnonzero(np.isin(rows.setting, np.concatenate(settings)))
+        other = sorted({float(rows.mhz[line[0], 1 - domain]) for line in settings})
+        at = (
+            f" at {('core', 'memory')[1 - domain]} {', '.join(f'{mhz:g}' for mhz in other)} MHz"
+            if np.isfinite(other).all()
+            else ""
+        )
+        findings.append(
+            Finding(
+                "clocks",
+                "warning",
+                rows.index[members],
+                f"{('core', 'memory')[domain]} clocks {', '.join(f'{c:g}' for c in clocks)} MHz"
+                f"{at} seem to be the same clock: time and power of every kernel agree there; "
+                f"import the achieved clocks, or keep one of these settings",
+            )
+        )
+    return findings
+
+
+def _flat(grids: dict[str, MedianGrid], steps: list[tuple[np.ndarray, int]], x: np.ndarray) -> bool:
+    """Whether the step from the i-th setting of a line to the next changes nothing, on any of
+    the lines. ``x``: the logarithm of the clock by setting."""
+    line, i = steps[0]
+    width = float(x[line[i + 1]] - x[line[i]])
+    if width < RELEVANT:
+        return False
+    seen, expected, of_seen, of_expected = [], [], [], []
+    nothing, response = [], []
+    for grid in grids.values():
+        first, last, low, high = (
+            np.array([line[k] for line, k in places])
+            for places in (
+                [(line, 0) for line, _ in steps],
+                [(line, -1) for line, _ in steps],
+                steps,
+                [(line, i + 1) for line, i in steps],
+            )
+        )
+        share = width / (x[last] - x[first])
+        change = grid.y[:, high] - grid.y[:, low]
+        whole = grid.y[:, last] - grid.y[:, first]
+        known = np.isfinite(change) & np.isfinite(whole)
+        if not known.any():
+            return False
+        of_change = (grid.variance[:, high] + grid.variance[:, low])[known]
+        of_whole = grid.variance[:, last] + grid.variance[:, first]
+        limit = student_limit(len(of_change) * len(line), grid.df)
+        if (np.abs(change[known]) > limit * np.sqrt(of_change)).any():
+            return False
+        seen.append(change[known])
+        expected.append((whole * share)[known])
+        of_seen.append(of_change)
+        of_expected.append((of_whole * share**2)[known])
+        nothing.append((np.abs(whole[known]) <= limit * np.sqrt(of_whole[known])).all())
+        total = np.sum(1.0 / of_change)
+        response.append(abs(np.sum(change[known] / of_change) / total) + limit / np.sqrt(total))
+    if all(nothing):  # nothing on the whole line: would the least answer have been seen?
+        return bool(sum(response) < MIN_RESPONSE * width)
+    o, e, of_o, of_e = (np.concatenate(parts) for parts in (seen, expected, of_seen, of_expected))
+    information = float(np.sum((e**2 - of_e) / of_o))
+    if information <= 0:
+        return False
+    share_seen = float(np.sum(e * o / of_o)) / information
+    return abs(share_seen) + 2.0 / np.sqrt(information) < NAME_ONLY
+
+
+MAX_PAIRS = 40_000
+MAX_COMPARED = 4_000_000
+
+
+def _dominating(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of settings (lower, higher): no clock of the second is lower; and the logarithm of
+    the largest clock ratio. Of very many pairs, the closest."""
+    x = np.nan_to_num(log_mhz(rows), nan=-np.inf)
+    n = len(x)
+    lower, higher, ratio = [], [], []
+    nearest = max(MAX_PAIRS // n, 2)
+    for i in range(n):
+        above = np.flatnonzero((x >= x[i]).all(1) & (np.arange(n) != i))
+        with np.errstate(invalid="ignore"):
+            rise = np.nan_to_num(x[above] - x[i], nan=0.0)
+        # A clock that one of the two leaves as found says nothing about the other.
+        comparable = np.isfinite(rise).all(1)
+        above, most = above[comparable], rise[comparable].max(1, initial=0.0)
+        if len(above) > nearest:
+            close = np.argsort(most, kind="stable")[:nearest]
+            above, most = above[close], most[close]
+        lower.append(np.full(len(above), i))
+        higher.append(above)
+        ratio.append(most)
+    return np.concatenate(lower), np.concatenate(higher), np.concatenate(ratio)
+
+
+def against_the_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
+    """Cells whose power is lower, or time longer, than at lower clocks; or time shorter than
+    the clocks' ratio permits.
+
+    Of two cells that contradict each other, the one that contradicts more others is reported,
+    then the one without which the curve of the rest is smoother. A cell that agrees with its
+    neighbours all the same is not a bad row but a property of the machine: those are reported
+    together.
+    """
+    lower, higher, ratio = _dominating(rows)
+    findings = []
+    for name, grid in grids.items():
+        least = -ratio if name == "time" else np.zeros(len(ratio))
+        most = np.zeros(len(ratio)) if name == "time" else np.full(len(ratio), np.inf)
+        compared = int(np.isfinite(grid.y).sum()) * max(len(lower) // len(rows.mhz), 1)
+        limit = student_limit(compared, grid.df)
+        bad: list[tuple[int, int]] = []
+        smooth: list[tuple[int, int]] = []
+        block = max(MAX_COMPARED // max(len(lower), 1), 1)
+        for k in range(0, len(grid.y), block):
+            y, variance = grid.y[k : k + block], grid.variance[k : k + block]
+            rise = y[:, higher] - y[:, lower]
+            slack = np.maximum(limit * np.sqrt(variance[:, higher] + variance[:, lower]), RELEVANT)
+            at_odds = np.fmax(least - rise, rise - most) > slack
+            for i in np.flatnonzero(at_odds.any(1)):
+                left = y[i].copy()
+                for setting in _fewest(rows, left, lower[at_odds[i]], higher[at_odds[i]]):
+                    spike = _off_line(rows, left, variance[i], setting, limit)
+                    (bad if spike else smooth).append((k + int(i), setting))
+                    if spike:  # it says nothing about its neighbours
+                        left[setting] = np.nan
+        if bad:
+            findings.append(_bad_cells(rows, grid, name, sorted(bad)))
+        if smooth:
+            findings.append(_smooth_cells(rows, name, sorted(smooth)))
+    return findings
+
+
+def _fewest(rows: Rows, y: np.ndarray, lower: np.ndarray, higher: np.ndarray) -> list[int]:
+    """The settings without which no pair is at odds, the worst first: greedily, few."""
+    named: list[int] = []
+    left = np.ones(len(lower), bool)
+    y = y.copy()
+    while left.any():
+        ends = np.concatenate([lower[left], higher[left]])
+        count = np.bincount(ends, minlength=len(y))
+        candidates = np.flatnonzero(count == count.max())
+        rough = [_roughness(rows, y, int(c)) for c in candidates] if len(candidates) > 1 else [0.0]
+        worst = int(candidates[int(np.argmin(rough))])
+        named.append(worst)
+        y[worst] = np.nan
+        left &= (lower != worst) & (higher != worst)
+    return named
+
+
+def _off_line(rows: Rows, y: np.ndarray, variance: np.ndarray, setting: int, limit: float) -> bool:
+    """Whether a cell is far from what its two nearest neighbours predict, on every such line."""
+    x = log_mhz(rows)
+    for domain, line in clock_lines(rows, np.isfinite(y)):
+        if setting not in line or len(line) < 3:
+            continue
+        known = line[line != setting]
+        at = int(np.searchsorted(x[known, domain], x[setting, domain]))
+        first = min(max(at - 1, 0), len(known) - 2)
+        a, b = known[first], known[first + 1]
+        share = (x[setting, domain] - x[a, domain]) / (x[b, domain] - x[a, domain])
+        away = abs(y[setting] - (1 - share) * y[a] - share * y[b])
+        spread = variance[setting] + (1 - share) ** 2 * variance[a] + share**2 * variance[b]
+        if away <= max(limit * np.sqrt(spread), RELEVANT):
+            return False
+    return True
+
+
+def _roughness(rows: Rows, y: np.ndarray, without: int) -> float:
+    """How bent the lines through a setting are when it is left out."""
+    x = log_mhz(rows)
+    bent = 0.0
+    for domain in (0, 1):
+        other = rows.mhz[:, 1 - domain]
+        same = (other == other[without]) | (np.isnan(other) & np.isnan(other[without]))
+        line = np.flatnonzero(same & np.isfinite(y) & np.isfinite(x[:, domain]))
+        line = line[line != without]
+        line = line[np.argsort(x[line, domain])]
+        near = int(np.searchsorted(x[line, domain], x[without, domain]))
+        line = line[max(near - 3, 0) : near + 3]
+        if len(line) > 2:
+            slopes = np.diff(y[line]) / np.diff(x[line, domain])
+            bent += float(np.abs(np.diff(slopes)).sum())
+    return bent
+
+
+def _members(rows: Rows, cells: list[tuple[int, int]]) -> np.ndarray:
+    return np.flatnonzero(np.isin(rows.cell, [k * len(rows.mhz) + s for k, s in cells]))
+
+
+def _smooth_cells(rows: Rows, name: str, cells: list[tuple[int, int]]) -> Finding:
+    members = _members(rows, cells)
+    kernels = sorted({rows.kernels[k] for k, _ in cells})
+    what = {
+        "power": "power falls as the clocks rise, over several settings: a power cap or heat may "
+        "have throttled the clocks; check the achieved clocks",
+        "time": "time does not follow the clocks as a roofline does (it falls by more than their "
+        "ratio, or rises with them), over several settings; predicted times will have this error",
+    }[name]
+    return Finding(
+        name,
+        "warning" if name == "power" else "note",
+        rows.index[members],
+        f"in {len(kernels)} of {len(rows.kernels)} kernels ({first_named(kernels)}) {what}",
+    )
+
+
+def _bad_cells(rows: Rows, grid: MedianGrid, name: str, cells: list[tuple[int, int]]) -> Finding:
+    members = _members(rows, cells)
+    unit = {"time": "s", "power": "W"}[name]
+    named = []
+    for k, s in cells[:MAX_NAMED]:
+        beside = _neighbours(rows, grid.y[k], s)
+        values = " and ".join(f"{np.exp(grid.y[k, b]):.4g}" for b in beside)
+        named.append(
+            f"{rows.where(k, s)} ({np.exp(grid.y[k, s]):.4g} {unit}"
+            + (f" beside {values} {unit})" if values else ")")
+        )
+    what = {
+        "power": "power falls though the clocks rise",
+        "time": "time is outside the range that neighbouring clocks and their ratio allow",
+    }[name]
+    more = f"; and {len(cells) - MAX_NAMED} more" if len(cells) > MAX_NAMED else ""
+    n_kernels = len({k for k, _ in cells})
+    return Finding(
+        name,
+        "warning",
+        rows.index[members],
+        f"{what}: {len(members)} rows of {n_kernels} of {len(rows.kernels)} kernels do not "
+        f"fit their neighbours: {'; '.join(named)}{more}; measure them again, or leave "
+        f"them out",
+    )
+
+
+def _neighbours(rows: Rows, y: np.ndarray, setting: int) -> list[int]:
+    """The settings next to one, on a line where it has one on either side if there is any."""
+    best: list[int] = []
+    for _, line in clock_lines(rows, np.isfinite(y)):
+        if setting in line:
+            at = int(np.flatnonzero(line == setting)[0])
+            beside = [*line[max(at - 1, 0) : at], *line[at + 1 : at + 2]]
+            best = beside if len(beside) > len(best) else best
+    return best
