@@ -50,20 +50,20 @@ def rows(site, kernel, core_mhz, mem_mhz, time_s, energy_j, counts=None, core_v=
     distinct, setting = np.unique(pairs, axis=0, return_inverse=True)
     counts = counts or {}
     return Observations(
-        site,
-        False,
-        np.array(kernel, object),
-        core_mhz,
-        mem_mhz,
-        np.ones(n) if core_v is None else np.asarray(core_v, float),
-        np.ones(n),
-        np.asarray(time_s, float),
-        np.asarray(energy_j, float),
-        counts,
-        {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts},
-        "unit" if core_v is None else "measured",
-        setting.reshape(-1).astype(np.int64),
-        [(float(c), float(m) if m >= 0 else np.nan) for c, m in distinct],
+        site=site,
+        simulated=False,
+        kernel=np.array(kernel, object),
+        core_mhz=core_mhz,
+        mem_mhz=mem_mhz,
+        core_v=np.ones(n) if core_v is None else np.asarray(core_v, float),
+        mem_v=np.ones(n),
+        time_s=np.asarray(time_s, float),
+        energy_j=np.asarray(energy_j, float),
+        counts=counts,
+        domains={name: "mem" if name in MEMORY_CLASSES else "core" for name in counts},
+        voltage="unit" if core_v is None else "measured",
+        setting=setting.reshape(-1).astype(np.int64),
+        settings=[(float(c), float(m) if m >= 0 else np.nan) for c, m in distinct],
     )
 
 

@@ -4,7 +4,7 @@ Only V relative to the highest clock matters: the coefficients take up its size.
 both rising with the clock and both straight between their knots:
 
 - ``floor``: one voltage up to a knee, then a straight rise to the highest clock. That is how a
-  regulator works that can't go below its lowest voltage.
+  regulator works that cannot go below its lowest voltage.
 - ``free``: a voltage for each measured clock, only required not to fall as the clock rises.
 
 The sum of squares that is left after the best coefficients (variable projection: Golub and
@@ -47,8 +47,8 @@ def estimate_curves(
     """The curves with which the coefficients fit best.
 
     ``mhz``: float64 (S, 2), the core and memory clock of each setting of the equations;
-    ``weight`` (S,): how often each setting counts; ``start``: the ``numbers`` of a like problem,
-    which then is the only start of the search. A domain whose clock does not vary keeps V = 1.
+    ``weight`` (S,): how often each setting counts; ``start``: the ``numbers`` of a similar
+    problem, then the only start of the search. A domain whose clock does not vary keeps V = 1.
     """
     from scipy import optimize  # noqa: PLC0415
 
@@ -66,9 +66,11 @@ def estimate_curves(
         (core_v, core_by), (mem_v, mem_by) = (
             domain.volts(part) for domain, part in zip(domains, parts, strict=True)
         )
-        found = solve(equations, weight, core_v, mem_v, warm)
-        warm = found.value
-        return found.cost, np.concatenate([found.core_slope @ core_by, found.mem_slope @ mem_by])
+        solution = solve(equations, weight, core_v, mem_v, warm)
+        warm = solution.value
+        return solution.cost, np.concatenate(
+            [solution.core_slope @ core_by, solution.mem_slope @ mem_by]
+        )
 
     starts = (
         [np.concatenate([domain.start(i) for domain in domains]) for i in range(len(FLOOR_STARTS))]
@@ -83,11 +85,11 @@ def estimate_curves(
     best = min(
         (
             optimize.minimize(
-                cost, each, jac=True, bounds=bounds, method="L-BFGS-B", options=tolerance
+                cost, numbers, jac=True, bounds=bounds, method="L-BFGS-B", options=tolerance
             )
-            for each in starts
+            for numbers in starts
         ),
-        key=lambda found: float(found.fun),
+        key=lambda minimum: float(minimum.fun),
     )
     return Curves(domains[0].curve(best.x[:cut]), domains[1].curve(best.x[cut:]), best.x)
 

@@ -13,10 +13,10 @@ from analysis.measurements.kernels import KernelInstance, dataset_kernels, relab
 
 
 class CantFit(Exception):
-    """The measurements do not carry what was asked of them; the text says what would do."""
+    """These measurements do not allow what was asked; the text says what is needed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Observations:
     """Rows of one site: status ok, with an energy. All arrays have one entry a row.
 
@@ -143,23 +143,25 @@ def observations(
     mem_v = np.where(np.isfinite(mem_v), mem_v, 1.0)
     memory = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
     return Observations(
-        site,
-        bool(dataset["simulated"].values[rows].any()),
-        np.array([kernel.label for kernel in kernels], object),
-        core_mhz,
-        mem_mhz,
-        core_v,
-        mem_v,
-        time_s[rows].astype(float),
-        energy_j[rows].astype(float),
-        counts,
-        memory | {k: v for k, v in (domains or {}).items() if k in counts},
-        voltage,
-        setting,
-        settings,
-        dataset["energy_std_j"].values[rows].astype(float) if "energy_std_j" in dataset else None,
-        dataset["node"].values[rows].astype(object) if "node" in dataset else None,
-        {kernel.label: kernel for kernel in kernels},
+        site=site,
+        simulated=bool(dataset["simulated"].values[rows].any()),
+        kernel=np.array([kernel.label for kernel in kernels], object),
+        core_mhz=core_mhz,
+        mem_mhz=mem_mhz,
+        core_v=core_v,
+        mem_v=mem_v,
+        time_s=time_s[rows].astype(float),
+        energy_j=energy_j[rows].astype(float),
+        counts=counts,
+        domains=memory | {k: v for k, v in (domains or {}).items() if k in counts},
+        voltage=voltage,
+        setting=setting,
+        settings=settings,
+        energy_std_j=dataset["energy_std_j"].values[rows].astype(float)
+        if "energy_std_j" in dataset
+        else None,
+        node=dataset["node"].values[rows].astype(object) if "node" in dataset else None,
+        instances={kernel.label: kernel for kernel in kernels},
     )
 
 

@@ -1,8 +1,8 @@
 """Where the measured energy goes: joules by phase, from a trace and the marks of a kernel's phases.
 
-What :mod:`analysis.energy.breakdown` predicts from counts is here read off the meter (seed 003,
-section IV). A phase that is shorter than the meter's period is blurred with its neighbours: its
-joules are then its time at about the mean power of what surrounds it.
+What :mod:`analysis.energy.breakdown` predicts from counts is here read from the meter (Choi &
+Vuduc 2016, section IV). A phase that is shorter than the meter's period is blurred with its
+neighbours: its joules are then its time at about the mean power of what surrounds it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from analysis.measurements.observations import CantFit
 FASTEST, LEAST = "fastest", "least energy"
 CLOCKS = ("core_mhz", "mem_mhz")
 WINDOW = "window"
-"""The channel that tells when each of several windows was."""
+"""The channel that marks when each of several windows was."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ def _mean_split(
     """One iteration's joules and seconds by phase, the mean over repeats.
 
     Raises:
-        CantFit: the repeats mark different phases, or no channel is said to make up the energy.
+        CantFit: the repeats mark different phases, or no channel is marked as part of the energy.
     """
     joules, seconds, named, periods = [], [], [], []
     for row in rows:
@@ -131,7 +131,7 @@ def _mean_split(
         joules.append(split["energy_j"].sel(channel=channels).sum("channel").values / iterations)
         seconds.append(split["time_s"].values / iterations)
         named.append(split["phase"].values.tolist())
-        periods += [float(meters[each].get("period_s") or math.nan) for each in channels]
+        periods += [float(meters[channel].get("period_s") or math.nan) for channel in channels]
     if any(names != named[0] for names in named):
         raise CantFit(f"its repeats at {setting[0]:g}/{setting[1]:g} MHz mark different phases")
     core_mhz, mem_mhz = (mhz if mhz >= 0 else math.nan for mhz in setting)
@@ -149,14 +149,14 @@ def _mean_split(
 
 
 def _counted(meters: dict[str, dict[str, Any]]) -> list[str]:
-    """The channels whose energies the measurement's is the sum of.
+    """The channels whose energies add up to that of the measurement.
 
     Raises:
-        CantFit: none says so.
+        CantFit: no channel is marked so.
     """
-    names = [name for name, each in meters.items() if each.get("counts")]
+    names = [name for name, meter in meters.items() if meter.get("counts")]
     if not names:
-        raise CantFit("no energy by phase: no channel is said to count in the measured energy")
+        raise CantFit("no energy by phase: no channel is marked as part of the measured energy")
     return names
 
 
@@ -227,16 +227,16 @@ def _traces(dataset: xr.Dataset, measurement: int) -> dict[str, tuple[np.ndarray
     together = end - begin == int(sizes.sum())
     if together:
         samples = samples.isel(sample=slice(begin, end)).load()
-    found = {}
+    traces = {}
     for row, start, size in zip(rows.tolist(), starts.tolist(), sizes.tolist(), strict=True):
         first = start - begin if together else start
         mine = samples.isel(sample=slice(first, first + size))
-        found[str(dataset["trace_channel"].values[row])] = (
+        traces[str(dataset["trace_channel"].values[row])] = (
             mine["time_ns"].values / 1e9,
             mine["value"].values,
             str(dataset["trace_unit"].values[row]),
         )
-    return found
+    return traces
 
 
 def _energy_j(spans_s: np.ndarray, time_s: np.ndarray, value: np.ndarray, unit: str) -> float:

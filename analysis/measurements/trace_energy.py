@@ -1,7 +1,7 @@
 """The energy of every trace of a store, recomputed from its samples, out of core.
 
 A check of what the measurements say (their energies were integrated on the node, with the
-uncertainty that the meter leaves), and a start for questions that they do not answer.
+uncertainty that the meter leaves), and a start for other questions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def trace_energies(dataset: xr.Dataset) -> xr.DataArray:
     the store.
     """
     sizes = dataset.sizes.get("trace", 0)
-    found = np.full(sizes, np.nan)
+    energies_j = np.full(sizes, np.nan)
     if sizes:
         start, size = dataset["row_start"].values, dataset["row_size"].values
         unit = dataset["trace_unit"].values
@@ -39,7 +39,7 @@ def trace_energies(dataset: xr.Dataset) -> xr.DataArray:
             a, b = int(start[rows[0]]), int(start[rows[-1]] + size[rows[-1]])
             # Dask's own threads would be as many again.
             block = samples.isel(sample=slice(a, b)).load(scheduler="synchronous")
-            found[rows] = _energies_j(
+            energies_j[rows] = _energies_j(
                 block["time_ns"].values,
                 block["value"].values,
                 start[rows] - a,
@@ -50,7 +50,7 @@ def trace_energies(dataset: xr.Dataset) -> xr.DataArray:
 
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
             list(threads.map(integrate, np.split(order, _cuts(start[order], size[order]))))
-    return xr.DataArray(found, dims=("trace",), name="trace_energy_j", attrs={"units": "J"})
+    return xr.DataArray(energies_j, dims=("trace",), name="trace_energy_j", attrs={"units": "J"})
 
 
 def _cuts(start: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -71,7 +71,7 @@ def _cuts(start: np.ndarray, size: np.ndarray) -> np.ndarray:
 def _energies_j(time_ns, value, begin, size, is_power, is_energy):  # type: ignore[no-untyped-def]
     """Of each trace (samples ``begin`` to ``begin + size``) its integral in W s, or its last
     value less its first."""
-    found = np.full(begin.size, np.nan)
+    energy_j = np.full(begin.size, np.nan)
     for i in range(begin.size):
         first, last = begin[i], begin[i] + size[i] - 1
         if first == last:
@@ -80,7 +80,7 @@ def _energies_j(time_ns, value, begin, size, is_power, is_energy):  # type: igno
             area = 0.0
             for j in range(first, last):
                 area += (value[j] + value[j + 1]) * (time_ns[j + 1] - time_ns[j])
-            found[i] = 0.5e-9 * area
+            energy_j[i] = 0.5e-9 * area
         elif is_energy[i]:
-            found[i] = value[last] - value[first]
-    return found
+            energy_j[i] = value[last] - value[first]
+    return energy_j

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from analysis.choice.crossval import CrossValidation
+from analysis.choice.losses import CHOOSERS
 from analysis.choice.pick import Pick
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
@@ -28,7 +29,6 @@ from analysis.report.tables import (
 )
 from analysis.rooflines.roofline import PairPoints, Roofline
 
-METHODS = {"model": "model", "race_to_halt": "race to halt", "random": "random"}
 RACE_TEXT = {"right": "right", "worse": "costs more", "open": "cannot be separated"}
 
 
@@ -152,7 +152,7 @@ def decisions(crossvals: Sequence[CrossValidation]) -> Table | None:
             exact = decimals(chooser.exact, 1) if chooser.exact % 1 else f"{chooser.exact:.0f}"
             rows.append(
                 [
-                    METHODS.get(name, name),
+                    CHOOSERS.get(name, name),
                     decimals(chooser.mean_lost_pct, 2),
                     decimals(chooser.max_lost_pct, 2),
                     f"{exact} of {len(crossval.cases)}",

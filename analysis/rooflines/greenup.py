@@ -1,6 +1,6 @@
 """Work against communication: what doing more operations on fewer bytes does to time and energy.
 
-Section 6 of seed 000 for pi_0 = 0 and its appendix A for pi_0 > 0. A baseline kernel of W
+Choi & Vuduc 2012, section 6 for pi_0 = 0 and appendix A for pi_0 > 0. A baseline kernel of W
 operations on Q bytes, of intensity I = W / Q, is replaced by one of f W operations on Q / m
 bytes, with f, m >= 1. Intensity, f and m are arrays that broadcast together, of no unit but the
 intensity's operations per byte; m may be infinite.
@@ -80,7 +80,7 @@ def bounds(line: Roofline, intensity: ArrayLike, f: ArrayLike, m: ArrayLike) -> 
 
     One of them is not what appendix A.5 prints: there the upper bound of case 1 has
     1 + (b + (1 - eta) (B_tau - I)) / B_tau as its denominator, having put f m > 1 into
-    -f m I together with 1 / m > f I / B_tau, which can't both be tight. With constant power the
+    -f m I together with 1 / m > f I / B_tau, which cannot both be tight. With constant power the
     greenup passes that value. The energy of the new kernel in case 1, in units of
     W (eps_op + eps_0), is eta f + (b + (1 - eta) B_tau) / (m I); with f >= 1 and
     1 / m >= f I / B_tau it is at least 1 + b / B_tau, which it reaches at f = 1, m = B_tau / I.

@@ -1,7 +1,7 @@
-"""A roofline under a cap in watts: the extension that section 5.2 of seed 000 asks for.
+"""A roofline under a cap in watts: the extension proposed in Choi & Vuduc 2012, section 5.2.
 
 A machine that is not allowed the power of eq. 7 slows its operations and bytes down until the
-average power is the cap. Constant power pi_0 can't be slowed down, so the energy of operations
+average power is the cap. Constant power pi_0 cannot be reduced, so the energy of operations
 and bytes has cap - pi_0 left to be spent in:
 
     T_capped(I) = max(T(I), (W eps_op + Q eps_mem) / (cap - pi_0))

@@ -1,8 +1,7 @@
 """The classic energy roofline regression at one setting, and what caches cost on top of it.
 
-Eqs. 9 to 12 of seed 000: linear least squares on measurements at one setting, without voltages.
-:mod:`analysis.energy.fit` is what holds over settings; this is what holds at one, to
-compare it with.
+Choi & Vuduc 2012, eqs. 9 to 12: linear least squares on measurements at one setting, without
+voltages. :mod:`analysis.energy.fit` fits all settings together; this fits one, for comparison.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from analysis.measurements.observations import CantFit, Observations, setting_te
 from analysis.rooflines.roofline import Roofline
 
 MOST_CONDITION = 1e6
-"""Condition number, of columns of length 1, from which coefficients can't be told apart."""
+"""Condition number, of columns of length 1, from which coefficients cannot be separated."""
 CACHE_LEVELS = ("l3", "l2", "l1", "shared")
 """Classes of bytes between memory and operations, the outermost first."""
 
@@ -37,7 +36,7 @@ class Estimate:
     p_value: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Regression:
     """Eq. 9's coefficients at one setting.
 
@@ -64,7 +63,7 @@ class Regression:
     def eps_op_j(self) -> dict[str, float]:
         """Class of operations -> J per operation, of those that were measured."""
         known = {"sp": self.eps_sp_j, "dp": self.eps_dp_j}
-        return {name: each.value for name, each in known.items() if each is not None}
+        return {name: eps_j.value for name, eps_j in known.items() if eps_j is not None}
 
     def on(self, line: Roofline) -> Roofline:
         """A line's times with these energies (the model instantiation of section 4.2).
@@ -111,7 +110,7 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
     row by its own energy.
 
     Raises:
-        CantFit: too few such rows, or rows that can't tell the coefficients apart; the text says
+        CantFit: too few such rows, or rows that cannot separate the coefficients; the text says
             which kernels would.
     """
     from statsmodels.regression.linear_model import OLS  # noqa: PLC0415
@@ -135,8 +134,8 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
         columns.append(double.astype(float))
     if len(work) < len(columns):
         raise CantFit(
-            f"{where}: {len(work)} measurements can't tell the regression's {len(columns)} "
-            f"coefficients apart; {remedy}"
+            f"{where}: the {len(columns)} coefficients of the regression cannot be fitted to "
+            f"{len(work)} measurements; {remedy}"
         )
     matrix = np.column_stack(columns)
     # Joules and seconds per operation are of the order of 1e-12: unscaled, statsmodels' own rank
@@ -146,7 +145,7 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
     if condition > MOST_CONDITION:
         raise CantFit(
             f"{where}: time and bytes rise together in these {len(work)} measurements (condition "
-            f"number {condition:.2g}), so constant power can't be told from the rest; {remedy}"
+            f"number {condition:.2g}), so constant power cannot be separated; {remedy}"
         )
     energy_j = data.energy_j[rows] / work
     unit = float(np.mean(energy_j))
@@ -155,33 +154,33 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
     if both:
         contrasts = {name: [*row, 0] for name, row in contrasts.items()}
         contrasts |= {"delta": [0, 0, 0, 1], "dp": [1, 0, 0, 1]}
-    found = {
+    estimates = {
         name: _estimate(result, np.array(row) / scale, unit) for name, row in contrasts.items()
     }
     only_double = bool(double.all())
     return Regression(
-        data.site,
-        data.simulated,
-        data.settings[setting],
-        memory,
-        None if only_double else found["eps"],
-        found["eps"] if only_double else found.get("dp"),
-        found.get("delta"),
-        found["mem"],
-        found["constant"],
-        float(result.rsquared),
-        len(work),
-        condition,
+        site=data.site,
+        simulated=data.simulated,
+        setting=data.settings[setting],
+        memory=memory,
+        eps_sp_j=None if only_double else estimates["eps"],
+        eps_dp_j=estimates["eps"] if only_double else estimates.get("dp"),
+        delta_dp_j=estimates.get("delta"),
+        eps_mem_j=estimates["mem"],
+        constant_w=estimates["constant"],
+        r_squared=float(result.rsquared),
+        n=len(work),
+        condition_number=condition,
     )
 
 
 def cache_energies(
-    data: Observations, setting: int, found: Regression, levels: Sequence[str] = CACHE_LEVELS
+    data: Observations, setting: int, regression: Regression, levels: Sequence[str] = CACHE_LEVELS
 ) -> list[CacheEnergy]:
-    """What a byte of each cache level takes, from what the regression leaves over (eqs. 11, 12).
+    """What a byte of each cache level takes, from the residual of the regression (eqs. 11, 12).
 
     ``levels``: from the outermost to the innermost; each one's rows at ``setting`` are those of
-    kernels that have bytes of it, of ``found.memory``, of levels already known, and operations
+    kernels that have bytes of it, of ``regression.memory``, of levels already known, and operations
     whose energy is known, but of nothing else. Over several rows the ratio of eqs. 11 and 12 is
     fitted by least squares on relative error; for one row it is the equation. A level without
     rows is left out.
@@ -191,14 +190,14 @@ def cache_energies(
     counts = _counts(data)
     known: list[CacheEnergy] = []
     for level in levels:
-        paid = {*found.eps_op_j, found.memory, level, *(each.level for each in known)}
+        paid = {*regression.eps_op_j, regression.memory, level, *(cache.level for cache in known)}
         others = np.asarray(sum(n for name, n in counts.items() if name not in paid))
         bytes_moved = counts.get(level, np.zeros(len(data)))
         rows = np.flatnonzero((data.setting == setting) & (bytes_moved > 0) & ~(others > 0))
         if not len(rows):
             continue
         mine = data.take(rows)
-        left_j = mine.energy_j - modelled_energy_j(mine, found, known)
+        left_j = mine.energy_j - modelled_energy_j(mine, regression, known)
         result = OLS(left_j / mine.energy_j, bytes_moved[rows] / mine.energy_j).fit()
         eps_j = _estimate(result, np.ones(1), 1.0)
         residual = np.abs(left_j - eps_j.value * bytes_moved[rows]) / mine.energy_j
@@ -207,15 +206,15 @@ def cache_energies(
 
 
 def modelled_energy_j(
-    data: Observations, found: Regression, caches: Sequence[CacheEnergy] = ()
+    data: Observations, regression: Regression, caches: Sequence[CacheEnergy] = ()
 ) -> np.ndarray:
     """Eq. 10: W eps_flop + Q eps_mem + sum Q_cache eps_cache + pi_0 T, J: float64 (rows,).
 
     T is measured. Classes whose energy is not known add nothing.
     """
-    eps_j = found.eps_op_j | {found.memory: found.eps_mem_j.value}
-    eps_j |= {each.level: each.eps_j.value for each in caches}
-    energy_j = found.constant_w.value * data.time_s
+    eps_j = regression.eps_op_j | {regression.memory: regression.eps_mem_j.value}
+    eps_j |= {cache.level: cache.eps_j.value for cache in caches}
+    energy_j = regression.constant_w.value * data.time_s
     for name, n in _counts(data).items():
         energy_j = energy_j + eps_j.get(name, 0.0) * n
     return energy_j

@@ -1,6 +1,6 @@
 """Roofline in time, arch line and power line of one pair of classes at one setting.
 
-Equations (3) to (8) of seed 000: what a kernel that does W operations of one class on Q bytes of
+Choi & Vuduc 2012, eqs. 3 to 8: what a kernel that does W operations of one class on Q bytes of
 one memory class takes at best in time, in energy and in power, as functions of its intensity
 I = W / Q alone.
 """
@@ -15,8 +15,6 @@ from analysis.dataset import CLASS_UNITS, moves_data
 from analysis.energy.fitted import Fit, costs_at
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
-
-"""Classes that count operations; every other class counts bytes moved."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Roofline:
 
     @property
     def time_balance(self) -> float:
-        """B_tau = tau_mem / tau_op, operations per byte (seed 000, below eq. 3)."""
+        """B_tau = tau_mem / tau_op, operations per byte (Choi & Vuduc 2012, below eq. 3)."""
         return self.tau_mem_s / self.tau_op_s
 
     @property
@@ -161,67 +159,20 @@ class Roofline:
         )
 
 
-def from_peaks(
-    gop_s: float,
-    gb_s: float,
-    eps_op_pj: float,
-    eps_mem_pj: float,
-    constant_w: float,
-    operation: str = "sp",
-    memory: str = "dram",
-) -> Roofline:
-    """The roofline of a platform as papers print it (seed 000, tables 2 to 4; seed 004).
-
-    ``gop_s``, ``gb_s``: peak rates, 1e9 operations and 1e9 bytes per second, whose inverses are
-    the taus (section 4.2); ``eps_op_pj``, ``eps_mem_pj``: pJ per operation and per byte;
-    ``constant_w``: pi_0, W.
-
-    Raises:
-        ValueError: a rate that is not positive, or a negative energy or power.
-    """
-    if not (0.0 < gop_s < np.inf and 0.0 < gb_s < np.inf):
-        raise ValueError(f"peaks of {gop_s:g} Gop/s and {gb_s:g} GB/s; both must be positive")
-    if not all(value >= 0.0 for value in (eps_op_pj, eps_mem_pj, constant_w)):
-        raise ValueError(
-            f"{eps_op_pj:g} pJ, {eps_mem_pj:g} pJ and {constant_w:g} W; none may be negative"
-        )
-    return Roofline(
-        operation,
-        memory,
-        1e-9 / gop_s,
-        1e-9 / gb_s,
-        eps_op_pj * 1e-12,
-        eps_mem_pj * 1e-12,
-        constant_w,
-    )
-
-
-def mix_peak_ops_s(
-    cycles: np.ndarray, ops_per_cycle: np.ndarray, units: int, clock_hz: float
-) -> float:
-    """The peak of an instruction mix, operations per second (seed 000, section 5.4).
-
-    ``cycles``: cycles that each kind of instruction takes; ``ops_per_cycle``: operations that
-    one unit does in each of them; both of shape (kinds,). The ``units`` work side by side at
-    ``clock_hz``. Its inverse is the tau_op of that mix, above that of the machine's peak.
-    """
-    return float(np.average(ops_per_cycle, weights=cycles)) * units * clock_hz
-
-
 def verdict(line: Roofline) -> str:
-    """What the balances say of racing to halt, with the numbers: one or two plain sentences.
+    """What the balances say about racing to halt, with the numbers: one or two sentences.
 
-    Sections 2.4 and 5.2 of seed 000: the half-efficiency point against B_tau, and what would
-    become of it if constant power went to zero.
+    Choi & Vuduc 2012, sections 2.4 and 5.2: the half-efficiency point against B_tau, and what it
+    would be without constant power.
     """
     if line.race_to_halt is None:
-        return "unknown: no energy is known at this setting, so nothing says what time saved saves"
+        return "unknown: no energy is known at this setting"
     b_tau, half = line.time_balance, line.half_efficiency_intensity
     if not line.race_to_halt:
         return (
-            f"do not rely on racing to halt: a kernel of {b_tau:.3g} to {half:.3g} op/B is as fast "
-            f"as it can be, and yet spends more on bytes than on operations; raise its intensity, "
-            f"or look for slower clocks"
+            f"do not rely on racing to halt: a kernel of {b_tau:.3g} to {half:.3g} op/B is "
+            f"compute-bound in time but spends more energy on bytes than on operations; raise its "
+            f"intensity, or try lower clocks"
         )
     text = (
         f"race to halt: from {half:.3g} op/B on, below the time balance of {b_tau:.3g}, a kernel "
@@ -229,13 +180,13 @@ def verdict(line: Roofline) -> str:
     )
     if line.balance_gap > 1.0:
         text += (
-            f"; that is owed to the constant {line.constant_w:.3g} W: without it the balance "
-            f"would be {line.energy_balance:.3g} op/B, and the verdict the opposite"
+            f"; the reason is the constant power of {line.constant_w:.3g} W: without it the "
+            f"balance would be {line.energy_balance:.3g} op/B, and racing to halt would not pay"
         )
     return text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PairPoints:
     """The kernels that have exactly one class of operations and one of bytes, at one setting.
 
@@ -269,7 +220,7 @@ def fastest_setting(data: Observations) -> int:
         rank = (-len(set(data.kernel[here].tolist())), float(slower[here].mean()), int(s))
         best = rank if best is None or rank < best else best
     if best is None:
-        raise CantFit("no measurements to find the fastest setting of")
+        raise CantFit("there are no measurements, so there is no fastest setting")
     return best[2]
 
 
@@ -280,7 +231,7 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
     distinct intensities is left out.
     """
     here = data.take(data.setting == setting)
-    found: dict[tuple[str, str], list[tuple[float, str, float, float, float]]] = {}
+    by_pair: dict[tuple[str, str], list[tuple[float, str, float, float, float]]] = {}
     for kernel in kernel_names(here):
         mine = here.kernel == kernel
         counts = {name: float(np.nan_to_num(v[mine]).mean()) for name, v in here.counts.items()}
@@ -290,7 +241,7 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
         if len(operations) != 1 or len(memory) != 1:
             continue
         n = counts[operations[0]]
-        found.setdefault((operations[0], memory[0]), []).append(
+        by_pair.setdefault((operations[0], memory[0]), []).append(
             (
                 n / counts[memory[0]],
                 kernel,
@@ -302,7 +253,7 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
     pairs = []
     order = {name: i for i, name in enumerate(CLASS_UNITS)}
     for (operation, memory_class), rows in sorted(
-        found.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0][1])
+        by_pair.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0][1])
     ):
         rows.sort()
         if len({f"{row[0]:.6g}" for row in rows}) < min_intensities:
@@ -310,11 +261,14 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
         numbers = np.array([(row[0], *row[2:]) for row in rows])
         pairs.append(
             PairPoints(
-                operation,
-                memory_class,
-                data.settings[setting],
-                [data.instance(row[1]) for row in rows],
-                *numbers.T,
+                operation=operation,
+                memory=memory_class,
+                setting=data.settings[setting],
+                kernels=[data.instance(row[1]) for row in rows],
+                intensity=numbers[:, 0],
+                operations=numbers[:, 1],
+                time_s=numbers[:, 2],
+                energy_j=numbers[:, 3],
             )
         )
     return pairs
@@ -339,7 +293,7 @@ def best_rate(data: Observations, name: str, setting: int) -> float:
 
 
 def roofline(
-    data: Observations, operation: str, memory: str, setting: int, found: Fit | None = None
+    data: Observations, operation: str, memory: str, setting: int, fitted: Fit | None = None
 ) -> Roofline:
     """The rooflines of two classes at a setting, an index into ``data.settings``.
 
@@ -350,12 +304,11 @@ def roofline(
         CantFit: no kernel there has any of a class, or the fit has no term for it.
     """
     tau = [1.0 / best_rate(data, name, setting) for name in (operation, memory)]
-    if found is None:
-        nan = float("nan")
-        return Roofline(operation, memory, tau[0], tau[1], nan, nan, nan)
+    if fitted is None:
+        return _line(operation, memory, tau, [np.nan, np.nan], np.nan)
     here = data.setting == setting
     costs = costs_at(
-        found,
+        fitted,
         *data.settings[setting],
         float(data.core_v[here].mean()),
         float(data.mem_v[here].mean()),
@@ -364,4 +317,18 @@ def roofline(
     if missing:
         raise CantFit(f"the fit has no coefficient of class {missing[0]}")
     eps = [costs.operation_pj[name][0] * 1e-12 for name in (operation, memory)]
-    return Roofline(operation, memory, tau[0], tau[1], eps[0], eps[1], costs.constant_w[0])
+    return _line(operation, memory, tau, eps, costs.constant_w[0])
+
+
+def _line(
+    operation: str, memory: str, tau_s: list[float], eps_j: list[float], constant_w: float
+) -> Roofline:
+    return Roofline(
+        operation=operation,
+        memory=memory,
+        tau_op_s=tau_s[0],
+        tau_mem_s=tau_s[1],
+        eps_op_j=eps_j[0],
+        eps_mem_j=eps_j[1],
+        constant_w=constant_w,
+    )

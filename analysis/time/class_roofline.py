@@ -8,8 +8,8 @@ class's domain:
 p, imperfect overlap, and tau_k, the seconds of one operation at the highest clocks, are fitted to
 all kernels with counts. What a kernel takes beyond its roof at the setting where it was measured
 (latency, dependences) is shared out between the core's clock, the memory's and none, in shares
-that all kernels have in common; each launch has a fixed overhead. So one measured time tells how
-far from its roof a kernel runs, and its counts what will be its limit elsewhere.
+that all kernels have in common; each launch has a fixed overhead. So one measured time gives how
+far from its roof a kernel runs, and its counts give its limit at other settings.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClassRoofline:
     overhead_s: float
     top_mhz: tuple[float, float]
     spread: float
-    """The relative standard deviation of foretold times, from the median of the deviations."""
+    """The relative standard deviation of predicted times, from the median of the deviations."""
 
     def time_s(
         self,
@@ -64,17 +64,17 @@ class ClassRoofline:
         mem = np.append(np.asarray(mem_mhz, float), measured_at[1])
         tau = np.array([self.tau_s[name] for name in names])
         is_mem = np.array([self.domains[name] == "mem" for name in names], bool)
-        found = _times(
+        time_s = _times(
             n * tau,
             is_mem,
-            self.exponent,
-            np.array(self.shares),
-            self.overhead_s,
-            np.array([measured_s]),
-            _slower(core, self.top_mhz[0]),
-            _slower(mem, self.top_mhz[1]),
+            exponent=self.exponent,
+            shares=np.array(self.shares),
+            overhead_s=self.overhead_s,
+            measured_s=np.array([measured_s]),
+            core=_slower(core, self.top_mhz[0]),
+            mem=_slower(mem, self.top_mhz[1]),
         )
-        return found[0, :-1]
+        return time_s[0, :-1]
 
 
 def _slower(mhz: np.ndarray, top: float) -> np.ndarray:
@@ -85,6 +85,7 @@ def _slower(mhz: np.ndarray, top: float) -> np.ndarray:
 def _times(
     busy_s: np.ndarray,
     is_mem: np.ndarray,
+    *,
     exponent: float,
     shares: np.ndarray,
     overhead_s: float,
@@ -118,14 +119,14 @@ def fit_class_roofline(data: Observations) -> ClassRoofline:
 
     data = data.take(data.has_counts)
     if not len(data):
-        raise CantFit("no kernel has operation counts; times can't be foretold from counts")
+        raise CantFit("no kernel has operation counts; times cannot be predicted from counts")
     base = fastest_setting(data)
     there = set(data.kernel[data.setting == base].tolist())
     kernels = [kernel for kernel in kernel_names(data) if kernel in there]
     if len(kernels) < MIN_KERNELS:
         raise CantFit(
-            f"{len(kernels)} kernels with counts were measured at the fastest setting; "
-            f"{MIN_KERNELS} are the least that times can be foretold from"
+            f"{len(kernels)} kernels with counts were measured at the fastest setting; predicting "
+            f"times from counts needs at least {MIN_KERNELS}"
         )
     code = {kernel: i for i, kernel in enumerate(kernels)}
     data = data.take(np.array([kernel in code for kernel in data.kernel.tolist()]))
@@ -163,17 +164,26 @@ def fit_class_roofline(data: Observations) -> ClassRoofline:
 
     def residual(x: np.ndarray) -> np.ndarray:
         fitted, exponent, shares, overhead_s = parts(x)
-        times = _times(n * fitted, is_mem, exponent, shares, overhead_s, measured_s, core, mem)
+        times = _times(
+            n * fitted,
+            is_mem,
+            exponent=exponent,
+            shares=shares,
+            overhead_s=overhead_s,
+            measured_s=measured_s,
+            core=core,
+            mem=mem,
+        )
         return np.append(np.log(times[:, :-1] / time_s)[known], HOLD * (x - start))
 
-    found = optimize.least_squares(residual, start, loss="soft_l1", f_scale=OUTLYING)
-    fitted, exponent, shares, overhead_s = parts(found.x)
+    solution = optimize.least_squares(residual, start, loss="soft_l1", f_scale=OUTLYING)
+    fitted, exponent, shares, overhead_s = parts(solution.x)
     return ClassRoofline(
-        dict(zip(names, map(float, fitted), strict=True)),
-        {name: data.domains[name] for name in names},
-        exponent,
-        (float(shares[0]), float(shares[1]), float(shares[2])),
-        overhead_s,
-        (tops[0], tops[1]),
-        float(np.median(np.abs(found.fun[: int(known.sum())]))) / NORMAL_MEDIAN,
+        tau_s=dict(zip(names, map(float, fitted), strict=True)),
+        domains={name: data.domains[name] for name in names},
+        exponent=exponent,
+        shares=(float(shares[0]), float(shares[1]), float(shares[2])),
+        overhead_s=overhead_s,
+        top_mhz=(tops[0], tops[1]),
+        spread=float(np.median(np.abs(solution.fun[: int(known.sum())]))) / NORMAL_MEDIAN,
     )

@@ -72,12 +72,12 @@ def fit_time(data: Observations) -> TimeModel:
         if best is None or error < best[0]:
             best = (error, TimeModel(p, paced_s, top_mhz))
     assert best is not None  # noqa: S101
-    found = best[1]
+    model = best[1]
     deviation = np.empty(len(data))
     for kernel, mine in rows.items():
-        predicted_s = found.time_s(kernel, data.core_mhz[mine], data.mem_mhz[mine])
+        predicted_s = model.time_s(kernel, data.core_mhz[mine], data.mem_mhz[mine])
         deviation[mine] = np.abs(predicted_s / data.time_s[mine] - 1.0)
-    return replace(found, spread=float(np.median(deviation)) / NORMAL_MEDIAN)
+    return replace(model, spread=float(np.median(deviation)) / NORMAL_MEDIAN)
 
 
 def _fit_kernel(
@@ -101,18 +101,18 @@ def _fit_kernel(
         both = ((yy * xt - xy * yt) / determinant, (xx * yt - xy * xt) / determinant)
         one = (xt / xx, np.zeros_like(xt))
         other = (np.zeros_like(yt), yt / yy)
-    found, least = (0.0, 0.0, 1.0), np.inf
+    paced, least = (0.0, 0.0, 1.0), np.inf
     for a, b in (both, one, other):
         legal = np.isfinite(a) & np.isfinite(b) & (a >= 0) & (b >= 0)
         a, b = np.where(legal, a, 0.0), np.where(legal, b, 0.0)  # noqa: PLW2901
-        paced = core[:, None] ** p * a + mem[:, None] ** p * b
-        error = (((FIXED_SHARES + paced ** (1.0 / p)) / relative - 1.0) ** 2).sum(0)
+        clocked = core[:, None] ** p * a + mem[:, None] ** p * b
+        error = (((FIXED_SHARES + clocked ** (1.0 / p)) / relative - 1.0) ** 2).sum(0)
         i = int(np.argmin(np.where(legal, error, np.inf)))
         if legal[i] and error[i] < least:
             least = float(error[i])
-            found = (float(a[i] ** (1 / p)), float(b[i] ** (1 / p)), float(FIXED_SHARES[i]))
+            paced = (float(a[i] ** (1 / p)), float(b[i] ** (1 / p)), float(FIXED_SHARES[i]))
     if not np.isfinite(least):  # no clock is known at all: the mean is what there is
-        found = (0.0, 0.0, float(relative.mean()))
-        least = float(((found[2] / relative - 1.0) ** 2).sum())
-    a, b, c = (each * shortest_s for each in found)
+        paced = (0.0, 0.0, float(relative.mean()))
+        least = float(((paced[2] / relative - 1.0) ** 2).sum())
+    a, b, c = (part * shortest_s for part in paced)
     return (a, b, c), least

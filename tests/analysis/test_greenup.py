@@ -1,5 +1,5 @@
-"""Work against communication: section 6 and appendix A of seed 000, against time and energy
-counted from W and Q."""
+"""Work against communication: Choi & Vuduc 2012, section 6 and appendix A, against time
+and energy counted from W and Q."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from analysis.rooflines.greenup import (
     most_work_for_speedup,
     speedup,
 )
-from analysis.rooflines.roofline import from_peaks
-from tests.analysis.test_roofline import FERMI, PLATFORMS
+from tests.analysis.platforms import FERMI, PLATFORMS, from_peaks
 
 MILLION = 1_000_000
 MACHINES = [FERMI, (*FERMI[:4], 40.0), PLATFORMS["GTX 580", "dp"], PLATFORMS["GTX 680", "sp"]]
@@ -145,8 +144,8 @@ def test_appendix_a5s_upper_bound_is_passed_and_ours_is_the_least():
 
 
 def test_the_posters_case_3_with_b_tau_for_b_eps_is_no_bound():
-    """Seed 004 has B_tau in the denominators where seed 000 has B_eps; then points fall outside,
-    above where B_tau > B_eps and below where B_tau < B_eps."""
+    """Choi & Vuduc 2013 (slides) has B_tau in the denominators where Choi & Vuduc 2012 has B_eps;
+    then points fall outside, above where B_tau > B_eps and below where B_tau < B_eps."""
     i, f, m = np.array([20.0]), np.array([1.01]), np.array([1.02])
     energy_heavy, time_heavy = (from_peaks(*n) for n in (FERMI, (500.0, 50.0, 100.0, 10.0, 0.0)))
     for line in (energy_heavy, time_heavy):

@@ -174,7 +174,7 @@ def test_an_energy_that_no_channels_make_up_is_said_and_not_guessed(tmp_path: Pa
     splits, notes = phase_splits(open_dataset(store), SITE)
     assert splits == []
     assert len(notes) == 1
-    assert "solver n=8 q=4: no energy by phase: no channel is said to count" in notes[0]
+    assert "solver n=8 q=4: no energy by phase: no channel is marked as part" in notes[0]
 
 
 def test_marks_that_are_not_compacted_yet_are_left_out(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.rooflines.power_cap import CappedRoofline
-from analysis.rooflines.roofline import from_peaks
-from tests.analysis.test_roofline import FERMI, PLATFORMS
+from tests.analysis.platforms import FERMI, PLATFORMS, from_peaks
 
 
 def least_time_s(numbers, intensity, cap_w):

@@ -1,4 +1,4 @@
-"""Eqs. 9 to 12 of seed 000: known coefficients come back, as numpy's least squares has them."""
+"""Choi & Vuduc 2012, eqs. 9 to 12: known coefficients come back, as by numpy's least squares."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from scipy import stats
 
 from analysis.measurements.observations import CantFit, Observations, observations
 from analysis.rooflines.regression import cache_energies, modelled_energy_j, regress
-from analysis.rooflines.roofline import from_peaks
-from tests.analysis.test_roofline import PLATFORMS
+from tests.analysis.platforms import PLATFORMS, from_peaks
 from tests.analysis.twin_data import TABLE_I, twin, twin_dataset
 
-# Table 5 of seed 000, pJ per byte: L1 (on the GTX 680, shared memory) and L2.
+# Choi & Vuduc 2012, Table 5, pJ per byte: L1 (on the GTX 680, shared memory) and L2.
 CACHES = {"GTX 580": {"l1": 149.0, "l2": 257.0}, "GTX 680": {"shared": 51.0, "l2": 195.0}}
 CACHE_RATE = {"l2": 4.0, "l1": 10.0, "shared": 10.0}
 """Bandwidth over that of memory: the times of the made-up cache kernels, nothing more."""
@@ -46,20 +45,20 @@ def rows(name, kernels, noise=0.0):
     energy_j = energy_j * (1.0 + noise * np.random.default_rng(4).standard_normal(len(kernels)))
     one = np.ones(len(kernels))
     return Observations(
-        name,
-        False,
-        np.array(list(kernels), object),
-        1000.0 * one,
-        np.nan * one,
-        one,
-        one,
-        time_s,
-        energy_j,
-        counts,
-        {c: "mem" if c == "dram" else "core" for c in classes},
-        "unit",
-        np.zeros(len(kernels), np.int64),
-        [(1000.0, float("nan"))],
+        site=name,
+        simulated=False,
+        kernel=np.array(list(kernels), object),
+        core_mhz=1000.0 * one,
+        mem_mhz=np.nan * one,
+        core_v=one,
+        mem_v=one,
+        time_s=time_s,
+        energy_j=energy_j,
+        counts=counts,
+        domains={c: "mem" if c == "dram" else "core" for c in classes},
+        voltage="unit",
+        setting=np.zeros(len(kernels), np.int64),
+        settings=[(1000.0, float("nan"))],
     )
 
 
@@ -192,7 +191,7 @@ def measured():
 
 
 def test_the_twins_constants_at_a_setting(measured):
-    """Its pJ/V^2 and V, Table I of seed 003; 6.8 W at 852/924 MHz."""
+    """Its pJ/V^2 and V, Choi & Vuduc 2016, Table I; 6.8 W at 852/924 MHz."""
     assert TABLE_I[0] == (852, 924)
     setting = measured.settings.index((852.0, 924.0))
     here = measured.setting == setting
@@ -214,16 +213,16 @@ def test_rows_that_cant_carry_it_are_refused_with_a_remedy(measured):
     setting = measured.settings.index((852.0, 924.0))
     dram = np.nan_to_num(measured.counts["dram"])
     flops = np.nan_to_num(measured.counts["sp"])
-    with pytest.raises(CantFit, match=r"0 measurements can't tell .* measure kernels of sp or dp"):
+    with pytest.raises(CantFit, match=r"fitted to 0 measurements; .*kernels of sp or dp"):
         regress(measured, setting, "l3")
     few = measured.take(
         np.flatnonzero((flops > 0) & (dram > 0) & (measured.setting == setting))[:2]
     )
-    with pytest.raises(CantFit, match="2 measurements can't tell the regression's 3"):
+    with pytest.raises(CantFit, match=r"the 3 coefficients .* fitted to 2 measurements"):
         regress(few, setting)
 
 
-def test_memory_bound_kernels_alone_cant_tell_bytes_from_time():
+def test_memory_bound_kernels_alone_cannot_separate_bytes_from_time():
     data = rows("GTX 580", intensity_kernels(["sp"], np.geomspace(0.01, 1.0, 9)))
     exact = replace(data, time_s=np.nan_to_num(data.counts["dram"]) / 192.4e9)
     with pytest.raises(CantFit, match="below and well above the time balance"):
