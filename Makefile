@@ -2,8 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: setup demo docs test faults lint clean
+.PHONY: setup demo docs check test faults clean
 
 setup: $(STAMP)
 
@@ -19,14 +20,17 @@ demo: setup
 docs: setup
 	$(BIN)/mkdocs build --strict --quiet
 
-lint: setup
+# ruff and mypy are among the tests (tests/test_code.py): mypy runs beside the others.
+check: setup
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not slurm and not browser and not root"
 
+# Three processes on two cores: many tests wait for processes, jobs and clocks.
 test: setup
 	.ci/install_slurm
 	.ci/install_chromium
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest $(PARALLEL)
 
 faults: setup
 	.ci/install_slurm
