@@ -10,45 +10,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.slow import EARLY, SLOW
+
 pytest_plugins = ["tests.slurm_fixtures"]
 
 settings.register_profile(
     "campaign", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("campaign")
-
-
-# What takes long, the longest first: files, and tests that need no fixture of their file. It starts
-# first, so that no process still works on it when the others have nothing left, and `make check`
-# leaves it out.
-SLOW = (
-    "slurm",
-    "tests/faults/test_local_faults.py::test_runs_that_were_harmed",
-    "tests/faults/test_local_faults.py::test_faults_at_the_stores_calls",
-    "tests/campaign/test_run_local.py",
-    "tests/kernels/test_fmm",
-    "tests/campaign/test_command_line.py",
-    "tests/campaign/test_damage.py",
-    "tests/faults/test_fuzz.py::test_no_damaged_file",
-    "tests/sites/test_clock_contract.py",
-    "tests/campaign/test_measure.py",
-    "tests/test_report_in_browser.py",
-    "tests/faults/test_checker.py",
-    "tests/campaign/test_protocol.py",
-    "tests/security/",
-    "tests/campaign/test_store.py::test_a_compaction_killed",
-    "tests/faults/test_durability.py",
-    "tests/kernels/test_microbench.py::test_every_kernel",
-    "tests/campaign/test_table.py::test_other_peoples_format",
-    "tests/analysis/test_drift.py",
-    "tests/campaign/test_import.py::test_an_import_killed",
-    "tests/analysis/test_figures.py",
-    "tests/kernels/test_registry.py",
-    "tests/campaign/test_timers.py",
-    "tests/campaign/test_certificates.py",
-    "tests/analysis/test_trace_energy.py::test_every_trace",
-)
-EARLY = (*SLOW, "tests/test_code.py")
 
 
 def group_of(item: pytest.Item) -> str:

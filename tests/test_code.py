@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.import_graph import circles, files_by_module, import_graph, is_in
+from tests.slow import SLOW
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("campaign", "kernels", "sites", "analysis")
@@ -116,6 +117,13 @@ def test_only_verbs_and_results_know_model_equations(graphs):
 def test_no_circles(graphs):
     inside, _ = graphs
     assert circles(inside) == []
+
+
+@pytest.mark.parametrize("name", [name for name in SLOW if name != "slurm"])
+def test_what_is_left_out_of_make_check_exists(name):
+    path, _, test = name.partition("::")
+    text = "".join(file.read_text() for file in ROOT.glob(f"{path}*") if file.is_file())
+    assert f"def {test}" in text if test else list(ROOT.glob(f"{path}*"))
 
 
 def write_modules(root: Path, **texts: str) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
