@@ -1,6 +1,6 @@
-"""Pairs of points per second: the loops of ``kernels.fmm.phases.pair_loops``, compared with the
-same loops in C with intrinsics (``fmm_pairs.c``: AVX-512, or AVX2 on processors without it), on
-one core, interleaved.
+"""Pairs of points per second: the loops of kernels.fmm.phases.pair_loops, compared with the same
+loops in C with intrinsics (fmm_pairs.c: AVX-512, or AVX2 on processors without it), on one core,
+interleaved.
 
     .venv/bin/python benchmarks/fmm_pairs.py [--rounds 15] [--seconds 0.05] [--core 0] [--cc cc]
 

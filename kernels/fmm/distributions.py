@@ -1,4 +1,4 @@
-"""Distributions of points for tests of an FMM: they determine the shape of the tree."""
+"""Distributions of points, which determine the shape of the tree: for the kernel and for tests."""
 
 from __future__ import annotations
 

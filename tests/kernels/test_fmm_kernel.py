@@ -28,13 +28,15 @@ from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
 from kernels.fmm.constants import BOTH_WAYS, ITSELF, ONE_WAY, PHASES
 from kernels.fmm.counts.by_phase import evaluation_counts, phase_counts, total_counts
-from kernels.fmm.counts.machine import MachineModel
+from kernels.fmm.counts.loops import Sizes
+from kernels.fmm.counts.machine import MachineModel, host_machine
 from kernels.fmm.counts.work import Work, planned_work, solution_ranks, work_of
 from kernels.fmm.distributions import DISTRIBUTIONS, points
 from kernels.fmm.interface import prepare
 from kernels.fmm.kernel import CHECKED, FmmParams, count_evaluation, direct_sums, fmm
+from kernels.fmm.phases import pair_loops, v_m2l
 from kernels.host.ranks import Team
-from kernels.host.vectors import estimate_bits
+from kernels.host.vectors import estimate_bits, lanes_of
 from kernels.kernel import Mark, Marked, WrongResult
 from sites.located_toml import BadFile
 from sites.site_file import find_site, read_site
@@ -101,6 +103,14 @@ def test_flops_of_u_are_those_of_its_pairs() -> None:
     expected += (one * (one - 1) // 2).sum() * (8 + value + 4) + (one - 1).sum()
     expected += (nt + np.where(both, ns, 0)).sum()
     assert flops == expected
+
+
+def test_the_counts_assume_the_blocks_of_the_compiled_loops() -> None:
+    sizes = Sizes(small_work("uniform"), host_machine())
+    assert sizes.tile == pair_loops.TILE
+    assert sizes.block == pair_loops.BLOCK
+    assert sizes.group == v_m2l.GROUP
+    assert sizes.lanes == lanes_of(sizes.size)
 
 
 def test_flops_of_surfaces_and_products_by_hand() -> None:
