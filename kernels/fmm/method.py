@@ -237,13 +237,14 @@ class Fmm:
             self._took("u", at)
 
     def _to_surfaces(self, pairs: np.ndarray, ring: str, check: np.ndarray) -> None:
-        of = self.sources
+        sources = self.sources
         parameter = self.dtype.type(self.parameter)
 
         def work(first: int, last: int) -> None:
             to_surfaces(
-                self.far_rule, pairs, first, last, of.place, of.local, of.begin, of.end,
-                self.centres, self.tree.level, self.rings[ring], check, of.most, parameter,
+                self.far_rule, pairs, first, last, sources.place, sources.local,
+                sources.begin, sources.end,
+                self.centres, self.tree.level, self.rings[ring], check, sources.most, parameter,
             )  # fmt: skip
 
         self._workers.share_groups(pairs[:, 1], work)
@@ -253,15 +254,16 @@ class Fmm:
     def _from_surfaces(
         self, pairs: np.ndarray, ring: str, density: np.ndarray, sums: np.ndarray
     ) -> None:
-        of = self.targets
+        targets = self.targets
         parameter = self.dtype.type(self.parameter)
         loop = from_surfaces if sums.ndim == 1 else gradients_from_surfaces
 
         def work(first: int, last: int) -> None:
             loop(
-                self.far_rule, pairs, first, last, of.place, of.local, of.begin, of.end,
+                self.far_rule, pairs, first, last, targets.place, targets.local,
+                targets.begin, targets.end,
                 self.centres, self.tree.level, self.rings[ring], density, self.surface, sums,
-                of.most, parameter,
+                targets.most, parameter,
             )  # fmt: skip
 
         self._workers.share_groups(pairs[:, 0], work)
