@@ -1,10 +1,9 @@
-"""NVIDIA's management library (NVML): open it, find GPUs, and say what an error means.
+"""NVIDIA's management library (NVML): open it, find GPUs, and explain its errors.
 
 NVML is the driver's ``libnvidia-ml.so.1``, called through nvidia-ml-py (the module ``pynvml``).
-Its functions and errors are those of NVIDIA's NVML API reference. pynvml keeps the library that
-it loads in one variable of its module, so a library below another root is loaded into a copy of
-the module of its own: several can then be open at once, and none disturbs another user of pynvml
-in the same process.
+Functions and errors: NVIDIA's NVML API reference. pynvml keeps its library in a variable of the
+module, so a library below another root is loaded into a separate copy of the module. Several
+libraries can then be open at the same time without affecting other users of pynvml in the process.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 LIBRARY = Path("usr/lib/libnvidia-ml.so.1")
-"""Where the library is looked for below a root that is not ``/``."""
+"""Where the library is below a root that is not ``/``."""
 
 ABSENT_REMEDY = (
-    "NVIDIA's driver brings it: run where `nvidia-smi -L` lists a GPU, with `--gres=gpu:1` in a "
-    "Slurm job, or with `--nv` (Apptainer) or `--gpus all` (Docker) in a container"
+    "it comes with NVIDIA's driver: run where `nvidia-smi -L` lists a GPU, with `--gres=gpu:1` in "
+    "a Slurm job, or with `--nv` (Apptainer) or `--gpus all` (Docker) in a container"
 )
 PACKAGE_REMEDY = "install it with `pip install nvidia-ml-py`"
-DRIVER_REMEDY = "load the driver with `modprobe nvidia`, and see `dmesg | grep NVRM` if it fails"
+DRIVER_REMEDY = "load the driver with `modprobe nvidia`; if that fails, see `dmesg | grep NVRM`"
 PERMISSION_REMEDY = (
     "reading needs /dev/nvidia* to be readable (`ls -l /dev/nvidia*`, and --gres=gpu in a Slurm "
     "job); locking clocks needs root: ask for `sudo nvidia-smi`, or for Slurm's --gpu-freq"
@@ -38,8 +37,8 @@ MISMATCH_REMEDY = (
     "and load them again"
 )
 LOST_REMEDY = (
-    "discard the measurement; the GPU fell off its bus: see `dmesg | grep Xid`, then reset it "
-    "with `nvidia-smi --gpu-reset -i INDEX` or reboot the node"
+    "discard the measurement; the GPU is lost: see `dmesg | grep Xid`, then reset it with "
+    " `nvidia-smi --gpu-reset -i INDEX` or reboot the node"
 )
 UNSUPPORTED_REMEDY = "this GPU or driver does not offer it: see `nvidia-smi -q`"
 OLD_DRIVER_REMEDY = "the driver is older than nvidia-ml-py expects: update the driver"
@@ -56,19 +55,19 @@ REMEDIES = {
     18: MISMATCH_REMEDY,
     28: LOST_REMEDY,
 }
-"""Code of an NVML error (nvmlReturn_t) -> what would mend it."""
+"""Code of an NVML error (nvmlReturn_t) -> how to fix it."""
 
 NOT_SUPPORTED_CODES = (3, 13)
-"""What a GPU, or an older driver, answers for a function or field that it does not have."""
+"""The errors for a function or field that a GPU or an older driver does not have."""
 
 
 class NvmlUnavailable(Exception):
-    """NVML, a GPU, or one of its functions can't be used.
+    """NVML, a GPU, or one of its functions cannot be used.
 
     Args:
         what: the library or device and what happened.
-        remedy: what would mend it, a command where there is one.
-        code: the NVML error, None where it is not one.
+        remedy: how to fix it, with a command where there is one.
+        code: the NVML error; None if it is not one.
     """
 
     def __init__(self, what: str, remedy: str, code: int | None = None) -> None:
@@ -79,7 +78,7 @@ class NvmlUnavailable(Exception):
 
     @property
     def is_unsupported(self) -> bool:
-        """Whether the GPU or its driver does not offer what was asked for."""
+        """Whether the GPU or its driver does not offer the requested function or field."""
         return self.code in NOT_SUPPORTED_CODES
 
 
@@ -93,17 +92,17 @@ class NvmlLibrary:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that was found."""
+    """A GPU that this process can use."""
 
     index: int
-    """NVML's: the order on the bus, among those that this process may see."""
+    """NVML's index: its position on the bus among the GPUs that this process may see."""
     uuid: str
     name: str
     handle: Any
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"GPU {self.index} ({self.name}, {self.uuid})"
 
 
@@ -111,8 +110,8 @@ def open_library(root: Path) -> NvmlLibrary:
     """Load NVML and initialise it; to be closed with :func:`close_library`.
 
     Args:
-        root: ``/``: the library that the dynamic linker finds; else ``usr/lib/libnvidia-ml.so.1``
-            below it.
+        root: ``/``: the library that the dynamic linker finds; otherwise
+            ``usr/lib/libnvidia-ml.so.1`` below this folder.
 
     Raises:
         NvmlUnavailable: pynvml or the library is missing, or the library does not start.
@@ -132,7 +131,7 @@ def open_library(root: Path) -> NvmlLibrary:
         try:
             nvml.nvmlLib = ctypes.CDLL(path)
         except OSError as error:
-            raise NvmlUnavailable(f"{path} can't be loaded: {error}", ABSENT_REMEDY) from error
+            raise NvmlUnavailable(f"{path} cannot be loaded: {error}", ABSENT_REMEDY) from error
     library = NvmlLibrary(path, nvml)
     with explained(library, path):
         nvml.nvmlInit()
@@ -140,11 +139,11 @@ def open_library(root: Path) -> NvmlLibrary:
 
 
 def _copy_of_pynvml(source: str) -> Any:
-    """The module pynvml again, with variables of its own."""
-    # It looks itself up by its name while it is executed, so the copy has another one until then.
+    """A separate copy of the module pynvml, with its own variables."""
+    # The module looks itself up by name while it is executed, so the copy has a temporary name.
     spec = spec_from_file_location("_copy_of_pynvml", source)
     if spec is None or spec.loader is None:
-        raise NvmlUnavailable(f"{source} is no Python module", PACKAGE_REMEDY)
+        raise NvmlUnavailable(f"{source} is not a Python module", PACKAGE_REMEDY)
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
@@ -155,7 +154,7 @@ def _copy_of_pynvml(source: str) -> Any:
 
 
 def close_library(library: NvmlLibrary) -> None:
-    """Undo one :func:`open_library`. A driver that is gone by then is no error."""
+    """Undo one :func:`open_library`. It is not an error if the driver is gone by then."""
     try:
         library.nvml.nvmlShutdown()
     except library.nvml.NVMLError:
@@ -164,7 +163,7 @@ def close_library(library: NvmlLibrary) -> None:
 
 @contextmanager
 def explained(library: NvmlLibrary, what: str) -> Iterator[None]:
-    """Turn pynvml's errors in its body into :class:`NvmlUnavailable`, about ``what``."""
+    """Turn pynvml's errors in the body into :class:`NvmlUnavailable`, about ``what``."""
     try:
         yield
     except library.nvml.NVMLError as error:
@@ -185,18 +184,19 @@ def find_gpus(
     names: Sequence[int | str] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[Gpu, ...]:
-    """The GPUs that are asked for, in that order.
+    """The selected GPUs, in the order of selection.
 
     Args:
         library: from :func:`open_library`.
-        names: indices in NVML's order, or UUIDs, of which a beginning that is unique is enough.
-            None: those of CUDA_VISIBLE_DEVICES, and where it is not set all.
-        environment: where CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are looked up. CUDA's rules
-            are those of its programming guide, appendix on environment variables.
+        names: indices in NVML's order, or UUIDs, or unique beginnings of UUIDs. None: the GPUs in
+            CUDA_VISIBLE_DEVICES, or all if it is not set.
+        environment: where CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are looked up. Their rules
+            are in CUDA's programming guide, appendix on environment variables.
 
     Raises:
-        NvmlUnavailable: there is no GPU, or not the one asked for; a name is a MIG slice, whose
-            power can't be told from its neighbours'; or CUDA's numbers can't be told from NVML's.
+        NvmlUnavailable: there is no GPU, or not the selected one; a name is a MIG slice, whose
+            power cannot be separated from that of other slices; or CUDA's numbering may differ
+            from NVML's.
     """
     gpus = _all_gpus(library)
     if names is not None:
@@ -205,19 +205,19 @@ def find_gpus(
     if visible is None:
         chosen = gpus
     else:
-        # CUDA hides what comes after the first word that is no device.
+        # CUDA ignores everything after the first word that is not a device.
         words = list(takewhile(_is_device, (word.strip() for word in visible.split(","))))
         indices = [word for word in words if word.isdigit()]
         is_by_bus = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
         if indices and not is_by_bus and len({gpu.name for gpu in gpus}) > 1:
             raise NvmlUnavailable(
-                f"CUDA_VISIBLE_DEVICES={visible} counts unlike GPUs by their speed, NVML by bus",
+                f"CUDA_VISIBLE_DEVICES={visible}: CUDA numbers unlike GPUs by speed, NVML by bus",
                 "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPUs in the option `devices`",
             )
         chosen = tuple(_find_gpu(gpus, int(word) if word.isdigit() else word) for word in words)
     if not chosen:
         shown = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
-        raise NvmlUnavailable(f"{library.path} shows no GPU{shown}", ABSENT_REMEDY)
+        raise NvmlUnavailable(f"{library.path} lists no GPU{shown}", ABSENT_REMEDY)
     return chosen
 
 
@@ -241,16 +241,16 @@ def _all_gpus(library: NvmlLibrary) -> tuple[Gpu, ...]:
 def _find_gpu(gpus: Sequence[Gpu], name: int | str) -> Gpu:
     if isinstance(name, str) and name.startswith("MIG"):
         raise NvmlUnavailable(
-            f"{name} is a slice of a GPU, whose energy NVML does not tell from its neighbours'",
+            f"{name} is a MIG slice of a GPU, and NVML has no energy of single slices",
             "switch it off with `sudo nvidia-smi -mig 0`, or name a whole GPU in `devices`",
         )
-    found = [gpu for gpu in gpus if name == gpu.index]
+    matching = [gpu for gpu in gpus if name == gpu.index]
     if isinstance(name, str) and name:
-        found = [gpu for gpu in gpus if gpu.uuid.startswith(name)]
-    if len(found) != 1:
+        matching = [gpu for gpu in gpus if gpu.uuid.startswith(name)]
+    if len(matching) != 1:
         shown = ", ".join(f"{gpu.index} = {gpu.uuid}" for gpu in gpus) or "none"
         raise NvmlUnavailable(
-            f"there is no GPU {name}" if not found else f"{name} begins several UUIDs",
+            f"there is no GPU {name}" if not matching else f"several UUIDs begin with {name}",
             f"the GPUs of this node are: {shown}",
         )
-    return found[0]
+    return matching[0]

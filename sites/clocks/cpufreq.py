@@ -221,7 +221,7 @@ def open_control(site: ControlledSite, root: Path) -> Cpufreq:
 
     Raises:
         ClocksUnavailable: a CPU has no cpufreq, or there is no uncore to set.
-        ValueError: an option that there isn't, or that has not its form.
+        ValueError: an unknown option, or one with a wrong value.
     """
     options = parse_options(site.clocks.options)
     log_left_over(root)
@@ -234,7 +234,7 @@ def parse_options(options: Mapping[str, Any]) -> Options:
     """Check a site's options.
 
     Raises:
-        ValueError: an option that there isn't, or that has not its form.
+        ValueError: an unknown option, or one with a wrong value.
     """
     ABOUT.check_options(options)
     cpus = options.get("cpus")
@@ -281,7 +281,7 @@ def find_policies(root: Path, cpus: set[int]) -> tuple[Policy, ...]:
     """The policies of these CPUs, each once.
 
     Raises:
-        ClocksUnavailable: a CPU has none, or it can't be read.
+        ClocksUnavailable: a CPU has none, or it cannot be read.
     """
     folders: dict[Path, str] = {}
     for cpu in sorted(cpus):

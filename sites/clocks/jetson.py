@@ -193,8 +193,8 @@ def open_control(site: ControlledSite, root: Path) -> Jetson:
     """See :mod:`sites.clocks`; the option is in this module's own text.
 
     Raises:
-        ClocksUnavailable: there is no such GPU, or a file can't be read.
-        ValueError: an option that there isn't, or that has not its form.
+        ClocksUnavailable: there is no such GPU, or a file cannot be read.
+        ValueError: an unknown option, or one with a wrong value.
     """
     name = parse_options(site.clocks.options)
     log_left_over(root)
@@ -215,7 +215,7 @@ def find_gpu(root: Path, name: str | None) -> Gpu:
     """The GPU of that name, or the only one with a known name.
 
     Raises:
-        ClocksUnavailable: there is none or several, or its clocks can't be read.
+        ClocksUnavailable: there is none or several, or its clocks cannot be read.
     """
     there = sorted(each.name for each in (root / DEVFREQ).glob("*"))
     names = [
@@ -240,7 +240,7 @@ def find_emc(root: Path) -> Emc | None:
     """The memory clock; None where neither interface is to be seen.
 
     Raises:
-        ClocksUnavailable: its range can't be read.
+        ClocksUnavailable: its range cannot be read.
     """
     if _is_there(root / BPMP_EMC):
         rates: tuple[int, ...] | None = None

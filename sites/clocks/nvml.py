@@ -314,7 +314,7 @@ def open_control(site: ControlledSite, root: Path) -> Nvml:
 
     Raises:
         ClocksUnavailable: there is no NVML, or not the GPU asked for.
-        ValueError: an option that there isn't, or that has not its form.
+        ValueError: an unknown option, or one with a wrong value.
     """
     names = parse_options(site.clocks.options)
     log_left_over(root)
@@ -388,7 +388,7 @@ def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[Nvm
             with explained(library, f"{gpu.label}: unlocking its clocks"):
                 function(gpu.handle)
         except NvmlUnavailable as error:
-            # What can't be locked has no lock to remove.
+            # What cannot be locked has no lock to remove.
             if not error.is_unsupported:
                 errors.append(error)
     return errors

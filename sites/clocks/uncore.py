@@ -105,7 +105,7 @@ def open_control(site: ControlledSite, root: Path) -> Uncore:
 
     Raises:
         ClocksUnavailable: there is no uncore to set.
-        ValueError: an option that there isn't, or that has not its form.
+        ValueError: an unknown option, or one with a wrong value.
     """
     ids = parse_options(site.clocks.options)
     log_left_over(root)
@@ -131,7 +131,7 @@ def find_domains(root: Path, domain_ids: tuple[int, ...] | None = None) -> tuple
     """The domains below ``root``.
 
     Raises:
-        ClocksUnavailable: there are none, or their ranges can't be read.
+        ClocksUnavailable: there are none, or their ranges cannot be read.
     """
     folders = sorted((root / FOLDER).glob("uncore[0-9]*"))
     if folders and domain_ids is not None:
@@ -188,7 +188,7 @@ def limits_for(mhz: float | None, domains: tuple[UncoreDomain, ...]) -> list[Lim
 
 
 def instead_of(domains: tuple[UncoreDomain, ...]) -> dict[str, str]:
-    """For limits that can't be read: the files of those that the driver found when it came."""
+    """For limits that cannot be read: the files of those that the driver found when it came."""
     return {
         f"{each.folder}/{end}_freq_khz": f"{each.folder}/initial_{end}_freq_khz"
         for each in domains

@@ -41,7 +41,7 @@ def open_meter(kind: str, options: Mapping[str, Any], root: Path = Path("/")) ->
     """Open the meter registered as ``kind``.
 
     Raises:
-        MeterUnreadable: it is not on this machine, or can't be read.
+        MeterUnreadable: it is not on this machine, or cannot be read.
         KeyError: no meter of that name is registered.
     """
     meter: Meter = import_module(METERS[kind]).open_meter(root, options)

@@ -1,25 +1,25 @@
-"""AMD GPUs through the ``amdsmi`` package that ROCm brings: an energy counter and a power each.
+"""AMD GPUs through ROCm's package ``amdsmi``: an energy counter and a power of each GPU.
 
-Functions and keys are those of the AMD SMI Python API reference. For a GPU of index N, in the order
-of amdsmi_get_processor_handles():
+Functions and keys: the AMD SMI Python API reference. The channels of GPU N, in the order of
+amdsmi_get_processor_handles():
 
 - ``gpu-N/energy``: amdsmi_get_energy_count: an accumulator of 64 bits times
   ``counter_resolution`` in uJ, about 15.3. The accumulator's key is ``power`` before ROCm 6.4 and
-  ``energy_accumulator`` from then on. It never wraps: a reading below the last one is a reset.
+  ``energy_accumulator`` on. It never wraps: a reading below the last one is a reset.
 - ``gpu-N/power``: amdsmi_get_power_info in W, the first of ``current_socket_power``,
-  ``socket_power`` and ``average_socket_power`` that holds a number: what a GPU does not have is
-  ``"N/A"``, or 65535 in older releases. It tells the same energy as the counter, where there is
+  ``socket_power`` and ``average_socket_power`` that is a number: an unavailable value is
+  ``"N/A"``, or 65535 in older releases. It measures the same energy as the counter, if there is
   one.
 
-**0 is not a reading.** A GPU that is on has used some energy and draws some power, so what says 0
-at opening is taken as not offered, and 0 W later as an error.
+**0 is not a reading.** A GPU that is on has used some energy and draws some power, so a value of 0
+at opening means "not available", and 0 W later is an error.
 
-**MI250 and MI250X** are two dies on a card, each a device of its own, and the even one reports the
-whole card: the odd one is left out, and can't be asked for. **A counter that stands still** until
-the node is rebooted was seen (ROCm/amdsmi, issue 22): the power beside it shows that.
+**MI250 and MI250X** have two dies on a card, each a device. The even device reports the whole card;
+the odd one is left out and cannot be selected. A counter that stopped until the node was rebooted
+was seen (ROCm/amdsmi, issue 22); the power beside it shows this.
 
-Which GPUs: all, or the option ``devices``. ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES mean
-nothing to this library.
+GPUs: all, or those in the option ``devices``. The library ignores ROCR_VISIBLE_DEVICES and
+HIP_VISIBLE_DEVICES.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ ABOUT = MeterDescription(
 
 ENERGY_KEYS = ("energy_accumulator", "power")
 POWER_KEYS = {"current_socket_power": 0.0, "socket_power": 0.0, "average_socket_power": 1.0}
-"""Key -> over how many s the power is a mean; of the last it is assumed, since AMD does not say."""
+"""Key -> averaging time of the power in s; that of the last is not documented but assumed."""
 NO_VALUE = 65535
 TWO_DIES = re.compile(r"\bMI250X?\b")
 
 PERIOD_S = 0.01
-"""Assumed: how often the firmware adds up is not documented."""
+"""Assumed: the update rate of the firmware is not documented."""
 GAIN_PCT = 5.0
 """Assumed: no accuracy is documented."""
 
@@ -64,18 +64,18 @@ PACKAGE_REMEDY = (
     "`pip install /opt/rocm/share/amd_smi`"
 )
 PERMISSION_REMEDY = "your user must be in its groups: `sudo usermod -aG render,video $USER`"
-START_REMEDY = "see `amd-smi list`, and load the driver with `modprobe amdgpu`"
-OTHER_REMEDY = "discard the measurement, and see `amd-smi metric --power --energy` and `dmesg`"
-UNSUPPORTED_REMEDY = "this GPU, or a virtual machine's, does not offer it: see `amd-smi metric`"
+START_REMEDY = "check `amd-smi list`, and load the driver with `modprobe amdgpu`"
+OTHER_REMEDY = "discard the measurement; check `amd-smi metric --power --energy` and `dmesg`"
+UNSUPPORTED_REMEDY = "this GPU (or a virtual machine's) does not offer it: see `amd-smi metric`"
 
 
 class Unsupported(Exception):
-    """The GPU does not offer what was asked for."""
+    """The GPU does not offer the requested value."""
 
 
 @dataclass(frozen=True)
 class AmdGpu:
-    """A GPU that is read, and what it offers."""
+    """A GPU that is read, and the values that it offers."""
 
     index: int
     handle: Any
@@ -86,21 +86,21 @@ class AmdGpu:
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> AmdsmiMeter:
-    """Open the GPUs that AMD SMI shows.
+    """Open the GPUs that AMD SMI lists.
 
     Args:
         root: not used: the library finds its devices itself.
-        options: ``devices``: a list of indices; without it all, and of an MI250 the even dies.
+        options: see ABOUT.
 
     Raises:
-        MeterUnreadable: the package, the driver or such a GPU is missing, or one tells nothing.
-        ValueError: an option that there isn't, or that has not its form.
+        MeterUnreadable: the package, the driver or a GPU is missing, or a GPU offers no value.
+        ValueError: an unknown option, or one with a wrong value.
     """
     indices = _parse_options(options)
     try:
         import amdsmi  # noqa: PLC0415
-    except Exception as error:  # It loads its library then, and raises whatever that raises.
-        what = f"the Python package amdsmi can't be imported: {error}"
+    except Exception as error:  # Importing it loads its library, which may raise anything.
+        what = f"the Python package amdsmi cannot be imported: {error}"
         raise MeterUnreadable(what, PACKAGE_REMEDY) from error
     try:
         with _explained(amdsmi, "AMD SMI", START_REMEDY):
@@ -179,7 +179,7 @@ class AmdsmiMeter:
         return Reading((start_ns + end_ns) // 2, tuple(values))
 
     def close(self) -> None:
-        """Shut the library down; again does nothing."""
+        """Shut the library down; closing again does nothing."""
         if self._is_open:
             self._is_open = False
             _shut_down(self._library)
@@ -191,7 +191,7 @@ class AmdsmiMeter:
                 ticks, resolution_uj = _read_energy(self._library, gpu.handle, gpu.label)
                 if resolution_uj != gpu.resolution_uj:
                     raise MeterUnreadable(
-                        f"the counter of {gpu.label} changed its unit from "
+                        f"the energy counter of {gpu.label} changed its unit from "
                         f"{float(gpu.resolution_uj):g} to {float(resolution_uj):g} uJ",
                         OTHER_REMEDY,
                     )
@@ -213,10 +213,10 @@ def _parse_options(options: Mapping[str, Any]) -> list[int] | None:
         isinstance(devices, str)
         or not isinstance(devices, Sequence)
         or not devices
-        or not all(type(each) is int and each >= 0 for each in devices)
+        or not all(type(index) is int and index >= 0 for index in devices)
         or len(set(devices)) < len(devices)
     ):
-        raise ValueError(f"devices is a list of different indices such as [0, 1], not {devices!r}")
+        raise ValueError(f"devices is a list of different indices, such as [0, 1], not {devices!r}")
     return list(devices)
 
 
@@ -224,12 +224,12 @@ def _find_gpus(library: Any, indices: Sequence[int] | None) -> list[AmdGpu]:
     with _explained(library, "AMD SMI", START_REMEDY):
         handles = list(library.amdsmi_get_processor_handles())
     if not handles:
-        raise MeterUnreadable("AMD SMI shows no GPU", START_REMEDY)
+        raise MeterUnreadable("AMD SMI lists no GPU", START_REMEDY)
     there = ", ".join(str(index) for index in range(len(handles)))
-    found = []
+    gpus = []
     for index in range(len(handles)) if indices is None else indices:
         if index >= len(handles):
-            raise MeterUnreadable(f"there is no AMD GPU {index}", f"those there are: {there}")
+            raise MeterUnreadable(f"there is no AMD GPU {index}", f"the AMD GPUs are: {there}")
         what = f"AMD GPU {index}"
         with _explained(library, what, OTHER_REMEDY):
             asic = library.amdsmi_get_gpu_asic_info(handles[index])
@@ -239,11 +239,11 @@ def _find_gpus(library: Any, indices: Sequence[int] | None) -> list[AmdGpu]:
             if indices is None:
                 continue
             raise MeterUnreadable(
-                f"{label} is the odd die of its card, which reports nothing of its own",
-                f"name the even one, {index - 1}, which reports the whole card",
+                f"{label} is the odd die of its card, which reports no values",
+                f"name the even die, {index - 1}, which reports the whole card",
             )
-        found.append(_probe(library, index, handles[index], label))
-    return found
+        gpus.append(_probe(library, index, handles[index], label))
+    return gpus
 
 
 def _probe(library: Any, index: int, handle: Any, label: str) -> AmdGpu:
@@ -260,12 +260,12 @@ def _probe(library: Any, index: int, handle: Any, label: str) -> AmdGpu:
     except Unsupported:
         power_key = None
     if resolution_uj is None and power_key is None:
-        raise MeterUnreadable(f"{label} tells neither energy nor power", UNSUPPORTED_REMEDY)
+        raise MeterUnreadable(f"{label} offers neither energy nor power", UNSUPPORTED_REMEDY)
     return AmdGpu(index, handle, label, resolution_uj, power_key)
 
 
 def _read_energy(library: Any, handle: Any, label: str) -> tuple[int, Fraction]:
-    """Ticks, and uJ for one."""
+    """Ticks of the counter, and uJ per tick."""
     with _explained(library, f"the energy of {label}", OTHER_REMEDY):
         answer = library.amdsmi_get_energy_count(handle)
     ticks = next((answer[key] for key in ENERGY_KEYS if key in answer), "N/A")
@@ -278,7 +278,7 @@ def _read_energy(library: Any, handle: Any, label: str) -> tuple[int, Fraction]:
 
 
 def _read_powers(library: Any, handle: Any, label: str) -> dict[str, float]:
-    """Those powers that hold a number, in W."""
+    """The powers that are available, in W."""
     with _explained(library, f"the power of {label}", OTHER_REMEDY):
         answer = library.amdsmi_get_power_info(handle)
     return {
@@ -290,7 +290,7 @@ def _read_powers(library: Any, handle: Any, label: str) -> dict[str, float]:
 
 @contextmanager
 def _explained(library: Any, what: str, remedy: str) -> Iterator[None]:
-    """Turn the library's errors in its body into MeterUnreadable, or into Unsupported."""
+    """Turn errors of the library in the body into MeterUnreadable or Unsupported."""
     try:
         yield
     except library.AmdSmiException as error:

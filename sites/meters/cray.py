@@ -2,26 +2,26 @@
 
 Files and units: "User Access to Compute Node Power Data" in the documentation of the Cray System
 Management software. A file is one line, ``VALUE UNIT TIMESTAMP us``, such as
-``1234567 J 1700000000123456 us``; without the stamp on systems before it was added. The node's
-controller updates all of them together, ``raw_scan_hz`` times a second (10 Hz).
+``1234567 J 1700000000123456 us``, without the time stamp on older systems. The node's controller
+updates all files together, ``raw_scan_hz`` times a second (10 Hz).
 
-**Channels.** ``node`` is the energy of the whole node, accelerators and all. ``cpu``, ``memory``
-and ``accelN`` lie in it, and ``cpuN`` in ``cpu``; what is not there is left out. Beside each
-counter is its power at an instant, as ``node/power``: the same energy by other means.
+**Channels.** ``node`` is the energy of the whole node, including accelerators. It contains ``cpu``,
+``memory`` and ``accelN``; ``cpu`` contains ``cpuN``. Files that do not exist are left out. Beside
+each counter is its instantaneous power, such as ``node/power``: the same energy by other means.
 
-**One scan.** ``freshness`` counts the scans. It is read before and after the others, which are
-read again if it changed, so that all values are of one scan.
+**One scan.** ``freshness`` counts the scans. It is read before and after the other files, which are
+read again if it changed, so that all values belong to one scan.
 
-**Restart.** ``startup`` changes when the controller starts again: the energies then have no
-common start any more, so the meter is unreadable from then on. ``generation`` changes with the
-power cap: what it was is kept in :attr:`CrayMeter.caps`.
+**Restart.** ``startup`` changes when the controller restarts: the energies then no longer have a
+common start, so every further reading is an error. ``generation`` changes with the power cap; the
+caps are kept in :attr:`CrayMeter.caps`.
 
-**Time.** The stamps are microseconds of the controller's own clock since 1970. They are mapped
-onto CLOCK_MONOTONIC by an offset that is found at the first reading: that of this node's
-CLOCK_REALTIME, if it makes the first stamp between 0 and 1 s old; else the clocks differ, and the
-stamp is taken for as new as it can be, the end of the reading. No stamp is later than the end of
-the reading that found it, so a reading that would be tightens the offset. With clocks that differ
-a time is up to one scan (0.1 s) late at first, and less with each reading of a newer scan.
+**Time.** The stamps are microseconds since 1970 of the controller's own clock. They are mapped to
+CLOCK_MONOTONIC by an offset, which the first reading determines: that of this node's
+CLOCK_REALTIME, if it makes the first stamp between 0 and 1 s old. Otherwise the clocks differ, and
+the stamp is assumed as recent as possible: the end of the reading. No stamp can be later than the
+end of its reading; a reading for which it would be corrects the offset. If the clocks differ, a
+time is up to one scan (0.1 s) late at first, and less with each reading of a newer scan.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.kept_file import KeptFile, Remedies, explain
+from sites.meters.shared.kept_file import KeptFile, Remedies, explain, read_bytes
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
 
 ABOUT = MeterDescription(
@@ -50,42 +50,42 @@ ABOUT = MeterDescription(
 
 PM_COUNTERS = Path("sys/cray/pm_counters")
 DOMAINS = {"": "node", "cpu": "package", "memory": "dram", "accel": "gpu"}
-"""What stands before ``_energy``, without its number -> the domain."""
+"""The prefix of ``_energy``, without its number -> the domain."""
 COUNTER_NAME = re.compile(r"(?:(cpu|memory|accel)(\d*)_)?(energy|power)")
 VALUE = re.compile(rb"(\d{1,20}) (J|W)(?: (\d{1,20}) us)?\n?")
 PLAIN = re.compile(rb"(\d{1,20})(?: (\d{1,20}) us)?\n?")
 UNITS = {"energy": b"J", "power": b"W"}
 
 SCAN_HZ = 10
-"""The documented rate, where ``raw_scan_hz`` is not there."""
+"""The documented rate, used where ``raw_scan_hz`` does not exist."""
 STALE_S = 5.0
-"""How long freshness may stand still: 50 scans. A controller that restarts takes longer."""
+"""How long freshness may stay the same: 50 scans. A restart of the controller takes longer."""
 SYNCED_S = 1.0
-"""A stamp is some scans old at most: farther apart, the two clocks are not set by one another."""
+"""A stamp is at most a few scans old; if it seems older, the two clocks are not synchronised."""
 ATTEMPTS = 10
-"""Readings of one scan that are tried: a reading takes well under a tenth of a scan."""
+"""How often reading one scan is tried: a reading takes well under a tenth of a scan."""
 
 REMEDIES = Remedies(
-    denied="the files are for all users on Cray systems: ask for `chmod a+r {path}`",
+    denied="these files are normally readable by all users: ask for `chmod a+r {path}`",
     gone="the driver of the node's controller was unloaded: discard the measurement",
-    other="see the kernel's log for the node's controller, and discard the measurement",
+    other="check `dmesg` for the node's controller, and discard the measurement",
 )
-ABSENT_REMEDY = "only Cray XC and EX nodes have it; elsewhere use powercap, nvml or ipmi"
+ABSENT_REMEDY = "only Cray XC and EX nodes have it; on others use powercap, nvml or ipmi"
 OPEN_AGAIN = "discard the measurement and open the meter again"
 
 
 @dataclass(frozen=True)
 class Cap:
-    """The node's power cap, as a reading first found it."""
+    """The node's power cap when a reading first saw it."""
 
     time_ns: int
     generation: int
     watts: int | None
-    """0: no cap; None: the node does not tell."""
+    """0: no cap; None: not reported."""
 
 
 class StampClock:
-    """Maps the controller's time stamps onto CLOCK_MONOTONIC, as the module says."""
+    """Maps the controller's time stamps to CLOCK_MONOTONIC, as the module describes."""
 
     def __init__(self, path: str, stale_s: float) -> None:
         self._path = path
@@ -94,10 +94,10 @@ class StampClock:
         self._last_ns = 0
 
     def map(self, stamp_us: int, end_ns: int) -> int:
-        """When a stamp was, in CLOCK_MONOTONIC; ``end_ns`` is when its reading had ended.
+        """A stamp's time in CLOCK_MONOTONIC; ``end_ns`` is when its reading had ended.
 
         Raises:
-            MeterUnreadable: the controller's clock was set, or the stamp is of long ago.
+            MeterUnreadable: the controller's clock was set, or the stamp is too old.
         """
         greatest_ns = end_ns - stamp_us * 1000
         if self._offset_ns is None:
@@ -121,11 +121,11 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> CrayMeter:
 
     Args:
         root: ``/``, or a recorded tree.
-        options: ``stale_s``: how long ``freshness`` may stand still, in s; without it STALE_S.
+        options: see ABOUT.
 
     Raises:
-        MeterUnreadable: they are not there, or one of the files can't be read.
-        ValueError: an option that there isn't, or that has not its form.
+        MeterUnreadable: they do not exist, or one of the files cannot be read.
+        ValueError: an unknown option, or one with a wrong value.
     """
     stale_s = _parse_options(options)
     directory = root / PM_COUNTERS
@@ -158,7 +158,7 @@ class CrayMeter:
     ) -> None:
         self.channels = channels
         self.caps: list[Cap] = []
-        """The power caps that were found, each once, in order of time; none before a reading."""
+        """The power caps that readings saw, each once, in order of time; none before a reading."""
         self._directory = directory
         self._files = dict(files)
         self._values = tuple(values)
@@ -177,7 +177,7 @@ class CrayMeter:
         """All channels of one scan: energies in J since the first reading, powers in W.
 
         Raises:
-            MeterUnreadable: a file can't be read, the controller restarted or no longer updates
+            MeterUnreadable: a file cannot be read, the controller restarted or no longer updates
                 them, a counter went back, or the meter is closed.
         """
         if not self._is_open:
@@ -193,7 +193,7 @@ class CrayMeter:
         else:
             raise MeterUnreadable(
                 f"{self._files['freshness'].path} changed during each of {ATTEMPTS} readings",
-                "the machine is too busy to read one scan: leave it a core",
+                "the machine is too busy to read one scan: leave a core free",
             )
         end_ns = time.monotonic_ns()
         self._check_state(startup, fresh, end_ns)
@@ -203,7 +203,7 @@ class CrayMeter:
         if startup != self._startup:
             raise MeterUnreadable(
                 f"{self._files['startup'].path} went from {self._startup} to {startup}: the "
-                "node's controller started again, and its energies with it",
+                "node's controller restarted, and its energies with it",
                 OPEN_AGAIN,
             )
         if fresh != self._fresh[0]:
@@ -211,9 +211,9 @@ class CrayMeter:
         still_s = (end_ns - self._fresh[1]) / 1e9
         if still_s > self._stale_s:
             raise MeterUnreadable(
-                f"{self._files['freshness'].path} has stood at {fresh} for {still_s:.3g} s",
-                "the node's controller has stopped: discard the measurement, and have it "
-                "restarted by an administrator",
+                f"{self._files['freshness'].path} has not changed from {fresh} for {still_s:.3g} s",
+                "the node's controller has stopped: discard the measurement, and ask an "
+                "administrator to restart it",
             )
 
     def _take(self, texts: Sequence[bytes], generation: int, start_ns: int, end_ns: int) -> Reading:
@@ -266,12 +266,12 @@ def _find_channels(directory: Path) -> tuple[Channel, ...]:
     except OSError as error:
         raise explain(str(directory), error, REMEDIES) from error
     if "energy" not in names:
-        raise MeterUnreadable(f"{directory / 'energy'} is not there", REMEDIES.gone)
+        raise MeterUnreadable(f"{directory / 'energy'} does not exist", REMEDIES.gone)
     period_s = 1 / _scan_hz(directory)
-    is_stamped = b" us" in _read_bytes(directory / "energy")
-    found: list[tuple[tuple[int, int, bool], Channel]] = []
+    is_stamped = b" us" in read_bytes(directory / "energy", REMEDIES)
+    ordered: list[tuple[tuple[int, int, bool], Channel]] = []
     for name in names:
-        # accel_energy is older systems' only accelerator, or the sum of accelN_energy elsewhere.
+        # accel_energy is the only accelerator of older systems; elsewhere, the sum of accelN.
         match = COUNTER_NAME.fullmatch(name)
         if match is None or (name.startswith("accel_") and f"accel0_{match[3]}" in names):
             continue
@@ -293,8 +293,8 @@ def _find_channels(directory: Path) -> tuple[Channel, ...]:
             same_as=label if is_power and counter in names else None,
             stamped=is_stamped,
         )
-        found.append((order, channel))
-    return tuple(channel for _, channel in sorted(found, key=lambda each: each[0]))
+        ordered.append((order, channel))
+    return tuple(channel for _, channel in sorted(ordered, key=lambda pair: pair[0]))
 
 
 def _file_name(channel: Channel) -> str:
@@ -306,18 +306,11 @@ def _scan_hz(directory: Path) -> int:
     path = directory / "raw_scan_hz"
     if not path.exists():
         return SCAN_HZ
-    text = _read_bytes(path)
+    text = read_bytes(path, REMEDIES)
     match = re.match(rb"(\d{1,6})(?: Hz)?\b", text)
     if match is None or int(match[1]) == 0:
         raise MeterUnreadable(f"{path} holds {text[:40]!r}, not a rate in Hz", REMEDIES.other)
     return int(match[1])
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise explain(str(path), error, REMEDIES) from error
 
 
 def _parse_plain(file: KeptFile) -> int:
@@ -329,11 +322,11 @@ def _parse_plain(file: KeptFile) -> int:
 
 
 def _parse_value(path: str, text: bytes, unit: bytes) -> tuple[int, int | None]:
-    """The value and the stamp in us; None for a file without one."""
+    """The value, and the time stamp in us; None for a file without one."""
     match = VALUE.fullmatch(text)
     if match is None or match[2] != unit:
         raise MeterUnreadable(
-            f"{path} holds {text[:60]!r}, not a number of {unit.decode()} and its time stamp",
+            f"{path} holds {text[:60]!r}, not a number of {unit.decode()} with a time stamp",
             REMEDIES.other,
         )
     return int(match[1]), None if match[3] is None else int(match[3])

@@ -2,22 +2,21 @@
 
 Files and units: Documentation/hwmon/sysfs-interface.rst in the Linux source. ``powerN_average``
 and ``powerN_input`` are uW, ``energyN_input`` is uJ, ``powerN_average_interval`` and
-``update_interval`` are ms. Where a sensor has both powers its average is read, because it leaves
-no time out.
+``update_interval`` are ms. Of a sensor with both powers the average is read, because it covers all
+of the time.
 
-**Sensors** are known by the name of their chip and their label, never by an index, which changes
-from start to start. The label of ACPI's power meters is ``powerN_oem_info``, and older kernels keep
-their files in ``device`` (drivers/hwmon/acpi_power_meter.c).
+**Sensors** are identified by the name of their chip and their label, never by an index, which
+changes between boots.
 
 **Without options** these are read:
 
 - NVIDIA Grace (chip ``power_meter``; "Power and Thermals" in NVIDIA's Grace Performance Tuning
-  Guide): ``Module Power Socket N`` is a whole superchip, ``Grace Power Socket N`` its CPU, in
-  which ``CPU Power Socket N`` is the rail of the cores and ``SysIO Power Socket N`` the rest's.
-- AMD (chip ``amd_energy``; Documentation/hwmon/amd_energy.rst up to Linux 5.12, and as a module of
-  its own since): ``EsocketN``. Its driver unwraps the 32 bits of the hardware.
+  Guide): ``Module Power Socket N`` is a whole superchip and ``Grace Power Socket N`` its CPU, whose
+  cores are ``CPU Power Socket N`` and whose remaining parts are ``SysIO Power Socket N``.
+- AMD (chip ``amd_energy``; Documentation/hwmon/amd_energy.rst up to Linux 5.12, a separate module
+  since): ``EsocketN``. Its driver unwraps the 32 bits of the hardware.
 
-**Wraps**: the values are of 64 bits, so a counter that goes back was reset.
+**Wraps**: the values have 64 bits, so a counter that goes back was reset.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import CONTAINS
-from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
+from sites.meters.shared.hwmon_sensors import HWMON, REMEDIES, Sensor, find_sensors
+from sites.meters.shared.kept_file import KeptFile, parse_number
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
 
 ABOUT = MeterDescription(
@@ -47,10 +47,7 @@ ABOUT = MeterDescription(
     },
 )
 
-HWMON = Path("sys/class/hwmon")
 KEYS = ("chip", "label", "number", "domain", "inside", "device")
-SENSOR_FILE = re.compile(r"(power|energy)(\d+)_(average|input)")
-LABEL_FILE = re.compile(r"(power|energy)(\d+)_(label|oem_info)")
 
 GRACE_CHIP = "power_meter"
 GRACE_LABEL = re.compile(r"(Module|Grace|CPU|SysIO) Power Socket (\d+)")
@@ -60,55 +57,25 @@ AMD_CHIP = "amd_energy"
 AMD_LABEL = re.compile(r"Esocket\d+")
 
 RESOLUTIONS = {GRACE_CHIP: 1e-3, AMD_CHIP: 2.0**-16}
-"""In W or J. ACPI's power meters tell whole mW; AMD's unit of energy is 15.3 uJ."""
+"""In W or J. ACPI's power meters report whole mW; AMD's unit of energy is 15.3 uJ."""
 RESOLUTION = 1e-6
-"""Of other chips: that of the format, uW or uJ, as nothing tells more."""
+"""Of other chips: the unit of the files, uW or uJ."""
 PERIODS_S = {AMD_CHIP: 1e-3}
 """RAPL's counters are updated about every millisecond."""
 PERIOD_S = 1.0
-"""Of chips that do not tell their interval: as seldom as hwmon's drivers commonly update."""
-
-REMEDIES = Remedies(
-    denied=(
-        "energies are for root only since 2020 (CVE-2020-12912): give a group access, as "
-        "root, with `chgrp GROUP {path} && chmod g+r {path}`"
-    ),
-    gone="a driver was unloaded or a device taken away: discard the measurement",
-    other="see the kernel's log, or name the sensors to read in the meter's option `sensors`",
-)
-ABSENT_REMEDY = (
-    "load the driver with `modprobe acpi_power_meter` or `modprobe amd_energy`; containers and "
-    "virtual machines rarely have hwmon"
-)
+"""Of chips that do not report their interval: a common interval of hwmon drivers."""
 
 
 @dataclass(frozen=True)
-class Sensor:
-    """A sensor that a machine has."""
-
-    chip: str
-    label: str | None
-    number: int
-    """Its number within the chip, which is the chip's own and stays the same."""
-    kind: Literal["energy", "power"]
-    device: str
-    """The name of the device of its chip, such as 0000:c1:00.0."""
-    path: Path
-
-    def __str__(self) -> str:
-        return f"{self.chip} {self.label or self.number}"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A sensor that is to be read: an entry of the option ``sensors``, or one of the defaults."""
+class ChosenSensor:
+    """A sensor to be read: an entry of the option ``sensors``, or one of the defaults."""
 
     chip: str
     key: str | int
     """A label, or a number of a sensor without one."""
     domain: str
     inside: str | int | None = None
-    """The label or number of another choice."""
+    """The label or number of another chosen sensor."""
     device: str | None = None
 
     @property
@@ -117,7 +84,7 @@ class Choice:
         return name if self.device is None else f"{self.device}/{name}"
 
     def fits(self, sensor: Sensor) -> bool:
-        """Whether the sensor is the one that is meant."""
+        """Whether this entry means the sensor."""
         key = sensor.label if isinstance(self.key, str) else sensor.number
         return (sensor.chip, key) == (self.chip, self.key) and self.device in (None, sensor.device)
 
@@ -129,14 +96,14 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> HwmonMeter:
         root: ``/``, or a recorded tree.
         options: ``sensors``: a list of tables with ``chip`` (its name), ``label`` (or ``number``,
             of a sensor without a label), ``domain``, and optionally ``inside``, the label or
-            number of the one in the list whose energy includes it, and ``device``, the name of
-            the chip's device where several chips have the same name. Without it, the sensors of
+            number of the sensor in the list whose energy includes it, and ``device``, the name of
+            the chip's device if several chips have the same name. Without it, the sensors of
             Grace and of amd_energy.
 
     Raises:
-        MeterUnreadable: there are none, one that is named is not there or there twice, or a file
-            can't be read.
-        ValueError: an option that there isn't, or that has not its form.
+        MeterUnreadable: there are none, a named sensor is missing or exists twice, or a file
+            cannot be read.
+        ValueError: an unknown option, or one with a wrong value.
     """
     choices = _parse_options(options)
     sensors = find_sensors(root)
@@ -146,66 +113,25 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> HwmonMeter:
             raise MeterUnreadable(
                 f"{root / HWMON} has no sensor of power whose domain is known",
                 "name them in the meter's option `sensors`; there are "
-                + (", ".join(str(each) for each in sensors) or "none at all"),
+                + (", ".join(str(sensor) for sensor in sensors) or "none at all"),
             )
-    read: list[tuple[Channel, Sensor]] = []
+    chosen: list[tuple[Channel, Sensor]] = []
     for choice in choices:
-        read += _find_channels(choice, choices, sensors)
-    names = [channel.name for channel, _ in read]
+        chosen += _find_channels(choice, choices, sensors)
+    names = [channel.name for channel, _ in chosen]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise MeterUnreadable(
             f"{root / HWMON}: several channels would be called {', '.join(twice)}",
-            "tell them apart with `device` in the option `sensors`",
+            "distinguish them with `device` in the option `sensors`",
         )
     files: list[KeptFile] = []
     try:
-        files.extend(KeptFile(str(sensor.path), REMEDIES) for _, sensor in read)
+        files.extend(KeptFile(str(sensor.path), REMEDIES) for _, sensor in chosen)
     except BaseException:
         for file in files:
             file.close()
         raise
-    return HwmonMeter(tuple(channel for channel, _ in read), files)
-
-
-def find_sensors(root: Path) -> tuple[Sensor, ...]:
-    """All sensors of power and energy below ``root``, by chip, device, kind and number.
-
-    Raises:
-        MeterUnreadable: there is no hwmon, or a name or label can't be read.
-    """
-    found: dict[tuple[str, str, int], Sensor] = {}
-    for chip_directory in _list(root / HWMON):
-        if not re.fullmatch(r"hwmon\d+", chip_directory.name) or not chip_directory.is_dir():
-            continue
-        device = chip_directory / "device"
-        homes = [each for each in (chip_directory, device) if each.is_dir()]
-        named = [each / "name" for each in homes if (each / "name").exists()]
-        if not named:
-            continue
-        chip = _read_text(named[0])
-        for home in homes:
-            paths = _list(home)
-            matches = [(path, SENSOR_FILE.fullmatch(path.name)) for path in paths]
-            for path, match in matches:
-                if match is not None:
-                    kind, number = _kind(match[1]), int(match[2])
-                    key = (chip_directory.name, kind, number)
-                    if key not in found or match[3] == "average":
-                        label = _read_label(home / f"{kind}{number}")
-                        found[key] = Sensor(chip, label, number, kind, device.resolve().name, path)
-            # A sensor with a label and no value is broken, which opening it will say.
-            for path in paths:
-                match = LABEL_FILE.fullmatch(path.name)
-                if match is not None:
-                    kind, number = _kind(match[1]), int(match[2])
-                    value = home / f"{kind}{number}_{'average' if 'oem' in match[3] else 'input'}"
-                    sensor = Sensor(
-                        chip, _read_text(path), number, kind, device.resolve().name, value
-                    )
-                    found.setdefault((chip_directory.name, kind, number), sensor)
-    return tuple(
-        sorted(found.values(), key=lambda each: (each.chip, each.device, each.kind, each.number))
-    )
+    return HwmonMeter(tuple(channel for channel, _ in chosen), files)
 
 
 class HwmonMeter:
@@ -227,7 +153,7 @@ class HwmonMeter:
         """All channels: energies in J since the first reading, powers in W.
 
         Raises:
-            MeterUnreadable: a file can't be read, a counter went back, or the meter is closed.
+            MeterUnreadable: a file cannot be read, a counter went back, or the meter is closed.
         """
         self._refuse_closed()
         start_ns = time.monotonic_ns()
@@ -235,7 +161,7 @@ class HwmonMeter:
         return self.take(raw, start_ns, time.monotonic_ns())
 
     def descriptors(self) -> tuple[int, ...]:
-        """The open file of every channel, in their order; raises where the meter is closed."""
+        """The open file of every channel, in order; raises if the meter is closed."""
         self._refuse_closed()
         return tuple(file.descriptor for file in self._files)
 
@@ -247,10 +173,10 @@ class HwmonMeter:
         """
         self._refuse_closed()
         values = tuple(
-            self._counters[index].update(each, start_ns, end_ns)
+            self._counters[index].update(number, start_ns, end_ns)
             if index in self._counters
-            else each / 1e6
-            for index, each in enumerate(raw)
+            else number / 1e6
+            for index, number in enumerate(raw)
         )
         return Reading((start_ns + end_ns) // 2, values)
 
@@ -265,7 +191,7 @@ class HwmonMeter:
             file.close()
 
 
-def _parse_options(options: Mapping[str, Any]) -> tuple[Choice, ...] | None:
+def _parse_options(options: Mapping[str, Any]) -> tuple[ChosenSensor, ...] | None:
     ABOUT.check_options(options)
     entries = options.get("sensors")
     if entries is None:
@@ -279,16 +205,16 @@ def _parse_options(options: Mapping[str, Any]) -> tuple[Choice, ...] | None:
     return choices
 
 
-def _parse_entry(entry: Any) -> Choice:
+def _parse_entry(entry: Any) -> ChosenSensor:
     if not isinstance(entry, Mapping) or not set(entry) <= set(KEYS):
         raise ValueError(f"a sensor is a table with {', '.join(KEYS)}, not {entry!r}")
     label, number = entry.get("label"), entry.get("number")
     if not isinstance(entry.get("chip"), str):
-        raise ValueError(f"a sensor needs its chip, the name of it, unlike {dict(entry)!r}")
+        raise ValueError(f"a sensor needs the name of its chip; found {dict(entry)!r}")
     if (label is None) == (number is None) or not isinstance(label, str | None):
-        raise ValueError(f"a sensor needs its label, or its number alone, unlike {dict(entry)!r}")
+        raise ValueError(f"a sensor needs either label or number; found {dict(entry)!r}")
     if isinstance(number, bool) or not isinstance(number, int | None):
-        raise ValueError(f"the number of a sensor is a whole one, not {number!r}")
+        raise ValueError(f"the number of a sensor is an integer, not {number!r}")
     if entry.get("domain") not in CONTAINS:
         raise ValueError(
             f"the domain of a sensor is one of {', '.join(CONTAINS)}, not {entry.get('domain')!r}"
@@ -299,26 +225,24 @@ def _parse_entry(entry: Any) -> Choice:
     if not isinstance(device, str | None):
         raise ValueError(f"device is the name of a chip's device, not {device!r}")
     key = label if label is not None else number
-    return Choice(entry["chip"], key, entry["domain"], inside, device)  # type: ignore[arg-type]
+    return ChosenSensor(entry["chip"], key, entry["domain"], inside, device)  # type: ignore[arg-type]
 
 
-def _find_outer(choice: Choice, choices: Sequence[Choice]) -> Choice:
-    """The choice that another one is inside of: of its own device, where it names one."""
-    outer = [
-        each
-        for each in choices
-        if each is not choice and each.key == choice.inside and each.device == choice.device
-    ] or [each for each in choices if each is not choice and each.key == choice.inside]
+def _find_outer(choice: ChosenSensor, choices: Sequence[ChosenSensor]) -> ChosenSensor:
+    """The chosen sensor whose energy includes that of ``choice``: one of its own device first."""
+    others = [other for other in choices if other is not choice]
+    outer = [o for o in others if o.key == choice.inside and o.device == choice.device]
+    outer = outer or [o for o in others if o.key == choice.inside]
     if len(outer) != 1 or outer[0].inside == choice.key:
-        others = ", ".join(str(each.key) for each in choices if each is not choice)
+        keys = ", ".join(str(other.key) for other in others)
         raise ValueError(
             f"{choice.key} is inside {choice.inside}, which is not one of the other sensors: "
-            f"those are {others or 'none'}"
+            f"{keys or 'none'}"
         )
     return outer[0]
 
 
-def _choose_known(sensors: Sequence[Sensor]) -> tuple[Choice, ...]:
+def _choose_known(sensors: Sequence[Sensor]) -> tuple[ChosenSensor, ...]:
     grace = {
         (match[1], int(match[2])): sensor.label
         for sensor in sensors
@@ -326,38 +250,38 @@ def _choose_known(sensors: Sequence[Sensor]) -> tuple[Choice, ...]:
     }
     choices = []
     for part, domain in GRACE_DOMAINS.items():
-        for (found, socket), label in sorted(grace.items()):
-            if found != part or label is None:
+        for (grace_part, socket), label in sorted(grace.items()):
+            if grace_part != part or label is None:
                 continue
             outer = GRACE_INSIDE.get(part, GRACE_INSIDE["CPU"])
             inside = next((grace[one, socket] for one in outer if (one, socket) in grace), None)
-            choices.append(Choice(GRACE_CHIP, label, domain, inside))
+            choices.append(ChosenSensor(GRACE_CHIP, label, domain, inside))
     for sensor in sensors:
         if sensor.chip == AMD_CHIP and AMD_LABEL.fullmatch(sensor.label or ""):
-            choices.append(Choice(AMD_CHIP, str(sensor.label), "package"))
+            choices.append(ChosenSensor(AMD_CHIP, str(sensor.label), "package"))
     return tuple(choices)
 
 
 def _find_channels(
-    choice: Choice, choices: Sequence[Choice], sensors: Sequence[Sensor]
+    choice: ChosenSensor, choices: Sequence[ChosenSensor], sensors: Sequence[Sensor]
 ) -> list[tuple[Channel, Sensor]]:
-    """The channels of a choice: a counter, a power, or both of the same label."""
+    """The channels of a chosen sensor: a counter, a power, or both with the same label."""
     fitting = [sensor for sensor in sensors if choice.fits(sensor)]
     if not fitting:
         raise MeterUnreadable(
             f"hwmon has no sensor {choice.channel} of chip {choice.chip}",
-            "those of this machine are " + (", ".join(str(each) for each in sensors) or "none"),
+            "this machine has " + (", ".join(str(sensor) for sensor in sensors) or "none"),
         )
     kinds = [sensor.kind for sensor in fitting]
     if len(set(kinds)) < len(kinds):
         raise MeterUnreadable(
-            f"{' and '.join(str(each.path) for each in fitting)} are both {fitting[0]}",
-            "tell them apart with `device` in the option `sensors`: "
-            + ", ".join(each.device for each in fitting),
+            f"{' and '.join(str(sensor.path) for sensor in fitting)} are both {fitting[0]}",
+            "distinguish them with `device` in the option `sensors`: "
+            + ", ".join(sensor.device for sensor in fitting),
         )
     inside = None if choice.inside is None else _find_outer(choice, choices).channel
     channels: list[tuple[Channel, Sensor]] = []
-    for sensor in sorted(fitting, key=lambda each: each.kind):
+    for sensor in sorted(fitting, key=lambda sensor: sensor.kind):
         channel = _make_channel(sensor, choice, inside)
         if channels:
             channel = replace(channel, name=f"{choice.channel}/power", same_as=channels[0][0].name)
@@ -365,7 +289,7 @@ def _find_channels(
     return channels
 
 
-def _make_channel(sensor: Sensor, choice: Choice, inside: str | None) -> Channel:
+def _make_channel(sensor: Sensor, choice: ChosenSensor, inside: str | None) -> Channel:
     home = sensor.path.parent
     interval_s = _read_s(home / f"power{sensor.number}_average_interval")
     averaging_s = (interval_s or 0.0) if sensor.path.name.endswith("_average") else 0.0
@@ -381,38 +305,10 @@ def _make_channel(sensor: Sensor, choice: Choice, inside: str | None) -> Channel
     )
 
 
-def _kind(text: str) -> Literal["energy", "power"]:
-    return "energy" if text == "energy" else "power"
-
-
 def _read_s(path: Path) -> float | None:
-    """An interval in ms, as s; None where the driver has none, or it is 0."""
+    """An interval in a file in ms, in s; None where the driver has none, or it is 0."""
     try:
         text = path.read_bytes()
     except OSError:
         return None
     return parse_number(str(path), text, REMEDIES) / 1000 or None
-
-
-def _read_label(stem: Path) -> str | None:
-    for suffix in ("_label", "_oem_info"):
-        path = stem.with_name(stem.name + suffix)
-        if path.exists():
-            return _read_text(path) or None
-    return None
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8", errors="replace").strip()
-    except OSError as error:
-        raise explain(str(path), error, REMEDIES) from error
-
-
-def _list(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except FileNotFoundError as error:
-        raise MeterUnreadable(f"{directory} does not exist", ABSENT_REMEDY) from error
-    except OSError as error:
-        raise explain(str(directory), error, REMEDIES) from error

@@ -1,17 +1,17 @@
-"""INA3221: the monitors of supply rails on NVIDIA Jetson boards.
+"""INA3221: the power monitors of the supply rails on NVIDIA Jetson boards.
 
 Files and units: Documentation/hwmon/ina3221.rst in the Linux source. Each chip has three channels:
-``inN_label`` is the rail, ``inN_input`` its voltage in mV, ``currN_input`` its current in mA. Where
-they are, and what the rails supply: "Power Monitor" in NVIDIA's Jetson Linux Developer Guide. Steps
-and errors of the chip: Texas Instruments' data sheet SBOS576.
+``inN_label`` is the rail, ``inN_input`` its voltage in mV, ``currN_input`` its current in mA. The
+rails and what they supply: "Power Monitor" in NVIDIA's Jetson Linux Developer Guide. Steps and
+errors of the chip: Texas Instruments' data sheet SBOS576.
 
-**Power** is voltage times current: mV x mA / 1000 = mW. There is no counter of energy, and the two
-are not taken at the same time. A current may be below zero by the chip's offset: it is not cut off,
-since that would raise the mean.
+**Power** is voltage times current: mV x mA / 1000 = mW. There is no energy counter, and voltage and
+current are not sampled at the same time. A current may be negative because of the chip's offset; it
+is not clipped, because clipping would raise the mean.
 
 **Rails overlap.** ``VDD_IN`` and ``POM_5V_IN`` supply the whole module, and so contain all others;
-on boards without such a rail (AGX Orin) the others add up to it. A rail that supplies several parts
-is of the domain that draws most of it: ``VDD_CPU_GPU_CV`` counts as the package.
+on boards without such a rail (AGX Orin) the others add up to the module. A rail that supplies
+several parts belongs to the domain that draws most of its power: ``VDD_CPU_GPU_CV`` is the package.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from sites.meters.shared.domains import CONTAINS
-from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
+from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
 
 ABOUT = MeterDescription(
@@ -39,7 +39,7 @@ ABOUT = MeterDescription(
 
 DRIVERS = Path("sys/bus/i2c/drivers")
 NAMES = ("ina3221", "ina3221x")
-"""The driver of Linux, and the one of older Jetson kernels."""
+"""The driver in Linux, and that of older Jetson kernels."""
 LABEL_FILE = re.compile(r"in([123])_label")
 SIGNED = re.compile(rb"(-?\d+)\n?")
 
@@ -78,18 +78,18 @@ BUS_STEP_V, SHUNT_STEP_V = 8e-3, 40e-6
 SHUNT_OFFSET_V = 80e-6
 """The greatest offset of the shunt's voltage."""
 GAIN_PCT = 0.25
-"""The greatest gain error, of the bus and of the shunt, each without the shunt's tolerance."""
+"""The greatest gain error of bus and shunt, each without the shunt resistor's tolerance."""
 SHUNT_OHM = 5e-3
-"""Where ``shuntN_resistor`` is not there: that of most Jetson rails."""
+"""Used where ``shuntN_resistor`` does not exist: the shunt of most Jetson rails."""
 CONVERSION_S = 1.1e-3
 """The chip's default for each of the two voltages of a channel."""
 RECTANGULAR = 3**-0.5
-"""The standard deviation of a value that is anywhere up to a limit, as a share of the limit."""
+"""The standard deviation of a value uniform within +/- a limit, as a share of the limit."""
 
 REMEDIES = Remedies(
     denied="give a group access, as root, with `chgrp GROUP {path} && chmod g+r {path}`",
     gone="the driver was unbound: discard the measurement",
-    other="see the kernel's log, or name the rails to read in the meter's option `rails`",
+    other="check `dmesg`, or name the rails to read in the meter's option `rails`",
 )
 ABSENT_REMEDY = (
     "load the driver with `modprobe ina3221`; only Jetson boards have it, and containers need "
@@ -98,12 +98,12 @@ ABSENT_REMEDY = (
 
 
 @dataclass(frozen=True)
-class Rail:
-    """A rail that a board shows."""
+class LabelledRail:
+    """A rail of this board."""
 
     label: str
     number: int
-    """Its channel of the chip."""
+    """Its channel number in the chip."""
     directory: Path
     is_enabled: bool
 
@@ -113,12 +113,12 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> Ina3221Meter:
 
     Args:
         root: ``/``, or a recorded tree.
-        options: ``rails``: label -> domain of the rails to read; without it, those in RAILS.
+        options: see ABOUT. Without ``rails``, those in RAILS are read.
 
     Raises:
-        MeterUnreadable: there are none, one that is named is not there or is switched off, or a
-            file can't be read.
-        ValueError: an option that there isn't, or that has not its form.
+        MeterUnreadable: there are none, a named rail is missing or switched off, or a file cannot
+            be read.
+        ValueError: an unknown option, or one with a wrong value.
     """
     domains = _parse_options(options)
     rails = find_rails(root)
@@ -143,23 +143,23 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> Ina3221Meter:
     return Ina3221Meter(channels, files)
 
 
-def find_rails(root: Path) -> tuple[Rail, ...]:
+def find_rails(root: Path) -> tuple[LabelledRail, ...]:
     """All labelled rails below ``root``, by chip and number.
 
     Raises:
-        MeterUnreadable: there is no such chip, or a label can't be read.
+        MeterUnreadable: there is no such chip, or a label cannot be read.
     """
-    rails: list[Rail] = []
+    rails: list[LabelledRail] = []
     for name in NAMES:
         chips = sorted((root / DRIVERS / name).glob("*/hwmon/hwmon*"))
         for directory in chips:
             for path in sorted(directory.iterdir()):
                 match = LABEL_FILE.fullmatch(path.name)
-                label = _read_bytes(path).decode("ascii", "replace").strip() if match else ""
+                label = read_text(path, REMEDIES) if match else ""
                 if match is None or label in NO_RAIL:
                     continue
                 number = int(match[1])
-                rails.append(Rail(label, number, directory, _is_enabled(directory, number)))
+                rails.append(LabelledRail(label, number, directory, _is_enabled(directory, number)))
     if not rails:
         raise MeterUnreadable(f"{root / DRIVERS} has no ina3221 with labelled rails", ABSENT_REMEDY)
     return tuple(rails)
@@ -181,7 +181,7 @@ class Ina3221Meter:
         """The power of all rails now, in W.
 
         Raises:
-            MeterUnreadable: a file can't be read, or the meter is closed.
+            MeterUnreadable: a file cannot be read, or the meter is closed.
         """
         self._refuse_closed()
         start_ns = time.monotonic_ns()
@@ -189,7 +189,7 @@ class Ina3221Meter:
         return self.take(raw, start_ns, time.monotonic_ns())
 
     def descriptors(self) -> tuple[int, ...]:
-        """The open files, voltage and current of each channel; raises where it is closed."""
+        """The open files, voltage and current of each channel; raises if the meter is closed."""
         self._refuse_closed()
         return tuple(file.descriptor for file in self._files)
 
@@ -197,7 +197,7 @@ class Ina3221Meter:
         """What :meth:`read` returns for these numbers in mV and mA, one for each descriptor.
 
         Raises:
-            MeterUnreadable: the meter is closed, or a voltage is 0: its rail is off, or the chip
+            MeterUnreadable: the meter is closed, or a voltage is 0: the rail is off, or the chip
                 does not measure it.
         """
         self._refuse_closed()
@@ -235,31 +235,31 @@ def _parse_options(options: Mapping[str, Any]) -> dict[str, str] | None:
     whole = [str(label) for label, domain in rails.items() if domain in WHOLE]
     if len(whole) > 1:
         raise ValueError(
-            f"{' and '.join(whole)} can't both contain the other rails: only one is of domain "
+            f"{' and '.join(whole)} cannot both contain the other rails: only one is of domain "
             f"{' or '.join(WHOLE)}"
         )
     return {str(label): str(domain) for label, domain in rails.items()}
 
 
 def _choose(
-    root: Path, rails: Sequence[Rail], domains: Mapping[str, str] | None
-) -> tuple[Rail, ...]:
+    root: Path, rails: Sequence[LabelledRail], domains: Mapping[str, str] | None
+) -> tuple[LabelledRail, ...]:
     there = ", ".join(rail.label for rail in rails)
     if domains is None:
         chosen = tuple(rail for rail in rails if rail.label in RAILS and rail.is_enabled)
         if not chosen:
             raise MeterUnreadable(
                 f"{root / DRIVERS} has no rail whose domain is known",
-                f"give each its domain in the meter's option `rails`; there are {there}",
+                f"give domains in the meter's option `rails`; the rails are {there}",
             )
     else:
         missing = [label for label in domains if label not in [rail.label for rail in rails]]
         if missing:
             raise MeterUnreadable(
-                f"{root / DRIVERS} has no rail {', '.join(missing)}", f"there are {there}"
+                f"{root / DRIVERS} has no rail {', '.join(missing)}", f"the rails are {there}"
             )
         chosen = tuple(rail for rail in rails if rail.label in domains)
-    labels: dict[str, Rail] = {}
+    labels: dict[str, LabelledRail] = {}
     for rail in chosen:
         if not rail.is_enabled:
             path = rail.directory / f"in{rail.number}_enable"
@@ -274,14 +274,18 @@ def _choose(
 
 
 def _make_channel(
-    rail: Rail, chosen: Sequence[Rail], domain: str, whole: str | None, voltage: KeptFile
+    rail: LabelledRail,
+    chosen: Sequence[LabelledRail],
+    domain: str,
+    whole: str | None,
+    voltage: KeptFile,
 ) -> Channel:
-    labels = [each.label for each in chosen]
+    labels = [other.label for other in chosen]
     inside = FED_BY.get(rail.label)
     if inside not in labels:
         inside = whole if rail.label != whole else None
     shunt = rail.directory / f"shunt{rail.number}_resistor"
-    shunt_ohm = (_read_number(shunt) / 1e6 if shunt.exists() else 0.0) or SHUNT_OHM
+    shunt_ohm = (read_once(shunt, REMEDIES) / 1e6 if shunt.exists() else 0.0) or SHUNT_OHM
     supply_v = max(_read_signed(voltage) / 1e3, BUS_STEP_V)
     turns = _turns(rail.directory)
     period_s = _period_s(rail.directory, turns)
@@ -289,12 +293,12 @@ def _make_channel(
         name=rail.label,
         domain=domain,
         kind="power",
-        # A step of the shunt's voltage, in whole mA; a step of the supply's adds far less.
+        # One step of the shunt voltage, in whole mA; a step of the supply voltage adds far less.
         resolution=supply_v * max(SHUNT_STEP_V / shunt_ohm, 1e-3),
         period_s=period_s,
         inside=inside,
         averaging_s=period_s if _samples(rail.directory) > 1 else 0.0,
-        # The channels take turns, and of its turn each gives half to the current.
+        # The channels are converted one after the other, half of the time for the current.
         seen=1 / (2 * turns),
         gain_pct=2**0.5 * GAIN_PCT * RECTANGULAR,
         offset_w=supply_v * SHUNT_OFFSET_V / shunt_ohm * RECTANGULAR,
@@ -303,19 +307,19 @@ def _make_channel(
 
 def _is_enabled(directory: Path, number: int) -> bool:
     path = directory / f"in{number}_enable"
-    return not path.exists() or _read_number(path) != 0
+    return not path.exists() or read_once(path, REMEDIES) != 0
 
 
 def _turns(directory: Path) -> int:
-    """How many channels of a chip take turns: all that are on, with or without a label."""
-    there = [each for each in (1, 2, 3) if (directory / f"in{each}_input").exists()]
-    return max(1, sum(_is_enabled(directory, each) for each in there))
+    """How many channels of a chip are converted in turn: all enabled ones, labelled or not."""
+    numbers = [n for n in (1, 2, 3) if (directory / f"in{n}_input").exists()]
+    return max(1, sum(_is_enabled(directory, number) for number in numbers))
 
 
 def _period_s(directory: Path, turns: int) -> float:
     """The time between two updates: channels x samples x (bus + shunt conversion)."""
     path = directory / "update_interval"
-    interval_ms = _read_number(path) if path.exists() else 0
+    interval_ms = read_once(path, REMEDIES) if path.exists() else 0
     if interval_ms:
         return interval_ms / 1000
     return turns * _samples(directory) * 2 * CONVERSION_S
@@ -323,7 +327,7 @@ def _period_s(directory: Path, turns: int) -> float:
 
 def _samples(directory: Path) -> int:
     path = directory / "samples"
-    return max(_read_number(path), 1) if path.exists() else 1
+    return max(read_once(path, REMEDIES), 1) if path.exists() else 1
 
 
 def _read_signed(file: KeptFile) -> int:
@@ -333,14 +337,3 @@ def _read_signed(file: KeptFile) -> int:
         held = f"holds {text[:40]!r}, not a number" if text else "is empty"
         raise MeterUnreadable(f"{file.path} {held}", REMEDIES.other)
     return int(match[1])
-
-
-def _read_number(path: Path) -> int:
-    return parse_number(str(path), _read_bytes(path), REMEDIES)
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise explain(str(path), error, REMEDIES) from error

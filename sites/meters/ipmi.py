@@ -1,6 +1,6 @@
-"""The node's power as its management controller (BMC) tells it: DCMI through IPMI, in W.
+"""The node's power as reported by its management controller (BMC): DCMI over IPMI, in W.
 
-Two programs ask for it, and the first that is there is run:
+Two programs can request it; the first one that is installed is run:
 
 - ``ipmi-dcmi --get-system-power-statistics`` (FreeIPMI, man page ipmi-dcmi(8)), which prints
   ``Current Power : 164 Watts`` and ``Power Measurement : Active``;
@@ -8,17 +8,15 @@ Two programs ask for it, and the first that is there is run:
   ``Instantaneous power reading: 180 Watts`` and ``Power reading state is: activated``.
 
 Both send DCMI's Get Power Reading (network function 0x2C, command 0x02; DCMI 1.5, section 6.6.1)
-to ``/dev/ipmi0``, which is for root only. The BMC decides how it averages and how late it is, so
-this meter is for a check: it is not for the energy of short runs.
+to ``/dev/ipmi0``, which only root can open. The BMC determines averaging and delay, so use this
+meter as a check, not for the energy of short runs.
 
-**One thread of its own** runs the program again and again, because an answer takes from some
-hundredths of a second to seconds. :meth:`IpmiMeter.read` returns its last answer and never
-waits. A thread will do, since it only waits for another process. The time of a reading is the
-middle of the run that brought it; what the BMC answered may be a second older. Where the last run
-failed, reading is an error until one succeeds.
+**A thread** runs the program again and again, because an answer takes 0.01 s to several seconds.
+:meth:`IpmiMeter.read` returns the last answer and never waits. The time of a reading is the middle
+of the program's run; the BMC's value may be a second older. If the last run failed, reading is an
+error until one succeeds.
 
-An answer of 0 W is an error: a node that runs this draws some power, and BMCs without a sensor
-answer 0.
+An answer of 0 W is an error: a running node draws power, and BMCs without a sensor answer 0.
 """
 
 from __future__ import annotations
@@ -58,9 +56,9 @@ COMMANDS = (
 )
 LIMIT_S = 10.0
 PERIOD_S = 1.0
-"""How often BMCs take a sample, as the statistics' period of 1 s that they report says."""
+"""How often BMCs take a sample: they report statistics over a period of 1 s."""
 GAIN_PCT = 5.0
-"""Assumed: what a BMC's sensor is good for is documented by few vendors, and differs."""
+"""Assumed: few vendors document the accuracy of a BMC's sensor, and it differs."""
 
 WATTS = re.compile(
     r"^[ \t]*(?:Current Power|Instantaneous power reading)[ \t]*:[ \t]*([0-9]{1,6})"
@@ -74,15 +72,15 @@ STATE = re.compile(
 ACTIVE = ("active", "activated")
 
 ABSENT_REMEDY = (
-    "install one with `apt install freeipmi-tools` or `dnf install ipmitool`, or name what to run "
-    "in the option `command`"
+    "install one with `apt install freeipmi-tools` or `dnf install ipmitool`, or give a command in "
+    "the option `command`"
 )
 REMEDY = (
-    "the BMC answers root only, through /dev/ipmi0 (`modprobe ipmi_devintf ipmi_si`): allow the "
+    "only root can ask the BMC, through /dev/ipmi0 (`modprobe ipmi_devintf ipmi_si`): allow this "
     "one command with a line `USER ALL=(root) NOPASSWD: {command}` in sudoers and set the option "
     'command = ["sudo", "-n", "{first}", ...]'
 )
-PARSE_REMEDY = "see what `{command}` prints: the BMC may have no power sensor (DCMI)"
+PARSE_REMEDY = "check the output of `{command}`: the BMC may have no power sensor (DCMI)"
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
@@ -96,7 +94,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
 
     Raises:
         MeterUnreadable: there is no such program, or the first run fails.
-        ValueError: an option that there isn't, or that has not its form.
+        ValueError: an unknown option, or one with a wrong value.
     """
     words, limit_s = parse_command_options(ABOUT, options)
     period_s = parse_seconds(options, "period_s") or PERIOD_S
@@ -111,7 +109,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
 
 
 class IpmiMeter:
-    """The node's power, asked for by a thread."""
+    """The node's power, requested by a thread."""
 
     name = "ipmi"
 
@@ -147,7 +145,7 @@ class IpmiMeter:
         self.read()
 
     def read(self) -> Reading:
-        """The last answer, with the time at which it was given.
+        """The last answer, with its time.
 
         Raises:
             MeterUnreadable: the last run failed, or the meter is closed.
@@ -159,11 +157,11 @@ class IpmiMeter:
             return answer
         if answer is None:
             raise MeterUnreadable("the BMC has not answered yet", "wait for the first answer")
-        # Anew, since an exception that is raised twice collects the tracebacks of both.
+        # A new exception: one that is raised twice collects the tracebacks of both.
         raise MeterUnreadable(answer.what, answer.remedy)
 
     def close(self) -> None:
-        """End the thread, and a command that runs; again does nothing."""
+        """End the thread and its command; closing again does nothing."""
         self._stop.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -184,10 +182,10 @@ class IpmiMeter:
 
 
 def parse_watts(output: str, command: str) -> float:
-    """The power in what either program prints.
+    """The power in the output of either program.
 
     Raises:
-        MeterUnreadable: there is none, it is 0, or the BMC says that it does not measure.
+        MeterUnreadable: there is none, it is 0, or the BMC reports that it does not measure.
     """
     remedy = PARSE_REMEDY.format(command=command)
     states = [state.strip() for state in STATE.findall(output)]
@@ -195,13 +193,13 @@ def parse_watts(output: str, command: str) -> float:
     if other:
         state = shown_text(other[0])
         raise MeterUnreadable(f"`{command}`: the BMC's power measurement is {state}", remedy)
-    found = WATTS.findall(output)
-    if len(found) != 1:
+    powers = WATTS.findall(output)
+    if len(powers) != 1:
         shown = shown_text(output) or "nothing"
         raise MeterUnreadable(f"`{command}` printed no power, but {shown}", remedy)
-    watts = float(found[0])
+    watts = float(powers[0])
     if watts == 0:
-        raise MeterUnreadable(f"`{command}` printed 0 W, which no running node draws", remedy)
+        raise MeterUnreadable(f"`{command}` printed 0 W, but a running node draws power", remedy)
     return watts
 
 
@@ -211,5 +209,5 @@ def _find_command(root: Path, words: Sequence[str] | None) -> list[str]:
         program = find_program(name, root)
         if program is not None:
             return [program, *arguments]
-    names = " or ".join(each[0] for each in candidates)
+    names = " or ".join(words[0] for words in candidates)
     raise MeterUnreadable(f"there is no program {names} below {root}", ABSENT_REMEDY)

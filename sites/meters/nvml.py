@@ -1,34 +1,33 @@
-"""NVIDIA GPUs through NVML: the energy counter of each, and its power beside it.
+"""NVIDIA GPUs through NVML: the energy counter and the power of each GPU.
 
-Functions, fields and scopes are those of NVIDIA's NVML API reference. For a GPU of index N:
+Functions, fields and scopes: NVIDIA's NVML API reference. The channels of GPU N:
 
-- ``gpu-N/energy``: nvmlDeviceGetTotalEnergyConsumption, mJ since the driver was loaded, 64 bits:
-  it never wraps, so a reading below the last one is a driver that was loaded again. Volta and
-  later.
+- ``gpu-N/energy``: nvmlDeviceGetTotalEnergyConsumption, mJ since the driver was loaded, 64 bits. It
+  never wraps, so a reading below the last one means that the driver was reloaded. Volta and later.
 - ``gpu-N/power``: mW, the first of these that the GPU offers: the field
   NVML_FI_DEV_POWER_INSTANT (186), NVML_FI_DEV_POWER_AVERAGE (185, a mean over 1 s),
-  nvmlDeviceGetPowerUsage (a mean over 1 s on Ampere and later except GA100, an instant before).
-  It tells the same energy as the counter, where there is one.
+  nvmlDeviceGetPowerUsage (a mean over 1 s on Ampere and later except GA100, instantaneous before).
+  It measures the same energy as the counter, if there is one.
 
-**GH200.** There the energy counter is the whole module's, the processor and its memory included,
-as users found who compared it (ml-energy/zeus, pull request 172); nothing of NVIDIA's says so.
-Its domain is therefore ``module``, the GPU's power (asked for with NVML_POWER_SCOPE_GPU) is inside
-it, and ``gpu-N/module-power`` (NVML_POWER_SCOPE_MODULE) tells the same energy. Known by the GPU's
-name; of other superchips the counter is taken for the GPU's, which nothing confirms.
+**GH200.** Its energy counter covers the whole module, including the processor and its memory, as
+users found by comparison (ml-energy/zeus, pull request 172); NVIDIA does not document it. Its
+domain is therefore ``module``, the GPU's power (NVML_POWER_SCOPE_GPU) is inside it, and
+``gpu-N/module-power`` (NVML_POWER_SCOPE_MODULE) measures the same energy. The GPU is recognised by
+its name. On other superchips the counter is assumed to be the GPU's, which is not confirmed.
 
-**What it does not see.** The power of an A100 or H100 is a mean over 25 ms of every 100 ms
-(Yang, Adamek, Armour: Part-time power measurements, arXiv 2312.02741), so that a load with a
-period near 100 ms is misread: runs are to be long, repeated, and started at various phases. GPUs
-are known by name. Nobody showed whether the energy counter adds up those same samples, so its
-``seen`` is 1.
+**Partial sampling.** The power of an A100 or H100 is a mean over 25 ms of every 100 ms
+(Yang, Adamek & Armour, Part-time power measurements, arXiv 2312.02741), so that a load with a
+period near 100 ms is misread: make runs long, repeat them, and start them at various phases. The
+GPUs are recognised by their names. It is not known whether the energy counter adds up the same
+samples, so its ``seen`` is 1.
 
 **Calibration.** NVIDIA states +/- 5 % (nvmlDeviceGetPowerUsage in the API reference) or +/- 5 W
-(manual of nvidia-smi). Five boards beside an external meter (tests/data/gpu_power_traces: RTX 3090,
-RTX 4090, A5000, A100, K40m) are as far off, and further at the zero: a straight line through NVML's
-readings has slopes of 0.96 to 1.07 and intercepts of -1 to 20 W, root mean square 9 W, of which
-most is the RTX 4090's. (One of the A100's two traces says nothing of this: its load beats with the
-sampling.) So 5 % and 9 W are taken for standard uncertainties, of the counter too, which nobody
-compared.
+(manual of nvidia-smi). Five boards compared with an external meter (tests/data/gpu_power_traces:
+RTX 3090, RTX 4090, A5000, A100, K40m) have similar gain errors and larger offsets: a straight line
+through NVML's readings has slopes of 0.96 to 1.07 and intercepts of -1 to 20 W, root mean square
+9 W, mostly because of the RTX 4090. (One of the two A100 traces is not usable for this, because its
+load beats with the sampling.) So the standard uncertainties are taken as 5 % and 9 W, also for the
+energy counter, which nobody compared.
 """
 
 from __future__ import annotations
@@ -73,12 +72,12 @@ ARCH_AMPERE = 7
 """NVML_DEVICE_ARCH_AMPERE."""
 
 PERIOD_S = 0.1
-"""How often both are updated, at worst: 20 to 100 ms, by generation (arXiv 2312.02741)."""
+"""The longest update period: it is 20 to 100 ms, by generation (arXiv 2312.02741)."""
 AVERAGING_S = 1.0
-"""Over which field 185 and, from Ampere on, nvmlDeviceGetPowerUsage take the mean."""
+"""The averaging time of field 185 and, from Ampere on, of nvmlDeviceGetPowerUsage."""
 GAIN_PCT = 5.0
 OFFSET_W = 9.0
-"""Standard uncertainties of the slope and of the zero, see above."""
+"""Standard uncertainties of gain and offset, see above."""
 PARTLY_SEEN = re.compile(r"\b[AH]100\b")
 PARTLY_SEEN_SHARE = 0.25
 PARTLY_SEEN_AVERAGING_S = 0.025
@@ -88,7 +87,7 @@ MODULES = re.compile(r"\bGH200\b")
 
 @dataclass(frozen=True)
 class PowerSource:
-    """Where a power is read: a field at a scope, or nvmlDeviceGetPowerUsage (field None)."""
+    """How a power is read: a field at a scope, or nvmlDeviceGetPowerUsage (field None)."""
 
     field: int | None
     scope: int
@@ -97,23 +96,22 @@ class PowerSource:
 
 @dataclass(frozen=True)
 class Signal:
-    """What is read for a channel: a power, or the energy counter where there is no source."""
+    """What is read for a channel: a power, or the energy counter if ``source`` is None."""
 
     gpu: Gpu
     source: PowerSource | None
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> NvmlMeter:
-    """Open the GPUs that NVML shows.
+    """Open the GPUs that NVML lists.
 
     Args:
         root: ``/``, or a tree with a library at ``usr/lib/libnvidia-ml.so.1``.
-        options: ``devices``: a list of NVML's indices or UUIDs; without it, those of
-            CUDA_VISIBLE_DEVICES, and where that is not set all.
+        options: see ABOUT.
 
     Raises:
-        MeterUnreadable: no driver, no such GPU, or a GPU that tells neither energy nor power.
-        ValueError: an option that there isn't, or that has not its form.
+        MeterUnreadable: no driver, no such GPU, or a GPU that offers neither energy nor power.
+        ValueError: an unknown option, or one with a wrong value.
     """
     devices = _parse_options(options)
     try:
@@ -175,7 +173,7 @@ class NvmlMeter:
         return Reading((start_ns + end_ns) // 2, values)
 
     def close(self) -> None:
-        """Shut NVML down; again does nothing."""
+        """Shut NVML down; closing again does nothing."""
         if self._library is not None:
             close_library(self._library)
             self._library = None
@@ -193,29 +191,29 @@ def _parse_options(options: Mapping[str, Any]) -> Sequence[int | str] | None:
         if not is_index and not (isinstance(device, str) and device):
             raise ValueError(f"{device!r} in devices is neither an index nor a UUID")
     if len(set(devices)) < len(devices):
-        raise ValueError(f"devices names a GPU twice: {devices!r}")
+        raise ValueError(f"devices lists a GPU twice: {devices!r}")
     return list(devices)
 
 
 def _find_channels(library: NvmlLibrary, gpu: Gpu) -> list[tuple[Channel, Signal]]:
-    """The channels that a GPU offers, each with what is read for it.
+    """The channels that a GPU offers, each with the signal that is read for it.
 
     Raises:
-        NvmlUnavailable: it offers none, or an answer is an error other than not supported.
+        NvmlUnavailable: it offers none, or an error other than "not supported" occurred.
     """
     is_module = MODULES.search(gpu.name) is not None
     energy = f"gpu-{gpu.index}/energy" if _has_energy(library, gpu) else None
-    # Which scope nvmlDeviceGetPowerUsage has on a module is not documented.
+    # The scope of nvmlDeviceGetPowerUsage on a module is not documented.
     power = _find_power(library, gpu, SCOPE_GPU, has_usage=not is_module)
     module = _find_power(library, gpu, SCOPE_MODULE, has_usage=False) if is_module else None
-    found: list[tuple[Channel, Signal]] = []
+    channels: list[tuple[Channel, Signal]] = []
     if energy is not None:
         domain = "module" if is_module else "gpu"
-        found.append((_channel(gpu, energy, domain, "energy"), Signal(gpu, None)))
+        channels.append((_channel(gpu, energy, domain, "energy"), Signal(gpu, None)))
     module_name = f"gpu-{gpu.index}/module-power"
     if module is not None:
         channel = _channel(gpu, module_name, "module", "power", module, same_as=energy)
-        found.append((channel, Signal(gpu, module)))
+        channels.append((channel, Signal(gpu, module)))
     if power is not None:
         outer = energy or (module_name if module is not None else None)
         name = f"gpu-{gpu.index}/power"
@@ -224,10 +222,10 @@ def _find_channels(library: NvmlLibrary, gpu: Gpu) -> list[tuple[Channel, Signal
             if is_module
             else _channel(gpu, name, "gpu", "power", power, same_as=energy)
         )
-        found.append((channel, Signal(gpu, power)))
-    if not found:
-        raise NvmlUnavailable(f"{gpu.label} tells neither energy nor power", UNSUPPORTED_REMEDY)
-    return found
+        channels.append((channel, Signal(gpu, power)))
+    if not channels:
+        raise NvmlUnavailable(f"{gpu.label} offers neither energy nor power", UNSUPPORTED_REMEDY)
+    return channels
 
 
 def _channel(
@@ -269,7 +267,7 @@ def _has_energy(library: NvmlLibrary, gpu: Gpu) -> bool:
 def _find_power(
     library: NvmlLibrary, gpu: Gpu, scope: int, *, has_usage: bool
 ) -> PowerSource | None:
-    """The first source of a power that the GPU offers; None: it offers none."""
+    """The first source of a power that the GPU offers; None if it offers none."""
     instant_s = PARTLY_SEEN_AVERAGING_S if PARTLY_SEEN.search(gpu.name) else 0.0
     sources = [
         PowerSource(POWER_INSTANT, scope, instant_s),
@@ -290,7 +288,7 @@ def _find_power(
 
 
 def _is_usage_instant(library: NvmlLibrary, gpu: Gpu) -> bool:
-    """Whether nvmlDeviceGetPowerUsage is an instant; where the GPU does not say, it is not."""
+    """Whether nvmlDeviceGetPowerUsage is instantaneous; if the GPU does not say, it is not."""
     try:
         with explained(library, gpu.label):
             architecture: int = library.nvml.nvmlDeviceGetArchitecture(gpu.handle)
@@ -302,10 +300,10 @@ def _is_usage_instant(library: NvmlLibrary, gpu: Gpu) -> bool:
 
 
 def _read_signal(library: NvmlLibrary, signal: Signal) -> int:
-    """mJ, or mW.
+    """The reading of a signal in mJ or mW.
 
     Raises:
-        NvmlUnavailable: the call, or the field's own return code, says an error.
+        NvmlUnavailable: the call or the field's own return code is an error.
     """
     nvml, gpu, source = library.nvml, signal.gpu, signal.source
     if source is None:
@@ -316,7 +314,7 @@ def _read_signal(library: NvmlLibrary, signal: Signal) -> int:
         if source.field is None:
             return int(nvml.nvmlDeviceGetPowerUsage(gpu.handle))
         (answer,) = nvml.nvmlDeviceGetFieldValues(gpu.handle, [(source.field, source.scope)])
-    # The call succeeds where a field does not; then its value is whatever was there before.
+    # The call succeeds even if a field fails, and the field's value is then undefined.
     if answer.nvmlReturn != nvml.NVML_SUCCESS:
         raise unavailable(library, f"{what}, field {source.field}", answer.nvmlReturn)
     if answer.valueType == nvml.NVML_VALUE_TYPE_UNSIGNED_INT:
@@ -325,5 +323,5 @@ def _read_signal(library: NvmlLibrary, signal: Signal) -> int:
         return int(answer.value.ullVal)
     raise NvmlUnavailable(
         f"{what}, field {source.field}, has the unexpected type {answer.valueType}",
-        "report it with the driver's version",
+        "report this with the version of the driver",
     )

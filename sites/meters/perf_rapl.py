@@ -1,16 +1,16 @@
 """RAPL through perf: the kernel's event source ``power``, for users who may count events.
 
-Files: Documentation/ABI/testing/sysfs-bus-event_source-devices-events in the Linux source, and
-arch/x86/events/rapl.c for the events themselves: ``type`` is the number of the event source,
-``cpumask`` one CPU of each package (or die), and ``events/energy-pkg`` an event, with its J for a
-count in ``.scale`` and "Joules" in ``.unit``. perf_event_open(2) opens one event for each CPU.
+Files: Documentation/ABI/testing/sysfs-bus-event_source-devices-events in the Linux source; events:
+arch/x86/events/rapl.c. ``type`` is the number of the event source, ``cpumask`` lists one CPU per
+package (or die), and ``events/energy-pkg`` is an event, with J per count in ``.scale`` and "Joules"
+in ``.unit``. perf_event_open(2) opens one event per CPU.
 
-Counts have 64 bits: the kernel unwraps the 32 bits of the hardware by a timer of its own. So there
-are no gaps that are too long, and nothing that wraps.
+Counts have 64 bits, because the kernel unwraps the 32 bits of the hardware with a timer. So no gap
+between readings is too long, and nothing wraps.
 
-``energy-pkg`` is a package, in which ``energy-cores`` and ``energy-gpu`` (the processor's own) lie;
-``energy-ram`` is outside it. AMD has the package only. ``energy-psys`` is not read: what it covers
-differs from board to board, and powercap's option ``zones`` asks for it by name.
+``energy-pkg`` is a package, which contains ``energy-cores`` and ``energy-gpu`` (the integrated
+GPU); ``energy-ram`` is outside it. AMD has only the package. ``energy-psys`` is not read: what it
+covers differs between boards. The meter powercap reads it if its option ``zones`` names it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any, Protocol
 
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import contains
-from sites.meters.shared.kept_file import KeptFile, Remedies, explain, parse_number
+from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
 
 ABOUT = MeterDescription(
@@ -47,7 +47,7 @@ ABOUT = MeterDescription(
 POWER = Path("sys/bus/event_source/devices/power")
 CPUS = Path("sys/devices/system/cpu")
 RECORDED = Path("perf/power")
-"""Where a recorded tree has the counts: ``EVENT/cpuN``, one decimal number. No kernel has it."""
+"""Where a recorded tree has the counts: ``EVENT/cpuN``, one decimal number. Not a kernel path."""
 DOMAINS = {
     "energy-pkg": "package",
     "energy-ram": "dram",
@@ -59,15 +59,15 @@ EVENT_CONFIG = re.compile(r"event=(0x[0-9a-f]+|\d+)")
 CPU_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 RESOLUTION_J = 2.0**-14
-"""The unit of energy of most Intel processors. A count is finer (2^-32 J), and tells no unit; AMD's
-and the dram of servers step by a quarter of this."""
+"""The energy unit of most Intel processors. Counts are finer (2^-32 J) and do not show the unit;
+that of AMD and of the dram of servers is a quarter of this."""
 PERIOD_S = 1e-3
 """RAPL counters are updated about every millisecond (Intel SDM volume 3, RAPL interfaces)."""
 
 PERF_EVENT_OPEN = {"x86_64": 298, "i686": 336, "i586": 336}
 """The number of the system call: arch/x86/entry/syscalls in the Linux source."""
 ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")
-"""perf_event_attr of version 0 (64 bytes): type, size, config, and what stays zero."""
+"""perf_event_attr of version 0 (64 bytes): type, size, config, and fields that stay zero."""
 CLOSE_ON_EXEC = 8
 
 PERMISSION_REMEDY = (
@@ -79,9 +79,9 @@ ABSENT_REMEDY = (
     "rarely have RAPL, and processors other than x86 have none"
 )
 REMEDIES = Remedies(
-    denied="the files are for all users on a machine: `chmod a+r {path}`",
+    denied="these files are normally readable by all users: `chmod a+r {path}`",
     gone="the driver was unloaded or a CPU taken offline: discard the measurement",
-    other="see the kernel's log, or name the events to read in the meter's option `events`",
+    other="check `dmesg`, or name the events to read in the meter's option `events`",
 )
 
 
@@ -101,10 +101,10 @@ class Event(Protocol):
     name: str
 
     def read(self) -> int:
-        """Its count now; raises MeterUnreadable."""
+        """The present count; raises MeterUnreadable."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Release it."""
 
 
 class KernelEvent:
@@ -120,8 +120,8 @@ class KernelEvent:
         number = PERF_EVENT_OPEN.get(platform.machine())
         if number is None:
             raise MeterUnreadable(
-                f"{self.name} can't be opened on {platform.machine()}",
-                "RAPL is of x86 processors: read hwmon, nvml or ina3221 elsewhere",
+                f"{self.name} cannot be opened on {platform.machine()}",
+                "only x86 processors have RAPL: use hwmon, nvml or ina3221",
             )
         attributes = ATTRIBUTES.pack(
             spec.source_type, ATTRIBUTES.size, spec.config, 0, 0, 0, 0, 0, 0, 0
@@ -146,7 +146,7 @@ class KernelEvent:
         except OSError as error:
             raise _explain_event(self.name, error.errno or 0) from error
         if len(count) != 8:
-            raise MeterUnreadable(f"{self.name} counts no longer", REMEDIES.gone)
+            raise MeterUnreadable(f"{self.name} no longer counts", REMEDIES.gone)
         return int.from_bytes(count, "little")
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class KernelEvent:
 
 
 class RecordedEvent:
-    """The count of an event in a recorded tree; raises MeterUnreadable where it is not there."""
+    """The count of an event in a recorded tree; raises MeterUnreadable if it is missing."""
 
     def __init__(self, root: Path, spec: EventSpec, cpu: int) -> None:
         self._file = KeptFile(str(root / RECORDED / spec.name / f"cpu{cpu}"), REMEDIES)
@@ -174,23 +174,24 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PerfRaplMeter:
 
     Args:
         root: ``/``, or a recorded tree, whose counts are read from files in RECORDED.
-        options: ``events``: the names of the events to read, such as energy-pkg; without it,
-            all in DOMAINS that the machine has.
+        options: see ABOUT.
 
     Raises:
-        MeterUnreadable: there is no such event source, an event that is named is not there, a
-            file can't be read, or this user may not count it.
-        ValueError: an option that there isn't, or that has not its form.
+        MeterUnreadable: there is no such event source, a named event is missing, a file cannot be
+            read, or this user may not count events.
+        ValueError: an unknown option, or one with a wrong value.
     """
     names = _parse_options(options)
     specs = _find_events(root, names)
     units = _find_units(root)
-    found: list[tuple[Channel, EventSpec, int]] = []
+    channel_events: list[tuple[Channel, EventSpec, int]] = []
     for cpu, unit in units.items():
         package = _channel_name("energy-pkg", unit)
         for spec in specs:
             domain = DOMAINS[spec.name]
-            is_inside = contains("package", domain) and "energy-pkg" in [e.name for e in specs]
+            is_inside = contains("package", domain) and "energy-pkg" in [
+                other.name for other in specs
+            ]
             channel = Channel(
                 name=_channel_name(spec.name, unit),
                 domain=domain,
@@ -199,10 +200,10 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PerfRaplMeter:
                 period_s=PERIOD_S,
                 inside=package if is_inside else None,
             )
-            found.append((channel, spec, cpu))
+            channel_events.append((channel, spec, cpu))
     events: list[Event] = []
     try:
-        for _, spec, cpu in found:
+        for _, spec, cpu in channel_events:
             is_machine = root.resolve() == Path("/")
             events.append(KernelEvent(spec, cpu) if is_machine else RecordedEvent(root, spec, cpu))
     except BaseException:
@@ -211,9 +212,9 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PerfRaplMeter:
         raise
     counters = [
         Counter(event.name, spec.joules_per_count)
-        for event, (_, spec, _) in zip(events, found, strict=True)
+        for event, (_, spec, _) in zip(events, channel_events, strict=True)
     ]
-    return PerfRaplMeter(tuple(channel for channel, _, _ in found), events, counters)
+    return PerfRaplMeter(tuple(channel for channel, _, _ in channel_events), events, counters)
 
 
 class PerfRaplMeter:
@@ -233,7 +234,7 @@ class PerfRaplMeter:
         """All channels, in J since the first reading.
 
         Raises:
-            MeterUnreadable: an event can't be read, its count went back, or the meter is closed.
+            MeterUnreadable: an event cannot be read, its count went back, or the meter is closed.
         """
         if not self._is_open:
             raise MeterUnreadable("the perf-rapl meter is closed", "open it again")
@@ -247,7 +248,7 @@ class PerfRaplMeter:
         return Reading((start_ns + end_ns) // 2, values)
 
     def close(self) -> None:
-        """Close the events; again does nothing."""
+        """Close the events; closing again does nothing."""
         self._is_open = False
         for event in self._events:
             event.close()
@@ -262,7 +263,7 @@ def _parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:
         raise ValueError(f"events is a list of {', '.join(DOMAINS)}, not {names!r}")
     for name in names:
         if name not in DOMAINS:
-            raise ValueError(f"events is a list of {', '.join(DOMAINS)}, without {name!r}")
+            raise ValueError(f"{name!r} in events is not one of {', '.join(DOMAINS)}")
     return tuple(names)
 
 
@@ -272,14 +273,14 @@ def _find_events(root: Path, names: Sequence[str] | None) -> tuple[EventSpec, ..
         raise MeterUnreadable(f"{power} does not exist", ABSENT_REMEDY)
     there = [name for name in DOMAINS if (power / "events" / name).exists()]
     if not there:
-        raise MeterUnreadable(f"{power / 'events'} has no energy of a package", ABSENT_REMEDY)
+        raise MeterUnreadable(f"{power / 'events'} has no energy event", ABSENT_REMEDY)
     missing = [name for name in names or () if name not in there]
     if missing:
         raise MeterUnreadable(
             f"{power / 'events'} has no event {', '.join(missing)}",
-            f"those of this machine are {', '.join(there)}",
+            f"this machine has {', '.join(there)}",
         )
-    source_type = _read_number(power / "type")
+    source_type = read_once(power / "type", REMEDIES)
     return tuple(
         _read_event(power / "events" / name, source_type)
         for name in there
@@ -288,42 +289,42 @@ def _find_events(root: Path, names: Sequence[str] | None) -> tuple[EventSpec, ..
 
 
 def _read_event(path: Path, source_type: int) -> EventSpec:
-    text = _read_text(path)
+    text = read_text(path, REMEDIES)
     config = EVENT_CONFIG.fullmatch(text)
     if config is None:
         raise MeterUnreadable(f"{path} holds {text[:40]!r}, not event=NUMBER", REMEDIES.other)
     unit_path = path.with_name(f"{path.name}.unit")
-    unit = _read_text(unit_path)
+    unit = read_text(unit_path, REMEDIES)
     if unit != "Joules":
         raise MeterUnreadable(f"{unit_path} holds {unit[:40]!r}, not Joules", REMEDIES.other)
     scale_path = path.with_name(f"{path.name}.scale")
-    scale = _read_text(scale_path)
+    scale = read_text(scale_path, REMEDIES)
     try:
         joules = Fraction(scale)
     except (ValueError, ZeroDivisionError):
         joules = Fraction(0)
     if joules <= 0:
-        raise MeterUnreadable(f"{scale_path} holds {scale[:40]!r}, no J above 0", REMEDIES.other)
+        raise MeterUnreadable(f"{scale_path} holds {scale[:40]!r}, not J above 0", REMEDIES.other)
     return EventSpec(path.name, source_type, int(config[1], 0), joules)
 
 
 def _find_units(root: Path) -> dict[int, str]:
-    """CPU to count on -> what it counts: ``package-0``, or ``package-0-die-1`` of several dies."""
+    """CPU -> package that it counts: ``package-0``, or ``package-0-die-1`` with several dies."""
     path = root / POWER / "cpumask"
-    text = _read_text(path)
+    text = read_text(path, REMEDIES)
     cpus: list[int] = []
     for part in text.split(","):
         match = CPU_RANGE.fullmatch(part)
         if match is None:
-            raise MeterUnreadable(f"{path} holds {text[:40]!r}, no CPUs", REMEDIES.other)
+            raise MeterUnreadable(f"{path} holds {text[:40]!r}, not a list of CPUs", REMEDIES.other)
         cpus.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
     topology = {cpu: root / CPUS / f"cpu{cpu}/topology" for cpu in cpus}
-    packages = {cpu: _read_number(topology[cpu] / "physical_package_id") for cpu in cpus}
+    packages = {cpu: read_once(topology[cpu] / "physical_package_id", REMEDIES) for cpu in cpus}
     names = {}
     for cpu, package in packages.items():
         names[cpu] = f"package-{package}"
         if list(packages.values()).count(package) > 1:
-            names[cpu] += f"-die-{_read_number(topology[cpu] / 'die_id')}"
+            names[cpu] += f"-die-{read_once(topology[cpu] / 'die_id', REMEDIES)}"
     return names
 
 
@@ -334,22 +335,7 @@ def _channel_name(event: str, unit: str) -> str:
 
 def _explain_event(name: str, code: int) -> MeterUnreadable:
     if code in (errno.EACCES, errno.EPERM):
-        return MeterUnreadable(f"{name} is not for this user to count", PERMISSION_REMEDY)
+        return MeterUnreadable(f"this user may not count {name}", PERMISSION_REMEDY)
     if code in (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.EINVAL, errno.EOPNOTSUPP):
-        return MeterUnreadable(f"{name} is not there ({os.strerror(code)})", REMEDIES.gone)
+        return MeterUnreadable(f"{name} does not exist ({os.strerror(code)})", REMEDIES.gone)
     return MeterUnreadable(f"{name}: {os.strerror(code)}", REMEDIES.other)
-
-
-def _read_number(path: Path) -> int:
-    return parse_number(str(path), _read_bytes(path), REMEDIES)
-
-
-def _read_text(path: Path) -> str:
-    return _read_bytes(path).decode("ascii", errors="replace").strip()
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise explain(str(path), error, REMEDIES) from error

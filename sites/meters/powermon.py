@@ -5,35 +5,35 @@ integrated power monitoring for commodity computer systems", IEEE SoutheastCon 2
 channels, each a digital monitor of voltage and current; up to 1,024 samples a second on one
 channel and 3,072 in all; a USB serial line to another machine, the logger.
 
-**What is not certain.** The bytes of the firmware are not in that paper, and its host program was
-not at hand. So this meter does not speak to the firmware: it reads the stream of text lines
-defined in :mod:`sites.meters.shared.powermon_lines`, from a serial device, or from a logger that
-relays them at ``tcp://HOST:PORT``. With a board at hand only that module is to be corrected. What
-has to be sent to start the stream is the option ``start``.
+**What is not certain.** The firmware's byte format is not in that paper, and its host program was
+not available. This meter therefore reads the stream of text lines that is defined in
+:mod:`sites.meters.shared.powermon_lines`, from a serial device or from a logger that relays them at
+``tcp://HOST:PORT``. With a board at hand, only that module has to be corrected. The option
+``start`` is the text that starts the stream.
 
-**Time.** Lines bear the stamps of the logger's clock, which are aligned to CLOCK_MONOTONIC by
-:mod:`sites.meters.shared.clock_alignment`: the line of least delay, with drift and uncertainty.
-A reading's time never goes back and is never after the arrival of its lines.
+**Time.** Lines carry time stamps of the logger's clock, which are aligned to CLOCK_MONOTONIC by
+:mod:`sites.meters.shared.clock_alignment`. A reading's time never goes back and is never after the
+arrival of its lines.
 
-**Losses.** The line has no flow control. A garbled line is dropped and counted, and the scan it
-belonged to with it: the stamps of the others show the gap. Sixteen garbled lines in turn are an
-error (a wrong baud rate looks like that), and so is silence. A thread of its own takes the bytes,
-because the system keeps only some kilobytes of them; they are parsed when they are fetched.
+**Losses.** The line has no flow control. A garbled line is dropped together with the scan to which
+it belongs; the time stamps of the other scans show the gap. Sixteen garbled lines in a row are an
+error (a wrong baud rate causes them), and so is silence; both messages say how much was dropped. A
+thread receives the bytes, because the system buffers only a few kilobytes; they are parsed when
+they are fetched.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from sites.meters.shared.byte_streams import ByteStream, SerialStream, SocketStream
 from sites.meters.shared.clock_alignment import Alignment, ClockAlignment
 from sites.meters.shared.command_output import parse_seconds
 from sites.meters.shared.domains import CONTAINS
@@ -61,36 +61,35 @@ HOST = re.compile(r"tcp://([^:/]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 BAUD = 1_000_000
 SILENCE_S = 2.0
 POLL_S = 0.005
-"""How often bytes are taken. A line that waits for it is seen late, but the last of each poll is
-not, and the alignment looks at the least delay only."""
+"""The time between two receptions. Most lines of a reception were waiting, but the last was not,
+and the clock alignment uses only the least delay."""
 MOST_BYTES = 2**26
-"""What may wait to be fetched: ten minutes at the highest rate."""
+"""The most bytes that may wait to be fetched: ten minutes at the highest rate."""
 MOST_SCANS = 2**20
-"""What may wait to be drained: a quarter of an hour at the highest rate."""
-GARBLED_IN_TURN = 16
+"""The most scans that may wait to be drained: a quarter of an hour at the highest rate."""
+MOST_GARBLED_LINES = 16
 CLOCK_STEP_NS = 10**9
 
 CHANNEL_HZ, ALL_HZ = 1024.0, 3072.0
 RESOLUTION_W = 0.06
-"""A step of a current of 12 bits (105.84 mV, ADM1191) across 5 mOhm, at 12 V. Assumed: the paper's
-board; other shunts have other steps."""
+"""One step of the 12-bit current (105.84 mV, ADM1191) across 5 mOhm, at 12 V. Assumed: the paper's
+board. Other shunts have other steps."""
 GAIN_PCT = 4.0
-"""Limits of about 7 % on the current, with every value as likely: as remembered from the paper, to
-be replaced by a calibration of one's own."""
+"""Assumed: an error of the current uniformly distributed within 7 %. Calibrate your own board."""
 
 DEVICE_REMEDY = (
-    "plug the board in and name its line in `device` (`ls /dev/serial/by-id`); your user must be "
-    "in the group of the device: `sudo usermod -aG dialout $USER`"
+    "connect the board and name its serial device in `device` (`ls /dev/serial/by-id`); your user "
+    "must be in the group of the device: `sudo usermod -aG dialout $USER`"
 )
-HOST_REMEDY = "start the relay on the logger, and check `host` and the firewall between"
-STREAM_REMEDY = "check the cable, `baud` and `start`; the form of a line is in powermon_lines.py"
-CLOCK_REMEDY = "discard the measurement and open it again; stop what sets the clock in steps"
-GONE_REMEDY = "discard the measurement, see `dmesg | tail` for the USB line, and open it again"
+HOST_REMEDY = "start the relay on the logger, and check `host` and any firewall"
+STREAM_REMEDY = "check the cable, `baud` and `start`; powermon_lines.py describes a line"
+CLOCK_REMEDY = "discard the measurement and open the meter again; do not let the clock step"
+GONE_REMEDY = "discard the measurement, check `dmesg | tail`, and open the meter again"
 
 
 @dataclass(frozen=True)
-class Rail:
-    """What a sensor is wired to."""
+class SensorRail:
+    """The supply rail that a sensor is wired to."""
 
     name: str
     domain: str
@@ -104,59 +103,43 @@ class PowermonOptions:
     device: str | None
     host: tuple[str, int] | None
     baud: int
-    rails: Mapping[int, Rail]
+    rails: Mapping[int, SensorRail]
     start: bytes
     silence_s: float
 
 
-class Line(Protocol):
-    """An open stream of bytes."""
-
-    name: str
-
-    def take(self) -> bytes:
-        """What came, without waiting; raises OSError where the other end is gone."""
-
-    def send(self, data: bytes) -> None: ...
-
-    def close(self) -> None: ...
-
-
 def open_meter(root: Path, options: Mapping[str, Any]) -> PowermonMeter:
-    """Open the line, start the thread that listens, and wait for the first scan.
+    """Open the stream, start the thread that receives it, and wait for the first scan.
 
     Args:
         root: ``/``, or a tree below which ``device`` lies.
-        options: ``rails``: sensor (0 to 7) -> ``domain``, ``name`` and, optional, ``nominal_v``;
-            those that are not named are ignored. Either ``device``, such as /dev/ttyUSB0, with
-            ``baud`` (1,000,000), or ``host``, such as tcp://logger:7070. ``start``: text that is
-            sent first. ``silence_s``: after how long without a scan the stream is lost (2 s).
+        options: see ABOUT. Sensors that ``rails`` does not name are ignored.
 
     Raises:
-        MeterUnreadable: the line can't be opened, or brings no scan in time.
-        ValueError: an option that there isn't, or that has not its form.
+        MeterUnreadable: the stream cannot be opened, or brings no scan in time.
+        ValueError: an unknown option, or one with a wrong value.
     """
     checked = _parse_options(options)
-    line = _open_line(root, checked)
-    meter = PowermonMeter(line, checked)
+    stream = _open_stream(root, checked)
+    meter = PowermonMeter(stream, checked)
     try:
         if checked.start:
-            line.send(checked.start)
+            stream.send(checked.start)
         meter.wait_for_scan()
     except BaseException as error:
         meter.close()
         if isinstance(error, OSError):
-            raise MeterUnreadable(f"{line.name}: {error}", STREAM_REMEDY) from error
+            raise MeterUnreadable(f"{stream.name}: {error}", STREAM_REMEDY) from error
         raise
     return meter
 
 
 class PowermonMeter:
-    """The rails. ``read`` and ``drain`` are for one thread, which is not the listening one."""
+    """The rails. Call ``read`` and ``drain`` from one thread only."""
 
     name = "powermon"
 
-    def __init__(self, line: Line, options: PowermonOptions) -> None:
+    def __init__(self, stream: ByteStream, options: PowermonOptions) -> None:
         period_s = max(1 / CHANNEL_HZ, len(options.rails) / ALL_HZ)
         self.channels = tuple(
             Channel(
@@ -171,12 +154,14 @@ class PowermonMeter:
             for rail in options.rails.values()
         )
         self._silence_s = options.silence_s
-        self._line = line
+        self._stream = stream
         self._chunks: deque[tuple[bytes, int]] = deque()
         self._waiting_bytes = 0
         self._lock = threading.Lock()
         self._failure: tuple[str, str] | None = None
-        self._reader = ScanReader({each: rail.nominal_v for each, rail in options.rails.items()})
+        self._reader = ScanReader(
+            {sensor: rail.nominal_v for sensor, rail in options.rails.items()}
+        )
         self._clock = ClockAlignment()
         self._scans: deque[Scan] = deque(maxlen=MOST_SCANS)
         self._newest: Scan | None = None
@@ -184,25 +169,20 @@ class PowermonMeter:
         self._lost_scans = 0
         self._last_scan_ns = time.monotonic_ns()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="powermon meter", daemon=True)
+        self._thread = threading.Thread(target=self._receive, name="powermon meter", daemon=True)
         self._thread.start()
 
     @property
-    def garbled_lines(self) -> int:
-        """How many lines were dropped."""
-        return self._reader.garbled
-
-    @property
-    def incomplete_scans(self) -> int:
-        """How many scans were dropped for a sensor that was missing in them."""
-        return self._reader.incomplete
+    def dropped(self) -> tuple[int, int]:
+        """(garbled lines, incomplete scans) that were dropped since the meter was opened."""
+        return self._reader.garbled, self._reader.incomplete
 
     def alignment(self) -> Alignment:
-        """How the logger's clock stands to this machine's, by what was fetched until now."""
+        """The alignment of the logger's clock to this machine's, by what was fetched so far."""
         return self._clock.current()
 
     def wait_for_scan(self) -> None:
-        """Wait for the first scan; raises MeterUnreadable where it does not come in time."""
+        """Wait for the first scan; raises MeterUnreadable if it does not come in time."""
         while self._newest is None:
             self._fetch()
             self._stop.wait(POLL_S)
@@ -211,7 +191,7 @@ class PowermonMeter:
         """The newest scan, in W; it stays among those that ``drain`` returns.
 
         Raises:
-            MeterUnreadable: the line is lost, silent or speaks otherwise, or the meter is closed.
+            MeterUnreadable: the stream is lost, silent or garbled, or the meter is closed.
         """
         self._fetch()
         assert self._newest is not None  # noqa: S101  (open_meter waited for it)
@@ -220,13 +200,13 @@ class PowermonMeter:
         return reading
 
     def drain(self) -> list[Reading]:
-        """All scans since the last call, by the alignment known now; raises as ``read``."""
+        """All scans since the last call, by the present clock alignment; raises as ``read``."""
         self._fetch()
         scans, self._scans = self._scans, deque(maxlen=MOST_SCANS)
         lost, self._lost_scans = self._lost_scans, 0
         if lost:
             raise MeterUnreadable(
-                f"{self._line.name}: {lost} scans were never fetched", "fetch them every minute"
+                f"{self._stream.name}: {lost} scans were never fetched", "fetch them every minute"
             )
         readings = []
         for scan in scans:
@@ -235,28 +215,28 @@ class PowermonMeter:
         return readings
 
     def close(self) -> None:
-        """Close the line; again does nothing."""
+        """Close the stream; closing again does nothing."""
         self._stop.set()
         self._thread.join()
-        self._line.close()
+        self._stream.close()
 
     def _reading(self, scan: Scan, last_ns: int) -> Reading:
         time_ns = min(self._clock.current().monotonic_ns(scan.stamp_s), scan.arrived_ns)
-        # An alignment that became better must not make time go back.
+        # A better alignment must not make time go back.
         return Reading(max(time_ns, last_ns), scan.watts)
 
     def _fetch(self) -> None:
-        """Parse what came."""
+        """Parse the bytes that were received."""
         if self._stop.is_set():
             raise MeterUnreadable("the powermon meter is closed", "open it again")
         with self._lock:
             chunks, self._chunks, self._waiting_bytes = self._chunks, deque(), 0
             failure = self._failure
-        known = None if self._newest is None else self._clock.current()
+        alignment = None if self._newest is None else self._clock.current()
         for data, arrived_ns in chunks:
             for scan in self._reader.take(data, arrived_ns):
-                if self._is_of_another_clock(scan, known):
-                    failure = (f"{self._line.name}: the logger's clock was set", CLOCK_REMEDY)
+                if self._clock_was_set(scan, alignment):
+                    failure = (f"{self._stream.name}: the logger's clock was set", CLOCK_REMEDY)
                     self._failure = failure
                     break
                 self._clock.add(scan.stamp_s, scan.arrived_ns)
@@ -265,32 +245,38 @@ class PowermonMeter:
                 self._newest, self._last_scan_ns = scan, arrived_ns
         if failure is not None:
             raise MeterUnreadable(*failure)
-        if self._reader.garbled_in_turn >= GARBLED_IN_TURN:
+        if self._reader.garbled_in_a_row >= MOST_GARBLED_LINES:
             raise MeterUnreadable(
-                f"{self._line.name}: {self._reader.garbled_in_turn} lines in turn make no sense",
+                f"{self._stream.name}: {self._reader.garbled_in_a_row} lines in a row are garbled "
+                + self._losses(),
                 STREAM_REMEDY,
             )
         silent_s = (time.monotonic_ns() - self._last_scan_ns) / 1e9
         if silent_s > self._silence_s:
             raise MeterUnreadable(
-                f"{self._line.name} brought no scan of all rails for {silent_s:.3g} s",
+                f"{self._stream.name} brought no scan of all rails for {silent_s:.3g} s "
+                + self._losses(),
                 STREAM_REMEDY,
             )
 
-    def _is_of_another_clock(self, scan: Scan, known: Alignment | None) -> bool:
-        """Whether its stamp goes back, or lies so far ahead that no least delay explains it."""
-        if known is None or self._newest is None:
+    def _losses(self) -> str:
+        lines, scans = self.dropped
+        return f"({lines} garbled lines and {scans} incomplete scans dropped since it was opened)"
+
+    def _clock_was_set(self, scan: Scan, alignment: Alignment | None) -> bool:
+        """Whether the scan's stamp goes back, or is further ahead than a delay can explain."""
+        if alignment is None or self._newest is None:
             return False
-        ahead_ns = known.monotonic_ns(scan.stamp_s) - scan.arrived_ns
+        ahead_ns = alignment.monotonic_ns(scan.stamp_s) - scan.arrived_ns
         return scan.stamp_s <= self._newest.stamp_s or ahead_ns > CLOCK_STEP_NS
 
-    def _listen(self) -> None:
+    def _receive(self) -> None:
         while not self._stop.wait(POLL_S):
             try:
-                data = self._line.take()
+                data = self._stream.take()
             except OSError as error:
                 with self._lock:
-                    self._failure = (f"{self._line.name} is lost: {error}", GONE_REMEDY)
+                    self._failure = (f"{self._stream.name} is lost: {error}", GONE_REMEDY)
                 return
             if not data:
                 continue
@@ -299,78 +285,37 @@ class PowermonMeter:
                 self._waiting_bytes += len(data)
                 if self._waiting_bytes > MOST_BYTES:
                     self._failure = (
-                        f"{self._line.name}: {self._waiting_bytes} bytes were never fetched",
+                        f"{self._stream.name}: {self._waiting_bytes} bytes were never fetched",
                         "fetch them at least every minute",
                     )
                     return
 
 
-class SerialLine:
-    """A serial device, opened by pyserial."""
-
-    def __init__(self, path: str, baud: int) -> None:
-        import serial  # noqa: PLC0415
-
-        self.name = path
-        self._serial = serial.Serial(path, baud, timeout=0, exclusive=True)
-
-    def take(self) -> bytes:
-        # An adapter that was pulled out is readable and gives nothing: pyserial raises for it.
-        return bytes(self._serial.read(max(1, self._serial.in_waiting)))
-
-    def send(self, data: bytes) -> None:
-        self._serial.write(data)
-
-    def close(self) -> None:
-        self._serial.close()
-
-
-class SocketLine:
-    """A relay on another host."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self.name = f"tcp://{host}:{port}"
-        self._socket = socket.create_connection((host, port), timeout=10)
-        self._socket.setblocking(False)
-
-    def take(self) -> bytes:
-        with contextlib.suppress(BlockingIOError):
-            data = self._socket.recv(2**16)
-            if not data:
-                raise ConnectionResetError("the logger closed the connection")
-            return data
-        return b""
-
-    def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def _open_line(root: Path, options: PowermonOptions) -> Line:
+def _open_stream(root: Path, options: PowermonOptions) -> ByteStream:
     if options.host is not None:
         try:
-            return SocketLine(*options.host)
+            return SocketStream(*options.host)
         except OSError as error:
-            shown = "tcp://{}:{}".format(*options.host)
-            raise MeterUnreadable(f"{shown}: {error}", HOST_REMEDY) from error
+            address = "tcp://{}:{}".format(*options.host)
+            raise MeterUnreadable(f"{address}: {error}", HOST_REMEDY) from error
     path = root / str(options.device).lstrip("/")
     try:
-        return SerialLine(str(path), options.baud)
+        return SerialStream(str(path), options.baud)
     except ImportError as error:
         raise MeterUnreadable(
-            "the Python package pyserial is missing", "pip install 'dvfs-campaign[serial]'"
+            "the Python package pyserial is missing", "install it with `pip install pyserial`"
         ) from error
-    except OSError as error:  # pyserial's own error is one
-        raise MeterUnreadable(f"{path} can't be opened: {error}", DEVICE_REMEDY) from error
+    except OSError as error:  # pyserial's own error is a subclass
+        raise MeterUnreadable(f"{path} cannot be opened: {error}", DEVICE_REMEDY) from error
 
 
 def _parse_options(options: Mapping[str, Any]) -> PowermonOptions:
     ABOUT.check_options(options)
     device, host = options.get("device"), options.get("host")
     if (device is None) == (host is None):
-        raise ValueError("powermon takes either device, as /dev/ttyUSB0, or host, as tcp://a:7070")
+        raise ValueError(
+            "powermon needs either device, such as /dev/ttyUSB0, or host, such as tcp://a:7070"
+        )
     if device is not None and not (isinstance(device, str) and device.strip("/")):
         raise ValueError(f"device is a path such as /dev/ttyUSB0, not {device!r}")
     address = None
@@ -384,7 +329,7 @@ def _parse_options(options: Mapping[str, Any]) -> PowermonOptions:
         raise ValueError(f"baud is a whole number such as {BAUD}, not {baud!r}")
     start = options.get("start", "")
     if not isinstance(start, str) or not start.isascii():
-        raise ValueError(f"start is a text in ASCII that is sent first, not {start!r}")
+        raise ValueError(f"start is an ASCII text, not {start!r}")
     return PowermonOptions(
         device=device,
         host=address,
@@ -395,7 +340,7 @@ def _parse_options(options: Mapping[str, Any]) -> PowermonOptions:
     )
 
 
-def _parse_rails(value: Any) -> dict[int, Rail]:
+def _parse_rails(value: Any) -> dict[int, SensorRail]:
     if not isinstance(value, Mapping) or not value:
         raise ValueError(
             'rails is a table of sensors such as 0 = {name = "cpu-12v", domain = "package"}, '
@@ -404,10 +349,12 @@ def _parse_rails(value: Any) -> dict[int, Rail]:
     rails = {}
     for sensor, entry in value.items():
         if not str(sensor).isdigit() or int(sensor) >= SENSORS:
-            raise ValueError(f"{sensor!r} in rails is no sensor: they are 0 to {SENSORS - 1}")
+            raise ValueError(f"{sensor!r} in rails is not a sensor; sensors are 0 to {SENSORS - 1}")
         is_table = isinstance(entry, Mapping) and {"name", "domain"} <= set(entry)
         if not is_table or set(entry) - set(RAIL_OPTIONS):
-            raise ValueError(f"rail {sensor} has {', '.join(RAIL_OPTIONS)}, not {entry!r}")
+            raise ValueError(
+                f"rail {sensor} is a table of {', '.join(RAIL_OPTIONS)}, not {entry!r}"
+            )
         name, domain, nominal_v = entry["name"], entry["domain"], entry.get("nominal_v")
         if not isinstance(name, str) or not name:
             raise ValueError(f"the name of rail {sensor} is a text such as cpu-12v, not {name!r}")
@@ -417,7 +364,7 @@ def _parse_rails(value: Any) -> dict[int, Rail]:
             isinstance(nominal_v, bool) or not isinstance(nominal_v, int | float) or nominal_v <= 0
         ):
             raise ValueError(f"nominal_v of rail {sensor} is volts above 0, not {nominal_v!r}")
-        rails[int(sensor)] = Rail(name, domain, nominal_v)
+        rails[int(sensor)] = SensorRail(name, domain, nominal_v)
     if len({rail.name for rail in rails.values()}) < len(rails):
-        raise ValueError("two rails have the same name: give each its own")
+        raise ValueError("two rails have the same name; give each its own")
     return dict(sorted(rails.items()))

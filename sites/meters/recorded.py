@@ -1,9 +1,9 @@
-"""A recorded trace, played as if it happened now: for tests and rehearsals, never a measurement.
+"""A recorded trace that is replayed in real time: for tests and rehearsals, not for measurements.
 
-The file is a CSV with a header: ``time_s``, seconds that rise from row to row, and a column for
-each channel. Its first row happens when the meter is opened, and each other row as long after it as
-its ``time_s`` says. Channels are called ``recorded/COLUMN``, so that no result can be taken for
-one of this machine. The file is read whole, and checked, at opening.
+The file is a CSV with a header: ``time_s``, seconds that increase from row to row, and one column
+per channel. The replay starts with the first row when the meter is opened, and follows ``time_s``.
+Channels are called ``recorded/COLUMN``, so that no result can be mistaken for one of this machine.
+The whole file is read and checked when the meter is opened.
 
 The recording ends one period after its last row. After that, reading is an error, and so is
 draining once all rows have been drained.
@@ -41,15 +41,15 @@ UNITS: dict[str, dict[str, float]] = {
     "energy": {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6},
     "power": {"W": 1.0, "mW": 1e-3, "uW": 1e-6, "kW": 1e3},
 }
-"""Kind of a channel -> unit -> what one of it is in J or W."""
+"""Kind of a channel -> unit -> its value in J or W."""
 NS_PER_S = 10**9
 MAX_LENGTH_S = 1e9
-"""30 years: nanoseconds of more do not fit into 64 bits."""
+"""30 years: the nanoseconds of a longer time do not fit into 64 bits."""
 
 
 @dataclass(frozen=True)
-class Column:
-    """What the options say of a column."""
+class RecordedColumn:
+    """A column of the recording, as the options describe it."""
 
     name: str
     domain: str
@@ -60,18 +60,18 @@ class Column:
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> RecordedMeter:
-    """Read the recording and start to play it.
+    """Read the recording and start the replay.
 
     Args:
-        root: what ``path`` is below.
+        root: the folder below which ``path`` is.
         options: ``path``: the file. ``channels``: column -> ``domain``, ``kind`` (energy or
-            power), ``unit`` (J, mJ, uJ, kJ, Wh, kWh; W, mW, uW, kW), and, optional, ``inside``
-            and ``same_as``, which name columns. Columns that are not named are not played.
+            power), ``unit`` (J, mJ, uJ, kJ, Wh, kWh; W, mW, uW, kW), and, optionally, ``inside``
+            and ``same_as``, which name columns. Other columns are ignored.
 
     Raises:
-        MeterUnreadable: the file is missing, or not of this form; a value is missing or not
+        MeterUnreadable: the file is missing or not of this form; a value is missing or not
             finite; an energy goes back.
-        ValueError: an option that there isn't, or that has not its form.
+        ValueError: an unknown option, or one with a wrong value.
     """
     path, columns = _parse_options(root, options)
     times_s, values = read_recording(path, [column.name for column in columns])
@@ -83,7 +83,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> RecordedMeter:
         if column.kind == "energy":
             _check_rising(path, column.name, [row[index] for row in rows])
     if not all(math.isfinite(value) for row in rows for value in row):
-        raise MeterUnreadable(f"{path} holds a value beyond all numbers of J or W", "check units")
+        raise MeterUnreadable(f"{path}: a value in J or W is not finite", "check its unit")
     gaps_s = sorted(after - before for before, after in pairwise(times_s))
     period_s = gaps_s[len(gaps_s) // 2]
     channels = tuple(
@@ -103,7 +103,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> RecordedMeter:
 
 
 class RecordedMeter:
-    """A recording that plays since it was opened."""
+    """A recording that is replayed from the moment it was opened."""
 
     name = "recorded"
 
@@ -128,7 +128,7 @@ class RecordedMeter:
         self._is_open = True
 
     def read(self) -> Reading:
-        """The last row that has happened.
+        """The last row whose time has come.
 
         Raises:
             MeterUnreadable: the recording has ended, or the meter is closed.
@@ -139,7 +139,7 @@ class RecordedMeter:
         return self._readings[happened - 1]
 
     def drain(self) -> list[Reading]:
-        """The rows that happened since the last call; raises as ``read`` once there are none."""
+        """The rows whose time came since the last call; raises as ``read`` after the last row."""
         happened = self._happened()
         if happened == self._drained and time.monotonic_ns() > self._end_ns:
             raise self._ended()
@@ -148,7 +148,7 @@ class RecordedMeter:
         return readings
 
     def close(self) -> None:
-        """Stop playing; again does nothing."""
+        """Stop the replay; closing again does nothing."""
         self._is_open = False
 
     def _happened(self) -> int:
@@ -160,12 +160,12 @@ class RecordedMeter:
         length_s = (self._end_ns - self._times_ns[0]) / NS_PER_S
         return MeterUnreadable(
             f"the recording {self._path} ended after {length_s:.6g} s",
-            "open it again to play it from its start, or use a longer one",
+            "open the meter again to start over, or use a longer recording",
         )
 
 
 def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[list[float]]]:
-    """The times in s, which rise, and for each the values of these columns.
+    """The times in s, which increase, and the values of these columns at each time.
 
     Raises:
         MeterUnreadable: as :func:`open_meter`.
@@ -175,7 +175,7 @@ def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise MeterUnreadable(f"{path} can't be read: {error}", remedy) from error
+        raise MeterUnreadable(f"{path} cannot be read: {error}", remedy) from error
     header = [word.strip() for word in lines[0]] if lines else []
     wanted = ["time_s", *names]
     for name in wanted:
@@ -188,7 +188,7 @@ def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[
     for number, line in enumerate(lines[1:], start=2):
         if not line:
             continue
-        found = []
+        row = []
         for name, index in zip(wanted, indices, strict=True):
             text = line[index] if index < len(line) else ""
             try:
@@ -197,15 +197,15 @@ def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[
                 value = math.nan
             if not math.isfinite(value):
                 raise MeterUnreadable(f"{path}, line {number}: {name} is {text[:40]!r}", remedy)
-            found.append(value)
-        if times_s and found[0] <= times_s[-1]:
+            row.append(value)
+        if times_s and row[0] <= times_s[-1]:
             raise MeterUnreadable(
-                f"{path}, line {number}: time_s does not rise", "sort it, each time once"
+                f"{path}, line {number}: time_s does not increase", "sort the rows by time"
             )
-        times_s.append(found[0])
-        values.append(found[1:])
-        if found[0] - times_s[0] > MAX_LENGTH_S:
-            raise MeterUnreadable(f"{path}, line {number}: time_s is {found[0]:g}", "it is in s")
+        times_s.append(row[0])
+        values.append(row[1:])
+        if row[0] - times_s[0] > MAX_LENGTH_S:
+            raise MeterUnreadable(f"{path}, line {number}: time_s is {row[0]:g}", "give seconds")
     if len(times_s) < 2:
         raise MeterUnreadable(f"{path} has fewer than two rows", remedy)
     return times_s, values
@@ -216,25 +216,25 @@ def _check_rising(path: Path, name: str, values: Sequence[float]) -> None:
         if after < before:
             raise MeterUnreadable(
                 f"{path}: the energy {name} goes back from {before:.9g} J to {after:.9g} J",
-                "unwrap the counter before it is recorded, or name it a power",
+                'unwrap the counter before recording it, or set kind = "power"',
             )
 
 
 def _step(values: Sequence[float], to_si: float) -> float:
-    """The least difference of two neighbours, which the recorded meter could tell apart."""
+    """The least difference of two neighbours: the resolution of the recorded meter."""
     steps = [abs(after - before) for before, after in pairwise(values) if after != before]
     return min(steps, default=to_si)
 
 
-def _parse_options(root: Path, options: Mapping[str, Any]) -> tuple[Path, list[Column]]:
+def _parse_options(root: Path, options: Mapping[str, Any]) -> tuple[Path, list[RecordedColumn]]:
     ABOUT.check_options(options)
     path = options.get("path")
     if not isinstance(path, str) or not path:
-        raise ValueError(f"path is the recording's, such as /data/trace.csv, not {path!r}")
+        raise ValueError(f"path is a CSV file such as /data/trace.csv, not {path!r}")
     channels = options.get("channels")
     if not isinstance(channels, Mapping) or not channels:
         raise ValueError(
-            'channels is a table of columns such as cpu = {domain = "package", kind = "power", '
+            'channels is a table of columns, such as cpu = {domain = "package", kind = "power", '
             f'unit = "W"}}, not {channels!r}'
         )
     columns = [_parse_column(str(name), entry) for name, entry in channels.items()]
@@ -242,18 +242,20 @@ def _parse_options(root: Path, options: Mapping[str, Any]) -> tuple[Path, list[C
         for other in (column.inside, column.same_as):
             if other is not None and (other not in channels or other == column.name):
                 raise ValueError(
-                    f"channel {column.name} names {other!r}, which is none of the others: "
+                    f"channel {column.name} refers to {other!r}, which is not another channel: "
                     f"{', '.join(channels)}"
                 )
-    # Joined as text: a path from the root itself is meant to be below `root`, too.
+    # An absolute path is also meant to be below `root`.
     below = path.lstrip("/") if root != Path("/") else path
     return root / below, columns
 
 
-def _parse_column(name: str, entry: Any) -> Column:
+def _parse_column(name: str, entry: Any) -> RecordedColumn:
     needed = {"domain", "kind", "unit"}
     if not isinstance(entry, Mapping) or not needed <= set(entry) <= set(CHANNEL_OPTIONS):
-        raise ValueError(f"channel {name} has {', '.join(CHANNEL_OPTIONS)}, not {entry!r}")
+        raise ValueError(
+            f"channel {name} is a table of {', '.join(CHANNEL_OPTIONS)}, not {entry!r}"
+        )
     kind = entry["kind"]
     if kind not in ("energy", "power"):
         raise ValueError(f"the kind of channel {name} is energy or power, not {kind!r}")
@@ -261,7 +263,7 @@ def _parse_column(name: str, entry: Any) -> Column:
         raise ValueError(f"the domain of channel {name} is one of {', '.join(CONTAINS)}")
     if entry["unit"] not in UNITS[kind]:
         raise ValueError(f"the unit of channel {name} is one of {', '.join(UNITS[kind])}")
-    return Column(
+    return RecordedColumn(
         name=name,
         domain=entry["domain"],
         kind=kind,

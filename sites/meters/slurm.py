@@ -1,19 +1,19 @@
-"""The energy that Slurm accounts to a step of a job: a check, of whole nodes, in J.
+"""The energy that Slurm's accounting records for a job step: of whole nodes, in J; for a check.
 
 ``ConsumedEnergyRaw`` of ``sstat -n -P -o JobID,ConsumedEnergyRaw -j JOB.STEP`` while the step runs,
-and of ``sacct`` with the same words once it has ended (man pages sstat(1), sacct(1)). Slurm's
+and of ``sacct`` with the same arguments once it has ended (man pages sstat(1), sacct(1)). Slurm's
 slurmd reads a meter of the node (IPMI, RAPL, Cray's or a GPU's, by AcctGatherEnergyType) every
 JobAcctGatherFrequency's ``energy`` seconds, 30 unless set otherwise.
 
-- It is the energy of the step's **whole nodes**, whoever else runs there: only for exclusive jobs.
-- Steps that run at once each count the same node, so they are never summed: one step is read,
-  ``batch`` unless the option ``step`` says otherwise. A batch step is on the job's first node.
-- An empty value, 0, or the number for no value means that nothing gathers it: an error, since no
-  node runs for nothing. A step younger than the gathering's interval looks the same.
+- It is the energy of the step's **whole nodes**, including other jobs: use it for exclusive jobs.
+- Steps that run at the same time each count the whole node, so they are never summed: one step is
+  read, ``batch`` unless the option ``step`` names another. A batch step is on the job's first node.
+- An empty value, 0, or Slurm's number for "no value" means that no energy is gathered. It is an
+  error. A step younger than the gathering interval looks the same.
 
-Reading runs a command, which asks the nodes and takes from some hundredths of a second to seconds:
-read it before and after a run, not within. Its time is the middle of the command; the energy is
-older by up to the gathering's interval.
+A reading runs a command that asks the nodes, which takes 0.01 s to several seconds: read before and
+after a run, not during it. The time of a reading is the middle of the command; the energy is older
+by up to the gathering interval.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ LIMIT_S = 30.0
 PERIOD_S = 30.0
 """AcctGatherNodeFreq and JobAcctGatherFrequency: what most sites set (slurm.conf(5))."""
 GAIN_PCT = 5.0
-"""Assumed: it is that of the node's own meter, which Slurm does not name."""
+"""Assumed: the node's own meter determines it, and Slurm does not name that meter."""
 NO_VALUES = (0, 2**32 - 2, 2**64 - 2)
-"""Nothing was gathered; NO_VAL and NO_VAL64 of slurm.h."""
+"""No energy was gathered; NO_VAL and NO_VAL64 of slurm.h."""
 
 ABSENT_REMEDY = "run it on a node of the cluster, with Slurm's programs on PATH"
 COMMAND_REMEDY = "check the job's number with `squeue -j {job}`, and `sacctmgr show cluster`"
 NOTHING_REMEDY = (
     "AcctGatherEnergyType in slurm.conf must name a plugin (`scontrol show config | grep "
-    "AcctGatherEnergy`), and a step must be older than its JobAcctGatherFrequency"
+    "AcctGatherEnergy`), and a step must be older than JobAcctGatherFrequency"
 )
 
 
@@ -63,27 +63,26 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> SlurmMeter:
     """Open the accounting of a step. Nothing is read yet.
 
     Args:
-        root: ``/``; below another, programs are looked for in its usr/bin and usr/sbin.
-        options: ``job``: its number (SLURM_JOB_ID); ``step``: such as 0 or batch (batch);
-            ``limit_s``: how long a command may take (30 s).
+        root: ``/``; below another root, programs are searched for in its usr/bin and usr/sbin.
+        options: see ABOUT.
 
     Raises:
-        MeterUnreadable: there are no such programs, or this is no job.
-        ValueError: an option that there isn't, or that has not its form.
+        MeterUnreadable: Slurm's programs are missing, or this is not a job.
+        ValueError: an unknown option, or one with a wrong value.
     """
     _, limit_s = parse_command_options(ABOUT, options)
     job, step = _parse_step(options)
     if job is None:
         raise MeterUnreadable(
-            "this is no Slurm job: SLURM_JOB_ID is not set",
+            "this is not a Slurm job: SLURM_JOB_ID is not set",
             "run it in a job, or give the job's number in the option `job`",
         )
     programs = {name: find_program(name, root) for name in ("sstat", "sacct")}
-    found = {name: path for name, path in programs.items() if path is not None}
-    if len(found) < len(programs):
-        missing = ", ".join(sorted(set(programs) - set(found)))
+    paths = {name: path for name, path in programs.items() if path is not None}
+    if len(paths) < len(programs):
+        missing = ", ".join(sorted(set(programs) - set(paths)))
         raise MeterUnreadable(f"there is no program {missing} below {root}", ABSENT_REMEDY)
-    return SlurmMeter(found["sstat"], found["sacct"], f"{job}.{step}", limit_s or LIMIT_S)
+    return SlurmMeter(paths["sstat"], paths["sacct"], f"{job}.{step}", limit_s or LIMIT_S)
 
 
 class SlurmMeter:
@@ -109,7 +108,7 @@ class SlurmMeter:
         self._is_open = True
 
     def read(self) -> Reading:
-        """J since the first reading. It waits for a command.
+        """J since the first reading. Runs a command and waits for it.
 
         Raises:
             MeterUnreadable: Slurm does not know the step, gathers no energy, or a command fails;
@@ -124,7 +123,7 @@ class SlurmMeter:
         return Reading((start_ns + end_ns) // 2, (value,))
 
     def close(self) -> None:
-        """Nothing is held; again does nothing."""
+        """Mark the meter as closed; nothing is held open."""
         self._is_open = False
 
     def _ask(self) -> int:
@@ -134,7 +133,7 @@ class SlurmMeter:
             output = run_command([self._sstat, *words], self._limit_s, remedy)
             value = parse_energy(output, self._step)
         except MeterUnreadable:
-            value = None  # sstat knows running steps only, and says so by an error.
+            value = None  # sstat fails for a step that is not running.
         program = self._sstat
         if value is None:
             program = self._sacct
@@ -151,7 +150,7 @@ class SlurmMeter:
 
 
 def parse_energy(output: str, step: str) -> str | None:
-    """The second field of the line of a step, ``JOB.STEP|ENERGY``; None where it has no line."""
+    """The energy in a step's line ``JOB.STEP|ENERGY``; None if there is no such line."""
     for line in output.splitlines():
         name, _, value = line.strip().partition("|")
         if name == step:
@@ -165,5 +164,5 @@ def _parse_step(options: Mapping[str, Any]) -> tuple[str | None, str]:
         raise ValueError(f"job is the number of a Slurm job such as 1234 or 1234_5, not {job!r}")
     step = options.get("step", "batch")
     if isinstance(step, bool) or not re.fullmatch(r"\d+|batch", str(step)):
-        raise ValueError(f"step is a step's number or batch, not {step!r}")
+        raise ValueError(f"step is the number of a step or batch, not {step!r}")
     return (None if job is None else str(job)), str(step)

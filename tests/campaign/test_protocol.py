@@ -152,7 +152,7 @@ def test_windows_are_repeated_until_the_energy_is_known(tmp_path):
 def test_a_counter_that_stops_is_no_energy(tmp_path):
     with (
         powered(tmp_path, lambda t: 40e6 * min(t, 0.3)) as meter,
-        pytest.raises(MeterUnreadable, match="stands still"),
+        pytest.raises(MeterUnreadable, match="stopped: it showed"),
     ):
         run_protocol(stand(meter, tmp_path, steady_pct=0.0, min_duration_s=1.0))
 

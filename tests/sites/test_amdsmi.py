@@ -63,7 +63,7 @@ def test_energy_without_power_and_power_without_energy(root: Path) -> None:
     assert found == [("gpu-0/energy", None), ("gpu-1/power", None)]
     put(root, "gpu0/power", "current_socket_power 0\n")
     put(root, "gpu0/energy", energy_text(0))
-    with pytest.raises(MeterUnreadable, match=r"GPU 0 \(AMD.*\) tells neither.*amd-smi metric"):
+    with pytest.raises(MeterUnreadable, match=r"GPU 0 \(AMD.*\) offers neither.*amd-smi metric"):
         open_meter("amdsmi", {}, root)
 
 
@@ -72,7 +72,7 @@ def test_of_an_mi250_the_even_die_is_the_card(root: Path) -> None:
         put(root, f"{gpu}/market_name", "AMD INSTINCT MI250X (MCM) OAM AC MBA")
     meter = open_meter("amdsmi", {}, root)
     assert [channel.name for channel in meter.channels] == ["gpu-0/energy", "gpu-0/power"]
-    with pytest.raises(MeterUnreadable, match=r"odd die.*even one, 0"):
+    with pytest.raises(MeterUnreadable, match=r"odd die.*even die, 0"):
         open_meter("amdsmi", {"devices": [1]}, root)
 
 
@@ -131,11 +131,11 @@ def test_no_gpu_and_no_such_gpu(root: Path) -> None:
         open_meter("amdsmi", {"devices": [0, 2]}, root)
     for gpu in ("gpu0", "gpu1"):
         shutil.rmtree(root / FOLDER / gpu)
-    with pytest.raises(MeterUnreadable, match="shows no GPU"):
+    with pytest.raises(MeterUnreadable, match="lists no GPU"):
         open_meter("amdsmi", {}, root)
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "amdsmi", None)  # importing it fails, as where it is not
-    with pytest.raises(MeterUnreadable, match=r"amdsmi can't be imported.*/opt/rocm"):
+    with pytest.raises(MeterUnreadable, match=r"amdsmi cannot be imported.*/opt/rocm"):
         open_meter("amdsmi", {})

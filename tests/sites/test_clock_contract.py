@@ -362,7 +362,7 @@ def test_a_gpu_that_the_next_start_does_not_see_waits_for_one_that_does(tmp_path
         hidden = [gpu.rename(tmp_path / "tmp" / gpu.name) for gpu in gpus]
         for _ in range(2):
             (line,) = restore_left_over(tmp_path)
-            assert line.startswith("left over, and can't be put back: GPU-")
+            assert line.startswith("left over, and cannot be put back: GPU-")
         for away, gpu in zip(hidden, gpus, strict=True):
             away.rename(gpu)
         assert len(restore_left_over(tmp_path)) == 1

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sites.meters import MeterUnreadable, open_meter
-from sites.meters.hwmon import HwmonMeter, find_sensors
+from sites.meters.hwmon import HwmonMeter
+from sites.meters.shared.hwmon_sensors import find_sensors
 from tests.sites.meter_layouts.layout import TREES
 
 HWMON = Path("sys/class/hwmon")

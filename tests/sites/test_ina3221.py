@@ -93,7 +93,7 @@ def test_rails_are_named_by_the_option(root: Path) -> None:
     meter.close()
     with pytest.raises(MeterUnreadable, match="no rail VDD_CORE") as caught:
         open_ina3221(root, rails={"VDD_CORE": "core"})
-    assert caught.value.remedy == "there are VDD_IN, VDD_CPU_GPU_CV, VDD_SOC"
+    assert caught.value.remedy == "the rails are VDD_IN, VDD_CPU_GPU_CV, VDD_SOC"
 
 
 def test_a_rail_that_is_off_is_not_zero(root: Path) -> None:

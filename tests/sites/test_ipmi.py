@@ -62,7 +62,7 @@ def test_a_command_of_the_site(tmp_path: Path) -> None:
     ("text", "said"),
     [
         (IPMITOOL.replace("activated", "deactivated"), "power measurement is deactivated"),
-        (IPMITOOL.replace("180", "0"), "0 W, which no running node draws"),
+        (IPMITOOL.replace("180", "0"), "0 W, but a running node draws power"),
         (IPMITOOL.replace("180", "-1"), "printed no power, but Instantaneous"),
         (IPMITOOL + IPMITOOL, "no power"),
         ("", "but nothing"),
@@ -117,7 +117,7 @@ def test_a_command_that_hangs_is_an_error_and_mends(tmp_path: Path) -> None:
 def test_a_bmc_that_refuses_names_what_it_said(tmp_path: Path) -> None:
     write_program(tmp_path, "ipmi-dcmi", "echo 'ipmi-dcmi: permission denied' >&2; exit 1")
     before = threading.active_count()
-    with pytest.raises(MeterUnreadable, match=r"status 1 and said: ipmi-dcmi: permission.*NOPASS"):
+    with pytest.raises(MeterUnreadable, match=r"status 1 \(output: ipmi-dcmi: permission.*NOPASS"):
         open_meter("ipmi", {}, tmp_path)
     assert threading.active_count() == before
 

@@ -179,7 +179,7 @@ def test_no_library_is_no_driver(tmp_path: Path) -> None:
 def test_no_gpu_at_all(root: Path) -> None:
     shutil.rmtree(root / TREE / "gpu0")
     shutil.rmtree(root / TREE / "gpu1")
-    with pytest.raises(MeterUnreadable, match="shows no GPU"):
+    with pytest.raises(MeterUnreadable, match="lists no GPU"):
         open_nvml(root)
 
 
@@ -204,10 +204,10 @@ def test_cuda_visible_devices_chooses(
 @pytest.mark.parametrize(
     ("visible", "said"),
     [
-        ("", "shows no GPU"),
-        ("NoDevFiles", "shows no GPU"),
+        ("", "lists no GPU"),
+        ("NoDevFiles", "lists no GPU"),
         ("7", "no GPU 7.*0 = GPU-5f1c0d2e-0"),
-        ("GPU-5f", "begins several"),
+        ("GPU-5f", "several UUIDs begin"),
         ("MIG-1234", "slice"),
     ],
 )

@@ -58,7 +58,7 @@ def test_cores_are_inside_and_amd_has_the_package_only(root: Path) -> None:
     meter.close()
     with pytest.raises(MeterUnreadable, match="no event energy-ram") as caught:
         open_perf(root, events=["energy-ram"])
-    assert caught.value.remedy.endswith("are energy-pkg")
+    assert caught.value.remedy.endswith("has energy-pkg")
 
 
 def test_several_dies_of_a_package(root: Path) -> None:

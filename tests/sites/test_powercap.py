@@ -20,8 +20,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sites.meters import MeterUnreadable, open_meter
-from sites.meters.powercap import PowercapMeter, find_zones
+from sites.meters.powercap import PowercapMeter
 from sites.meters.shared.counter import Counter
+from sites.meters.shared.powercap_zones import find_zones
 
 TREES = Path(__file__).parent.parent / "trees"
 REPOSITORY = TREES.parent.parent

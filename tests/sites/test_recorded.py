@@ -95,7 +95,7 @@ def test_what_it_says_of_its_channels(tmp_path: Path) -> None:
         ("time_s,cpu,cpu_w\n0,1,1\n1,2,\n", "line 3: cpu_w is ''"),
         ("time_s,cpu,cpu_w\n0,1,1\n1,2\n", "line 3: cpu_w is ''"),
         ("time_s,cpu,cpu_w\n0,1,1\n1,nan,3\n", "line 3: cpu is 'nan'"),
-        ("time_s,cpu,cpu_w\n0,1,1\n0,2,3\n", "line 3: time_s does not rise"),
+        ("time_s,cpu,cpu_w\n0,1,1\n0,2,3\n", "line 3: time_s does not increase"),
         ("time_s,cpu,cpu_w\n0,2000,1\n1,1000,3\n", "energy cpu goes back from 2 J to 1 J"),
     ],
 )
@@ -107,7 +107,7 @@ def test_files_that_are_no_recording(tmp_path: Path, text: str, said: str) -> No
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(MeterUnreadable, match=r"can't be read.*CSV with a header: time_s,cpu"):
+    with pytest.raises(MeterUnreadable, match=r"cannot be read.*CSV with a header: time_s,cpu"):
         open_recorded(tmp_path)
 
 
@@ -115,13 +115,13 @@ def test_no_file(tmp_path: Path) -> None:
     ("options", "said"),
     [
         ({"file": "a"}, "no option file.*path, channels"),
-        ({"path": 3}, "path is the recording's"),
+        ({"path": 3}, "path is a CSV file"),
         ({"channels": {}}, "table of columns"),
         ({"channels": {"cpu": {"domain": "package", "kind": "energy"}}}, "domain, kind, unit"),
         ({"channels": {"cpu": {**CHANNELS["cpu"], "unit": "W"}}}, "one of J, mJ"),
         ({"channels": {"cpu": {**CHANNELS["cpu"], "kind": "heat"}}}, "energy or power"),
         ({"channels": {"cpu": {**CHANNELS["cpu"], "domain": "cpu"}}}, "one of node"),
-        ({"channels": {"cpu": {**CHANNELS["cpu"], "inside": "node"}}}, "none of the others"),
+        ({"channels": {"cpu": {**CHANNELS["cpu"], "inside": "node"}}}, "not another channel"),
     ],
 )
 def test_options_that_there_are_not(tmp_path: Path, options: dict[str, object], said: str) -> None:

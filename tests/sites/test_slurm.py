@@ -40,7 +40,7 @@ def test_the_job_of_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     assert open_meter("slurm", {"step": 0}, root).read().values == (0.0,)
     monkeypatch.delenv("SLURM_JOB_ID")
-    with pytest.raises(MeterUnreadable, match=r"no Slurm job.*`job`"):
+    with pytest.raises(MeterUnreadable, match=r"not a Slurm job.*`job`"):
         open_meter("slurm", {}, root)
 
 

@@ -14,7 +14,7 @@ class ClockNotLegal(Exception):
 
 
 class ClocksUnavailable(Exception):
-    """This node's clocks can't be set or read: a file or device is missing, or forbidden.
+    """This node's clocks cannot be set or read: a file or device is missing, or forbidden.
 
     Args:
         what: the file or device and what happened.
@@ -122,7 +122,7 @@ class ClockControl(Protocol):
     """
 
     def legal(self) -> list[Setting] | None:
-        """The settings that the hardware offers; None where it can't be asked.
+        """The settings that the hardware offers; None where it cannot be asked.
 
         Raises:
             ClocksUnavailable: it should answer, and does not.

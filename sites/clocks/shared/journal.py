@@ -135,7 +135,7 @@ class Journal:
 
         Raises:
             ClocksInUse: another process holds it.
-            ClocksUnavailable: there is no safe folder, or what was left can't be put back.
+            ClocksUnavailable: there is no safe folder, or what was left cannot be put back.
         """
         if self.held:
             return []
@@ -166,7 +166,7 @@ class Journal:
         """Put what was found in the journal, in place of what it holds, before any is changed.
 
         Raises:
-            ClocksUnavailable: it can't be written.
+            ClocksUnavailable: it cannot be written.
         """
         if not self.held or self._folder is None:
             raise RuntimeError(f"the journal of {self.control} is written before it is held")
@@ -315,7 +315,7 @@ def _replay(root: Path, folder: int, path: Path, stem: str) -> tuple[list[str], 
         ], False
     lines = [f"left over, put back: {each}" for each in back.done]
     lines += [f"left over, and its device is gone: {each}" for each in back.gone]
-    lines += [f"left over, and can't be put back: {each}" for each in back.failed]
+    lines += [f"left over, and cannot be put back: {each}" for each in back.failed]
     if back.failed:
         return lines, True
     os.unlink(name, dir_fd=folder)
@@ -386,7 +386,7 @@ def _open_for_writing(root: Path) -> tuple[int, Path]:
             # Another user's folder in /run is root's, and no harm; else somebody plants one.
             if path.parent.name != "run" or os.geteuid() == 0:
                 raise ClocksUnavailable(
-                    f"{error}, and what was found can't be kept safely, so no clock was changed",
+                    f"{error}, and what was found cannot be kept safely, so no clock was changed",
                     f"remove it: `sudo rm -r {path}`",
                 ) from None
         except OSError as error:
@@ -438,7 +438,7 @@ def _open_own(folder: int, path: Path, name: str, flags: int) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise NotOurs(f"{path / name} is a link or can't be opened ({error.strerror})") from None
+        raise NotOurs(f"{path / name} is a link or cannot be opened ({error.strerror})") from None
     try:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode):

@@ -80,7 +80,7 @@ class WrittenFiles:
         root: ``/``, or a recorded tree.
         journal: the control's.
         absent: what would bring a missing file, for messages.
-        instead: path -> the file whose text is put back where that one's can't be read.
+        instead: path -> the file whose text is put back where that one's cannot be read.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class WrittenFiles:
         """The text of a file before the first write, whether or not it came yet.
 
         Raises:
-            ClocksUnavailable: it can't be read.
+            ClocksUnavailable: it cannot be read.
         """
         for each in self.found.values():
             if path in each.paths:
@@ -219,7 +219,7 @@ def read_text(root: Path, path: str, absent: str) -> str:
     """The text of a file.
 
     Raises:
-        ClocksUnavailable: it can't be read.
+        ClocksUnavailable: it cannot be read.
     """
     try:
         return (root / path).read_text()
@@ -231,7 +231,7 @@ def read_number(root: Path, path: str, absent: str) -> int:
     """The whole number that a file holds.
 
     Raises:
-        ClocksUnavailable: it can't be read, or holds none.
+        ClocksUnavailable: it cannot be read, or holds none.
     """
     return whole_number(read_text(root, path, absent), root / path)
 
@@ -255,7 +255,7 @@ def optional_number(root: Path, path: str) -> int | None:
 
 
 def put_back_values(root: Path, found: Sequence[Value]) -> PutBack:
-    """Put back what was found, the last written first; each that can't be is named."""
+    """Put back what was found, the last written first; each that cannot be is named."""
     done: list[str] = []
     gone: list[str] = []
     failed: list[str] = []
@@ -282,7 +282,7 @@ def put_back_entries(root: Path, found: Iterable[Entry], writes: Sequence[str]) 
         writes: patterns, of whole paths below the root, of all that the control can write.
 
     Raises:
-        ValueError, KeyError, TypeError: an entry that the control can't have written; nothing was
+        ValueError, KeyError, TypeError: an entry that the control cannot have written; nothing was
             put back.
     """
     values = []
@@ -328,7 +328,7 @@ def _put_back_one(root: Path, found: Value, deadline_s: float) -> bool:
 
 
 def _reads(path: Path) -> str | None:
-    """A file's text; None where it can't be read. That it is gone is an error."""
+    """A file's text; None where it cannot be read. That it is gone is an error."""
     try:
         return path.read_text()
     except UnicodeDecodeError:
@@ -460,4 +460,4 @@ def _unavailable(
         )
     elif error.errno == errno.EROFS:
         remedy = "mount it writable: `mount -o remount,rw /sys`; containers have it read only"
-    return ClocksUnavailable(f"{path} can't be {verb}: {error.strerror}", remedy)
+    return ClocksUnavailable(f"{path} cannot be {verb}: {error.strerror}", remedy)

@@ -1,4 +1,4 @@
-"""How a meter behaves here: measured period, resolution and cost of a reading."""
+"""The measured period, resolution and reading time of a meter on this machine."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from itertools import pairwise
 from sites.meters.shared.meter import Buffered, Meter, Reading
 
 UPDATES = 30
-"""How many changes of every channel are waited for, at most."""
+"""How many changes of every channel to wait for, at most."""
 NS_PER_S = 1e9
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Of one channel; None where it did not change often enough to tell.
+    """Of one channel; None where it changed too seldom.
 
-    ``period_s``: the median time between two values that differ. ``step``: the smallest
-    difference between two values that follow each other, in J or W. ``read_s``: the median time
-    that a reading of the whole meter takes.
+    ``period_s``: the median time between two changes of the value. ``step``: the smallest
+    change, in J or W. ``read_s``: the median time that a reading of the whole meter takes.
     """
 
     period_s: float | None
@@ -30,13 +29,13 @@ class Behaviour:
 
 
 def observe(meter: Meter, seconds: float) -> list[Behaviour]:
-    """Read a meter as often as it goes for so long, or until every channel changed often enough.
+    """Read a meter repeatedly for ``seconds``, or until every channel changed UPDATES times.
 
     Returns:
-        One for each of the meter's channels.
+        One for each channel of the meter.
 
     Raises:
-        MeterUnreadable: it can't be read.
+        MeterUnreadable: it cannot be read.
     """
     readings: list[Reading] = []
     costs_s: list[float] = []

@@ -1,18 +1,18 @@
-"""Another machine's clock in this one's: the line of least delay under the stamps of a stream.
+"""Convert the time stamps of another machine's clock to CLOCK_MONOTONIC of this machine.
 
-Each message carries the time at which it was written, by the other's clock, and arrives at a time
-of this one's. The difference is the clocks' offset and a delay, which is never below zero: so the
-offset is the lower envelope of the differences, and a clock that runs at another rate tilts it.
-Of all lines that lie below every difference, the one that lies closest to them in sum is an edge
-of their lower convex hull, the one at their mean time (S. Moon, P. Skelly, D. Towsley: Estimation
-and removal of clock skew from network delay measurements, IEEE INFOCOM 1999).
+Each message carries the time at which it was written, by the other clock, and arrives at a time of
+this clock. The difference is the offset of the clocks plus a delay, which is never negative. The
+offset is therefore the lower envelope of the differences, and a difference in rate tilts it. Of all
+lines below every difference, the closest one in sum is the edge of their lower convex hull at
+their mean time (Moon, Skelly & Towsley, Estimation and removal of clock skew from network delay
+measurements, IEEE INFOCOM 1999).
 
 Only the least difference of each second is kept, for the last five minutes, so that a rate that
-wanders with temperature is followed. Before the stream is ten seconds long its tilt says nothing,
-and is taken as none.
+changes with temperature is followed. The rates are assumed equal until the stream is ten seconds
+long.
 
-A delay that every message has can't be told from the offset: stamps are late by it. On a USB
-serial line that is about a millisecond, and up to 16 ms where the adapter collects bytes so long
+A delay that every message has cannot be separated from the offset: stamps are late by it. On a USB
+serial line it is about a millisecond, and up to 16 ms where the adapter collects bytes for so long
 (`cat /sys/bus/usb-serial/devices/*/latency_timer`).
 """
 
@@ -25,25 +25,25 @@ from itertools import pairwise
 
 NS_PER_S = 10**9
 KEPT = 300
-"""How many seconds are remembered."""
+"""How many seconds of the stream are kept."""
 DRIFT_AFTER_S = 10.0
 """How long a stream must be before its tilt is used."""
 UNKNOWN_DRIFT_PPM = 50.0
-"""How far off an ordinary quartz may be, where the tilt is not used."""
+"""The rate error of an ordinary quartz, assumed while the tilt is not used."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """CLOCK_MONOTONIC in ns = stamp in ns + offset, in the units of this machine's clock."""
+    """CLOCK_MONOTONIC in ns = stamp in ns + offset, in ns of this machine's clock."""
 
     at_s: float
     """The stamp to which ``offset_ns`` belongs."""
     offset_ns: int
     drift_ppm: float
-    """How much faster this clock runs than the other."""
+    """How much faster this clock runs than the other, in parts per million."""
     uncertainty_s: float
-    """Of the difference of two instants: the scatter of the least delays, and a drift that is not
-    known yet over the time since the start. A delay common to all is not in it."""
+    """Of the difference of two times: the scatter of the least delays, plus the drift since the
+    start while it is unknown. A delay that all messages have is not included."""
 
     def monotonic_ns(self, stamp_s: float) -> int:
         """CLOCK_MONOTONIC at the other clock's ``stamp_s``."""
@@ -55,7 +55,7 @@ class Alignment:
 
 
 class ClockAlignment:
-    """The alignment of a stream, as its messages come."""
+    """The alignment of a stream, updated by each message."""
 
     def __init__(self) -> None:
         self._least: deque[tuple[float, int]] = deque(maxlen=KEPT)
@@ -63,7 +63,7 @@ class ClockAlignment:
         self._known: Alignment | None = None
 
     def add(self, stamp_s: float, arrived_ns: int) -> None:
-        """A message with this stamp arrived then. Stamps come in order."""
+        """Add a message: its time stamp, and when it arrived. Stamps come in order."""
         difference_ns = arrived_ns - round(stamp_s * NS_PER_S)
         if self._least and int(stamp_s) == int(self._least[-1][0]):
             if difference_ns >= self._least[-1][1]:
@@ -74,13 +74,13 @@ class ClockAlignment:
         self._known = None
 
     def current(self) -> Alignment:
-        """The alignment by what came until now.
+        """The alignment by the messages so far.
 
         Raises:
-            ValueError: nothing came.
+            ValueError: there was no message.
         """
         if not self._least:
-            raise ValueError("no message came, so the clocks can't be aligned")
+            raise ValueError("no message arrived, so the clocks cannot be aligned")
         if self._known is None:
             self._known = align(list(self._least))
         return self._known
@@ -105,7 +105,7 @@ def align(least: Sequence[tuple[float, int]]) -> Alignment:
 
 
 def _scatter_s(above_ns: Sequence[float]) -> float:
-    """The median of the least delays above the line: it has at least one of 0."""
+    """The median distance of the least delays above the line."""
     return sorted(above_ns)[len(above_ns) // 2] / NS_PER_S
 
 

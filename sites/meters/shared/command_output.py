@@ -1,4 +1,4 @@
-"""What a command prints, within a time limit and never through a shell."""
+"""Run a command within a time limit, without a shell, and return its output."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from sites.meters.shared.meter import MeterDescription, MeterUnreadable
 
 PROGRAM_FOLDERS = (Path("usr/bin"), Path("usr/sbin"), Path("bin"), Path("sbin"))
 STEP_S = 0.1
-"""How long a command that is to be stopped may go on."""
+"""How long a command that is to be stopped may still run."""
 
 
 def find_program(name: str, root: Path) -> str | None:
     """The path of a program, or None: on PATH and in sbin, or below a root that is not ``/``."""
     if root == Path("/"):
-        folders = [os.environ.get("PATH", os.defpath), *(f"/{each}" for each in PROGRAM_FOLDERS)]
+        folders = [
+            os.environ.get("PATH", os.defpath),
+            *(f"/{folder}" for folder in PROGRAM_FOLDERS),
+        ]
     else:
-        folders = [str(root / each) for each in PROGRAM_FOLDERS]
+        folders = [str(root / folder) for folder in PROGRAM_FOLDERS]
         name = Path(name).name
     return shutil.which(name, path=os.pathsep.join(folders))
 
@@ -32,20 +35,20 @@ def find_program(name: str, root: Path) -> str | None:
 def run_command(
     command: Sequence[str], limit_s: float, remedy: str, stop: threading.Event | None = None
 ) -> str:
-    """Run a command with the C locale and return what it prints.
+    """Run a command with the C locale and return its output.
 
     Args:
         command: its words.
-        limit_s: how long it may take; then it is killed, and what it started too.
-        remedy: what would mend a failure.
+        limit_s: how long it may take; then it and its child processes are killed.
+        remedy: how to fix a failure.
         stop: when it is set, the command is killed.
 
     Raises:
-        MeterUnreadable: it can't be started, fails, or takes too long.
+        MeterUnreadable: it cannot be started, fails, or takes too long.
     """
     shown = " ".join(command)
     try:
-        # A session of its own, so that what it starts can be killed with it.
+        # In its own session, so that its child processes can be killed with it.
         process = subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,
@@ -57,7 +60,7 @@ def run_command(
             start_new_session=True,
         )
     except OSError as error:
-        raise MeterUnreadable(f"`{shown}` can't be run: {error.strerror}", remedy) from error
+        raise MeterUnreadable(f"`{shown}` cannot be run: {error.strerror}", remedy) from error
     end = time.monotonic() + limit_s
     while True:
         left_s = end - time.monotonic()
@@ -72,15 +75,15 @@ def run_command(
         except subprocess.TimeoutExpired:
             continue
     if process.returncode != 0:
-        said = shown_text(errors) or shown_text(output) or "nothing"
+        output_text = shown_text(errors) or shown_text(output) or "nothing"
         raise MeterUnreadable(
-            f"`{shown}` failed with status {process.returncode} and said: {said}", remedy
+            f"`{shown}` failed with status {process.returncode} (output: {output_text})", remedy
         )
     return output
 
 
 def shown_text(output: str) -> str:
-    """What a program printed, as a message may show it: its beginning, in one line."""
+    """The beginning of a program's output in one line, for a message."""
     return " ".join("".join(filter(_is_shown, output[:2000])).split())[:200]
 
 
@@ -91,10 +94,10 @@ def _is_shown(character: str) -> bool:
 def parse_command_options(
     about: MeterDescription, options: Mapping[str, Any]
 ) -> tuple[list[str] | None, float | None]:
-    """The options ``command`` and ``limit_s``, None where they are not given.
+    """The options ``command`` and ``limit_s``; None where one is not given.
 
     Raises:
-        ValueError: one of them has not its form, or there is an option that is not known.
+        ValueError: an unknown option, or one with a wrong value.
     """
     about.check_options(options)
     command = options.get("command")
@@ -112,10 +115,10 @@ def parse_command_options(
 
 
 def parse_seconds(options: Mapping[str, Any], name: str) -> float | None:
-    """An option that is a time above 0, None where it is not given.
+    """An option that is a time above 0; None where it is not given.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not such a number.
     """
     value = options.get(name)
     if value is None:

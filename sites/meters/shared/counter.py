@@ -1,19 +1,19 @@
 """Energy counters, unwrapped: raw readings go in, joules that never go back come out.
 
-A hardware energy counter is an integer that starts again from zero at its range. Every meter
-that reads one sends its readings through :class:`Counter`, so that the rules are written once:
+A hardware energy counter is an integer that restarts at zero when it reaches its range. Every
+meter that reads one passes its readings through :class:`Counter`, so the rules are written once:
 
 - A reading that is not less than the last one adds the difference.
 - A reading that is less than the last one is a wrap: it adds ``reading + range - last``. Without
   a known range it is an error.
-- Where the greatest possible power is known, no step may be more than it allows in the time
-  between the two readings. That bound is what tells a wrap from a reset: after a reset the step
-  through the wrap would be too large, unless the counter stood within the bound of its range.
-  Within it the two can't be told apart, and the step, which is as plausible, is taken as a wrap.
+- Where the greatest possible power is known, no step may exceed what it allows in the time between
+  the two readings. This bound distinguishes a wrap from a reset: after a reset the step through the
+  wrap would be too large, unless the counter was within the bound of its range. In that case the
+  two cannot be separated, and the step, which is plausible, is taken for a wrap.
 - If that bound is as large as the range, one wrap could hide another, so the reading is refused,
-  whatever it says.
-- Nothing is guessed after an error: the counter stays in error until its meter is opened again,
-  because later readings would look right while an unknown energy is missing.
+  whatever its value.
+- After an error the counter stays in error until its meter is opened again, because later readings
+  would look right while an unknown energy is missing.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ OPEN_AGAIN = "discard the measurement and open the meter again"
 
 
 class Counter:
-    """An energy counter, unwrapped with integers; only the result is rounded, to a float.
+    """An energy counter, unwrapped in integers; only the result is rounded, to a float.
 
     Args:
         name: what is read, for messages: the path of a file, or a device and its field.
-        joules_per_unit: J for one unit of a reading, exactly.
-        range_units: the reading at which the counter starts again from zero, in its own units; a
+        joules_per_unit: J per unit of a reading, exactly.
+        range_units: the reading at which the counter restarts at zero, in its own units; a
             reading of exactly the range is the same as zero. None: it never wraps.
-        max_power_w: the greatest power that the hardware can draw, in W; None: not known, and
+        max_power_w: the greatest power that the hardware can draw, in W; None: unknown, and
             then every step back is a wrap, and several wraps between two readings look like one.
-        lag_s: how old a reading can be when it is read, in s: the energy of that long before the
-            last reading may first show in this one.
+        lag_s: how old a reading can be when it is read, in s: energy used up to this long before
+            the last reading may appear only in this one.
         step_units: the smallest step of the hardware's counter, in units of a reading.
 
     Raises:
@@ -57,12 +57,12 @@ class Counter:
     ) -> None:
         if joules_per_unit <= 0 or lag_s < 0 or step_units < 1:
             raise ValueError(
-                f"{name}: joules_per_unit and step_units are above 0, and lag_s is not below it"
+                f"{name}: joules_per_unit and step_units must be above 0, and lag_s not below 0"
             )
         if range_units is not None and range_units < 1:
             raise ValueError(f"{name}: a range of {range_units} holds no energy")
         if max_power_w is not None and not 0 < max_power_w < float("inf"):
-            raise ValueError(f"{name}: {max_power_w} W is no greatest power")
+            raise ValueError(f"{name}: max_power_w must be above 0 and finite, not {max_power_w}")
         self.name = name
         self.range_units = range_units
         self.max_power_w = max_power_w
@@ -75,7 +75,7 @@ class Counter:
         )
         self._total_units = 0
         self._last: tuple[int, int] | None = None
-        """The last reading, and the instant before it was taken, in ns."""
+        """The last reading, and the time before it was taken, in ns."""
         self._failure: tuple[str, str] | None = None
 
     @property
@@ -85,7 +85,7 @@ class Counter:
 
     @property
     def longest_gap_s(self) -> float | None:
-        """How far apart two readings may be, in s; None where nothing is known that limits it."""
+        """The longest allowed time between two readings, in s; None where no limit is known."""
         if self.range_units is None or self.max_power_w is None:
             return None
         range_j = float((self.range_units - self._step_units - 1) * self._joules_per_unit)
@@ -96,9 +96,9 @@ class Counter:
 
         Args:
             raw: the reading, in the counter's own units.
-            start_ns, end_ns: CLOCK_MONOTONIC before and after the reading was taken. Both,
-                because the time between two readings must not be taken for less than it can be
-                when the reader is interrupted between reading a counter and reading the clock.
+            start_ns, end_ns: CLOCK_MONOTONIC before and after the reading was taken. Both are
+                needed, because the reader may be interrupted between reading the counter and
+                reading the clock, and the elapsed time must not be underestimated.
 
         Raises:
             MeterUnreadable: the counter went back, was reset, or jumped; the reading is outside
@@ -116,8 +116,8 @@ class Counter:
             self._total_units += self._step(raw, *self._last, end_ns)
         self._last = (raw, start_ns)
         numerator, denominator = self._joules_per_unit.as_integer_ratio()
-        # The quotient of two ints is correctly rounded, however large they are: so a greater
-        # total can't become a smaller float.
+        # The quotient of two integers is correctly rounded, however large they are, so a greater
+        # total cannot become a smaller float.
         return self._total_units * numerator / denominator
 
     def _step(self, raw: int, last_raw: int, last_start_ns: int, end_ns: int) -> int:
@@ -147,12 +147,12 @@ class Counter:
                 what = f"went back from {last_raw} to {raw}"
             self._fail(
                 f"{self.name} {what} within {elapsed_ns / NS_PER_S:.6g} s, which at up to "
-                f"{self.max_power_w:g} W no wrap explains"
+                f"{self.max_power_w:g} W no wrap can explain"
             )
         return step
 
     def _most_units(self, elapsed_ns: int) -> int | None:
-        """The largest step that the greatest power allows, rounded up; None: there is no bound."""
+        """The largest step that the greatest power allows, rounded up; None: no bound is known."""
         if self._units_per_ns is None:
             return None
         numerator, denominator = self._units_per_ns.as_integer_ratio()

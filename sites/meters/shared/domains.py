@@ -1,4 +1,4 @@
-"""The domains that meters measure, and which contain which."""
+"""The domains that meters measure, and which domains contain which."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CONTAINS: dict[str, tuple[str, ...]] = {
 }
 """Domain -> the domains whose energy is part of its own.
 
-``node``: all that the node's supply gives. ``module``: a superchip with its memory (GH200, or a
-Jetson's whole module). ``psys``: what Intel's platform counter covers. ``package``: a CPU socket;
-``dram``: its memory; ``gpu``: a whole accelerator with its memory. ``board``: what else is on a
-board, such as its regulators and its input and output chips; ``network``: its adapters.
+``node``: everything that the node's power supply feeds. ``module``: a superchip with its memory
+(GH200, or a Jetson's whole module). ``psys``: what Intel's platform counter covers. ``package``: a
+CPU socket; ``dram``: its memory; ``gpu``: a whole accelerator with its memory. ``board``: the rest
+of a board, such as regulators and I/O chips; ``network``: network adapters.
 """
 
 
 def contains(outer: str, inner: str) -> bool:
     """Whether the energy of domain ``inner`` is part of that of ``outer``, at any depth."""
-    return any(inner == each or contains(each, inner) for each in CONTAINS.get(outer, ()))
+    return any(inner == part or contains(part, inner) for part in CONTAINS.get(outer, ()))

@@ -1,7 +1,7 @@
 """Small files of sysfs that a meter keeps open, and the errors of reading them.
 
-A meter that samples keeps its files open and reads each from its start, so that a reading costs
-one look at the path and one read.
+A meter keeps its files open and reads each from its start, so that a reading costs one stat of the
+path and one read.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from sites.meters.shared.meter import MeterUnreadable
 
 
 @dataclass(frozen=True)
 class Remedies:
-    """What would mend a file that can't be read, by what happened; ``{path}`` is its path."""
+    """How to fix a file that cannot be read, by what happened; ``{path}`` stands for its path."""
 
     denied: str
     gone: str
@@ -23,10 +24,10 @@ class Remedies:
 
 
 class KeptFile:
-    """A small file of sysfs that is kept open, and opened again where another took its path.
+    """A small file of sysfs that is kept open, and opened again if another file took its path.
 
     Raises:
-        MeterUnreadable: it can't be opened.
+        MeterUnreadable: it cannot be opened.
     """
 
     def __init__(self, path: str, remedies: Remedies) -> None:
@@ -45,7 +46,7 @@ class KeptFile:
         self.close()
         self.descriptor = descriptor
         status = os.fstat(descriptor)
-        # An inode's number is not given again while it is open, so this tells files apart.
+        # An inode number is not reused while the file is open, so it identifies the file.
         self._identity = (status.st_dev, status.st_ino)
 
     def read(self) -> bytes:
@@ -63,10 +64,10 @@ class KeptFile:
             raise explain(self.path, error, self.remedies) from error
 
     def read_number(self) -> int:
-        """The whole number, not below zero, that the file holds now.
+        """The non-negative integer that the file holds now.
 
         Raises:
-            MeterUnreadable: as :meth:`read`; or it does not hold one such number.
+            MeterUnreadable: as :meth:`read`; or the file holds something else.
         """
         return parse_number(self.path, self.read(), self.remedies)
 
@@ -77,7 +78,7 @@ class KeptFile:
 
 
 def parse_number(path: str, text: bytes, remedies: Remedies) -> int:
-    """The whole number, not below zero, in the text of a file.
+    """The non-negative integer in the text of a file.
 
     Raises:
         MeterUnreadable: it is something else.
@@ -89,8 +90,38 @@ def parse_number(path: str, text: bytes, remedies: Remedies) -> int:
     return int(digits)
 
 
+def read_bytes(path: Path, remedies: Remedies) -> bytes:
+    """A file's content, read once.
+
+    Raises:
+        MeterUnreadable: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise explain(str(path), error, remedies) from error
+
+
+def read_once(path: Path, remedies: Remedies) -> int:
+    """The non-negative integer that a file holds, read once.
+
+    Raises:
+        MeterUnreadable: it cannot be read, or holds something else.
+    """
+    return parse_number(str(path), read_bytes(path, remedies), remedies)
+
+
+def read_text(path: Path, remedies: Remedies) -> str:
+    """A file's text without the white space around it, read once.
+
+    Raises:
+        MeterUnreadable: it cannot be read.
+    """
+    return read_bytes(path, remedies).decode("utf-8", errors="replace").strip()
+
+
 def explain(path: str, error: OSError, remedies: Remedies) -> MeterUnreadable:
-    """The error of opening or reading a file, as a meter's, with the remedy that fits."""
+    """The error of opening or reading a file as MeterUnreadable, with the remedy that fits."""
     if isinstance(error, PermissionError):
         what, remedy = f"{path} is not readable by this user", remedies.denied
     elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV):

@@ -1,4 +1,4 @@
-"""What every meter is: channels that say their unit and behaviour, and a reading of all of them."""
+"""What a meter is: channels with their units and properties, and readings of all of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 
 class MeterUnreadable(Exception):
-    """A meter, or one of its channels, can't be read.
+    """A meter, or one of its channels, cannot be read.
 
     Args:
         what: the file or device and what happened.
-        remedy: what would mend it, a command where there is one.
+        remedy: how to fix it, with a command where there is one.
     """
 
     def __init__(self, what: str, remedy: str) -> None:
@@ -56,12 +56,12 @@ class MeterDescription:
 class Channel:
     """One signal of a meter.
 
-    ``kind`` says what a reading is: ``energy`` is joules since some past instant, already
+    ``kind`` is what a reading means: ``energy`` is joules since some past instant, already
     unwrapped by the meter, so that it never goes back; ``power`` is watts. ``domain`` is one of
     :data:`sites.meters.shared.domains.CONTAINS`. ``inside`` names the channel of the same meter
-    whose energy includes this one's, or None; ``same_as`` the channel that measures the same energy
-    by other means, such as a counter beside a power. A total counts a channel only if both are
-    None.
+    whose energy includes this channel's; ``same_as`` names the channel that measures the same
+    energy by other means, such as a counter beside a power. A total counts a channel only if both
+    are None.
     """
 
     name: str
@@ -74,17 +74,17 @@ class Channel:
     inside: str | None = None
     same_as: str | None = None
     stamped: bool = False
-    """Whether a reading's time is the meter's own: else an update is seen up to a period late."""
+    """Whether the meter time-stamps its readings; if not, an update is seen up to a period late."""
     averaging_s: float = 0.0
-    """A reading of power is the mean over this time before it; 0: at an instant."""
+    """A power reading is the mean over this time before it; 0: an instantaneous value."""
     seen: float = 1.0
-    """The share of the time that the meter looks at (an A100's NVML power: 0.25)."""
+    """The share of the time that the meter samples (NVML power of an A100: 0.25)."""
     gain_pct: float = 0.0
     """Standard uncertainty of the meter's own calibration, in % of a reading."""
     offset_w: float = 0.0
     """Standard uncertainty of the meter's zero, in W."""
     wraps_at_j: float | None = None
-    """Where the counter behind it starts again; None: it does not, or it is a power."""
+    """The energy at which the underlying counter wraps; None: it does not, or this is a power."""
 
 
 @dataclass(frozen=True)
@@ -92,26 +92,26 @@ class Reading:
     """All channels of a meter, read together: ``values[i]`` belongs to ``channels[i]``."""
 
     time_ns: int
-    """CLOCK_MONOTONIC, in the middle of the reading, or what the meter's own stamp is in it."""
+    """CLOCK_MONOTONIC: the middle of the reading, or the meter's own time stamp converted to it."""
     values: tuple[float, ...]
 
 
 class Meter(Protocol):
-    """An open meter. ``read`` raises :class:`MeterUnreadable`, and never returns a stand-in."""
+    """An open meter. ``read`` raises :class:`MeterUnreadable`; it never returns a made-up value."""
 
     name: str
     channels: tuple[Channel, ...]
 
     def read(self) -> Reading:
-        """What it shows now. Where the meter stamps its values, the same stamp may come again."""
+        """The present values. A meter with time stamps may return the same stamp again."""
 
     def close(self) -> None:
-        """Give back files and devices; again does nothing."""
+        """Release files and devices; closing again does nothing."""
 
 
 @runtime_checkable
 class Buffered(Protocol):
-    """A meter that keeps what it measured until it is fetched, at a rate of its own."""
+    """A meter that samples at its own rate and keeps its readings until they are fetched."""
 
     def drain(self) -> list[Reading]:
         """All readings since the last call, in order of their time; raises as ``read``."""
@@ -119,7 +119,7 @@ class Buffered(Protocol):
 
 @runtime_checkable
 class FromFiles(Protocol):
-    """A meter whose reading is one whole number a file: a loop without Python can sample it."""
+    """A meter whose readings are whole numbers in files: a compiled loop can sample them."""
 
     def descriptors(self) -> tuple[int, ...]:
         """The open files, each to be read from its start."""
@@ -127,5 +127,5 @@ class FromFiles(Protocol):
     def take(self, raw: Sequence[int], start_ns: int, end_ns: int) -> Reading:
         """What ``read`` returns for these numbers, read between two times of CLOCK_MONOTONIC.
 
-        Readings are taken in the order in which they were read; raises as ``read``.
+        Call it in the order in which the numbers were read; raises as ``read``.
         """

@@ -1,13 +1,13 @@
-"""The lines of a PowerMon 2 logger, and the scans that they make up. Correct the format here.
+"""The lines of a PowerMon 2 logger, and the scans that they form. Correct the format here.
 
-A line is one sample of one sensor: ``TIME SENSOR VOLTS AMPERES``, in ASCII, ended by a newline, and
-separated by spaces or commas: ``12.003906 3 12.0410 1.0234``. TIME is seconds of the logger's
-clock since any instant; SENSOR is 0 to 7. A line may end in ``*HH``, the exclusive or of all
-bytes before the ``*`` in hexadecimal, as NMEA 0183 has it; after the first line that has it, a
-line without is refused. Lines that start with ``#`` are remarks.
+A line is one sample of one sensor: ``TIME SENSOR VOLTS AMPERES``, in ASCII, separated by spaces or
+commas and ended by a newline: ``12.003906 3 12.0410 1.0234``. TIME is seconds of the logger's
+clock since any instant; SENSOR is 0 to 7. A line may end in a checksum ``*HH``, the exclusive or of
+all bytes before the ``*`` in hexadecimal, as in NMEA 0183. After the first line with a checksum, a
+line without one is refused. Lines that start with ``#`` are comments.
 
-Without such a sum, a byte that is lost may leave a line that reads well: ``2.0410`` for
-``12.0410``. A rail's nominal voltage finds some of these.
+Without a checksum, a lost byte may leave a valid line: ``2.0410`` for ``12.0410``. The rail's
+nominal voltage detects some of these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 SENSORS = 8
 VOLTS_OFF = 0.25
-"""By what share of its nominal voltage a rail may be off: more than any supply allows itself."""
+"""The largest deviation from a rail's nominal voltage, as a share: supplies stay within it."""
 NUMBER = rb"\d{1,12}\.\d{1,9}"
 LINE = re.compile(
     rb"(" + NUMBER + rb")[ ,]+([0-7])[ ,]+(" + NUMBER + rb")[ ,]+(" + NUMBER + rb")"
@@ -35,7 +35,7 @@ class Sample:
     sensor: int
     volts: float
     amperes: float
-    has_sum: bool
+    has_checksum: bool
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,21 @@ class Scan:
     stamp_s: float
     """The mean of the samples' stamps, by the logger's clock."""
     arrived_ns: int
-    """CLOCK_MONOTONIC, when the last of its lines was there."""
+    """CLOCK_MONOTONIC, when the last of its lines had arrived."""
     watts: tuple[float, ...]
 
 
 def parse_line(line: bytes) -> Sample | None:
-    """A line without its newline; None where it is not of the form, or its sum is another."""
+    """The sample in a line without its newline; None if its form or its checksum is wrong."""
     match = LINE.fullmatch(line)
     if match is None:
         return None
     stamp, sensor, volts, amperes, check = match.groups()
     if check is not None:
-        found = 0
+        checksum = 0
         for byte in line[: line.rindex(b"*")]:
-            found ^= byte
-        if found != int(check, 16):
+            checksum ^= byte
+        if checksum != int(check, 16):
             return None
     return Sample(float(stamp), int(sensor), float(volts), float(amperes), check is not None)
 
@@ -68,21 +68,21 @@ class ScanReader:
     """Turns bytes into scans.
 
     Args:
-        nominal_v: sensor -> its rail's nominal voltage, or None; these sensors make a scan, and
-            others are ignored.
+        nominal_v: sensor -> its rail's nominal voltage, or None. A scan is one sample of each of
+            these sensors; others are ignored.
     """
 
     def __init__(self, nominal_v: Mapping[int, float | None]) -> None:
         self.garbled = 0
-        """Lines that could not be understood, ever."""
-        self.garbled_in_turn = 0
-        """And since the last one that could."""
+        """Lines that were dropped because they were not valid."""
+        self.garbled_in_a_row = 0
+        """Invalid lines since the last valid one."""
         self.incomplete = 0
-        """Scans that were dropped since a sensor was missing."""
+        """Scans that were dropped because a sensor was missing."""
         self._nominal_v = dict(nominal_v)
         self._rest: bytes | None = None
         """The start of a line; None before the first newline, since a stream is joined midway."""
-        self._needs_sum = False
+        self._needs_checksum = False
         self._has_scanned = False
         self._samples: dict[int, Sample] = {}
         self._last: Sample | None = None
@@ -94,7 +94,7 @@ class ScanReader:
             if not newline:
                 return []
         *lines, self._rest = ((self._rest or b"") + data).split(b"\n")
-        # A line without an end is no line: what speaks another protocol must not fill memory.
+        # Input without newlines, such as another protocol, must not fill memory.
         if len(self._rest) > 256:
             self._count_garbled()
             self._rest = b""
@@ -112,8 +112,8 @@ class ScanReader:
         if sample is None or not self._is_plausible(sample):
             self._count_garbled()
             return None
-        self.garbled_in_turn = 0
-        self._needs_sum |= sample.has_sum
+        self.garbled_in_a_row = 0
+        self._needs_checksum |= sample.has_checksum
         self._last = sample
         if sample.sensor not in self._nominal_v:
             return None
@@ -127,16 +127,16 @@ class ScanReader:
         samples, self._samples = self._samples, {}
         self._has_scanned = True
         return Scan(
-            stamp_s=sum(each.stamp_s for each in samples.values()) / len(samples),
+            stamp_s=sum(part.stamp_s for part in samples.values()) / len(samples),
             arrived_ns=arrived_ns,
-            watts=tuple(samples[each].volts * samples[each].amperes for each in self._nominal_v),
+            watts=tuple(samples[key].volts * samples[key].amperes for key in self._nominal_v),
         )
 
     def _is_plausible(self, sample: Sample) -> bool:
-        if self._needs_sum and not sample.has_sum:
+        if self._needs_checksum and not sample.has_checksum:
             return False
         if self._last is not None and not 0 <= sample.stamp_s - self._last.stamp_s < 60:
-            # A stamp that jumps is a garbled one, unless the next line agrees with it.
+            # A time stamp that jumps counts as garbled, unless the next line agrees with it.
             self._last = None
             return False
         nominal_v = self._nominal_v.get(sample.sensor)
@@ -144,4 +144,4 @@ class ScanReader:
 
     def _count_garbled(self) -> None:
         self.garbled += 1
-        self.garbled_in_turn += 1
+        self.garbled_in_a_row += 1
