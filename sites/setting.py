@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Setting:
-    """The clocks that are asked for or were achieved, in MHz.
+    """Requested or achieved clocks, in MHz.
 
-    None means that this domain's clock is left as it is found, or could not be read.
+    None means that the clock of this domain is left as found, or could not be read.
     """
 
     core_mhz: float | None = None

@@ -1,22 +1,21 @@
-"""The core clock of CPUs through Linux's cpufreq, and with it the uncore's if asked.
+"""The core clock of CPUs through Linux's cpufreq, and optionally the uncore clock.
 
 Format: the kernel's Documentation/admin-guide/pm/cpufreq.rst; which drivers offer what:
 intel_pstate.rst and amd-pstate.rst beside it. Frequencies are in kHz.
 
-- Where ``userspace`` is among ``scaling_available_governors``, it is chosen and the clock written
-  to ``scaling_setspeed``, which then tells what the driver took; the limits are only widened.
-- Elsewhere (intel_pstate and amd-pstate when active) the clock is written to both limits,
-  ``scaling_min_freq`` and ``scaling_max_freq``. That is a request: what was achieved is in the
-  state, and an idle core may show less.
-- CPUs that share a clock have one policy, whose other CPUs are set with them.
+- If ``userspace`` is among ``scaling_available_governors``, it is selected and the clock is written
+  to ``scaling_setspeed``, which then shows the clock that the driver took; the limits are only
+  widened.
+- Otherwise (intel_pstate and amd-pstate when active) the clock is written to both limits,
+  ``scaling_min_freq`` and ``scaling_max_freq``. This is a request: the state has the achieved
+  clock, and an idle core may show less.
+- CPUs that share a clock have one policy, so all of them are set together.
 
-Options: ``cpus``: ``"all"``, or a list as in ``"0-7,16"``; without it, the CPUs that this process
-may run on. ``uncore = true``: a setting's memory clock is the uncore's (:mod:`sites.clocks.uncore`,
-with its option ``domain_ids``).
+With ``uncore = true``, a setting's memory clock is the uncore clock (:mod:`sites.clocks.uncore`).
 
-Which clocks are legal: those of ``scaling_available_frequencies`` in every policy. Drivers without
-that file take anything between ``cpuinfo_min_freq`` and ``cpuinfo_max_freq``: legal are then those
-of the site's clocks that lie in it, and without any in the site file :meth:`Cpufreq.legal` is None.
+Legal clocks are those in ``scaling_available_frequencies`` of every policy. Drivers without this
+file accept any clock from ``cpuinfo_min_freq`` to ``cpuinfo_max_freq``: the site's clocks in this
+range are then legal. If the site file lists none, :meth:`Cpufreq.legal` is None.
 """
 
 from __future__ import annotations
@@ -39,19 +38,16 @@ from sites.clocks.shared.control import (
 )
 from sites.clocks.shared.cpufreq_reading import current_core_mhz
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
-from sites.clocks.shared.thermal_zone import find_zones, hottest_c
-from sites.clocks.shared.written_files import (
-    File,
-    Limits,
-    Value,
-    WrittenFiles,
+from sites.clocks.shared.kernel_files import (
+    CHECK_DRIVER,
     optional_number,
-    put_back_entries,
     read_number,
     read_text,
     right_to_write,
     whole_number,
 )
+from sites.clocks.shared.thermal_zone import find_zones, hottest_c
+from sites.clocks.shared.written_files import File, Limits, Value, WrittenFiles, put_back_entries
 from sites.setting import Setting
 
 ABOUT = ControlDescription(
@@ -72,36 +68,36 @@ WRITES = (
     *uncore.WRITES,
 )
 ABSENT = (
-    "see `cpupower frequency-info`: the CPU's driver is not loaded, the CPU is offline, or this is "
-    "a virtual machine, whose host sets the clocks"
+    "check `cpupower frequency-info`: the CPU's driver is not loaded, the CPU is offline, or this "
+    "is a virtual machine, whose host sets the clocks"
 )
 PACKAGE_SENSORS = ("x86_pkg_temp", "cpu-thermal", "cpu_thermal", "soc_thermal")
 
 
 @dataclass(frozen=True)
 class Options:
-    """See the module's text."""
+    """The checked options; see ABOUT."""
 
     cpus: str | None
-    """``all``, a list, or None for those that this process may run on."""
+    """``all``, a list, or None for the CPUs that this process may run on."""
     uncore: bool
     domain_ids: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
 class Policy:
-    """CPUs that share a clock, by the folder of the first of them."""
+    """CPUs that share a clock, identified by the folder of the first of them."""
 
     folder: str
     table_khz: tuple[int, ...] | None
-    """The clocks that the driver lists; None where it takes any in the range."""
+    """The clocks that the driver lists; None if it accepts any in the range."""
     lowest_khz: int
     highest_khz: int
     userspace: bool
 
 
 class Cpufreq:
-    """Sets the core clock of some CPUs, and the uncore's where there are domains."""
+    """Sets the core clock of some CPUs, and the uncore clock if there are uncore domains."""
 
     def __init__(
         self,
@@ -116,9 +112,9 @@ class Cpufreq:
         self.policies = policies
         self.domains = domains
         self._site_core_mhz = sorted(
-            {each.core_mhz for each in site_settings if each.core_mhz is not None}
+            {setting.core_mhz for setting in site_settings if setting.core_mhz is not None}
         )
-        # While this one sets the uncore, the control that does only that has to wait.
+        # While this control sets the uncore, the control `uncore` is locked out.
         journal = Journal(root, "cpufreq", also=("uncore",) if domains else ())
         self.files = WrittenFiles(root, journal, ABSENT, uncore.instead_of(domains))
         self._sensors = find_zones(root, PACKAGE_SENSORS)
@@ -138,8 +134,8 @@ class Cpufreq:
     def set(self, setting: Setting) -> None:
         if setting.mem_mhz is not None and not self.domains:
             raise ClockNotLegal(
-                f"{setting}: no memory clock is set here; on Intel's servers the option "
-                "`uncore = true` sets the uncore's"
+                f"{setting}: no memory clock is set here; on Intel servers the option "
+                "`uncore = true` sets the uncore clock"
             )
         memory = uncore.limits_for(setting.mem_mhz, self.domains)
         self.files.write([*self._core_values(setting.core_mhz), *memory])
@@ -148,10 +144,10 @@ class Cpufreq:
     def state(self) -> ClockState:
         mem_mhz = uncore.current_mhz(self.root, self.domains) if self.domains else None
         before = self._throttles_before
-        hot = any(count > before.get(name, count) for name, count in self._throttles().items())
+        throttled = any(n > before.get(path, n) for path, n in self._throttles().items())
         return ClockState(
             Setting(current_core_mhz(self.root, self.cpus), mem_mhz),
-            throttled=("thermal",) if hot else (),
+            throttled=("thermal",) if throttled else (),
             temperature_c=hottest_c(self.root, self._sensors),
         )
 
@@ -159,9 +155,9 @@ class Cpufreq:
         self.files.restore()
 
     def _legal_core_mhz(self) -> list[float] | None:
-        lowest = max(each.lowest_khz for each in self.policies)
-        highest = min(each.highest_khz for each in self.policies)
-        tables = [set(each.table_khz) for each in self.policies if each.table_khz is not None]
+        lowest = max(policy.lowest_khz for policy in self.policies)
+        highest = min(policy.highest_khz for policy in self.policies)
+        tables = [set(p.table_khz) for p in self.policies if p.table_khz is not None]
         if tables:
             return [
                 khz / 1000
@@ -173,37 +169,40 @@ class Cpufreq:
         return [mhz for mhz in self._site_core_mhz if lowest <= round(mhz * 1000) <= highest]
 
     def _core_values(self, mhz: float | None) -> list[Value]:
-        """What to write for a core clock, checked for all policies before anything is."""
+        """What to write for a core clock, checked for all policies before anything is written."""
         if mhz is None:
             return []
         khz = round(mhz * 1000)
-        for each in self.policies:
-            if each.table_khz is not None and khz not in each.table_khz:
-                near = sorted(each.table_khz, key=lambda one: abs(one - khz))[:2]
-                offered = " and ".join(f"{one / 1000:g}" for one in sorted(near))
+        for policy in self.policies:
+            table, low, high = policy.table_khz, policy.lowest_khz, policy.highest_khz
+            if table is not None and khz not in table:
+                near = sorted(table, key=lambda listed: abs(listed - khz))[:2]
+                offered = " and ".join(f"{listed / 1000:g}" for listed in sorted(near))
                 raise ClockNotLegal(
-                    f"core {mhz:g} MHz: {each.folder} lists no such clock; the nearest: {offered}"
+                    f"core {mhz:g} MHz: {policy.folder} lists no such clock; the nearest: {offered}"
                 )
-            if each.table_khz is None and not each.lowest_khz <= khz <= each.highest_khz:
+            if table is None and not low <= khz <= high:
                 raise ClockNotLegal(
-                    f"core {mhz:g} MHz: {each.folder} offers {each.lowest_khz / 1000:g} to "
-                    f"{each.highest_khz / 1000:g} MHz"
+                    f"core {mhz:g} MHz: {policy.folder} offers {low / 1000:g} to "
+                    f"{high / 1000:g} MHz"
                 )
-        return [value for each in self.policies for value in self._policy_values(each, khz)]
+        return [value for policy in self.policies for value in self._policy_values(policy, khz)]
 
     def _policy_values(self, policy: Policy, khz: int) -> list[Value]:
         low, high = (f"{policy.folder}/scaling_{end}_freq" for end in ("min", "max"))
         if not policy.userspace:
             return [Limits(low, high, f"{khz}\n", f"{khz}\n")]
-        found = [whole_number(self.files.as_found(each), self.root / each) for each in (low, high)]
+        found_khz = [
+            whole_number(self.files.as_found(path), self.root / path) for path in (low, high)
+        ]
         return [
-            Limits(low, high, f"{min(khz, found[0])}\n", f"{max(khz, found[1])}\n"),
+            Limits(low, high, f"{min(khz, found_khz[0])}\n", f"{max(khz, found_khz[1])}\n"),
             File(f"{policy.folder}/scaling_governor", "userspace\n"),
             File(f"{policy.folder}/scaling_setspeed", f"{khz}\n"),
         ]
 
     def _throttles(self) -> dict[str, int]:
-        """How often each core and package was throttled for its heat since it started.
+        """File -> how often a core or package was throttled by heat since the boot.
 
         Format: Documentation/ABI/testing/sysfs-devices-system-cpu (thermal_throttle, Intel only).
         """
@@ -217,10 +216,10 @@ def rights(root: Path) -> Right:
 
 
 def open_control(site: ControlledSite, root: Path) -> Cpufreq:
-    """See :mod:`sites.clocks`; the options are in this module's own text.
+    """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
-        ClocksUnavailable: a CPU has no cpufreq, or there is no uncore to set.
+        ClocksUnavailable: a CPU has no cpufreq, or there is no uncore domain to set.
         ValueError: an unknown option, or one with a wrong value.
     """
     options = parse_options(site.clocks.options)
@@ -247,7 +246,7 @@ def parse_options(options: Mapping[str, Any]) -> Options:
         raise ValueError(f"uncore = {with_uncore!r}; give true or false")
     domain_ids = uncore.parse_domain_ids(options.get("domain_ids"))
     if domain_ids is not None and not with_uncore:
-        raise ValueError("domain_ids without uncore = true; add it, or leave domain_ids out")
+        raise ValueError("domain_ids needs uncore = true; add it, or leave domain_ids out")
     return Options(cpus, with_uncore, domain_ids)
 
 
@@ -261,13 +260,13 @@ def find_cpus(root: Path, cpus: str | None) -> set[int]:
     if cpus is None:
         return os.sched_getaffinity(0)
     if cpus == "all":
-        found = {
-            int(each.parent.name.removeprefix("cpu"))
-            for each in (root / CPUS).glob("cpu[0-9]*/cpufreq")
+        with_cpufreq = {
+            int(folder.parent.name.removeprefix("cpu"))
+            for folder in (root / CPUS).glob("cpu[0-9]*/cpufreq")
         }
-        if not found:
+        if not with_cpufreq:
             raise ClocksUnavailable(f"{root / CPUS}: no CPU has cpufreq", ABSENT)
-        return found
+        return with_cpufreq
     numbers: set[int] = set()
     for part in cpus.split(","):
         first, _, last = part.partition("-")
@@ -287,7 +286,7 @@ def find_policies(root: Path, cpus: set[int]) -> tuple[Policy, ...]:
     for cpu in sorted(cpus):
         folder = f"{CPUS}/cpu{cpu}/cpufreq"
         if not (root / folder).is_dir():
-            raise ClocksUnavailable(f"{root / folder} is not there", ABSENT)
+            raise ClocksUnavailable(f"{root / folder} does not exist", ABSENT)
         # CPUs of one policy have links to the same folder.
         folders.setdefault((root / folder).resolve(), folder)
     return tuple(_read_policy(root, folder) for folder in folders.values())
@@ -298,13 +297,13 @@ def _read_policy(root: Path, folder: str) -> Policy:
     path = f"{folder}/scaling_available_frequencies"
     if (root / path).exists():
         words = read_text(root, path, ABSENT).split()
-        table = tuple(whole_number(each, root / path) for each in words)
+        table = tuple(whole_number(word, root / path) for word in words)
         if not table:
-            raise ClocksUnavailable(f"{root / path} lists no clock", "see the driver in `dmesg`")
+            raise ClocksUnavailable(f"{root / path} lists no clock", CHECK_DRIVER)
         boost = f"{folder}/scaling_boost_frequencies"
         if _boosts(root) and (root / boost).exists():
             words = read_text(root, boost, ABSENT).split()
-            table += tuple(whole_number(each, root / boost) for each in words)
+            table += tuple(whole_number(word, root / boost) for word in words)
     governors = f"{folder}/scaling_available_governors"
     offered = read_text(root, governors, ABSENT).split() if (root / governors).exists() else []
     return Policy(

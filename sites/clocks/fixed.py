@@ -1,4 +1,4 @@
-"""Whatever the node does: nothing is set, and what it runs at is recorded."""
+"""Clocks as found: nothing is set, and the achieved clock is recorded."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ ABOUT = ControlDescription(
 
 
 class Fixed:
-    """Leaves every clock as it is found."""
+    """Leaves every clock as it is."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def set(self, setting: Setting) -> None:
         if setting != AS_FOUND:
-            raise ClockNotLegal(f"{setting}: this node's clocks are left as they are found")
+            raise ClockNotLegal(f"{setting}: the control 'fixed' sets no clocks")
 
     def legal(self) -> None:
-        """Nothing is asked."""
+        """The hardware is not asked."""
 
     def state(self) -> ClockState:
         return ClockState(Setting(current_core_mhz(self.root, os.sched_getaffinity(0))))

@@ -1,19 +1,16 @@
-"""The clocks of NVIDIA Jetson modules: the GPU's as core, the memory's (EMC) as memory clock.
+"""The clocks of NVIDIA Jetson modules: the GPU's as core clock, the EMC's as memory clock.
 
 - **GPU**: devfreq, below ``/sys/class/devfreq/NAME``: ``available_frequencies``, ``min_freq``,
   ``max_freq`` and ``cur_freq`` in Hz (the kernel's Documentation/ABI/testing/sysfs-class-devfreq).
-  Both limits are set to the clock. ``device/railgate_enable``, where there is one, is set to 0, so
-  that the GPU is not switched off between two kernels.
+  Both limits are set to the clock. ``device/railgate_enable``, if it exists, is set to 0, so that
+  the GPU is not switched off between two kernels.
 - **EMC** on Tegra186 and later: ``/sys/kernel/debug/bpmp/debug/clk/emc``: 1 to ``mrq_rate_locked``
-  keeps other requests away, 1 to ``state`` keeps the clock on, ``rate`` is in Hz (NVIDIA's Jetson
-  Linux Developer Guide, Clocks). The rates that the firmware has are in ``../../emc/
-  possible_rates`` in kHz; where it is not there, any of the site's between ``min_rate`` and
-  ``max_rate`` is tried.
+  locks out other requests, 1 to ``state`` keeps the clock on, ``rate`` is in Hz (NVIDIA's Jetson
+  Linux Developer Guide, Clocks). The firmware's rates are in ``../../emc/possible_rates`` in kHz;
+  without this file, any of the site's clocks from ``min_rate`` to ``max_rate`` is tried.
 - **EMC** on Tegra210: ``/sys/kernel/debug/clk/override.emc/{clk_state,clk_update_rate,clk_rate}``
   and the range in ``/sys/kernel/debug/tegra_bwmgr/emc_{min,max}_rate``, in Hz (the module's own
   jetson_clocks script).
-
-Option ``gpu``: the NAME in ``/sys/class/devfreq``, where it is not one of those known.
 """
 
 from __future__ import annotations
@@ -33,19 +30,16 @@ from sites.clocks.shared.control import (
     Right,
 )
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
-from sites.clocks.shared.thermal_zone import find_zones, hottest_c
-from sites.clocks.shared.written_files import (
-    File,
-    Limits,
-    Value,
-    WrittenFiles,
+from sites.clocks.shared.kernel_files import (
+    CHECK_DRIVER,
     optional_number,
-    put_back_entries,
     read_number,
     read_text,
     right_to_write,
     whole_number,
 )
+from sites.clocks.shared.thermal_zone import find_zones, hottest_c
+from sites.clocks.shared.written_files import File, Limits, Value, WrittenFiles, put_back_entries
 from sites.setting import Setting
 
 ABOUT = ControlDescription(
@@ -70,9 +64,9 @@ WRITES = (
     rf"{BPMP_EMC}/(mrq_rate_locked|state|rate)",
     rf"{re.escape(OVERRIDE_EMC)}/(clk_state|clk_update_rate)",
 )
-ABSENT_GPU = "name it in the option `gpu`, as `ls /sys/class/devfreq` shows it"
+ABSENT_GPU = "give its name in /sys/class/devfreq in the option `gpu`"
 ABSENT = (
-    "run as root (debugfs is for root only), with debugfs mounted: `sudo mount -t debugfs none "
+    "run as root (only root can use debugfs), with debugfs mounted: `sudo mount -t debugfs none "
     "/sys/kernel/debug`"
 )
 GPU_SENSORS = ("gpu-therm", "gpu-thermal", "gpu_thermal", "gpu")
@@ -80,8 +74,8 @@ HZ_PER_MHZ = 1e6
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """The GPU's devfreq folder, its clocks in Hz, and the file that lets it be switched off."""
+class JetsonGpu:
+    """The GPU's devfreq folder, its clocks in Hz, and the file that allows switching it off."""
 
     folder: str
     clocks_hz: tuple[int, ...]
@@ -90,14 +84,14 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Emc:
-    """The files of the memory clock, and the rates that it takes, in Hz."""
+    """The files of the memory clock (EMC), and its rates, in Hz."""
 
     switches: tuple[str, ...]
-    """Files that take 1 before a rate is taken."""
+    """Files that must be set to 1 before a rate is accepted."""
     rate: str
     current: str
     rates_hz: tuple[int, ...] | None
-    """The rates that the firmware lists; None where any in the range is tried."""
+    """The rates that the firmware lists; None if any in the range is tried."""
     lowest_hz: int
     highest_hz: int
 
@@ -106,7 +100,7 @@ class Jetson:
     """Sets the clocks of a Jetson's GPU and memory."""
 
     def __init__(
-        self, root: Path, gpu: Gpu, emc: Emc | None, site_mem_mhz: tuple[float, ...]
+        self, root: Path, gpu: JetsonGpu, emc: Emc | None, site_mem_mhz: tuple[float, ...]
     ) -> None:
         self.root = root
         self.gpu = gpu
@@ -163,8 +157,8 @@ class Jetson:
             return []
         if self.emc is None:
             raise ClocksUnavailable(
-                f"{self.root / BPMP_EMC} and {self.root / OVERRIDE_EMC} are not there, which set "
-                f"the memory's {mhz:g} MHz",
+                f"memory {mhz:g} MHz cannot be set: neither {self.root / BPMP_EMC} nor "
+                f"{self.root / OVERRIDE_EMC} exists",
                 ABSENT,
             )
         hz = round(mhz * HZ_PER_MHZ)
@@ -173,9 +167,9 @@ class Jetson:
             raise _not_offered("memory", mhz, rates)
         if not self.emc.lowest_hz <= hz <= self.emc.highest_hz:
             raise _not_offered("memory", mhz, (self.emc.lowest_hz, self.emc.highest_hz))
-        # Once the lock is off, the firmware chooses the rate.
+        # When the lock is removed, the firmware chooses the rate.
         rate = File(self.emc.rate, f"{hz}\n", follows=True)
-        return [*(File(each, "1\n") for each in self.emc.switches), rate]
+        return [*(File(switch, "1\n") for switch in self.emc.switches), rate]
 
 
 def _not_offered(domain: str, mhz: float, clocks_hz: tuple[int, ...]) -> ClockNotLegal:
@@ -190,7 +184,7 @@ def rights(root: Path) -> Right:
 
 
 def open_control(site: ControlledSite, root: Path) -> Jetson:
-    """See :mod:`sites.clocks`; the option is in this module's own text.
+    """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
         ClocksUnavailable: there is no such GPU, or a file cannot be read.
@@ -198,7 +192,7 @@ def open_control(site: ControlledSite, root: Path) -> Jetson:
     """
     name = parse_options(site.clocks.options)
     log_left_over(root)
-    mem = {each.mem_mhz for each in site.settings if each.mem_mhz is not None}
+    mem = {setting.mem_mhz for setting in site.settings if setting.mem_mhz is not None}
     return Jetson(root, find_gpu(root, name), find_emc(root), tuple(sorted(mem)))
 
 
@@ -207,37 +201,37 @@ def parse_options(options: Mapping[str, Any]) -> str | None:
     ABOUT.check_options(options)
     name = options.get("gpu")
     if name is not None and (not isinstance(name, str) or not re.fullmatch(NAME, name)):
-        raise ValueError(f"gpu = {name!r}; give a name in /sys/class/devfreq, as '17000000.gpu'")
+        raise ValueError(
+            f"gpu = {name!r}; give a name in /sys/class/devfreq, such as '17000000.gpu'"
+        )
     return name
 
 
-def find_gpu(root: Path, name: str | None) -> Gpu:
+def find_gpu(root: Path, name: str | None) -> JetsonGpu:
     """The GPU of that name, or the only one with a known name.
 
     Raises:
         ClocksUnavailable: there is none or several, or its clocks cannot be read.
     """
-    there = sorted(each.name for each in (root / DEVFREQ).glob("*"))
-    names = [
-        each for each in there if (KNOWN_GPU.fullmatch(each) if name is None else each == name)
-    ]
+    devices = sorted(path.name for path in (root / DEVFREQ).glob("*"))
+    names = [d for d in devices if (KNOWN_GPU.fullmatch(d) if name is None else d == name)]
     if len(names) != 1:
-        what = f"{len(names)} GPUs of a known name" if name is None else f"no {name}"
+        what = f"{len(names)} GPUs with a known name" if name is None else f"no {name}"
         raise ClocksUnavailable(
-            f"{root / DEVFREQ} has {what}, among: {', '.join(there) or 'nothing'}", ABSENT_GPU
+            f"{root / DEVFREQ} has {what}, among: {', '.join(devices) or 'nothing'}", ABSENT_GPU
         )
     folder = f"{DEVFREQ}/{names[0]}"
     path = f"{folder}/available_frequencies"
     words = read_text(root, path, ABSENT_GPU).split()
-    clocks_hz = tuple(sorted(whole_number(each, root / path) for each in words))
+    clocks_hz = tuple(sorted(whole_number(word, root / path) for word in words))
     if not clocks_hz:
-        raise ClocksUnavailable(f"{root / path} lists no clock", "see what `dmesg` says of the GPU")
+        raise ClocksUnavailable(f"{root / path} lists no clock", CHECK_DRIVER)
     railgate = f"{folder}/device/railgate_enable"
-    return Gpu(folder, clocks_hz, railgate if (root / railgate).exists() else None)
+    return JetsonGpu(folder, clocks_hz, railgate if (root / railgate).exists() else None)
 
 
 def find_emc(root: Path) -> Emc | None:
-    """The memory clock; None where neither interface is to be seen.
+    """The memory clock; None if neither interface is visible.
 
     Raises:
         ClocksUnavailable: its range cannot be read.
@@ -246,7 +240,7 @@ def find_emc(root: Path) -> Emc | None:
         rates: tuple[int, ...] | None = None
         if _is_there(root / BPMP_RATES):
             text = read_text(root, BPMP_RATES, ABSENT).removesuffix("\n").removesuffix("(kHz)")
-            rates = tuple(sorted(whole_number(e, root / BPMP_RATES) * 1000 for e in text.split()))
+            rates = tuple(sorted(whole_number(w, root / BPMP_RATES) * 1000 for w in text.split()))
         return Emc(
             (f"{BPMP_EMC}/mrq_rate_locked", f"{BPMP_EMC}/state"),
             f"{BPMP_EMC}/rate",
@@ -268,7 +262,7 @@ def find_emc(root: Path) -> Emc | None:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether it can be seen: /sys/kernel/debug lets nobody but root look into it."""
+    """Whether the path is visible: only root can look into /sys/kernel/debug."""
     try:
         return path.exists()
     except PermissionError:

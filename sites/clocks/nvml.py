@@ -3,15 +3,14 @@
 Functions and bits: NVIDIA's NVML API reference (nvmlDeviceSetGpuLockedClocks and
 nvmlDeviceSetMemoryLockedClocks, which need root; the latter Ampere or later).
 
-- Which core clocks are legal depends on the memory clock, so both lists are asked of the GPU.
-- A lock is what the GPU aims at: power caps, heat and idling come before it, and then the reasons
-  are in the state. A clock that differs without any reason was not taken.
-- **Restoring removes the locks.** NVML does not tell which locks there were before, so that locks
-  of others (``nvidia-smi -lgc``) are lost: they would have to be set again.
+- The legal core clocks depend on the memory clock, so the GPU is asked for both lists.
+- A lock is a target for the GPU: power caps, heat and idling take precedence, and the state then
+  has the reasons. If a clock differs without a reason, the GPU did not take the setting.
+- **Restoring removes the locks.** NVML does not report earlier locks, so locks that others set
+  (``nvidia-smi -lgc``) are lost and would have to be set again.
 
-Option ``devices``: indices or UUIDs of the GPUs, all set alike; without it, those of
-CUDA_VISIBLE_DEVICES, else all. Every GPU has a journal and a lock of its own, so that jobs on
-other GPUs of the node are not in the way.
+All selected GPUs are set to the same clocks. Every GPU has its own journal and lock, so jobs on
+other GPUs of the node do not interfere.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ ABOUT = ControlDescription(
 )
 
 SETTLE_S = 2.0
-"""A GPU that leaves its idle state takes some tenths of a second."""
+"""A GPU that leaves its idle state takes a few tenths of a second."""
 WAIT_S = 0.02
 GRAPHICS, MEMORY = 0, 2
 """nvmlClockType_t"""
@@ -70,8 +69,8 @@ GPU_TEMPERATURE = 0
 """nvmlTemperatureSensors_t"""
 INVALID_ARGUMENT = 2
 GONE_CODES = (9, 15)
-"""Driver not loaded, GPU lost: neither keeps a lock. A GPU that is not listed may only be hidden
-from this process (by Slurm, or in a container), and be locked all the same."""
+"""Driver not loaded, GPU lost: neither keeps a lock. A GPU that is not listed may be hidden from
+this process (by Slurm or a container) and still be locked."""
 REASONS = {
     0x1: "idle",
     0x2: "applications clocks",
@@ -85,12 +84,12 @@ REASONS = {
 }
 """Bit of nvmlDeviceGetCurrentClocksEventReasons -> its meaning."""
 NO_THROTTLE = {"idle", "applications clocks"}
-"""What is no slowing against the asked clock: no work, and the lock itself."""
+"""Reasons that are not throttling: no work, and the lock itself."""
 
 
 @dataclass
 class LockedGpu:
-    """A GPU, its journal, and which of its clocks were locked by this process."""
+    """A GPU, its journal, and which of its clocks this process locked."""
 
     gpu: Gpu
     journal: Journal
@@ -99,14 +98,14 @@ class LockedGpu:
 
 
 class Nvml:
-    """Locks the clocks of some GPUs, all alike."""
+    """Locks the clocks of some GPUs, all at the same setting."""
 
     def __init__(
         self, root: Path, library: NvmlLibrary, gpus: Sequence[Gpu], tolerance_pct: float
     ) -> None:
         self.root = root
         self.library = library
-        self.gpus = [LockedGpu(each, Journal(root, "nvml", each.uuid)) for each in gpus]
+        self.gpus = [LockedGpu(gpu, Journal(root, "nvml", gpu.uuid)) for gpu in gpus]
         self.tolerance_pct = tolerance_pct
         self._tables: dict[int, frozenset[int]] | None = None
         at_last(self, _give_up, library, self.gpus)
@@ -117,19 +116,18 @@ class Nvml:
 
     def set(self, setting: Setting) -> None:
         self._check(setting)
-        for each in self.gpus:
-            self._lock(each, setting)
+        for locked in self.gpus:
+            self._lock(locked, setting)
         deadline_s = time.monotonic() + SETTLE_S
-        for each in self.gpus:
-            self._read_back(each.gpu, setting, deadline_s)
+        for locked in self.gpus:
+            self._read_back(locked.gpu, setting, deadline_s)
 
     def state(self) -> ClockState:
-        core = [self._clock_mhz(each.gpu, GRAPHICS) for each in self.gpus]
-        mem = [self._clock_mhz(each.gpu, MEMORY) for each in self.gpus]
-        reasons = {word for each in self.gpus for word in self._reasons(each.gpu)}
-        temperatures = [
-            value for each in self.gpus if (value := self._temperature_c(each.gpu)) is not None
-        ]
+        gpus = [locked.gpu for locked in self.gpus]
+        core = [self._clock_mhz(gpu, GRAPHICS) for gpu in gpus]
+        mem = [self._clock_mhz(gpu, MEMORY) for gpu in gpus]
+        reasons = {word for gpu in gpus for word in self._reasons(gpu)}
+        temperatures = [t for gpu in gpus if (t := self._temperature_c(gpu)) is not None]
         return ClockState(
             Setting(sum(core) / len(core), sum(mem) / len(mem)),
             throttled=tuple(sorted(reasons - NO_THROTTLE)),
@@ -139,21 +137,21 @@ class Nvml:
     def restore(self) -> None:
         failed: list[str] = []
         with signals_wait():
-            for each in self.gpus:
-                failed += _unlock(self.library, each)
+            for locked in self.gpus:
+                failed += _unlock(self.library, locked)
         if failed:
             raise ClocksUnavailable(
-                "not put back: " + "; ".join(failed),
+                "not restored: " + "; ".join(failed),
                 "as root: `nvidia-smi --reset-gpu-clocks; nvidia-smi --reset-memory-clocks`",
             )
 
     def _table(self) -> dict[int, frozenset[int]]:
         """Memory clock -> core clocks, in MHz, that every GPU offers."""
         if self._tables is None:
-            tables = [self._table_of(each.gpu) for each in self.gpus]
-            common = frozenset.intersection(*(frozenset(each) for each in tables))
+            tables = [self._table_of(locked.gpu) for locked in self.gpus]
+            common = frozenset.intersection(*(frozenset(table) for table in tables))
             self._tables = {
-                m: frozenset.intersection(*(each[m] for each in tables)) for m in common
+                m: frozenset.intersection(*(table[m] for table in tables)) for m in common
             }
         return self._tables
 
@@ -167,14 +165,14 @@ class Nvml:
             }
         if not any(table.values()):
             raise ClocksUnavailable(
-                f"{gpu.label} lists no clocks", "see `nvidia-smi -q -d SUPPORTED_CLOCKS`"
+                f"{gpu.label} lists no clocks", "check `nvidia-smi -q -d SUPPORTED_CLOCKS`"
             )
         return table
 
     def _check(self, setting: Setting) -> None:
         table = self._table()
         if setting.mem_mhz is not None and setting.mem_mhz not in table:
-            offered = ", ".join(str(each) for each in sorted(table))
+            offered = ", ".join(str(mhz) for mhz in sorted(table))
             raise ClockNotLegal(f"memory {setting.mem_mhz:g} MHz: the GPU offers {offered}")
         if setting.core_mhz is None:
             return
@@ -187,11 +185,11 @@ class Nvml:
             at = "" if setting.mem_mhz is None else f" at memory {setting.mem_mhz:g} MHz"
             raise ClockNotLegal(
                 f"core {setting.core_mhz:g} MHz is not offered{at}; the nearest: "
-                f"{' and '.join(str(each) for each in sorted(near))}"
+                f"{' and '.join(str(mhz) for mhz in sorted(near))}"
             )
 
     def _lock(self, locked: LockedGpu, setting: Setting) -> None:
-        """Lock what is asked for, and unlock what this process locked and is not."""
+        """Lock the requested clocks, and unlock others that this process locked."""
         wants_core, wants_mem = setting.core_mhz is not None, setting.mem_mhz is not None
         if not (locked.core or locked.mem or wants_core or wants_mem):
             return
@@ -216,7 +214,7 @@ class Nvml:
             elif locked.core:
                 _raise(_reset(self.library, gpu, core=True, mem=False))
         except (ClockNotLegal, ClocksUnavailable):
-            # What was refused is not locked, and need not be unlocked, which may be refused too.
+            # A refused clock is not locked, so it need not be unlocked, which may fail too.
             locked.core, locked.mem = before
             raise
 
@@ -239,20 +237,20 @@ class Nvml:
             raise ClocksUnavailable(error.what, error.remedy) from None
 
     def _read_back(self, gpu: Gpu, setting: Setting, deadline_s: float) -> None:
-        for name, kind, asked in (
+        for name, kind, requested in (
             ("core", GRAPHICS, setting.core_mhz),
             ("memory", MEMORY, setting.mem_mhz),
         ):
-            if asked is None:
+            if requested is None:
                 continue
-            most_off = self.tolerance_pct / 100 * asked
-            while abs((taken := self._clock_mhz(gpu, kind)) - asked) > most_off:
+            allowed = self.tolerance_pct / 100 * requested
+            while abs((taken := self._clock_mhz(gpu, kind)) - requested) > allowed:
                 if time.monotonic() >= deadline_s:
                     reasons = frozenset(self._reasons(gpu)) - {"applications clocks"}
-                    if taken < asked and reasons:
-                        break  # it was taken, and something comes before it: the state tells
+                    if taken < requested and reasons:
+                        break  # The GPU took it and is throttled; the state has the reasons.
                     raise ClockNotLegal(
-                        f"{gpu.label}: {name} {asked:g} MHz was asked for, and it runs at "
+                        f"{gpu.label}: {name} {requested:g} MHz was requested, and it runs at "
                         f"{taken:g} MHz"
                     )
                 time.sleep(WAIT_S)
@@ -263,12 +261,12 @@ class Nvml:
 
     def _reasons(self, gpu: Gpu) -> list[str]:
         nvml = self.library.nvml
-        for name in ("Event", "Throttle"):  # drivers before 535 know the older name only
+        for name in ("Event", "Throttle"):  # drivers before 535 have only the older name
             function = getattr(nvml, f"nvmlDeviceGetCurrentClocks{name}Reasons", None)
             if function is None:
                 continue
             try:
-                with explained(self.library, f"{gpu.label}: why it is slowed"):
+                with explained(self.library, f"{gpu.label}: its throttle reasons"):
                     bits = int(function(gpu.handle))
             except NvmlUnavailable as error:
                 if error.is_unsupported:
@@ -287,7 +285,7 @@ class Nvml:
 
 @contextmanager
 def _as_clocks_unavailable() -> Iterator[None]:
-    """NvmlUnavailable in its body becomes ClocksUnavailable."""
+    """Turn NvmlUnavailable in the body into ClocksUnavailable."""
     try:
         yield
     except NvmlUnavailable as error:
@@ -310,10 +308,10 @@ def rights(root: Path) -> Right:
 
 
 def open_control(site: ControlledSite, root: Path) -> Nvml:
-    """See :mod:`sites.clocks`; the option is in this module's own text.
+    """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
-        ClocksUnavailable: there is no NVML, or not the GPU asked for.
+        ClocksUnavailable: there is no NVML, or not the selected GPU.
         ValueError: an unknown option, or one with a wrong value.
     """
     names = parse_options(site.clocks.options)
@@ -343,13 +341,13 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`.
 
     Raises:
-        KeyError, TypeError: an entry that is none of this control's.
+        KeyError, TypeError: an entry that this control cannot have written.
     """
     entries = []
-    for each in found:
-        uuid, core, mem = each["gpu"], each["core"], each["mem"]
+    for entry in found:
+        uuid, core, mem = entry["gpu"], entry["core"], entry["mem"]
         if not isinstance(uuid, str) or not isinstance(core, bool) or not isinstance(mem, bool):
-            raise TypeError("a GPU that is no text")
+            raise TypeError("a GPU that is not text")
         entries.append((uuid, core, mem))
     done: list[str] = []
     gone: list[str] = []
@@ -364,9 +362,9 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
             gpu = find_gpus(library, [uuid])[0]
             errors = _reset(library, gpu, core=core, mem=mem)
             if not errors:
-                done.append(f"{gpu.label}: its clocks are no longer locked")
-            for each_error in errors:
-                (gone if each_error.code in GONE_CODES else failed).append(each_error.what)
+                done.append(f"{gpu.label}: its clocks are unlocked")
+            for failure in errors:
+                (gone if failure.code in GONE_CODES else failed).append(failure.what)
         except NvmlUnavailable as error:
             (gone if error.code in GONE_CODES else failed).append(f"{uuid}: {error.what}")
         finally:
@@ -375,7 +373,7 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
 
 
 def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[NvmlUnavailable]:
-    """Remove the locks; each is tried, and what failed is returned."""
+    """Remove the locks; each is tried, and the failures are returned."""
     errors = []
     nvml = library.nvml
     for wanted, function in (
@@ -388,7 +386,7 @@ def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[Nvm
             with explained(library, f"{gpu.label}: unlocking its clocks"):
                 function(gpu.handle)
         except NvmlUnavailable as error:
-            # What cannot be locked has no lock to remove.
+            # A clock that cannot be locked has no lock to remove.
             if not error.is_unsupported:
                 errors.append(error)
     return errors
@@ -400,7 +398,7 @@ def _raise(errors: Sequence[NvmlUnavailable]) -> None:
 
 
 def _unlock(library: NvmlLibrary, locked: LockedGpu) -> list[str]:
-    """Remove what this process locked, and the journal; what failed, in lines."""
+    """Remove the locks of this process and the journal; returns the failures, in lines."""
     if not locked.journal.held:
         return []
     errors = _reset(library, locked.gpu, core=locked.core, mem=locked.mem)
@@ -412,7 +410,7 @@ def _unlock(library: NvmlLibrary, locked: LockedGpu) -> list[str]:
 
 def _give_up(library: NvmlLibrary, gpus: Sequence[LockedGpu]) -> None:
     with signals_wait():
-        for each in gpus:
-            if _unlock(library, each):
-                each.journal.let_go()
+        for locked in gpus:
+            if _unlock(library, locked):
+                locked.journal.let_go()
     close_library(library)

@@ -1,8 +1,8 @@
-"""Slurm's own clock control: each point is a job step that asks for its setting.
+"""Slurm's own clock control: each point is a job step that requests its setting.
 
-``srun --cpu-freq`` takes kHz and ``--gpu-freq`` MHz (srun's manual). Slurm picks the nearest
-value it can set, silently, and ignores the request where the node has no cpufreq: only reading
-back tells, so what the hardware reports is recorded beside what was asked for.
+``srun --cpu-freq`` takes kHz and ``--gpu-freq`` MHz (srun's manual). Slurm silently sets the
+nearest possible value, and ignores the request if the node has no cpufreq. So the clock is read
+back, and what the hardware reports is recorded beside what was requested.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ABOUT = ControlDescription(
 
 
 def step_flags(setting: Setting, device: str) -> list[str]:
-    """The srun options that ask for a setting on a ``cpu`` or ``gpu`` site; empty as found."""
+    """The srun options that request a setting on a ``cpu`` or ``gpu`` site; none for AS_FOUND."""
     if device == "gpu":
         parts = [] if setting.core_mhz is None else [f"{setting.core_mhz:.0f}"]
         parts += [] if setting.mem_mhz is None else [f"memory={setting.mem_mhz:.0f}"]
@@ -38,7 +38,7 @@ def step_flags(setting: Setting, device: str) -> list[str]:
 
 
 class SlurmStep:
-    """Inside a step: checks that the step was asked for the setting, and reads what came of it."""
+    """Inside a step: checks that the step has the setting's options, and reads the clock back."""
 
     def __init__(self, site: ControlledSite, root: Path) -> None:
         self.device = site.clocks.device
@@ -49,16 +49,16 @@ class SlurmStep:
         if not flags:
             return
         name = {"gpu": "SLURMD_TRES_FREQ", "cpu": "SLURM_CPU_FREQ_REQ"}[self.device]
-        asked = flags[0].partition("=")[2]
-        found = os.environ.get(name)
-        if found is None or found.removeprefix("gpu:") != asked:
+        requested = flags[0].partition("=")[2]
+        value = os.environ.get(name)
+        if value is None or value.removeprefix("gpu:") != requested:
             raise ClockNotLegal(
-                f"{setting}: the step's environment has {name}={found!r} where {asked!r} was "
-                f"asked for; is this process a job step?"
+                f"{setting}: the step's environment has {name}={value!r} instead of "
+                f"{requested!r}; is this process a job step?"
             )
 
     def legal(self) -> None:
-        """Slurm tells nobody what it can set."""
+        """Slurm does not report what it can set."""
 
     def state(self) -> ClockState:
         if self.device == "gpu":
@@ -70,7 +70,7 @@ class SlurmStep:
 
 
 def rights(root: Path) -> Right:
-    """Slurm sets the clocks, with rights of its own."""
+    """Slurm sets the clocks with its own rights."""
     return Right(
         "slurm",
         True,

@@ -22,26 +22,26 @@ ABOUT = ControlDescription(
 
 
 class TwinClocks:
-    """Takes any legal setting of the site, and achieves it."""
+    """Takes any legal setting of the site and achieves it exactly."""
 
     def __init__(self, site: ControlledSite) -> None:
         self._legal = site.settings
         self.current = self._legal[-1]
-        self.found = self.current
+        self._initial = self.current
 
     def legal(self) -> list[Setting]:
         return self._legal
 
     def set(self, setting: Setting) -> None:
         if setting not in self._legal:
-            raise ClockNotLegal(f"{setting}: not a legal pair of this simulated machine")
+            raise ClockNotLegal(f"{setting}: not a legal setting of this simulated machine")
         self.current = setting
 
     def state(self) -> ClockState:
         return ClockState(self.current)
 
     def restore(self) -> None:
-        self.current = self.found
+        self.current = self._initial
 
 
 def rights(root: Path) -> Right:

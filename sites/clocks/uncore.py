@@ -1,17 +1,17 @@
-"""Intel's uncore clock, which the last level cache, the mesh and the memory controllers run at.
+"""Intel's uncore clock: that of the last level cache, the mesh and the memory controllers.
 
 Format: the kernel's Documentation/admin-guide/pm/intel_uncore_frequency_scaling.rst, and
 drivers/platform/x86/intel/uncore-frequency/ for the steps of 100 MHz. Below
 ``/sys/devices/system/cpu/intel_uncore_frequency`` is a folder ``package_NN_die_NN`` for each die,
-and on processors with TPMI a folder ``uncoreNN`` for each fabric cluster too, with the files
-``domain_id``, ``package_id`` and ``fabric_cluster_id``. Where there are such, they are written,
-since a die's folder stands for all its clusters at once.
+and on processors with TPMI also a folder ``uncoreNN`` for each fabric cluster, with the files
+``domain_id``, ``package_id`` and ``fabric_cluster_id``. The clusters are written if there are any,
+because a die's folder stands for all of its clusters.
 
-A setting's ``mem_mhz`` is written as lower and upper limit of every domain. What is achieved is in
-``current_freq_khz``, which older kernels do not have.
+A setting's ``mem_mhz`` is written as lower and upper limit of every domain. The achieved clock is
+in ``current_freq_khz``, which older kernels do not have.
 
-Option ``domain_ids``: on TPMI, set only the clusters of these domains: those of compute and of
-input and output may have no clock in common.
+Option ``domain_ids``: on TPMI, set only the clusters of these domains, because compute and I/O
+domains may have no clock in common.
 """
 
 from __future__ import annotations
@@ -31,14 +31,8 @@ from sites.clocks.shared.control import (
     Right,
 )
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
-from sites.clocks.shared.written_files import (
-    Limits,
-    WrittenFiles,
-    optional_number,
-    put_back_entries,
-    read_number,
-    right_to_write,
-)
+from sites.clocks.shared.kernel_files import optional_number, read_number, right_to_write
+from sites.clocks.shared.written_files import Limits, WrittenFiles, put_back_entries
 from sites.setting import Setting
 
 ABOUT = ControlDescription(
@@ -61,7 +55,7 @@ ABSENT = (
 
 @dataclass(frozen=True)
 class UncoreDomain:
-    """A folder whose limits are set together, and the range that the hardware offers, in kHz."""
+    """A folder with a pair of limits, and the range that the hardware offers, in kHz."""
 
     folder: str
     lowest_khz: int
@@ -85,7 +79,9 @@ class Uncore:
 
     def set(self, setting: Setting) -> None:
         if setting.core_mhz is not None:
-            raise ClockNotLegal(f"{setting}: this control sets no core clock; see cpufreq's uncore")
+            raise ClockNotLegal(
+                f"{setting}: this control sets no core clock; use cpufreq with uncore = true"
+            )
         self.files.write(limits_for(setting.mem_mhz, self.domains))
 
     def state(self) -> ClockState:
@@ -101,7 +97,7 @@ def rights(root: Path) -> Right:
 
 
 def open_control(site: ControlledSite, root: Path) -> Uncore:
-    """See :mod:`sites.clocks`; the option is in this module's own text.
+    """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
         ClocksUnavailable: there is no uncore to set.
@@ -119,10 +115,10 @@ def parse_options(options: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def parse_domain_ids(value: Any) -> tuple[int, ...] | None:
-    """``value``, checked: a list of numbers, or None."""
+    """``value``, checked: a list of integers, or None."""
     if value is None:
         return None
-    if not isinstance(value, list) or not value or not all(type(each) is int for each in value):
+    if not isinstance(value, list) or not value or not all(type(number) is int for number in value):
         raise ValueError(f"domain_ids = {value!r}; give a list of numbers, such as [0]")
     return tuple(value)
 
@@ -135,15 +131,14 @@ def find_domains(root: Path, domain_ids: tuple[int, ...] | None = None) -> tuple
     """
     folders = sorted((root / FOLDER).glob("uncore[0-9]*"))
     if folders and domain_ids is not None:
-        named = {str(each.relative_to(root)): each for each in folders}
         folders = [
-            each
-            for path, each in named.items()
-            if read_number(root, f"{path}/domain_id", ABSENT) in domain_ids
+            folder
+            for folder in folders
+            if read_number(root, f"{folder.relative_to(root)}/domain_id", ABSENT) in domain_ids
         ]
     elif domain_ids is not None:
         raise ClocksUnavailable(
-            f"{root / FOLDER} tells no domains apart", "leave the option domain_ids out"
+            f"{root / FOLDER} has no domain ids", "leave the option domain_ids out"
         )
     folders = folders or (
         sorted((root / FOLDER).glob("package_*_die_*")) if domain_ids is None else []
@@ -165,16 +160,16 @@ def find_domains(root: Path, domain_ids: tuple[int, ...] | None = None) -> tuple
 
 def legal_mhz(domains: tuple[UncoreDomain, ...]) -> list[float]:
     """The clocks that all the domains offer: the multiples of 100 MHz in their ranges."""
-    lowest = math.ceil(max(each.lowest_khz for each in domains) / STEP_KHZ)
-    highest = min(each.highest_khz for each in domains) // STEP_KHZ
+    lowest = math.ceil(max(domain.lowest_khz for domain in domains) / STEP_KHZ)
+    highest = min(domain.highest_khz for domain in domains) // STEP_KHZ
     return [step * STEP_KHZ / 1000 for step in range(lowest, highest + 1)]
 
 
 def limits_for(mhz: float | None, domains: tuple[UncoreDomain, ...]) -> list[Limits]:
-    """What to write for a memory clock; nothing where it is left as found.
+    """What to write for a memory clock; nothing if it is None.
 
     Raises:
-        ClockNotLegal: the domains do not all offer it.
+        ClockNotLegal: not all domains offer it.
     """
     if mhz is None:
         return []
@@ -184,22 +179,22 @@ def limits_for(mhz: float | None, domains: tuple[UncoreDomain, ...]) -> list[Lim
             f"{legal[0]:g} to {legal[-1]:g} MHz in steps of 100" if legal else "none in common"
         )
         raise ClockNotLegal(f"memory {mhz:g} MHz: the uncore offers {offered}")
-    return [each.limits(mhz) for each in domains]
+    return [domain.limits(mhz) for domain in domains]
 
 
 def instead_of(domains: tuple[UncoreDomain, ...]) -> dict[str, str]:
-    """For limits that cannot be read: the files of those that the driver found when it came."""
+    """Limit file -> the file with the limit at driver start, used if the former is unreadable."""
     return {
-        f"{each.folder}/{end}_freq_khz": f"{each.folder}/initial_{end}_freq_khz"
-        for each in domains
+        f"{domain.folder}/{end}_freq_khz": f"{domain.folder}/initial_{end}_freq_khz"
+        for domain in domains
         for end in ("min", "max")
     }
 
 
 def current_mhz(root: Path, domains: tuple[UncoreDomain, ...]) -> float | None:
-    """The mean clock of the domains, in MHz; None where one does not tell it."""
-    khz = [optional_number(root, f"{each.folder}/current_freq_khz") for each in domains]
-    known = [each for each in khz if each is not None]
+    """The mean clock of the domains, in MHz; None if one does not report it."""
+    khz = [optional_number(root, f"{domain.folder}/current_freq_khz") for domain in domains]
+    known = [value for value in khz if value is not None]
     return sum(known) / len(known) / 1000 if known and len(known) == len(khz) else None
 
 

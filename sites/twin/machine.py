@@ -1,8 +1,8 @@
-"""The simulated machine: what a kernel's counts cost at a setting, in time and in power.
+"""The simulated machine: the time and power of a kernel's operation counts at a setting.
 
-Energy is eq. 9 of seed 003 with the site file's constants; time is a roofline with imperfect
-overlap. Noise is drawn from the seed given (a point's id), so that a point measured twice is
-the same measurement, bit for bit.
+Energy follows eq. 9 of Choi & Vuduc 2016 with the site file's constants; time is a roofline with
+imperfect overlap. Noise is drawn from a given seed (a point's id), so that measuring a point twice
+gives the same measurement, bit for bit.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from sites.site_file import Site
 
 
 class NotSimulated(Exception):
-    """The kernel counts something that the simulated machine has no price for."""
+    """The kernel counts an operation class that the simulated machine does not have."""
 
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """One window on the simulated machine.
+    """One measured window on the simulated machine.
 
     ``time_ns`` int64, ``power_w`` float64: samples from the window's start to its end, both
     included, at the meter's period (the last step may be shorter). ``part_s``: float64 (parts,),
-    how long each part of an iteration takes.
+    the time of each part of an iteration.
     """
 
     duration_s: float
@@ -38,7 +38,7 @@ class SimulatedRun:
 
 
 def board_channel(site: Site) -> Channel:
-    """The twin's one meter channel: the whole board's supply."""
+    """The simulated machine's one meter channel: the supply of the whole board."""
     assert site.twin is not None  # noqa: S101
     period_s = 1.0 / site.twin.meter_hz
     return Channel("board", "node", "power", 0.0, period_s, stamped=True)
@@ -69,17 +69,17 @@ def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> fl
 
 
 def phases_s(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting) -> float:
-    """Noise-free seconds of an iteration whose phases follow one another, launched once."""
+    """Noise-free seconds of an iteration of consecutive phases, which is launched once."""
     twin = site.twin
     assert twin is not None  # noqa: S101
-    each_s = [iteration_s(site, counts, setting) for counts in phases]
-    return sum(each_s) - (len(each_s) - 1) * twin.launch_s
+    phase_s = [iteration_s(site, counts, setting) for counts in phases]
+    return sum(phase_s) - (len(phase_s) - 1) * twin.launch_s
 
 
 def constant_w(site: Site, setting: Setting, leakage_gain: float = 1.0) -> float:
-    """Power that no operation pays: c1p V_p + c1m V_m + P_misc (seed 003, eq. 8), in W.
+    """Constant power: c1p V_p + c1m V_m + P_misc (Choi & Vuduc 2016, eq. 8), in W.
 
-    ``leakage_gain``: what the two leakage terms are multiplied with.
+    ``leakage_gain``: the factor of the two leakage terms.
     """
     twin = site.twin
     assert twin is not None  # noqa: S101
@@ -98,11 +98,11 @@ def run(
     phases: Sequence[Mapping[str, float]] = (),
     leakage_gain: float = 1.0,
 ) -> SimulatedRun:
-    """Simulate ``iterations`` of a kernel at a setting, as the twin's meter sees it.
+    """Simulate ``iterations`` of a kernel at a setting, as the simulated meter shows it.
 
-    ``phases``: the counts of each phase, where an iteration has phases that follow one another;
-    each then has its own time and power. Together they are ``counts``. ``leakage_gain``: what the
-    leakage is multiplied with during the whole window, as a warm node's is.
+    ``phases``: the counts of each phase, if an iteration consists of consecutive phases; each then
+    has its own time and power. They add up to ``counts``. ``leakage_gain``: the factor of the
+    leakage during the whole window, for a warm node.
     """
     twin = site.twin
     assert twin is not None  # noqa: S101
@@ -152,12 +152,12 @@ def run(
 def _mean_power_w(
     time_ns: np.ndarray, step_ns: int, part_s: np.ndarray, part_j: np.ndarray
 ) -> np.ndarray:
-    """What a meter shows that takes means over its period: float64 (samples,).
+    """The samples of a meter that averages over its period: float64 (samples,).
 
-    The period lies half before and half after each of ``time_ns``. ``part_s``, ``part_j``:
-    seconds and joules of each part of an iteration.
+    The period is centred on each of ``time_ns``. ``part_s``, ``part_j``: seconds and joules of each
+    part of an iteration.
     """
-    edge_s, edge_j = (np.concatenate([[0.0], np.cumsum(each)]) for each in (part_s, part_j))
+    edge_s, edge_j = (np.concatenate([[0.0], np.cumsum(part)]) for part in (part_s, part_j))
     end_s = time_ns[-1] / 1e9
     low_s, high_s = (np.clip(time_ns / 1e9 + side * step_ns / 2e9, 0.0, end_s) for side in (-1, 1))
 

@@ -24,7 +24,8 @@ import pytest
 
 from benchmarks.clock_kills import kill_and_compare
 from sites.clocks import ClockNotLegal, ClocksUnavailable, nvml, open_control
-from sites.clocks.shared.journal import ClocksInUse, put_back_held, restore_left_over
+from sites.clocks.shared.journal import put_back_held, restore_left_over
+from sites.clocks.shared.private_files import ClocksInUse
 from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site
 from tests.sites.clock_hardware import Watch
@@ -215,7 +216,7 @@ def test_restore_left_over_says_what_it_did(machine: Machine) -> None:
     machine.killed(middle(machine.layout))
     lines = restore_left_over(machine.root)
     assert lines
-    assert all(line.startswith("left over, put back: ") for line in lines)
+    assert all(line.startswith("left over, restored: ") for line in lines)
     assert machine.is_original()
 
 
@@ -330,7 +331,7 @@ def test_a_device_that_goes_away_between_set_and_restore(machine: Machine) -> No
     device = machine.root / machine.layout.device
     away = machine.root / "tmp/away"
     device.rename(away)
-    with pytest.raises(ClocksUnavailable, match="not put back"):
+    with pytest.raises(ClocksUnavailable, match="not restored"):
         clocks.restore()
     # All the others are back.
     there = settled_contents(machine.root)
@@ -348,7 +349,7 @@ def test_a_device_that_is_gone_at_the_next_start(name: str, tmp_path: Path) -> N
         machine.killed(middle(machine.layout))
         shutil.rmtree(machine.root / machine.layout.device)
         lines = restore_left_over(machine.root)
-        assert any(line.startswith("left over, and its device is gone: ") for line in lines)
+        assert any(line.startswith("left over, but its device is gone: ") for line in lines)
         there = settled_contents(machine.root)
         assert {name: machine.original[name] for name in there} == there
         assert restore_left_over(machine.root) == []
@@ -362,7 +363,7 @@ def test_a_gpu_that_the_next_start_does_not_see_waits_for_one_that_does(tmp_path
         hidden = [gpu.rename(tmp_path / "tmp" / gpu.name) for gpu in gpus]
         for _ in range(2):
             (line,) = restore_left_over(tmp_path)
-            assert line.startswith("left over, and cannot be put back: GPU-")
+            assert line.startswith("left over, cannot be restored: GPU-")
         for away, gpu in zip(hidden, gpus, strict=True):
             away.rename(gpu)
         assert len(restore_left_over(tmp_path)) == 1
@@ -387,7 +388,7 @@ def test_restore_tries_every_file_and_names_those_that_fail(acpi: Machine) -> No
     del clocks, caught  # whose trace holds the control too
     assert journals(acpi.root)
     again = acpi.layout.open(acpi.root)
-    with pytest.raises(ClocksUnavailable, match="not back"):
+    with pytest.raises(ClocksUnavailable, match="could not be restored"):
         again.set(Setting(1200.0))
     bad.rmdir()
     bad.write_text("userspace\n")
@@ -454,7 +455,7 @@ def test_nvml_without_permission(tmp_path: Path) -> None:
     ("file", "said"),
     [
         # A bit mask of the kernel's: it keeps nine bits of a number, and shows them its own way.
-        ("coredump_filter", r"rate: 2133000000 was asked for, and the hardware took 0000"),
+        ("coredump_filter", r"rate: 2133000000 was requested, and the hardware took 0000"),
         # It refuses numbers above 1000 (proc_pid_oom_score_adj(5)).
         ("oom_score_adj", r"rate: the kernel refused 2133000000"),
     ],
@@ -721,7 +722,7 @@ def test_without_run_the_journal_is_in_a_private_folder_of_tmp(acpi: Machine) ->
 def test_without_any_folder_no_clock_is_changed(acpi: Machine) -> None:
     (acpi.root / "run").rmdir()
     shutil.rmtree(acpi.root / "tmp")
-    with pytest.raises(ClocksUnavailable, match="no folder to keep what was found"):
+    with pytest.raises(ClocksUnavailable, match="no folder to record clock values"):
         acpi.layout.open(acpi.root).set(Setting(1800.0))
     assert contents(acpi.root) == acpi.original
 
@@ -734,7 +735,7 @@ def test_a_journal_from_before_the_last_boot_is_dropped(acpi: Machine) -> None:
     boot.write_text("1bf2a3d4-0000-4000-8000-000000000002\n")
     left = contents(acpi.root)
     (line,) = restore_left_over(acpi.root)
-    assert "before the last boot" in line
+    assert "dropped, because a reboot" in line
     assert contents(acpi.root) == left
     assert journals(acpi.root) == []
 

@@ -1,4 +1,4 @@
-"""What every clock control is."""
+"""What a clock control is, and what it needs to know of a site."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sites.setting import AS_FOUND, Setting
 
 
 class ClockNotLegal(Exception):
-    """The setting asked for is not one that this node can be set to."""
+    """This node cannot be set to the requested setting."""
 
 
 class ClocksUnavailable(Exception):
@@ -18,7 +18,7 @@ class ClocksUnavailable(Exception):
 
     Args:
         what: the file or device and what happened.
-        remedy: what would mend it, a command where there is one.
+        remedy: how to fix it, with a command where there is one.
     """
 
     def __init__(self, what: str, remedy: str) -> None:
@@ -29,10 +29,10 @@ class ClocksUnavailable(Exception):
 
 @dataclass(frozen=True)
 class ClockState:
-    """What the hardware tells of its clocks at an instant; None where it tells nothing.
+    """What the hardware reports about its clocks at one time; None where it reports nothing.
 
-    ``throttled``: the reasons, in the hardware's words, for which it runs slower than it was
-    asked to. ``temperature_c``: of what is clocked. ``core_v``: the core domain's voltage.
+    ``throttled``: the reasons, in the hardware's words, why it runs slower than requested.
+    ``temperature_c``: of the device whose clocks these are. ``core_v``: the core voltage.
     """
 
     setting: Setting = AS_FOUND
@@ -115,29 +115,29 @@ class ControlledSite(Protocol):
 
 
 class ClockControl(Protocol):
-    """Sets a node's clocks and puts them back as they were.
+    """Sets a node's clocks and restores them.
 
-    A control that writes to the hardware records in a journal what it found, before it writes
-    (:mod:`sites.clocks.shared.journal`), so that the next start can restore what a killed one left.
+    A control that writes to the hardware first records the values that it found in a journal
+    (:mod:`sites.clocks.shared.journal`), so that they can be restored after a process was killed.
     """
 
     def legal(self) -> list[Setting] | None:
-        """The settings that the hardware offers; None where it cannot be asked.
+        """The settings that the hardware offers; None if it cannot report them.
 
         Raises:
-            ClocksUnavailable: it should answer, and does not.
+            ClocksUnavailable: it should report them, and does not.
         """
 
     def set(self, setting: Setting) -> None:
-        """Ask for a setting, wait until it has settled, and read back that it was taken.
+        """Request a setting, wait until it has settled, and read back that the hardware took it.
 
         Raises:
-            ClockNotLegal: the node refuses it, or took another one.
+            ClockNotLegal: the node refuses it, or took another setting.
             ClocksUnavailable: a file or device is missing or forbidden.
         """
 
     def state(self) -> ClockState:
-        """What the hardware tells now. Cheap: it is called ten times a second in a window."""
+        """The present state. It must be cheap: it is called ten times a second during a window."""
 
     def restore(self) -> None:
-        """Put back what was found before the first :meth:`set`."""
+        """Restore the clocks to their values before the first :meth:`set`."""

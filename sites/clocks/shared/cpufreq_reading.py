@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def current_core_mhz(root: Path, cpus: set[int]) -> float | None:
-    """The mean ``scaling_cur_freq`` (kHz in the file) of ``cpus`` in MHz; None where none is told.
+    """The mean ``scaling_cur_freq`` (kHz in the file) of ``cpus`` in MHz; None if there is none.
 
     Format: the kernel's Documentation/admin-guide/pm/cpufreq.rst.
     """

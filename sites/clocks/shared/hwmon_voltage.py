@@ -1,8 +1,8 @@
-"""The core domain's voltage where Linux's hwmon tells it, beside any clock control.
+"""The core voltage that Linux's hwmon reports, added to the states of any clock control.
 
 ``inN_input`` is in mV (Documentation/hwmon/sysfs-interface.rst in the Linux source); an AMD GPU's
-core voltage is labelled ``vddgfx`` (Documentation/gpu/amdgpu/thermal.rst), and boards' sensor chips
-have labels such as ``Vcore``.
+core voltage has the label ``vddgfx`` (Documentation/gpu/amdgpu/thermal.rst), and boards' sensor
+chips have labels such as ``Vcore``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REMEDY = "see /sys/class/hwmon/*/name and in*_label, or leave clocks.core_voltag
 
 
 class WithVoltage:
-    """A clock control whose states also tell the measured voltage."""
+    """A clock control whose states also contain the measured core voltage."""
 
     def __init__(self, control: ClockControl, file: Path) -> None:
         self._control = control
@@ -52,16 +52,16 @@ def with_voltage(control: ClockControl, root: Path, chip: str, label: str) -> Wi
     Raises:
         ClocksUnavailable: there is no such input, or several.
     """
-    found = [
+    inputs = [
         path.with_name(path.name.replace("_label", "_input"))
         for path in sorted((root / HWMON).glob("hwmon*/in*_label"))
         if _text(path) == label and _text(path.parent / "name") == chip
     ]
-    if len(found) != 1:
+    if len(inputs) != 1:
         raise ClocksUnavailable(
-            f"{root / HWMON} has {len(found)} inputs {label!r} of a chip {chip!r}", REMEDY
+            f"{root / HWMON} has {len(inputs)} inputs {label!r} of a chip {chip!r}", REMEDY
         )
-    return WithVoltage(control, found[0])
+    return WithVoltage(control, inputs[0])
 
 
 def _text(path: Path) -> str | None:

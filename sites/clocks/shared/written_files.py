@@ -1,12 +1,12 @@
-"""Small files of the kernel that a clock control writes, and puts back as they were found.
+"""Small files of the kernel that a clock control writes and later restores.
 
 A file of sysfs or debugfs takes a value with one write(2), and a read shows which value it took.
-The values found are recorded before the first write (:mod:`sites.clocks.shared.journal`) and put
-back byte for byte, in the opposite order of the writes.
+The values found are recorded before the first write (:mod:`sites.clocks.shared.journal`) and
+restored byte for byte, in the opposite order of the writes.
 
-A lower and an upper limit are written as a pair: at no time may the lower be above the upper,
-which kernels refuse or mend in their own way (cpufreq and devfreq alike). So the upper is written
-first, unless it would fall below the present lower limit.
+A lower and an upper limit are written as a pair, because the lower limit must never be above the
+upper one: cpufreq and devfreq refuse or change such values. So the upper limit is written first,
+unless it would fall below the present lower limit.
 """
 
 from __future__ import annotations
@@ -14,29 +14,32 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.control import ClockNotLegal, ClocksUnavailable, Right
+from sites.clocks.shared.control import ClockNotLegal, ClocksUnavailable
 from sites.clocks.shared.journal import Entry, Journal, PutBack, at_last, signals_wait
+from sites.clocks.shared.kernel_files import (
+    GONE,
+    SETTLE_S,
+    not_a_value,
+    read_text,
+    settled,
+    unavailable,
+    whole_number,
+    write_text,
+)
 
-SETTLE_S = 1.0
-"""How long the hardware may take: drivers answer within some ms (a relock of a PLL, a mailbox)."""
-FIRST_WAIT_S = 0.001
-LONGEST_WAIT_S = 0.02
 VALUE = re.compile(r"[A-Za-z0-9_<>.-]{1,64}\n?")
-"""What such a file holds: a number or a name. No journal may write anything else."""
+"""What such a file may hold: a number or a name. A journal cannot write anything else."""
 UNSUPPORTED = "<unsupported>"
-"""What scaling_setspeed holds under governors that have none. The kernel refuses it, and puts it
-back with the governor."""
-GONE = (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ENOTDIR)
-FORBIDDEN = (errno.EACCES, errno.EPERM)
+"""The content of scaling_setspeed under governors without one. The kernel refuses to write it, and
+restores it with the governor."""
 REFUSED = (errno.EINVAL, errno.ERANGE, errno.EOPNOTSUPP)
 
 
@@ -44,7 +47,7 @@ REFUSED = (errno.EINVAL, errno.ERANGE, errno.EOPNOTSUPP)
 class File:
     """A file below the root, and the text that it held or shall hold.
 
-    ``follows``: the hardware changes it by itself, so that it is not read back when put back.
+    ``follows``: the hardware changes it by itself, so a restored value is not read back.
     """
 
     path: str
@@ -79,8 +82,8 @@ class WrittenFiles:
     Args:
         root: ``/``, or a recorded tree.
         journal: the control's.
-        absent: what would bring a missing file, for messages.
-        instead: path -> the file whose text is put back where that one's cannot be read.
+        absent: how to get a missing file, for messages.
+        instead: path -> the file whose text is restored if that of ``path`` cannot be read.
     """
 
     def __init__(
@@ -98,27 +101,27 @@ class WrittenFiles:
         at_last(self, _give_up, journal, root, self.found)
 
     def write(self, wanted: Sequence[Value]) -> None:
-        """Write these values, in order, and put back what was written before and is not wanted.
+        """Write these values in order, and restore files written before that are not among them.
 
         Raises:
-            ClockNotLegal: a value was refused, or another was taken.
-            ClocksUnavailable: a file is missing or forbidden, or another process has them set.
+            ClockNotLegal: a value was refused, or the hardware took another one.
+            ClocksUnavailable: a file is missing or forbidden, or another process has set them.
         """
         if wanted:
             self._keep_found(wanted)
-        for each in wanted:
-            _write(self.root, each, self.absent)
-        for each in wanted:
-            self._read_back(each)
-        kept = {each.paths for each in wanted}
-        rest = [each for key, each in self.found.items() if key not in kept]
+        for value in wanted:
+            _write(self.root, value, self.absent)
+        for value in wanted:
+            self._read_back(value)
+        kept = {value.paths for value in wanted}
+        rest = [value for paths, value in self.found.items() if paths not in kept]
         _raise_failed(put_back_values(self.root, rest))
 
     def restore(self) -> None:
-        """Put all back; every file is tried.
+        """Restore all files; every file is tried.
 
         Raises:
-            ClocksUnavailable: what could not be put back; the journal keeps it, and a further
+            ClocksUnavailable: some could not be restored; the journal keeps them, and a further
                 call tries again.
         """
         if not self.journal.held:
@@ -131,31 +134,31 @@ class WrittenFiles:
         _raise_failed(back)
 
     def as_found(self, path: str) -> str:
-        """The text of a file before the first write, whether or not it came yet.
+        """The text of a file before the first write, also if there was none yet.
 
         Raises:
             ClocksUnavailable: it cannot be read.
         """
-        for each in self.found.values():
-            if path in each.paths:
-                return dict(_texts(each))[path]
+        for value in self.found.values():
+            if path in value.paths:
+                return dict(_texts(value))[path]
         return read_text(self.root, path, self.absent)
 
     def _keep_found(self, wanted: Sequence[Value]) -> None:
-        """Hold the journal and have it keep what these files hold now."""
+        """Hold the journal and record in it what these files hold now."""
         with signals_wait():
             for line in self.journal.hold():
                 logging.getLogger(__name__).warning("%s", line)
-            new = [each for each in wanted if each.paths not in self.found]
+            new = [value for value in wanted if value.paths not in self.found]
             if not new:
                 return
             try:
-                for each in new:
-                    self.found[each.paths] = self._read_found(each)
-                self.journal.write([_entry(each) for each in self.found.values()])
+                for value in new:
+                    self.found[value.paths] = self._read_found(value)
+                self.journal.write([_entry(value) for value in self.found.values()])
             except BaseException:
-                for each in new:
-                    self.found.pop(each.paths, None)
+                for value in new:
+                    self.found.pop(value.paths, None)
                 if not self.found:
                     self.journal.forget()
                 raise
@@ -172,7 +175,7 @@ class WrittenFiles:
         try:
             text = read_text(self.root, path, self.absent)
             if not VALUE.fullmatch(text):
-                raise ClocksUnavailable(*_not_a_value(self.root / path, text))
+                raise ClocksUnavailable(*not_a_value(self.root / path, text))
         except ClocksUnavailable:
             if path not in self.instead:
                 raise
@@ -184,110 +187,45 @@ class WrittenFiles:
             taken = settled(partial(read_text, self.root, path, self.absent), text)
             if taken.strip() != text.strip():
                 raise ClockNotLegal(
-                    f"{self.root / path}: {text.strip()} was asked for, and the hardware took "
+                    f"{self.root / path}: {text.strip()} was requested, and the hardware took "
                     f"{taken.strip() or 'nothing'}"
                 )
 
 
-def right_to_write(control: str, root: Path, pattern: str) -> Right:
-    """Whether this user may write every file below ``root`` that matches a glob pattern."""
-    files = sorted(root.glob(pattern))
-    if not files:
-        return Right(control, False, f"{root / pattern} does not exist")
-    closed = next((file for file in files if not os.access(file, os.W_OK)), None)
-    if closed is not None:
-        folder = closed.parent
-        remedy = f"run as root, or as root: chgrp GROUP {folder}/* && chmod g+w {folder}/*"
-        return Right(control, False, f"{closed} is not writable by this user", remedy)
-    user = "as root" if os.geteuid() == 0 else f"as user {os.getuid()}"
-    return Right(control, True, f"{len(files)} files are writable ({user})")
-
-
-def settled(read: Callable[[], str], wanted: str, bound_s: float = SETTLE_S) -> str:
-    """What ``read`` returns when it is ``wanted``, or last after ``bound_s``."""
-    deadline_s = time.monotonic() + bound_s
-    wait_s = FIRST_WAIT_S
-    while True:
-        text = read()
-        if text.strip() == wanted.strip() or time.monotonic() >= deadline_s:
-            return text
-        time.sleep(wait_s)
-        wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-
-
-def read_text(root: Path, path: str, absent: str) -> str:
-    """The text of a file.
-
-    Raises:
-        ClocksUnavailable: it cannot be read.
-    """
-    try:
-        return (root / path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unavailable(root / path, error, absent, "r") from None
-
-
-def read_number(root: Path, path: str, absent: str) -> int:
-    """The whole number that a file holds.
-
-    Raises:
-        ClocksUnavailable: it cannot be read, or holds none.
-    """
-    return whole_number(read_text(root, path, absent), root / path)
-
-
-def whole_number(text: str, path: Path) -> int:
-    """``text`` as a whole number.
-
-    Raises:
-        ClocksUnavailable: it is none.
-    """
-    if not re.fullmatch(r"[0-9]{1,18}\s*", text):
-        raise ClocksUnavailable(*_not_a_value(path, text))
-    return int(text)
-
-
-def optional_number(root: Path, path: str) -> int | None:
-    """The whole number that a file holds, where the hardware tells it; else None."""
-    with contextlib.suppress(OSError, ValueError):
-        return int((root / path).read_text())
-    return None
-
-
 def put_back_values(root: Path, found: Sequence[Value]) -> PutBack:
-    """Put back what was found, the last written first; each that cannot be is named."""
+    """Restore the values that were found, the last written first."""
     done: list[str] = []
     gone: list[str] = []
     failed: list[str] = []
     deadline_s = time.monotonic() + SETTLE_S  # for all of them: a node may have hundreds
-    for each in reversed(found):
+    for value in reversed(found):
         try:
-            changed = _put_back_one(root, each, deadline_s)
+            changed = _put_back_one(root, value, deadline_s)
         except OSError as error:
-            where = root / each.paths[0] if error.filename is None else Path(error.filename)
-            line = f"{where} ({error.strerror}), which held {_in_words(each)}"
+            where = root / value.paths[0] if error.filename is None else Path(error.filename)
+            line = f"{where} ({error.strerror}), which held {_in_words(value)}"
             (gone if error.errno in GONE else failed).append(line)
         else:
             if changed:
-                done.append(f"{', '.join(str(root / p) for p in each.paths)}: {_in_words(each)}")
+                done.append(f"{', '.join(str(root / p) for p in value.paths)}: {_in_words(value)}")
     return PutBack(tuple(done), tuple(gone), tuple(failed))
 
 
 def put_back_entries(root: Path, found: Iterable[Entry], writes: Sequence[str]) -> PutBack:
-    """Put back what a journal tells, after a check of all of it.
+    """Restore the values of a journal, after a check of all of them.
 
     Args:
         root: ``/``, or a recorded tree.
         found: the journal's entries.
-        writes: patterns, of whole paths below the root, of all that the control can write.
+        writes: patterns of the paths, below the root, of all files that the control can write.
 
     Raises:
         ValueError, KeyError, TypeError: an entry that the control cannot have written; nothing was
-            put back.
+            restored.
     """
     values = []
-    for each in found:
-        value = _value(each)
+    for entry in found:
+        value = _value(entry)
         for path, text in _texts(value):
             _check(root, path, text, writes)
         values.append(value)
@@ -295,19 +233,19 @@ def put_back_entries(root: Path, found: Iterable[Entry], writes: Sequence[str]) 
 
 
 def _check(root: Path, path: str, text: str, writes: Sequence[str]) -> None:
-    if ".." in path.split("/") or not any(re.fullmatch(each, path) for each in writes):
-        raise ValueError(f"it writes no {path!r}")
+    if ".." in path.split("/") or not any(re.fullmatch(pattern, path) for pattern in writes):
+        raise ValueError(f"it does not write {path!r}")
     if not VALUE.fullmatch(text):
-        raise ValueError(f"no value for {path}: {text!r}")
+        raise ValueError(f"{text!r} is not a value for {path}")
     if not (root / path).resolve().is_relative_to(root.resolve() / "sys"):
         raise ValueError(f"{path!r} leads out of sys")
 
 
 def _put_back_one(root: Path, found: Value, deadline_s: float) -> bool:
-    """Put a value back and read it back; False where it was so already.
+    """Restore a value and read it back; False if the file already held it.
 
     Raises:
-        OSError: it could not be, with the file's name.
+        OSError: it failed, with the file's name.
     """
     if all(_reads(root / path) == text for path, text in _texts(found)):
         return False
@@ -328,7 +266,7 @@ def _put_back_one(root: Path, found: Value, deadline_s: float) -> bool:
 
 
 def _reads(path: Path) -> str | None:
-    """A file's text; None where it cannot be read. That it is gone is an error."""
+    """A file's text; None if it cannot be read. It is an error if the file is gone."""
     try:
         return path.read_text()
     except UnicodeDecodeError:
@@ -353,7 +291,7 @@ def _write(root: Path, value: Value, absent: str) -> None:
         path = Path(error.filename or root / value.paths[0])
         if error.errno in REFUSED:
             raise ClockNotLegal(f"{path}: the kernel refused {_in_words(value)}") from None
-        raise _unavailable(path, error, absent, "w") from None
+        raise unavailable(path, error, absent, "w") from None
 
 
 def _write_limits(root: Path, limits: Limits) -> None:
@@ -361,8 +299,8 @@ def _write_limits(root: Path, limits: Limits) -> None:
     try:
         present_low = int(low.read_text())
     except (OSError, ValueError):
-        # Nothing tells which order is legal. The upper limit is written last in any case, and
-        # before as well, in case that the lower one would be above it.
+        # The legal order is unknown. The upper limit is written last in any case, and also first,
+        # in case the lower limit would be above it.
         with contextlib.suppress(OSError):
             write_text(high, limits.high_text)
         present_low = int(limits.high_text) + 1
@@ -372,21 +310,6 @@ def _write_limits(root: Path, limits: Limits) -> None:
     else:
         write_text(low, limits.low_text)
         write_text(high, limits.high_text)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a value with a single write(2); it makes no file where there is none.
-
-    Raises:
-        OSError: with the file's name.
-    """
-    file = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    try:
-        os.write(file, text.encode())
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        os.close(file)
 
 
 def _texts(value: Value) -> tuple[tuple[str, str], ...]:
@@ -409,11 +332,11 @@ def _value(entry: Entry) -> Value:
     if "file" in entry:
         path, text, follows = entry["file"], entry["found"], entry["follows"]
         if not isinstance(path, str) or not isinstance(text, str) or not isinstance(follows, bool):
-            raise TypeError("a file that is no text")
+            raise TypeError("a file that is not text")
         return File(path, text, follows)
     (low, high), (low_text, high_text) = entry["limits"], entry["found"]
-    if not all(isinstance(each, str) for each in (low, high, low_text, high_text)):
-        raise TypeError("a limit that is no text")
+    if not all(isinstance(text, str) for text in (low, high, low_text, high_text)):
+        raise TypeError("a limit that is not text")
     int(low_text), int(high_text)
     return Limits(low, high, low_text, high_text)
 
@@ -421,8 +344,8 @@ def _value(entry: Entry) -> Value:
 def _raise_failed(back: PutBack) -> None:
     if back.gone or back.failed:
         raise ClocksUnavailable(
-            "not put back: " + "; ".join((*back.failed, *back.gone)),
-            "set it by hand; the next start tries again",
+            "not restored: " + "; ".join((*back.failed, *back.gone)),
+            "set them by hand; the next start also tries again",
         )
 
 
@@ -435,29 +358,3 @@ def _give_up(journal: Journal, root: Path, found: dict[tuple[str, ...], Value]) 
             journal.let_go()
         else:
             journal.forget()
-
-
-def _not_a_value(path: Path, text: str) -> tuple[str, str]:
-    return (
-        f"{path} holds {text[:40]!r}, which is no value of a clock",
-        "see what the driver says in `dmesg`",
-    )
-
-
-def _unavailable(
-    path: Path, error: OSError | UnicodeDecodeError, absent: str, access: str
-) -> ClocksUnavailable:
-    if isinstance(error, UnicodeDecodeError):
-        return ClocksUnavailable(f"{path} holds no text", "see what the driver says in `dmesg`")
-    if error.errno in GONE:
-        return ClocksUnavailable(f"{path} is not there ({error.strerror})", absent)
-    verb = {"r": "read", "w": "written"}[access]
-    remedy = "see what the driver says in `dmesg`"
-    if error.errno in FORBIDDEN:
-        remedy = (
-            f"run as root with sudo, or give a group access, as root, with `chgrp GROUP {path} && "
-            f"chmod g+{access} {path}`, and for every boot with a udev rule or in /etc/tmpfiles.d"
-        )
-    elif error.errno == errno.EROFS:
-        remedy = "mount it writable: `mount -o remount,rw /sys`; containers have it read only"
-    return ClocksUnavailable(f"{path} cannot be {verb}: {error.strerror}", remedy)

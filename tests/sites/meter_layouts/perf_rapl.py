@@ -54,7 +54,7 @@ LAYOUTS = [
         },
         wrong_options=(
             ({"events": "energy-pkg"}, "list of energy-pkg"),
-            ({"events": ["energy-psys"]}, "list of energy-pkg"),
+            ({"events": ["energy-psys"]}, "not one of energy-pkg"),
         ),
     )
 ]

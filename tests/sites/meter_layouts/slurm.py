@@ -34,7 +34,7 @@ LAYOUTS = [
             "gone": lambda root: shutil.rmtree(root / "usr/bin"),
         },
         options={"job": 77},
-        wrong_options=(({"job": "all"}, "number"), ({"step": "last"}, "number or batch")),
+        wrong_options=(({"job": "all"}, "number"), ({"step": "last"}, "number of a step or batch")),
         named=("77.batch",),
     )
 ]

@@ -1,0 +1,129 @@
+"""Read and write small files of sysfs and debugfs, with errors that say how to fix them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sites.clocks.shared.control import ClocksUnavailable, Right
+
+SETTLE_S = 1.0
+"""How long the hardware may take: drivers answer within a few ms (a PLL relock, a mailbox)."""
+FIRST_WAIT_S = 0.001
+LONGEST_WAIT_S = 0.02
+GONE = (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ENOTDIR)
+CHECK_DRIVER = "check the driver's messages in `dmesg`"
+FORBIDDEN = (errno.EACCES, errno.EPERM)
+
+
+def read_text(root: Path, path: str, absent: str) -> str:
+    """The text of a file.
+
+    Raises:
+        ClocksUnavailable: it cannot be read.
+    """
+    try:
+        return (root / path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise unavailable(root / path, error, absent, "r") from None
+
+
+def read_number(root: Path, path: str, absent: str) -> int:
+    """The whole number that a file holds.
+
+    Raises:
+        ClocksUnavailable: it cannot be read, or holds something else.
+    """
+    return whole_number(read_text(root, path, absent), root / path)
+
+
+def whole_number(text: str, path: Path) -> int:
+    """``text`` as a whole number.
+
+    Raises:
+        ClocksUnavailable: it is something else.
+    """
+    if not re.fullmatch(r"[0-9]{1,18}\s*", text):
+        raise ClocksUnavailable(*not_a_value(path, text))
+    return int(text)
+
+
+def optional_number(root: Path, path: str) -> int | None:
+    """The whole number that a file holds; None if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        return int((root / path).read_text())
+    return None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a value with a single write(2); a missing file is not created.
+
+    Raises:
+        OSError: with the file's name.
+    """
+    file = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        os.close(file)
+
+
+def settled(read: Callable[[], str], wanted: str, bound_s: float = SETTLE_S) -> str:
+    """What ``read`` returns once it is ``wanted``, or after ``bound_s``."""
+    deadline_s = time.monotonic() + bound_s
+    wait_s = FIRST_WAIT_S
+    while True:
+        text = read()
+        if text.strip() == wanted.strip() or time.monotonic() >= deadline_s:
+            return text
+        time.sleep(wait_s)
+        wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+
+def right_to_write(control: str, root: Path, pattern: str) -> Right:
+    """Whether this user may write every file below ``root`` that matches a glob pattern."""
+    files = sorted(root.glob(pattern))
+    if not files:
+        return Right(control, False, f"{root / pattern} does not exist")
+    closed = next((file for file in files if not os.access(file, os.W_OK)), None)
+    if closed is not None:
+        folder = closed.parent
+        remedy = f"run as root, or as root: chgrp GROUP {folder}/* && chmod g+w {folder}/*"
+        return Right(control, False, f"{closed} is not writable by this user", remedy)
+    user = "as root" if os.geteuid() == 0 else f"as user {os.getuid()}"
+    return Right(control, True, f"{len(files)} files are writable ({user})")
+
+
+def not_a_value(path: Path, text: str) -> tuple[str, str]:
+    """The error, as (what, remedy), for a file whose text is not a clock value."""
+    return (
+        f"{path} holds {text[:40]!r}, which is not a clock value",
+        CHECK_DRIVER,
+    )
+
+
+def unavailable(
+    path: Path, error: OSError | UnicodeDecodeError, absent: str, access: str
+) -> ClocksUnavailable:
+    """The error of reading (``access`` "r") or writing ("w") a file, with the remedy that fits."""
+    if isinstance(error, UnicodeDecodeError):
+        return ClocksUnavailable(f"{path} does not hold text", CHECK_DRIVER)
+    if error.errno in GONE:
+        return ClocksUnavailable(f"{path} does not exist ({error.strerror})", absent)
+    verb = {"r": "read", "w": "written"}[access]
+    remedy = CHECK_DRIVER
+    if error.errno in FORBIDDEN:
+        remedy = (
+            f"run as root with sudo, or give a group access, as root, with `chgrp GROUP {path} && "
+            f"chmod g+{access} {path}`, and for every boot with a udev rule or in /etc/tmpfiles.d"
+        )
+    elif error.errno == errno.EROFS:
+        remedy = "mount it writable: `mount -o remount,rw /sys`; in containers it is read-only"
+    return ClocksUnavailable(f"{path} cannot be {verb}: {error.strerror}", remedy)
