@@ -1,14 +1,13 @@
-"""Whether clocks are restored when the process that set them is killed at a random moment.
+"""Are clocks restored if the process that set them is killed at a random moment?
 
     .venv/bin/python benchmarks/clock_kills.py [--kills 200] [--seed 1]
 
-A process opens a clock control on a copied tree of files, sets settings and restores, again and
-again, as a worker does. It is ended at a random moment by SIGINT, SIGTERM or SIGKILL; after
-SIGKILL the next start follows (``restore_left_over``). Then every file is compared with the
-original, byte for byte. Every control takes its turn. Exits with 1 unless all were restored.
+A process opens a clock control on a copied tree of files, then sets and restores settings
+repeatedly, as a worker does. SIGINT, SIGTERM or SIGKILL ends it at a random moment; after SIGKILL,
+``restore_left_over`` is called, as at the next start of a worker. Then every file is compared with
+the original, byte for byte. All controls are tested in turn. Exits with 1 unless all were restored.
 
-The process is forked, as the fork server's measuring processes are, so that a kill takes
-hundredths of a second.
+The process is forked, like the processes that measure, so a kill takes only hundredths of a second.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ sys.path.insert(0, str(ROOT))
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 LONGEST_S = 0.04
-AGAIN_S = 2.0
-MOST_AGAIN = 5
-"""A loop of opening, setting and restoring takes some milliseconds."""
+"""The longest time before the signal; opening, setting and restoring takes a few milliseconds."""
+REPEAT_S = 2.0
+MOST_SIGNALS = 5
 
 
 @dataclass
 class Kills:
-    """What came of the kills."""
+    """The results of the kills."""
 
     restored: int = 0
     by_signal: Counter[str] = field(default_factory=Counter)
     found_set: int = 0
-    """Kills by SIGKILL after which the files differed, so that there was something to restore."""
+    """Kills by SIGKILL after which files differed, so that there was something to restore."""
     sent_again: int = 0
-    """How often a signal was dropped by Python, and the process went on until the next one."""
+    """How often Python dropped a signal, so that it was sent again."""
     problems: list[str] = field(default_factory=list)
 
 
 def kill_and_compare(kills: int, seed: int, folder: Path, layouts: list[Any]) -> Kills:
-    """Kill that many processes, each layout in its turn, with copies of its tree in ``folder``."""
+    """Kill ``kills`` processes, for each layout in turn, with copies of its tree in ``folder``."""
     from tests.sites.clock_layouts import copy
 
     rng = random.Random(seed)
@@ -63,7 +62,7 @@ def kill_and_compare(kills: int, seed: int, folder: Path, layouts: list[Any]) ->
         original = copy(layout, root)
         with ExitStack() as stack:
             stack.enter_context(layout.running(root))
-            layout.open(root)  # so that no child spends its time on imports
+            layout.open(root)  # imports everything, so that the children need not
             for _ in range(share):
                 _kill_one(layout, root, original, rng, result)
     return result
@@ -94,34 +93,38 @@ def _kill_one(
         result.found_set += contents(root) != original
         restore_left_over(root)
     try:
-        found = settled_contents(root)
+        files = settled_contents(root)
     except TimeoutError as error:
-        found = {}
+        files = {}
         result.problems.append(f"{layout.name}, {number.name}: {error}")
     left = journals(root)
-    if found == original and not left:
+    if files == original and not left:
         result.restored += 1
         result.by_signal[number.name] += 1
         return
-    changed = sorted(name for name in {*original, *found} if original.get(name) != found.get(name))
+    changed = sorted(name for name in {*original, *files} if original.get(name) != files.get(name))
     result.problems.append(f"{layout.name}, {number.name}: {changed} differ, journals {left}")
     for name, held in original.items():
         (root / name).write_bytes(held)
-    for each in root.glob("*/campaign-clocks*"):
-        shutil.rmtree(each)
+    for journal_folder in root.glob("*/campaign-clocks*"):
+        shutil.rmtree(journal_folder)
 
 
 def _end(child: int, number: signal.Signals) -> int:
-    """Send the signal until the process has ended, as a person would press the keys again: what a
-    handler raises in a finalizer is dropped by Python. How often it was sent again."""
-    for again in range(MOST_AGAIN):
+    """Send the signal until the process has ended; returns how often it was sent again.
+
+    Python drops an exception that a signal handler raises in a finalizer, so one may not be enough.
+    """
+    for again in range(MOST_SIGNALS):
         os.kill(child, number)
-        until_s = time.monotonic() + AGAIN_S
+        until_s = time.monotonic() + REPEAT_S
         while time.monotonic() < until_s:
             if os.waitpid(child, os.WNOHANG)[0]:
                 return again
             time.sleep(0.0005)
-    raise TimeoutError(f"{number.name} was sent {MOST_AGAIN} times, and process {child} goes on")
+    raise TimeoutError(
+        f"{number.name} was sent {MOST_SIGNALS} times, and process {child} still runs"
+    )
 
 
 def main() -> int:
@@ -137,11 +140,11 @@ def main() -> int:
         result = kill_and_compare(arguments.kills, arguments.seed, Path(folder), LAYOUTS)
     for line in result.problems:
         print(line)
-    each = ", ".join(f"{name} {count}" for name, count in sorted(result.by_signal.items()))
-    print(f"{len(LAYOUTS)} controls and machines; restored by signal: {each}")
-    print(f"after SIGKILL, clocks were found set {result.found_set} times")
-    print(f"signals sent again, since a finalizer had dropped them: {result.sent_again}")
-    print(f"{(time.monotonic() - begin_s) / max(arguments.kills, 1):.3f} s a kill")
+    by_signal = ", ".join(f"{name} {count}" for name, count in sorted(result.by_signal.items()))
+    print(f"{len(LAYOUTS)} controls and machines; restored by signal: {by_signal}")
+    print(f"clocks were still set after SIGKILL: {result.found_set} times")
+    print(f"signals sent again, because a finalizer dropped them: {result.sent_again}")
+    print(f"{(time.monotonic() - begin_s) / max(arguments.kills, 1):.3f} s per kill")
     print(f"restored in {result.restored} of {arguments.kills}")
     return 0 if result.restored == arguments.kills else 1
 

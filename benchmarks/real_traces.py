@@ -1,11 +1,11 @@
-"""Whether energies of real GPUs hold their stated uncertainty, beside an external meter.
+"""Do energies of real GPUs agree with an external meter within their stated uncertainty?
 
     .venv/bin/python benchmarks/real_traces.py [--windows 1000] [--seed 0]
 
 Random windows of 0.5 to 6 s of the traces in tests/data/gpu_power_traces, as in
-tests/campaign/test_real_traces.py. Of each board, and of both loads of a board with two: the
-windows, how many of them lie within two stated standard uncertainties, the mean error, its root
-mean square (the spread) and the stated standard uncertainty's, in % of the energy.
+tests/campaign/test_real_traces.py. For each board and load, the table has: the number of windows,
+the share of windows within two stated standard uncertainties, the mean error, the root mean square
+of the error (spread) and that of the stated standard uncertainty, in % of the energy.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ def main() -> int:
     parser.add_argument("--windows", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    judged = judge(arguments.windows, arguments.seed)
+    windows = judge(arguments.windows, arguments.seed)
     print(
         f"{'trace':<16}{'windows':>8}{'inside %':>10}{'mean %':>9}{'spread %':>10}{'stated %':>10}"
     )
     for name in [*(real.name for real in read_traces()), "all"]:
-        mine = [each for each in judged if name in ("all", each.name)]
-        if not mine:
+        chosen = [window for window in windows if name in ("all", window.name)]
+        if not chosen:
             continue
-        errors = [each.error for each in mine]
-        stated = root_mean_square([each.std_j / each.true_j for each in mine])
+        errors = [window.error for window in chosen]
+        stated = root_mean_square([window.std_j / window.true_j for window in chosen])
+        inside = np.mean([window.is_inside for window in chosen])
         print(
-            f"{name:<16}{len(mine):>8}{100 * np.mean([each.is_inside for each in mine]):>10.1f}"
+            f"{name:<16}{len(chosen):>8}{100 * inside:>10.1f}"
             f"{100 * np.mean(errors):>9.2f}{100 * root_mean_square(errors):>10.2f}"
             f"{100 * stated:>10.2f}"
         )

@@ -1,11 +1,11 @@
-"""The sampler at 1 kHz beside a kernel that uses every core: its periods, its cost, what it slows.
+"""The sampler at 1 kHz during a kernel on every core: its periods, CPU time and slowdown.
 
     .venv/bin/python benchmarks/sampler.py [--rounds 9] [--seconds 2]
 
-A powercap meter on a file that another process writes. Rounds with and without the sampler in
-turns, medians. The floor is what one core spends on waking up 1,000 times a second and doing
-nothing else, beside the same kernel, and what that slows the kernel: no sampler that sleeps between
-readings can cost less. The kernel ends with its last thread: what one core loses counts whole.
+A powercap meter reads a file that another process writes. Rounds with and without the sampler are
+interleaved, and medians are printed. The lower bound is a thread that wakes up 1,000 times a second
+and does nothing else, during the same kernel: no sampler that sleeps between readings can cost
+less. The kernel ends with its last thread, so time that one core loses counts fully.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HZ = 1000.0
 
 @njit(nogil=True)
 def work(passes):  # type: ignore[no-untyped-def]
-    """Arithmetic that no memory slows."""
+    """Arithmetic without memory access."""
     total = 0.0
     for i in range(passes):
         total = total * 0.999999 + i
@@ -57,23 +57,23 @@ def run_kernel(passes: int) -> float:
 
 
 def write_counter(path: str, stop: Event) -> None:
-    """Show 40 W ten times a second, which costs next to nothing."""
+    """Write a counter that rises by 40 W, ten times a second, which costs almost nothing."""
     file = os.open(path, os.O_WRONLY)
     while not stop.wait(0.1):
         os.pwrite(file, b"%012d\n" % (time.monotonic_ns() * 40 // 1000 % 262_143_328_850), 0)
 
 
 def main() -> None:
-    """Print the figures."""
+    """Prepare the meter's files, and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=2.0, help="of the kernel alone")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     compile_loop()
     work(1)
     began = time.perf_counter()
     work(50_000_000)
-    passes = round(50_000_000 * asked.seconds / (time.perf_counter() - began))
+    passes = round(50_000_000 * arguments.seconds / (time.perf_counter() - began))
     with tempfile.TemporaryDirectory(prefix="sampler-") as folder:
         root = Path(folder)
         zone = root / "sys/class/powercap/intel-rapl:0"
@@ -85,14 +85,14 @@ def main() -> None:
         writer = multiprocessing.Process(target=write_counter, args=(f"{zone}/energy_uj", stop))
         writer.start()
         try:
-            measure(root, passes, asked.rounds)
+            measure(root, passes, arguments.rounds)
         finally:
             stop.set()
             writer.join()
 
 
 def measure(root: Path, passes: int, rounds: int) -> None:
-    """All rounds, and the table."""
+    """Run all rounds and print the results."""
     meter = open_meter("powercap", {}, root)
     alone_s, beside_s, waking_s = [], [], []
     errors, p99_s, shares, floors = [], [], [], []
@@ -107,23 +107,23 @@ def measure(root: Path, passes: int, rounds: int) -> None:
         errors.append(abs(cost["powercap"]["period_s"] * HZ - 1.0))
         p99_s.append(cost["powercap"]["gap_p99_s"])
         shares.append((cost["powercap"]["cpu_s"] + cost["sampler"]["cpu_s"]) / seconds)
-        nothing = Ticker([], 1.0 / HZ)
-        nothing.start()
+        ticker = Ticker([], 1.0 / HZ)
+        ticker.start()
         seconds = run_kernel(passes)
-        nothing.end()
+        ticker.end()
         waking_s.append(seconds)
-        floors.append(nothing.cpu_s / seconds)
+        floors.append(ticker.cpu_s / seconds)
     meter.close()
     slower, floor_slower = (
-        np.median(np.array(each) / np.array(alone_s)) - 1.0 for each in (beside_s, waking_s)
+        np.median(np.array(times_s) / np.array(alone_s)) - 1.0 for times_s in (beside_s, waking_s)
     )
-    print(f"{rounds} rounds in turns, medians (worst)")
+    print(f"{rounds} interleaved rounds, medians (worst)")
     print(f"error of the median period: {statistics.median(errors):.4%} ({max(errors):.4%})")
     print(f"99th percentile of gaps: {1e3 * statistics.median(p99_s):.3f} ms "
           f"({1e3 * max(p99_s):.3f})")  # fmt: skip
-    print(f"of one core: {statistics.median(shares):.2%} ({max(shares):.2%}); to wake up alone "
+    print(f"share of one core: {statistics.median(shares):.2%} ({max(shares):.2%}); waking up: "
           f"{statistics.median(floors):.2%}")  # fmt: skip
-    print(f"kernel slower by {slower:.2%}; beside waking up alone {floor_slower:.2%}")
+    print(f"kernel slower by {slower:.2%}; with waking up only: {floor_slower:.2%}")
 
 
 if __name__ == "__main__":
