@@ -1,11 +1,11 @@
-"""The hardware behind a tree of files: a process that keeps what a machine shows up to date.
+"""Simulated hardware behind a tree of files: a process that updates what a machine would show.
 
-Plain files keep what is written to them. On a machine the kernel and the hardware answer: the
-current clock follows its limits, ``scaling_setspeed`` tells what the driver took and is
-``<unsupported>`` under other governors, the memory's rate is the firmware's own unless it is
-locked. The process waits for writes (inotify(7)). It answers under a lease (fcntl(2), F_SETLEASE):
-no other has the file open then, who opens it waits, and nothing that was written in between is
-lost, as on a machine, where a write and its answer are one step.
+Plain files keep what is written to them. On a machine the kernel and the hardware react: the
+current clock follows its limits, ``scaling_setspeed`` shows the clock that the driver took and is
+``<unsupported>`` under other governors, and the firmware chooses the memory's rate unless it is
+locked. The process waits for writes (inotify(7)). It reacts under a lease (fcntl(2), F_SETLEASE):
+no other process has the file open then, whoever opens it waits, and no write in between is lost, as
+on a machine, where a write and its effect are one step.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _cpufreq(folder: Path, held: Mapping[Path, str]) -> dict[Path, str]:
     if not speed.isdigit():
         return {}
     asked = min(max(int(speed), low), high)
-    table = sorted(int(each) for each in _text(folder / "scaling_available_frequencies").split())
+    table = sorted(int(word) for word in _text(folder / "scaling_available_frequencies").split())
     taken = next((khz for khz in table if khz >= asked), table[-1]) if table else asked
     return {folder / "scaling_setspeed": str(taken), folder / "scaling_cur_freq": str(taken)}
 

@@ -186,7 +186,7 @@ def _limits(root: Path) -> Setting:
 
 
 def _uncore(root: Path, folders: tuple[str, ...]) -> float:
-    ends = [f"{UNCORE}/{each}/{end}_freq_khz" for each in folders for end in ("min", "max")]
+    ends = [f"{UNCORE}/{folder}/{end}_freq_khz" for folder in folders for end in ("min", "max")]
     return _same(root, ends, 1000)
 
 

@@ -1,4 +1,4 @@
-/* A stand-in for NVIDIA's libnvidia-ml.so.1 that answers from a tree of files.
+/* A fake of NVIDIA's libnvidia-ml.so.1 that reads a tree of files.
  *
  * The tree is the folder named by FAKE_NVML_TREE, looked up at every call. One file is one value:
  *

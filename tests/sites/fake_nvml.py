@@ -1,4 +1,4 @@
-"""Builds ``fake_nvml.c``, the stand-in for NVIDIA's library, and puts it below a root.
+"""Builds ``fake_nvml.c``, a fake of NVIDIA's library, and installs it below a root.
 
 What the tree holds is said at the top of ``fake_nvml.c``.
 """

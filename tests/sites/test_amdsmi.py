@@ -1,4 +1,4 @@
-"""AMD GPUs, from a stand-in for AMD's package that reads a tree."""
+"""AMD GPUs, with a fake of AMD's package that reads a tree."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_energy_without_power_and_power_without_energy(root: Path) -> None:
         open_meter("amdsmi", {}, root)
 
 
-def test_of_an_mi250_the_even_die_is_the_card(root: Path) -> None:
+def test_the_even_die_of_an_mi250_reports_the_card(root: Path) -> None:
     for gpu in ("gpu0", "gpu1"):
         put(root, f"{gpu}/market_name", "AMD INSTINCT MI250X (MCM) OAM AC MBA")
     meter = open_meter("amdsmi", {}, root)
@@ -86,7 +86,7 @@ def test_of_an_mi250_the_even_die_is_the_card(root: Path) -> None:
         ("", "no socket_power any more"),
     ],
 )
-def test_a_power_that_goes_away_is_an_error(root: Path, text: str, said: str) -> None:
+def test_a_power_that_disappears_is_an_error(root: Path, text: str, said: str) -> None:
     meter = open_meter("amdsmi", {}, root)
     meter.read()
     put(root, "gpu1/power", text)
@@ -105,7 +105,7 @@ def test_a_power_that_goes_away_is_an_error(root: Path, text: str, said: str) ->
         ("energy_accumulator 4\ncounter_resolution 15.259021759033203\n", "went back"),
     ],
 )
-def test_an_energy_that_is_none(root: Path, text: str, said: str) -> None:
+def test_an_energy_that_is_not_a_number(root: Path, text: str, said: str) -> None:
     meter = open_meter("amdsmi", {}, root)
     meter.read()
     put(root, "gpu1/energy", text)
@@ -120,7 +120,7 @@ def test_a_library_that_does_not_start(root: Path, code: int) -> None:
         open_meter("amdsmi", {}, root)
 
 
-def test_a_gpu_that_has_no_name_is_unreadable(root: Path) -> None:
+def test_a_gpu_without_a_name_is_unreadable(root: Path) -> None:
     (root / FOLDER / "gpu0/market_name").unlink()
     with pytest.raises(MeterUnreadable, match="AMD GPU 0"):
         open_meter("amdsmi", {}, root)

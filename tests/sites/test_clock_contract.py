@@ -48,10 +48,10 @@ from tests.sites.clock_layouts import (
 )
 
 REPOSITORY = Path(__file__).parents[2]
-BY_NAME = {each.name: each for each in LAYOUTS}
+BY_NAME = {layout.name: layout for layout in LAYOUTS}
 ACPI = BY_NAME["cpufreq-acpi"]
-NAMES = [each.name for each in LAYOUTS]
-FILES = [each.name for each in LAYOUTS if each.control != "nvml"]
+NAMES = [layout.name for layout in LAYOUTS]
+FILES = [layout.name for layout in LAYOUTS if layout.control != "nvml"]
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def test_an_illegal_setting_is_refused_and_changes_nothing(machine: Machine) -> 
     assert machine.is_original()
 
 
-def test_none_leaves_a_clock_as_found_even_after_it_was_set(machine: Machine) -> None:
+def test_none_restores_a_clock_that_was_set_before(machine: Machine) -> None:
     clocks = machine.layout.open(machine.root)
     clocks.set(AS_FOUND)
     assert journals(machine.root) == []
@@ -157,16 +157,16 @@ def test_none_leaves_a_clock_as_found_even_after_it_was_set(machine: Machine) ->
     clocks.restore()
 
 
-def test_the_state_tells_what_the_hardware_shows(machine: Machine) -> None:
+def test_the_state_is_what_the_hardware_shows(machine: Machine) -> None:
     clocks = machine.layout.open(machine.root)
     setting = machine.layout.legal[0]
     clocks.set(setting)
     settled_contents(machine.root)
     state = clocks.state()
     for name in ("core_mhz", "mem_mhz"):
-        told, asked = getattr(state.setting, name), getattr(setting, name)
-        if asked is not None:
-            assert told == pytest.approx(asked), name
+        achieved, requested = getattr(state.setting, name), getattr(setting, name)
+        if requested is not None:
+            assert achieved == pytest.approx(requested), name
     assert state.throttled == ()
     clocks.restore()
 
@@ -181,7 +181,7 @@ def test_it_restores_after_an_exception(machine: Machine) -> None:
     assert journals(machine.root) == []
 
 
-def test_a_control_that_is_dropped_restores(machine: Machine) -> None:
+def test_a_deleted_control_restores(machine: Machine) -> None:
     clocks = machine.layout.open(machine.root)
     clocks.set(machine.layout.legal[0])
     del clocks
@@ -212,7 +212,7 @@ def test_the_next_start_restores_after_sigkill(machine: Machine) -> None:
     assert machine.is_original()
 
 
-def test_restore_left_over_says_what_it_did(machine: Machine) -> None:
+def test_restore_left_over_reports_what_it_did(machine: Machine) -> None:
     machine.killed(middle(machine.layout))
     lines = restore_left_over(machine.root)
     assert lines
@@ -226,7 +226,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from tests.sites.clock_layouts import LAYOUTS, end
 signal.signal(signal.SIGTERM, end)
-layout = next(each for each in LAYOUTS if each.name == sys.argv[1])
+layout = next(one for one in LAYOUTS if one.name == sys.argv[1])
 with ExitStack() as stack:
     clocks = layout.open(Path(sys.argv[2]))
     stack.callback(clocks.restore)
@@ -237,9 +237,7 @@ with ExitStack() as stack:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_whole_interpreter_as_a_measurement_runs_it(
-    acpi: Machine, number: signal.Signals
-) -> None:
+def test_an_interpreter_as_measurements_run_it(acpi: Machine, number: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, acpi.layout.name, str(acpi.root)],
         cwd=REPOSITORY,
@@ -255,7 +253,7 @@ def test_a_whole_interpreter_as_a_measurement_runs_it(
     assert acpi.is_original()
 
 
-def test_a_second_signal_waits_until_all_is_back(acpi: Machine) -> None:
+def test_a_second_signal_waits_until_everything_is_restored(acpi: Machine) -> None:
     for _ in range(10):
         child = acpi.held(middle(acpi.layout))
         os.kill(child, signal.SIGTERM)
@@ -325,7 +323,7 @@ def test_a_file_without_a_number(machine: Machine, text: str) -> None:
     assert machine.is_original()
 
 
-def test_a_device_that_goes_away_between_set_and_restore(machine: Machine) -> None:
+def test_a_device_that_disappears_between_set_and_restore(machine: Machine) -> None:
     clocks = machine.layout.open(machine.root)
     clocks.set(middle(machine.layout))
     device = machine.root / machine.layout.device
@@ -355,7 +353,7 @@ def test_a_device_that_is_gone_at_the_next_start(name: str, tmp_path: Path) -> N
         assert restore_left_over(machine.root) == []
 
 
-def test_a_gpu_that_the_next_start_does_not_see_waits_for_one_that_does(tmp_path: Path) -> None:
+def test_a_hidden_gpu_is_restored_by_a_start_that_sees_it(tmp_path: Path) -> None:
     """Slurm and containers hide GPUs: it may be locked all the same."""
     for machine in start(BY_NAME["nvml"], tmp_path):
         machine.killed(middle(machine.layout))
@@ -370,7 +368,7 @@ def test_a_gpu_that_the_next_start_does_not_see_waits_for_one_that_does(tmp_path
         assert machine.is_original()
 
 
-def test_restore_tries_every_file_and_names_those_that_fail(acpi: Machine) -> None:
+def test_restore_tries_every_file_and_lists_failures(acpi: Machine) -> None:
     clocks = acpi.layout.open(acpi.root)
     clocks.set(Setting(2600.0))
     bad = acpi.root / CPU0 / "scaling_governor"
@@ -411,7 +409,7 @@ def set_as_another_user(layout: ClockLayout, root: Path, answer: int) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_permission_denied_says_how_to_mend_it(name: str) -> None:
+def test_permission_denied_says_how_to_fix_it(name: str) -> None:
     """Modes don't bind root, so the clocks are set by another user, in another process."""
     layout = BY_NAME[name]
     with tempfile.TemporaryDirectory() as directory:
@@ -460,7 +458,7 @@ def test_nvml_without_permission(tmp_path: Path) -> None:
         ("oom_score_adj", r"rate: the kernel refused 2133000000"),
     ],
 )
-def test_the_kernel_refused_a_value_or_took_another(file: str, said: str, tmp_path: Path) -> None:
+def test_a_value_that_the_kernel_refused_or_changed(file: str, said: str, tmp_path: Path) -> None:
     """Files of a real kernel, of a process of their own, in place of one that holds anything."""
     layout = BY_NAME["jetson-orin"]
     original = copy(layout, tmp_path)
@@ -475,8 +473,8 @@ def test_the_kernel_refused_a_value_or_took_another(file: str, said: str, tmp_pa
                 clocks.set(Setting(306.0, 2133.0))
 
     assert os.waitpid(fork(work), 0)[1] == 0
-    for each in (f"{ORIN_GPU}/min_freq", f"{ORIN_GPU}/device/railgate_enable"):
-        assert (tmp_path / each).read_bytes() == original[each]
+    for name in (f"{ORIN_GPU}/min_freq", f"{ORIN_GPU}/device/railgate_enable"):
+        assert (tmp_path / name).read_bytes() == original[name]
     assert journals(tmp_path) == []
 
 
@@ -504,7 +502,7 @@ def test_nvml_runs_slower_only_for_a_reason(
         clocks.restore()
 
 
-def test_nvml_tells_which_core_clocks_go_with_a_memory_clock(tmp_path: Path) -> None:
+def test_nvml_lists_the_core_clocks_of_a_memory_clock(tmp_path: Path) -> None:
     for machine in start(BY_NAME["nvml"], tmp_path):
         clocks = machine.layout.open(tmp_path)
         with pytest.raises(ClockNotLegal, match="at memory 1593 MHz; the nearest: 1185 and 1200"):
@@ -537,7 +535,7 @@ def test_two_processes_at_once(machine: Machine) -> None:
     assert machine.is_original()
 
 
-def test_cpufreq_with_uncore_keeps_the_uncore_control_out(tmp_path: Path) -> None:
+def test_cpufreq_with_uncore_locks_out_the_control_uncore(tmp_path: Path) -> None:
     for machine in start(BY_NAME["cpufreq-uncore-2s"], tmp_path):
         child = machine.held(machine.layout.legal[0])
         try:
@@ -566,7 +564,7 @@ def test_a_forked_child_neither_holds_nor_restores(acpi: Machine) -> None:
 # --- Journals -------------------------------------------------------------------------------------
 
 
-def test_the_journal_is_there_before_the_first_write_and_private(acpi: Machine) -> None:
+def test_the_journal_is_private_and_exists_before_the_first_write(acpi: Machine) -> None:
     child = acpi.held(Setting(1800.0))
     assert acpi.folder().stat().st_mode & 0o777 == 0o700
     assert acpi.journal().stat().st_mode & 0o777 == 0o600
@@ -584,7 +582,7 @@ def test_the_journal_is_there_before_the_first_write_and_private(acpi: Machine) 
     assert acpi.is_original()
 
 
-def test_a_torn_journal_is_moved_aside_and_reported(acpi: Machine) -> None:
+def test_an_incomplete_journal_is_renamed_and_reported(acpi: Machine) -> None:
     acpi.killed(Setting(1800.0))
     journal = acpi.journal()
     whole = journal.read_text()
@@ -616,7 +614,7 @@ def test_a_torn_journal_is_moved_aside_and_reported(acpi: Machine) -> None:
         ("sys/devices/system/cpu/cpu77/cpufreq/scaling_governor", "leads-out\n"),
     ],
 )
-def test_a_journal_that_names_what_no_control_writes_is_not_replayed(
+def test_a_journal_with_files_that_no_control_writes_is_not_replayed(
     acpi: Machine, path: str, text: object
 ) -> None:
     """Not a single entry of it, for it is none of ours."""
@@ -653,7 +651,7 @@ def test_a_journal_of_another_control_is_not_replayed(acpi: Machine, control: st
     assert contents(acpi.root) == left
 
 
-def test_a_planted_journal_or_folder_is_refused(acpi: Machine) -> None:
+def test_a_journal_or_folder_of_another_user_is_refused(acpi: Machine) -> None:
     acpi.killed(Setting(1800.0))
     left = contents(acpi.root)
     journal, folder = acpi.journal(), acpi.folder()
@@ -727,7 +725,7 @@ def test_without_any_folder_no_clock_is_changed(acpi: Machine) -> None:
     assert contents(acpi.root) == acpi.original
 
 
-def test_a_journal_from_before_the_last_boot_is_dropped(acpi: Machine) -> None:
+def test_a_journal_of_an_earlier_boot_is_dropped(acpi: Machine) -> None:
     boot = acpi.root / "proc/sys/kernel/random/boot_id"
     boot.parent.mkdir(parents=True)
     boot.write_text("1bf2a3d4-0000-4000-8000-000000000001\n")
@@ -740,7 +738,7 @@ def test_a_journal_from_before_the_last_boot_is_dropped(acpi: Machine) -> None:
     assert journals(acpi.root) == []
 
 
-def test_a_restore_that_is_killed_is_done_by_the_next(acpi: Machine) -> None:
+def test_a_killed_restore_is_completed_by_the_next_start(acpi: Machine) -> None:
     acpi.killed(Setting(2600.0))
     text = acpi.journal().read_bytes()
     # As if it was killed after some files, and while it wrote one, and before the journal went.
@@ -776,7 +774,7 @@ def test_the_lower_limit_is_never_above_the_upper(name: str, low: str, tmp_path:
     lowest, highest = layout.legal[0], layout.legal[-1]
 
     def order() -> list[str]:
-        return [each for each in watch.names() if each in (low_path.name, high_path.name)]
+        return [name for name in watch.names() if name in (low_path.name, high_path.name)]
 
     clocks.set(highest)
     assert order() == [high_path.name, low_path.name]
@@ -810,7 +808,7 @@ def test_cpus_that_share_a_policy_are_set_once(tmp_path: Path) -> None:
         assert settled_contents(tmp_path) == original
 
 
-def test_a_governor_that_was_userspace_gets_its_speed_back(acpi: Machine) -> None:
+def test_the_speed_of_a_userspace_governor_is_restored(acpi: Machine) -> None:
     for cpu in (CPU0, CPU1):
         (acpi.root / cpu / "scaling_governor").write_text("userspace\n")
         (acpi.root / cpu / "scaling_setspeed").write_text("1800000\n")
@@ -825,7 +823,7 @@ def test_a_governor_that_was_userspace_gets_its_speed_back(acpi: Machine) -> Non
     assert settled_contents(acpi.root) == before
 
 
-def test_throttling_since_the_clocks_were_set_is_told(acpi: Machine) -> None:
+def test_throttling_since_the_clocks_were_set_is_reported(acpi: Machine) -> None:
     clocks = acpi.layout.open(acpi.root)
     clocks.set(Setting(1800.0))
     assert clocks.state().throttled == ()
@@ -836,7 +834,7 @@ def test_throttling_since_the_clocks_were_set_is_told(acpi: Machine) -> None:
     clocks.restore()
 
 
-def test_uncore_limits_that_cannot_be_read_get_the_initial_ones(tmp_path: Path) -> None:
+def test_unreadable_uncore_limits_are_restored_to_the_initial_limits(tmp_path: Path) -> None:
     for machine in start(BY_NAME["uncore-2s"], tmp_path):
         path = tmp_path / UNCORE / "package_01_die_00/min_freq_khz"
         path.write_text("")
@@ -846,7 +844,7 @@ def test_uncore_limits_that_cannot_be_read_get_the_initial_ones(tmp_path: Path) 
         assert path.read_text() == "1200000\n"
 
 
-def test_a_jetson_without_debugfs_sets_the_gpu_alone(tmp_path: Path) -> None:
+def test_a_jetson_without_debugfs_sets_only_the_gpu(tmp_path: Path) -> None:
     layout = BY_NAME["jetson-nano"]
     copy(layout, tmp_path)
     shutil.rmtree(tmp_path / NANO_EMC)
@@ -859,7 +857,7 @@ def test_a_jetson_without_debugfs_sets_the_gpu_alone(tmp_path: Path) -> None:
     clocks.restore()
 
 
-def test_no_list_and_no_clock_in_the_site_is_not_known(tmp_path: Path) -> None:
+def test_legal_clocks_are_unknown_without_a_list_and_site_clocks(tmp_path: Path) -> None:
     layout = BY_NAME["cpufreq-intel-pstate"]
     copy(layout, tmp_path)
     site = Site.model_validate(
@@ -888,7 +886,7 @@ def test_no_list_and_no_clock_in_the_site_is_not_known(tmp_path: Path) -> None:
         ("nvml", {"gpu": 0}, "known: devices"),
     ],
 )
-def test_an_option_that_is_wrong_says_what_would_do(
+def test_a_wrong_option_says_what_is_valid(
     control: str, options: dict[str, object], said: str, tmp_path: Path
 ) -> None:
     site = Site.model_validate(
@@ -903,7 +901,7 @@ def test_an_option_that_is_wrong_says_what_would_do(
 
 
 @pytest.mark.parametrize("control", ["cpufreq", "uncore", "jetson", "nvml"])
-def test_a_machine_without_such_clocks(control: str, tmp_path: Path) -> None:
+def test_a_machine_without_these_clocks(control: str, tmp_path: Path) -> None:
     site = Site.model_validate(
         {"name": "bare", "partitions": {"all": {}}, "clocks": {"control": control}}
     )
@@ -913,8 +911,8 @@ def test_a_machine_without_such_clocks(control: str, tmp_path: Path) -> None:
     assert caught.value.remedy
 
 
-def test_the_trees_are_those_of_the_table() -> None:
-    told = (TREES / "clocks.md").read_text()
+def test_the_trees_are_those_in_the_documentation() -> None:
+    text = (TREES / "clocks.md").read_text()
     for layout in LAYOUTS:
         if layout.control != "nvml":
-            assert f"`{layout.tree}`" in told
+            assert f"`{layout.tree}`" in text

@@ -42,9 +42,12 @@ def shift_stamps(root: Path, shift_us: int) -> None:
         replace(path, f"{number} {unit} {int(stamp) + shift_us} {us}\n")
 
 
-def test_the_accelerators_lie_in_the_node(root: Path) -> None:
+def test_accelerators_are_inside_the_node(root: Path) -> None:
     meter = open_cray(root)
-    found = [(each.name, each.domain, each.inside, each.same_as) for each in meter.channels]
+    found = [
+        (channel.name, channel.domain, channel.inside, channel.same_as)
+        for channel in meter.channels
+    ]
     assert found[:4] == [
         ("node", "node", None, None),
         ("node/power", "node", None, "node"),
@@ -52,22 +55,22 @@ def test_the_accelerators_lie_in_the_node(root: Path) -> None:
         ("cpu/power", "package", "node", "cpu"),
     ]
     assert found[-1] == ("accel3/power", "gpu", "node", "accel3")
-    assert {(each.period_s, each.stamped) for each in meter.channels} == {(0.1, True)}
+    assert {(channel.period_s, channel.stamped) for channel in meter.channels} == {(0.1, True)}
     meter.close()
 
 
-def test_several_cpus_lie_in_their_sum(root: Path) -> None:
+def test_several_cpus_are_inside_their_sum(root: Path) -> None:
     for index in range(2):
         path = root / PM_COUNTERS / f"cpu{index}_energy"
         path.write_text("5 J 1717000000123456 us\n")
     meter = open_cray(root)
-    by_name = {each.name: each for each in meter.channels}
+    by_name = {channel.name: channel for channel in meter.channels}
     assert by_name["cpu1"].inside == "cpu"
     assert by_name["cpu"].inside == "node"
     meter.close()
 
 
-def test_the_time_is_that_of_the_stamp(root: Path) -> None:
+def test_the_time_of_a_reading_is_its_stamp(root: Path) -> None:
     meter = open_cray(root)
     before_ns = time.monotonic_ns()
     show_all(root, 1000)
@@ -81,9 +84,7 @@ def test_the_time_is_that_of_the_stamp(root: Path) -> None:
 
 
 @pytest.mark.parametrize("shift_s", [-7200, 3600])
-def test_a_clock_of_another_time_is_followed_from_when_its_stamps_are_found(
-    root: Path, shift_s: int
-) -> None:
+def test_an_unsynchronised_clock_is_mapped_from_its_first_stamp(root: Path, shift_s: int) -> None:
     meter = open_cray(root)
     own_ns = time.monotonic_ns() - time.time_ns()
     times_ns, late_ns = [], []
@@ -124,11 +125,11 @@ def test_files_without_stamps_are_read_at_the_time_of_the_reading(root: Path) ->
     reading = meter.read()
     assert before_ns <= reading.time_ns <= time.monotonic_ns()
     assert set(reading.values) == {0.0, 5.0}
-    assert not any(each.stamped for each in meter.channels)
+    assert not any(channel.stamped for channel in meter.channels)
     meter.close()
 
 
-def test_freshness_that_stands_still_is_an_error(root: Path) -> None:
+def test_freshness_that_stops_is_an_error(root: Path) -> None:
     meter = open_cray(root, stale_s=0.1)
     for value in (1000, 1001):
         show_all(root, value)
@@ -189,7 +190,7 @@ def test_all_values_are_of_one_scan(root: Path) -> None:
         values = meter.read().values
         energies, powers = set(values[::2]), set(values[1::2])
         assert len(energies) == 1
-        assert powers == {1000 + each for each in energies}
+        assert powers == {1000 + energy_j for energy_j in energies}
         seen |= energies
     assert writer.returncode == 0
     assert len(seen) >= 3
@@ -207,7 +208,7 @@ while True:
 """
 
 
-def test_a_scan_that_can_not_be_read_in_time_is_an_error(root: Path) -> None:
+def test_a_scan_that_cannot_be_read_in_time_is_an_error(root: Path) -> None:
     freshness = root / PM_COUNTERS / "freshness"
     # So many counters that reading them all takes longer than a turn of another process.
     for index in range(400):

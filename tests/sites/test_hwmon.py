@@ -37,7 +37,7 @@ def add_chip(
 
 
 def nesting(meter: HwmonMeter) -> list[tuple[str, str, str | None]]:
-    return [(each.name, each.domain, each.inside) for each in meter.channels]
+    return [(channel.name, channel.domain, channel.inside) for channel in meter.channels]
 
 
 def test_a_module_contains_its_cpu() -> None:
@@ -52,10 +52,10 @@ def test_a_module_contains_its_cpu() -> None:
         ("SysIO Power Socket 0", "uncore", "Grace Power Socket 0"),
         ("SysIO Power Socket 1", "uncore", "Grace Power Socket 1"),
     ]
-    assert {(each.period_s, each.averaging_s) for each in meter.channels} == {(0.05, 0.05)}
-    assert dict(zip((each.name for each in meter.channels), meter.read().values, strict=True))[
-        "Module Power Socket 0"
-    ] == pytest.approx(612.345)
+    assert {(channel.period_s, channel.averaging_s) for channel in meter.channels} == {(0.05, 0.05)}
+    assert dict(
+        zip((channel.name for channel in meter.channels), meter.read().values, strict=True)
+    )["Module Power Socket 0"] == pytest.approx(612.345)
     meter.close()
 
 
@@ -93,7 +93,7 @@ def test_a_counter_and_a_power_of_one_label_are_the_same_energy(tmp_path: Path) 
     labels = {"energy1_label": "pkg", "power1_label": "pkg"}
     add_chip(tmp_path, 0, "xe", {**labels, "energy1_input": 10, "power1_input": 7_000_000})
     meter = open_hwmon(tmp_path, sensors=[{"chip": "xe", "label": "pkg", "domain": "gpu"}])
-    found = [(each.name, each.kind, each.same_as) for each in meter.channels]
+    found = [(channel.name, channel.kind, channel.same_as) for channel in meter.channels]
     assert found == [("pkg", "energy", None), ("pkg/power", "power", "pkg")]
     assert meter.read().values == (0.0, 7.0)
     meter.close()
@@ -103,12 +103,12 @@ def test_the_average_is_read_where_there_are_both(tmp_path: Path) -> None:
     files = {"power2_input": 1, "power2_average": 3_000_000, "update_interval": 250}
     add_chip(tmp_path, 0, "c", files)
     meter = open_hwmon(tmp_path, sensors=[{"chip": "c", "number": 2, "domain": "board"}])
-    assert [(each.name, each.period_s) for each in meter.channels] == [("c-2", 0.25)]
+    assert [(channel.name, channel.period_s) for channel in meter.channels] == [("c-2", 0.25)]
     assert meter.read().values == (3.0,)
     meter.close()
 
 
-def test_two_chips_of_one_name_are_told_apart_by_their_device(tmp_path: Path) -> None:
+def test_two_chips_with_one_name_are_distinguished_by_device(tmp_path: Path) -> None:
     for index, device in ((3, "0000:c1:00.0"), (0, "0000:41:00.0")):
         power = {"power1_average": (index + 1) * 10**6, "power1_label": "PPT"}
         add_chip(tmp_path, index, "amdgpu", power, device)
@@ -117,23 +117,24 @@ def test_two_chips_of_one_name_are_told_apart_by_their_device(tmp_path: Path) ->
         open_hwmon(tmp_path, sensors=[sensor])
     assert "0000:41:00.0, 0000:c1:00.0" in caught.value.remedy
     meter = open_hwmon(
-        tmp_path, sensors=[{**sensor, "device": each} for each in ("0000:c1:00.0", "0000:41:00.0")]
+        tmp_path,
+        sensors=[{**sensor, "device": device} for device in ("0000:c1:00.0", "0000:41:00.0")],
     )
-    assert [each.name for each in meter.channels] == ["0000:c1:00.0/PPT", "0000:41:00.0/PPT"]
+    assert [channel.name for channel in meter.channels] == ["0000:c1:00.0/PPT", "0000:41:00.0/PPT"]
     assert meter.read().values == (4.0, 1.0)
     meter.close()
 
 
-def test_a_sensor_that_is_not_there_names_those_that_are() -> None:
+def test_a_missing_sensor_lists_those_that_exist() -> None:
     sensor = {"chip": "amd_energy", "label": "Esocket9", "domain": "package"}
     with pytest.raises(MeterUnreadable, match="no sensor Esocket9") as caught:
         open_hwmon(TREES / "amd-energy-hwmon", sensors=[sensor])
     assert "amd_energy Ecore002, amd_energy Ecore003, amd_energy Esocket0" in caught.value.remedy
 
 
-def test_sensors_of_no_known_domain_are_not_guessed(tmp_path: Path) -> None:
+def test_sensors_without_a_known_domain_are_not_read(tmp_path: Path) -> None:
     add_chip(tmp_path, 0, "corsairpsu", {"power1_input": 5, "power1_label": "power total"})
-    assert [str(each) for each in find_sensors(tmp_path)] == ["corsairpsu power total"]
+    assert [str(sensor) for sensor in find_sensors(tmp_path)] == ["corsairpsu power total"]
     with pytest.raises(MeterUnreadable, match="whose domain is known") as caught:
         open_hwmon(tmp_path)
     assert "corsairpsu power total" in caught.value.remedy

@@ -36,7 +36,7 @@ def test_it_is_found_by_chip_and_label_and_read_each_time(tree: Path) -> None:
     assert open_control(site("nct6798", "Vcore"), tree).state().core_v == 1.088
 
 
-def test_none_and_nonsense_are_errors(tree: Path) -> None:
+def test_a_missing_input_and_invalid_text_are_errors(tree: Path) -> None:
     with pytest.raises(ClocksUnavailable, match="0 inputs 'vddx'"):
         open_control(site(label="vddx"), tree)
     control = open_control(site(), tree)

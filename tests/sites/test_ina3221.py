@@ -36,7 +36,7 @@ def add_chip(root: Path, place: str, *rails: tuple[str, int, int]) -> Path:
 
 
 def nesting(meter: Ina3221Meter) -> list[tuple[str, str, str | None]]:
-    return [(each.name, each.domain, each.inside) for each in meter.channels]
+    return [(channel.name, channel.domain, channel.inside) for channel in meter.channels]
 
 
 def test_the_input_of_the_module_contains_its_rails(root: Path) -> None:
@@ -56,7 +56,7 @@ def test_the_input_of_the_module_contains_its_rails(root: Path) -> None:
     meter.close()
 
 
-def test_an_agx_orin_has_no_rail_of_the_whole(tmp_path: Path) -> None:
+def test_an_agx_orin_has_no_rail_of_the_whole_module(tmp_path: Path) -> None:
     orin = [("VDD_GPU_SOC", 19680, 320), ("VDD_CPU_CV", 19680, 80), ("VIN_SYS_5V0", 4968, 953)]
     add_chip(tmp_path, "ina3221/1-0040/hwmon/hwmon3", *orin)
     add_chip(tmp_path, "ina3221/1-0041/hwmon/hwmon4", ("NC", 0, 0), ("VDDQ_VDD2_1V8AO", 4968, 341))
@@ -70,7 +70,7 @@ def test_an_agx_orin_has_no_rail_of_the_whole(tmp_path: Path) -> None:
     meter.close()
 
 
-def test_the_driver_of_older_kernels_and_no_interval(tmp_path: Path) -> None:
+def test_the_driver_of_older_kernels_without_an_interval(tmp_path: Path) -> None:
     add_chip(tmp_path, "ina3221x/6-0040/hwmon/hwmon2", ("POM_5V_IN", 5000, 400), ("X", 5000, 1))
     meter = open_ina3221(tmp_path)
     assert nesting(meter) == [("POM_5V_IN", "module", None)]
@@ -83,7 +83,9 @@ def test_samples_are_an_average(root: Path) -> None:
     (root / CHIP / "samples").write_text("16\n")
     (root / CHIP / "update_interval").write_text("106\n")
     meter = open_ina3221(root)
-    assert {(each.period_s, each.averaging_s) for each in meter.channels} == {(0.106, 0.106)}
+    assert {(channel.period_s, channel.averaging_s) for channel in meter.channels} == {
+        (0.106, 0.106)
+    }
     meter.close()
 
 
@@ -99,7 +101,7 @@ def test_rails_are_named_by_the_option(root: Path) -> None:
 def test_a_rail_that_is_off_is_not_zero(root: Path) -> None:
     (root / CHIP / "in2_enable").write_text("0\n")
     meter = open_ina3221(root)
-    assert [each.name for each in meter.channels] == ["VDD_IN", "VDD_SOC"]
+    assert [channel.name for channel in meter.channels] == ["VDD_IN", "VDD_SOC"]
     assert meter.channels[0].seen == pytest.approx(1 / 4)
     meter.close()
     with pytest.raises(MeterUnreadable, match="in2_enable is 0") as caught:

@@ -50,7 +50,7 @@ def test_ipmitool_is_run_where_freeipmi_is_not(tmp_path: Path) -> None:
     meter.close()
 
 
-def test_a_command_of_the_site(tmp_path: Path) -> None:
+def test_a_command_given_in_the_site_file(tmp_path: Path) -> None:
     write_program(tmp_path, "as-root", 'echo "Current Power : 7$1 Watts"')
     meter = open_meter("ipmi", {"command": ["as-root", "3"]}, tmp_path)
     assert meter.read().values == (73.0,)
@@ -69,7 +69,7 @@ def test_a_command_of_the_site(tmp_path: Path) -> None:
         ("DCMI request failed because: Invalid command (c1)", "no power.*Invalid command"),
     ],
 )
-def test_what_is_no_power(text: str, said: str) -> None:
+def test_output_without_a_power(text: str, said: str) -> None:
     with pytest.raises(MeterUnreadable, match=said):
         parse_watts(text, "ipmitool dcmi power reading")
 
@@ -92,7 +92,7 @@ def test_reading_does_not_wait_for_a_slow_bmc(tmp_path: Path) -> None:
     assert time.monotonic() - start < 5
 
 
-def test_a_command_that_hangs_is_an_error_and_mends(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_an_error_until_one_succeeds(tmp_path: Path) -> None:
     shutil.copytree(TREES / "ipmi-node", tmp_path, dirs_exist_ok=True)
     hang = tmp_path / "hang"
     program = tmp_path / "usr/sbin/ipmi-dcmi"
@@ -114,7 +114,7 @@ def test_a_command_that_hangs_is_an_error_and_mends(tmp_path: Path) -> None:
     meter.close()
 
 
-def test_a_bmc_that_refuses_names_what_it_said(tmp_path: Path) -> None:
+def test_the_output_of_a_bmc_that_refuses_is_reported(tmp_path: Path) -> None:
     write_program(tmp_path, "ipmi-dcmi", "echo 'ipmi-dcmi: permission denied' >&2; exit 1")
     before = threading.active_count()
     with pytest.raises(MeterUnreadable, match=r"status 1 \(output: ipmi-dcmi: permission.*NOPASS"):
@@ -122,12 +122,12 @@ def test_a_bmc_that_refuses_names_what_it_said(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
-def test_no_program_at_all(tmp_path: Path) -> None:
+def test_no_program_is_installed(tmp_path: Path) -> None:
     with pytest.raises(MeterUnreadable, match=r"no program ipmi-dcmi or ipmitool.*freeipmi"):
         open_meter("ipmi", {}, tmp_path)
 
 
-def test_this_machine_has_a_bmc_or_says_what_is_missing() -> None:
+def test_this_machine_has_a_bmc_or_the_error_says_what_is_missing() -> None:
     try:
         meter = open_meter("ipmi", {"limit_s": 5})
     except MeterUnreadable as error:

@@ -78,20 +78,20 @@ def open_in(layout: Layout, root: Path) -> Meter:
 
 
 def read_shown(layout: Layout, root: Path, meter: Meter, true: Mapping[str, float]) -> Reading:
-    """The reading once it tells what is now shown, or what it tells after the layout's lag."""
+    """The reading once it has the values now shown, or the one after the layout's lag."""
     begun_ns = time.monotonic_ns()
     layout.show(root, true)
     last_ns = time.monotonic_ns() + round(layout.lag_s * NS_PER_S)
     while True:
         asked_ns = time.monotonic_ns()
         reading = meter.read()
-        tells = reading.time_ns >= begun_ns and tells_powers(meter.channels, reading, true)
-        if tells or asked_ns >= last_ns:
+        is_current = reading.time_ns >= begun_ns and shows_powers(meter.channels, reading, true)
+        if is_current or asked_ns >= last_ns:
             return reading
         time.sleep(layout.lag_s / 50)
 
 
-def tells_powers(
+def shows_powers(
     channels: tuple[Channel, ...], reading: Reading, true: Mapping[str, float]
 ) -> bool:
     """Whether these are the powers. An energy does not say by itself how recent it is."""
@@ -189,7 +189,7 @@ def test_the_channels(layout: Layout) -> None:
         by_name = {channel.name: channel for channel in meter.channels}
         assert len(by_name) == len(meter.channels)
         # What the tests that follow are chosen by.
-        assert layout.wraps == any(each.wraps_at_j is not None for each in meter.channels)
+        assert layout.wraps == any(channel.wraps_at_j is not None for channel in meter.channels)
         assert layout.from_files == isinstance(meter, FromFiles)
         for channel in meter.channels:
             assert channel.domain in CONTAINS
@@ -221,7 +221,7 @@ def test_the_channels(layout: Layout) -> None:
 
 
 @each_layout
-def test_what_is_shown_is_read_within_the_resolution(layout: Layout) -> None:
+def test_values_are_read_within_the_resolution(layout: Layout) -> None:
     with machine(layout) as root, closing(open_in(layout, root)) as meter:
         true = values_at(layout, meter.channels, 0.3, 0.0)
         first = read_shown(layout, root, meter, true), true
@@ -286,7 +286,9 @@ def test_energies_are_exact_over_several_wraps(layout: Layout) -> None:
 
 
 def check_several_wraps(layout: Layout, root: Path, meter: Meter) -> None:
-    ranges_j = {each.name: each.wraps_at_j for each in meter.channels if each.wraps_at_j}
+    ranges_j = {
+        channel.name: channel.wraps_at_j for channel in meter.channels if channel.wraps_at_j
+    }
     steps = int(3 * min(ranges_j.values()) / layout.greatest_step_j * len(meter.channels)) + 1
     assert steps <= 2000, "a greater greatest_step_j makes it quick enough for a test"
     true = values_at(layout, meter.channels, 0.9, 0.0)
@@ -309,7 +311,7 @@ def test_a_loop_over_descriptors_reads_the_same(layout: Layout) -> None:
             layout.show(root, values_at(layout, meter.channels, 0.98, rise))
             reading = meter.read()  # Opens the files that are now in the place of the last ones.
             start_ns = time.monotonic_ns()
-            raw = [int(os.pread(each, 64, 0)) for each in meter.descriptors()]
+            raw = [int(os.pread(descriptor, 64, 0)) for descriptor in meter.descriptors()]
             taken = meter.take(raw, start_ns, time.monotonic_ns())
             assert taken.values == reading.values
             assert taken.time_ns >= start_ns
@@ -327,7 +329,7 @@ import json, sys, time
 from pathlib import Path
 from tests.sites.meter_layouts import all_layouts
 name, root, energies_j, rates_w, powers_w, duration_s = json.loads(sys.argv[1])
-layout = next(each for each in all_layouts() if each.name == name)
+layout = next(one for one in all_layouts() if one.name == name)
 log, count, passed_ns = [], 0, 0
 print("ready", flush=True)
 last_ns = time.monotonic_ns()
@@ -442,8 +444,8 @@ def compare_with_log(
             value = reading.values[index]
             tolerance = channel.resolution * float(ROUNDED_TWICE)
             if channel.kind == "power":
-                around = [each[channel.name] for each in shown[oldest : newest + 1]]
-                assert min(abs(value - each) for each in around) <= tolerance
+                around = [state[channel.name] for state in shown[oldest : newest + 1]]
+                assert min(abs(value - expected) for expected in around) <= tolerance
             else:
                 end_j = shown[newest][channel.name]
                 tolerance *= 1 + most_wraps(channel, end_j - start[channel.name])
@@ -462,7 +464,9 @@ def compare_with_log(
 
 
 @each_fault_but("denied")
-def test_a_fault_is_an_error_that_says_what_and_how_to_mend_it(layout: Layout, fault: str) -> None:
+def test_a_fault_is_an_error_that_says_what_happened_and_how_to_fix_it(
+    layout: Layout, fault: str
+) -> None:
     with machine(layout) as root, closing(open_in(layout, root)) as meter:
         layout.show(root, values_at(layout, meter.channels, 0.5, 0.0))
         meter.read()
@@ -479,7 +483,7 @@ def test_a_fault_is_an_error_that_says_what_and_how_to_mend_it(layout: Layout, f
 
 
 def check_message(layout: Layout, root: Path, error: MeterUnreadable) -> None:
-    assert any(each in error.what for each in (str(root), *layout.named)), error.what
+    assert any(word in error.what for word in (str(root), *layout.named)), error.what
     assert len(error.remedy) > 10
 
 
@@ -514,7 +518,7 @@ except MeterUnreadable as error:
 
 
 @each_layout_that(lambda layout: "denied" in layout.faults)
-def test_a_user_who_may_not_read_is_told_how_to(layout: Layout) -> None:
+def test_the_error_says_how_to_get_permission_to_read(layout: Layout) -> None:
     """Modes don't bind root, so the meter is opened by another user, in another process."""
     with machine(layout) as root:
         with closing(open_in(layout, root)) as meter:
@@ -543,7 +547,7 @@ def test_an_empty_machine_has_no_meter(layout: Layout, tmp_path: Path) -> None:
 
 
 @each_layout
-def test_what_stands_still_is_noticed(layout: Layout) -> None:
+def test_a_channel_that_stops_is_noticed(layout: Layout) -> None:
     """Real readings, at the times of sixty nominal periods."""
     with machine(layout) as root, closing(open_in(layout, root)) as meter:
         read_shown(layout, root, meter, values_at(layout, meter.channels, 0.1, 0.0))
@@ -598,7 +602,7 @@ def test_no_file_stays_open(layout: Layout) -> None:
 
 
 @each_layout
-def test_an_option_that_there_is_not_names_those_that_would_do(layout: Layout) -> None:
+def test_an_unknown_option_lists_the_known_ones(layout: Layout) -> None:
     options = getattr(import_module(METERS[layout.kind]), "OPTIONS", ())
     with machine(layout) as root:
         with pytest.raises(ValueError, match="no_such_option") as caught:

@@ -1,4 +1,4 @@
-"""The NVML meter and the library below it: the real pynvml on a stand-in that reads a tree."""
+"""The NVML meter and its library: the real pynvml with a fake library that reads a tree."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_energy_counts_from_the_first_reading_and_power_is_shown(root: Path) -> 
     meter.close()
 
 
-def test_what_an_h100_says_of_itself(root: Path) -> None:
+def test_the_channels_of_an_h100(root: Path) -> None:
     energy, power = open_nvml(root, devices=[0]).channels
     assert (energy.domain, energy.kind, energy.inside, energy.same_as) == (
         "gpu",
@@ -73,7 +73,7 @@ def test_what_an_h100_says_of_itself(root: Path) -> None:
     assert GAIN_PCT == power.gain_pct == energy.gain_pct == 5.0
 
 
-def test_a_gpu_that_nobody_measured_is_taken_to_be_seen_whole(root: Path) -> None:
+def test_an_unknown_gpu_is_assumed_to_sample_all_of_the_time(root: Path) -> None:
     put(root, "gpu0/name", "NVIDIA GeForce RTX 4090")
     power = open_nvml(root, devices=[0]).channels[1]
     assert (power.seen, power.averaging_s) == (1.0, 0.0)
@@ -112,20 +112,20 @@ def test_power_usage_is_a_mean_as_nvidia_documents(
     assert open_nvml(root, devices=[0]).channels[1].averaging_s == averaging_s
 
 
-def test_a_gpu_before_volta_has_power_only(root: Path) -> None:
+def test_a_gpu_before_volta_has_only_power(root: Path) -> None:
     drop(root, "gpu0/energy_mj")
     meter = open_nvml(root, devices=[0])
     assert names(meter) == ["gpu-0/power"]
     assert meter.channels[0].same_as is None
 
 
-def test_a_gpu_that_tells_nothing_is_unreadable(root: Path) -> None:
+def test_a_gpu_without_energy_and_power_is_unreadable(root: Path) -> None:
     drop(root, "gpu0/energy_mj", "gpu0/field_185_0", "gpu0/field_186_0", "gpu0/power_usage_mw")
     with pytest.raises(MeterUnreadable, match=rf"GPU 0 .*{UUIDS[0]}.*neither.*nvidia-smi -q"):
         open_nvml(root)
 
 
-def test_gh200_counts_the_module_and_its_gpu_lies_inside(root: Path) -> None:
+def test_gh200_counts_the_module_and_its_gpu_is_inside(root: Path) -> None:
     put(root, "gpu0/name", "NVIDIA GH200 480GB")
     put(root, "gpu0/field_186_1", 500000)
     meter = open_nvml(root, devices=[0])
@@ -138,20 +138,20 @@ def test_gh200_counts_the_module_and_its_gpu_lies_inside(root: Path) -> None:
     assert meter.read().values == (0.0, 500.0, 71.234)
 
 
-def test_each_field_has_a_code_of_its_own(root: Path) -> None:
+def test_each_field_has_its_own_return_code(root: Path) -> None:
     meter = open_nvml(root)
     put(root, "gpu1/field_186_0", "!15")
     with pytest.raises(MeterUnreadable, match=r"GPU 1 .*field 186.*GPU is lost.*Xid"):
         meter.read()
 
 
-def test_a_refused_field_is_an_error_and_not_a_lack(root: Path) -> None:
+def test_a_refused_field_is_an_error_and_not_taken_as_unsupported(root: Path) -> None:
     put(root, "gpu0/field_186_0", "!4")
     with pytest.raises(MeterUnreadable, match=r"Insufficient Permissions.*/dev/nvidia"):
         open_nvml(root)
 
 
-def test_a_driver_that_was_loaded_again_is_found(root: Path) -> None:
+def test_a_reloaded_driver_is_noticed(root: Path) -> None:
     meter = open_nvml(root)
     meter.read()
     put(root, "gpu0/energy_mj", 5)
@@ -171,7 +171,7 @@ def test_a_library_that_does_not_start_says_why(root: Path, code: int, said: str
     assert str(root / LIBRARY) in raised.value.what
 
 
-def test_no_library_is_no_driver(tmp_path: Path) -> None:
+def test_a_missing_library_means_no_driver(tmp_path: Path) -> None:
     with pytest.raises(MeterUnreadable, match=r"libnvidia-ml\.so\.1.*nvidia-smi -L"):
         open_nvml(tmp_path)
 
@@ -211,7 +211,7 @@ def test_cuda_visible_devices_chooses(
         ("MIG-1234", "slice"),
     ],
 )
-def test_cuda_visible_devices_that_names_no_gpu(
+def test_cuda_visible_devices_without_a_valid_gpu(
     root: Path, monkeypatch: pytest.MonkeyPatch, visible: str, said: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -219,7 +219,7 @@ def test_cuda_visible_devices_that_names_no_gpu(
         open_nvml(root)
 
 
-def test_unlike_gpus_are_numbered_otherwise_by_cuda(
+def test_cuda_numbers_different_gpus_differently(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(root, "gpu0/name", "NVIDIA T400")
@@ -230,7 +230,7 @@ def test_unlike_gpus_are_numbered_otherwise_by_cuda(
     assert names(open_nvml(root)) == ["gpu-0/energy", "gpu-0/power"]
 
 
-def test_devices_go_before_cuda_visible_devices(
+def test_devices_take_precedence_over_cuda_visible_devices(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
@@ -249,7 +249,7 @@ def test_devices_go_before_cuda_visible_devices(
         ({"devices": [1, 1]}, "twice"),
     ],
 )
-def test_options_that_there_are_not(root: Path, options: dict[str, object], said: str) -> None:
+def test_invalid_options(root: Path, options: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         open_nvml(root, **options)
 
@@ -262,14 +262,14 @@ def test_a_closed_meter(root: Path) -> None:
         meter.read()
 
 
-def test_a_tree_leaves_the_module_of_the_process_alone(root: Path) -> None:
+def test_a_tree_does_not_change_the_module_of_the_process(root: Path) -> None:
     before = dict(vars(pynvml))
     meter = open_nvml(root)
     assert vars(pynvml) == before
     meter.close()
 
 
-def test_this_machine_has_its_gpus_or_says_what_is_missing() -> None:
+def test_this_machine_has_gpus_or_the_error_says_what_is_missing() -> None:
     try:
         meter = open_meter("nvml", {})
     except MeterUnreadable as error:
@@ -279,7 +279,7 @@ def test_this_machine_has_its_gpus_or_says_what_is_missing() -> None:
         meter.close()
 
 
-def test_locked_clocks_of_the_stand_in(root: Path) -> None:
+def test_locked_clocks_of_the_fake_library(root: Path) -> None:
     library = open_library(root)
     nvml, gpu = library.nvml, find_gpus(library)[0]
     assert nvml.nvmlDeviceGetSupportedMemoryClocks(gpu.handle) == [2619, 1593]
@@ -314,7 +314,7 @@ def test_two_trees_at_once(root: Path, tmp_path_factory: pytest.TempPathFactory)
     close_library(first)
 
 
-def test_after_closing_the_library_says_so(root: Path) -> None:
+def test_a_closed_library_is_an_error(root: Path) -> None:
     library = open_library(root)
     close_library(library)
     close_library(library)

@@ -32,7 +32,7 @@ def open_perf(root: Path, **options: object) -> PerfRaplMeter:
 
 def test_memory_is_outside_its_package(root: Path) -> None:
     meter = open_perf(root)
-    assert [(each.name, each.domain, each.inside) for each in meter.channels] == [
+    assert [(channel.name, channel.domain, channel.inside) for channel in meter.channels] == [
         ("package-0", "package", None),
         ("package-0/dram", "dram", None),
         ("package-1", "package", None),
@@ -41,20 +41,20 @@ def test_memory_is_outside_its_package(root: Path) -> None:
     meter.close()
 
 
-def test_cores_are_inside_and_amd_has_the_package_only(root: Path) -> None:
+def test_cores_are_inside_and_amd_has_only_the_package(root: Path) -> None:
     events = root / POWER / "events"
     for suffix in ("", ".scale", ".unit"):
         (events / f"energy-ram{suffix}").rename(events / f"energy-cores{suffix}")
     (root / COUNTS / "energy-ram").rename(root / COUNTS / "energy-cores")
     meter = open_perf(root)
-    assert [each.inside for each in meter.channels] == [None, "package-0", None, "package-1"]
+    assert [channel.inside for channel in meter.channels] == [None, "package-0", None, "package-1"]
     meter.close()
     meter = open_perf(root, events=["energy-cores"])
-    assert [each.inside for each in meter.channels] == [None, None]
+    assert [channel.inside for channel in meter.channels] == [None, None]
     meter.close()
     (events / "energy-cores").unlink()
     meter = open_perf(root)
-    assert [each.name for each in meter.channels] == ["package-0", "package-1"]
+    assert [channel.name for channel in meter.channels] == ["package-0", "package-1"]
     meter.close()
     with pytest.raises(MeterUnreadable, match="no event energy-ram") as caught:
         open_perf(root, events=["energy-ram"])
@@ -66,7 +66,7 @@ def test_several_dies_of_a_package(root: Path) -> None:
     (topology / "physical_package_id").write_text("0\n")
     (topology / "die_id").write_text("1\n")
     meter = open_perf(root, events=["energy-pkg"])
-    assert [each.name for each in meter.channels] == ["package-0-die-0", "package-0-die-1"]
+    assert [channel.name for channel in meter.channels] == ["package-0-die-0", "package-0-die-1"]
     meter.close()
 
 
@@ -92,13 +92,13 @@ def test_the_scale_is_exact(root: Path) -> None:
         ("events/energy-ram.scale", ""),
     ],
 )
-def test_a_description_that_is_not_understood(root: Path, file: str, text: str) -> None:
+def test_an_invalid_event_description(root: Path, file: str, text: str) -> None:
     (root / POWER / file).write_text(text)
     with pytest.raises(MeterUnreadable, match=file):
         open_perf(root)
 
 
-def test_the_system_call_counts_or_says_what_would_let_it() -> None:
+def test_the_system_call_counts_or_the_error_says_what_is_needed() -> None:
     """The CPU's clock runs at 1 GHz in its unit of ns, whichever CPU counts it."""
     try:
         event = KernelEvent(CPU_CLOCK, 0)
@@ -122,7 +122,7 @@ def test_an_event_that_the_kernel_does_not_know() -> None:
     assert caught.value.remedy
 
 
-def test_this_machine_is_read_or_says_why_not() -> None:
+def test_this_machine_is_read_or_the_error_says_why_not() -> None:
     opened = len(list(Path("/proc/self/fd").iterdir()))
     try:
         meter = open_perf(Path("/"))

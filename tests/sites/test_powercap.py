@@ -87,7 +87,7 @@ def test_many_wraps_at_every_phase(range_units: int, phase: int, step_share: Fra
     gaps_ms=st.lists(st.integers(1, 60_000), min_size=40, max_size=40),
     phase=st.integers(0, 262_143_328_849),
 )
-def test_the_greatest_power_refuses_no_true_energy(
+def test_the_greatest_power_refuses_no_possible_energy(
     powers_w: list[int], gaps_ms: list[int], phase: int
 ) -> None:
     """Powers at most the greatest, read often enough: exact, with a real counter's range."""
@@ -136,7 +136,7 @@ def test_a_counter_without_a_range_may_not_go_back() -> None:
     assert "open the meter again" in caught.value.remedy
 
 
-def test_a_reset_is_told_from_a_wrap_by_the_greatest_power() -> None:
+def test_the_greatest_power_separates_a_reset_from_a_wrap() -> None:
     def last_two(last: int, raw: int) -> float:
         counter = Counter("c", MICROJOULE, range_units=10**9, max_power_w=100.0)
         return feed(counter, [last, raw], seconds_apart=1.0)[1]
@@ -151,7 +151,7 @@ def test_a_reset_is_told_from_a_wrap_by_the_greatest_power() -> None:
         last_two(500_000_000, 700_000_000)
 
 
-def test_readings_too_far_apart_are_refused_whatever_they_say() -> None:
+def test_readings_too_far_apart_are_always_refused() -> None:
     counter = Counter("c", MICROJOULE, range_units=10**9, max_power_w=100.0, lag_s=0.1)
     longest_s = counter.longest_gap_s
     assert longest_s is not None
@@ -336,7 +336,7 @@ def test_the_other_interface_of_the_same_package_is_left_out(tmp_path: Path) -> 
     )
 
 
-def test_zones_are_known_by_name_and_not_by_index(tmp_path: Path) -> None:
+def test_zones_are_identified_by_name_and_not_by_index(tmp_path: Path) -> None:
     powercap = powercap_of(tmp_path)
     write_zone(powercap / "intel-rapl:7", "package-0", 10)
     write_zone(powercap / "intel-rapl:7:3", "uncore", 30)
@@ -379,7 +379,7 @@ def test_dies_that_show_one_counter_are_counted_once(tmp_path: Path) -> None:
     for index, (name, energy_uj) in enumerate(dies.items()):
         write_zone(powercap / f"intel-rapl:{index}", name, energy_uj)
     meter = open_powercap(tmp_path)
-    # Counters that have not moved yet tell nothing, and add nothing.
+    # Counters that have not moved yet prove nothing, and add nothing.
     assert [(channel.name, channel.inside) for channel in meter.channels] == [
         ("package-0-die-0", None),
         ("package-0-die-1", "package-0-die-0"),
@@ -392,7 +392,7 @@ def test_dies_that_show_one_counter_are_counted_once(tmp_path: Path) -> None:
     meter.close()
 
 
-def test_two_zones_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_zones_with_one_name_are_refused(tmp_path: Path) -> None:
     write_zone(powercap_of(tmp_path) / "intel-rapl:0", "package-0", 1)
     write_zone(powercap_of(tmp_path) / "intel-rapl:1", "package-0", 2)
     with pytest.raises(MeterUnreadable, match="are both package-0"):
@@ -411,24 +411,24 @@ def test_several_psys_are_read_one_at_a_time(tmp_path: Path) -> None:
 # --- Options -------------------------------------------------------------------------------------
 
 
-def test_an_unknown_option_names_those_that_would_do() -> None:
+def test_an_unknown_option_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"no option zone: it has zones, max_power_w"):
         open_powercap(TREES / "powercap-amd", zone=["package-0"])
 
 
 @pytest.mark.parametrize("options", [{"zones": "package-0"}, {"zones": []}, {"zones": [0]}])
-def test_zones_that_are_no_list_of_names(options: dict[str, object]) -> None:
+def test_zones_that_are_not_a_list_of_names(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="zones is a list"):
         open_powercap(TREES / "powercap-amd", **options)
 
 
 @pytest.mark.parametrize("power", [0, -1.0, "many", True, float("nan")])
-def test_a_greatest_power_that_is_none(power: object) -> None:
+def test_a_greatest_power_that_is_not_a_power(power: object) -> None:
     with pytest.raises(ValueError, match="max_power_w"):
         open_powercap(TREES / "powercap-amd", max_power_w=power)
 
 
-def test_a_zone_that_is_not_there_names_those_that_are() -> None:
+def test_a_missing_zone_lists_those_that_exist() -> None:
     with pytest.raises(MeterUnreadable, match="no zone package-0/dram") as caught:
         open_powercap(TREES / "powercap-amd", zones=["package-0/dram"])
     assert caught.value.remedy.endswith("package-0, package-0/core")
@@ -485,7 +485,7 @@ except MeterUnreadable as error:
 """
 
 
-def test_permission_denied_says_how_to_mend_it() -> None:
+def test_permission_denied_says_how_to_fix_it() -> None:
     """Modes don't bind root, so the meter is opened by another user, in another process."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)

@@ -99,7 +99,7 @@ def test_a_scan_without_one_of_its_sensors_is_dropped() -> None:
     assert reader.incomplete == 1
 
 
-def test_a_voltage_far_from_the_rails_own_is_a_lost_digit() -> None:
+def test_a_voltage_far_from_the_nominal_one_is_dropped() -> None:
     reader = ScanReader({0: 12.0})
     assert reader.take(b"\n1.0 0 2.0410 1.0\n2.0 0 12.0410 1.0\n", 0)[0].watts == (12.041,)
     assert reader.garbled == 1
@@ -149,19 +149,19 @@ def test_a_short_stream_takes_no_drift() -> None:
 # --- On a line -----------------------------------------------------------------------------------
 
 
-def test_scans_at_the_times_of_this_machine(root: Path) -> None:
+def test_scans_have_times_of_this_machine(root: Path) -> None:
     (root / FOLDER / "clock").write_text("12345.5 1.0")
     before_ns = time.monotonic_ns()
     meter = open_powermon(root)
     assert isinstance(meter, Buffered)
-    assert [(each.name, each.domain) for each in meter.channels] == [
+    assert [(channel.name, channel.domain) for channel in meter.channels] == [
         ("cpu-12v", "package"),
         ("gpu-12v", "gpu"),
     ]
     time.sleep(0.5)
     latest = meter.read()
     readings = meter.drain()
-    assert any(abs(each.time_ns - latest.time_ns) < 10**6 for each in readings)
+    assert any(abs(reading.time_ns - latest.time_ns) < 10**6 for reading in readings)
     assert len(readings) > 20
     assert {reading.values for reading in readings} == {(60.0, 108.0)}
     times_ns = [reading.time_ns for reading in readings]
@@ -176,7 +176,7 @@ def test_scans_at_the_times_of_this_machine(root: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["drop", "garble"])
-def test_damaged_lines_cost_their_scans_and_no_value(root: Path, fault: str) -> None:
+def test_damaged_lines_lose_scans_and_change_no_value(root: Path, fault: str) -> None:
     meter = open_powermon(root)
     break_with(root, fault)
     wait_for(lambda: meter.read() is not None and meter.dropped[0] > 10)
@@ -221,7 +221,7 @@ def test_a_clock_that_is_set_is_an_error(root: Path) -> None:
     meter.close()
 
 
-def test_a_rail_that_brings_nothing_is_not_waited_for(root: Path) -> None:
+def test_a_rail_without_samples_is_an_error_in_time(root: Path) -> None:
     rails = {**RAILS, "5": {"name": "board", "domain": "board"}}
     with pytest.raises(MeterUnreadable, match=r"no scan of all rails.*baud"):
         open_powermon(root, rails=rails)

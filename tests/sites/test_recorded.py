@@ -46,7 +46,7 @@ def open_recorded(root: Path, **options: object) -> RecordedMeter:
     return meter
 
 
-def test_rows_happen_at_their_times_and_then_it_ends(tmp_path: Path) -> None:
+def test_rows_are_replayed_at_their_times_until_the_end(tmp_path: Path) -> None:
     write(tmp_path)
     before_ns = time.monotonic_ns()
     meter = open_recorded(tmp_path)
@@ -76,7 +76,7 @@ def test_rows_happen_at_their_times_and_then_it_ends(tmp_path: Path) -> None:
         meter.read()
 
 
-def test_what_it_says_of_its_channels(tmp_path: Path) -> None:
+def test_the_channels_of_a_recording(tmp_path: Path) -> None:
     write(tmp_path)
     energy, power = open_recorded(tmp_path).channels
     assert (energy.name, energy.domain, energy.kind) == ("recorded/cpu", "package", "energy")
@@ -99,7 +99,7 @@ def test_what_it_says_of_its_channels(tmp_path: Path) -> None:
         ("time_s,cpu,cpu_w\n0,2000,1\n1,1000,3\n", "energy cpu goes back from 2 J to 1 J"),
     ],
 )
-def test_files_that_are_no_recording(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_recordings(tmp_path: Path, text: str, said: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(MeterUnreadable, match=said) as caught:
         open_recorded(tmp_path)
@@ -124,7 +124,7 @@ def test_no_file(tmp_path: Path) -> None:
         ({"channels": {"cpu": {**CHANNELS["cpu"], "inside": "node"}}}, "not another channel"),
     ],
 )
-def test_options_that_there_are_not(tmp_path: Path, options: dict[str, object], said: str) -> None:
+def test_invalid_options(tmp_path: Path, options: dict[str, object], said: str) -> None:
     write(tmp_path)
     with pytest.raises(ValueError, match=said):
         open_recorded(tmp_path, **options)

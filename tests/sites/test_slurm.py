@@ -45,13 +45,13 @@ def test_the_job_of_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("value", ["", "0", "18446744073709551614", "4294967294"])
-def test_what_is_not_gathered_is_no_zero(root: Path, value: str) -> None:
+def test_energy_that_is_not_gathered_is_an_error(root: Path, value: str) -> None:
     (root / "accounting/sstat/77.batch").write_text(f"{value}\n")
     with pytest.raises(MeterUnreadable, match=r"no energy of step 77\.batch.*AcctGatherEnergyType"):
         open_meter("slurm", {"job": 77}, root).read()
 
 
-def test_a_step_that_nobody_knows(root: Path) -> None:
+def test_an_unknown_step(root: Path) -> None:
     with pytest.raises(MeterUnreadable, match=r"does not know step 78\.batch.*squeue -j 78"):
         open_meter("slurm", {"job": 78}, root).read()
 
@@ -85,7 +85,7 @@ def test_no_slurm_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.slurm
-def test_a_real_slurm_says_why() -> None:
+def test_the_error_of_a_real_slurm() -> None:
     need_slurm()
     with pytest.raises(MeterUnreadable) as caught:
         open_meter("slurm", {"job": 4_000_000_000, "limit_s": 10}).read()

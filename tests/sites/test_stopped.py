@@ -1,4 +1,4 @@
-"""Channels that stand still, against series that are made to."""
+"""Channels that stop, in constructed series of readings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_counter_that_stops_half_way() -> None:
     reads_a_period=st.integers(1, 7),
     moves=st.booleans(),
 )
-def test_an_energy_is_still_from_20_periods_and_a_fifth_of_a_second(
+def test_an_energy_has_stopped_after_20_periods_and_a_fifth_of_a_second(
     updates: int, period_ms: int, reads_a_period: int, moves: bool
 ) -> None:
     """However often it is read in between, and however long it moved before."""
@@ -57,7 +57,7 @@ def test_an_energy_is_still_from_20_periods_and_a_fifth_of_a_second(
     assert (said is not None) == (float(still_s) >= max(0.2, 20 * channel.period_s))
 
 
-def test_a_coarse_counter_may_stand_for_a_joule_at_a_watt() -> None:
+def test_a_coarse_counter_may_stay_the_same_for_a_joule_at_a_watt() -> None:
     coarse = replace(RAPL, name="psys", resolution=5.0)
     assert stopped(coarse, times_ns(4_999, 1e-3), [7.0] * 4_999) is None
     assert stopped(coarse, times_ns(5_001, 1e-3), [7.0] * 5_001) is not None
@@ -75,12 +75,12 @@ def test_a_coarse_power_may_be_steady() -> None:
         assert stopped(coarse, times_ns(1000, 0.02), [watts] * 1000) is None
 
 
-def test_few_readings_say_nothing() -> None:
+def test_few_readings_prove_nothing() -> None:
     for count in (0, 1, 2):
         assert stopped(RAPL, times_ns(count, 1e-3), [5.0] * count) is None
 
 
-def test_readings_that_do_not_fit_their_times() -> None:
+def test_readings_and_times_of_different_length() -> None:
     with pytest.raises(ValueError, match="package-0: 2 times of 3 readings"):
         stopped(RAPL, [0, 1], [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="go back"):

@@ -1,4 +1,4 @@
-"""A stand-in for AMD's package amdsmi that answers from the folder named by FAKE_AMDSMI_TREE.
+"""A fake of AMD's package amdsmi that reads the folder named by FAKE_AMDSMI_TREE.
 
 ``gpuN/``: ``market_name``; ``energy`` and ``power``, each with a line ``KEY VALUE`` for every key
 of the answer. A file that holds ``!N`` raises the library's error N; ``init`` may, too. What is not
@@ -20,7 +20,7 @@ class AmdSmiLibraryException(AmdSmiException):
     """An error code of the C library."""
 
     def __init__(self, code: int) -> None:
-        super().__init__(f"Error code:\n\t{code} | AMDSMI_STATUS of the stand-in")
+        super().__init__(f"Error code:\n\t{code} | AMDSMI_STATUS of the fake")
         self.code = code
 
     def get_error_code(self) -> int:

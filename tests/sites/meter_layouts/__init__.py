@@ -14,5 +14,5 @@ from tests.sites.meter_layouts.layout import Layout
 
 def all_layouts() -> list[Layout]:
     """Every layout of every module."""
-    names = [each.name for each in pkgutil.iter_modules(__path__) if each.name != "layout"]
+    names = [module.name for module in pkgutil.iter_modules(__path__) if module.name != "layout"]
     return [one for name in names for one in import_module(f"{__name__}.{name}").LAYOUTS]

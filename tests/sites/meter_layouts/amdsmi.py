@@ -1,4 +1,4 @@
-"""AMD GPUs: a stand-in for AMD's package, which reads a tree."""
+"""AMD GPUs: a fake of AMD's package, which reads a tree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show(root: Path, true: Mapping[str, float]) -> None:
 
 @contextmanager
 def importable(root: Path) -> Iterator[None]:
-    """The stand-in as ``amdsmi``, answering from this root, as long as the context lasts."""
+    """The fake as ``amdsmi``, which reads this root, as long as the context lasts."""
     before = os.environ.get("FAKE_AMDSMI_TREE")
     os.environ["FAKE_AMDSMI_TREE"] = str(root / FOLDER)
     sys.path.insert(0, str(PACKAGE))
@@ -55,7 +55,7 @@ def importable(root: Path) -> Iterator[None]:
 
 
 def remove_signals(root: Path) -> None:
-    """A GPU that tells nothing of its energy or power any more."""
+    """A GPU that no longer reports energy or power."""
     (root / FOLDER / "gpu1/energy").unlink()
     (root / FOLDER / "gpu1/power").unlink()
 

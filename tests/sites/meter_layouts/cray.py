@@ -11,7 +11,7 @@ from tests.sites.meter_layouts.layout import Layout, deny, replace
 
 PM_COUNTERS = Path("sys/cray/pm_counters")
 COUNTERS = ("node", "cpu", "memory", "accel0", "accel1", "accel2", "accel3")
-CHANNELS = tuple(each for name in COUNTERS for each in (name, f"{name}/power"))
+CHANNELS = tuple(channel for name in COUNTERS for channel in (name, f"{name}/power"))
 RESTARTED = "1716999999\n"
 
 

@@ -25,7 +25,7 @@ AMD_CORE = {"Esocket1": "energy6_input", "Ecore002": "energy3_input"}
 
 
 def show_powers(root: Path, true: Mapping[str, float]) -> None:
-    """As ACPI tells them: whole mW, which the kernel shows in uW."""
+    """Powers as ACPI reports them: whole mW, which the kernel shows in uW."""
     for channel, power_w in true.items():
         path = root / HWMON / GRACE[channel] / "device/power1_average"
         replace(path, f"{round(power_w * 1000) * 1000}\n")

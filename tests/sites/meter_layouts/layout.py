@@ -45,7 +45,7 @@ class Layout:
     counter that went back or was reset). The names that apply are among ``missing``, ``denied``,
     ``empty``, ``garbage``, ``reset``, ``went back`` and ``gone`` (the whole device). ``denied``
     takes effect for a user without privileges, who then opens the meter in another process.
-    ``running``: what has to run beside the tree, such as a program that speaks a protocol.
+    ``running``: what has to run beside the tree, such as a program that implements a protocol.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: the real pynvml on a stand-in library that reads a tree."""
+"""NVIDIA GPUs: the real pynvml with a fake library that reads a tree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def show(root: Path, true: Mapping[str, float]) -> None:
 
 
 def remove_signals(root: Path) -> None:
-    """A GPU that tells nothing of its energy or power any more."""
+    """A GPU that no longer reports energy or power."""
     for name in SIGNALS:
         (root / TREE / "gpu1" / name).unlink()
 

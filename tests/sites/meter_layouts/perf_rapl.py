@@ -26,8 +26,8 @@ def show(root: Path, true: Mapping[str, float]) -> None:
 
 
 def remove_all(root: Path) -> None:
-    for each in (POWER, COUNTS):
-        shutil.rmtree(root / each)
+    for folder in (POWER, COUNTS):
+        shutil.rmtree(root / folder)
 
 
 def count_file(root: Path) -> Path:
