@@ -607,8 +607,8 @@ def test_an_unknown_option_lists_the_known_ones(layout: Layout) -> None:
     with machine(layout) as root:
         with pytest.raises(ValueError, match="no_such_option") as caught:
             open_meter(layout.kind, {**layout.options, "no_such_option": 1}, root)
-        for each in options:
-            assert each in str(caught.value)
+        for option in options:
+            assert option in str(caught.value)
         for wrong, would_do in layout.wrong_options:
             with pytest.raises(ValueError, match=would_do):
                 open_meter(layout.kind, {**layout.options, **wrong}, root)
