@@ -47,19 +47,19 @@ def truths(quiet) -> dict[str, float]:
     """Term -> its constant, from the noise-free rows; 0 for a term that they have none of."""
     from analysis.energy.fit import fit
 
-    found = fit(quiet, "choi", "known", intervals=False)
+    fitted = fit(quiet, "choi", "known", intervals=False)
     return {
         term.name: 0.0 if value < 1e-4 else float(value)
-        for term, value in zip(found.terms, found.value, strict=True)
+        for term, value in zip(fitted.terms, fitted.value, strict=True)
     }
 
 
 def least_energies(quiet) -> dict[str, dict[tuple[float, float], float]]:
     """Kernel -> setting -> noise-free joules, in the order of the settings."""
-    found: dict[str, dict[tuple[float, float], float]] = defaultdict(dict)
+    least_j: dict[str, dict[tuple[float, float], float]] = defaultdict(dict)
     for i in np.argsort(quiet.setting, kind="stable"):
-        found[quiet.kernel[i]][quiet.settings[quiet.setting[i]]] = float(quiet.energy_j[i])
-    return dict(found)
+        least_j[quiet.kernel[i]][quiet.settings[quiet.setting[i]]] = float(quiet.energy_j[i])
+    return dict(least_j)
 
 
 def measure(quiet, model: str, seeds: int) -> tuple[dict, dict, np.ndarray, np.ndarray, float]:
@@ -77,28 +77,28 @@ def measure(quiet, model: str, seeds: int) -> tuple[dict, dict, np.ndarray, np.n
     start = time.monotonic()
     for seed in range(seeds):
         data = campaign(quiet, seed)
-        found = fit(data, model, "known")
-        forms[found.model] += 1
-        for i, term in enumerate(found.terms):
+        fitted = fit(data, model, "known")
+        forms[fitted.model] += 1
+        for i, term in enumerate(fitted.terms):
             true = truth.get(term.name, 0.0)
-            held[term.name].append(found.low[i] <= true <= found.high[i])
+            held[term.name].append(fitted.low[i] <= true <= fitted.high[i])
             if true > 0:
-                width[term.name].append((found.high[i] - found.low[i]) / 2 / true)
+                width[term.name].append((fitted.high[i] - fitted.low[i]) / 2 / true)
         for s in range(0, len(quiet.settings), 5):
             pair, mine = quiet.settings[s], quiet.setting == s
             volt = float(quiet.core_v[mine][0]), float(quiet.mem_v[mine][0])
-            power_w, low, high = costs_at(found, *pair, *volt).constant_w
+            power_w, low, high = costs_at(fitted, *pair, *volt).constant_w
             true = costs_at(exact, *pair, *volt).constant_w[0]
             held["constant power"].append(low <= true <= high)
             width["constant power"].append((high - low) / 2 / power_w)
-        for each in picks(found, data):
-            true_j = np.array(list(least[each.label].values()))
+        for chosen in picks(fitted, data):
+            true_j = np.array(list(least[chosen.label].values()))
             relative = np.round(true_j / true_j.min(), TIE)
-            best = list(least[each.label])[int(np.argmin(relative))]
-            mine_j = least[each.label][each.core_mhz, each.mem_mhz]
-            hit = (each.core_mhz, each.mem_mhz) == best
+            best = list(least[chosen.label])[int(np.argmin(relative))]
+            mine_j = least[chosen.label][chosen.core_mhz, chosen.mem_mhz]
+            hit = (chosen.core_mhz, chosen.mem_mhz) == best
             lost = (mine_j / true_j.min() - 1) * 100
-            made.append((each.best_probability, hit, each.expected_loss_pct, lost))
+            made.append((chosen.best_probability, hit, chosen.expected_loss_pct, lost))
     return held, width, forms, np.array(made), time.monotonic() - start
 
 

@@ -39,7 +39,7 @@ LONGEST_GAP = 3.0
 """A sample of a run stands for at most so many times the usual time between two."""
 
 
-def rows(site, kernel, core_mhz, mem_mhz, time_s, energy_j, counts=None, core_v=None):
+def rows(site, kernel, core_mhz, mem_mhz, *, time_s, energy_j, counts=None, core_v=None):
     """Observations of arrays; ``core_v``: measured voltages, None where not known."""
     from analysis.measurements.observations import MEMORY_CLASSES, Observations
 
@@ -103,7 +103,14 @@ def gtx_980(folder: Path, with_counts: bool):
             for name, values in counted.items()
         }
     clocks = table["coreF"], table["memF"]
-    return rows("gtx980", kernel, *clocks, time_s, table["power/W"] * time_s, counts)
+    return rows(
+        "gtx980",
+        kernel,
+        *clocks,
+        time_s=time_s,
+        energy_j=table["power/W"] * time_s,
+        counts=counts,
+    )
 
 
 def odroid(folder: Path, suite: str, with_counts: bool):
@@ -134,19 +141,19 @@ def odroid(folder: Path, suite: str, with_counts: bool):
             }
             | {name: run[name].sum() for name in events}
         )
-    found = pd.DataFrame(runs)
+    by_run = pd.DataFrame(runs)
     counts = None
     if with_counts:
-        counts = {n: found[n].to_numpy(float) for n in events if found[n].sum() > 0}
+        counts = {n: by_run[n].to_numpy(float) for n in events if by_run[n].sum() > 0}
     return rows(
         f"odroid-{suite}",
-        found["kernel"],
-        found["core_mhz"],
+        by_run["kernel"],
+        by_run["core_mhz"],
         None,
-        found["time_s"],
-        found["energy_j"],
-        counts,
-        found["core_v"],
+        time_s=by_run["time_s"],
+        energy_j=by_run["energy_j"],
+        counts=counts,
+        core_v=by_run["core_v"],
     )
 
 
@@ -166,9 +173,13 @@ def phones(folder: Path, files: int) -> Iterator:
             name = f"{path.stem}-{cpu}"
             mhz = cluster["Frequency (kHz)"] / 1e3
             yield rows(
-                name, ["coremark"] * len(cluster), mhz, None, cluster["Time (s)"],
-                cluster["Energy (J)"],
-            )  # fmt: skip
+                name,
+                ["coremark"] * len(cluster),
+                mhz,
+                None,
+                time_s=cluster["Time (s)"],
+                energy_j=cluster["Energy (J)"],
+            )
 
 
 def judge(sites: list, time_of: str):
@@ -179,14 +190,14 @@ def judge(sites: list, time_of: str):
     errors, cases, chosen, left_out = [], [], Counter(), 0
     for data in sites:
         try:
-            found = cross_validate(data, "leave-one-setting-out", time=time_of)
+            crossval = cross_validate(data, "leave-one-setting-out", time=time_of)
         except CantFit:
             left_out += 1
             continue
-        errors.append(float(found.error_pct.mean()))
-        cases += found.cases
-        for each in found.chosen:
-            chosen[f"{each['model']}, V {each['voltage']}"] += each["folds"]
+        errors.append(float(crossval.error_pct.mean()))
+        cases += crossval.cases
+        for form in crossval.chosen:
+            chosen[f"{form['model']}, V {form['voltage']}"] += form["folds"]
     return errors, cases, chosen, left_out
 
 

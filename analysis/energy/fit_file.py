@@ -78,7 +78,7 @@ class _KeptFit(FitSummary):
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
-        if [each.name for each in self.terms] != [each.name for each in self.coefficients]:
+        if [term.name for term in self.terms] != [one.name for one in self.coefficients]:
             raise ValueError("the terms must be those of the coefficients")
         for matrix in (self.covariance, self.covariance_with_choice):
             if {len(self.terms)} != {len(matrix), *map(len, matrix)}:
@@ -90,24 +90,24 @@ class NoFit(Exception):
     """What should be a fit is none; the text says where it is wrong."""
 
 
-def as_kept(found: Fit) -> dict[str, Any]:
+def as_kept(fitted: Fit) -> dict[str, Any]:
     """What a store keeps of a fit, as JSON; :func:`fit_of` makes the same fit of it."""
-    kept = found.as_dict() | {
-        "terms": [term.as_dict() for term in found.terms],
-        "covariance": found.covariance.tolist(),
-        "covariance_with_choice": found.covariance_with_choice.tolist(),
+    kept = fitted.as_dict() | {
+        "terms": [term.as_dict() for term in fitted.terms],
+        "covariance": fitted.covariance.tolist(),
+        "covariance_with_choice": fitted.covariance_with_choice.tolist(),
         "curves": {
             name: [curve.mhz.tolist(), curve.volt.tolist()]
-            for name, curve in (("core", found.curves.core), ("mem", found.curves.mem))
+            for name, curve in (("core", fitted.curves.core), ("mem", fitted.curves.mem))
         },
     }
-    if found.surface is not None:
+    if fitted.surface is not None:
         kept["surface"] = {
-            "mhz": [[finite(mhz) for mhz in pair] for pair in found.surface.mhz],
-            "kernels": found.surface.kernels,
-            "residual": [[finite(r) for r in row] for row in found.surface.residual],
-            "shape": list(found.surface.shape),
-            "own_shape": list(found.surface.own_shape),
+            "mhz": [[finite(mhz) for mhz in pair] for pair in fitted.surface.mhz],
+            "kernels": fitted.surface.kernels,
+            "residual": [[finite(r) for r in row] for row in fitted.surface.residual],
+            "shape": list(fitted.surface.shape),
+            "own_shape": list(fitted.surface.own_shape),
         }
     return kept
 
@@ -133,10 +133,10 @@ def fit_of(kept: object) -> Fit:
             (read.surface.shape[0], read.surface.shape[1]),
             (read.surface.own_shape[0], read.surface.own_shape[1]),
         )
-    core, mem = (VoltageCurve(*np.array(each)) for each in (read.curves.core, read.curves.mem))
+    core, mem = (VoltageCurve(*np.array(curve)) for curve in (read.curves.core, read.curves.mem))
 
     def column(name: str) -> np.ndarray:
-        return np.array([getattr(each, name) for each in read.coefficients], float)
+        return np.array([getattr(one, name) for one in read.coefficients], float)
 
     return Fit(
         site=read.site,

@@ -1,4 +1,4 @@
-"""The rows of one site that can be fitted, as arrays, and what was kept with them."""
+"""The rows of one site that can be fitted, as arrays, and what the store keeps with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import setting_text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rows:
     """The rows of one site that can be fitted; arrays have one entry a row.
 
@@ -45,8 +45,8 @@ class Rows:
     def kernels_at(self, rows: np.ndarray) -> tuple[KernelInstance, ...]:
         """The kernels of rows of the Dataset (indices into its measurements), by label."""
         codes = np.unique(self.kernel[np.isin(self.index, rows)])
-        found = {self.instances[code].label: self.instances[code] for code in codes}
-        return tuple(found[label] for label in sorted(found))
+        kernels = [self.instances[code] for code in codes]
+        return tuple({kernel.label: kernel for kernel in sorted(kernels, key=_label)}.values())
 
     def where(self, kernel: int, setting: int) -> str:
         """A kernel and a setting for a message."""
@@ -82,20 +82,24 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
     achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
     log_time, log_energy = np.log(time_s[index]), np.log(energy_j[index])
     return Rows(
-        index.astype(np.int64),
-        code.astype(np.int64),
-        names,
-        instances,
-        setting.reshape(-1).astype(np.int64),
-        np.where(settings < 0, np.nan, settings),
-        pd.factorize(column("node", ""))[0],
-        pd.factorize(column("partition", ""))[0],
-        column("repeat", 0).astype(np.int64),
-        column("start_unix_s", 0.0).astype(float),
-        np.column_stack(achieved).astype(float),
-        {"time": log_time, "power": log_energy - log_time, "energy": log_energy},
-        bool(column("simulated", False).any()),
+        index=index.astype(np.int64),
+        kernel=code.astype(np.int64),
+        kernels=names,
+        instances=instances,
+        setting=setting.reshape(-1).astype(np.int64),
+        mhz=np.where(settings < 0, np.nan, settings),
+        node=pd.factorize(column("node", ""))[0],
+        partition=pd.factorize(column("partition", ""))[0],
+        repeat=column("repeat", 0).astype(np.int64),
+        start_unix_s=column("start_unix_s", 0.0).astype(float),
+        achieved_mhz=np.column_stack(achieved).astype(float),
+        values={"time": log_time, "power": log_energy - log_time, "energy": log_energy},
+        simulated=bool(column("simulated", False).any()),
     )
+
+
+def _label(kernel: KernelInstance) -> str:
+    return kernel.label
 
 
 def provenance(dataset: xr.Dataset, rows: Rows) -> tuple[np.ndarray, dict[str, list[str]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -120,6 +122,6 @@ def test_a_cap_that_constant_power_fills_is_refused(cap_w):
 def test_a_cap_needs_energies():
     nan = float("nan")
     line = from_peaks(100.0, 10.0, 1.0, 1.0, 1.0)
-    unknown = type(line)("sp", "dram", line.tau_op_s, line.tau_mem_s, nan, nan, nan)
+    unknown = replace(line, eps_op_j=nan, eps_mem_j=nan, constant_w=nan)
     with pytest.raises(ValueError, match="none are known"):
         CappedRoofline(unknown, 100.0)

@@ -1,0 +1,325 @@
+"""Non-negative least squares of an arrow-shaped system, compiled.
+
+With thousands of rows and hundreds of kernels without counts the system is an arrow: a few
+coefficients that all kernels share, and two of each kernel's own that meet no other kernel's.
+Each kernel's two are solved in closed form for given shared ones; the shared ones by an active
+set on what is left, which is a convex, piecewise quadratic function of them.
+
+Plain loops over plain arrays, which compile in seconds where array expressions and calls of linear
+algebra take half a minute.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+RIDGE = 1e-11
+"""On the diagonal, relative to it: keeps a column that a subset lacks solvable."""
+SINGULAR = 1e-12
+TINY = 1e-300
+MAX_STEPS = 100
+SHORTEST_STEP = 1e-6
+GAIN = 1e-13
+"""Newton's method ends when a step gains less than this share of the whole."""
+
+
+@numba.njit(cache=True)
+def solve_blocks(  # type: ignore[no-untyped-def]
+    gram,
+    moment,
+    square,
+    own_gram,
+    cross,
+    own_moment,
+    core_power,
+    mem_power,
+    weight,
+    core_v,
+    mem_v,
+    start,
+):
+    """The coefficients >= 0 with the least sum of squares over all blocks, a block a setting.
+
+    Arrays: those of :class:`analysis.energy.normal_equations.NormalEquations`; ``weight``,
+    ``core_v``, ``mem_v`` float64 (S,); ``start`` float64 (p,). Returns the shared coefficients
+    (p,), the kernels' own (K, 2), the sum of squares, and its slopes (2, S) with the core's and
+    the memory's voltages.
+    """
+    n, size = moment.shape
+    count = own_moment.shape[1]
+    factor = np.empty((n, size))
+    a, b, scale = np.zeros((size, size)), np.zeros(size), np.ones(size)
+    own_a, own_c = np.zeros((count, 2, 2)), np.zeros((count, 2, size))
+    own_b = np.zeros((count, 2))
+    total = 0.0
+    for s in range(n):
+        for i in range(size):
+            factor[s, i] = core_v[s] ** core_power[i] * mem_v[s] ** mem_power[i]
+        if weight[s] > 0.0:
+            total += weight[s] * square[s]
+            _add_shared(a, b, gram[s], moment[s], factor[s], weight[s])
+            for k in range(count):
+                _add_own(
+                    own_a[k],
+                    own_c[k],
+                    own_b[k],
+                    own_gram[s, k],
+                    cross[s, k],
+                    own_moment[s, k],
+                    factor[s],
+                    weight[s],
+                    (core_v[s] ** 2, mem_v[s] ** 2),
+                )
+    _scale(a, b, own_a, own_c, scale)
+    x, own = np.empty(size), np.zeros((count, 2))
+    for i in range(size):
+        x[i] = start[i] * scale[i]
+    value = _descend(a, b, own_a, own_c, own_b, total, x, own)
+    for i in range(size):
+        x[i] /= scale[i]
+    slope = np.zeros((2, n))
+    for s in range(n):
+        if weight[s] > 0.0:
+            core, mem = _slopes(
+                gram[s],
+                moment[s],
+                own_gram[s],
+                cross[s],
+                own_moment[s],
+                core_power,
+                mem_power,
+                x,
+                own,
+                factor[s],
+                (core_v[s] ** 2, mem_v[s] ** 2),
+            )
+            slope[0, s] = 2.0 * weight[s] * core / core_v[s]
+            slope[1, s] = 2.0 * weight[s] * mem / mem_v[s]
+    return x, own, max(total + value, 0.0), slope
+
+
+@numba.njit(cache=True)
+def _add_shared(a, b, gram, moment, factor, w):  # type: ignore[no-untyped-def]
+    for i in range(len(b)):
+        b[i] += w * factor[i] * moment[i]
+        for j in range(len(b)):
+            a[i, j] += w * factor[i] * factor[j] * gram[i, j]
+
+
+@numba.njit(cache=True)
+def _add_own(own_a, own_c, own_b, gram, cross, moment, factor, w, squares):  # type: ignore[no-untyped-def]
+    for d in range(2):
+        own_b[d] += w * squares[d] * moment[d]
+        for e in range(2):
+            own_a[d, e] += w * squares[d] * squares[e] * gram[d, e]
+        for i in range(len(factor)):
+            own_c[d, i] += w * squares[d] * factor[i] * cross[d, i]
+
+
+@numba.njit(cache=True)
+def _scale(a, b, own_a, own_c, scale):  # type: ignore[no-untyped-def]
+    """Scale the shared columns to length 1, and put the ridge on the diagonals."""
+    for i in range(len(b)):
+        if a[i, i] > 0.0:
+            scale[i] = np.sqrt(a[i, i])
+    for i in range(len(b)):
+        b[i] /= scale[i]
+        for j in range(len(b)):
+            a[i, j] /= scale[i] * scale[j]
+        a[i, i] += RIDGE
+    for k in range(len(own_a)):
+        for d in range(2):
+            own_a[k, d, d] = own_a[k, d, d] * (1.0 + RIDGE) + TINY
+            for i in range(len(b)):
+                own_c[k, d, i] /= scale[i]
+
+
+@numba.njit(cache=True)
+def _descend(a, b, own_a, own_c, own_b, total, x, own):  # type: ignore[no-untyped-def]
+    """Newton's method on the shared coefficients ``x`` and the kernels' ``own``, in place.
+
+    Returns the objective, less the constant ``total``.
+    """
+    size, count = len(b), len(own_b)
+    value = _own_best(a, b, own_a, own_c, own_b, x, own)
+    h, g = np.empty((size, size)), np.empty(size)
+    target, trial, trial_own = np.empty(size), np.empty(size), np.empty((count, 2))
+    for _step in range(MAX_STEPS):
+        # The kernels' own coefficients eliminated, as long as none of them changes sides.
+        h[:] = a
+        g[:] = b
+        for k in range(count):
+            _eliminate(h, g, own_a[k], own_c[k], own_b[k], own[k])
+        _active_set(h, g, target)
+        step, gain = 1.0, 0.0
+        while step > SHORTEST_STEP:
+            for i in range(size):
+                trial[i] = x[i] + step * (target[i] - x[i])
+            reached = _own_best(a, b, own_a, own_c, own_b, trial, trial_own)
+            if reached < value:
+                gain = value - reached
+                value = reached
+                x[:] = trial
+                own[:] = trial_own
+                break
+            step *= 0.5
+        if gain <= GAIN * total:
+            break
+    return value
+
+
+@numba.njit(cache=True)
+def _slopes(  # type: ignore[no-untyped-def]
+    gram, moment, own_gram, cross, own_moment, core_power, mem_power, x, own, factor, squares
+):
+    """How half of one setting's squares changes with log V of the core and of the memory."""
+    size = len(x)
+    core, mem = 0.0, 0.0
+    pull = np.empty(size)
+    for i in range(size):
+        pull[i] = -moment[i]
+        for j in range(size):
+            pull[i] += gram[i, j] * x[j] * factor[j]
+    for k in range(len(own)):
+        u0, u1 = own[k, 0] * squares[0], own[k, 1] * squares[1]
+        p0 = own_gram[k, 0, 0] * u0 + own_gram[k, 0, 1] * u1 - own_moment[k, 0]
+        p1 = own_gram[k, 1, 0] * u0 + own_gram[k, 1, 1] * u1 - own_moment[k, 1]
+        for i in range(size):
+            p0 += cross[k, 0, i] * x[i] * factor[i]
+            p1 += cross[k, 1, i] * x[i] * factor[i]
+            pull[i] += cross[k, 0, i] * u0 + cross[k, 1, i] * u1
+        core += p0 * 2.0 * u0
+        mem += p1 * 2.0 * u1
+    for i in range(size):
+        core += pull[i] * core_power[i] * x[i] * factor[i]
+        mem += pull[i] * mem_power[i] * x[i] * factor[i]
+    return core, mem
+
+
+@numba.njit(cache=True)
+def _own_best(a, b, own_a, own_c, own_b, x, own):  # type: ignore[no-untyped-def]
+    """Each kernel's own two coefficients for shared ones ``x``; the objective, less a constant."""
+    size = len(b)
+    value = 0.0
+    for i in range(size):
+        value -= 2.0 * b[i] * x[i]
+        for j in range(size):
+            value += x[i] * a[i, j] * x[j]
+    for k in range(own_b.shape[0]):
+        t0, t1 = own_b[k, 0], own_b[k, 1]
+        for i in range(size):
+            t0 -= own_c[k, 0, i] * x[i]
+            t1 -= own_c[k, 1, i] * x[i]
+        a00, a01, a11 = own_a[k, 0, 0], own_a[k, 0, 1], own_a[k, 1, 1]
+        det = a00 * a11 - a01 * a01
+        u0, u1 = -1.0, -1.0
+        if det > SINGULAR * a00 * a11:
+            u0 = (a11 * t0 - a01 * t1) / det
+            u1 = (a00 * t1 - a01 * t0) / det
+        if u0 < 0.0 or u1 < 0.0:
+            u0, u1 = max(t0 / a00, 0.0), max(t1 / a11, 0.0)
+            if u0 * t0 >= u1 * t1:
+                u1 = 0.0
+            else:
+                u0 = 0.0
+        own[k, 0] = u0
+        own[k, 1] = u1
+        value -= u0 * t0 + u1 * t1
+    return value
+
+
+@numba.njit(cache=True)
+def _eliminate(h, g, own_a, own_c, own_b, own):  # type: ignore[no-untyped-def]
+    """Take a kernel's own coefficients that are above 0 out of the shared system (h, g)."""
+    a00, a01, a11 = own_a[0, 0], own_a[0, 1], own_a[1, 1]
+    i00, i01, i11 = 0.0, 0.0, 0.0
+    if own[0] > 0.0 and own[1] > 0.0:
+        det = a00 * a11 - a01 * a01
+        i00, i01, i11 = a11 / det, -a01 / det, a00 / det
+    elif own[0] > 0.0:
+        i00 = 1.0 / a00
+    elif own[1] > 0.0:
+        i11 = 1.0 / a11
+    for i in range(len(g)):
+        c0 = i00 * own_c[0, i] + i01 * own_c[1, i]
+        c1 = i01 * own_c[0, i] + i11 * own_c[1, i]
+        g[i] -= c0 * own_b[0] + c1 * own_b[1]
+        for j in range(len(g)):
+            h[i, j] -= c0 * own_c[0, j] + c1 * own_c[1, j]
+
+
+@numba.njit(cache=True)
+def _active_set(h, g, x):  # type: ignore[no-untyped-def]
+    """x = argmin over x >= 0 of x'h x - 2 g'x (Lawson and Hanson's active set on h, g)."""
+    size = len(g)
+    free, count = np.empty(size, np.int64), 0
+    largest = TINY
+    for i in range(size):
+        x[i] = 0.0
+        largest = max(largest, abs(g[i]))
+    for _round in range(3 * size + 10):
+        best, at = 1e-13 * largest, -1
+        for i in range(size):
+            pull = g[i]
+            for j in range(size):
+                pull -= h[i, j] * x[j]
+            if pull > best and x[i] == 0.0:
+                best, at = pull, i
+        if at < 0:
+            break
+        free[count] = at
+        count += 1
+        while True:
+            kept = _towards_best(h, g, x, free, count)
+            if kept == count:
+                break
+            count = kept
+
+
+@numba.njit(cache=True)
+def _towards_best(h, g, x, free, count):  # type: ignore[no-untyped-def]
+    """Move x to the best of its free coefficients, or to where the first of them meets 0.
+
+    That one is then no longer free. Returns how many are.
+    """
+    z = _solved(h, g, free, count)
+    shortest, first = 1.0, -1
+    for i in range(count):
+        if z[i] <= 0.0:
+            step = x[free[i]] / (x[free[i]] - z[i] + TINY)
+            if step <= shortest:
+                shortest, first = step, i
+    for i in range(count):
+        x[free[i]] += shortest * (z[i] - x[free[i]])
+    if first < 0:
+        return count
+    x[free[first]] = 0.0
+    for i in range(first, count - 1):
+        free[i] = free[i + 1]
+    return count - 1
+
+
+@numba.njit(cache=True)
+def _solved(h, g, free, count):  # type: ignore[no-untyped-def]
+    """The solution of h z = g on the free rows and columns, by Cholesky's factor."""
+    low, z = np.zeros((count, count)), np.empty(count)
+    for i in range(count):
+        for j in range(i + 1):
+            left = h[free[i], free[j]]
+            for k in range(j):
+                left -= low[i, k] * low[j, k]
+            if i == j:
+                low[i, i] = np.sqrt(max(left, RIDGE))
+            else:
+                low[i, j] = left / low[j, j]
+    for i in range(count):
+        z[i] = g[free[i]]
+        for k in range(i):
+            z[i] -= low[i, k] * z[k]
+        z[i] /= low[i, i]
+    for i in range(count - 1, -1, -1):
+        for k in range(i + 1, count):
+            z[i] -= low[k, i] * z[k]
+        z[i] /= low[i, i]
+    return z
