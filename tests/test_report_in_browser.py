@@ -1,4 +1,4 @@
-"""The report as a browser shows it: headless Chromium opens the file and says what it sees."""
+"""The report as a browser shows it: headless Chromium opens the file and is asked what it shows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SEEN = """
 
 
 class Chromium:
-    """A headless Chromium, spoken to over its pipe: messages of JSON, each ended by a zero."""
+    """A headless Chromium, controlled over its pipe: messages of JSON, each ended by a zero."""
 
     def __init__(self, program: str, profile: Path) -> None:
         to_read, self.to = os.pipe()
@@ -269,6 +269,62 @@ def test_the_page_follows_light_and_dark(seen):
     _, scheme, found, _ = seen
     ground, ink = (sum(map(int, re.findall(r"\d+", found[name])[:3])) for name in ("ground", "ink"))
     assert (ground > ink) is (scheme == "light")
+
+
+def evaluated(browser: Chromium, expression: str) -> object:
+    """The value of an expression of JavaScript in the page that is shown."""
+    answer = browser.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+    assert "exceptionDetails" not in answer, answer
+    return answer["result"].get("value")
+
+
+PICKS = "[...document.querySelectorAll('table.data')].find(t => /pick of each/.test(t.textContent))"
+
+
+def test_a_table_sorts_by_a_column_inside_its_groups(browser, page):
+    browser.show(page, 1280, "light")
+    column = f"[...{PICKS}.tHead.rows[0].cells].findIndex(c => c.textContent.startsWith('saves'))"
+    cells = f"""[...{PICKS}.tBodies].map(body => [...body.rows].filter(r => !r.matches('.group'))
+        .map(row => Number(row.cells[{column}].textContent.replace('−', '-'))))"""
+    headings = f"[...{PICKS}.tBodies].map(body => body.rows[0].textContent)"
+    before, names = evaluated(browser, cells), evaluated(browser, headings)
+    for falling in (False, True):
+        evaluated(browser, f"{PICKS}.tHead.rows[0].cells[{column}].firstChild.click()")
+        wanted = [sorted(group, reverse=falling) for group in before]
+        assert evaluated(browser, cells) == wanted
+        assert evaluated(browser, headings) == names
+    assert any(group != sorted(group) for group in before)
+
+
+def test_a_table_shows_the_rows_that_contain_the_words(browser, page):
+    browser.show(page, 1280, "light")
+    box = f"{PICKS}.closest('.box')"
+    evaluated(
+        browser,
+        f"(() => {{ const input = {box}.previousElementSibling.querySelector('input');"
+        "input.value = 'ops_per_word=1 dp'; input.dispatchEvent(new Event('input')); })()",
+    )
+    shown = evaluated(
+        browser,
+        f"[...{PICKS}.querySelectorAll('tbody:not([hidden]) tr:not(.group):not([hidden])')]"
+        ".map(row => row.cells[0].textContent)",
+    )
+    assert shown
+    assert all("dp" in name and "ops_per_word=1" in name for name in shown)
+    assert len(shown) < KERNELS
+
+
+def test_a_heat_map_is_chosen_by_its_kernel(browser, page):
+    browser.show(page, 1280, "light")
+    wanted = evaluated(
+        browser,
+        "(() => { const select = document.querySelector('select'); select.selectedIndex = 7;"
+        "select.dispatchEvent(new Event('change')); return select.options[7].textContent; })()",
+    )
+    assert evaluated(browser, "document.querySelector('.stage .kernel').textContent") == wanted
+    assert evaluated(browser, "document.querySelectorAll('.stage td.pick').length") == 1
+    options = evaluated(browser, "document.querySelector('select').options.length")
+    assert options == evaluated(browser, "document.querySelectorAll('.heat-maps table').length")
 
 
 def test_the_file_is_small(page):

@@ -55,13 +55,14 @@ class Bars:
 class Rule:
     """A reference line across the panel, drawn where it lies within the limits.
 
-    ``text`` stands at its end.
+    ``text`` stands at the upper end of a vertical one, on its left or its right side.
     """
 
     at: float
     style: str
     label: str = ""
     text: str = ""
+    text_left: bool = False
     vertical: bool = True
 
 

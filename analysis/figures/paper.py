@@ -113,7 +113,7 @@ def _drawing(figure: Figure, simulated: bool) -> Drawing:
         axes.set_axis_off()
     if keys:
         longest = max(len(label) for _, label in keys)
-        fitting = max(int(width * 14 / (longest + 7)), 1)
+        fitting = max(int(width / (0.06 * longest + 0.5)), 1)
         drawing.legend(
             list(keys.values()),
             [_plain(label) for _, label in keys],
@@ -121,7 +121,7 @@ def _drawing(figure: Figure, simulated: bool) -> Drawing:
             ncols=min(fitting, len(keys)),
         )
     if simulated:
-        drawing.text(0.995, 0.005, "simulated", ha="right", va="bottom", style="italic")
+        drawing.text(0.995, 0.99, "simulated", ha="right", va="top", style="italic")
     return drawing
 
 
@@ -138,7 +138,8 @@ def _height_in(panel: Panel) -> float:
 
 def _draw(axes: Axes, panel: Panel, keys: dict[tuple[str, str], Artist]) -> None:
     x, y = panel.scales()
-    axes.set_title(_plain(panel.title))
+    above = any(isinstance(series, Rule) and series.text for series in panel.series)
+    axes.set_title(_plain(panel.title), pad=14 if above else None)
     axes.set_xlabel(_plain(panel.x.label))
     for axis, scale, place, limits in (
         (panel.x, x, "x", axes.set_xlim),
@@ -203,14 +204,13 @@ def _rule(axes: Axes, rule: Rule) -> Artist:
     draw = axes.axvline if rule.vertical else axes.axhline
     line = draw(rule.at, **_coloured(LINES[rule.style]))
     if rule.text:
-        right = rule.style == "tau"
         axes.annotate(
             _plain(rule.text),
             (rule.at, 1),
-            (-2 if right else 2, 0),
+            (-2 if rule.text_left else 2, 0),
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
-            ha="right" if right else "left",
-            va="top",
+            ha="right" if rule.text_left else "left",
+            va="bottom",
         )
     return line

@@ -219,7 +219,11 @@ def _case_panel(shown: Cases, inputs: range, what: str) -> Panel:
         case_axis(
             [shown.inputs[i] for i in inputs], inputs[0], n_settings, short_names(shown.inputs)
         ),
-        Axis(log=log, high=max(known) * (2.0 if log else 1.15)),
+        Axis(
+            log=log,
+            low=min(known) / 2 if log else 0.0,
+            high=max(known) * (2.0 if log else 1.15),
+        ),
         [*bars, Texts(place[both], tops[both], texts)],
         f"Measured and predicted energy of F{inputs[0] + 1} to F{inputs[-1] + 1} at "
         f"{n_settings} settings, {what}",

@@ -28,10 +28,15 @@ def roofline_figure(
     with_energy = bool(np.isfinite(line.eps_op_j)) and line.op_energy_j > 0
     capped = CappedRoofline(line, cap_w) if cap_w is not None and with_energy else None
     balances = [
-        (line.time_balance, "tau", "Bτ"),
-        (line.half_efficiency_intensity, "eps", "B\u0302ε"),
+        (value, style, name)
+        for value, style, name in (
+            (line.time_balance, "tau", "Bτ"),
+            (line.half_efficiency_intensity, "eps", "B\u0302ε"),
+        )
+        if math.isfinite(value)
     ]
-    x = log_scale([*points.intensity, *(b for b, _, _ in balances if math.isfinite(b))], 0.08)
+    lowest = min(value for value, _, _ in balances)
+    x = log_scale([*points.intensity, *(value for value, _, _ in balances)], 0.08)
     xs = np.sort(np.append(np.geomspace(x.low, x.high, CURVE_POINTS), line.time_balance))
     xs = xs[(xs >= x.low) & (xs <= x.high)]
     where = f"{points.operation} and {points.memory} at {setting_label(points.setting)}"
@@ -44,7 +49,16 @@ def roofline_figure(
             f"{kernel.label}: {v:.4g} {unit} at intensity {i:.4g}"
             for kernel, v, i in zip(points.kernels, measured, points.intensity, strict=True)
         ]
-        rules = [Rule(value, style, text=f"{name} {value:.3g}") for value, style, name in balances]
+        # The texts of two rules stand on either side, so that they do not overlap.
+        rules = [
+            Rule(
+                value,
+                style,
+                text=f"{name} {value:.3g}",
+                text_left=len(balances) > 1 and value == lowest,
+            )
+            for value, style, name in balances
+        ]
         lines = [Line(xs, model, "model", "model")]
         if limited is not None:
             lines.append(Line(xs, limited, "capped", "under the cap"))

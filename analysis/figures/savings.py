@@ -24,9 +24,10 @@ def savings_figure(
     gap = np.full(len(names), np.nan)
     panels = []
     for title, label, attribute, style in (
-        ("Energy saved by the picks, %", "energy saved, %", "saving_pct", "k2"),
-        ("Additional run time, %", "additional run time, %", "slowdown_pct", "k1"),
+        ("Energy saved by the picks, %", "energy saved", "saving_pct", "k2"),
+        ("Additional run time, %", "additional run time", "slowdown_pct", "k1"),
     ):
+        key = f"{label}, median"
         values = [np.array([getattr(pick, attribute) for pick in group]) for group in groups]
         low, median, high = (np.array([f(v) for v in values]) for f in (np.min, np.median, np.max))
         texts = [
@@ -36,10 +37,10 @@ def savings_figure(
         panels.append(
             Panel(
                 title,
-                Axis(label, include=[0.0, 5.0]),
+                Axis(f"{label}, %", include=[0.0, 5.0]),
                 Axis(names=[(i, shortened(name, 20)) for i, name in enumerate(names)]),
                 [
-                    Bars(rows, np.zeros(len(names)), median, style, "median", texts, across=True),
+                    Bars(rows, np.zeros(len(names)), median, style, key, texts, across=True),
                     Line(
                         np.column_stack([low, high, gap]).ravel(),
                         np.column_stack([rows, rows, gap]).ravel(),

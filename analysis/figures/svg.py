@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup, escape
 
-from analysis.figures.figure import Band, Bars, Line, Panel, Points, Rule, Scale, Series
+from analysis.figures.figure import Band, Bars, Figure, Line, Panel, Points, Rule, Scale, Series
 
 CHARACTER, SMALL_CHARACTER = 6.6, 5.6
 """About how wide a character of each text size is; a little more than in most fonts."""
@@ -45,10 +45,16 @@ class Frame:
         return self.bottom - self.y_scale.clipped(value) * (self.bottom - self.top)
 
 
-def svg(panel: Panel) -> Markup:
-    """The panel as an ``svg`` element."""
-    key, key_rows = _legend(panel)
-    frame = _frame(panel, key_rows)
+def figure_svgs(figure: Figure) -> list[Markup]:
+    """The panels of a figure as ``svg`` elements, their plots at one height."""
+    key_rows = max(_legend(panel)[1] for panel in figure.panels)
+    return [svg(panel, key_rows) for panel in figure.panels]
+
+
+def svg(panel: Panel, key_rows: int = 0) -> Markup:
+    """The panel as an ``svg`` element; ``key_rows``: at least so many rows for the legend."""
+    key, own_rows = _legend(panel)
+    frame = _frame(panel, max(key_rows, own_rows))
     parts = [
         f'<svg viewBox="0 0 {px(frame.width)} {px(frame.height)}" role="img" '
         f'aria-label="{escape(panel.description)}">'
@@ -208,8 +214,7 @@ def _rule(rule: Rule, frame: Frame) -> Iterator[str]:
     top = frame.top - (10 if rule.text else 0)
     yield f'<path class="line {rule.style}" d="M{px(at)} {px(frame.bottom)}V{px(top)}"/>'
     if rule.text:
-        # Beside the line, on the side where there is more room.
-        left_side = rule.style.endswith("tau") or at > frame.right - 60
-        left_side = left_side and at > frame.left + 30
+        room = CHARACTER * len(rule.text)
+        left_side = (rule.text_left or at + room > frame.width) and at > room
         style, x = ("end", at - 4) if left_side else ("start", at + 4)
         yield _text(style, x, frame.top - 5, rule.text)

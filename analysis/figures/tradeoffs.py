@@ -153,7 +153,7 @@ def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: 
         series.append(Points(time_s[[k]], energy_j[[k]], "ring", "pick", [f"pick: {texts[k]}"]))
     where = f"{among.label}{', simulated' if simulated else ''}"
     return Panel(
-        shortened(f"Energy, J: {name or among.label}", 48),
+        shortened(f"Energy, J: {name or among.label}", 36),
         Axis("time, s", log=True),
         Axis(log=True),
         series,

@@ -96,6 +96,6 @@ for (const all of document.querySelectorAll(".heat-maps")) {
   const show = () => stage.replaceChildren(maps[Number(select.value)].cloneNode(true));
   select.addEventListener("change", show);
   label.append(select);
-  all.before(label, stage);
+  all.parentElement.before(label, stage);
   show();
 }

@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from analysis.figures.figure import Figure
-from analysis.figures.svg import svg
+from analysis.figures.svg import figure_svgs
 from analysis.report import display_tables
 from analysis.report.content import ReportContent, SiteReport
 from analysis.report.heat_maps import HeatMap, heat_maps
@@ -73,7 +73,7 @@ def render(content: ReportContent) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["svg"] = svg
+    environment.filters["svgs"] = figure_svgs
     style = _own_text("analysis.figures", "marks.css") + _own_text("analysis.report", "page.css")
     script = _own_text("analysis.report", "page.js")
     return environment.from_string(_own_text("analysis.report", "page.html")).render(

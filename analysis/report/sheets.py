@@ -108,8 +108,8 @@ def autotuning_sheet(crossval: CrossValidation, families: Mapping[str, str]) -> 
         Field("mispredictions", "mispredicted", "", 0),
         Field("cases", "of", "kernels", 0),
         Field("mean_lost_pct", "lost, mean", "%", 2),
-        Field("min_lost_pct", "least", "%", 2),
-        Field("max_lost_pct", "most", "%", 2),
+        Field("min_lost_pct", "smallest", "%", 2),
+        Field("max_lost_pct", "largest", "%", 2),
     ]
     caption = f"Energy lost over the mispredicted kernels by family, {crossval.scheme}"
     return Sheet("autotuning", caption, crossval.simulated, fields, rows)
@@ -136,8 +136,8 @@ def validation_sheet(crossvals: Sequence[CrossValidation]) -> Sheet:
         Field("samples", "predictions", "", 0),
         Field("mean_pct", "mean", "%", 2),
         Field("std_pct", "std", "%", 2),
-        Field("min_pct", "least", "%", 2),
-        Field("max_pct", "most", "%", 2),
+        Field("min_pct", "smallest", "%", 2),
+        Field("max_pct", "largest", "%", 2),
     ]
     simulated = any(crossval.simulated for crossval in crossvals)
     return Sheet("validation", "Error of predicted energy, out of fold", simulated, fields, rows)
