@@ -1,1 +1,1 @@
-"""Figures: each is one SVG drawing, for the report's page and as a file for a paper."""
+"""Figures as data, and the two ways to draw them: SVG in the report, files by matplotlib."""

@@ -9,7 +9,7 @@ from analysis.figures.labels import setting_label
 from analysis.measurements.power_trace import PowerTrace
 
 BINS = 350
-"""At most how many intervals of time are drawn, with the least and the most power of each."""
+"""At most how many intervals of time are drawn, with its lowest and its highest power."""
 
 
 def trace_figure(trace: PowerTrace, site: str, simulated: bool) -> Figure:
