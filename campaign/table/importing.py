@@ -71,7 +71,7 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
     """
     rows = checked.rows
     if not len(rows):
-        raise BadFile(f"{checked.path}: has no rows; nothing to import")
+        raise BadFile("has no rows", "nothing to import", str(checked.path))
     with driver_lock(store):
         with writing(store):
             damage = compact(store).messages(writers_gone=True)  # what is in journals goes first
@@ -82,9 +82,9 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
         theirs = held.loc[rows["point_id"][there]].to_numpy(dtype=float)
         for i in np.flatnonzero((mine != theirs).any(axis=1))[:1]:
             raise BadFile(
-                f"{checked.path}:{checked.lines[there][i]}: the store holds this point with "
-                f"{theirs[i, 0]:g} J and {theirs[i, 1]:g} s; give the new one another "
-                f"repeat, or import into another store"
+                f"the store holds this point with {theirs[i, 0]:g} J and {theirs[i, 1]:g} s",
+                "give the new one another repeat, or import into another store",
+                f"{checked.path}:{checked.lines[there][i]}",
             )
         with writing(store):
             for site, record in site_records(rows, mapping).items():

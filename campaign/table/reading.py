@@ -43,7 +43,7 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
         header, lines, rows = _csv(path, mapping)
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
-        raise BadFile(f"{path}: several columns {twice[0]!r}; rename or remove all but one")
+        raise BadFile(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
     theirs = {
         ours: (source if isinstance(source, ColumnSource) else ColumnSource(column=source))
         for ours, source in mapping.columns.items()
@@ -51,16 +51,19 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
     for ours, source in theirs.items():
         if source.column not in header:
             raise BadFile(
-                f"{path}: no column {source.column!r}, which the map names for {ours}; "
-                f"it has {', '.join(header)}"
+                f"no column {source.column!r}, which the map names for {ours}",
+                f"it has {', '.join(header)}",
+                str(path),
             )
     taken = {source.column for source in theirs.values()}
     own = [name for name in header if name not in taken and is_table_column(name)]
     labels = [name for name in header if name not in taken and not is_table_column(name)]
     if labels and mapping.unknown == "refuse":
         raise BadFile(
-            f"{path}: unknown column {labels[0]!r}; name it under [columns] in a map file, or set "
-            f'unknown = "label" there to keep it as a label'
+            f"unknown column {labels[0]!r}",
+            'name it under [columns] in a map file, or set unknown = "label" there to keep it as a '
+            "label",
+            str(path),
         )
     have = {*theirs, *own, *mapping.constants}
     missing = [name for name in REQUIRED if name not in have]
@@ -68,14 +71,17 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
         missing.append("energy_j or power_w")
     if missing:
         raise BadFile(
-            f"{path}: no column {missing[0]}; it has {', '.join(header)}: name theirs under "
-            f"[columns] in a map file, or give one value under [constants]"
+            f"no column {missing[0]}",
+            f"it has {', '.join(header)}: name theirs under [columns] in a map file, or give one "
+            "value under [constants]",
+            str(path),
         )
     for line, row in zip(lines, rows, strict=True):
         if len(row) != len(header):
             raise BadFile(
-                f"{path}:{line}: {len(row)} fields where the header has {len(header)}; correct "
-                f"this line"
+                f"{len(row)} fields where the header has {len(header)}",
+                "correct this line",
+                f"{path}:{line}",
             )
     transposed = zip(*rows, strict=True) if rows else ([] for _ in header)
     values = {name: list(column) for name, column in zip(header, transposed, strict=True)}
@@ -115,11 +121,13 @@ def _parquet(path: Path) -> Table:
         # Text that is not valid UTF-8 raises only here.
         plain = None if frame is None else frame.astype(object).where(frame.notna(), None)
     except Exception as error:  # what a damaged file raises is of many kinds
-        raise BadFile(f"{path}: can't be read as Parquet ({error}); check the file") from None
+        what = f"can't be read as Parquet ({error})"
+        raise BadFile(what, "check the file", str(path)) from None
     if plain is None:
         raise BadFile(
-            f"{path}: holds {n_values} values, and at most {MAX_PARQUET_VALUES} are read at once; "
-            f"divide it"
+            f"holds {n_values} values, and at most {MAX_PARQUET_VALUES} are read at once",
+            "divide it",
+            str(path),
         )
     names = [str(name) for name in plain.columns]
     rows = list(plain.map(_plain).itertuples(index=False, name=None))
@@ -140,16 +148,17 @@ def _csv_lines(path: Path) -> tuple[list[int], list[tuple[str, ...]]]:
                 # A tuple of texts is nothing for the garbage collector, a list is.
                 rows.append(tuple(map(str.strip, row)))
     except csv.Error as error:
-        raise BadFile(
-            f"{path}:{reader.line_num}: is not CSV ({error}); correct this line"
-        ) from None
+        place = f"{path}:{reader.line_num}"
+        raise BadFile(f"is not CSV ({error})", "correct this line", place) from None
     return lines, rows
 
 
 def _csv(path: Path, mapping: TableMap) -> Table:
     lines, rows = _csv_lines(path)
     if not lines:
-        raise BadFile(f"{path}: is empty; a table has a header line and a row a measurement")
+        raise BadFile(
+            "is empty", "a table has a header line and one row per measurement", str(path)
+        )
     if mapping.fields:
         return mapping.fields, lines, rows
     return list(rows[0]), lines[1:], rows[1:]
@@ -157,7 +166,8 @@ def _csv(path: Path, mapping: TableMap) -> Table:
 
 def _blocks(path: Path, mapping: TableMap) -> Table:
     if not mapping.fields:
-        raise BadFile(f'{path}: layout = "blocks" needs fields in the map; list them in order')
+        what = 'layout = "blocks" needs fields in the map'
+        raise BadFile(what, "list them in order", str(path))
     kernel = None
     lines, rows = [], []
     for line, row in zip(*_csv_lines(path), strict=True):
@@ -165,8 +175,9 @@ def _blocks(path: Path, mapping: TableMap) -> Table:
             kernel = row[0]
         elif kernel is None:
             raise BadFile(
-                f"{path}:{line}: a row before the first kernel's name; put a line with the name "
-                f"before it"
+                "a row before the first kernel's name",
+                "put a line with the name before it",
+                f"{path}:{line}",
             )
         else:
             lines.append(line)
