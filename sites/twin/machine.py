@@ -41,7 +41,9 @@ def board_channel(site: Site) -> Channel:
     """The simulated machine's one meter channel: the supply of the whole board."""
     assert site.twin is not None  # noqa: S101
     period_s = 1.0 / site.twin.meter_hz
-    return Channel("board", "node", "power", 0.0, period_s, stamped=True)
+    return Channel(
+        name="board", domain="node", kind="power", resolution=0.0, period_s=period_s, stamped=True
+    )
 
 
 def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> float:

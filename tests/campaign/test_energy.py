@@ -21,8 +21,8 @@ def power(times_s, watts) -> Trace:
     return Trace("c", "node", "W", time_ns, np.asarray(watts, float))
 
 
-WATTS = Channel("c", "node", "power", resolution=0.0, period_s=0.001, stamped=True)
-JOULES = Channel("c", "package", "energy", resolution=6.1e-5, period_s=0.001)
+WATTS = Channel(name="c", domain="node", kind="power", resolution=0.0, period_s=0.001, stamped=True)
+JOULES = Channel(name="c", domain="package", kind="energy", resolution=6.1e-5, period_s=0.001)
 SPREAD = 3.0
 """The stated interval of two standard uncertainties is at most this many true deviations."""
 WINDOWS = 1000
@@ -80,7 +80,12 @@ def test_one_reading_is_no_energy():
 
 def channel(meter, name, domain, joules, use="energy", **more) -> MeterTrace:
     trace = Trace(name, domain, "J", np.array([0, 10**9]), np.array([0.0, joules]))
-    return MeterTrace(meter, Channel(name, domain, "energy", 0.0, 0.001, **more), trace, use)
+    return MeterTrace(
+        meter,
+        Channel(name=name, domain=domain, kind="energy", resolution=0.0, period_s=0.001, **more),
+        trace,
+        use,
+    )
 
 
 def test_nothing_is_summed_twice():
@@ -198,25 +203,35 @@ def counter_1ms(rng, power_of, energy_of, a, b):
     t = np.arange(a - 0.05, b + 0.05, 0.01)
     t += rng.uniform(0, 0.002, t.size)
     value = np.floor(energy_of(held(t, 0.001, rng)) / 61e-6) * 61e-6
-    return t, value, Channel("c", "package", "energy", 61e-6, 0.001)
+    return (
+        t,
+        value,
+        Channel(name="c", domain="package", kind="energy", resolution=61e-6, period_s=0.001),
+    )
 
 
 def counter_100ms(rng, power_of, energy_of, a, b):
     t = np.arange(a - 0.4, b + 0.4, 0.001)
     value = np.floor(energy_of(held(t, 0.1, rng)) / 1e-3) * 1e-3
-    return t, value, Channel("c", "gpu", "energy", 1e-3, 0.1)
+    return t, value, Channel(name="c", domain="gpu", kind="energy", resolution=1e-3, period_s=0.1)
 
 
 def gauge_10ms(rng, power_of, energy_of, a, b):
     t = np.arange(a - 0.05, b + 0.05, 0.01) + rng.uniform(0, 0.01)
     value = power_of(held(t, 0.01, rng)) * (1 + rng.normal(0, 0.005, t.size))
-    return t, np.round(value / 0.1) * 0.1, Channel("c", "node", "power", 0.1, 0.01)
+    return (
+        t,
+        np.round(value / 0.1) * 0.1,
+        Channel(name="c", domain="node", kind="power", resolution=0.1, period_s=0.01),
+    )
 
 
 def stamped_128hz(rng, power_of, energy_of, a, b):
     t = np.arange(a - 0.05, b + 0.05, 1 / 128) + rng.uniform(0, 0.01)
     value = power_of(t) * (1 + rng.normal(0, 0.005, t.size))
-    channel_ = Channel("c", "node", "power", 0.1, 1 / 128, stamped=True)
+    channel_ = Channel(
+        name="c", domain="node", kind="power", resolution=0.1, period_s=1 / 128, stamped=True
+    )
     return t, np.round(value / 0.1) * 0.1, channel_
 
 
@@ -224,7 +239,13 @@ def mean_100ms(rng, power_of, energy_of, a, b):
     t = np.arange(a - 0.6, b + 0.6, 0.02) + rng.uniform(0, 0.02)
     at = held(t, 0.1, rng)
     value = (energy_of(at) - energy_of(at - 0.1)) / 0.1
-    return t, np.round(value, 2), Channel("c", "gpu", "power", 0.01, 0.1, averaging_s=0.1)
+    return (
+        t,
+        np.round(value, 2),
+        Channel(
+            name="c", domain="gpu", kind="power", resolution=0.01, period_s=0.1, averaging_s=0.1
+        ),
+    )
 
 
 METERS = [counter_1ms, counter_100ms, gauge_10ms, stamped_128hz, mean_100ms]

@@ -116,7 +116,13 @@ def test_a_coarse_meter_gets_a_longer_window(tmp_path):
     """Whole joules at 100 W: sqrt(1 / 6) J are 2 % of a window of 0.2 s."""
     with powered(tmp_path, lambda t: 1e6 * math.floor(100 * t)) as meter:
         channel = meter.meter.channels[0]
-        coarse = Channel(channel.name, channel.domain, "energy", 1.0, channel.period_s)
+        coarse = Channel(
+            name=channel.name,
+            domain=channel.domain,
+            kind="energy",
+            resolution=1.0,
+            period_s=channel.period_s,
+        )
         needed_s = meter_needs_s(MeterTrace("m", coarse, None), 100.0, 2.0)
         assert needed_s == pytest.approx(0.204, rel=0.01)
         fine_s = meter_needs_s(MeterTrace("m", channel, None), 100.0, 0.1)
@@ -161,7 +167,9 @@ def test_trimmed_edges_do_not_count():
     """100 W inside, 20 W in the first and last tenth of a second of two."""
     time_ns = np.arange(-50, 2051) * 10**6
     power_w = np.where((time_ns < 10**8) | (time_ns > 19 * 10**8), 20.0, 100.0)
-    channel = Channel("c", "node", "power", 0.0, 1e-3, stamped=True)
+    channel = Channel(
+        name="c", domain="node", kind="power", resolution=0.0, period_s=1e-3, stamped=True
+    )
     trace = MeterTrace("m", channel, Trace("c", "node", "W", time_ns, power_w))
     window = Window(end_ns=2 * 10**9, iterations=10, traces=[trace], achieved=AS_FOUND)
     assert energy_of([window], 0.0)[0].energy_j == pytest.approx(18.4, rel=1e-3)

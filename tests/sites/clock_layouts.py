@@ -33,7 +33,7 @@ ORIN_EMC = "sys/kernel/debug/bpmp/debug/clk/emc"
 NANO_EMC = "sys/kernel/debug/clk/override.emc"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClockLayout:
     """A control on a kind of machine.
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sites.meters import Channel
 from sites.meters.shared.stopped import stopped
 
-RAPL = Channel("package-0", "package", "energy", resolution=61e-6, period_s=1e-3)
-GAUGE = Channel("gpu", "gpu", "power", resolution=1e-3, period_s=0.02)
+RAPL = Channel(name="package-0", domain="package", kind="energy", resolution=61e-6, period_s=1e-3)
+GAUGE = Channel(name="gpu", domain="gpu", kind="power", resolution=1e-3, period_s=0.02)
 NS_PER_S = 10**9
 
 

@@ -52,7 +52,7 @@ class MeterDescription:
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Channel:
     """One signal of a meter.
 

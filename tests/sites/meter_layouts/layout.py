@@ -30,7 +30,7 @@ def deny(path: Path) -> None:
     path.chmod(0o400 if os.geteuid() == 0 else 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """A kind of meter on a kind of machine.
 
