@@ -1,10 +1,10 @@
-"""What every test may use."""
+"""Settings of all tests: Hypothesis, groups for several processes, marks."""
 
 from __future__ import annotations
 
 import os
 
-# Before NumPy is loaded: threads over small matrices only take the other core from other tests.
+# Before NumPy is loaded: threads for small matrices only slow other tests down.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest

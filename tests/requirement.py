@@ -1,5 +1,5 @@
-"""What some tests need of a machine. Without it they fail and say so: whoever can do without them
-leaves them out by their mark, and nothing is left out unseen."""
+"""What some tests need on a machine. Without it they fail and say how to get it, or by which mark
+to deselect them; no test is skipped without notice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def lacking(what: str, mark: str) -> NoReturn:
-    """Fail the test for want of ``what``; tests that need it have the mark."""
-    pytest.fail(f"{what}; or leave these tests out: pytest -m 'not {mark}'", pytrace=False)
+    """Fail the test because of ``what``; the tests that need it have the mark."""
+    pytest.fail(f"{what}; or deselect these tests: pytest -m 'not {mark}'", pytrace=False)
 
 
 def need_browser() -> str:
@@ -26,6 +26,6 @@ def need_browser() -> str:
 
 
 def need_root() -> None:
-    """Only root can become another user."""
+    """Fail the test where this process is not root's."""
     if os.getuid() != 0:
-        lacking("this is not root, who alone can become another user", "root")
+        lacking("only root can become another user", "root")
