@@ -74,7 +74,7 @@ def rights(root: Path) -> Right:
     return Right(
         "slurm",
         True,
-        "srun is asked for a clock with each step, and the achieved clock is read back",
+        "srun requests a clock with each step, and the achieved clock is read back",
     )
 
 

@@ -28,7 +28,7 @@ from types import MappingProxyType
 IN_CLOSE_WRITE = 0x8
 EVENT = struct.Struct("iIII")
 ASKS = "tmp/hardware-asks"
-"""Where a test asks whether all is seen that it wrote, with a number that grows."""
+"""The file with a growing number, through which a test asks whether its writes were seen."""
 LOWEST = 3
 """The lowest descriptor after the standard ones."""
 UNCORE_KHZ = 1_800_000
@@ -60,7 +60,7 @@ class Watch:
 
 
 def shown(root: Path, held: Mapping[Path, str] = MappingProxyType({})) -> dict[Path, str]:
-    """What the hardware shows for what is written in the tree now, file by file.
+    """What the hardware would show for the present content of the tree, file by file.
 
     ``held``: what some files hold, which are not opened for it.
     """
@@ -110,12 +110,12 @@ def _cpufreq(folder: Path, held: Mapping[Path, str]) -> dict[Path, str]:
 
 
 def is_settled(root: Path) -> bool:
-    """Whether the tree shows what the hardware does."""
+    """Whether the tree already shows what the hardware would show."""
     return all(_text(path) == text for path, text in shown(root).items())
 
 
 def wait_until_settled(root: Path, bound_s: float = 5.0) -> None:
-    """Wait until the program, where it runs, has seen all that was written and shows it."""
+    """Wait until the program, if it runs, has seen all writes and reacted to them."""
     deadline_s = time.monotonic() + bound_s
     asked = time.monotonic_ns()
     if (root / ASKS).is_dir():
@@ -134,7 +134,7 @@ def _sleep(root: Path, deadline_s: float) -> None:
 
 @contextmanager
 def running(root: Path) -> Iterator[None]:
-    """The process beside a tree, forked: a new interpreter for each test would cost more."""
+    """Run the process for a tree. It is forked, because a new interpreter would take longer."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -176,7 +176,7 @@ def _number(path: Path, held: Mapping[Path, str] = MappingProxyType({})) -> int 
 
 
 def follow(root: Path, ready: int) -> None:
-    """Keep the tree up to date for ever; a byte to ``ready``, and its end, when it begins."""
+    """Update the tree forever; writes a byte to ``ready`` and closes it at the start."""
     patterns = (
         "sys/devices/system/cpu/cpu*/cpufreq",
         "sys/devices/system/cpu/intel_uncore_frequency/*",
@@ -201,7 +201,7 @@ def follow(root: Path, ready: int) -> None:
 
 
 def _show(root: Path) -> bool:
-    """Bring every file up to date; False where another has one of them open."""
+    """Update every file; False if another process has one of them open."""
     is_done = True
     for path in shown(root):
         try:

@@ -1,4 +1,4 @@
-"""What the contract tests of clock controls run over: every control on trees of files."""
+"""The cases of the contract tests of clock controls: every control on trees of files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NANO_EMC = "sys/kernel/debug/clk/override.emc"
 
 @dataclass(frozen=True, kw_only=True)
 class ClockLayout:
-    """A control on a kind of machine.
+    """A control on one type of machine.
 
     ``legal`` is what the control must say; ``shown(root)`` is the setting that the tree is at by
     its files, None where that domain is not set. ``written``: files each of which makes it unable
@@ -57,7 +57,7 @@ class ClockLayout:
     mem_mhz: tuple[float, ...] = ()
     """The site file's clocks."""
     no_numbers: tuple[str, ...] = ("", "abc\n", "-5\n", "1.5\n", "12 x\n")
-    """What a file of ``numbers`` may hold in error."""
+    """Invalid content for a file of ``numbers``."""
     running: Callable[[Path], AbstractContextManager[None]] = clock_hardware.running
 
     def site(self) -> Site:
@@ -78,7 +78,7 @@ class ClockLayout:
 
 
 def copy(layout: ClockLayout, root: Path) -> dict[str, bytes]:
-    """Copy the layout's tree to ``root``, with empty run and tmp; what its files hold."""
+    """Copy the layout's tree to ``root``, with empty run and tmp; returns its files' content."""
     shutil.copytree(TREES / layout.tree, root, dirs_exist_ok=True)
     for name in ("run", "tmp"):
         (root / name).mkdir(exist_ok=True)
@@ -104,17 +104,17 @@ def settled_contents(root: Path) -> dict[str, bytes]:
 
 
 def journals(root: Path) -> list[str]:
-    """The journals that are there."""
+    """The journals that exist."""
     return sorted(path.name for path in root.glob("*/campaign-clocks*/*.json"))
 
 
 def end(number: int, frame: FrameType | None) -> None:
-    """As the measuring process: SIGTERM ends it through its ``finally`` blocks."""
+    """A signal handler like the measuring process's: SIGTERM runs the ``finally`` blocks."""
     raise SystemExit(128 + number)
 
 
 def fork(work: Callable[[], None]) -> int:
-    """Run ``work`` in a child that ends as the fork server's children do; its process id."""
+    """Run ``work`` in a child that ends like the fork server's children; returns its process id."""
     child = os.fork()
     if child:
         return child
@@ -135,7 +135,7 @@ def fork(work: Callable[[], None]) -> int:
 
 
 def hold(layout: ClockLayout, root: Path, setting: Setting, ready: int) -> None:
-    """Set clocks as a measurement does, say so, and wait for the end."""
+    """Set clocks as a measurement does, report it, and wait for the end."""
     with ExitStack() as stack:
         clocks = layout.open(root)
         stack.callback(clocks.restore)
@@ -145,7 +145,7 @@ def hold(layout: ClockLayout, root: Path, setting: Setting, ready: int) -> None:
 
 
 def measure_for_ever(layout: ClockLayout, root: Path, seed: int, ready: int) -> None:
-    """Open, set and restore again and again, as a worker does; a byte when it begins."""
+    """Open, set and restore repeatedly, as a worker does; writes a byte at the start."""
     rng = random.Random(seed)
     site = layout.site()
     os.write(ready, b"x")

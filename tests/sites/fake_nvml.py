@@ -35,7 +35,7 @@ def build() -> Path:
 
 @contextmanager
 def installed(root: Path) -> Iterator[None]:
-    """The library in ``root``, answering from ``root/nvml`` as long as the context lasts.
+    """The library in ``root``, which reads ``root/nvml`` as long as the context lasts.
 
     Within it CUDA's variables are not set, so that the machine's own do not choose the GPUs.
     """
@@ -54,7 +54,7 @@ def installed(root: Path) -> Iterator[None]:
 
 
 def put(root: Path, name: str, value: object) -> None:
-    """Replace a value of the tree whole: ``put(root, "gpu0/energy_mj", 17)``."""
+    """Replace a value of the tree: ``put(root, "gpu0/energy_mj", 17)``."""
     path = root / TREE / name
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(f"{value}\n")

@@ -1,4 +1,4 @@
-"""Speaks as a PowerMon 2's logger does, over a pseudo-terminal or a socket.
+"""Sends lines like a PowerMon 2 logger, over a pseudo-terminal or a socket.
 
 ``python powermon_program.py FOLDER LINK``: FOLDER/rails/N holds "VOLTS AMPERES" of sensor N,
 read again for every scan; the pseudo-terminal appears as the symbolic link LINK. FOLDER/clock
@@ -19,7 +19,7 @@ SCAN_S = 0.005
 
 
 def line_of(stamp_s: float, sensor: int, volts: float, amperes: float) -> bytes:
-    """A line with its sum."""
+    """A line with its checksum."""
     text = f"{stamp_s:.6f} {sensor} {volts:.6f} {amperes:.6f}".encode()
     total = 0
     for byte in text:

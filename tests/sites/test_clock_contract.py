@@ -1,4 +1,4 @@
-"""Every clock control, on trees of files: sets, refuses, and puts all back whatever happens.
+"""Every clock control, on trees of files: it sets, refuses, and always restores the clocks.
 
 What plain files lack of a machine's behaviour comes from a program beside the tree
 (``clock_hardware.py``), and NVML from a library that reads a tree (``fake_nvml.c``).
@@ -56,7 +56,7 @@ FILES = [layout.name for layout in LAYOUTS if layout.control != "nvml"]
 
 @dataclass(frozen=True)
 class Machine:
-    """A copied tree with its hardware beside it, and what its files held."""
+    """A copied tree with its simulated hardware, and the original content of its files."""
 
     layout: ClockLayout
     root: Path
@@ -66,7 +66,7 @@ class Machine:
         return settled_contents(self.root) == self.original
 
     def held(self, setting: Setting) -> int:
-        """A process that has set it."""
+        """A process that has set the clocks."""
         read, write = os.pipe()
         child = fork(lambda: hold(self.layout, self.root, setting, write))
         os.close(write)
@@ -75,7 +75,7 @@ class Machine:
         return child
 
     def killed(self, setting: Setting) -> None:
-        """Leave it set by a process that SIGKILL ended."""
+        """Leave the clocks set by a process that SIGKILL ended."""
         child = self.held(setting)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -354,7 +354,7 @@ def test_a_device_that_is_gone_at_the_next_start(name: str, tmp_path: Path) -> N
 
 
 def test_a_hidden_gpu_is_restored_by_a_start_that_sees_it(tmp_path: Path) -> None:
-    """Slurm and containers hide GPUs: it may be locked all the same."""
+    """Slurm and containers hide GPUs: a hidden GPU may still be locked."""
     for machine in start(BY_NAME["nvml"], tmp_path):
         machine.killed(middle(machine.layout))
         gpus = [tmp_path / "nvml/gpu0", tmp_path / "nvml/gpu1"]
@@ -395,7 +395,7 @@ def test_restore_tries_every_file_and_lists_failures(acpi: Machine) -> None:
 
 
 def set_as_another_user(layout: ClockLayout, root: Path, answer: int) -> None:
-    """Set clocks without privileges; what the error says to ``answer``."""
+    """Set clocks without privileges and write the error to ``answer``."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(65534)
@@ -410,7 +410,7 @@ def set_as_another_user(layout: ClockLayout, root: Path, answer: int) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_permission_denied_says_how_to_fix_it(name: str) -> None:
-    """Modes don't bind root, so the clocks are set by another user, in another process."""
+    """Root may write any file, so another user sets the clocks, in another process."""
     layout = BY_NAME[name]
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
@@ -459,7 +459,7 @@ def test_nvml_without_permission(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_that_the_kernel_refused_or_changed(file: str, said: str, tmp_path: Path) -> None:
-    """Files of a real kernel, of a process of their own, in place of one that holds anything."""
+    """Real files of the kernel (those of a process) replace a file that accepts any text."""
     layout = BY_NAME["jetson-orin"]
     original = copy(layout, tmp_path)
     (tmp_path / ORIN_EMC / "rate").unlink()
@@ -617,7 +617,7 @@ def test_an_incomplete_journal_is_renamed_and_reported(acpi: Machine) -> None:
 def test_a_journal_with_files_that_no_control_writes_is_not_replayed(
     acpi: Machine, path: str, text: object
 ) -> None:
-    """Not a single entry of it, for it is none of ours."""
+    """Not even its valid entries are replayed, because this program did not write it."""
     acpi.killed(Setting(1800.0))
     outside = acpi.root / "tmp/elsewhere"
     outside.mkdir()
@@ -764,7 +764,7 @@ def test_a_killed_restore_is_completed_by_the_next_start(acpi: Machine) -> None:
     ],
 )
 def test_the_lower_limit_is_never_above_the_upper(name: str, low: str, tmp_path: Path) -> None:
-    """By the order of the writes, as the kernel reports them."""
+    """Checked by the order of the writes, as the kernel reports them."""
     layout = BY_NAME[name]
     copy(layout, tmp_path)
     low_path = tmp_path / low

@@ -1,4 +1,4 @@
-"""Cray's counters: one scan, its time, and what its controller can do to them."""
+"""Cray's counters: one scan, its time, and the effects of the node's controller."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def show_all(root: Path, value: float) -> None:
 
 
 def shift_stamps(root: Path, shift_us: int) -> None:
-    """As if the controller's clock were set otherwise."""
+    """Shift all stamps, as if the controller's clock were set differently."""
     for channel in CHANNELS:
         path = counter_file(root, channel)
         number, unit, stamp, us = path.read_text().split()
@@ -177,7 +177,7 @@ for scan in range(1, 41):
 
 
 def test_all_values_are_of_one_scan(root: Path) -> None:
-    """Every counter and gauge shows the number of the scan, and scans come without a pause."""
+    """Every counter and gauge shows the number of the scan; scans follow without a pause."""
     show_all(root, 1000)
     counters = root / PM_COUNTERS
     counters.rename(root / "first")

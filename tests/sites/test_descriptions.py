@@ -1,4 +1,4 @@
-"""What each meter and clock control says of itself, and that doctor and help need nothing else."""
+"""Meters and clock controls describe themselves, and doctor needs nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hwmon's sensors: which are found, by what they are chosen, and what they lie in."""
+"""hwmon's sensors: which are found, how they are chosen, and which contain which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The BMC's power, from programs that print what FreeIPMI's and ipmitool's print."""
+"""The BMC's power, from programs with the output of FreeIPMI and ipmitool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every meter keeps to, over every layout: true values in, readings out, faults as errors."""
+"""What holds for every meter: readings equal the true values, and faults are errors."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ REPOSITORY = TREES.parent.parent
 LAYOUTS = {layout.name: layout for layout in all_layouts()}
 NS_PER_S = 10**9
 ROUNDED_TWICE = Fraction(11, 10)
-"""To the steps of the hardware, and then to the unit of a file, at most a fifteenth of a step."""
+"""Rounding to the hardware's steps and the file's unit (at most a fifteenth of a step)."""
 RESETS = ("reset", "went back")
 
 
 def each_layout_that(applies: Callable[[Layout], bool]) -> pytest.MarkDecorator:
-    """Over the layouts of which this is true."""
+    """Parametrise over the layouts for which ``applies`` is true."""
     layouts = [layout for layout in LAYOUTS.values() if applies(layout)]
     return pytest.mark.parametrize("layout", layouts, ids=[layout.name for layout in layouts])
 
 
 def each_fault_but(*but: str) -> pytest.MarkDecorator:
-    """Over every fault of every layout, but for the faults of these names."""
+    """Parametrise over all faults of all layouts except the named faults."""
     return pytest.mark.parametrize(
         ("layout", "fault"),
         [
@@ -61,7 +61,7 @@ each_layout = each_layout_that(lambda layout: True)
 
 @contextmanager
 def machine(layout: Layout) -> Iterator[Path]:
-    """A root of its own with the layout's tree, open to all users, and what runs beside it."""
+    """A root with the layout's tree, readable by all users, and the program that runs beside it."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         root = Path(directory) / "root"
@@ -94,7 +94,7 @@ def read_shown(layout: Layout, root: Path, meter: Meter, true: Mapping[str, floa
 def shows_powers(
     channels: tuple[Channel, ...], reading: Reading, true: Mapping[str, float]
 ) -> bool:
-    """Whether these are the powers. An energy does not say by itself how recent it is."""
+    """Whether the powers are current. An energy alone does not show how recent it is."""
     return all(
         channel.kind == "power"
         and abs(value - true[channel.name]) <= channel.resolution * float(ROUNDED_TWICE)
@@ -103,7 +103,7 @@ def shows_powers(
 
 
 def read_for(meter: Meter, bound_s: float) -> None:
-    """Read once, and again and again until this time has passed."""
+    """Read at least once, and repeatedly until this time has passed."""
     end_ns = time.monotonic_ns() + round(bound_s * NS_PER_S)
     while True:
         asked_ns = time.monotonic_ns()
@@ -114,11 +114,11 @@ def read_for(meter: Meter, bound_s: float) -> None:
 
 
 class TooLate(Exception):
-    """The machine held the test up for longer than the meter allows between two readings."""
+    """The machine delayed the test for longer than the meter allows between two readings."""
 
 
 def read_in_time(meter: Meter, last: Reading | None, read: Callable[[], Reading]) -> Reading:
-    """What ``read`` returns; raises TooLate where it only came too late after the last reading."""
+    """What ``read`` returns; raises TooLate if it came too late after the last reading."""
     try:
         return read()
     except MeterUnreadable as error:
@@ -131,7 +131,7 @@ def read_in_time(meter: Meter, last: Reading | None, read: Callable[[], Reading]
 
 
 def in_time(attempt: Callable[[], None]) -> None:
-    """The attempt, which opens a meter of its own, again whenever the machine held it up."""
+    """Run the attempt, which opens its own meter, and repeat it if the machine delayed it."""
     while True:
         try:
             return attempt()
@@ -156,7 +156,7 @@ def values_at(
 
 
 def most_wraps(channel: Channel, rise_j: float) -> int:
-    """How often the counter can have started again in this rise, whatever its phase."""
+    """The greatest number of wraps in this rise, at any phase."""
     return 0 if channel.wraps_at_j is None else int(rise_j // channel.wraps_at_j) + 1
 
 
@@ -165,7 +165,7 @@ def check(
     first: tuple[Reading, Mapping[str, float]],
     now: tuple[Reading, Mapping[str, float]],
 ) -> None:
-    """The energies since the first reading and the powers now, against exact arithmetic."""
+    """Compare energies since the first reading and present powers with exact arithmetic."""
     for index, channel in enumerate(channels):
         true, found = Fraction(now[1][channel.name]), Fraction(now[0].values[index])
         tolerance = Fraction(channel.resolution) * ROUNDED_TWICE
@@ -383,7 +383,7 @@ def replay(
     start: Mapping[str, float],
     read: Callable[[], None],
 ) -> list[tuple[int, int, dict[str, float]]]:
-    """Reads as fast as it can while the writer runs; what was shown, and when."""
+    """Read as fast as possible while the writer runs; returns what was shown, and when."""
     energies = [channel.name for channel in channels if channel.kind == "energy"]
     powers = [channel.name for channel in channels if channel.kind == "power"]
     arguments = [
@@ -519,7 +519,7 @@ except MeterUnreadable as error:
 
 @each_layout_that(lambda layout: "denied" in layout.faults)
 def test_the_error_says_how_to_get_permission_to_read(layout: Layout) -> None:
-    """Modes don't bind root, so the meter is opened by another user, in another process."""
+    """Root may read any file, so another user opens the meter, in another process."""
     with machine(layout) as root:
         with closing(open_in(layout, root)) as meter:
             layout.show(root, values_at(layout, meter.channels, 0.5, 0.0))

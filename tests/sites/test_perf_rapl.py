@@ -1,4 +1,4 @@
-"""Energy through perf events: what is opened, and the system call itself on this kernel."""
+"""Energy through perf events: which events are opened, and the system call on this kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy counters and the powercap meter, against arithmetic that is done here by other means."""
+"""Energy counters and the powercap meter, compared with independent arithmetic."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def feed(counter: Counter, readings: list[int], seconds_apart: float = 0.01) -> 
 
 @st.composite
 def true_energies(draw: st.DrawFn) -> tuple[int, list[int]]:
-    """A range, and cumulative energies of which no step is as large as it, from any phase."""
+    """A range, and cumulative energies with smaller steps than the range, from any phase."""
     range_units = draw(st.integers(1, 2**64))
     first = draw(st.integers(0, 10 * range_units))
     steps = draw(st.lists(st.integers(0, range_units - 1), max_size=40))
@@ -111,7 +111,7 @@ def test_the_greatest_power_refuses_no_possible_energy(
 def test_a_step_is_taken_exactly_where_one_energy_explains_it(
     last: int, raw: int, elapsed_ms: int, max_power_w: int
 ) -> None:
-    """Of all energies that the readings can mean, the bound leaves one, or it is an error."""
+    """If the bound allows exactly one energy for the readings, it is taken; if not, an error."""
     range_units, step_units = 1_000_000, 1
     counter = Counter(
         "c", Fraction(1, 1000), range_units=range_units, max_power_w=float(max_power_w)
@@ -223,7 +223,7 @@ def write_zone(directory: Path, name: str, energy_uj: int, range_uj: int = 262_1
 
 
 def replace(path: Path, energy_uj: int) -> None:
-    """Put a new reading in the place of a file, as a writer that replays a tree does."""
+    """Replace a file by a new reading, as a program that replays a tree does."""
     new = path.with_name("new")
     new.write_text(f"{energy_uj}\n")
     new.replace(path)
@@ -250,7 +250,7 @@ def open_powercap(root: Path, **options: object) -> PowercapMeter:
 
 
 def summed_j(meter: PowercapMeter) -> float:
-    """What a total is: the channels that are inside no other."""
+    """The total: the sum of the channels that are inside no other."""
     values = zip(meter.channels, meter.read().values, strict=True)
     return sum(value for channel, value in values if channel.inside is None)
 
@@ -353,7 +353,7 @@ def test_zones_are_identified_by_name_and_not_by_index(tmp_path: Path) -> None:
 
 
 def test_the_layout_with_links(tmp_path: Path) -> None:
-    """As the kernel has it: every zone a link, to a directory nested in its parent's."""
+    """The kernel's layout: every zone is a link to a directory nested in its parent's."""
     devices = tmp_path / "sys/devices/virtual/powercap"
     shutil.copytree(powercap_of(TREES / "powercap-2s-intel"), devices)
     powercap = powercap_of(tmp_path)
@@ -486,7 +486,7 @@ except MeterUnreadable as error:
 
 
 def test_permission_denied_says_how_to_fix_it() -> None:
-    """Modes don't bind root, so the meter is opened by another user, in another process."""
+    """Root may read any file, so another user opens the meter, in another process."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         root = copy_tree("powercap-amd", Path(directory))
@@ -575,7 +575,7 @@ def test_a_closed_meter_is_unreadable() -> None:
 
 
 def test_no_file_stays_open_too_long(tmp_path: Path) -> None:
-    """Neither one that another has replaced, nor any when opening fails."""
+    """Neither a replaced file nor, after a failed opening, any other file."""
     root = copy_tree("powercap-amd", tmp_path)
     meter = open_powercap(root)
     meter.read()
@@ -646,7 +646,7 @@ print(json.dumps(log))
 
 
 def test_a_tree_that_another_process_replays(tmp_path: Path) -> None:
-    """Every reading is an energy that the writer wrote, not older than the one before it."""
+    """Every reading is an energy that the writer wrote, not older than the previous one."""
     range_uj = 1_500_000_000_000
     zones = {"package-0": "intel-rapl:0", "dram": "intel-rapl:0/intel-rapl:0:0"}
     paths = [
@@ -707,7 +707,7 @@ def test_a_tree_that_another_process_replays(tmp_path: Path) -> None:
 
 
 def test_a_reading_takes_tens_of_microseconds(tmp_path: Path) -> None:
-    """The quickest of many, as other work on the machine only adds: six channels."""
+    """The fastest of many readings of six channels, because other load only adds time."""
     meter = open_powercap(copy_tree("powercap-2s-intel", tmp_path))
     times_s = []
     for _ in range(500):

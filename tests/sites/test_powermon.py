@@ -1,4 +1,4 @@
-"""PowerMon 2: lines and scans, the other clock, and a program on a pseudo-terminal."""
+"""PowerMon 2: lines and scans, the logger's clock, and a program on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_no_device(tmp_path: Path) -> None:
 
 
 def test_a_logger_on_another_host(tmp_path: Path) -> None:
-    """A relay on a socket, which is sent the start text, and hangs up in the end."""
+    """A relay on a socket, which receives the start text and closes the connection at the end."""
     server = socket.create_server(("127.0.0.1", 0))
     received = []
 

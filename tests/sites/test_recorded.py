@@ -1,4 +1,4 @@
-"""A recording that is played: when its rows happen, its end, and files that are none."""
+"""A recording that is replayed: the times of its rows, its end, and invalid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slurm's accounted energy, from programs that print what sstat and sacct print."""
+"""Slurm's accounted energy, from programs with the output of sstat and sacct."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_unknown_step(root: Path) -> None:
 
 
 def test_a_cluster_without_accounting(root: Path) -> None:
-    """As sacct says it with AccountingStorageType=accounting_storage/none."""
+    """The output of sacct with AccountingStorageType=accounting_storage/none."""
     said = "echo 'Slurm accounting storage is disabled' >&2; exit 1"
     write_program(root, "sacct", said)
     with pytest.raises(MeterUnreadable, match="accounting storage is disabled"):

@@ -1,1 +1,1 @@
-"""What several clock controls share: what a control is, files that are put back, readings."""
+"""What several clock controls share: what a control is, the journal, files that are restored."""

@@ -1,4 +1,4 @@
-"""What the contract tests of meters run over: every meter on trees of files that change.
+"""The cases of the contract tests of meters: every meter on trees of files that change.
 
 Each module here has ``LAYOUTS``, a list of :class:`tests.sites.meter_layouts.layout.Layout`; a new
 meter is one new module.
