@@ -43,7 +43,7 @@ WIDTHS = (1280, 400)
 # What the page is asked: each svg's box, the union of its marks' boxes, and what sticks out.
 SEEN = """
 (() => {
-  const open = document.querySelectorAll('details'); open.forEach(each => each.open = true);
+  const open = document.querySelectorAll('details'); open.forEach(details => details.open = true);
   const svgs = [...document.querySelectorAll('svg')].map(svg => {
     const box = svg.getBoundingClientRect();
     const marks = [...svg.querySelectorAll('path, rect, circle')];
@@ -66,7 +66,7 @@ SEEN = """
   return JSON.stringify({svgs, scroll: root.scrollWidth, client: root.clientWidth,
     ground: getComputedStyle(document.body).backgroundColor,
     ink: getComputedStyle(document.body).color,
-    resources: performance.getEntriesByType('resource').map(each => each.name)});
+    resources: performance.getEntriesByType('resource').map(entry => entry.name)});
 })()
 """
 
@@ -147,8 +147,8 @@ class Chromium:
         self.ask("Page.navigate", url=page.as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self.message(30.0))
-        found = self.ask("Runtime.evaluate", expression=SEEN, returnByValue=True)
-        return json.loads(found["result"]["value"])
+        shown = self.ask("Runtime.evaluate", expression=SEEN, returnByValue=True)
+        return json.loads(shown["result"]["value"])
 
     def close(self) -> None:
         self.session = ""
@@ -170,7 +170,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = replace(data, kernel=np.array(words, object))
     names = kernel_names(data)
     assert len(names) >= KERNELS
-    found = fit(data)
+    model = fit(data)
     site = SiteReport(
         site="tk1",
         simulated=True,
@@ -182,10 +182,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             meters=["board (node, power)"],
         ),
         data=data,
-        fit=found,
+        fit=model,
         crossvals=[cross_validate(data, s) for s in ("leave-one-setting-out", "holdout")],
-        picks=picks(found, data),
-        candidates={kernel: candidates(found, data, kernel) for kernel in names},
+        picks=picks(model, data),
+        candidates={kernel: candidates(model, data, kernel) for kernel in names},
     )
     bare = SiteReport(
         site="bare",
@@ -213,16 +213,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(
     scope="module",
     params=[(w, s) for w in WIDTHS for s in ("light", "dark")],
-    ids=lambda each: f"{each[0]}-{each[1]}",
+    ids=lambda shape: f"{shape[0]}-{shape[1]}",
 )
 def seen(request: pytest.FixtureRequest, browser: Chromium, page: Path):
     width, scheme = request.param
-    found = browser.show(page, width, scheme)
-    return width, scheme, found, list(browser.events)
+    shown = browser.show(page, width, scheme)
+    return width, scheme, shown, list(browser.events)
 
 
 def test_nothing_goes_wrong_and_nothing_is_fetched(seen, page):
-    _, _, found, events = seen
+    _, _, shown, events = seen
     wrong = [
         event
         for event in events
@@ -241,33 +241,33 @@ def test_nothing_goes_wrong_and_nothing_is_fetched(seen, page):
         if event.get("method") == "Network.requestWillBeSent"
     }
     assert asked <= {page.as_uri()}
-    assert found["resources"] == []
+    assert shown["resources"] == []
 
 
 def test_every_figure_is_drawn(seen, page):
-    _, _, found, _ = seen
-    assert len(found["svgs"]) == len(re.findall("<svg ", page.read_text(encoding="utf-8"))) > 20
-    for svg in found["svgs"]:
+    _, _, shown, _ = seen
+    assert len(shown["svgs"]) == len(re.findall("<svg ", page.read_text(encoding="utf-8"))) > 20
+    for svg in shown["svgs"]:
         assert svg["width"] > 200, svg
         assert svg["height"] > 60, svg
         assert svg["marks"] > 5, svg
 
 
 def test_no_text_is_cut_or_too_small(seen):
-    _, _, found, _ = seen
-    assert [(svg["label"], svg["outside"]) for svg in found["svgs"] if svg["outside"]] == []
-    assert [svg["label"] for svg in found["svgs"] if svg["small"]] == []
+    _, _, shown, _ = seen
+    assert [(svg["label"], svg["outside"]) for svg in shown["svgs"] if svg["outside"]] == []
+    assert [svg["label"] for svg in shown["svgs"] if svg["small"]] == []
 
 
 def test_the_page_is_never_wider_than_the_window(seen):
-    width, _, found, _ = seen
-    assert width - 20 <= found["client"] <= width  # the vertical scroll bar takes the rest
-    assert found["scroll"] == found["client"]
+    width, _, shown, _ = seen
+    assert width - 20 <= shown["client"] <= width  # the vertical scroll bar takes the rest
+    assert shown["scroll"] == shown["client"]
 
 
 def test_the_page_follows_light_and_dark(seen):
-    _, scheme, found, _ = seen
-    ground, ink = (sum(map(int, re.findall(r"\d+", found[name])[:3])) for name in ("ground", "ink"))
+    _, scheme, shown, _ = seen
+    ground, ink = (sum(map(int, re.findall(r"\d+", shown[name])[:3])) for name in ("ground", "ink"))
     assert (ground > ink) is (scheme == "light")
 
 

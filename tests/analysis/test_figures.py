@@ -6,6 +6,8 @@ import csv
 import io
 import math
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from argparse import Namespace
 from dataclasses import replace
@@ -70,7 +72,7 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def found(data):
+def model(data):
     return fit(data, "choi")
 
 
@@ -90,9 +92,9 @@ def setting(data):
 
 
 @pytest.fixture(scope="module")
-def pair(data, found, setting):
+def pair(data, model, setting):
     points = next(p for p in pair_points(data, setting) if p.operation == "sp")
-    return points, roofline(data, points.operation, points.memory, setting, found)
+    return points, roofline(data, points.operation, points.memory, setting, model)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +115,7 @@ def trace():
 
 
 @pytest.fixture(scope="module")
-def every(data, found, crossval, families, setting, pair, trace):
+def every(data, model, crossval, families, setting, pair, trace):
     """One figure of each kind."""
     names = kernel_names(data)
     shown = cases(data, crossval.predicted_j, families)
@@ -122,12 +124,12 @@ def every(data, found, crossval, families, setting, pair, trace):
         prediction_figure(crossval, data),
         error_figure(crossval, data, families),
         case_figure(shown),
-        class_figure(found, data, names, setting),
-        kind_figure(found, data, shown.inputs, shown.settings),
-        phase_figure(found, data, np.array([families[k] for k in data.kernel]), "a code"),
+        class_figure(model, data, names, setting),
+        kind_figure(model, data, shown.inputs, shown.settings),
+        phase_figure(model, data, np.array([families[k] for k in data.kernel]), "a code"),
         greenup_figure(pair[1], pair[0].setting, True),
-        pareto_figure({k: candidates(found, data, k) for k in names[:3]}, {}, True),
-        savings_figure(picks(found, data), families, "tk1", True),
+        pareto_figure({k: candidates(model, data, k) for k in names[:3]}, {}, True),
+        savings_figure(picks(model, data), families, "tk1", True),
         trace_figure(trace, "tk1", True),
     ]
 
@@ -200,16 +202,16 @@ def test_a_cap_is_a_ceiling_on_power(pair):
     y = axis(image, False, False)
     # The first such path is the key of the legend.
     _, capped = (p.get("d") for p in image.iter("path") if p.get("class") == "line capped")
-    heights = [y(float(each)) for each in re.findall(r"[ML][\d.]+ ([\d.]+)", capped)]
+    heights = [y(float(pixel)) for pixel in re.findall(r"[ML][\d.]+ ([\d.]+)", capped)]
     assert max(heights) == pytest.approx(12.0, abs=0.1)
     assert min(heights) < 11.9
     free = roofline_figure(points, line, True)
     assert "capped" not in "".join(map(svg, free.panels))
 
 
-def test_pareto_dots_read_back_as_time_and_energy(data, found):
+def test_pareto_dots_read_back_as_time_and_energy(data, model):
     kernel = kernel_names(data)[0]
-    among, chosen = candidates(found, data, kernel), picks(found, data, [kernel])
+    among, chosen = candidates(model, data, kernel), picks(model, data, [kernel])
     image = drawn(pareto_figure({kernel: among}, {kernel: chosen[0]}, True).panels[0])
     x, y = axis(image, True, True), axis(image, False, True)
     every = circles(image, "dot faint")
@@ -239,8 +241,8 @@ def test_greenup_dots_are_ratios_of_times_and_energies(pair):
     points, line = pair
     panels = greenup_figure(line, points.setting, True).panels
     assert len(panels) == 3
-    for each in panels:
-        image = drawn(each)
+    for panel in panels:
+        image = drawn(panel)
         x, y = axis(image, True, True), axis(image, False, True)
         dots = [c for c in image.iter("circle") if c.find("title") is not None]
         assert dots
@@ -265,11 +267,11 @@ def rects(image, name):
     ]
 
 
-def test_bars_of_shares_are_as_long_as_the_shares(data, found, setting):
+def test_bars_of_shares_are_as_long_as_the_shares(data, model, setting):
     names = kernel_names(data)[:6]
-    image = drawn(class_figure(found, data, names, setting).panels[0])
+    image = drawn(class_figure(model, data, names, setting).panels[0])
     x = axis(image, True, False)
-    split = by_class(found, mean_at(data, names, setting))
+    split = by_class(model, mean_at(data, names, setting))
     constant = split["share"].sel(part="constant").values * 100.0
     bars = rects(image, "k8")
     lengths = [x(left + width) - x(left) for left, _, width, _ in bars]
@@ -331,8 +333,8 @@ def test_phases_are_read_from_the_kernels_parameters(data):
     assert set(data.kernel[rows]) == {"sp-1", "dp-1"}
 
 
-def test_the_savings_are_the_medians_of_the_picks(data, found, families):
-    chosen = picks(found, data)
+def test_the_savings_are_the_medians_of_the_picks(data, model, families):
+    chosen = picks(model, data)
     figure = savings_figure(chosen, families, "tk1", True)
     for panel, attribute, style in zip(
         figure.panels, ("saving_pct", "slowdown_pct"), ("k2", "k1"), strict=True
@@ -426,9 +428,9 @@ def test_the_palette_is_okabe_and_itos():
 
 def test_costs_are_table_i():
     data = observations(twin_dataset("off", per_family=2), "tk1")
-    found = fit(data, "choi")
+    model = fit(data, "choi")
     holdout = cross_validate(data, "holdout", "choi", train=[(852.0, 924.0), (396.0, 204.0)])
-    sheet = costs_sheet(found, data, [holdout])
+    sheet = costs_sheet(model, data, [holdout])
     rows = list(csv.DictReader(io.StringIO(as_csv(sheet))))
     assert len(rows) == 16
     row = next(r for r in rows if (r["core_mhz"], r["mem_mhz"]) == ("852", "924"))
@@ -475,8 +477,8 @@ def test_tables_say_the_validation(crossval, data):
     )
 
 
-def test_shares_in_the_table_sum_to_all(data, found):
-    sheet = shares_sheet(found, data)
+def test_shares_in_the_table_sum_to_all(data, model):
+    sheet = shares_sheet(model, data)
     parts = [i for i, f in enumerate(sheet.fields) if f.unit == "%"]
     assert np.sum([[row[i] for i in parts] for row in sheet.rows], axis=1) == pytest.approx(100.0)
 
@@ -560,3 +562,24 @@ def test_a_site_without_energies_has_nothing_to_fit(tmp_path, capsys):
     asked.output = str(tmp_path / "s" / "store.json")
     with pytest.raises(CannotDo, match="cannot write"):
         figures(asked)
+
+
+def test_without_matplotlib_the_message_says_what_to_install(tmp_path):
+    store_of(tmp_path / "s", "lab", True, (500.0, 700.0, 900.0, 1000.0))
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from campaign.command_line import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code]
+    asked = subprocess.run(
+        [*command, "figures", str(tmp_path / "s"), "-o", str(tmp_path / "f")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert asked.returncode == 2
+    assert asked.stderr.endswith(
+        "drawing figures for a paper needs matplotlib: pip install 'dvfs-campaign[figures]'\n"
+    )
+    page = [*command, "report", str(tmp_path / "s"), "-o", str(tmp_path / "r.html")]
+    assert subprocess.run(page, check=False).returncode == 0

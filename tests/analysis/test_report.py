@@ -27,8 +27,10 @@ from analysis.report.content import MeasurementCounts, ReportContent, SiteReport
 from analysis.report.heat_maps import level
 from analysis.report.page import render
 from analysis.report.tables import decimals, fixed, scaled
-from campaign.measurement import Measurement
+from campaign.measurement import Measurement, Trace
 from campaign.plan.point import make_point
+from campaign.reporting import report_content
+from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
 from campaign.verbs.report import run as report
@@ -99,29 +101,28 @@ def content(*sites):
 
 
 @pytest.fixture(scope="module")
-def twin():
-    """The twin's rows, with a site and a kernel whose names are markup."""
+def tk1():
+    """Rows of the simulated Jetson TK1, with a site and a kernel whose names are markup."""
     data = observations(twin_dataset("off", per_family=4), "tk1")
     kernel = np.where(data.kernel == "dp-1", EVIL_KERNEL, data.kernel)
     return replace(data, site=EVIL, kernel=kernel)
 
 
 @pytest.fixture(scope="module")
-def site(twin):
-    found = fit(twin)
+def site(tk1):
+    model = fit(tk1)
     return SiteReport(
         site=EVIL,
         simulated=True,
-        measured=measured(len(twin), failed={"timed out": 2, "kernel failed": 1}, left=5),
-        data=twin,
-        fit=found,
-        crossvals=[cross_validate(twin, s) for s in ("leave-one-setting-out", "holdout")],
-        picks=picks(found, twin),
+        measured=measured(len(tk1), failed={"timed out": 2, "kernel failed": 1}, left=5),
+        data=tk1,
+        fit=model,
+        crossvals=[cross_validate(tk1, s) for s in ("leave-one-setting-out", "holdout")],
+        picks=picks(model, tk1),
         candidates={
-            k: candidates(found, twin, k, {(108.0, 300.0): (0.76, 0.824)})
-            for k in kernel_names(twin)
+            k: candidates(model, tk1, k, {(108.0, 300.0): (0.76, 0.824)}) for k in kernel_names(tk1)
         },
-        slurm={k: f"--gpu-freq=1,memory={k}" for k in kernel_names(twin)},
+        slurm={k: f"--gpu-freq=1,memory={k}" for k in kernel_names(tk1)},
     )
 
 
@@ -216,7 +217,7 @@ def test_what_was_measured_is_counted(page):
 
 
 def test_coefficients_stand_with_interval_and_unit(page):
-    # The twin's site file: 27.3 pJ/V^2 a flop, 369.5 a byte of DRAM; without noise, exactly.
+    # The simulated site: 27.3 pJ/V^2 a flop, 369.5 a byte of DRAM; without noise, exactly.
     assert re.search(r"c0_sp\s*27\.30\s*27\.\d\d\s*27\.\d\d\s*0\.\d\s*pJ/V² per flop", page.text)
     assert re.search(r"c0_dram\s*369\.5", page.text)
     assert "condition number" in page.text
@@ -268,8 +269,8 @@ def test_picks_carry_their_srun_options(page, site):
     assert all(flags in page.text for flags in site.slurm.values())
 
 
-def test_a_site_without_meters_shows_times_and_no_energy(twin):
-    timing = replace(twin, site="bare", simulated=False, energy_j=np.full(len(twin), math.nan))
+def test_a_site_without_meters_shows_times_and_no_energy(tk1):
+    timing = replace(tk1, site="bare", simulated=False, energy_j=np.full(len(tk1), math.nan))
     bare = SiteReport(
         site="bare",
         simulated=False,
@@ -292,7 +293,7 @@ def test_a_site_without_meters_shows_times_and_no_energy(twin):
     assert page.parts["caption"][1].startswith("Times of")
 
 
-def test_a_clock_that_cant_be_set_is_as_found(twin):
+def test_a_clock_that_cannot_be_set_is_as_found(tk1):
     among = Candidates(
         **KernelInstance("k").as_dict(),
         settings=[(800.0, math.nan), (1200.0, math.nan)],
@@ -349,8 +350,14 @@ def test_many_kernels_stay_within_three_megabytes(site):
     assert Page(html).count("details") >= 7
 
 
-def store_of(folder, site, energy_j, settings):
-    """A store with one site: four kernels of known counts, at some settings."""
+TRACE = Trace("m:board", "node", "W", np.array([0, 10**8], np.int64), np.array([6.0, 6.0]))
+
+
+def store_of(folder, site, energy_j, settings, traced=False):
+    """A store with one site: four kernels of known counts, at some settings.
+
+    ``traced``: with a trace of 6 W of every measurement.
+    """
     store = create_store(folder, "small")
     with JournalWriter(store.journals) as journal:
         for i, intensity in enumerate((0.5, 2.0, 8.0, 32.0)):
@@ -392,6 +399,7 @@ def store_of(folder, site, energy_j, settings):
                             if energy_j
                             else {},
                             provenance={"simulated": False},
+                            traces=(TRACE,) * traced,
                         )
                     )
                 )
@@ -496,3 +504,19 @@ def test_kernels_are_grouped_by_name():
         "others",
     }
     assert sorted(["x=16", "x=8"], key=natural) == ["x=8", "x=16"]
+
+
+def test_damaged_traces_leave_a_report_of_the_rest(tmp_path):
+    store = store_of(tmp_path / "s", "lab", True, (500.0, 700.0, 900.0, 1000.0), traced=True)
+    compact(store)
+    (whole,) = report_content(store).sites
+    assert whole.trace is not None
+    assert whole.trace.channels["m:board"][1].tolist() == [6.0, 6.0]
+    (shard,) = (path for path in store.traces.rglob("c/*") if path.parent.parent.name == "value")
+    shard.unlink()
+    (site,) = report_content(store).sites
+    assert site.trace is None
+    assert any("traces of this site cannot be read" in note for note in site.notes)
+    assert len(site.picks) == len(whole.picks) == 4
+    page = Page(render(report_content(store)))
+    assert "cannot be read" in page.text

@@ -110,44 +110,44 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(hostile) -> Page:
+def shown(hostile) -> Page:
     return page_of(hostile)
 
 
-def test_the_report_of_hostile_names_has_the_elements_of_the_report_of_plain_ones(found, tmp_path):
+def test_the_report_of_hostile_names_has_the_elements_of_the_report_of_plain_ones(shown, tmp_path):
     # Like COUNT, a column of no count: it is kept as a label.
     plain = page_of(store_of(tmp_path, ("aa", "bb"), ("ka", "kb", "kc", "kd"), "n1", "label"))
-    assert set(found.tags) <= set(plain.tags)
-    assert not {"img", "iframe", "b", "object", "form", "base"} & set(found.tags)
-    assert found.tags["script"] == 1
-    assert found.scripts == plain.scripts
-    assert set(found.attributes) <= set(plain.attributes)
-    assert found.tags["style"] == plain.tags["style"]
-    assert found.tags["table"] == plain.tags["table"]
-    assert found.tags["svg"] > 10
-    assert not found.strange
+    assert set(shown.tags) <= set(plain.tags)
+    assert not {"img", "iframe", "b", "object", "form", "base"} & set(shown.tags)
+    assert shown.tags["script"] == 1
+    assert shown.scripts == plain.scripts
+    assert set(shown.attributes) <= set(plain.attributes)
+    assert shown.tags["style"] == plain.tags["style"]
+    assert shown.tags["table"] == plain.tags["table"]
+    assert shown.tags["svg"] > 10
+    assert not shown.strange
 
 
-def test_no_attribute_runs_or_loads_anything(found):
-    assert [name for name, _ in found.values if name.startswith("on")] == []
-    links = {value for name, value in found.values if name in ("href", "src", "xlink:href")}
+def test_no_attribute_runs_or_loads_anything(shown):
+    assert [name for name, _ in shown.values if name.startswith("on")] == []
+    links = {value for name, value in shown.values if name in ("href", "src", "xlink:href")}
     assert links == {"#site-1", "#site-2"}
-    styles = [value for name, value in found.values if name == "style"]
+    styles = [value for name, value in shown.values if name == "style"]
     assert not any(word in value for value in styles for word in (*KERNELS, *SITES))
 
 
-def test_the_names_are_shown_as_they_are(found):
-    words = "\n".join(found.words)
+def test_the_names_are_shown_as_they_are(shown):
+    words = "\n".join(shown.words)
     for text in (*SITES, *KERNELS, NODE):
         assert text in words, text
 
 
 @pytest.mark.browser
-def test_a_browser_runs_nothing_of_the_names(hostile, found, tmp_path):
+def test_a_browser_runs_nothing_of_the_names(hostile, shown, tmp_path):
     """Chromium writes the page as it stands after its scripts ran: nothing was added."""
     program = need_browser()
     page = hostile.parent / "report.html"
-    # Whatever ran would leave a mark: an alert can't be seen from here, a title can.
+    # Whatever ran would leave a mark: an alert cannot be seen from here, but a title can.
     armed = page.read_text(encoding="utf-8").replace("alert(", "document.title+=(")
     marked = tmp_path / "armed.html"
     marked.write_text(armed, encoding="utf-8")
@@ -169,8 +169,8 @@ def test_a_browser_runs_nothing_of_the_names(hostile, found, tmp_path):
     )
     seen = Page(done.stdout)
     assert not {"img", "iframe"} & set(seen.tags)
-    assert seen.scripts == found.scripts
-    assert seen.tags["svg"] == found.tags["svg"]
+    assert seen.scripts == shown.scripts
+    assert seen.tags["svg"] == shown.tags["svg"]
     title = done.stdout.split("<title>", 1)[1].split("</title>", 1)[0]
     assert title == armed.split("<title>", 1)[1].split("</title>", 1)[0]
 
@@ -180,10 +180,10 @@ def test_figures_are_well_formed_and_hold_no_script(hostile, tmp_path, capsys):
     svgs = sorted((tmp_path / "figures").rglob("*.svg"))
     assert svgs
     for path in svgs:
-        kinds = {each.tag.rpartition("}")[2] for each in ET.parse(path).iter()}
+        kinds = {element.tag.rpartition("}")[2] for element in ET.parse(path).iter()}
         assert not {"script", "img", "foreignObject", "iframe", "a"} & kinds, path
-        for each in ET.parse(path).iter():
-            assert not [name for name in each.attrib if name.startswith("on")]
+        for element in ET.parse(path).iter():
+            assert not [name for name in element.attrib if name.startswith("on")]
 
 
 @pytest.mark.parametrize(
@@ -305,8 +305,8 @@ def texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from texts(each)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from texts(item)
 
 
 def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):

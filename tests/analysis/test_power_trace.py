@@ -1,0 +1,75 @@
+"""Power against time of one measurement, from a store's Dataset to the report."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from analysis.measurements.power_trace import power_trace
+
+TRACES = [
+    # measurement, channel, unit, samples as (ns, value)
+    (0, "board", "W", [(0, 5.0), (10**9, 5.0)]),
+    (1, "board", "W", [(-(10**8), 7.0), (5 * 10**8, 8.0), (11 * 10**8, 9.0)]),
+    (1, "package", "J", [(0, 0.0), (10**9, 4.0), (10**9, 4.0), (2 * 10**9, 10.0)]),
+    (1, "window", "1", [(0, 1.0), (10**8, 0.0), (2 * 10**8, 1.0), (3 * 10**8, 0.0)]),
+    (1, "core clock", "MHz", [(0, 852.0), (10**9, 852.0)]),
+    (1, "phase:near", "1", [(0, 1.0), (10**8, 0.0)]),
+    (2, "board", "W", [(0, 30.0), (10**9, 30.0)]),
+    (3, "board", "W", [(0, 8.0), (10**9, 8.0)]),
+]
+
+
+def dataset(channels: tuple[str, ...] = ("board", "package", "window", "core clock", "phase:near")):
+    """Measurements of 5, 8 and 30 W at site a, one that failed there, and one at site b."""
+    traces = [trace for trace in TRACES if trace[1] in channels]
+    sizes = np.array([len(samples) for _, _, _, samples in traces], np.int64)
+    samples = np.array([sample for trace in traces for sample in trace[3]], float).reshape(-1, 2)
+    return xr.Dataset(
+        {
+            "site": ("measurement", ["a", "a", "a", "a", "b"]),
+            "status": ("measurement", ["ok", "ok", "ok", "timed out", "ok"]),
+            "kernel": ("measurement", ["k"] * 5),
+            "params": ("measurement", ['{"n": 1}'] * 5),
+            "core_mhz": ("measurement", np.full(5, 852.0)),
+            "mem_mhz": ("measurement", np.full(5, 924.0)),
+            "time_s": ("measurement", np.full(5, 0.1)),
+            "energy_j": ("measurement", np.array([5.0, 8.0, 30.0, 8.0, 8.0]) / 10),
+            "iterations": ("measurement", np.full(5, 10)),
+            "trace_measurement": ("trace", [row for row, _, _, _ in traces]),
+            "trace_channel": ("trace", [channel for _, channel, _, _ in traces]),
+            "trace_unit": ("trace", [unit for _, _, unit, _ in traces]),
+            "row_start": ("trace", np.cumsum(sizes) - sizes),
+            "row_size": ("trace", sizes),
+            "time_ns": ("sample", samples[:, 0].astype(np.int64)),
+            "value": ("sample", samples[:, 1]),
+        }
+    )
+
+
+def test_the_measurement_of_median_power_is_shown_with_its_windows():
+    trace = power_trace(dataset(), "a")
+    assert (trace.kernel, trace.setting, trace.iterations) == ("k n=1", (852.0, 924.0), 10)
+    assert trace.energy_j == 0.8
+    assert set(trace.channels) == {"board", "package"}
+    time_s, power_w = trace.channels["board"]
+    np.testing.assert_allclose(time_s, [-0.1, 0.5, 1.1])
+    np.testing.assert_array_equal(power_w, [7.0, 8.0, 9.0])
+    np.testing.assert_allclose(trace.windows_s, [[0.0, 0.1], [0.2, 0.3]])
+
+
+def test_a_counter_of_energy_gives_the_power_between_its_readings():
+    time_s, power_w = power_trace(dataset(), "a").channels["package"]
+    np.testing.assert_allclose(time_s, [0.5, 1.5])
+    np.testing.assert_allclose(power_w, [4.0, 6.0])
+
+
+def test_without_a_window_channel_the_window_is_the_measured_time():
+    trace = power_trace(dataset(("board",)), "a")
+    np.testing.assert_allclose(trace.windows_s, [[0.0, 1.0]])
+
+
+def test_there_is_no_trace_where_none_is_kept():
+    assert power_trace(dataset(), "b") is None
+    assert power_trace(dataset(("core clock", "phase:near")), "a") is None
+    assert power_trace(dataset().drop_dims("sample"), "a") is None
