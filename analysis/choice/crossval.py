@@ -153,7 +153,7 @@ class _FoldResults:
                 self.predicted_j,
                 self.given_s,
                 objective=self.objective,
-                rankings=FoldRankings(self.fold, self.rankings),
+                rankings=FoldRankings(self.fold, np.array(self.rankings)),
             ),
         )
 

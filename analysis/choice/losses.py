@@ -63,28 +63,41 @@ class CaseLoss:
 
 @dataclass(frozen=True)
 class FoldRankings:
-    """``fold``: int64 (rows,), the fold that predicted each row, -1 for none; ``settings``: of
-    each fold, indices into the rows' settings, the best single one first."""
+    """How good each fold takes each setting to be for all kernels together.
+
+    ``fold``: int64 (rows,), the fold that predicted each row, -1 for none. ``rank``: float64
+    (folds, settings), 0 for the best single setting, infinite where the fold has no rows.
+    """
 
     fold: np.ndarray
-    settings: list[np.ndarray]
+    rank: np.ndarray
 
 
 def rank_single_settings(data: Observations, objective: Objective) -> np.ndarray:
-    """The settings of ``data`` from the best single one for all kernels to the worst, int64.
+    """Each setting's rank as a single setting for all kernels: float64 (settings,), 0 the best.
 
     Best is the least mean of the score above each kernel's best, among the settings at which most
-    kernels were measured; those of fewer kernels come after.
+    kernels were measured; those of fewer kernels come after; infinite where none was.
     """
-    above = np.full((len(kernel_names(data)), len(data.settings)), np.nan)
-    for row, kernel in enumerate(kernel_names(data)):
-        settings, energy_j, time_s = _by_setting(data, data.kernel == kernel)
-        score = objective.score(energy_j, time_s)
-        above[row, settings] = score / score.min() - 1.0
-    kernels = np.isfinite(above).sum(axis=0)
-    mean = np.where(kernels > 0, np.nansum(above, axis=0) / np.maximum(kernels, 1), np.inf)
-    order = np.lexsort([np.arange(len(mean)), mean, -kernels])
-    return order[kernels[order] > 0]
+    kernels = {kernel: i for i, kernel in enumerate(kernel_names(data))}
+    shape = (len(data.settings), len(kernels))
+    number = np.array([kernels[kernel] for kernel in data.kernel.tolist()], np.int64)
+    cell = data.setting * shape[1] + number
+    n = np.bincount(cell, minlength=shape[0] * shape[1])
+    there = (n > 0).reshape(shape)
+    energy_j, time_s = (
+        (np.bincount(cell, values, len(n)) / np.maximum(n, 1)).reshape(shape)
+        for values in (data.energy_j, data.time_s)
+    )
+    # A setting where a kernel was not measured must not be its best one, nor count.
+    score = objective.score(*(np.where(there, v, v.max(axis=0)) for v in (energy_j, time_s)))
+    above = np.where(there, score / np.where(there, score, np.inf).min(axis=0) - 1.0, 0.0)
+    measured = there.sum(axis=1)
+    mean = above.sum(axis=1) / np.maximum(measured, 1)
+    order = np.lexsort([np.arange(len(mean)), mean, -measured])
+    rank = np.empty(len(order))
+    rank[order] = np.arange(len(order))
+    return np.where(measured > 0, rank, np.inf)
 
 
 def _by_setting(data: Observations, rows: np.ndarray, *more: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -143,17 +156,15 @@ def _best_single(
     rankings: FoldRankings, fold: np.ndarray, settings: np.ndarray, over_pct: np.ndarray
 ) -> dict[str, float]:
     """What each fold's best single setting, of those judged, loses one kernel."""
-    lost = []
-    for one in np.unique(fold):
-        judged = rankings.settings[one][np.isin(rankings.settings[one], settings)]
-        if len(judged):
-            lost.append(float(over_pct[np.searchsorted(settings, judged[0])]))
-    if not lost:
+    rank = rankings.rank[np.ix_(np.unique(fold), settings)]
+    rank = rank[np.isfinite(rank).any(axis=1)]
+    if not len(rank):
         return {}
+    lost_pct = over_pct[rank.argmin(axis=1)]
     return {
-        "best_single_pct": float(np.mean(lost)),
-        "best_single_most_pct": max(lost),
-        "best_single_exact": float(np.mean(np.array(lost) == 0.0)),
+        "best_single_pct": float(lost_pct.mean()),
+        "best_single_most_pct": float(lost_pct.max()),
+        "best_single_exact": float(np.mean(lost_pct == 0.0)),
     }
 
 
