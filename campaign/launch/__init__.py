@@ -1,1 +1,1 @@
-"""Launching: from a plan's points to measuring subprocesses on every partition, through Dask."""
+"""Launching: runs a plan's points on the workers of every partition, through Dask."""

@@ -1,4 +1,4 @@
-"""The certificate of a campaign's TLS: one key for driver and workers, made for each cluster."""
+"""The TLS certificate of a campaign: one key for driver and workers, made for each cluster."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from distributed.security import Security
 
 NOT_BEFORE = datetime.datetime(1970, 1, 2)
 NOT_AFTER = datetime.datetime(9999, 12, 31, 23, 59, 59)
-"""RFC 5280, section 4.1.2.5: no date at which it ends."""
+"""RFC 5280, section 4.1.2.5: the certificate does not expire."""
 
 
 def make_security() -> Security:
-    """Dask's settings for TLS with a new self-signed certificate, which all trust, and nothing
-    else. It is in memory alone, and forgotten with the cluster.
+    """Dask's settings for TLS with a new self-signed certificate, the only one that driver and
+    workers trust. It is kept only in memory, and for as long as the cluster.
 
-    It is valid at any time: Dask's own begins now, and a node whose clock is behind the driver's
-    can't connect before it has caught up.
+    It is valid at any time. Dask's own certificate is valid from now on, so that a node whose
+    clock is behind the driver's could not connect until its clock has caught up.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "campaign")])

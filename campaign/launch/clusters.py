@@ -1,4 +1,4 @@
-"""A Dask cluster for each partition: local processes, or one Slurm job a node."""
+"""A Dask cluster for each partition: local processes, or one Slurm job for each node."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ LOOPBACK_DASHBOARD = "127.0.0.1:0"
 CALL_TIMEOUT_S = 60.0
 STARTS = 3
 DASK_SETTINGS: dict[str, Any] = {
-    # A worker that was lost leaves at once, so that scaling up again starts another in its place.
+    # A lost worker is removed at once, so that scaling up starts another one.
     "distributed.deploy.lost-worker-timeout": "1s",
-    # How often a point may take its worker with it before it is recorded as failed.
+    # How many workers may die with a task before it is given up.
     "distributed.scheduler.allowed-failures": 2,
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.limit": "60s",
@@ -36,11 +36,11 @@ DASK_SETTINGS: dict[str, Any] = {
 
 
 class CantLaunch(Exception):
-    """A partition's jobs can't be submitted; the text says what its Slurm answered."""
+    """A partition's jobs cannot be submitted. The text contains Slurm's error."""
 
 
 class SubmissionRefused(CantLaunch):
-    """Slurm will not take a partition's jobs as the site file has them."""
+    """Slurm does not accept a partition's jobs as the site file describes them."""
 
 
 NOT_NOW = re.compile(
@@ -48,14 +48,14 @@ NOT_NOW = re.compile(
     "|partition (configuration )?not available|MaxSubmit",
     re.IGNORECASE,
 )
-"""What sbatch says when the controller is away, a partition is down or a user has too many jobs:
-to be tried again."""
+"""sbatch's errors when the controller does not answer, a partition is down, or a user has too many
+jobs: submission is tried again."""
 
 
 def slurm_argv(site: Site, *words: str) -> list[str]:
-    """The words that run one of Slurm's commands where the site's Slurm is.
+    """The command line of one of Slurm's commands, where the site's Slurm is.
 
-    ssh gives what it is to run to a shell of the other host: there it is one word, quoted.
+    ssh passes its command to a shell of the other host, so that it is quoted as one word.
     """
     own = list(words)
     if site.slurm.conf is not None:
@@ -67,7 +67,7 @@ def slurm_argv(site: Site, *words: str) -> list[str]:
 
 
 def call_slurm(site: Site, *words: str) -> str:
-    """Run one of Slurm's commands at the site; its output.
+    """Run one of Slurm's commands at the site, and return its output.
 
     Raises:
         CantLaunch: it failed, or did not answer in time.
@@ -96,13 +96,11 @@ def call_slurm(site: Site, *words: str) -> str:
     return done.stdout
 
 
-def slurm_job_class(site: Site, answers: list[CantLaunch] | None = None) -> type[SLURMJob]:
+def slurm_job_class(site: Site, errors: list[CantLaunch] | None = None) -> type[SLURMJob]:
     """dask-jobqueue's job, submitted and cancelled at this site.
 
-    What sbatch says of a job that it does not take is added to ``answers``: Dask's cluster keeps
-    such errors to itself.
-    The script goes to sbatch on standard input, so that it need not lie on the host that
-    submits.
+    sbatch's errors are added to ``errors``, because Dask's cluster does not report them. The
+    script goes to sbatch on standard input, so that it need not be on the host that submits.
     """
     submit = shlex.join(slurm_argv(site, "sbatch"))
     cancel = shlex.join(slurm_argv(site, "scancel"))
@@ -121,16 +119,16 @@ def slurm_job_class(site: Site, answers: list[CantLaunch] | None = None) -> type
             script = Path(script_filename).read_bytes()
             out, error = await asyncio.wait_for(process.communicate(script), CALL_TIMEOUT_S)
             if process.returncode != 0:
-                said = f"{site.name}: sbatch: {error.decode('utf-8', 'replace').strip()}"
-                answer = CantLaunch(said) if NOT_NOW.search(said) else SubmissionRefused(said)
-                if answers is not None:
-                    answers.append(answer)
-                raise answer
+                text = f"{site.name}: sbatch: {error.decode('utf-8', 'replace').strip()}"
+                refusal = CantLaunch(text) if NOT_NOW.search(text) else SubmissionRefused(text)
+                if errors is not None:
+                    errors.append(refusal)
+                raise refusal
             return out.decode()
 
         async def close(self) -> None:
             await super().close()
-            self.status = Status.closed  # dask-jobqueue leaves it, and SpecCluster asserts it
+            self.status = Status.closed  # dask-jobqueue does not set it, and SpecCluster asserts it
 
     return SiteJob
 
@@ -138,9 +136,9 @@ def slurm_job_class(site: Site, answers: list[CantLaunch] | None = None) -> type
 def job_keywords(
     site: Site, partition_name: str, job_name: str, log_folder: str | None
 ) -> dict[str, Any]:
-    """dask-jobqueue's keywords for a partition's jobs: one worker, one exclusive node a job."""
+    """dask-jobqueue's keywords for a partition's jobs: one worker on one node for each job."""
     partition = site.partitions[partition_name]
-    # A lost job is replaced here; requeued, it would wait two minutes and run beside the new one.
+    # A lost job is replaced here. A requeued one would run after two minutes, beside the new one.
     directives = ["-N 1", "--no-requeue"]
     if partition.exclusive:
         directives.append("--exclusive")
@@ -171,7 +169,7 @@ def job_keywords(
 
 
 def prologue(partition: Partition) -> list[str]:
-    """The job script's lines before the worker: modules and variables, each word quoted."""
+    """The job script's lines before the worker: modules and variables, quoted for the shell."""
     lines = [f"module load {shlex.quote(name)}" for name in partition.environment.modules]
     lines += [
         f"export {name}={shlex.quote(value)}"
@@ -181,8 +179,8 @@ def prologue(partition: Partition) -> list[str]:
 
 
 def job_script(site: Site, partition_name: str, job_name: str) -> str:
-    """The script that would be submitted for each node of a partition, but for the scheduler's
-    address, the certificates' paths and the worker's name, which a running campaign fills in."""
+    """The job script for a node of a partition. A running campaign fills in the scheduler's
+    address, the certificates' paths and the worker's name."""
     job = slurm_job_class(site)(
         scheduler="SCHEDULER",
         name="WORKER",
@@ -193,10 +191,10 @@ def job_script(site: Site, partition_name: str, job_name: str) -> str:
 
 
 def start_local(partition: Partition, dashboard: str) -> LocalCluster:
-    """Worker processes on this machine, a node each; everything listens on loopback.
+    """Worker processes on this machine, one for each node; all listen on loopback.
 
-    With TLS: loopback is open to every user of the machine, and what Dask's sockets accept is
-    run. The certificates stay in the memory of the driver and its workers.
+    They use TLS: every user of the machine can connect to loopback, and Dask runs what its
+    sockets accept. The certificates stay in the memory of the driver and its workers.
     """
     for _ in range(STARTS):
         try:
@@ -213,8 +211,8 @@ def start_local(partition: Partition, dashboard: str) -> LocalCluster:
                 preload=[timers.__name__],
             )
         except RuntimeError as error:  # a worker was killed before it was up
-            why = str(error)
-    raise CantLaunch(f"no local workers after {STARTS} starts: {why}")
+            problem = str(error)
+    raise CantLaunch(f"local workers did not start in {STARTS} attempts: {problem}")
 
 
 def start_slurm(
@@ -224,25 +222,25 @@ def start_slurm(
     log_folder: Path,
     tls_folder: Path,
     dashboard: str,
-    answers: list[CantLaunch],
+    errors: list[CantLaunch],
 ) -> SLURMCluster:
-    """A scheduler here and one worker job a node, with TLS between them.
+    """A scheduler on this host and a worker job for each node, with TLS between them.
 
-    The certificates are made for this cluster and live in ``tls_folder``, readable by the owner
-    alone, while it runs.
+    The certificates are made for this cluster. While it runs they are in ``tls_folder``, which
+    only the owner can read.
     """
     keywords = job_keywords(site, partition_name, job_name, str(log_folder))
     _check_interface(site, partition_name)
     tls_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     tls_folder.chmod(0o700)
-    # The worker's command line carries the files' paths; dask-jobqueue does not quote them.
+    # The worker's command line contains the files' paths, and dask-jobqueue does not quote them.
     if shlex.quote(str(tls_folder)) != str(tls_folder):
         raise CantLaunch(
-            f"{tls_folder}: the store's path has characters that a job script can't carry; "
+            f"{tls_folder}: the store's path has characters that a job script cannot contain; "
             f"choose a path of letters, digits and . _ - /"
         )
     return SLURMCluster(
-        job_cls=slurm_job_class(site, answers),  # type: ignore[arg-type]  # its annotation names an instance
+        job_cls=slurm_job_class(site, errors),  # type: ignore[arg-type]  # its annotation names an instance
         security=make_security(),
         protocol="tls://",
         shared_temp_directory=str(tls_folder),
@@ -253,13 +251,13 @@ def start_slurm(
 
 
 def _check_interface(site: Site, partition_name: str) -> None:
-    """Raise SubmissionRefused if this host has not the partition's network interface."""
+    """Raise SubmissionRefused if this host lacks the partition's network interface."""
     wanted = site.partitions[partition_name].interface
-    there = psutil.net_if_addrs()
-    if wanted is not None and wanted not in there:
+    existing = psutil.net_if_addrs()
+    if wanted is not None and wanted not in existing:
         raise SubmissionRefused(
             f"{site.name}: partitions.{partition_name}.interface: this host has no network "
-            f"interface {wanted!r}; it has {', '.join(sorted(there))}"
+            f"interface {wanted!r}; it has {', '.join(sorted(existing))}"
         )
 
 
@@ -267,20 +265,20 @@ JOB_LINE = re.compile(r"^(\d+)\|(\w+)$", re.MULTILINE)
 
 
 def queued_jobs(site: Site, job_name: str) -> dict[str, str]:
-    """Job id -> state of this campaign's jobs that Slurm still holds."""
+    """Job id -> state, of this campaign's jobs that are queued or running."""
     out = call_slurm(site, "squeue", "--noheader", f"--name={job_name}", "--format=%i|%T")
     return dict(JOB_LINE.findall(out))
 
 
 def cancel_jobs(site: Site, job_name: str) -> None:
-    """Cancel all jobs of this name: what a killed driver has left behind."""
+    """Cancel all jobs of this name, such as those that a killed driver left."""
     left = queued_jobs(site, job_name)
     if left:
         call_slurm(site, "scancel", *left)
 
 
 def configure_dask() -> None:
-    """Set Dask up for campaigns, in this process."""
+    """Configure Dask for campaigns, in this process."""
     dask.config.set(DASK_SETTINGS)
-    # Lost workers are expected and handled; what people need to know, the progress says.
+    # Lost workers are expected and handled; progress reports what a user needs to know.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""When a campaign will end, from when its last points began."""
+"""When a campaign will end, estimated from the start times of its last points."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LAST = 200
 def seconds_to_end(start_unix_s: ArrayLike, left: int, now: float | None = None) -> float | None:
     """Seconds until ``left`` points are done at the pace of the last ones.
 
-    None when too few are done to tell, or when none has begun for so long that nothing seems
-    to run.
+    None when fewer than two points are done, or when no point has begun for so long that no
+    campaign seems to be running.
     """
     recent = np.sort(np.asarray(start_unix_s, float))[-LAST:]
     if recent.size < 2:

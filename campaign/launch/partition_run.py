@@ -61,7 +61,7 @@ class PartitionRun:
     """Mean seconds of a point in the last finished task; None before the first."""
     alone: set[str] = field(default_factory=set)
     """Ids of points from a task whose worker died: each is submitted in a task of its own."""
-    answers: list[CantLaunch] = field(default_factory=list)
+    submission_errors: list[CantLaunch] = field(default_factory=list)
     """sbatch's errors for jobs that it did not accept."""
     cluster: Any = None
     client: Any = None
@@ -98,7 +98,7 @@ class PartitionRun:
                 log_folder=logs,
                 tls_folder=tls,
                 dashboard=dashboard,
-                answers=self.answers,
+                errors=self.submission_errors,
             )
         else:
             self.cluster = start_local(partition, dashboard)
@@ -170,9 +170,9 @@ class PartitionRun:
             if len(self.cluster.workers) < nodes:
                 self.cluster.scale(nodes)
             return
-        for answer in self.answers:
-            if isinstance(answer, SubmissionRefused):
-                raise answer
+        for error in self.submission_errors:
+            if isinstance(error, SubmissionRefused):
+                raise error
         connected = {str(w["id"]) for w in self.cluster.scheduler_info["workers"].values()}
         workers = dict(self.cluster.workers)
         absent = {str(name): job for name, job in workers.items() if str(name) not in connected}
@@ -197,7 +197,11 @@ class PartitionRun:
     def submission_delays(self) -> list[str]:
         """sbatch's messages since the last call about jobs that it does not accept now, each
         once."""
-        texts = (str(error) for error in self.answers if not isinstance(error, SubmissionRefused))
+        texts = (
+            str(error)
+            for error in self.submission_errors
+            if not isinstance(error, SubmissionRefused)
+        )
         new_texts = [text for text in dict.fromkeys(texts) if text not in self._reported]
         self._reported.update(new_texts)
         return new_texts
@@ -206,7 +210,7 @@ class PartitionRun:
         """Remove a lost worker from the cluster, which cancels its job."""
         for spec in [key for key in self.cluster.worker_spec if str(key) == name]:
             del self.cluster.worker_spec[spec]
-        # This also submits jobs for missing workers; sbatch's errors are in self.answers already.
+        # This also submits jobs for missing workers; sbatch's errors are kept already.
         with contextlib.suppress(CantLaunch, TimeoutError):
             self.cluster.sync(self.cluster._correct_state)
         self._absent_since.pop(name, None)

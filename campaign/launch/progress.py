@@ -18,14 +18,14 @@ MAX_NOTES = 20
 
 
 def progress_for(quiet: bool = False) -> PlainProgress:
-    """Bars when standard error is a terminal, else a line now and then."""
+    """Bars where standard error is a terminal, otherwise lines."""
     if sys.stderr.isatty() and not quiet:
         return BarProgress()
     return PlainProgress(quiet)
 
 
 class PlainProgress:
-    """A line on standard error every ten seconds, and one a partition at its end."""
+    """A line for each partition on standard error, every ten seconds and at its end."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -57,7 +57,7 @@ class PlainProgress:
         self._show(partition)
 
     def left(self, partition: str) -> int:
-        """Points of a partition that have not come back for good."""
+        """Points of a partition that are not done yet."""
         return self.total[partition] - self.done[partition] - self.failed[partition]
 
     def _show(self, partition: str) -> None:
@@ -68,9 +68,13 @@ class PlainProgress:
                 self._say(self._line(name))
 
     def _line(self, partition: str) -> str:
-        back = self.done[partition] + self.failed[partition]
+        finished = self.done[partition] + self.failed[partition]
         spent_s = time.monotonic() - self._began
-        end = f"{spent_s / back * self.left(partition):.0f} s to the end" if back else "no pace yet"
+        end = (
+            f"{spent_s / finished * self.left(partition):.0f} s to the end"
+            if finished
+            else "no estimate yet"
+        )
         return (
             f"{partition}: {self.done[partition]} done, {self.failed[partition]} failed, "
             f"{self.left(partition)} left, {end}"
@@ -82,7 +86,7 @@ class PlainProgress:
         if self.notes <= MAX_NOTES:
             self._say(printable(text))
         elif self.notes == MAX_NOTES + 1:
-            self._say("further failures are in the store; see `campaign status`")
+            self._say("more failures are not shown; `campaign status` lists them")
 
     def _say(self, text: str) -> None:
         if not self.quiet:
@@ -93,7 +97,7 @@ class PlainProgress:
 
 
 class BarProgress(PlainProgress):
-    """A bar a partition."""
+    """A bar for each partition."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,8 +127,8 @@ class BarProgress(PlainProgress):
         self._bars.start()
 
     def _show(self, partition: str) -> None:
-        back = self.done[partition] + self.failed[partition]
-        self._bars.update(self._tasks[partition], completed=back, failed=self.failed[partition])
+        finished = self.done[partition] + self.failed[partition]
+        self._bars.update(self._tasks[partition], completed=finished, failed=self.failed[partition])
 
     def _say(self, text: str) -> None:
         self._bars.console.print(text, markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""The job steps that a plan would start, for people to look at before they submit."""
+"""The job steps that a plan would start, to be shown before anything is submitted."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from campaign.plan.plan import Plan
 
 
 def step_examples(plan: Plan, site: str, partition: str) -> list[str]:
-    """One step a setting and number of ranks, as the worker would start it; program left out.
+    """The command of a step for each setting and number of ranks, without the program's arguments.
 
-    Empty where points are measured in the worker's own subprocesses.
+    Empty where points are measured in subprocesses of the worker.
     """
     entry = plan.sites[site]
-    job = PartitionSetup(entry, plan.campaign.protocol, ())
+    setup = PartitionSetup(entry, plan.campaign.protocol, ())
     cores = entry.partitions[partition].cores
     lines = []
     for point in plan.of_partition(site, partition):
         if entry.clocks.control == "slurm" or point.ranks > 1:
-            words = step_words(point, job, cores)
+            words = step_words(point, setup, cores)
             lines.append(shlex.join(words) + " PYTHON -m campaign.measure ...")
     return list(dict.fromkeys(lines))

@@ -1,4 +1,4 @@
-"""What a Dask worker does: measure points in subprocesses, write their records, then say so."""
+"""What a Dask worker does: measure points in subprocesses and write their records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distributed import Worker, get_worker
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from analysis.dataset import OK
+from analysis.dataset import NODE_LOST, OK
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
 from campaign.plan.point import Point
@@ -24,50 +24,54 @@ from campaign.store.layout import StoreUnwritable
 
 PLUGIN = "measuring"
 TASK_S = 0.25
-"""Short points share a task, and an fdatasync, up to so many seconds."""
+"""Short points share a task, and one fdatasync, up to this duration."""
 ENDING_S = 3.0
 CLOSING_S = 10.0
 
 
 class MeasuringPlugin(WorkerPlugin):
-    """A worker's bench and journal, opened at its first point."""
+    """A worker's subprocess runner and journal, opened at its first point."""
 
     name = PLUGIN
 
-    def __init__(self, job: dict[str, Any], journals: str, scratch: str) -> None:
-        self.job = job
+    def __init__(self, setup: dict[str, Any], journals: str, scratch: str) -> None:
+        self.partition_setup = setup
         self.journals = journals
         self.scratch = scratch
         self._runner: SubprocessRunner | None = None
         self._journal: JournalWriter | None = None
 
     def setup(self, worker: Worker) -> None:
-        """See to it that the worker's process ends once it began to."""
+        """Start a thread that ends the process after the worker has closed."""
         threading.Thread(target=_exit_after_closing, args=(worker,), daemon=True).start()
 
-    def measure(self, asked: list[tuple[dict[str, Any], int]]) -> list[tuple[str, str]]:
-        """Measure points one after another, and write their records durably, together: status
-        and text of each. Where the worker ends in between, or they take longer than a task
-        should, the last ones are missing."""
+    def measure(self, attempts: list[tuple[dict[str, Any], int]]) -> list[tuple[str, str]]:
+        """Measure points one after another, and write their records durably together.
+
+        Returns the status and text of each. The last ones are missing where the worker ends in
+        between, or a task would take too long.
+        """
         if self._runner is None:
-            self._runner = SubprocessRunner(PartitionSetup.from_dict(self.job), Path(self.scratch))
+            self._runner = SubprocessRunner(
+                PartitionSetup.from_dict(self.partition_setup), Path(self.scratch)
+            )
         records: list[bytes] = []
         results: list[tuple[str, str]] = []
         began = time.monotonic()
         try:
-            for fields, attempt in asked:
+            for fields, attempt in attempts:
                 if results and time.monotonic() - began > TASK_S:
                     break
                 try:
                     record = self._runner.measure(Point.from_dict(fields), attempt)
                 except AllocationGone:
-                    os.kill(os.getpid(), signal.SIGTERM)  # as the job's end should have
+                    os.kill(os.getpid(), signal.SIGTERM)  # as the end of the job should have done
                     _is_ending(CLOSING_S)
                     break
                 scalars = scalars_of(record)
                 status = str(scalars["status"])
-                # Cut off with its worker: that says nothing of the point.
-                if status != OK and _is_ending(ENDING_S if status == "node lost" else 0.0):
+                # A point that failed because its worker is ending has not failed itself.
+                if status != OK and _is_ending(ENDING_S if status == NODE_LOST else 0.0):
                     break
                 records.append(record)
                 results.append((status, str(scalars["text"])))
@@ -83,11 +87,11 @@ class MeasuringPlugin(WorkerPlugin):
                 self._journal = JournalWriter(Path(self.journals))
             self._journal.append(*records)
         except OSError as error:
-            self._journal = None  # its end may be torn: the next record begins a new journal
+            self._journal = None  # a record may be cut off: the next one goes to a new journal
             raise StoreUnwritable(f"{self.journals}: {error.strerror}") from None
 
     def teardown(self, worker: Worker) -> None:
-        """End the bench's subprocesses and close the journal."""
+        """End the subprocesses and close the journal."""
         if self._runner is not None:
             self._runner.close()
             self._runner = None
@@ -98,8 +102,8 @@ class MeasuringPlugin(WorkerPlugin):
 
 
 def _exit_after_closing(worker: Worker) -> None:
-    """End the process if Dask's own closing does not: it can wait for ever for a scheduler that
-    is gone, and a process that a scheduler has lost sight of stays on the node."""
+    """End the process where Dask's closing does not: it may wait for ever for a scheduler that
+    has gone, and the process would stay on the node."""
     while worker.status not in (Status.closing, Status.closed, Status.failed):
         time.sleep(1.0)
     time.sleep(CLOSING_S)
@@ -107,9 +111,9 @@ def _exit_after_closing(worker: Worker) -> None:
 
 
 def _is_ending(within_s: float) -> bool:
-    """Whether this worker ends within so many seconds: a job's end reaches all its processes at
-    once, and the subprocess may be gone before the worker knows; a worker that ends by itself
-    takes the subprocess's files with it."""
+    """Whether this worker ends within ``within_s``. The end of a job reaches all processes at
+    once, so that the subprocess may be gone before the worker starts to close; and a worker that
+    ends removes its subprocess's files."""
     worker = get_worker()
     deadline = time.monotonic() + within_s
     while worker.status == Status.running and time.monotonic() < deadline:
@@ -119,17 +123,17 @@ def _is_ending(within_s: float) -> bool:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What came of a task's points: (status, text) of each that is in the journal, in order, and
-    the seconds that they took. The last ones may be missing: nothing was said of them."""
+    """The result of a task: (status, text) of each point that is in the journal, in order, and
+    the seconds that they took. The last points may be missing: they were not measured."""
 
     results: list[tuple[str, str]]
     seconds: float
 
 
-def measure_points(asked: list[tuple[dict[str, Any], int]]) -> TaskResult:
-    """The task: measure points, write their records, then say so."""
+def measure_points(attempts: list[tuple[dict[str, Any], int]]) -> TaskResult:
+    """The task: measure points and write their records, then return."""
     plugin = get_worker().plugins[PLUGIN]
     assert isinstance(plugin, MeasuringPlugin)  # noqa: S101
     began = time.monotonic()
-    results = plugin.measure(asked)
+    results = plugin.measure(attempts)
     return TaskResult(results, time.monotonic() - began)

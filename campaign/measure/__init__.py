@@ -1,5 +1,5 @@
-"""Measuring one point on the node that it is to be measured on.
+"""Measuring one point on its node.
 
-:mod:`campaign.measure.point_life` is a point's life; it runs in a subprocess of its own
-(:mod:`campaign.measure.subprocesses`) that can be killed.
+:mod:`campaign.measure.point_life` is what happens from setting clocks to restoring them. It runs
+in a subprocess of its own (:mod:`campaign.measure.subprocesses`) that can be killed.
 """

@@ -1,7 +1,7 @@
-"""``python -m campaign.measure JOB.json POINT.json RESULT``: measure one point and end.
+"""``python -m campaign.measure SETUP.json POINT.json RESULT``: measure one point and end.
 
-What a job step or an MPI launcher starts, once a rank. Rank 0 writes the record, whole or not
-at all.
+A job step or an MPI launcher starts it on every rank. Rank 0 writes the record, whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ def end(number: int, frame: FrameType | None) -> None:
 
 
 def first_out_of_memory() -> None:
-    """Ask the system to end this process before any other when memory runs out: the kernel that
-    took it, and not the worker that would tell of it."""
+    """Make this process the first that the system ends when memory runs out, so that the kernel
+    is ended and the worker survives to record the failure."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def main(job_file: str, point_file: str, result: str) -> None:
-    """Measure the point of ``point_file`` as ``job_file`` says; the record goes to ``result``."""
+def main(setup_file: str, point_file: str, result: str) -> None:
+    """Measure the point of ``point_file`` as ``setup_file`` says; the record goes to ``result``."""
     signal.signal(signal.SIGTERM, end)
     first_out_of_memory()
-    job = PartitionSetup.from_dict(json.loads(Path(job_file).read_text()))
+    setup = PartitionSetup.from_dict(json.loads(Path(setup_file).read_text()))
     asked = json.loads(Path(point_file).read_text())
-    write_record(job, Point.from_dict(asked["point"]), asked["attempt"], Path(result))
+    write_record(setup, Point.from_dict(asked["point"]), asked["attempt"], Path(result))
 
 
 class RecordUnwritten(Exception):
-    """A point was measured, and its record can't be written; a process ends with EX_IOERR."""
+    """A point was measured, but its record cannot be written. The process ends with EX_IOERR."""
 
 
-def write_record(job: PartitionSetup, point: Point, attempt: int, result: Path) -> None:
+def write_record(setup: PartitionSetup, point: Point, attempt: int, result: Path) -> None:
     """Measure, and on rank 0 put the record at ``result``.
 
     Raises:
-        RecordUnwritten: the disk does not take it.
+        RecordUnwritten: it cannot be written.
     """
-    measurement = measure(job, point, attempt)
+    measurement = measure(setup, point, attempt)
     if measurement is not None:
         new = result.with_suffix(".new")
         try:

@@ -1,14 +1,13 @@
 """A warm interpreter that forks a measuring subprocess for every point.
 
-``python -m campaign.measure.forkserver JOB.json``: it imports what the kernels need once, stays
-single-threaded, and then reads requests, a JSON object a line, on its standard input: ``point``,
-``attempt``, ``result`` and ``log`` (paths) and ``timeout_s``. Each is answered by a line ``{"exit":
-code or null, "timed_out": bool}`` after the child and all that it started have ended. When its
-standard input closes (the worker died), it kills what runs and ends.
+``python -m campaign.measure.forkserver SETUP.json`` imports once what the kernels need, stays
+single-threaded, and then reads requests on its standard input, one JSON object a line: ``point``,
+``attempt``, ``result`` and ``log`` (paths) and ``timeout_s``. It answers each with a line
+``{"exit": code or null, "timed_out": bool}`` after the child and all its processes have ended.
+When its standard input closes (the worker died), it kills the child and ends.
 
-On a simulated machine no kernel runs: nothing can hang, leak or crash but a count of operations.
-Its points are measured here, without a fork that would cost ten times the simulation; an alarm
-keeps their time limit.
+Points of a simulated machine are measured in this process: no kernel runs, and a fork would take
+ten times as long as the simulation. An alarm enforces their time limit.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from analysis.dataset import OK
 from campaign.measure.__main__ import RecordUnwritten, end, first_out_of_memory, write_record
 from campaign.measure.point_life import VERSION, PartitionSetup
 from campaign.measure.simulated_window import simulate_window
@@ -45,76 +45,78 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def main(job_file: str) -> None:
+def main(setup_file: str) -> None:
     """Serve requests until standard input ends."""
     libc = ctypes.CDLL(None, use_errno=True)
-    # Grandchildren whose parent died come to this process, so that it can end them too.
+    # Descendants whose parent died become children of this process, so that it can end them.
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    job = PartitionSetup.from_dict(json.loads(Path(job_file).read_text()))
+    setup = PartitionSetup.from_dict(json.loads(Path(setup_file).read_text()))
     for line in restore_left_over():
         print(line, file=sys.stderr)
-    # What is wrong with the clocks, each point tells.
+    # Every point reports an error of the clock control itself.
     with contextlib.suppress(ClocksUnavailable, ValueError):
-        open_control(job.site)
-    for name in job.kernels:
+        open_control(setup.site)
+    for name in setup.kernels:
         kernel = find_kernel(name)
-        for module in () if job.site.simulated else kernel.imports:
+        for module in () if setup.site.simulated else kernel.imports:
             import_module(module)
-    if job.site.meters:
+    if setup.site.meters:
         compile_loop = import_module("campaign.measure.ticker").compile_loop
         compile_loop()
-    _rehearse(job)
+    _warm_up(setup)
     gc.freeze()
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     for line in iter(requests.readline, b""):
-        asked = json.loads(line)
-        if job.site.simulated:
-            status, timed_out = _here(job, asked)
+        request = json.loads(line)
+        if setup.site.simulated:
+            status, timed_out = _measure_here(setup, request)
         else:
             child = os.fork()
             if child == 0:
-                _child(libc, job, asked)
-            status, timed_out = _watch(child, asked["timeout_s"], requests)
+                _child(libc, setup, request)
+            status, timed_out = _watch(child, request["timeout_s"], requests)
             end_descendants()
         answer = {"exit": status, "timed_out": timed_out}
         answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
 
 
-def _rehearse(job: PartitionSetup) -> None:
-    """Do once here what every child does, so that no child pays for doing it first."""
+def _warm_up(setup: PartitionSetup) -> None:
+    """Run once what every child runs, so that its one-time costs do not arise in each child."""
     time_ns = np.arange(2)
     trace = Trace("", "", "W", time_ns, time_ns.astype(np.float32))
     point = make_point(
-        site=job.site.name,
+        site=setup.site.name,
         partition="",
         kernel="idle",
         label="",
         params="{}",
         ranks=1,
-        setting=job.site.settings[0],
+        setting=setup.site.settings[0],
         repeat=0,
     )
-    encode(Measurement(point=point, status="ok", provenance={"version": VERSION}, traces=(trace,)))
-    if job.site.simulated:
-        simulate_window(job.site, {}, job.site.settings[0], 1e-3, "")
+    encode(Measurement(point=point, status=OK, provenance={"version": VERSION}, traces=(trace,)))
+    if setup.site.simulated:
+        simulate_window(setup.site, {}, setup.site.settings[0], 1e-3, "")
 
 
 class _OutOfTime(BaseException):
-    """The alarm of a point that is measured here. No kernel's ``except Exception`` stops it."""
+    """The time limit of a point in this process. ``except Exception`` does not catch it."""
 
 
 def _alarm(number: int, frame: FrameType | None) -> None:
     raise _OutOfTime
 
 
-def _here(job: PartitionSetup, asked: dict[str, Any]) -> tuple[int | None, bool]:
-    """Measure a simulated point in this process: (0, False), (None, True) out of time, or as a
-    child ends that failed, why in the log."""
+def _measure_here(setup: PartitionSetup, asked: dict[str, Any]) -> tuple[int | None, bool]:
+    """Measure a simulated point in this process. Returns (exit status, whether time ran out) as
+    :func:`_watch` does; the reason of a failure goes to the log."""
     signal.signal(signal.SIGALRM, _alarm)
     try:
         signal.setitimer(signal.ITIMER_REAL, asked["timeout_s"])
-        write_record(job, Point.from_dict(asked["point"]), asked["attempt"], Path(asked["result"]))
+        write_record(
+            setup, Point.from_dict(asked["point"]), asked["attempt"], Path(asked["result"])
+        )
         signal.setitimer(signal.ITIMER_REAL, 0.0)
     except _OutOfTime:
         return None, True
@@ -128,7 +130,7 @@ def _here(job: PartitionSetup, asked: dict[str, Any]) -> tuple[int | None, bool]
     return 0, False
 
 
-def _child(libc: ctypes.CDLL, job: PartitionSetup, asked: dict[str, Any]) -> None:
+def _child(libc: ctypes.CDLL, setup: PartitionSetup, asked: dict[str, Any]) -> None:
     """The measuring subprocess; never returns."""
     code = 1
     try:
@@ -144,7 +146,9 @@ def _child(libc: ctypes.CDLL, job: PartitionSetup, asked: dict[str, Any]) -> Non
         os.dup2(nothing, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        write_record(job, Point.from_dict(asked["point"]), asked["attempt"], Path(asked["result"]))
+        write_record(
+            setup, Point.from_dict(asked["point"]), asked["attempt"], Path(asked["result"])
+        )
         code = 0
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1
@@ -154,7 +158,7 @@ def _child(libc: ctypes.CDLL, job: PartitionSetup, asked: dict[str, Any]) -> Non
     except BaseException:
         traceback.print_exc()
     finally:
-        # A signal can come between a point's own restoring and here.
+        # A signal may have come before the point restored its clocks.
         put_back_held()
         with contextlib.suppress(Exception):
             sys.stdout.flush()
@@ -173,7 +177,7 @@ def _watch(child: int, timeout_s: float, requests: BinaryIO) -> tuple[int | None
             ready, _, _ = select.select([ended, asked], [], [], max(left, 0.0))
             if ended in ready:
                 return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), False
-            if asked in ready:  # nothing is asked while a child runs: the worker is gone
+            if asked in ready:  # no request comes while a child runs: the worker is gone
                 _kill(child, ended)
                 end_descendants()
                 raise SystemExit(0)
@@ -185,7 +189,7 @@ def _watch(child: int, timeout_s: float, requests: BinaryIO) -> tuple[int | None
 
 
 def _kill(child: int, ended: int) -> None:
-    """SIGTERM to the child's group, so that it restores clocks; SIGKILL after a grace."""
+    """Send SIGTERM to the child's group, so that it restores clocks; after a while SIGKILL."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGTERM)
     if not select.select([ended], [], [], GRACE_S)[0]:
@@ -195,7 +199,7 @@ def _kill(child: int, ended: int) -> None:
 
 
 def end_descendants() -> None:
-    """Kill and reap whatever the child has left behind."""
+    """Kill and reap all processes that the child has left behind."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG)[0] != 0:

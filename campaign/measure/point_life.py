@@ -1,4 +1,4 @@
-"""A point's life: clocks, warm-up, window, checks, record; the clocks restored whatever happens."""
+"""A point's life: set clocks, warm up, measure windows, check, record, and restore the clocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import OK
+from analysis.dataset import (
+    CLOCK_NOT_ACHIEVED,
+    CLOCK_NOT_LEGAL,
+    KERNEL_FAILED,
+    METER_UNREADABLE,
+    OK,
+    WRONG_RESULT,
+)
 from campaign.measure.energy import NodeEnergy
 from campaign.measure.protocol import (
     PointSetup,
@@ -52,7 +59,7 @@ VERSION = importlib.metadata.version("dvfs-campaign")
 
 @dataclass(frozen=True)
 class PartitionSetup:
-    """What a measuring subprocess knows beside its point."""
+    """What all points of a partition share: the site, the protocol and the kernels' names."""
 
     site: Site
     protocol: Protocol
@@ -68,7 +75,7 @@ class PartitionSetup:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> PartitionSetup:
-        """The job of :meth:`as_dict`."""
+        """The set-up of :meth:`as_dict`."""
         return cls(
             Site.model_validate(fields["site"]),
             Protocol.model_validate(fields["protocol"]),
@@ -77,13 +84,13 @@ class PartitionSetup:
 
 
 class ClockNotAchieved(Exception):
-    """The hardware ran at another clock than was asked for."""
+    """The hardware ran at another clock than the one requested."""
 
 
-def measure(job: PartitionSetup, point: Point, attempt: int) -> Measurement | None:
-    """Measure a point; every failure is a measurement too, with its class and text.
+def measure(setup: PartitionSetup, point: Point, attempt: int) -> Measurement | None:
+    """Measure a point. A failure gives a measurement too, with its class and text.
 
-    Called on every rank; the measurement is rank 0's, and None on the others.
+    Called on every rank; returns the measurement on rank 0, and None on the others.
     """
     started = Measurement(
         point=point, status=OK, attempt=attempt, node=node_name(), start_unix_s=time.time()
@@ -91,40 +98,38 @@ def measure(job: PartitionSetup, point: Point, attempt: int) -> Measurement | No
     try:
         team = Team.of_world(point.ranks)
     except WrongTeamSize as error:
-        return replace(started, status="kernel failed", text=str(error))
+        return replace(started, status=KERNEL_FAILED, text=str(error))
     try:
-        done = _measure(job, point, team, started)
-    except ClockNotLegal as error:
-        done = replace(started, status="clock not legal", text=str(error))
-    except ClocksUnavailable as error:
-        done = replace(started, status="clock not legal", text=str(error))
+        done = _measure(setup, point, team, started)
+    except (ClockNotLegal, ClocksUnavailable) as error:
+        done = replace(started, status=CLOCK_NOT_LEGAL, text=str(error))
     except ClockNotAchieved as error:
-        done = replace(started, status="clock not achieved", text=str(error))
+        done = replace(started, status=CLOCK_NOT_ACHIEVED, text=str(error))
     except MeterUnreadable as error:
-        done = replace(started, status="meter unreadable", text=str(error))
+        done = replace(started, status=METER_UNREADABLE, text=str(error))
     except WrongResult as error:
-        done = replace(started, status="wrong result", text=str(error))
+        done = replace(started, status=WRONG_RESULT, text=str(error))
     except (KernelFailed, NotSimulated) as error:
-        done = replace(started, status="kernel failed", text=str(error))
+        done = replace(started, status=KERNEL_FAILED, text=str(error))
     except MemoryError:
-        done = replace(started, status="kernel failed", text="out of memory")
-    except Exception as error:  # a kernel is anybody's code: what it raises is its failure
+        done = replace(started, status=KERNEL_FAILED, text="out of memory")
+    except Exception as error:  # a kernel's code may raise anything
         where = "".join(traceback.format_exception(error)[-3:]).strip()
-        done = replace(started, status="kernel failed", text=where)
+        done = replace(started, status=KERNEL_FAILED, text=where)
     if done.status != OK and point.ranks > 1 and team.comm is not None:
-        _write_off(done, team)
-    provenance = {**done.provenance, **_provenance(job)}
+        _abort_ranks(done, team)
+    provenance = {**done.provenance, **_provenance(setup)}
     return replace(done, provenance=provenance) if team.rank == 0 else None
 
 
-def _write_off(failed: Measurement, team: Team) -> None:
-    """One rank failed: the others may wait for it for ever, so all of them end."""
+def _abort_ranks(failed: Measurement, team: Team) -> None:
+    """End all ranks after one failed: the others might wait for it for ever."""
     print(f"rank {team.rank}: {failed.status}: {failed.text}", flush=True)
     team.comm.Abort(1)
 
 
-def _measure(job: PartitionSetup, point: Point, team: Team, started: Measurement) -> Measurement:
-    site = job.site
+def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measurement) -> Measurement:
+    site = setup.site
     kernel = find_kernel(point.kernel)
     params = kernel.params.model_validate_json(point.params)
     core_v, mem_v = site.volts(point.setting)
@@ -138,8 +143,8 @@ def _measure(job: PartitionSetup, point: Point, team: Team, started: Measurement
         try:
             clocks = open_control(site)
         except ValueError as error:
-            raise ClocksUnavailable(str(error), "mend clocks.options in the site file") from None
-        if team.first_on_node():  # the others of its node only read them
+            raise ClocksUnavailable(str(error), "correct clocks.options in the site file") from None
+        if team.first_on_node():  # the other ranks of the node only read them
             stack.callback(clocks.restore)
             clocks.set(point.setting)
         team.barrier()
@@ -151,49 +156,51 @@ def _measure(job: PartitionSetup, point: Point, team: Team, started: Measurement
                 site,
                 counts,
                 point.setting,
-                job.protocol.min_duration_s,
+                setup.protocol.min_duration_s,
                 point.id,
-                {name: _site_counts(site, each) for name, each in phases.items()},
+                {name: _site_counts(site, own) for name, own in phases.items()},
             )
             measured = WindowedMeasurement([window], {}, [])
         else:
-            measured, counts = _measured(job, kernel, params, team, clocks, stack)
+            measured, counts = _measured(setup, kernel, params, team, clocks, stack)
         for window in measured.windows:
             _check_clocks(site, point.setting, window.achieved)
-    return _record(started, measured, counts, job.protocol.trim_s)
+    return _record(started, measured, counts, setup.protocol.trim_s)
 
 
 def _measured(
-    job: PartitionSetup,
+    setup: PartitionSetup,
     kernel: Kernel,
     params: Any,
     team: Team,
     clocks: ClockControl,
     stack: contextlib.ExitStack,
 ) -> tuple[WindowedMeasurement, dict[str, float] | None]:
-    """The windows of a real node, and the counts of one iteration."""
+    """The windows on a real node, and the counts of one iteration."""
     meters: list[OpenMeter] = []
-    for entry in job.site.meters if team.first_on_node() else ():
+    for entry in setup.site.meters if team.first_on_node() else ():
         try:
             meter = open_meter(entry.kind, entry.options)
         except ValueError as error:
-            raise MeterUnreadable(f"{entry.kind}: {error}", "mend the site file") from None
+            raise MeterUnreadable(
+                f"{entry.kind}: {error}", "correct the meter's options in the site file"
+            ) from None
         stack.callback(meter.close)
         meters.append(OpenMeter(meter, entry.use))
-    idle = idle_power(team, meters, clocks, job.protocol)
+    idle = idle_power(team, meters, clocks, setup.protocol)
     prepared = kernel.prepare(params, team)
     stack.callback(prepared.close)
-    measured = run_protocol(PointSetup(prepared, team, meters, clocks, job.protocol))
+    measured = run_protocol(PointSetup(prepared, team, meters, clocks, setup.protocol))
     prepared.check()
     counts = team.sums(prepared.counts())
     measured = replace(measured, steps=idle | measured.steps)
     if team.size > 1:
         measured = joined(measured, team, node_name())
-    return measured, None if counts is None else _site_counts(job.site, counts)
+    return measured, None if counts is None else _site_counts(setup.site, counts)
 
 
 def _site_counts(site: Site, counts: Mapping[str, float]) -> dict[str, float]:
-    """A kernel's counts under the site's names of the classes."""
+    """A kernel's counts by the site's classes."""
     total: dict[str, float] = {}
     for name, value in counts.items():
         own = site.class_of(name)
@@ -203,12 +210,13 @@ def _site_counts(site: Site, counts: Mapping[str, float]) -> dict[str, float]:
 
 def _check_clocks(site: Site, asked: Setting, achieved: Setting) -> None:
     for name in ("core_mhz", "mem_mhz"):
-        want, got = getattr(asked, name), getattr(achieved, name)
-        if want is None or got is None:
+        asked_mhz, achieved_mhz = getattr(asked, name), getattr(achieved, name)
+        if asked_mhz is None or achieved_mhz is None:
             continue
-        if abs(got - want) > site.clocks.tolerance_pct / 100.0 * want:
+        if abs(achieved_mhz - asked_mhz) > site.clocks.tolerance_pct / 100.0 * asked_mhz:
             raise ClockNotAchieved(
-                f"{name.removesuffix('_mhz')} clock: asked for {want:g} MHz, ran at {got:g} MHz"
+                f"{name.removesuffix('_mhz')} clock: asked for {asked_mhz:g} MHz, ran at "
+                f"{achieved_mhz:g} MHz"
             )
 
 
@@ -220,9 +228,9 @@ def _record(
 ) -> Measurement:
     windows = measured.windows
     iterations = sum(window.iterations for window in windows)
-    energy, each = energy_of(windows, trim_s)
+    energy, by_window = energy_of(windows, trim_s)
     conditions = windows[-1].conditions
-    flags = [*measured.flags, *(text for one in each for text in one.disagreements)]
+    flags = [*measured.flags, *(text for node in by_window for text in node.disagreements)]
     if conditions.get("throttled"):
         flags.append(f"the clocks were throttled: {', '.join(conditions['throttled'])}")
     facts = {
@@ -242,7 +250,7 @@ def _record(
         core_mhz_achieved=_mean(window.achieved.core_mhz for window in windows),
         mem_mhz_achieved=_mean(window.achieved.mem_mhz for window in windows),
         counts=counts,
-        meters=_meters(windows, each),
+        meters=_meters(windows, by_window),
         provenance={name: fact for name, fact in facts.items() if fact},
         traces=_traces(windows),
     )
@@ -253,31 +261,33 @@ def _mean(clocks_mhz: Iterable[float | None]) -> float:
     return sum(known) / len(known) if known else math.nan
 
 
-def _meters(windows: Sequence[Window], each: Sequence[NodeEnergy]) -> dict[str, dict[str, Any]]:
-    """What is known of every channel, with its own energy of one iteration."""
-    found: dict[str, dict[str, Any]] = {}
+def _meters(
+    windows: Sequence[Window], by_window: Sequence[NodeEnergy]
+) -> dict[str, dict[str, Any]]:
+    """The properties of every channel, and its energy of one iteration."""
+    meters: dict[str, dict[str, Any]] = {}
     for t in windows[0].traces:
-        told = [
-            (one.by_channel[t.name], window.iterations)
-            for window, one in zip(windows, each, strict=True)
-            if t.name in one.by_channel
+        energies = [
+            (node.by_channel[t.name], window.iterations)
+            for window, node in zip(windows, by_window, strict=True)
+            if t.name in node.by_channel
         ]
-        found[t.name] = {
+        meters[t.name] = {
             "domain": t.channel.domain,
             "kind": t.channel.kind,
             "resolution": t.channel.resolution,
             "period_s": t.channel.period_s,
-            "energy_j": sum(energy.energy_j / n for energy, n in told) / len(told),
-            "energy_std_j": sum(energy.std_j / n for energy, n in told) / len(told),
-            "counts": t.name in each[0].counted,
+            "energy_j": sum(energy.energy_j / n for energy, n in energies) / len(energies),
+            "energy_std_j": sum(energy.std_j / n for energy, n in energies) / len(energies),
+            "counts": t.name in by_window[0].counted,
         }
-    return found
+    return meters
 
 
 def _traces(windows: Sequence[Window]) -> tuple[Trace, ...]:
     """Every channel's trace over all windows, with times from the first one's start.
 
-    Where there are several windows, channel ``window`` tells when each of them was.
+    Where there are several windows, channel ``window`` marks when each of them was.
     """
     if len(windows) == 1:
         named = (replace(t.trace, channel=t.name) for t in windows[0].traces)
@@ -302,17 +312,17 @@ def _traces(windows: Sequence[Window]) -> tuple[Trace, ...]:
 
 
 def node_name() -> str:
-    """The node as its scheduler knows it, else as it calls itself."""
+    """The node's name in Slurm, otherwise its host name."""
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
-def _provenance(job: PartitionSetup) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _provenance(setup: PartitionSetup) -> dict[str, Any]:
+    provenance: dict[str, Any] = {
         "version": VERSION,
         "python": platform.python_version(),
-        "simulated": job.site.simulated,
+        "simulated": setup.site.simulated,
     }
-    return found | {name: os.environ[name] for name in SLURM_VARIABLES if name in os.environ}
+    return provenance | {name: os.environ[name] for name in SLURM_VARIABLES if name in os.environ}
 
 
 def _nan(value: float | None) -> float:

@@ -1,19 +1,19 @@
-"""How a point is measured: idle, warm-up until steady, windows that its meters need, repeats.
+"""How a point is measured: idle power, warm-up, windows as long as its meters need, repeats.
 
 1. Idle: the node's power at the setting with nothing running.
 2. Warm-up: the kernel runs for ``warm_up_s`` and then until power is steady: the mean powers of
-   two stretches of it that follow each other differ by no more than ``steady_pct`` or twice
-   their uncertainties. Not steady after ``warm_up_max_s``, the measurement is flagged.
-3. The window is as long as ``min_duration_s`` asks, and as the meters need: the part of the
-   uncertainty that comes from their resolution and period falls with its length, and is at most
-   ``window_pct``, unless that takes more than ``max_duration_s``.
-4. Before a window of a meter that looks at a part of the time only, a random wait of up to its
-   period: windows that begin at the same phase of it would all be wrong the same way.
+   two successive stretches differ by no more than ``steady_pct`` or twice their uncertainties.
+   The measurement is flagged where power is not steady after ``warm_up_max_s``.
+3. Window: at least ``min_duration_s``, and as long as the meters need. The uncertainty from their
+   resolution and period falls with the length of the window, and must be at most ``window_pct``,
+   unless that takes more than ``max_duration_s``.
+4. Before each window a random wait of up to the meter's period, where a meter observes only part
+   of the time: windows that begin at the same phase of its period would have the same error.
 5. Windows are repeated until the energy's random uncertainty is ``uncertainty_pct``, or
-   ``max_windows`` were measured.
+   ``max_windows`` have been measured.
 6. Cool-down.
 
-With several ranks the first one decides, by the meters of its own node.
+With several ranks the first one decides, by the meters of its node.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from typing import Any
 
 from campaign.measure.channel_energy import Energy, channel_energy
 from campaign.measure.energy import NodeEnergy, counted_channels, mean_of, node_energy
-from campaign.measure.sampler import MeterTrace, OpenMeter
+from campaign.measure.sampler import OpenMeter
 from campaign.measure.window import Window, idle_window, run_window
 from campaign.plan.campaign_file import Protocol
 from kernels.host.ranks import Team
 from kernels.kernel import Prepared
 from sites.clocks import ClockControl
-from sites.meters import MeterUnreadable
+from sites.meters import Channel, MeterUnreadable
 from sites.meters.shared.stopped import stopped
 
 STRETCH_PERIODS = 20
-"""Of a meter's period, how long a stretch of the warm-up is at least ..."""
+"""The shortest stretch of the warm-up, in periods of the slowest meter ..."""
 STRETCH_S = 0.5
 """... and in seconds."""
 MAX_CALIBRATIONS = 6
 MOST_ITERATIONS = 1 << 53
-"""A kernel that does nothing fills no window; so many are still a whole number everywhere."""
+"""The most iterations that a 64-bit float holds exactly: for kernels that take no time."""
 LONGEST_SILENCE_S, SILENT_PERIODS = 0.5, 10
 """How long before a window's end the last reading may be."""
 FIRST_REPEATS = 3
-"""With fewer windows their spread says little."""
+"""With fewer windows their spread is too uncertain."""
 
 
 @dataclass(frozen=True)
 class PointSetup:
-    """What one point is measured with on this rank."""
+    """What measures one point on this rank: the kernel, its team, meters, clocks and protocol."""
 
     prepared: Prepared
     team: Team
@@ -61,11 +61,11 @@ class PointSetup:
 
     @property
     def period_s(self) -> float:
-        """Between two samples."""
+        """The time between two readings."""
         return 1.0 / self.protocol.sampling_hz
 
     def run(self, iterations: int) -> Window:
-        """One window."""
+        """Measure one window."""
         return run_window(
             self.prepared, self.team, iterations, self.meters, self.clocks, self.period_s
         )
@@ -78,10 +78,10 @@ class PointSetup:
 
 @dataclass(frozen=True)
 class WindowedMeasurement:
-    """The windows of a point, and what was found on the way.
+    """The windows of a point.
 
-    ``steps``: facts of the protocol by name. ``flags``: what a reader should know before
-    trusting the energy, a sentence each.
+    ``steps``: results of the protocol's steps by name. ``flags``: sentences about what may make
+    the energy wrong.
     """
 
     windows: list[Window]
@@ -92,7 +92,7 @@ class WindowedMeasurement:
 def idle_power(
     team: Team, meters: Sequence[OpenMeter], clocks: ClockControl, protocol: Protocol
 ) -> dict[str, float]:
-    """The node's idle power in W; nothing where it is not asked for or not metered.
+    """The node's idle power in W; empty where ``idle_s`` is 0 or no meter is read.
 
     Raises:
         MeterUnreadable: a meter fails.
@@ -111,7 +111,7 @@ def run_protocol(setup: PointSetup) -> WindowedMeasurement:
     """Warm up, and measure window after window.
 
     Raises:
-        MeterUnreadable: a meter fails, or has stopped.
+        MeterUnreadable: a meter fails, or does not update any more.
     """
     protocol, team = setup.protocol, setup.team
     steps: dict[str, Any] = {}
@@ -134,7 +134,7 @@ def run_protocol(setup: PointSetup) -> WindowedMeasurement:
 def _warm_up(
     setup: PointSetup, steps: dict[str, Any], flags: list[str]
 ) -> tuple[float, Window | None]:
-    """Seconds of one iteration, and the last stretch of the warm-up where it was metered."""
+    """Seconds of one iteration, and the last stretch of the warm-up where meters are read."""
     protocol, team = setup.protocol, setup.team
     iterations, spent_s, one_s = 1, 0.0, 1e-9
     while True:
@@ -176,45 +176,44 @@ def _stretch_s(setup: PointSetup) -> float:
 
 
 def _close(before: Energy, after: Energy, pct: float) -> bool:
-    """Whether two mean powers are the same, as far as asked or as far as they are known."""
+    """Whether two mean powers agree within ``pct`` % or within their uncertainties."""
     apart_w = abs(after.energy_j - before.energy_j)
     known_w = 2.0 * math.hypot(before.random_j, after.random_j)
-    # Not known any better than the bar itself: then they are not called the same by noise alone.
+    # At most 5 %: with a larger uncertainty any two powers would agree.
     return apart_w <= max(pct / 100.0 * abs(after.energy_j), min(known_w, 0.05 * after.energy_j))
 
 
 def _length_s(
     setup: PointSetup, warm: Window | None, steps: dict[str, Any], flags: list[str]
 ) -> float:
-    """How long a window has to be, by the protocol and by the meters' need."""
+    """The length of a window, from the protocol and from what the meters need."""
     protocol = setup.protocol
     needed_s = 0.0
     if warm is not None and protocol.window_pct:
         seconds = warm.end_ns / 1e9
-        for each in counted_channels(warm.traces):
-            energy = channel_energy(each.trace, each.channel, 0, warm.end_ns)
+        for trace in counted_channels(warm.traces):
+            energy = channel_energy(trace.trace, trace.channel, 0, warm.end_ns)
             mean_w = energy.energy_j / seconds
             if mean_w > 0:
-                needed_s = max(needed_s, meter_needs_s(each, mean_w, protocol.window_pct))
+                needed_s = max(needed_s, meter_needs_s(trace.channel, mean_w, protocol.window_pct))
     longest_s = max(protocol.max_duration_s, protocol.min_duration_s)
     needed_s, longest_s = (float(x) for x in setup.team.decide((needed_s, longest_s)))
     if needed_s > longest_s:
         flags.append(
-            f"the meter would need a window of {needed_s:.3g} s for {protocol.window_pct:g} %, "
-            f"and had {longest_s:.3g} s"
+            f"the meter needs a window of {needed_s:.3g} s for an uncertainty of "
+            f"{protocol.window_pct:g} %, and the longest window is {longest_s:.3g} s"
         )
     length_s = max(protocol.min_duration_s, min(needed_s, longest_s))
     return length_s + 2.0 * protocol.trim_s
 
 
-def meter_needs_s(each: MeterTrace, mean_w: float, pct: float) -> float:
-    """Seconds after which a channel's resolution and period are ``pct`` of an even power.
+def meter_needs_s(channel: Channel, mean_w: float, pct: float) -> float:
+    """The window in s for which resolution and period cause ``pct`` % uncertainty of the energy.
 
     Two roundings to the resolution r and two edges within a period p: the relative standard
     uncertainty of a window T is sqrt((r / P)^2 / 6 + p^2 / 6) / T, with a power's resolution
     taken over a period.
     """
-    channel = each.channel
     step_s = channel.resolution / mean_w
     if channel.kind == "power":
         step_s *= channel.period_s
@@ -222,7 +221,7 @@ def meter_needs_s(each: MeterTrace, mean_w: float, pct: float) -> float:
 
 
 def _jitter(setup: PointSetup) -> None:
-    """A random wait where a meter looks at a part of the time."""
+    """Wait for a random time where a meter observes only part of the time."""
     longest_s = max(
         (c.period_s for m in setup.meters for c in m.meter.channels if c.seen < 1.0), default=0.0
     )
@@ -231,7 +230,7 @@ def _jitter(setup: PointSetup) -> None:
 
 
 def _filled(setup: PointSetup, iterations: int, length_s: float) -> tuple[Window, int]:
-    """A window of at least a length, and the iterations that filled it."""
+    """A window of at least ``length_s``, and the number of its iterations."""
     for _ in range(MAX_CALIBRATIONS):
         window = setup.run(iterations)
         seconds = window.end_ns / 1e9
@@ -257,34 +256,34 @@ def _again(setup: PointSetup, windows: list[Window], steps: dict[str, Any]) -> b
 
 
 def _refuse_stopped(window: Window) -> None:
-    """Raise for a counting channel whose meter has stopped."""
+    """Raise MeterUnreadable for a channel that counts and does not update any more."""
     remedy = "see the kernel's log; reload the driver or reboot the node"
-    for each in counted_channels(window.traces):
-        time_ns, value = each.trace.time_ns, each.trace.value
+    for trace in counted_channels(window.traces):
+        time_ns, value = trace.trace.time_ns, trace.trace.value
         inside = time_ns <= window.end_ns
-        told = stopped(each.channel, time_ns[inside].tolist(), value[inside].tolist())
-        if told:
-            raise MeterUnreadable(f"{each.name}: {told}", remedy)
-        # A meter that stamps its readings shows none that are new.
+        problem = stopped(trace.channel, time_ns[inside].tolist(), value[inside].tolist())
+        if problem:
+            raise MeterUnreadable(f"{trace.name}: {problem}", remedy)
+        # A stopped meter that stamps its readings gives no new ones.
         silent_s = (window.end_ns - int(time_ns[-1])) / 1e9 if time_ns.size else math.inf
-        if silent_s > max(LONGEST_SILENCE_S, SILENT_PERIODS * each.channel.period_s):
-            raise MeterUnreadable(f"{each.name} told nothing for {silent_s:.3g} s", remedy)
+        if silent_s > max(LONGEST_SILENCE_S, SILENT_PERIODS * trace.channel.period_s):
+            raise MeterUnreadable(f"{trace.name}: no reading for {silent_s:.3g} s", remedy)
 
 
 def energy_of(windows: Sequence[Window], trim_s: float) -> tuple[Energy, list[NodeEnergy]]:
-    """Joules of one iteration over all windows, and each window's as measured.
+    """Joules of one iteration over all windows, and the node's energy in each window.
 
-    With ``trim_s`` the power between the trimmed edges stands for the whole window.
+    With ``trim_s`` the mean power between the trimmed edges is used for the whole window.
     """
-    per_iteration, each = [], []
+    per_iteration, by_window = [], []
     trim_ns = round(trim_s * 1e9)
     for window in windows:
         cut_ns = trim_ns if 2 * trim_ns < window.end_ns else 0
-        found = node_energy(window.traces, cut_ns, window.end_ns - cut_ns)
+        energy = node_energy(window.traces, cut_ns, window.end_ns - cut_ns)
         share = window.end_ns / (window.end_ns - 2 * cut_ns) / window.iterations
-        per_iteration.append(_scaled(found.total, share))
-        each.append(found)
-    return mean_of(per_iteration), each
+        per_iteration.append(_scaled(energy.total, share))
+        by_window.append(energy)
+    return mean_of(per_iteration), by_window
 
 
 def _scaled(energy: Energy, factor: float) -> Energy:
@@ -292,11 +291,11 @@ def _scaled(energy: Energy, factor: float) -> Energy:
 
 
 def joined(measured: WindowedMeasurement, team: Team, node: str) -> WindowedMeasurement:
-    """The windows with the traces of every node, each named after its node."""
+    """The windows with the traces of all nodes. A trace carries the name of its node."""
     windows = []
     for window in measured.windows:
-        mine = [replace(t, node=node) for t in window.traces]
-        every = [t for traces in team.gather(mine) for t in traces]
-        windows.append(replace(window, traces=every))
+        own = [replace(trace, node=node) for trace in window.traces]
+        gathered = [trace for traces in team.gather(own) for trace in traces]
+        windows.append(replace(window, traces=gathered))
     flags = [f for some in team.gather(measured.flags) for f in some]
     return replace(measured, windows=windows, flags=list(dict.fromkeys(flags)))

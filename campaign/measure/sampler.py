@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 CLOCK_PERIOD_S = 0.1
 LONGEST_LEAD_S = 2.5
-"""At most this long is waited for a slow meter before and after a window."""
+"""The longest wait for a slow meter before and after a window."""
 
 
 @dataclass(frozen=True)
 class OpenMeter:
-    """An open meter, and whether its energy counts or is only compared."""
+    """An open meter. ``use``: energy (it counts) or check (it is only compared)."""
 
     meter: Meter
     use: str = "energy"
@@ -34,9 +34,9 @@ class OpenMeter:
 
 @dataclass(frozen=True)
 class MeterTrace:
-    """One channel's readings, and what the channel says of itself.
+    """The readings of a channel, with the channel's properties.
 
-    ``node`` is empty where one node alone measures.
+    ``node`` is empty where a single node measures.
     """
 
     meter: str
@@ -53,7 +53,7 @@ class MeterTrace:
 
 @dataclass
 class _Rate:
-    """How a meter was read: times of its readings in ns, and what reading cost."""
+    """The times of a meter's readings in ns, and the processor time of reading."""
 
     times_ns: list[int] = field(default_factory=list)
     cpu_s: float = 0.0
@@ -62,11 +62,11 @@ class _Rate:
 class Sampler(threading.Thread):
     """Reads every meter at a rate, and the achieved clocks ten times a second.
 
-    Meters that are files of one number are read by a loop that no kernel can hold up
-    (:mod:`campaign.measure.ticker`); the others by a thread of Python, which a kernel that holds
-    Python's lock can. The first reading is taken by ``begin`` and the last by ``end``, each so
-    long before and after the window that a slow meter shows an update on both sides of its
-    edges. An error of a meter is raised by ``end``.
+    Meters that are files of one number are read by a compiled loop that no kernel can delay
+    (:mod:`campaign.measure.ticker`). The others are read by a Python thread, which a kernel that
+    holds Python's lock can delay. ``begin`` takes the first reading and ``end`` the last, long
+    enough before and after the window that a slow meter shows an update on both sides of each
+    edge. ``end`` raises an error of a meter.
     """
 
     def __init__(self, meters: Sequence[OpenMeter], clocks: ClockControl, period_s: float) -> None:
@@ -86,12 +86,12 @@ class Sampler(threading.Thread):
     def begin(self) -> None:
         """Take the first readings and start."""
         self._read(range(len(self.meters)))
-        for i, each in enumerate(self.meters):
-            if isinstance(each.meter, FromFiles):
+        for i, opened in enumerate(self.meters):
+            if isinstance(opened.meter, FromFiles):
                 from campaign.measure.ticker import Ticker, compile_loop  # noqa: PLC0415  (Numba)
 
                 compile_loop()
-                self._tickers[i] = Ticker(each.meter.descriptors(), self.period_s)
+                self._tickers[i] = Ticker(opened.meter.descriptors(), self.period_s)
                 self._tickers[i].start()
         self.start()
         time.sleep(self.lead_s)
@@ -111,7 +111,8 @@ class Sampler(threading.Thread):
         self.states.append(self.clocks.state())
 
     def _take(self, i: int, ticker: Ticker) -> None:
-        """The readings of a meter of files; one that failed is read again, for its error."""
+        """Keep the readings of a meter of files. After a failed reading, read again to get its
+        error."""
         meter = self.meters[i].meter
         assert isinstance(meter, FromFiles)  # noqa: S101
         ticks = ticker.end()
@@ -120,16 +121,16 @@ class Sampler(threading.Thread):
             ticks.times_ns.tolist(), ticks.raw.tolist(), strict=True
         ):
             if min(raw) < 0:
-                meter_again = self.meters[i].meter.read()
+                second = self.meters[i].meter.read()
                 raise MeterUnreadable(
-                    f"{self.meters[i].meter.name}: a file held no whole number for a moment, and "
-                    f"{meter_again.values} right after",
-                    "measure again; see the kernel's log if it happens again",
+                    f"{self.meters[i].meter.name}: a file did not hold a whole number, and held "
+                    f"{second.values} right after",
+                    "measure again; if it happens again, see the kernel's log",
                 )
             self.readings[i].append(meter.take(raw, start_ns, end_ns))
 
     def run(self) -> None:
-        """The thread: readings on a grid of the period, late ones skipped, not made up for."""
+        """The thread: readings on a grid of the period. Late ones are skipped."""
         began_cpu_s = time.thread_time()
         begin = time.monotonic()
         next_clock = begin
@@ -146,7 +147,7 @@ class Sampler(threading.Thread):
                 if time.monotonic() >= next_clock:
                     self.states.append(self.clocks.state())
                     next_clock += CLOCK_PERIOD_S
-        except Exception as error:  # told by end()
+        except Exception as error:  # end() raises it
             self.error = error
         finally:
             self._cpu_s = time.thread_time() - began_cpu_s
@@ -156,45 +157,45 @@ class Sampler(threading.Thread):
             meter = self.meters[i].meter
             more = meter.drain() if isinstance(meter, Buffered) else [meter.read()]
             for reading in more:
-                # A stamp that comes again is the same reading.
+                # The same time stamp means the same reading.
                 if not self.readings[i] or reading.time_ns > self.readings[i][-1].time_ns:
                     self.readings[i].append(reading)
 
     def traces(self, start_ns: int) -> list[MeterTrace]:
         """Every channel's readings, with times from ``start_ns`` (CLOCK_MONOTONIC)."""
-        found = []
-        for each, readings in zip(self.meters, self.readings, strict=True):
+        traces = []
+        for opened, readings in zip(self.meters, self.readings, strict=True):
             time_ns = np.array([r.time_ns for r in readings], np.int64) - start_ns
-            for i, channel in enumerate(each.meter.channels):
+            for i, channel in enumerate(opened.meter.channels):
                 value = np.array([r.values[i] for r in readings], np.float64)
                 if channel.kind == "energy" and value.size:
                     value = value - value[0]
                 unit = "J" if channel.kind == "energy" else "W"
                 trace = Trace(channel.name, channel.domain, unit, time_ns, value)
-                found.append(MeterTrace(each.meter.name, channel, trace, each.use))
-        return found
+                traces.append(MeterTrace(opened.meter.name, channel, trace, opened.use))
+        return traces
 
     def costs(self) -> dict[str, dict[str, float]]:
-        """Of each meter's readings: median period and 99th percentile of gaps, in s.
+        """For each meter the median and 99th percentile of the time between readings, in s.
 
-        And seconds of processor time: of each loop over files, and of the Python thread that
-        reads all others and the clocks.
+        ``cpu_s`` is processor time: of a meter's compiled loop, and under ``sampler`` of the
+        Python thread that reads the other meters and the clocks.
         """
-        found: dict[str, dict[str, float]] = {}
-        for i, (each, readings) in enumerate(zip(self.meters, self.readings, strict=True)):
+        costs: dict[str, dict[str, float]] = {}
+        for i, (opened, readings) in enumerate(zip(self.meters, self.readings, strict=True)):
             gaps_s = np.diff([r.time_ns for r in readings]) / 1e9
             if gaps_s.size:
-                found[each.meter.name] = {
+                costs[opened.meter.name] = {
                     "period_s": float(np.median(gaps_s)),
                     "gap_p99_s": float(np.percentile(gaps_s, 99)),
                 }
                 if i in self._tickers:
-                    found[each.meter.name]["cpu_s"] = self._rates[i].cpu_s
-        found["sampler"] = {"cpu_s": self._cpu_s}
-        return found
+                    costs[opened.meter.name]["cpu_s"] = self._rates[i].cpu_s
+        costs["sampler"] = {"cpu_s": self._cpu_s}
+        return costs
 
     def achieved_setting(self) -> Setting:
-        """The mean of the achieved clocks of the window; None where they could not be read."""
+        """The mean achieved clocks in the window; None where they could not be read."""
         means: list[float | None] = []
         for name in ("core_mhz", "mem_mhz"):
             known = [v for s in self.states if (v := getattr(s.setting, name)) is not None]
@@ -202,21 +203,21 @@ class Sampler(threading.Thread):
         return Setting(*means)
 
     def conditions(self) -> dict[str, Any]:
-        """What else the clocks told: throttling, temperature, voltage; only what is known."""
-        found: dict[str, Any] = {}
+        """Throttling, temperature and voltage, as far as the clock control reports them."""
+        conditions: dict[str, Any] = {}
         reasons = sorted({reason for s in self.states for reason in s.throttled})
         if reasons:
             share = sum(bool(s.throttled) for s in self.states) / len(self.states)
-            found |= {"throttled": reasons, "throttled_share": share}
+            conditions |= {"throttled": reasons, "throttled_share": share}
         for name in ("temperature_c", "core_v"):
             known = [v for s in self.states if (v := getattr(s, name)) is not None]
             if known:
-                found[name] = statistics.fmean(known)
-        return found
+                conditions[name] = statistics.fmean(known)
+        return conditions
 
 
 def lead_s(meters: Sequence[OpenMeter]) -> float:
-    """How long a window's meters are read before and after it: one and a half of their periods."""
+    """How long meters are read before and after a window: one and a half of their periods."""
     slowest_s = max(
         (c.period_s + c.averaging_s for m in meters for c in m.meter.channels), default=0.0
     )

@@ -1,8 +1,8 @@
-"""Each point in a subprocess of its own, whose record comes back as bytes.
+"""Measures each point in a subprocess of its own, and returns its record as bytes.
 
-Three ways to start it, and one thing that a worker sees of them: a fork of a warm interpreter
-(:mod:`campaign.measure.forkserver`), a job step of the worker's allocation (where Slurm sets the
-clocks, or the kernel has ranks), or ranks of a local ``mpiexec``.
+The subprocess is a fork of a warm interpreter (:mod:`campaign.measure.forkserver`), a job step of
+the worker's allocation (where Slurm sets the clocks, or the kernel has ranks), or ranks of a local
+``mpiexec``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from analysis.dataset import KERNEL_FAILED, NODE_LOST, TIMED_OUT
 from campaign.measure.__main__ import RecordUnwritten
 from campaign.measure.point_life import PartitionSetup, node_name
 from campaign.measurement import Measurement
@@ -36,47 +37,47 @@ LOG_CHARS = 2000
 GRACE_S = 3.0
 SIGNALS_FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 FROM_OUTSIDE = {code for s in SIGNALS_FROM_OUTSIDE for code in (-s, 128 + s)}
-"""Exit statuses of a subprocess that somebody ended: a job's cancellation, the kernel's OOM
-killer, a node going down. The point itself may be sound."""
+"""Exit statuses of a subprocess that was ended from outside: by a job's cancellation, the OOM
+killer, or a node that goes down. The point itself may be measurable."""
 PR_SET_PDEATHSIG = 1
 JOB_IS_GONE = re.compile(
     r"^srun: error: (.* has expired|.* already completing or completed|Unable to confirm allocation"
     r"|.*[Ee]xpired or invalid job|.*Invalid job id)",
     re.MULTILINE,
 )
-"""What srun says where the worker's own allocation can't be measured in any more."""
+"""srun's errors where no step can start in the worker's allocation any more."""
 
 
 class AllocationGone(Exception):
-    """The worker outlives its Slurm job: no step can start in it, which says nothing of a point."""
+    """The worker's Slurm job has ended, so that no step can start. The point has not failed."""
 
 
 class SubprocessRunner:
-    """A worker's place to measure: a scratch folder, and the ways to start a subprocess."""
+    """Measures points in subprocesses, with a scratch folder of its own."""
 
-    def __init__(self, job: PartitionSetup, scratch: Path | None = None) -> None:
-        self.job = job
+    def __init__(self, setup: PartitionSetup, scratch: Path | None = None) -> None:
+        self.setup = setup
         self.folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(), dir=scratch))
-        # Held while this process lives: a folder whose lock can be had is a dead worker's.
-        unheld = self.folder / "lock.new"
-        self._lock = os.open(unheld, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Locked while this process lives: a folder that can be locked is a dead worker's.
+        new_lock = self.folder / "lock.new"
+        self._lock = os.open(new_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        unheld.rename(self.folder / "lock")
+        new_lock.rename(self.folder / "lock")
         remove_dead_scratch(self.folder.parent)
-        self.job_file = self.folder / "job.json"
-        self.job_file.write_text(json.dumps(job.as_dict()))
+        self.setup_file = self.folder / "setup.json"
+        self.setup_file.write_text(json.dumps(setup.as_dict()))
         self._server: subprocess.Popen[bytes] | None = None
 
     def measure(self, point: Point, attempt: int) -> bytes:
-        """Measure a point; always a whole record, of a failure if it must be.
+        """Measure a point. Returns a whole record, also of a failure.
 
         Raises:
-            StoreUnwritable: the scratch folder does not take it, and did not a moment later.
+            StoreUnwritable: the scratch folder cannot be written to, in two attempts.
             AllocationGone: the worker's Slurm job has ended.
         """
         result = self.folder / "result"
         log = self.folder / "log"
-        in_step = self.job.site.clocks.control == "slurm"
+        in_step = self.setup.site.clocks.control == "slurm"
         start = self._launched if in_step or point.ranks > 1 else self._forked
         for _ in range(2):
             started_unix_s = time.time()
@@ -86,32 +87,32 @@ class SubprocessRunner:
                         path.unlink(missing_ok=True)
                 exit_code, timed_out = start(point, attempt, result, log)
             except RecordUnwritten as unwritten:
-                said = str(unwritten)
+                problem = str(unwritten)
                 continue
             except OSError as error:
-                return _failure(point, attempt, started_unix_s, "kernel failed", str(error))
+                return _failure(point, attempt, started_unix_s, KERNEL_FAILED, str(error))
             if exit_code != os.EX_IOERR:
                 break
-            said = _last_words(log)
+            problem = _last_output(log)
         else:
             raise StoreUnwritable(
-                f"{self.folder}: takes no record (last words: {said}); it is in the partition's "
-                f"local_directory"
+                f"{self.folder}: the result cannot be written ({problem}); this folder is in the "
+                f"partition's local_directory"
             )
         if not timed_out and result.exists():
             record = result.read_bytes()
             with contextlib.suppress(TornRecord):
                 scalars_of(record)
                 return record
-        said = _last_words(log)
+        output = _last_output(log)
         if timed_out:
-            limit_s = self.job.protocol.timeout_s
-            text = f"killed after {limit_s:g} s; last output: {said}"
-            return _failure(point, attempt, started_unix_s, "timed out", text)
-        if "SLURM_JOB_ID" in os.environ and JOB_IS_GONE.search(said):
-            raise AllocationGone(said)
-        text = f"the measuring subprocess ended with {_exit_name(exit_code)}; last output: {said}"
-        status = "node lost" if exit_code in FROM_OUTSIDE else "kernel failed"
+            limit_s = self.setup.protocol.timeout_s
+            text = f"killed after {limit_s:g} s; last output: {output}"
+            return _failure(point, attempt, started_unix_s, TIMED_OUT, text)
+        if "SLURM_JOB_ID" in os.environ and JOB_IS_GONE.search(output):
+            raise AllocationGone(output)
+        text = f"the measuring subprocess ended with {_exit_name(exit_code)}; last output: {output}"
+        status = NODE_LOST if exit_code in FROM_OUTSIDE else KERNEL_FAILED
         return _failure(point, attempt, started_unix_s, status, text)
 
     def _forked(
@@ -122,7 +123,7 @@ class SubprocessRunner:
             "attempt": attempt,
             "result": str(result),
             "log": str(log),
-            "timeout_s": self.job.protocol.timeout_s,
+            "timeout_s": self.setup.protocol.timeout_s,
         }
         for fresh in (False, True):
             server = self._running_server(fresh)
@@ -132,7 +133,7 @@ class SubprocessRunner:
                 server.stdin.flush()
                 answer: dict[str, Any] = json.loads(server.stdout.readline())
             except (OSError, ValueError):
-                continue  # it was killed, with the child that it watched: once more, afresh
+                continue  # it was killed together with its child: start a new one and try again
             return answer["exit"], answer["timed_out"]
         raise OSError(f"the fork server ended with {_exit_name(server.poll())}")
 
@@ -140,7 +141,7 @@ class SubprocessRunner:
         if fresh or self._server is None or self._server.poll() is not None:
             self._end_server()
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "campaign.measure.forkserver", str(self.job_file)],
+                [sys.executable, "-m", "campaign.measure.forkserver", str(self.setup_file)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,
@@ -171,11 +172,11 @@ class SubprocessRunner:
             sys.executable,
             "-m",
             "campaign.measure",
-            str(self.job_file),
+            str(self.setup_file),
             str(point_file),
             str(result),
         ]
-        argv = launcher(point, self.job) + program
+        argv = launcher(point, self.setup) + program
         with _in_scratch(log):
             output = log.open("wb")
         with output:
@@ -188,7 +189,7 @@ class SubprocessRunner:
                 preexec_fn=_end_with_parent,  # noqa: PLW1509
             )
             try:
-                return process.wait(self.job.protocol.timeout_s), False
+                return process.wait(self.setup.protocol.timeout_s), False
             except subprocess.TimeoutExpired:
                 return None, True
             finally:
@@ -203,7 +204,7 @@ class SubprocessRunner:
 
 @contextlib.contextmanager
 def _in_scratch(path: Path) -> Iterator[None]:
-    """What the scratch folder does not take is no fault of the point."""
+    """Turn an error of the scratch folder into RecordUnwritten: the point has not failed."""
     try:
         yield
     except OSError as error:
@@ -211,14 +212,14 @@ def _in_scratch(path: Path) -> Iterator[None]:
 
 
 def scratch_prefix() -> str:
-    """How the names of this node's scratch folders begin: others may share their parent."""
+    """The begin of the names of this node's scratch folders. Nodes may share their parent."""
     return f"campaign-{platform.node()}-"
 
 
 def remove_dead_scratch(parent: Path) -> None:
-    """Remove the scratch folders of this user's workers on this node that were killed."""
+    """Remove the scratch folders of this user's killed workers on this node."""
     for path in parent.glob(f"{scratch_prefix()}*"):
-        with contextlib.suppress(OSError):  # another user's, or just gone
+        with contextlib.suppress(OSError):  # another user's, or removed meanwhile
             lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -227,18 +228,18 @@ def remove_dead_scratch(parent: Path) -> None:
                 os.close(lock)
 
 
-def launcher(point: Point, job: PartitionSetup) -> list[str]:
-    """The words before the measuring program: srun inside a Slurm job, else mpiexec for ranks."""
+def launcher(point: Point, setup: PartitionSetup) -> list[str]:
+    """The command that starts the measuring program: srun in a Slurm job, mpiexec for ranks."""
     if "SLURM_JOB_ID" in os.environ:
-        return step_words(point, job, int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
+        return step_words(point, setup, int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
     if point.ranks > 1:
         beside = Path(sys.executable).with_name("mpiexec")
         return [str(beside) if beside.exists() else "mpiexec", "-n", str(point.ranks)]
     return []
 
 
-def step_words(point: Point, job: PartitionSetup, cores: int) -> list[str]:
-    """srun and its options for a point's step on a node's ``cores`` allocated cores."""
+def step_words(point: Point, setup: PartitionSetup, cores: int) -> list[str]:
+    """srun and its options for a point's step; ``cores`` is how many are allocated on the node."""
     words = [
         "srun",
         f"--ntasks={point.ranks}",
@@ -249,8 +250,8 @@ def step_words(point: Point, job: PartitionSetup, cores: int) -> list[str]:
         "--quiet",
         f"--mpi={'pmi2' if point.ranks > 1 else 'none'}",
     ]
-    if job.site.clocks.control == "slurm":
-        words += step_flags(point.setting, job.site.clocks.device)
+    if setup.site.clocks.control == "slurm":
+        words += step_flags(point.setting, setup.site.clocks.device)
     return words
 
 
@@ -258,15 +259,15 @@ _LIBC = ctypes.CDLL(None)
 
 
 def _end_with_parent() -> None:
-    """In a fresh child: be told to end when the worker dies. srun and mpiexec pass it on."""
+    """In a new child: get SIGTERM when the worker dies. srun and mpiexec forward it."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _end_launcher(process: subprocess.Popen[bytes], point: Point) -> None:
-    """End srun or mpiexec and all that it started, if it has not ended by itself.
+    """End srun or mpiexec, and all that it started, if it still runs.
 
-    SIGTERM ends even a task that ignores it. Killing srun with its whole group instead would
-    leave the task running: srun's helper, which ends it, would be dead too.
+    After SIGTERM srun also ends a task that ignores the signal. Killing srun with its whole
+    process group would leave the task running: srun's helper, which ends it, would be dead too.
     """
     if process.poll() is not None:
         return
@@ -295,13 +296,13 @@ def _step_id(point: Point) -> str | None:
             check=False,
             timeout=60,
         )
-    except subprocess.SubprocessError:  # the controller is away
+    except subprocess.SubprocessError:  # the controller does not answer
         return None
-    found = (line.partition("|") for line in steps.stdout.splitlines())
-    return next((step for step, _, name in found if name == point.id), None)
+    rows = (line.partition("|") for line in steps.stdout.splitlines())
+    return next((step for step, _, name in rows if name == point.id), None)
 
 
-def _last_words(log: Path) -> str:
+def _last_output(log: Path) -> str:
     try:
         text = log.read_text("utf-8", "replace")
     except OSError:

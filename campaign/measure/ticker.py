@@ -1,8 +1,8 @@
-"""Reading files of one whole number each on a fixed grid of times, without Python in the loop.
+"""Reads files of one whole number each on a fixed grid of times, in a compiled loop.
 
-A kernel may hold Python's lock for as long as it runs, and a thread that needs the lock for every
-reading waits for it. This loop is compiled and gives the lock up, so that it only ever waits for
-the clock and the system; one reading of one file costs some microseconds.
+A kernel may hold Python's lock while it runs, which would delay a Python thread. The compiled loop
+runs without the lock, so that it waits only for the clock and the system. Reading a file takes
+some microseconds.
 """
 
 # mypy: disable-error-code="no-untyped-def,call-overload"
@@ -21,11 +21,11 @@ from numba import njit, types
 CLOCK_MONOTONIC, TIMER_ABSTIME = 1, 1
 PR_SET_TIMERSLACK = 29
 TEXT_BYTES = 64
-"""More than a number of 64 bits takes."""
+"""More than the digits of a 64-bit number."""
 CHUNK_S = 60.0
-"""How long the loop runs before it hands its readings over, for which it needs Python's lock."""
+"""How long the loop runs between hand-overs of its readings, which need Python's lock."""
 FAILED = -1
-"""A reading that was no number: what it was is found out by reading again."""
+"""A reading that was not a number. Reading again gives the error."""
 
 _sleep = types.ExternalFunction(
     "clock_nanosleep", types.int32(types.int32, types.int32, types.intp, types.intp)
@@ -38,10 +38,10 @@ _pread = types.ExternalFunction(
 
 @njit(nogil=True, cache=True)
 def _tick(descriptors, begin_ns, period_ns, stop, times_ns, raw, text, spec):
-    """Fill ``times_ns`` (n, 2) and ``raw`` (n, files) until told to stop; how many were filled.
+    """Fill ``times_ns`` (n, 2) and ``raw`` (n, files) until ``stop`` is set; return how many.
 
-    ``text``: uint8 (TEXT_BYTES,), ``spec``: int64 (2,): room for what the system calls give.
-    Late ticks are skipped, not made up for. Ends early after a reading that failed.
+    ``text``: uint8 (TEXT_BYTES,) and ``spec``: int64 (2,) are buffers of the system calls. Late
+    ticks are skipped. Ends early after a reading that failed.
     """
     filled = 0
     next_ns = begin_ns
@@ -81,11 +81,11 @@ class Ticks:
 
 
 class Ticker(threading.Thread):
-    """Reads open files on a grid of times in a thread of its own.
+    """Reads open files on a grid of times, in its own thread.
 
     Args:
         descriptors: of files that hold one whole number each.
-        period_s: between two readings.
+        period_s: the time between two readings.
     """
 
     def __init__(self, descriptors: Sequence[int], period_s: float) -> None:
@@ -98,7 +98,7 @@ class Ticker(threading.Thread):
 
     def run(self) -> None:
         """The thread."""
-        # The system may otherwise be late on purpose by 50 us, to wake a processor less often.
+        # By default the system may delay a wake-up by 50 us, to save power.
         ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
         began_s = time.thread_time()
         n = max(16, round(CHUNK_S * 1e9 / self._period_ns))
@@ -118,17 +118,17 @@ class Ticker(threading.Thread):
         self.cpu_s = time.thread_time() - began_s
 
     def end(self) -> Ticks:
-        """Stop; all that was read."""
+        """Stop, and return all readings."""
         self._stop_flag[0] = 1
         self.join()
-        every = self._chunks or [Ticks(np.empty((0, 2), np.int64), np.empty((0, 0), np.int64))]
+        chunks = self._chunks or [Ticks(np.empty((0, 2), np.int64), np.empty((0, 0), np.int64))]
         return Ticks(
-            np.concatenate([c.times_ns for c in every]), np.concatenate([c.raw for c in every])
+            np.concatenate([c.times_ns for c in chunks]), np.concatenate([c.raw for c in chunks])
         )
 
 
 def compile_loop() -> None:
-    """Compile the loop, or load it, so that the first window need not."""
+    """Compile or load the loop, so that this does not delay the first window."""
     room = np.empty((1, 2), np.int64), np.empty((1, 1), np.int64)
     stop = np.ones(1, np.uint8)
     none = np.empty(0, np.int32)

@@ -1,4 +1,4 @@
-"""One window: a kernel runs so many iterations while meters and clocks are read."""
+"""One window: a kernel runs a number of iterations while meters and clocks are read."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sites.setting import Setting
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """What a window brought. ``end_ns`` is its length; trace times count from its start.
+    """The result of a window. ``end_ns`` is its length; trace times count from its start.
 
-    ``start_ns``: CLOCK_MONOTONIC. ``sampling``: how the meters were read, by
-    :meth:`campaign.measure.sampler.Sampler.costs`. ``conditions``: of its
-    :meth:`~campaign.measure.sampler.Sampler.conditions`.
+    ``start_ns``: CLOCK_MONOTONIC. ``sampling``: see
+    :meth:`campaign.measure.sampler.Sampler.costs`. ``conditions``: see
+    :meth:`campaign.measure.sampler.Sampler.conditions`.
     """
 
     end_ns: int
@@ -46,7 +46,7 @@ def run_window(
     clocks: ClockControl,
     period_s: float,
 ) -> Window:
-    """Run on the real node; ``meters`` is empty on ranks that read none."""
+    """Measure on a real node. ``meters`` is empty on ranks that read none."""
     sampler = Sampler(meters, clocks, period_s)
     sampler.begin()
     team.barrier()
@@ -63,7 +63,7 @@ def run_window(
 def idle_window(
     team: Team, seconds: float, meters: Sequence[OpenMeter], clocks: ClockControl, period_s: float
 ) -> Window:
-    """Nothing runs for so long."""
+    """Measure for ``seconds`` while no kernel runs."""
     sampler = Sampler(meters, clocks, period_s)
     team.barrier()
     sampler.begin()

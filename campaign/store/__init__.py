@@ -1,6 +1,6 @@
-"""The store: where every measurement is kept, durably, once.
+"""The store: keeps every measurement durably, and each point once.
 
-A worker appends to a journal of its own (:mod:`campaign.store.journal`); the driver moves
-journals into Zarr (:mod:`campaign.store.compaction`); a reader sees an xarray Dataset
+A worker appends records to a journal of its own (:mod:`campaign.store.journal`). The driver moves
+the journals' records into Zarr (:mod:`campaign.store.compaction`). A reader gets an xarray Dataset
 (:mod:`campaign.store.dataset`). A point is done when its measurement is in a journal.
 """

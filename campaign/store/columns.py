@@ -1,6 +1,6 @@
-"""The tables of a store's index and its arrays of samples: their columns and types.
+"""The columns and types of a store's tables, and of its arrays of samples.
 
-The measurements' and the traces' columns are those of :mod:`analysis.dataset`.
+The columns of measurements and traces are those of :mod:`analysis.dataset`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SAMPLES = {"time_ns": "int64", "value": "float64"}
 SHARD_SAMPLES = 1 << 20
 """Samples in a file."""
 CHUNK_SAMPLES = 1 << 16
-"""Samples that are compressed, checked and read together."""
+"""Samples in a chunk: they are compressed, checked and read together."""
 
 FAILURE_COLUMNS = (*FAILURE_TEXT_COLUMNS, "core_mhz", "mem_mhz", "attempt", "start_unix_s")
 TABLES = {
@@ -36,13 +36,13 @@ TABLES = {
     "traces": ("trace", TRACE_COLUMNS),
     "failures": ("failure", FAILURE_COLUMNS),
 }
-"""Table -> its dimension, and the columns that it always has."""
+"""Table -> its dimension and the columns that it always has."""
 
 
 def column(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """Values of a column as its array holds them: float64, int64, bool or text (object)."""
+    """Values in the column's type: float64, int64, bool or text (object)."""
     if is_float_column(name):
-        return np.array(values, np.float64)  # of None it makes NaN
+        return np.array(values, np.float64)  # None becomes NaN
     if name in INTEGER_COLUMNS or name in TRACE_INTEGER_COLUMNS:
         return np.array(values, np.int64)
     if name in BOOLEAN_COLUMNS:
@@ -51,7 +51,7 @@ def column(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
 
 
 def attributes(name: str) -> dict[str, Any]:
-    """The attributes of a column's array: its unit, where it has one."""
+    """The attributes of a column's array: its unit, if it has one."""
     if name in COLUMN_UNITS:
         return {"units": COLUMN_UNITS[name]}
     if name.startswith(COUNT_PREFIX):

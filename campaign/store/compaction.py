@@ -1,8 +1,8 @@
-"""Compaction: move the journals' records into Zarr, in steps that a crash can't tear.
+"""Compaction: moves the journals' records into Zarr. A crash at any moment loses nothing.
 
-New samples go to whole new shards; a shard is never written again. Then the next generation of
-the index is written (:mod:`campaign.store.generation`): the rename of its folder commits. What a
-crash leaves behind is in no generation, and still in its journal.
+New samples go to new shards; a shard is never changed. Then the next generation of the index is
+written (:mod:`campaign.store.generation`), and the rename of its folder commits it. Whatever a
+crash interrupts is in no generation, and still in its journal.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ from campaign.store.summary import updated
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """What a compaction did: the records that it moved; of what is damaged and passed over for
-    good, (journal, byte, what is wrong); the same of bytes at a journal's end, where a record may
-    be on its way; what was wrong with the index; and what was repaired."""
+    """What a compaction did.
+
+    ``moved``: how many records. ``damage``: (journal, byte, what is wrong) of each damaged part of
+    a journal. ``torn``: the same at the end of a journal, where a record may still be being
+    written. ``index_damage``: what was wrong with the index. ``repaired``: what was repaired.
+    """
 
     moved: int = 0
     damage: list[tuple[str, int, str]] = field(default_factory=list)
@@ -57,26 +60,24 @@ class CompactionResult:
     repaired: list[str] = field(default_factory=list)
 
     def messages(self, writers_gone: bool) -> list[str]:
-        """What a person should know. ``writers_gone``: no record can still be on its way."""
-        whole = [
-            f"{each}; nothing is lost: the index is written anew" for each in self.index_damage
+        """Sentences for the user. ``writers_gone``: no record can still be being written."""
+        damage = self.damage + (self.torn if writers_gone else [])
+        return [
+            *self.repaired,
+            *(f"{text}; nothing is lost: the index is rewritten" for text in self.index_damage),
+            *(
+                f"{journal}: byte {at}: {text}; its points are measured again"
+                for journal, at, text in damage
+            ),
         ]
-        return (
-            self.repaired
-            + whole
-            + [
-                f"{journal}: byte {at}: {text}; what was measured there runs again"
-                for journal, at, text in self.damage + (self.torn if writers_gone else [])
-            ]
-        )
 
 
 @dataclass(frozen=True)
 class NewRows:
-    """What a generation has beyond the one before it.
+    """The rows that a generation adds to the one before it.
 
-    ``measurements``, ``failures``: columns. ``traces``: columns, with ``of`` (the place among
-    ``measurements``) for ``measurement``.
+    ``measurements``, ``failures``: columns. ``traces``: columns, where ``of`` (the index of the
+    row in ``measurements``) stands in place of ``measurement``.
     """
 
     measurements: Mapping[str, np.ndarray]
@@ -85,57 +86,57 @@ class NewRows:
 
 
 def compact(store: Store) -> CompactionResult:
-    """Move what the journals hold into a new generation. Only under the driver's lock.
+    """Move the journals' records into a new generation. The caller must hold the driver's lock.
 
-    A record whose traces are damaged is not moved, and its point counts as not measured.
+    A record with damaged traces is not moved; its point counts as not measured.
 
     Raises:
-        OSError: the store can't be written; nothing is lost.
-        DamagedStore: no generation is whole.
+        OSError: the store cannot be written to; nothing is lost.
+        DamagedStore: every generation is damaged.
     """
-    base, wrong = newest_generation(store)
+    base, index_damage = newest_generation(store)
     repaired = [] if base is None else repair_descriptions(store, base.samples_end)
     tail = journal_tail(store, {} if base is None else base.consumed, to_consume=True)
     if not tail.entries:
         _remove_old(store, base)
-        return CompactionResult(torn=tail.damage, index_damage=wrong, repaired=repaired)
+        return CompactionResult(torn=tail.damage, index_damage=index_damage, repaired=repaired)
     states = indexed_statuses(base, [entry.point_id for entry in tail.entries])
     whole, traces, samples_end, shards, damage = _append_traces(store, base, tail, states)
-    taken = accepted_entries(whole, states)
-    place = {entry.point_id: i for i, entry in enumerate(taken)}
+    accepted = accepted_entries(whole, states)
+    place = {entry.point_id: i for i, entry in enumerate(accepted)}
     failed = [e.scalars for e in tail.entries if e.scalars["status"] in FAILURES]
     new_rows = NewRows(
-        _columns([measurement_row(entry.scalars) for entry in taken]),
+        _columns([measurement_row(entry.scalars) for entry in accepted]),
         {"of": np.array([place[point_id] for point_id in traces.pop("point_id")], np.int64)}
         | {name: column(name, values) for name, values in traces.items()},
         _columns([measurement_row(scalars) for scalars in failed], FAILURE_COLUMNS),
     )
     summary = updated(
         {} if base is None else base.summary,
-        [entry.scalars for entry in taken],
-        [entry.scalars for entry in taken if entry.point_id not in states],
+        [entry.scalars for entry in accepted],
+        [entry.scalars for entry in accepted if entry.point_id not in states],
         failed,
     )
-    told = Generation(store.index, tail.consumed, samples_end, shards, summary)
-    write_generation(store, base, new_rows, told)
-    passed = [each for each in tail.damage if each[1] < tail.consumed[each[0]]]
-    torn = [each for each in tail.damage if each not in passed]
-    return CompactionResult(len(whole), damage + passed, torn, wrong, repaired)
+    manifest = Generation(store.index, tail.consumed, samples_end, shards, summary)
+    write_generation(store, base, new_rows, manifest)
+    passed = [place for place in tail.damage if place[1] < tail.consumed[place[0]]]
+    torn = [place for place in tail.damage if place not in passed]
+    return CompactionResult(len(whole), damage + passed, torn, index_damage, repaired)
 
 
 def equalize_generations(store: Store) -> None:
-    """Make the last two generations hold the same, so that no journal is needed any more and
-    damage to either loses nothing. Only under the driver's lock."""
+    """Write the newest generation a second time, so that no journal is needed any more and damage
+    to one of the two loses nothing. The caller must hold the driver's lock."""
     base, _ = newest_generation(store)
     if base is None:
         return
     before = _generation_before(store, base)
-    # Of a journal that is gone no generation need know.
-    there = {path.name for path in store.journal_paths()}
+    # Journals that have been removed do not matter.
+    existing = {path.name for path in store.journal_paths()}
     if (
         before is not None
         and before.files == base.files
-        and _consumed(before, there) == _consumed(base, there)
+        and _consumed(before, existing) == _consumed(base, existing)
     ):
         _remove_old(store, base)
     else:
@@ -143,17 +144,17 @@ def equalize_generations(store: Store) -> None:
 
 
 def _consumed(generation: Generation, journals: Container[str]) -> dict[str, int]:
-    """How far a generation has read those of the journals."""
+    """Journal -> the byte up to which a generation has read it, for those of ``journals``."""
     return {name: at for name, at in generation.consumed.items() if name in journals}
 
 
 def write_generation(
-    store: Store, base: Generation | None, new_rows: NewRows, told: Generation
+    store: Store, base: Generation | None, new_rows: NewRows, manifest: Generation
 ) -> None:
     """Write the generation after ``base``, commit it, and remove what is older than ``base``.
 
-    A point that ``base`` holds keeps its row, which is overwritten; its traces there are void.
-    ``told``: what the new generation says beside its tables; its path and files do not count.
+    A point of ``base`` keeps its row, which is overwritten, and its earlier traces become empty.
+    ``manifest``: the new generation's manifest; its path and files are not used.
     """
     states = np.empty(0, STATE) if base is None else base.states()
     ids = np.array(new_rows.measurements.get("point_id", []), STATE["id"])
@@ -196,10 +197,10 @@ def write_generation(
             held=held,
             at=at,
         )
-        there = {path.name for path in store.journal_paths()}
-        # A journal's name never comes again: one that is gone need not be remembered.
-        consumed = {name: end for name, end in told.consumed.items() if name in there}
-        current = commit(store, fresh, base, replace(told, consumed=consumed))
+        # Names of journals are unique, so that removed ones can be forgotten.
+        existing = {path.name for path in store.journal_paths()}
+        consumed = _consumed(manifest, existing)
+        current = commit(store, fresh, base, replace(manifest, consumed=consumed))
     _remove_old(store, current, base)
 
 
@@ -225,7 +226,7 @@ def _write_states(
 def _columns(
     rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None
 ) -> dict[str, np.ndarray]:
-    """Rows as columns; a row that lacks a column has None there, which is NaN."""
+    """Rows as columns. A row without a column gets None there, which is NaN."""
     wanted = dict.fromkeys(name for row in rows for name in row) if names is None else names
     return {name: column(name, [row.get(name) for row in rows]) for name in wanted} if rows else {}
 
@@ -235,13 +236,13 @@ def _append_traces(
 ) -> tuple[
     list[JournalEntry], dict[str, list[Any]], int, dict[str, FileDigest], list[tuple[str, int, str]]
 ]:
-    """Write the traces of the entries that a merge takes behind the committed samples.
+    """Write the traces of the accepted entries after the committed samples.
 
-    ``held``: the status of the points that ``base`` holds.
+    ``held``: the status of the points in ``base``.
 
-    Returns the entries that are whole (where one is damaged, another of the same point takes
-    its place), the new rows of the traces table, the new end of the samples, all shards, and
-    what is damaged.
+    Returns the entries that are not damaged (another entry of the same point replaces a damaged
+    one), the new rows of the traces table, the new end of the samples, all shards, and what is
+    damaged.
     """
     samples_end = 0 if base is None else base.samples_end
     writer = ShardWriter(store, samples_end, {} if base is None else dict(base.shards))
@@ -282,20 +283,20 @@ def _generation_before(store: Store, base: Generation) -> Generation | None:
 
 
 def _remove_old(store: Store, current: Generation | None, before: Generation | None = None) -> None:
-    """Remove all generations but ``current`` and the whole one before it, what a compaction
-    that was killed left, and the journals that both of them hold to their end."""
+    """Remove all generations except ``current`` and the undamaged one before it, the remains of
+    a killed compaction, and the journals that both generations have read to their end."""
     for left in (store.index / ".next", store.root / ".traces.new"):
         shutil.rmtree(left, ignore_errors=True)
-    for part in store.traces.rglob("*.partial"):  # Zarr's, of a file that was not renamed
+    for part in store.traces.rglob("*.partial"):  # temporary files of Zarr
         part.unlink(missing_ok=True)
     if current is None:
         return
     before = before or _generation_before(store, current)
-    kept = {current.number} if before is None else {current.number, before.number}
+    kept_numbers = {current.number} if before is None else {current.number, before.number}
     for number in generation_numbers(store):
-        if number not in kept:
+        if number not in kept_numbers:
             shutil.rmtree(generation_folder(store, number), ignore_errors=True)
     for path in store.journal_paths():
-        ends = [each.consumed.get(path.name, 0) for each in (current, before) if each is not None]
-        if len(ends) == 2:
+        if before is not None:
+            ends = [kept.consumed.get(path.name, 0) for kept in (current, before)]
             remove_if_done(path, min(ends))

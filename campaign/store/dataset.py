@@ -1,7 +1,7 @@
-"""A store as a reader sees it: one xarray Dataset of measurements and their traces.
+"""Reading a store: one xarray Dataset of measurements and their traces.
 
-Readers take no lock and write nothing. What they read of a generation is checked when they open
-it; a file of it that is gone later (two newer generations have come) is an error, and never a
+Readers take no lock and write nothing. A generation is checked when it is opened. If a file of it
+is removed later (because two newer generations exist), reading it is an error, and never gives a
 missing value.
 """
 
@@ -51,16 +51,16 @@ LAZY: dict[str, Any] = {
     "decode_times": False,
     "decode_timedelta": False,
 }
-"""How xarray opens the index: read when used, seconds left as the numbers they are."""
-OPEN_AGAIN = "if a campaign is running, open the store again, else run it again"
+"""How xarray opens the index: values are read when used, and seconds stay numbers."""
+OPEN_AGAIN = "if a campaign is running, open the store again, otherwise run the campaign again"
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The scalars of a store: a row a measurement, a row a trace, a row a failed attempt.
+    """The scalars of a store: a row for each measurement, each trace, and each failed attempt.
 
-    ``traces`` rows name their measurement by its row, and the samples ``row_start`` to
-    ``row_start + row_size`` of the store's ``time_ns`` and ``value``.
+    A row of ``traces`` has the row of its ``measurement``, and its samples are those from
+    ``row_start`` to ``row_start + row_size`` of the store's ``time_ns`` and ``value``.
     """
 
     measurements: pd.DataFrame
@@ -69,8 +69,8 @@ class Tables:
 
 
 class WrittenStore(WrapperStore[LocalStore]):
-    """A folder of Zarr arrays of which it is known which files were written: one that is gone is
-    an error. Zarr itself takes a chunk that is not there for one of missing values."""
+    """A folder of Zarr arrays with a known list of files. A missing file is an error, where Zarr
+    itself would return missing values."""
 
     def __init__(self, folder: Path, files: frozenset[str]) -> None:
         super().__init__(LocalStore(folder, read_only=True))
@@ -84,12 +84,12 @@ class WrittenStore(WrapperStore[LocalStore]):
     ) -> Buffer | None:
         """See :meth:`zarr.abc.store.Store.get`."""
         path = self._store.root / key
-        found = None
-        if key not in self._files or path.is_file():  # a device in its place has no end
-            found = await super().get(key, prototype, byte_range)
-        if found is None and key in self._files:
-            raise DamagedStore(f"{path}: is gone; {OPEN_AGAIN}")
-        return found
+        data = None
+        if key not in self._files or path.is_file():  # a device in its place may have no end
+            data = await super().get(key, prototype, byte_range)
+        if data is None and key in self._files:
+            raise DamagedStore(f"{path}: is missing; {OPEN_AGAIN}")
+        return data
 
 
 def _tables_of(generation: Generation) -> WrittenStore:
@@ -99,33 +99,33 @@ def _tables_of(generation: Generation) -> WrittenStore:
 
 
 def open_tables(generation: Generation) -> zarr.Group:
-    """A generation's tables, to be read.
+    """A generation's tables, for reading.
 
     Raises:
-        DamagedStore: they are none.
+        DamagedStore: they cannot be opened.
     """
     with reading(generation.tables):
         return zarr.open_group(_tables_of(generation), mode="r", zarr_format=3)
 
 
 def current_tables(store: Store) -> tuple[Tables, JournalTail]:
-    """Everything that is in the store now, in memory, and the tail of its journals.
+    """All scalars of the store, in memory, and the journals' records that are not compacted yet.
 
-    The traces of measurements that are still in a journal are not among ``traces``.
+    The traces of measurements that are still in a journal are not in ``traces``.
 
     Raises:
-        DamagedStore: no generation is whole.
+        DamagedStore: every generation is damaged.
     """
-    now = read_contents(store)
+    contents = read_contents(store)
     with reading(store.index):
-        return _merged(now), now.tail
+        return _merged(contents), contents.tail
 
 
-def _merged(now: StoreContents) -> Tables:
-    """The generation's tables with the tail's scalars in them, each point in its row."""
-    if now.generation is None:
+def _merged(contents: StoreContents) -> Tables:
+    """The generation's tables together with the scalars of the journals, one row for a point."""
+    if contents.generation is None:
         frames = {
-            name: pd.DataFrame({each: [] for each in columns})
+            name: pd.DataFrame({column: [] for column in columns})
             for name, columns in (
                 ("measurements", MEASUREMENT_COLUMNS),
                 ("traces", TRACE_COLUMNS),
@@ -133,11 +133,11 @@ def _merged(now: StoreContents) -> Tables:
             )
         }
     else:
-        group = open_tables(now.generation)
+        group = open_tables(contents.generation)
         frames = {name: _frame(group, name) for name in ("measurements", "traces", "failures")}
     measurements, traces = frames["measurements"], frames["traces"]
-    if now.accepted:
-        fresh = pd.DataFrame([measurement_row(entry.scalars) for entry in now.accepted])
+    if contents.accepted:
+        fresh = pd.DataFrame([measurement_row(entry.scalars) for entry in contents.accepted])
         row_of = dict(zip(measurements["point_id"], range(len(measurements)), strict=True))
         rows = [row_of.setdefault(point_id, len(row_of)) for point_id in fresh["point_id"]]
         fresh.index = pd.Index(rows)
@@ -146,7 +146,7 @@ def _merged(now: StoreContents) -> Tables:
         measurements = _concat(kept, fresh).sort_index()
     failed = [
         measurement_row(entry.scalars)
-        for entry in now.tail.entries
+        for entry in contents.tail.entries
         if entry.scalars["status"] in FAILURES
     ]
     failures = frames["failures"]
@@ -160,10 +160,9 @@ def _merged(now: StoreContents) -> Tables:
 
 
 def _frame(group: zarr.Group, table: str) -> pd.DataFrame:
-    found = group[table]
-    assert isinstance(found, zarr.Group)  # noqa: S101
-    # Zarr lists arrays in the order of the folder, which is any.
-    names = sorted(found.array_keys())
+    arrays = group[table]
+    assert isinstance(arrays, zarr.Group)  # noqa: S101
+    names = sorted(arrays.array_keys())  # Zarr lists them in the folder's arbitrary order
     return pd.DataFrame({name: read_column(group, f"{table}/{name}") for name in names})
 
 
@@ -171,7 +170,7 @@ def read_column(tables: zarr.Group, name: str) -> np.ndarray:
     """A whole column, ``table/column``; text as objects.
 
     Raises:
-        DamagedStore: it can't be read.
+        DamagedStore: it cannot be read.
     """
     with reading(Path(name)):
         array = tables[name]
@@ -185,7 +184,7 @@ def _concat(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_dataset(frame: pd.DataFrame, dimension: str) -> xr.Dataset:
-    """A table as a Dataset along one dimension, with its units, and missing counts as NaN."""
+    """A table as a Dataset along one dimension, with units; missing counts are NaN."""
     variables: dict[str, Any] = {}
     for name in frame.columns:
         column = frame[name]
@@ -205,54 +204,57 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
     """All measurements of a store, and the samples of those that are compacted.
 
     Dimensions: ``measurement`` (a row of the measurements table), ``trace`` (one channel of one
-    measurement: ``trace_measurement`` is its row; samples ``row_start`` to ``row_start +
-    row_size``), ``sample`` (lazy: ``time_ns`` int64 from the window's start, ``value`` float64
-    in the trace's unit). Reads only; a store of another user opens too. At rest nothing is read
-    before it is used; while records are still in journals, the scalars are in memory.
+    measurement: ``trace_measurement`` is its row; its samples are those from ``row_start`` to
+    ``row_start + row_size``), ``sample`` (lazy: ``time_ns`` int64 from the window's start,
+    ``value`` float64 in the trace's unit). Nothing is written, so that another user's store opens
+    too. Values are read when they are used; while records are still in journals, the scalars are
+    in memory.
 
-    ``chunk_samples``: how many samples a Dask chunk has. The default reads a single trace
-    quickly; :data:`campaign.store.columns.SHARD_SAMPLES`, a file each, reads all of them about
-    three times as fast.
+    Args:
+        store: the store.
+        chunk_samples: samples of a Dask chunk. The default reads a single trace quickly;
+            :data:`campaign.store.columns.SHARD_SAMPLES`, a file each, reads all traces about
+            three times as fast.
 
     Raises:
-        DamagedStore: no generation is whole; or, when something is used, its file is gone.
+        DamagedStore: every generation is damaged; or, when a value is used, its file is missing.
     """
-    now = read_contents(store)
+    contents = read_contents(store)
     with reading(store.index):
-        if now.generation is not None and not now.accepted:
-            dataset = _opened(now.generation, "measurements")
-            traces = _opened(now.generation, "traces")
+        if contents.generation is not None and not contents.accepted:
+            dataset = _opened(contents.generation, "measurements")
+            traces = _opened(contents.generation, "traces")
             full = np.flatnonzero(traces["row_size"].values > 0)
             if full.size < traces.sizes["trace"]:
                 traces = traces.isel(trace=full)
         else:
-            tables = _merged(now)
+            tables = _merged(contents)
             dataset = as_dataset(tables.measurements, "measurement")
             traces = as_dataset(tables.traces, "trace")
         names = {name: f"trace_{name}" for name in (*TRACE_TEXT_COLUMNS, "measurement")}
         dataset = dataset.merge(traces.rename_vars(names))
-    if now.generation is not None and now.generation.samples_end:
-        dataset = dataset.merge(_samples(store, now.generation, chunk_samples))
-    return dataset.assign_attrs(_attributes(store, now))
+    if contents.generation is not None and contents.generation.samples_end:
+        dataset = dataset.merge(_samples(store, contents.generation, chunk_samples))
+    return dataset.assign_attrs(_attributes(store, contents))
 
 
 def read_scalars(store: Store) -> xr.Dataset:
     """The Dataset of :func:`open_dataset` without samples and traces, in memory.
 
     Raises:
-        DamagedStore: it can't be read.
+        DamagedStore: it cannot be read.
     """
-    now = read_contents(store)
+    contents = read_contents(store)
     with reading(store.index):
-        if now.generation is not None and not now.accepted:
-            dataset = _opened(now.generation, "measurements").load()
+        if contents.generation is not None and not contents.accepted:
+            dataset = _opened(contents.generation, "measurements").load()
         else:
-            dataset = as_dataset(_merged(now).measurements, "measurement")
-    return dataset.assign_attrs(_attributes(store, now))
+            dataset = as_dataset(_merged(contents).measurements, "measurement")
+    return dataset.assign_attrs(_attributes(store, contents))
 
 
-def _attributes(store: Store, now: StoreContents) -> dict[str, Any]:
-    return {"store": str(store.root), "damaged_records": len(now.damage)}
+def _attributes(store: Store, contents: StoreContents) -> dict[str, Any]:
+    return {"store": str(store.root), "damaged_records": len(contents.damage)}
 
 
 def _opened(generation: Generation, table: str) -> xr.Dataset:
@@ -261,7 +263,7 @@ def _opened(generation: Generation, table: str) -> xr.Dataset:
 
 
 class Samples:
-    """Those samples of an array that a generation knows of, for Dask."""
+    """The samples of an array that belong to a generation, as an array for Dask."""
 
     ndim = 1
 
@@ -289,31 +291,31 @@ class Samples:
     def _shard(self, number: int, start: int, end: int) -> np.ndarray:
         name = f"{self._name}/c/{number}"
         if self._shards[name] == MISSING:
-            return np.zeros(end - start, self.dtype)  # no trace lies in it
+            return np.zeros(end - start, self.dtype)  # no trace has samples in it
         try:
             return read_shard(self._folder / name, self.dtype, start, end)
         except BadChunk as error:
             raise DamagedStore(
-                f"{error}; campaign status --verify says which points they are, campaign run "
-                f"measures those again"
+                f"{error}; campaign status --verify lists the points, and campaign run measures "
+                f"them again"
             ) from None
         except (FileNotFoundError, NotRegular):
-            raise DamagedStore(f"{self._folder / name}: is gone; {OPEN_AGAIN}") from None
+            raise DamagedStore(f"{self._folder / name}: is missing; {OPEN_AGAIN}") from None
 
     def __dask_tokenize__(self) -> object:
         return str(self._folder / self._name), sorted(self._shards.items())
 
 
 def _samples(store: Store, generation: Generation, chunk_samples: int) -> xr.Dataset:
-    """The samples that a generation knows of, lazy; a compaction that was killed, or runs now,
-    may have written more behind them."""
+    """The samples of a generation, lazy. A compaction that was killed, or is running, may have
+    written more samples after them."""
     import dask.array as da  # noqa: PLC0415
 
     wrong = wrong_descriptions(store, generation.samples_end)
     if wrong:
         raise DamagedStore(
             f"{store.traces / wrong[0]}: does not describe the {generation.samples_end} samples "
-            f"that were written; run or import again to mend it"
+            f"that were written; run or import again to repair it"
         )
     variables = {}
     for name in SAMPLES:

@@ -1,4 +1,4 @@
-"""What is on disk, and not in the system's memory alone."""
+"""Waiting until files are on disk, not only in the system's memory."""
 
 from __future__ import annotations
 

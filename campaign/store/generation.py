@@ -1,16 +1,16 @@
-"""Generations of the index: all scalars of a store, written whole and checked whole.
+"""Generations of the index: all scalars of a store, written and checked as a whole.
 
 ::
 
     index/000007/
-        tables.zarr/    measurements, traces, failures: a Zarr group each, a row an entry
-        states.bin      of every measurement its point's id, its row and its status, by id
-        manifest        a line of JSON, and its CRC32C: every file with its size and CRC32C
+        tables.zarr/    measurements, traces, failures: a Zarr group each
+        states.bin      the point's id, the row and the status of every measurement, sorted by id
+        manifest        a line of JSON and its CRC32C: every file with its size and CRC32C
 
-A generation begins as a copy of the one before, takes what is new (a point's later attempt
-overwrites its row), and comes to be by one rename of its folder: the newest whole one is the
-truth. The last two are kept, and a journal goes only when both hold its records: if one is
-damaged, nothing is lost.
+A generation is written as a copy of the one before with new rows (a later attempt at a point
+overwrites its row). The rename of its folder commits it. The newest undamaged generation is the
+valid one. The last two are kept, and a journal is removed only when both contain its records: if
+one is damaged, nothing is lost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from campaign.store.regular import open_regular, read_regular
 from campaign.store.summary import Summary
 
 STATE = np.dtype([("id", f"S{ID_CHARS}"), ("row", "<i8"), ("status", "u1")])
-"""One measurement in ``states.bin``; ``status`` counts in :data:`STATUSES`."""
+"""One measurement in ``states.bin``; ``status`` is an index into :data:`STATUSES`."""
 
 FileDigest = tuple[int, int]
 """A file's size in bytes and CRC32C."""
@@ -43,7 +43,7 @@ FileDigest = tuple[int, int]
 
 @dataclass(frozen=True)
 class Generation:
-    """A whole generation: what its manifest says."""
+    """A generation, as its manifest describes it."""
 
     path: Path
     consumed: dict[str, int] = field(default_factory=dict)
@@ -52,12 +52,12 @@ class Generation:
     shards: dict[str, FileDigest] = field(default_factory=dict)
     """Every shard of the samples, as ``value/c/3``."""
     summary: dict[str, Any] = field(default_factory=dict)
-    """What ``campaign status`` says of it: see :mod:`campaign.store.summary`."""
+    """What ``campaign status`` prints: see :mod:`campaign.store.summary`."""
     files: dict[str, FileDigest] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
-        """It counts from 1."""
+        """Its number, from 1."""
         return int(self.path.name)
 
     @property
@@ -73,8 +73,8 @@ class Generation:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """What reads files through Zarr: anything that it and its codecs raise of what is damaged, or
-    of what another program wrote, ends as :class:`DamagedStore`."""
+    """Around code that reads files through Zarr: turns what Zarr and its codecs raise for damaged
+    files into :class:`DamagedStore`."""
     try:
         yield
     except (OSError, MemoryError, DamagedStore):
@@ -87,13 +87,13 @@ def reading(path: Path) -> Iterator[None]:
 
 
 MISSING: FileDigest = (-1, 0)
-"""A file that was written and is there no more."""
+"""The digest of a file that was written and is missing."""
 
 Offset = Annotated[int, Field(ge=0, lt=2**62)]
 
 
 class _Manifest(BaseModel):
-    """What a manifest says, beside what it adds up to: as many shards as there are samples."""
+    """A manifest. Its shards must be as many as its samples need."""
 
     model_config = ConfigDict(strict=True)
 
@@ -109,7 +109,7 @@ class _Manifest(BaseModel):
         if len(self.shards) != len(SAMPLES) * len(numbers) or not all(
             f"{array}/c/{number}" in self.shards for array in SAMPLES for number in numbers
         ):
-            raise ValueError(f"{len(self.shards)} shards can't be {self.samples_end} samples")
+            raise ValueError(f"{len(self.shards)} shards do not match {self.samples_end} samples")
         return self
 
 
@@ -124,7 +124,7 @@ def checksum(path: Path) -> FileDigest:
 
 
 def generation_numbers(store: Store) -> list[int]:
-    """The generations that have a folder, newest first."""
+    """The numbers of the generations that have a folder, newest first."""
     with contextlib.suppress(FileNotFoundError):
         names = (path.name for path in store.index.iterdir())
         return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
@@ -137,78 +137,78 @@ def generation_folder(store: Store, number: int) -> Path:
 
 
 def read_manifest(path: Path) -> Generation:
-    """What a generation's manifest says; its files are not looked at.
+    """A generation as its manifest describes it. Its other files are not read.
 
     Raises:
-        DamagedStore: it is not what was written.
+        DamagedStore: the manifest is not what was written.
     """
     try:
         line, crc = read_regular(path / "manifest").split(b"\n")[:2]
         if int(crc, 16) != google_crc32c.value(line):
             raise DamagedStore(f"{path}/manifest: its checksum does not match")
-        told = _Manifest.model_validate_json(line)
+        manifest = _Manifest.model_validate_json(line)
     except ValidationError as errors:
         first = errors.errors()[0]
         where = ".".join(map(str, first["loc"]))[:80] or "shards"
         what = first["msg"].removeprefix("Value error, ")
         raise DamagedStore(f"{path}/manifest: {where}: {what}") from None
     except (OSError, ValueError) as error:
-        raise DamagedStore(f"{path}/manifest: can't be read ({error})") from None
+        raise DamagedStore(f"{path}/manifest: cannot be read ({error})") from None
     return Generation(
         path,
-        told.consumed,
-        told.samples_end,
-        told.shards,
-        told.summary.model_dump(),
-        told.files,
+        manifest.consumed,
+        manifest.samples_end,
+        manifest.shards,
+        manifest.summary.model_dump(),
+        manifest.files,
     )
 
 
 def verified_generation(path: Path) -> Generation:
-    """The generation of a folder, every file of which is what was written.
+    """The generation of a folder, after a check of all its files.
 
     Raises:
-        DamagedStore: one is not; the text names it.
+        DamagedStore: a file is not what was written; the text names it.
     """
     generation = read_manifest(path)
     for name, (size, crc) in generation.files.items():
         try:
-            found = checksum(path / name)
+            size_now, crc_now = checksum(path / name)
         except OSError as error:
             raise DamagedStore(f"{path / name}: {error.strerror}") from None
-        if found[0] != size:
-            raise DamagedStore(f"{path / name}: {found[0]} bytes, {size} were written")
-        if found[1] != crc:
+        if size_now != size:
+            raise DamagedStore(f"{path / name}: has {size_now} bytes, {size} were written")
+        if crc_now != crc:
             raise DamagedStore(f"{path / name}: its checksum does not match")
     return generation
 
 
 def newest_generation(store: Store) -> tuple[Generation | None, list[str]]:
-    """The newest whole generation (None before the first), and what is wrong with newer ones.
+    """The newest undamaged generation (None before the first), and the damage of newer ones.
 
     Raises:
-        DamagedStore: there are generations, and none is whole.
+        DamagedStore: there are generations, and all are damaged.
     """
-    wrong: list[str] = []
-    there = generation_numbers(store)
-    for number in there:
+    damage: list[str] = []
+    listed = generation_numbers(store)
+    for number in listed:
         try:
-            return verified_generation(generation_folder(store, number)), wrong
-        except DamagedStore as damage:
-            wrong.append(str(damage))
-    if wrong and set(generation_numbers(store)) - set(there):
-        return newest_generation(store)  # a driver has written a new one since they were listed
-    if wrong:
+            return verified_generation(generation_folder(store, number)), damage
+        except DamagedStore as error:
+            damage.append(str(error))
+    if damage and set(generation_numbers(store)) - set(listed):
+        return newest_generation(store)  # a driver has written a new one meanwhile
+    if damage:
         raise DamagedStore(
-            f"{store.root}: no generation of the index is whole ({'; '.join(wrong)}); restore "
-            f"{store.index} from a copy, or move it away to measure all of it again"
+            f"{store.root}: every generation of the index is damaged ({'; '.join(damage)}); "
+            f"restore {store.index} from a copy, or move it away to measure everything again"
         )
     return None, []
 
 
 @contextlib.contextmanager
 def next_generation_folder(store: Store, base: Generation | None) -> Iterator[Path]:
-    """The folder of the generation after ``base``, with a copy of its tables; removed on error."""
+    """A folder for the generation after ``base``, with a copy of its tables; removed on error."""
     fresh = store.index / ".next"
     shutil.rmtree(fresh, ignore_errors=True)  # left by one that was killed
     try:
@@ -221,24 +221,25 @@ def next_generation_folder(store: Store, base: Generation | None) -> Iterator[Pa
         raise
 
 
-def commit(store: Store, fresh: Path, base: Generation | None, told: Generation) -> Generation:
+def commit(store: Store, fresh: Path, base: Generation | None, manifest: Generation) -> Generation:
     """Write the manifest of a :func:`next_generation_folder`; make it the next generation.
 
-    ``told``: what the manifest says beside its files.
+    ``manifest``: what it contains; its path and files are not used.
     """
     files = {
         str(path.relative_to(fresh)): checksum(path)
         for path in sorted(fresh.rglob("*"))
         if path.is_file()
     }
-    said = {name: getattr(told, name) for name in ("consumed", "samples_end", "shards", "summary")}
-    line = json.dumps({**said, "files": files}, separators=(",", ":")).encode()
+    names = ("consumed", "samples_end", "shards", "summary")
+    contents = {name: getattr(manifest, name) for name in names} | {"files": files}
+    line = json.dumps(contents, separators=(",", ":")).encode()
     (fresh / "manifest").write_bytes(line + f"\n{google_crc32c.value(line):08x}\n".encode())
-    read_manifest(fresh)  # what can't be read again must not come to be
+    read_manifest(fresh)  # never commit what cannot be read
     sync_tree(fresh)
     path = generation_folder(
         store, max([0 if base is None else base.number, *generation_numbers(store)]) + 1
     )
     fresh.rename(path)
     sync(store.index)
-    return replace(told, path=path, files=files)
+    return replace(manifest, path=path, files=files)

@@ -1,9 +1,9 @@
-"""A journal: the records that one worker wrote, in the order in which it wrote them.
+"""A journal: the records of one worker, in the order in which they were written.
 
 A record is a fixed head (magic, lengths, CRC32C of both parts), the measurement's scalars as
 JSON, and its traces as compressed arrays. It is acknowledged after fdatasync. Each writer has a
-file of its own, made with O_EXCL, so that no two ever append to one file. A record that was cut
-off or damaged is found by its checksums; those before it stand.
+file of its own, created with O_EXCL, so that no two writers append to one file. Checksums find a
+record that is cut off or damaged; the other records stay valid.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ import numpy as np
 from numcodecs import blosc
 from numcodecs.blosc import Blosc
 
-from analysis.dataset import FAILURES, OK
+from analysis.dataset import STATUSES
 from campaign.measurement import Measurement, Trace
 from campaign.plan.point import ID_CHARS, Point
 from campaign.store.durable import sync
 from campaign.store.layout import JOURNAL_SUFFIX
 from campaign.store.regular import open_regular
 
-blosc.use_threads = False  # a forked child would start Blosc's threads anew for every record
+blosc.use_threads = False  # a forked child would start Blosc's threads for every record
 
 PACKED = Blosc(cname="lz4", clevel=1, shuffle=Blosc.SHUFFLE)
-"""By bytes, steps of time pack four times as fast as by bits, and as small; values twice as fast,
-and a sixth larger: a journal lives until the next compactions."""
+"""Shuffled by bytes, steps of time compress four times as fast as shuffled by bits, to the same
+size; values twice as fast, to a sixth more. A journal is kept only until it is compacted."""
 MAGIC = b"DVFS"
 LENGTHS = struct.Struct("<4sIQII")
 """magic, bytes of the scalars, bytes of the traces, CRC32C of the scalars, of the traces."""
 HEAD = struct.Struct("<4sIQIII")
-"""LENGTHS, and their own CRC32C: a wrong length must not reach over the next record."""
+"""LENGTHS and their CRC32C: a damaged length must not reach into the next record."""
 MAX_SCALARS_BYTES = 1 << 24
 MAX_UNIX_S = 1e12
 TEXTS = ("status", "text", "node", "voltage_origin")
@@ -62,12 +62,12 @@ POINT_ID = re.compile(rb'"id":"([0-9a-f]{%d})"' % ID_CHARS)
 
 
 class TornRecord(Exception):
-    """A journal ends in, or holds, bytes that are no whole record."""
+    """Bytes of a journal are not a whole record."""
 
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """Where a record lies, and its scalars; the traces stay on disk until they are asked for."""
+    """The place of a record, and its scalars. :func:`read` reads its traces."""
 
     path: Path
     offset: int
@@ -92,7 +92,7 @@ def encode(measurement: Measurement) -> bytes:
     described = []
     for trace in measurement.traces:
         if not trace.time_ns.size:
-            continue  # nothing was read: there is no trace
+            continue  # without a reading there is no trace
         steps_ns = trace.time_ns.astype("<i8")
         steps_ns[1:] -= trace.time_ns[:-1]
         time_ns = PACKED.encode(steps_ns)
@@ -122,7 +122,7 @@ def decode(record: bytes) -> Measurement:
     """The measurement of :func:`encode`.
 
     Raises:
-        TornRecord: the bytes are cut off, damaged, or no record.
+        TornRecord: the bytes are cut off, damaged, or not a record.
     """
     scalars, payload = _parts(record)
     try:
@@ -131,15 +131,15 @@ def decode(record: bytes) -> Measurement:
             traces=tuple(_traces(scalars["traces"], payload)),
             **{name: value for name, value in scalars.items() if name not in ("point", "traces")},
         )
-    except Exception as error:  # whole, but made by another program: Blosc raises all kinds
-        raise TornRecord(f"the traces can't be unpacked ({error})") from None
+    except Exception as error:  # from another program: Blosc may raise anything
+        raise TornRecord(f"the traces cannot be unpacked ({error})") from None
 
 
 def scalars_of(record: bytes) -> dict[str, Any]:
-    """The scalars of a record that is whole; its traces are checked, and not unpacked.
+    """The scalars of a record. Its traces are checked, but not unpacked.
 
     Raises:
-        TornRecord: the bytes are cut off, damaged, or no record.
+        TornRecord: the bytes are cut off, damaged, or not a record.
     """
     return _parts(record)[0]
 
@@ -153,7 +153,7 @@ def _parts(record: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
-    """The scalars at the front of ``record``, where their text ends and where the record does."""
+    """The scalars at the begin of ``record``, the end of their text, and the end of the record."""
     if len(record) < HEAD.size:
         raise TornRecord("cut off in its head")
     magic, text_bytes, payload_bytes, text_crc, _, head_crc = HEAD.unpack_from(record)
@@ -170,16 +170,16 @@ def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
         scalars = json.loads(text)
         _check(scalars)
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise TornRecord("the scalars are not a measurement's") from None
+        raise TornRecord("the scalars are not those of a measurement") from None
     return scalars, text_end, end
 
 
 def _check(scalars: Any) -> None:
-    """Raise an error if these are not the scalars of a measurement: somebody else's program may
-    have written them."""
+    """Raise an error if these are not the scalars of a measurement: another program may have
+    written them."""
     point = Point.from_dict(scalars["point"])
     texts = (point.id, point.site, point.partition, point.label, point.params)
-    right = (
+    valid = (
         all(isinstance(text, str) for text in (*texts, *(scalars[name] for name in TEXTS)))
         and all(isinstance(scalars[name], int | float) for name in NUMBERS)
         and all(
@@ -197,46 +197,46 @@ def _check(scalars: Any) -> None:
         and all(isinstance(flag, str) for flag in flags)
         and isinstance(scalars["counts"], dict | None)
         and all(isinstance(n, int | float) for n in (scalars["counts"] or {}).values())
-        and (scalars["status"] == OK or scalars["status"] in FAILURES)
+        and scalars["status"] in STATUSES
         and isinstance(scalars["traces"], list)
     )
-    if not right or not re.fullmatch(f"[0-9a-f]{{{ID_CHARS}}}", point.id):
+    if not valid or not re.fullmatch(f"[0-9a-f]{{{ID_CHARS}}}", point.id):
         raise ValueError
 
 
 def _traces(described: list[dict[str, Any]], payload: bytes) -> Iterator[Trace]:
     codec = Blosc()
     at = 0
-    for each in described:
-        time_end = at + each["time_bytes"]
-        value_end = time_end + each["value_bytes"]
-        dtype = np.dtype(each["dtype"])
+    for trace in described:
+        time_end = at + trace["time_bytes"]
+        value_end = time_end + trace["value_bytes"]
+        dtype = np.dtype(trace["dtype"])
         parts = (payload[at:time_end], payload[time_end:value_end])
         for part, item_bytes in zip(parts, (8, dtype.itemsize), strict=True):
-            # Before it is unpacked: a few bytes may say that they are gigabytes.
-            if UNPACKED.unpack_from(part)[0] != each["samples"] * item_bytes:
-                raise ValueError("not as many samples as it says")
+            # Before unpacking: a few damaged bytes may claim to be gigabytes.
+            if UNPACKED.unpack_from(part)[0] != trace["samples"] * item_bytes:
+                raise ValueError("the number of samples does not match")
         time_ns = np.frombuffer(codec.decode(parts[0]), "<i8").cumsum()
         value = np.frombuffer(codec.decode(parts[1]), dtype)
-        yield Trace(each["channel"], each["domain"], each["unit"], time_ns, value)
+        yield Trace(trace["channel"], trace["domain"], trace["unit"], time_ns, value)
         at = value_end
 
 
 class JournalWriter:
-    """Appends records to a new journal in ``folder``; each is on disk when append returns."""
+    """Appends records to a new journal in ``folder``. They are on disk when append returns."""
 
     def __init__(self, folder: Path) -> None:
-        # NFS gives a shared lock only to who may read, and an exclusive one to who may write.
+        # On NFS a shared lock needs the right to read, an exclusive one the right to write.
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         while True:
             name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}{JOURNAL_SUFFIX}"
             self.path = folder / name
             self._file = os.open(self.path, flags, 0o644)
-            # Locked while this process lives: a journal is removed only when its lock can be had.
+            # Locked while this process lives: only a journal without this lock is removed.
             fcntl.flock(self._file, fcntl.LOCK_SH)
             if self.path.exists():
                 break
-            os.close(self._file)  # a compaction took it for a dead writer's, before the lock
+            os.close(self._file)  # a compaction removed it before it was locked
         sync(folder)
 
     def append(self, *records: bytes) -> None:
@@ -247,7 +247,7 @@ class JournalWriter:
         os.fdatasync(self._file)
 
     def close(self) -> None:
-        """Close the file; a journal without records is removed."""
+        """Close the file, and remove a journal without records."""
         empty = os.fstat(self._file).st_size == 0
         os.close(self._file)
         if empty:
@@ -267,10 +267,10 @@ class JournalWriter:
 
 @dataclass(frozen=True)
 class Scan:
-    """What a journal holds: its whole records, and the bytes that are none.
+    """The records of a journal, and its damaged parts.
 
-    ``end`` is where to go on from when the journal has grown; ``damage`` lists (byte, what is
-    wrong there). A record that is still being written looks like damage at the end.
+    ``end``: from where to scan again when the journal has grown. ``damage``: (byte, what is wrong
+    there). A record that is still being written looks like damage at the end.
     """
 
     entries: list[JournalEntry]
@@ -279,10 +279,10 @@ class Scan:
 
 
 def scan(path: Path, start: int = 0) -> Scan:
-    """The whole records of a journal from byte ``start`` on.
+    """The undamaged records of a journal from byte ``start`` on.
 
-    Only heads and scalars are read; traces are checked when they are read. After damage the
-    search goes on at the next whole record, so that one bad byte costs one record.
+    Only heads and scalars are read; traces are checked when they are read. After damage the scan
+    continues at the next record, so that one damaged byte costs one record.
     """
     entries: list[JournalEntry] = []
     damage: list[tuple[int, str]] = []
@@ -308,11 +308,11 @@ def scan(path: Path, start: int = 0) -> Scan:
 
 
 def _point_in(file: BinaryIO, start: int, end: int | None) -> str:
-    """The point that a damaged record names, in words; empty if it can't be told."""
+    """The point of a damaged record as a phrase; empty where its id is damaged too."""
     file.seek(start)
     data = file.read(min(1 << 16 if end is None else end - start, 1 << 16))
-    found = POINT_ID.search(data)
-    return f", of point {found[1].decode()}" if found else ""
+    match = POINT_ID.search(data)
+    return f", of point {match[1].decode()}" if match else ""
 
 
 def _next_magic(file: BinaryIO, start: int) -> int | None:
@@ -321,17 +321,17 @@ def _next_magic(file: BinaryIO, start: int) -> int | None:
     while True:
         file.seek(start)
         data = file.read(block)
-        found = data.find(MAGIC)
-        if found >= 0:
-            return start + found
+        position = data.find(MAGIC)
+        if position >= 0:
+            return start + position
         if len(data) < block:
             return None
         start += block - len(MAGIC) + 1
 
 
 def remove_if_done(path: Path, consumed: int) -> bool:
-    """Remove a journal whose writer is gone, and which holds no record from ``consumed`` on: all
-    are in the index, and what follows them was cut off while it was written."""
+    """Remove a journal without a writer and without a record from byte ``consumed`` on: bytes after
+    it are a record that was cut off. Returns whether it was removed."""
     with path.open("r+b") as file:
         if not _lock_alone(file):
             return False
@@ -342,13 +342,13 @@ def remove_if_done(path: Path, consumed: int) -> bool:
 
 
 def has_writer(path: Path) -> bool:
-    """Whether somebody still writes to a journal."""
+    """Whether a process may still write to a journal."""
     with path.open("r+b") as file:
         return not _lock_alone(file)
 
 
 def _lock_alone(file: BinaryIO) -> bool:
-    """Whether nobody else holds a file's lock; it is held until the file is closed."""
+    """Lock a file until it is closed. Returns whether no other process has locked it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -357,7 +357,11 @@ def _lock_alone(file: BinaryIO) -> bool:
 
 
 def read(entry: JournalEntry) -> Measurement:
-    """The whole measurement of an entry, traces and all; TornRecord if they are damaged."""
+    """The measurement of an entry, with its traces.
+
+    Raises:
+        TornRecord: it is damaged.
+    """
     with open_regular(entry.path) as file:
         file.seek(entry.offset)
         return decode(file.read(entry.end - entry.offset))

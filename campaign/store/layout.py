@@ -1,17 +1,17 @@
-"""Where a store keeps what, and who may write to it.
+"""The files of a store, and who may write to them.
 
 A store is a folder::
 
-    store.json      format and name: what makes the folder a store
-    campaign.json   what was planned last: the campaign and its sites
+    store.json      format and name; a folder with this file is a store
+    campaign.json   the last plan: the campaign and its sites
     planned.*.bin   the ids of the planned points (campaign.store.planned)
-    journals/       records that two generations do not yet hold, one file a writer
-    traces.zarr/    all samples, ragged: time_ns and value, in shards that are written once
-    index/N/        generation N: every scalar of every measurement, and where its traces lie
+    journals/       records that are not in two generations yet, one file for each writer
+    traces.zarr/    all samples: time_ns and value, in shards that are written once
+    index/N/        generation N: all scalars of all measurements, and where their traces are
                     (campaign.store.generation)
     fits/           coefficients by site, as JSON
     logs/, tls/     of a run on Slurm: the jobs' output; certificates while it runs
-    lock            held by the driver that runs
+    lock            locked by the running driver
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ JOURNAL_SUFFIX = ".journal"
 
 
 class NotAStore(Exception):
-    """The folder is no store, or one that this version does not read."""
+    """The folder is not a store, or its format is not supported by this version."""
 
 
 class DamagedStore(Exception):
-    """A file of the store is not what was written; the text says which, and what to do."""
+    """A file of the store is not what was written. The text contains its name and a remedy."""
 
 
 class StoreBusy(Exception):
-    """Another driver runs on this store."""
+    """Another process is using this store."""
 
 
 class StoreUnwritable(Exception):
-    """The store can't be written to; measuring on would lose what is measured."""
+    """The store cannot be written to, so that further measurements would be lost."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class Store:
         return sorted(self.journals.glob(f"*{JOURNAL_SUFFIX}"))
 
     def read_json(self, name: str) -> Any:
-        """A JSON file of the store; None if it is not there.
+        """A JSON file of the store; None if it does not exist.
 
         Raises:
-            DamagedStore: it is not JSON, or can't be read.
+            DamagedStore: it is not JSON, or cannot be read.
         """
         path = self.root / name
         try:
@@ -93,17 +93,16 @@ class Store:
             return None
         except (OSError, ValueError, RecursionError) as error:
             raise DamagedStore(
-                f"{path}: can't be read ({error}); run or import again to write it anew, or "
-                f"remove it"
+                f"{path}: cannot be read ({error}); run or import again to rewrite it, or remove it"
             ) from None
 
     def write_json(self, name: str, value: Any) -> None:
-        """Replace a JSON file of the store in one step, durably."""
+        """Replace a JSON file of the store atomically and durably."""
         replace_file(self.root / name, json.dumps(value, indent=1).encode() + b"\n")
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path`` in one step: readers see the old file or the new one, whole."""
+    """Write ``data`` to ``path`` atomically: readers see the old or the new file, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     try:
@@ -119,15 +118,15 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def create_store(root: Path, name: str) -> Store:
-    """Make a store at ``root``, or open the one that is there.
+    """Create a store at ``root``, or open the existing one.
 
     Raises:
-        NotAStore: ``root`` holds something else.
+        NotAStore: ``root`` is something else.
     """
     store = Store(root)
     if (root / "store.json").exists():
         return open_store(root)
-    # A driver that died while it made the store leaves its folders, empty, and no more.
+    # A driver that died while it created the store leaves empty folders.
     ours = {"journals", "index", "fits", ".store.json.new"}
     if root.exists() and (not root.is_dir() or {path.name for path in root.iterdir()} - ours):
         raise NotAStore(f"{root}: exists and is not a store; name a new or empty folder")
@@ -138,7 +137,7 @@ def create_store(root: Path, name: str) -> Store:
         store.write_json("store.json", {"format": FORMAT, "name": name})
     except OSError as error:
         raise NotAStore(
-            f"{root}: a store can't be made here ({error.strerror}); name another folder"
+            f"{root}: a store cannot be created here ({error.strerror}); name another folder"
         ) from None
     return store
 
@@ -147,30 +146,32 @@ def open_store(root: Path) -> Store:
     """Open an existing store.
 
     Raises:
-        NotAStore: there is none at ``root``, or its format is another.
+        NotAStore: there is no store at ``root``, or it has another format.
     """
     store = Store(root)
     try:
         head = store.read_json("store.json")
     except DamagedStore as error:
-        raise NotAStore(f"{error}; is this a store?") from None
+        raise NotAStore(f"{error}; check that this folder is a store") from None
     if not isinstance(head, dict) or "format" not in head:
-        raise NotAStore(f"{root}: is not a store; name a folder that campaign run or import made")
+        raise NotAStore(
+            f"{root}: is not a store; name a folder that campaign run or import created"
+        )
     if head["format"] != FORMAT:
         raise NotAStore(
-            f"{root}: store format {ascii(head['format'])[:20]}, and this version reads format "
-            f"{FORMAT}; read it with the version that wrote it, or measure into a new store"
+            f"{root}: store format {ascii(head['format'])[:20]}, but this version reads format "
+            f"{FORMAT}; use the version that wrote the store, or measure into a new one"
         )
     return store
 
 
 @contextmanager
 def driver_lock(store: Store) -> Iterator[None]:
-    """Hold the store for one driver; the system frees it when the driver dies.
+    """Lock the store for one driver. The system unlocks it when the driver dies.
 
     Raises:
-        StoreBusy: another driver holds it.
-        StoreUnwritable: the lock's file can't be written.
+        StoreBusy: another process has locked it.
+        StoreUnwritable: the lock file cannot be written to.
     """
     with writing(store):
         file = (store.root / "lock").open("a+")
@@ -181,12 +182,12 @@ def driver_lock(store: Store) -> Iterator[None]:
             file.seek(0)
             holder = file.read(200).strip() or "another process"
             raise StoreBusy(
-                f"{store.root}: {holder} runs on this store; wait for it, or stop it"
+                f"{store.root}: {holder} is using this store; wait for it, or stop it"
             ) from None
         except OSError as error:
             raise StoreUnwritable(
-                f"{store.root}/lock: can't be locked ({error.strerror}); put the store on a file "
-                f"system with locks"
+                f"{store.root}/lock: cannot be locked ({error.strerror}); put the store on a file "
+                f"system that supports locks"
             ) from None
         with writing(store):
             file.truncate(0)
@@ -199,12 +200,12 @@ def driver_lock(store: Store) -> Iterator[None]:
 
 @contextmanager
 def writing(store: Store) -> Iterator[None]:
-    """What writes to the store: an error of the system ends as :class:`StoreUnwritable`."""
+    """Around code that writes to the store: turns OSError into :class:`StoreUnwritable`."""
     try:
         yield
-    except shutil.Error as errors:  # of copying a folder: (from, to, why) of each file
-        _, where, why = errors.args[0][0]
-        raise StoreUnwritable(f"{where}: {why}") from None
+    except shutil.Error as errors:  # of copying a folder: (from, to, reason) of each file
+        _, where, reason = errors.args[0][0]
+        raise StoreUnwritable(f"{where}: {reason}") from None
     except OSError as error:
         where = error.filename or store.root
         raise StoreUnwritable(f"{where}: {error.strerror or error}") from None

@@ -1,7 +1,7 @@
-"""The ids of the planned points, partition by partition: quick to read at any size.
+"""The ids of the planned points by partition, in a file that is quick to read at any size.
 
-``planned.CRC.bin`` holds them in the plan's order, :data:`RECORD` by :data:`RECORD`; it is named
-after its checksum, and ``campaign.json`` names it, so that the two always belong together.
+``planned.CRC.bin`` has a :data:`RECORD` for each point, in the plan's order. Its name contains its
+checksum, and ``campaign.json`` contains its name, so that the two always belong together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _name_of(data: bytes) -> str:
 
 
 def write_planned(store: Store, plan: Mapping[str, Any], ids: Mapping[str, Sequence[str]]) -> None:
-    """Remember a plan: ``plan`` as JSON, and ``ids`` by "site/partition"."""
+    """Keep a plan: ``plan`` as JSON, and the points' ``ids`` by "site/partition"."""
     parts = []
     for number, own in enumerate(ids.values()):
         part = np.empty(len(own), RECORD)
@@ -52,13 +52,13 @@ def planned_ids(store: Store) -> dict[str, np.ndarray]:
     """The planned points' ids (bytes, shape (n,)) by "site/partition"; empty without a plan.
 
     Raises:
-        DamagedStore: the files do not belong together, or can't be read.
+        DamagedStore: the files do not belong together, or cannot be read.
     """
-    remedy = "run the campaign again to write it anew"
+    remedy = "run the campaign again to rewrite it"
     try:
         try:
             plan, file, data = _read(store)
-        except FileNotFoundError:  # a driver has planned anew since the first was read
+        except FileNotFoundError:  # a driver has written a new plan meanwhile
             plan, file, data = _read(store)
         if plan is None:
             return {}
@@ -68,16 +68,17 @@ def planned_ids(store: Store) -> dict[str, np.ndarray]:
         records = np.frombuffer(data, RECORD)
     except (OSError, ValueError, LookupError, TypeError) as error:
         what = f"{type(error).__name__}: {error}"
-        raise DamagedStore(f"{store.root}: the plan can't be read ({what}); {remedy}") from None
+        raise DamagedStore(f"{store.root}: the plan cannot be read ({what}); {remedy}") from None
     return {name: records["id"][records["partition"] == i] for i, name in enumerate(names)}
 
 
 def _read(store: Store) -> tuple[dict[str, Any] | None, Path, bytes]:
-    """The plan, and the file of its points and what that holds; (None, ...) without a plan."""
+    """The plan, the path of the file with its points, and that file's bytes; (None, ...) without a
+    plan."""
     plan = store.read_json("campaign.json")
     if plan is None:
         return None, store.root, b""
     name = str(plan["planned"]["file"])
     if not NAME.fullmatch(name):
-        raise ValueError("campaign.json names no file of points")
+        raise ValueError("campaign.json does not name a file of points")
     return plan, store.root / name, read_regular(store.root / name)

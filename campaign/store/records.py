@@ -1,4 +1,4 @@
-"""The journals' records that no generation holds yet, and which of them stand for their points."""
+"""The journals' records that are in no generation yet, and which of them are valid."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from campaign.store.journal import JournalEntry, Scan, has_writer, scan
 from campaign.store.layout import Store
 
 OF_MEASUREMENT = tuple(
-    each.name
-    for each in fields(Measurement)
-    if each.name not in ("point", "counts", "meters", "provenance", "traces")
+    field.name
+    for field in fields(Measurement)
+    if field.name not in ("point", "counts", "meters", "provenance", "traces")
 )
-"""The columns that are a measurement's own fields as they are."""
+"""The columns that are fields of :class:`Measurement` unchanged."""
 
 
 @dataclass(frozen=True)
 class JournalTail:
-    """The records of the journals that no generation holds yet."""
+    """The records of the journals that are in no generation yet.
+
+    ``consumed``: journal -> the byte up to which it was scanned.
+    """
 
     entries: list[JournalEntry]
     consumed: dict[str, int]
@@ -38,37 +41,38 @@ def journal_tail(
 ) -> JournalTail:
     """Scan the journals from where a generation stopped.
 
-    ``to_consume``: what is scanned will not be looked at again. Then a journal that is still
-    written to is read up to the first bytes that are no record: on a network file system they
-    may be on their way.
+    ``to_consume``: what is scanned will not be scanned again. Then a journal with a writer is
+    read only up to the first damaged byte: on a network file system a record may not be complete
+    yet.
     """
     entries: list[JournalEntry] = []
     ends = {}
     damage = []
     for path in store.journal_paths():
         try:
-            # Asked first: its last record may come, and its writer go, while it is scanned.
+            # Before the scan: a writer may append its last record and end during the scan.
             is_open = to_consume and has_writer(path)
-            found = scan(path, consumed.get(path.name, 0))
-        except FileNotFoundError:  # compacted and removed since it was listed
+            scanned = scan(path, consumed.get(path.name, 0))
+        except FileNotFoundError:  # compacted and removed meanwhile
             continue
-        if is_open and found.damage:
-            first, _ = found.damage[0]
-            found = Scan([e for e in found.entries if e.offset < first], first, found.damage)
-        entries += found.entries
-        ends[path.name] = found.end
-        damage += [(path.name, at, what) for at, what in found.damage]
+        if is_open and scanned.damage:
+            first, _ = scanned.damage[0]
+            before = [entry for entry in scanned.entries if entry.offset < first]
+            scanned = Scan(before, first, scanned.damage)
+        entries += scanned.entries
+        ends[path.name] = scanned.end
+        damage += [(path.name, at, what) for at, what in scanned.damage]
     return JournalTail(entries, ends, damage)
 
 
 def indexed_statuses(base: Generation | None, ids: Sequence[str]) -> dict[str, str]:
-    """The status of those of the points that a generation holds, by id."""
+    """Id -> status, of those points that are in a generation."""
     if base is None or not ids:
         return {}
     states = base.states()
-    asked = np.array(ids, STATE["id"])
-    at = np.minimum(np.searchsorted(states["id"], asked), max(states.size - 1, 0))
-    held = states["id"][at] == asked if states.size else np.zeros(asked.size, bool)
+    wanted = np.array(ids, STATE["id"])
+    at = np.minimum(np.searchsorted(states["id"], wanted), max(states.size - 1, 0))
+    held = states["id"][at] == wanted if states.size else np.zeros(wanted.size, bool)
     return {
         ids[i]: STATUSES[code]
         for i, code in zip(np.flatnonzero(held).tolist(), states["status"][at[held]], strict=True)
@@ -78,10 +82,10 @@ def indexed_statuses(base: Generation | None, ids: Sequence[str]) -> dict[str, s
 def accepted_entries(
     entries: Iterable[JournalEntry], held: Mapping[str, str]
 ) -> list[JournalEntry]:
-    """The entries that change the measurements table, at most one a point.
+    """The entries that change the measurements table, at most one for a point.
 
-    The first ``ok`` of a point stands for good, one whose trace was damaged until another; a
-    failure stands until a later attempt. ``held`` maps the point ids of the table to their status.
+    The first ``ok`` of a point is final; one with a damaged trace is replaced by another ``ok``;
+    a failure is replaced by a later attempt. ``held``: point id -> status in the table.
     """
     best: dict[str, JournalEntry] = {}
     for entry in entries:
@@ -89,7 +93,7 @@ def accepted_entries(
         if held.get(entry.point_id) == OK:
             continue
         if held.get(entry.point_id) == DAMAGED and status != OK:
-            continue  # its energy and time are better than nothing
+            continue  # its energy and time stay valid
         other = best.get(entry.point_id)
         if other is None or _supersedes(entry.scalars, other.scalars):
             best[entry.point_id] = entry
@@ -104,8 +108,8 @@ def _supersedes(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class StoreContents:
-    """What a store holds at one moment: its newest whole generation, the journals' tail, the
-    tail's entries that stand for their points, and what is damaged."""
+    """The contents of a store at one moment: its newest undamaged generation, the journals'
+    records after it, those of them that are valid for their points, and what is damaged."""
 
     generation: Generation | None
     tail: JournalTail
@@ -117,22 +121,22 @@ def read_contents(store: Store) -> StoreContents:
     """Everything that is in the store now.
 
     Raises:
-        DamagedStore: no generation is whole.
+        DamagedStore: every generation is damaged.
     """
     while True:
-        base, wrong = newest_generation(store)
+        base, index_damage = newest_generation(store)
         tail = journal_tail(store, {} if base is None else base.consumed)
         number = 0 if base is None else base.number
-        # Journals go when two generations hold them: were they still there for this one?
-        if max(generation_numbers(store), default=0) <= number + 1 or wrong:
+        # Journals are removed two generations later: were they complete for this one?
+        if max(generation_numbers(store), default=0) <= number + 1 or index_damage:
             ids = [entry.point_id for entry in tail.entries]
-            taken = accepted_entries(tail.entries, indexed_statuses(base, ids))
-            told = [f"{name}: byte {at}: {what}" for name, at, what in tail.damage]
-            return StoreContents(base, tail, taken, wrong + told)
+            accepted = accepted_entries(tail.entries, indexed_statuses(base, ids))
+            damage = [f"{name}: byte {at}: {what}" for name, at, what in tail.damage]
+            return StoreContents(base, tail, accepted, index_damage + damage)
 
 
 def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of the measurements table from a record's scalars."""
+    """A row of the measurements table from a record's scalars."""
     point = scalars["point"]
     row = {
         "point_id": point["id"],

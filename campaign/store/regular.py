@@ -1,4 +1,4 @@
-"""Files are read only where they are files: a device or a pipe in the place of one has no end."""
+"""Reads regular files only: a device or a pipe in place of a file may have no end."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 
 
 class NotRegular(OSError):
-    """What is in the place of a file is a folder, a device or a pipe."""
+    """A folder, a device or a pipe is in place of a file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EINVAL, "is not a regular file", str(path))
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """A file, opened to be read.
+    """Open a file to read it.
 
     Raises:
-        NotRegular: it is none.
-        OSError: it can't be opened.
+        NotRegular: it is not a regular file.
+        OSError: it cannot be opened.
     """
-    # O_NONBLOCK: a pipe must not make the opening wait.
+    # O_NONBLOCK: opening a pipe must not wait.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -32,6 +32,6 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_regular(path: Path) -> bytes:
-    """All bytes of a file; raises as :func:`open_regular`."""
+    """All bytes of a file. Raises as :func:`open_regular` does."""
     with open_regular(path) as file:
         return file.read()

@@ -1,5 +1,5 @@
-"""How rows get into the index's tables: every column is a Zarr array along the table's one
-dimension; text is variable-length UTF-8."""
+"""Writes rows into the index's tables. Each column is a Zarr array along the table's dimension;
+text is variable-length UTF-8."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHUNK_ROWS = 1 << 16
 
 
 def open_table(tables: zarr.Group, table: str) -> zarr.Group:
-    """A table of a generation that is being written; made empty if it is not there."""
+    """A table of a generation that is being written. A missing table is created, empty."""
     if table in tables:
         group = tables[table]
         assert isinstance(group, zarr.Group)  # noqa: S101
@@ -28,13 +28,13 @@ def open_table(tables: zarr.Group, table: str) -> zarr.Group:
 
 
 def rows_of(group: zarr.Group, table: str) -> int:
-    """How many rows a table has."""
+    """The number of rows of a table."""
     return _array(group, TABLES[table][1][0]).shape[0]
 
 
 def append(group: zarr.Group, table: str, rows: dict[str, np.ndarray], size: int) -> None:
-    """Add ``size`` rows at a table's end. A column that is not given is missing (NaN); one that
-    the table does not have is made, missing in the rows before."""
+    """Add ``size`` rows at a table's end. A column that is not given gets missing values (NaN); a
+    new column gets missing values in the earlier rows."""
     start = rows_of(group, table)
     for name in rows:
         if name not in group:
@@ -47,8 +47,8 @@ def append(group: zarr.Group, table: str, rows: dict[str, np.ndarray], size: int
 
 
 def overwrite(group: zarr.Group, table: str, rows: dict[str, np.ndarray], at: np.ndarray) -> None:
-    """Replace the rows ``at``. A count that is not given becomes missing; any other column that
-    is not given stays."""
+    """Replace the rows ``at``. A count that is not given becomes missing; other columns that are
+    not given keep their values."""
     for name in rows:
         if name not in group:
             _create(group, table, name, rows_of(group, table))

@@ -1,8 +1,8 @@
 """All samples: two Zarr arrays, ``time_ns`` and ``value``, in shards that are written once.
 
-What describes the arrays (their zarr.json) says nothing that this module does not know: of which
-type they are, in which pieces and how packed is the same in every store, and how long they are a
-generation says. So one that was damaged, or written by somebody else, is noticed and repaired.
+The arrays' metadata (zarr.json) can be written again at any time: types, chunks and compression
+are the same in every store, and a generation knows the number of samples. So damaged metadata, or
+those of another program, are found and repaired.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from campaign.store.regular import NotRegular, read_regular
 
 BATCH_SAMPLES = 4 * SHARD_SAMPLES
 AHEAD_SAMPLES = 1 << 36
-"""A compaction can't have written so far beyond what was committed: it is a terabyte."""
+"""No compaction writes so many samples beyond those that are committed: a terabyte."""
 
 Description = GroupMetadata | ArrayV3Metadata
 
@@ -44,10 +44,10 @@ class ShardWriter:
         """Where the next shard begins, in samples."""
         self.shards = shards
         self._batch: dict[str, list[np.ndarray]] = {name: [] for name in SAMPLES}
-        self._held = 0
+        self._collected = 0
 
     def add(self, measurement: Measurement) -> tuple[list[Any], ...]:
-        """Take a measurement's traces; the columns of their rows, from ``point_id`` on."""
+        """Collect a measurement's traces. Returns the columns of their rows, ``point_id`` first."""
         rows: tuple[list[Any], ...] = ([], [], [], [], [], [])
         for trace in measurement.traces:
             size = trace.time_ns.size
@@ -56,34 +56,34 @@ class ShardWriter:
                 trace.channel,
                 trace.domain,
                 trace.unit,
-                self.end + self._held,
+                self.end + self._collected,
                 size,
             )
             for values, value in zip(rows, row, strict=True):
                 values.append(value)
             self._batch["time_ns"].append(trace.time_ns)
             self._batch["value"].append(trace.value)
-            self._held += size
-        # Between measurements only: the next batch begins at a shard of its own.
-        if self._held >= BATCH_SAMPLES:
+            self._collected += size
+        # Only between measurements, because the next batch begins with a new shard.
+        if self._collected >= BATCH_SAMPLES:
             self.flush()
         return rows
 
     def flush(self) -> None:
-        """Write what was collected; the rest of the last shard stays zero.
+        """Write the collected samples. The rest of the last shard stays zero.
 
         Raises:
-            DamagedStore: what describes the arrays is not what this program writes.
+            DamagedStore: the arrays' metadata are not what this program writes.
         """
-        if not self._held:
+        if not self._collected:
             return
-        start, size = self.end, self._held
+        start, size = self.end, self._collected
         end = start + -(-size // SHARD_SAMPLES) * SHARD_SAMPLES
-        # Zarr would leave out a shard of zeros, and it would seem to be gone.
+        # By default Zarr does not write a shard of zeros, which would then seem to be missing.
         with zarr.config.set({"array.write_empty_chunks": True}):
             group = _opened(self.store, start)
             self._write(group, start, size, end)
-        self._held = 0
+        self._collected = 0
         self.end = end
 
     def _write(self, group: zarr.Group, start: int, size: int, end: int) -> None:
@@ -106,7 +106,7 @@ class ShardWriter:
 
 
 def _opened(store: Store, samples_end: int) -> zarr.Group:
-    """The group of all samples, to be written to; made where there is none."""
+    """The group of all samples, for writing. It is created where it does not exist."""
     if not store.traces.exists():
         fresh = store.root / ".traces.new"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -118,7 +118,7 @@ def _opened(store: Store, samples_end: int) -> zarr.Group:
     if wrong:
         raise DamagedStore(
             f"{store.traces / wrong[0]}: does not describe the samples any more; run or import "
-            f"again to mend it"
+            f"again to repair it"
         )
     return zarr.open_group(store.traces, mode="r+", zarr_format=3)
 
@@ -139,57 +139,59 @@ def _create(where: StoreLike) -> zarr.Group:
 
 
 @functools.cache
-def _right() -> dict[str, Description]:
-    """What the group and its arrays are described by while they are empty, by file."""
+def _expected() -> dict[str, Description]:
+    """File -> the metadata of the group or an array while it is empty."""
     group = _create(MemoryStore())
-    found: dict[str, Description] = {"zarr.json": group.metadata}
+    expected: dict[str, Description] = {"zarr.json": group.metadata}
     for name, array in group.arrays():
         assert isinstance(array.metadata, ArrayV3Metadata)  # noqa: S101
-        found[f"{name}/zarr.json"] = array.metadata
-    return found
+        expected[f"{name}/zarr.json"] = array.metadata
+    return expected
 
 
 def wrong_descriptions(store: Store, samples_end: int) -> list[str]:
-    """The files that do not describe the arrays of at least so many samples."""
+    """The metadata files that do not describe arrays of at least ``samples_end`` samples."""
     return [
-        name for name, right in _right().items() if not _describes(store, name, right, samples_end)
+        name
+        for name, expected in _expected().items()
+        if not _describes(store, name, expected, samples_end)
     ]
 
 
-def _describes(store: Store, name: str, right: Description, samples_end: int) -> bool:
-    """Whether both mean the same, however they say it; a compaction that was killed, or runs
-    now, may have made an array longer."""
+def _describes(store: Store, name: str, expected: Description, samples_end: int) -> bool:
+    """Whether a file has the expected metadata. A compaction that was killed, or is running, may
+    have made an array longer."""
     try:
-        told = json.loads(read_regular(store.traces / name))
-        if not isinstance(right, ArrayV3Metadata):
-            return bool(GroupMetadata.from_dict(told) == right)
-        found = ArrayV3Metadata.from_dict(told)
-        length = found.shape[0]
+        fields = json.loads(read_regular(store.traces / name))
+        if not isinstance(expected, ArrayV3Metadata):
+            return bool(GroupMetadata.from_dict(fields) == expected)
+        metadata = ArrayV3Metadata.from_dict(fields)
+        length = metadata.shape[0]
         return (
             samples_end <= length <= samples_end + AHEAD_SAMPLES
-            and replace(found, shape=right.shape) == right
+            and replace(metadata, shape=expected.shape) == expected
         )
     except (FileNotFoundError, NotRegular):
         return False
     except OSError:
-        raise  # it can't be read now, and may be right
-    except Exception:  # of a text that describes nothing Zarr raises all kinds
+        raise  # it cannot be read now, but may be correct
+    except Exception:  # Zarr may raise anything for other contents
         return False
 
 
 def repair_descriptions(store: Store, samples_end: int) -> list[str]:
-    """Write anew what does not describe the arrays of so many samples; what a person should
-    know. Only under the driver's lock.
+    """Rewrite metadata that do not describe arrays of ``samples_end`` samples. Returns sentences
+    for the user. The caller must hold the driver's lock.
 
     Raises:
-        OSError: the store can't be written.
+        OSError: the store cannot be written to.
     """
-    told = []
+    messages = []
     for name in wrong_descriptions(store, samples_end) if samples_end else ():
-        right = _right()[name]
-        if isinstance(right, ArrayV3Metadata):
-            right = replace(right, shape=(samples_end,))
-        text = right.to_buffer_dict(default_buffer_prototype())["zarr.json"].to_bytes()
+        metadata = _expected()[name]
+        if isinstance(metadata, ArrayV3Metadata):
+            metadata = replace(metadata, shape=(samples_end,))
+        text = metadata.to_buffer_dict(default_buffer_prototype())["zarr.json"].to_bytes()
         replace_file(store.traces / name, text)
-        told.append(f"traces.zarr/{name} was damaged, and is written anew")
-    return told
+        messages.append(f"traces.zarr/{name} was damaged, and has been rewritten")
+    return messages

@@ -1,8 +1,8 @@
-"""A shard as its file lies, by the layout of Zarr's sharding codec: the chunks, each packed by
-Blosc and closed by its CRC32C, then an index that says where each of them lies, closed by its own.
+"""Reads shards in the layout of Zarr's sharding codec: the chunks, each compressed by Blosc and
+followed by its CRC32C, then an index with the place of each chunk, followed by its CRC32C.
 
-Zarr reads the same files. What reads all samples of a large store goes through here: it costs what
-unpacking costs, and damage is told chunk by chunk.
+Zarr reads the same files. This module reads all samples of a large store in little more than the
+time of decompression, and finds damage chunk by chunk.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ CHUNKS = SHARD_SAMPLES // CHUNK_SAMPLES
 CRC_BYTES = 4
 ENTRY = np.dtype([("offset", "<u8"), ("size", "<u8")])
 BLOSC_SIZES = struct.Struct("<4xI4xI")
-"""Of the header of a chunk that Blosc packed: how many bytes it has unpacked, and packed."""
+"""In the header of a Blosc chunk: its bytes once unpacked, and packed."""
 INDEX_BYTES = CHUNKS * ENTRY.itemsize + CRC_BYTES
 
 
 class BadChunk(DamagedStore):
-    """A chunk, or the index of all, is not what was written."""
+    """A chunk, or the index of a shard, is not what was written."""
 
 
 def read_shard(path: Path, dtype: np.dtype[Any], start: int, end: int) -> np.ndarray:
     """Samples ``start`` to ``end`` of a shard, counted from its first.
 
     Raises:
-        BadChunk: some of them can't be unpacked any more.
-        OSError: the file is gone, is none, or can't be read.
+        BadChunk: some of them cannot be unpacked any more.
+        OSError: the file is missing, is not a regular file, or cannot be read.
     """
     first, last = start // CHUNK_SAMPLES, -(-end // CHUNK_SAMPLES)
-    found = np.empty((last - first) * CHUNK_SAMPLES, dtype)
+    samples = np.empty((last - first) * CHUNK_SAMPLES, dtype)
     with open_regular(path) as file:
         descriptor = file.fileno()
         length = os.fstat(descriptor).st_size
@@ -53,28 +53,28 @@ def read_shard(path: Path, dtype: np.dtype[Any], start: int, end: int) -> np.nda
             packed = (
                 _checked(os.pread(descriptor, size, offset)) if offset + size <= length else None
             )
-            if packed is None or not _unpack(packed, found[at : at + CHUNK_SAMPLES]):
+            if packed is None or not _unpack(packed, samples[at : at + CHUNK_SAMPLES]):
                 from_ = (first + i) * CHUNK_SAMPLES
                 raise BadChunk(
-                    f"{path}: samples {from_} to {from_ + CHUNK_SAMPLES} of it are damaged"
+                    f"{path}: its samples {from_} to {from_ + CHUNK_SAMPLES} are damaged"
                 )
-    return found[start - first * CHUNK_SAMPLES : end - first * CHUNK_SAMPLES]
+    return samples[start - first * CHUNK_SAMPLES : end - first * CHUNK_SAMPLES]
 
 
 def _checked(data: bytes) -> bytes | None:
-    """The bytes before their CRC32C; None where it is not theirs."""
+    """The bytes before their CRC32C; None where it does not match."""
     body = data[:-CRC_BYTES]
     is_whole = google_crc32c.value(body).to_bytes(CRC_BYTES, "little") == data[-CRC_BYTES:]
     return body if is_whole else None
 
 
 def _unpack(packed: bytes, into: np.ndarray) -> bool:
-    """Unpack a chunk; whether it filled what it was to fill."""
+    """Unpack a chunk. Returns whether it has as many bytes as ``into``."""
     try:
-        # Blosc writes as many bytes as its header says.
+        # Checked first: Blosc writes as many bytes as the header says.
         if BLOSC_SIZES.unpack_from(packed) != (into.nbytes, len(packed)):
             return False
         blosc.decompress(packed, into)
-    except Exception:  # a codec may raise anything of what is damaged
+    except Exception:  # a codec may raise anything for damaged data
         return False
     return True

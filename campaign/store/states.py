@@ -1,5 +1,5 @@
-"""The state of every point, from the newest generation's states and the journals' tail alone: no
-table is read, so that a driver starts, and a person sees how it goes, at any size."""
+"""The state of every point, from the newest generation's states and the journals' records. No table
+is read, so that a driver starts, and ``campaign status`` prints, quickly at any size."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from campaign.store.records import StoreContents, read_contents
 from campaign.store.summary import updated
 
 State = tuple[str | None, int]
-"""A point's status (None: never measured) and how many attempts at it failed."""
+"""A point's status (None: never measured) and the number of its failed attempts."""
 NEVER: State = (None, 0)
 
 
 def point_states(store: Store) -> dict[str, State]:
-    """The state of every point that was measured, or tried, by id.
+    """Id -> state, of every point that was measured or has failed.
 
     Raises:
-        DamagedStore: no generation is whole.
+        DamagedStore: every generation is damaged.
     """
-    now = read_contents(store)
+    contents = read_contents(store)
     status: dict[str, str] = {}
     failed: set[tuple[str, int]] = set()
-    if now.generation is not None:
+    if contents.generation is not None:
         from campaign.store.dataset import open_tables, read_column  # noqa: PLC0415
 
-        states = now.generation.states()
-        words = np.array(STATUSES, object)[states["status"]]
-        status = dict(zip(states["id"].astype(str).tolist(), words.tolist(), strict=True))
-        if now.generation.summary.get("failures"):
-            tables = open_tables(now.generation)
-            names = read_column(tables, "failures/point_id")
-            failed.update(zip(names, read_column(tables, "failures/attempt").tolist(), strict=True))
-    for entry in now.tail.entries:
+        states = contents.generation.states()
+        names = np.array(STATUSES, object)[states["status"]]
+        status = dict(zip(states["id"].astype(str).tolist(), names.tolist(), strict=True))
+        if contents.generation.summary.get("failures"):
+            tables = open_tables(contents.generation)
+            ids = read_column(tables, "failures/point_id")
+            failed.update(zip(ids, read_column(tables, "failures/attempt").tolist(), strict=True))
+    for entry in contents.tail.entries:
         if entry.scalars["status"] in FAILURES:
             failed.add((entry.point_id, entry.scalars["attempt"]))
-    # One attempt may have failed twice: Dask runs a task again whose worker it lost.
-    tried = Counter(point_id for point_id, _ in failed)
-    status |= {entry.point_id: entry.scalars["status"] for entry in now.accepted}
-    found: dict[str, State] = {each: (name, 0) for each, name in status.items()}
-    for point_id, count in tried.items():
-        found[point_id] = (status.get(point_id), count)
-    return found
+    # One attempt may fail twice, because Dask repeats the task of a lost worker.
+    failures = Counter(point_id for point_id, _ in failed)
+    status |= {entry.point_id: entry.scalars["status"] for entry in contents.accepted}
+    return {
+        point_id: (status.get(point_id), failures[point_id])
+        for point_id in dict.fromkeys((*status, *failures))
+    }
 
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """Of one partition's planned points, or of one site's imported ones, how many are in what
-    state; ``latest_unix_s``: when the last ones began."""
+    """How many of a partition's planned points, or of a site's imported ones, are in which state.
+    ``latest_unix_s``: when the last ones began."""
 
     site: str
     partition: str
@@ -68,8 +68,8 @@ class PartitionStatus:
 
 @dataclass(frozen=True)
 class StoreStatus:
-    """A store in short. ``failures``: class -> (attempts, the last one's text). ``flags``: a kind
-    of flag -> (measurements, one such flag)."""
+    """A summary of a store. ``failures``: class -> (attempts, the last one's text). ``flags``: kind
+    of flag -> (measurements, an example)."""
 
     partitions: list[PartitionStatus]
     failures: dict[str, tuple[int, str]]
@@ -78,13 +78,13 @@ class StoreStatus:
 
 
 def store_status(store: Store) -> StoreStatus:
-    """A store in short, read from a few files at any size.
+    """A summary of a store, from a few files at any size.
 
     Raises:
-        DamagedStore: no generation is whole, or the plan can't be read.
+        DamagedStore: every generation is damaged, or the plan cannot be read.
     """
-    now = read_contents(store)
-    summary, states = _summary_and_states(now)
+    contents = read_contents(store)
+    summary, states = _summary_and_states(contents)
     partitions = []
     planned = planned_ids(store)
     for name, ids in planned.items():
@@ -105,10 +105,10 @@ def store_status(store: Store) -> StoreStatus:
                 latest_unix_s=latest,
             )
         )
-    there = {each.site for each in partitions}
+    planned_sites = {partition.site for partition in partitions}
     for site, count in sorted(summary.get("sites", {}).items()):
-        if site not in there:
-            # Imported; or of an earlier plan, where there is one.
+        if site not in planned_sites:
+            # With a plan in the store these are points of an earlier plan.
             name = "not planned" if planned else "imported"
             partitions.append(
                 PartitionStatus(
@@ -125,32 +125,32 @@ def store_status(store: Store) -> StoreStatus:
         partitions,
         {name: (count, text) for name, (count, text) in summary.get("failures", {}).items()},
         {name: (count, text) for name, (count, text) in summary.get("flags", {}).items()},
-        now.damage,
+        contents.damage,
     )
 
 
-def _summary_and_states(now: StoreContents) -> tuple[dict[str, Any], np.ndarray]:
-    states = np.empty(0, STATE) if now.generation is None else now.generation.states()
-    summary = {} if now.generation is None else now.generation.summary
-    if now.tail.entries:
-        ids = np.array([entry.point_id for entry in now.accepted], STATE["id"])
+def _summary_and_states(contents: StoreContents) -> tuple[dict[str, Any], np.ndarray]:
+    states = np.empty(0, STATE) if contents.generation is None else contents.generation.states()
+    summary = {} if contents.generation is None else contents.generation.summary
+    if contents.tail.entries:
+        ids = np.array([entry.point_id for entry in contents.accepted], STATE["id"])
         fresh = _codes(states, ids) < 0
         summary = updated(
             summary,
-            [entry.scalars for entry in now.accepted],
-            [e.scalars for e, new in zip(now.accepted, fresh, strict=True) if new],
-            [entry.scalars for entry in now.tail.entries],
+            [entry.scalars for entry in contents.accepted],
+            [e.scalars for e, new in zip(contents.accepted, fresh, strict=True) if new],
+            [entry.scalars for entry in contents.tail.entries],
         )
         tail = np.empty(ids.size, STATE)
         tail["id"], tail["row"] = ids, -1
-        tail["status"] = [STATUSES.index(entry.scalars["status"]) for entry in now.accepted]
+        tail["status"] = [STATUSES.index(entry.scalars["status"]) for entry in contents.accepted]
         states = np.concatenate([states[~np.isin(states["id"], ids)], tail])
         states = states[np.argsort(states["id"], kind="stable")]
     return summary, states
 
 
 def _codes(states: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The status of each id as a number of STATUSES, int64; -1 where it has none."""
+    """The status of each id as an index into STATUSES, int64; -1 where it has none."""
     if not states.size:
         return np.full(ids.size, -1)
     at = np.minimum(np.searchsorted(states["id"], ids), states.size - 1)

@@ -1,4 +1,4 @@
-"""What a generation says of its measurements in short: ``campaign status`` reads no table."""
+"""The summary of a generation's measurements, so that ``campaign status`` reads no table."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from analysis.dataset import FAILURES, OK
 
 LATEST = 200
-FIGURES = re.compile(r"[-+.\d]+(e[-+]?\d+)?")
+NUMBERS = re.compile(r"[-+.\d]+(e[-+]?\d+)?")
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 
 
 class Summary(BaseModel):
-    """A summary as a manifest has it.
+    """A summary, as it is in a manifest.
 
     ``sites``: site -> measurements. ``latest_unix_s``: "site/partition" -> when its last points
-    began. ``failures``: class -> (attempts, the last one's text). ``flags``: a flag without its
-    figures -> (measurements that are ok and flagged so, one of them).
+    began. ``failures``: class -> (attempts, the last one's text). ``flags``: a flag
+    without its numbers -> (ok measurements with such a flag, an example of the flag).
     """
 
     model_config = ConfigDict(strict=True)
@@ -34,26 +34,26 @@ class Summary(BaseModel):
 
 def updated(
     summary: Mapping[str, Any],
-    taken: Iterable[Mapping[str, Any]],
+    accepted: Iterable[Mapping[str, Any]],
     new_points: Iterable[Mapping[str, Any]],
     failed: Iterable[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """The summary with more records' scalars in it.
+    """The summary with the scalars of further records.
 
-    ``taken``: those that stand for their points now; ``new_points``: those of them whose points
-    were not measured before; ``failed``: attempts that failed, taken or not.
+    ``accepted``: the records that are now valid for their points; ``new_points``: those of them
+    whose points were not measured before; ``failed``: failed attempts, accepted or not.
     """
-    latest = {name: list(some) for name, some in summary.get("latest_unix_s", {}).items()}
+    latest = {name: list(times) for name, times in summary.get("latest_unix_s", {}).items()}
     failures = dict(summary.get("failures", {}))
     flags = dict(summary.get("flags", {}))
-    for scalars in taken:
+    for scalars in accepted:
         point = scalars["point"]
         latest.setdefault(f"{point['site']}/{point['partition']}", []).append(
             scalars["start_unix_s"]
         )
         if scalars["status"] == OK:
             for flag in scalars["provenance"].get("flags", ()):
-                kind = FIGURES.sub("#", flag)
+                kind = NUMBERS.sub("#", flag)
                 flags[kind] = [flags.get(kind, [0])[0] + 1, flag]
     for scalars in failed:
         status = scalars["status"]
@@ -61,14 +61,14 @@ def updated(
             failures[status] = [failures.get(status, [0])[0] + 1, scalars["text"]]
     return {
         **with_sites(summary, Counter(scalars["point"]["site"] for scalars in new_points)),
-        "latest_unix_s": {name: sorted(some)[-LATEST:] for name, some in latest.items()},
+        "latest_unix_s": {name: sorted(times)[-LATEST:] for name, times in latest.items()},
         "failures": failures,
         "flags": flags,
     }
 
 
 def with_sites(summary: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Any]:
-    """The summary with so many more measurements of each site."""
+    """The summary with further measurements: ``counts`` of them at each site."""
     sites = dict(summary.get("sites", {}))
     for site, count in counts.items():
         sites[site] = sites.get(site, 0) + count
@@ -76,10 +76,10 @@ def with_sites(summary: Mapping[str, Any], counts: Mapping[str, int]) -> dict[st
 
 
 def without_flags(summary: Mapping[str, Any], flags: Iterable[str]) -> dict[str, Any]:
-    """The summary without the flags of measurements that no longer stand."""
+    """The summary without the flags of measurements that are not valid any more."""
     left = dict(summary.get("flags", {}))
     for flag in flags:
-        kind = FIGURES.sub("#", flag)
+        kind = NUMBERS.sub("#", flag)
         count, example = left.get(kind, (0, ""))
         left[kind] = [count - 1, example]
-    return {**summary, "flags": {kind: each for kind, each in left.items() if each[0] > 0}}
+    return {**summary, "flags": {kind: entry for kind, entry in left.items() if entry[0] > 0}}

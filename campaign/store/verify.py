@@ -1,8 +1,8 @@
-"""Look at every byte of a store's samples, and let go of what is damaged.
+"""Checks all samples of a store, and marks measurements with damaged traces.
 
-A generation is checked whenever it is opened, a journal's records when they are read. The shards
-are not: they are read through here before a campaign goes on, so that a point whose trace was
-damaged is measured again.
+A generation is checked when it is opened, and a journal's records when they are read. The shards
+are checked here before a campaign continues, so that a point with a damaged trace is measured
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from campaign.store.compaction import NewRows, write_generation
 from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import MISSING, FileDigest, Generation, checksum
 from campaign.store.layout import Store
-from campaign.store.records import StoreContents, read_contents
+from campaign.store.records import read_contents
 from campaign.store.regular import NotRegular
 from campaign.store.samples import repair_descriptions, wrong_descriptions
 from campaign.store.shard import BadChunk, read_shard
@@ -29,8 +29,8 @@ from campaign.store.summary import without_flags
 
 @dataclass(frozen=True)
 class BadShard:
-    """A shard that is not what was written: its name, what is wrong, what it is now, and the
-    samples (from, to) that can't be read."""
+    """A shard that is not what was written: its name, what is wrong, its present digest, and the
+    samples (from, to) that cannot be read."""
 
     name: str
     what: str
@@ -40,7 +40,7 @@ class BadShard:
 
 @dataclass(frozen=True)
 class LostTrace:
-    """A measurement of which samples are lost: its row, its point and where the damage is."""
+    """A measurement with lost samples: its row, its point and where the damage is."""
 
     row: int
     point_id: str
@@ -50,7 +50,7 @@ class LostTrace:
 
 def bad_shards(store: Store, generation: Generation) -> list[BadShard]:
     """Every shard of a generation that is not what was written."""
-    found = []
+    bad = []
     for name, written in generation.shards.items():
         path = store.traces / name
         try:
@@ -60,17 +60,17 @@ def bad_shards(store: Store, generation: Generation) -> list[BadShard]:
         if now == written or now == MISSING == written:
             continue
         if now == MISSING:
-            what = "is gone"
+            what = "is missing"
         elif now[0] != written[0]:
             what = f"has {now[0]} bytes, {written[0]} were written"
         else:
             what = "its checksum does not match"
-        found.append(BadShard(name, what, now, _lost(store, name)))
-    return found
+        bad.append(BadShard(name, what, now, _lost(store, name)))
+    return bad
 
 
 def _lost(store: Store, name: str) -> list[tuple[int, int]]:
-    """Which samples of a damaged shard can't be read, chunk by chunk."""
+    """The samples of a damaged shard that cannot be read, chunk by chunk."""
     array_name, _, number = name.split("/")
     begin = int(number) * SHARD_SAMPLES
     lost = []
@@ -81,78 +81,75 @@ def _lost(store: Store, name: str) -> list[tuple[int, int]]:
             )
         except (BadChunk, FileNotFoundError, NotRegular):
             lost.append((begin + start, begin + start + CHUNK_SAMPLES))
-    # Damage in the bytes between the chunks costs nothing.
+    # Damage in bytes between the chunks loses no samples.
     return lost
 
 
-def lost_traces(now: StoreContents, shards: Iterable[BadShard]) -> list[LostTrace]:
-    """The measurements that have a sample in what is lost."""
-    assert now.generation is not None  # noqa: S101
-    tables = open_tables(now.generation)
+def lost_traces(generation: Generation, shards: Iterable[BadShard]) -> list[LostTrace]:
+    """The measurements that have lost samples."""
+    tables = open_tables(generation)
     trace = {
         name: read_column(tables, f"traces/{name}")
         for name in ("measurement", "row_start", "row_size")
     }
-    why: dict[int, str] = {}
+    damage: dict[int, str] = {}
     for shard in shards:
         for start, end in shard.lost:
             begin = trace["row_start"]
             hit = (begin < end) & (begin + trace["row_size"] > start) & (trace["row_size"] > 0)
             for row in trace["measurement"][hit].tolist():
-                why.setdefault(row, f"traces.zarr/{shard.name} {shard.what}")
-    rows = sorted(why)
-    told = {
+                damage.setdefault(row, f"traces.zarr/{shard.name} {shard.what}")
+    rows = sorted(damage)
+    columns = {
         name: read_column(tables, f"measurements/{name}")[rows]
         for name in ("point_id", "kernel", "params", "core_mhz", "mem_mhz")
     }
     return [
         LostTrace(
             row,
-            str(told["point_id"][i]),
-            f"{told['kernel'][i]} {told['params'][i]} at {told['core_mhz'][i]:g}/"
-            f"{told['mem_mhz'][i]:g} MHz",
-            why[row],
+            str(columns["point_id"][i]),
+            f"{columns['kernel'][i]} {columns['params'][i]} at {columns['core_mhz'][i]:g}/"
+            f"{columns['mem_mhz'][i]:g} MHz",
+            damage[row],
         )
         for i, row in enumerate(rows)
     ]
 
 
 def damaged_traces(store: Store) -> list[str]:
-    """What of the samples is damaged, point by point; reads only."""
-    now = read_contents(store)
-    if now.generation is None:
+    """The damage of the samples, a sentence for each point. Nothing is written."""
+    base = read_contents(store).generation
+    if base is None:
         return []
-    base = now.generation
     described = wrong_descriptions(store, base.samples_end) if base.samples_end else []
-    lost = lost_traces(now, bad_shards(store, base))
+    lost = lost_traces(base, bad_shards(store, base))
     return [f"traces.zarr/{name} does not describe the samples" for name in described] + [
-        f"{each.what}: {each.point_id} ({each.label})" for each in lost
+        f"{trace.what}: {trace.point_id} ({trace.label})" for trace in lost
     ]
 
 
 def repair_samples(store: Store) -> list[str]:
-    """Check all samples; what a person should know. Only under the driver's lock.
+    """Check all samples. Returns sentences for the user. The caller must hold the driver's lock.
 
-    A measurement with a lost sample keeps its scalars, and takes the status :data:`DAMAGED`:
+    A measurement with lost samples keeps its scalars and gets the status :data:`DAMAGED`, so that
     the next run measures it again.
 
     Raises:
-        OSError: the store can't be written.
-        DamagedStore: no generation is whole.
+        OSError: the store cannot be written to.
+        DamagedStore: every generation is damaged.
     """
-    now = read_contents(store)
-    base = now.generation
+    base = read_contents(store).generation
     if base is None or not base.shards:
         return []
-    told = repair_descriptions(store, base.samples_end)
+    messages = repair_descriptions(store, base.samples_end)
     shards = bad_shards(store, base)
     if not shards:
-        return told
-    lost = lost_traces(now, shards)
-    rows = [each.row for each in lost]
+        return messages
+    lost = lost_traces(base, shards)
+    rows = [trace.row for trace in lost]
     tables = open_tables(base)
     provenance = read_column(tables, "measurements/provenance")[rows]
-    # Counts that are not given become missing.
+    # Given again, because write_generation makes counts that are not given missing.
     measurements = tables["measurements"]
     assert isinstance(measurements, zarr.Group)  # noqa: S101
     counts = {
@@ -163,9 +160,9 @@ def repair_samples(store: Store) -> list[str]:
     flags = [flag for text in provenance for flag in json.loads(str(text)).get("flags", ())]
     new_rows = NewRows(
         {
-            "point_id": column("point_id", [each.point_id for each in lost]),
+            "point_id": column("point_id", [trace.point_id for trace in lost]),
             "status": column("status", [DAMAGED] * len(lost)),
-            "text": column("text", [each.what for each in lost]),
+            "text": column("text", [trace.what for trace in lost]),
             **counts,
         },
         {},
@@ -174,7 +171,7 @@ def repair_samples(store: Store) -> list[str]:
     known = base.shards | {shard.name: shard.now for shard in shards}
     summary = without_flags(base.summary, flags)
     write_generation(store, base, new_rows, replace(base, shards=known, summary=summary))
-    told += [f"traces.zarr/{shard.name} {shard.what}" for shard in shards if not shard.lost]
-    return told + [
-        f"{each.what}: point {each.point_id} ({each.label}) is measured again" for each in lost
+    messages += [f"traces.zarr/{shard.name} {shard.what}" for shard in shards if not shard.lost]
+    return messages + [
+        f"{trace.what}: point {trace.point_id} ({trace.label}) is measured again" for trace in lost
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from campaign.errors import BadArgument, CannotDo
 from campaign.extras import missing_extra
 from campaign.verbs.options import add_json
-from campaign.verbs.printing import explain, print_json
+from campaign.verbs.printing import print_json, say
 
 if TYPE_CHECKING:
     from campaign.launch.drive import Outcome
@@ -91,7 +91,7 @@ def _print(outcome: Outcome, store_path: Path) -> None:
         end += "; see campaign status, fix the cause and run with --retry-failed"
     elif outcome.left:
         end += "; run it again to continue"
-    explain(
+    say(  # one line, so that the last line always says how a run ended
         f"{store_path}: {outcome.ok} of {outcome.planned} points measured, {outcome.failed} "
         f"failed, {outcome.left} left: {end}"
     )

@@ -126,7 +126,7 @@ def test_damage_to_both_is_told_and_nothing_is_guessed(store, capsys):
     own = random.Random(1)
     for generation in sorted(store.index.iterdir()):
         harm(own.choice(files_below(generation)), own)
-    with pytest.raises(DamagedStore, match="no generation of the index is whole"):
+    with pytest.raises(DamagedStore, match="every generation of the index is damaged"):
         open_dataset(store)
     assert main(["status", str(store.root)]) == 2
     assert "restore" in capsys.readouterr().err
@@ -210,18 +210,18 @@ def harm_description(path: Path, how: str) -> None:
 def test_what_describes_the_samples_is_written_anew(store, name, how, by, tmp_path, capsys):
     before = open_dataset(store)["value"].values
     harm_description(store.traces / name, how)
-    with pytest.raises(DamagedStore, match=rf"{name}.*to mend it"):
+    with pytest.raises(DamagedStore, match=rf"{name}.*to repair it"):
         open_dataset(store)
     assert main(["status", str(store.root), "--verify"]) == 1
     assert f"{name} does not describe the samples" in capsys.readouterr().out
     if by == "run":
-        assert repair_samples(store) == [f"traces.zarr/{name} was damaged, and is written anew"]
+        assert repair_samples(store) == [f"traces.zarr/{name} was damaged, and has been rewritten"]
     else:
         table = tmp_path / "more.csv"
         table.write_text("site,kernel,core_mhz,time_s,energy_j\nb,k,1000,1,5\n")
         write(store, 40)
         assert main(["import", str(table), "--store", str(store.root)]) == 0
-        assert "is written anew" in capsys.readouterr().err
+        assert "has been rewritten" in capsys.readouterr().err
     np.testing.assert_array_equal(open_dataset(store)["value"].values[: before.size], before)
     assert damaged_traces(store) == []
 
@@ -278,7 +278,7 @@ def test_a_shard_that_has_no_end_costs_its_points(store, put):
         path.symlink_to("/dev/zero")
     else:
         os.mkfifo(path)
-    with pytest.raises(DamagedStore, match="is gone"):
+    with pytest.raises(DamagedStore, match="is missing"):
         open_dataset(store)["value"].load()
     assert named([line for line in repair_samples(store) if "measured again" in line]) == sorted(
         IDS[:20]

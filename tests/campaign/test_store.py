@@ -253,7 +253,7 @@ def test_what_is_no_store_is_refused(tmp_path):
     with pytest.raises(NotAStore, match="not a store; name a new or empty folder"):
         create_store(tmp_path, "x")
     (tmp_path / "store.json").write_text("{not json")
-    with pytest.raises(NotAStore, match="can't be read"):
+    with pytest.raises(NotAStore, match="cannot be read"):
         open_store(tmp_path)
     (tmp_path / "store.json").write_text('{"format": 99}')
     with pytest.raises(NotAStore, match="format 99"):

@@ -477,7 +477,7 @@ def _two_drivers(trial: Trial) -> None:
     said = local_run.last_line(second.text())
     trial.what = f"a second driver, ended with {code}: {said}; SIGKILL to the first"
     trial.missed = not held
-    if held and (code != 1 or "runs on this store" not in said):
+    if held and (code != 1 or "is using this store" not in said):
         trial.wrong.append(f"the second driver ended with {code}: {said}")
     trial.held = measured_ids(trial.store)
     local_run.kill([first.process.pid])
