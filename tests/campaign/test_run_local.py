@@ -163,7 +163,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(tmp_path, undistu
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130, out
-    assert "interrupted; run it again to go on" in out
+    assert "interrupted; run it again to continue" in out
     assert 10 <= len(frame_of(path)) < POINTS
     assert run(path)[0] == 0
     assert len(frame_of(path)) == POINTS

@@ -302,7 +302,7 @@ def test_an_interrupted_driver_cleans_up_and_goes_on_later(tmp_path, slurm_clust
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert "interrupted; run it again to go on" in out
+        assert "interrupted; run it again to continue" in out
         assert slurm_cluster.jobs() == []
 
     faulty_run(tmp_path, slurm_cluster, interrupt)
