@@ -16,6 +16,7 @@ from analysis.choice.losses import (
     FoldRankings,
     case_losses,
     contest,
+    kernel_numbers,
     losses_by_chooser,
     rank_single_settings,
 )
@@ -105,6 +106,7 @@ class _FoldResults:
         self.data, self.objective = data, objective
         self.predicted_j = np.full(len(data), np.nan)
         self.given_s = np.full(len(data), np.nan)
+        self.number = kernel_numbers(data)
         self.fold = np.full(len(data), -1)
         self.rankings: list[np.ndarray] = []
         self.forms: Counter[tuple[str, str]] = Counter()
@@ -120,7 +122,8 @@ class _FoldResults:
         self.given_s[rows] = held_out.time_s
         self.predicted_j[rows[known]] = fitted.energy_j(held_out.take(known))
         self.fold[rows] = len(self.rankings)
-        self.rankings.append(rank_single_settings(training, self.objective))
+        number = self.number[~test]
+        self.rankings.append(rank_single_settings(training, number, self.objective))
 
     def judged(self, scheme: str, time: str, labelled: Observations) -> CrossValidation:
         """The errors over all folds, and the losses of the kernels as ``labelled`` names them."""

@@ -73,15 +73,22 @@ class FoldRankings:
     rank: np.ndarray
 
 
-def rank_single_settings(data: Observations, objective: Objective) -> np.ndarray:
+def kernel_numbers(data: Observations) -> np.ndarray:
+    """int64 (rows,): each row's kernel as a number, in order of the labels."""
+    numbers = {kernel: i for i, kernel in enumerate(kernel_names(data))}
+    return np.array([numbers[kernel] for kernel in data.kernel.tolist()], np.int64)
+
+
+def rank_single_settings(
+    data: Observations, number: np.ndarray, objective: Objective
+) -> np.ndarray:
     """Each setting's rank as a single setting for all kernels: float64 (settings,), 0 the best.
 
-    Best is the least mean of the score above each kernel's best, among the settings at which most
+    ``number``: int64 (rows,), of :func:`kernel_numbers`; kernels without rows do not count. Best
+    is the least mean of the score above each kernel's best, among the settings at which most
     kernels were measured; those of fewer kernels come after; infinite where none was.
     """
-    kernels = {kernel: i for i, kernel in enumerate(kernel_names(data))}
-    shape = (len(data.settings), len(kernels))
-    number = np.array([kernels[kernel] for kernel in data.kernel.tolist()], np.int64)
+    shape = (len(data.settings), int(number.max()) + 1)
     cell = data.setting * shape[1] + number
     n = np.bincount(cell, minlength=shape[0] * shape[1])
     there = (n > 0).reshape(shape)
@@ -90,8 +97,10 @@ def rank_single_settings(data: Observations, objective: Objective) -> np.ndarray
         for values in (data.energy_j, data.time_s)
     )
     # A setting where a kernel was not measured must not be its best one, nor count.
-    score = objective.score(*(np.where(there, v, v.max(axis=0)) for v in (energy_j, time_s)))
-    above = np.where(there, score / np.where(there, score, np.inf).min(axis=0) - 1.0, 0.0)
+    with np.errstate(invalid="ignore"):  # of a kernel without rows all is 0
+        score = objective.score(*(np.where(there, v, v.max(axis=0)) for v in (energy_j, time_s)))
+    least = np.where(there, score, np.inf).min(axis=0)
+    above = np.where(there, score / least - 1.0, 0.0)
     measured = there.sum(axis=1)
     mean = above.sum(axis=1) / np.maximum(measured, 1)
     order = np.lexsort([np.arange(len(mean)), mean, -measured])

@@ -72,7 +72,7 @@ def test_without_voltages_they_are_estimated():
 
 
 def test_a_voltage_that_does_not_vary_is_not_estimated():
-    """Energies made with V = 1 at every clock: the plainest, unit, must mostly be chosen."""
+    """Energies made with V = 1 at every clock: the simplest, unit, must mostly be chosen."""
     found = []
     for seed in range(8):
         data = measured(seed, known_voltage=False)
@@ -100,7 +100,7 @@ def test_a_smooth_discrepancy_is_given_a_surface():
         assert chosen(bent(measured(seed, noise=0.01, clock_tree=False))).surface
 
 
-def test_the_plainest_within_one_standard_error_of_the_best_by_hand():
+def test_the_simplest_within_one_standard_error_of_the_best_by_hand():
     """Leave-one-setting-out by :func:`fit` for each form, and the rule written out."""
     kinds = Counter()
     for seed in range(8):

@@ -22,7 +22,7 @@ def twin():
     return observations(twin_dataset("off"), "tk1")
 
 
-def foretold(data, ceilings, kernel):
+def predicted_and_measured(data, ceilings, kernel):
     """(predicted, measured) seconds of a kernel from its time at the fastest setting."""
     base = fastest_setting(data)
     mine = data.kernel == kernel
@@ -42,17 +42,17 @@ def test_the_measured_time_itself_comes_back(twin):
     ceilings = fit_class_roofline(twin)
     base = fastest_setting(twin)
     for kernel in sorted(set(twin.kernel)):
-        predicted, measured = foretold(twin, ceilings, kernel)
+        predicted, measured = predicted_and_measured(twin, ceilings, kernel)
         here = twin.setting[twin.kernel == kernel] == base
         np.testing.assert_allclose(predicted[here], measured[here], rtol=1e-9)
 
 
-def test_an_unseen_kernels_times_on_the_simulated_board_are_foretold(twin):
+def test_an_unseen_kernels_times_on_the_simulated_board_are_predicted(twin):
     """Each kernel's ceilings are fitted without it; the board's roofline is not this model's."""
     errors = []
     for kernel in sorted(set(twin.kernel))[::6]:
         ceilings = fit_class_roofline(twin.take(twin.kernel != kernel))
-        predicted, measured = foretold(twin, ceilings, kernel)
+        predicted, measured = predicted_and_measured(twin, ceilings, kernel)
         errors.append(np.abs(predicted / measured - 1).mean())
     assert np.mean(errors) < 0.06
 
@@ -62,7 +62,7 @@ def test_a_machine_of_two_ceilings_is_found():
     data = grid_observations(11, kernels=24)
     ceilings = fit_class_roofline(data)
     errors = [
-        np.abs(np.divide(*foretold(data, ceilings, kernel)) - 1)
+        np.abs(np.divide(*predicted_and_measured(data, ceilings, kernel)) - 1)
         for kernel in sorted(set(data.kernel))
     ]
     assert np.mean(errors) < 0.03

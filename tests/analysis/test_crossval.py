@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from analysis.choice.crossval import cross_validate
-from analysis.choice.losses import case_losses, losses_by_chooser
+from analysis.choice.losses import (
+    case_losses,
+    kernel_numbers,
+    losses_by_chooser,
+    rank_single_settings,
+)
 from analysis.choice.objectives import objective
 from analysis.choice.pick import candidates, pick
 from analysis.energy.fit import fit
@@ -183,6 +188,19 @@ def test_the_best_single_setting_never_comes_from_the_fold_that_is_predicted(dat
         assert case.best_single_most_pct == pytest.approx(max(over[s] for s in singles) * 100)
     # Of a holdout no fitted setting is among those judged.
     assert "best_single" not in cross_validate(data, "holdout", "choi", voltage="known").choosers
+
+
+def test_a_kernel_left_out_does_not_rank_the_settings(data):
+    """By a weighted objective too, which divides by each kernel's least time and energy."""
+    for name in ("energy", "weighted:0.5"):
+        rest = data.kernel != sorted(set(data.kernel))[0]
+        number = kernel_numbers(data)[rest]
+        some = rank_single_settings(data.take(rest), number, objective(name))
+        alone = data.take(rest)
+        np.testing.assert_array_equal(
+            some, rank_single_settings(alone, kernel_numbers(alone), objective(name))
+        )
+        assert sorted(some) == list(range(len(data.settings)))
 
 
 def test_crossval_picks_by_the_objective_that_it_is_given(data):

@@ -131,7 +131,7 @@ def test_the_clock_term_is_found_where_there_is_one(quiet):
     assert values["g_core"] == pytest.approx(g_core, rel=0.02)
 
 
-def test_terms_that_cannot_be_told_apart_are_merged_and_told(quiet):
+def test_terms_that_cannot_be_separated_are_merged_and_reported(quiet):
     flat = replace(quiet, mem_v=np.ones(len(quiet)), core_v=np.ones(len(quiet)), voltage="unit")
     found = fit(flat, "choi", "unit")
     assert [d["name"] for d in found.dropped] == ["c1_core", "c1_mem"]
@@ -235,7 +235,7 @@ def test_classes_in_a_constant_ratio_are_named_as_confounded(known):
 
 
 def with_nodes(quiet, seed: int, node_std: float):
-    """Rows of four nodes, each with a gain of its own: (nodes told, nodes not told)."""
+    """Rows of four nodes, each with a gain of its own: (with node names, without)."""
     rng = np.random.default_rng(seed)
     node = rng.choice(np.array(list("abcd"), object), len(quiet))
     gain = dict(zip("abcd", 1 + rng.normal(0, node_std, 4), strict=True))
@@ -248,9 +248,9 @@ def with_nodes(quiet, seed: int, node_std: float):
 
 def test_what_nodes_have_in_common_widens_intervals_on_the_whole(quiet):
     """By a fifth at the median at least; fewer than three nodes change nothing."""
-    told, untold = with_nodes(quiet, 1, 0.08)
-    two = replace(told, node=np.where(told.node < "c", "a", "c").astype(object))
-    fits = [fit(data, "choi", "known") for data in (told, untold, two)]
+    named, unnamed = with_nodes(quiet, 1, 0.08)
+    two = replace(named, node=np.where(named.node < "c", "a", "c").astype(object))
+    fits = [fit(data, "choi", "known") for data in (named, unnamed, two)]
     np.testing.assert_array_equal(fits[0].value, fits[1].value)
     np.testing.assert_array_equal(fits[2].covariance, fits[1].covariance)
     width = [each.high - each.value for each in fits]
@@ -258,7 +258,7 @@ def test_what_nodes_have_in_common_widens_intervals_on_the_whole(quiet):
 
 
 def test_intervals_count_the_choice_of_the_form(quiet):
-    """Where the data hardly tell two forms apart, what the other says widens the intervals."""
+    """Where the data hardly separate two forms, the other one widens the intervals."""
     rng = np.random.default_rng(10)
     gain = 1 + rng.normal(0, 0.015, len(quiet.settings))[quiet.setting]
     gain += rng.normal(0, 0.025, len(quiet))
@@ -283,8 +283,8 @@ def test_intervals_count_the_choice_of_the_form(quiet):
 def test_nodes_never_make_a_constant_surer(quiet, node_std):
     """What is not known of nodes comes on top of what is not known of settings."""
     for seed in range(8):
-        told, untold = (fit(data, "choi", "known") for data in with_nodes(quiet, seed, node_std))
-        more, less = np.diag(told.covariance), np.diag(untold.covariance)
+        named, unnamed = (fit(data, "choi", "known") for data in with_nodes(quiet, seed, node_std))
+        more, less = np.diag(named.covariance), np.diag(unnamed.covariance)
         assert (more >= less * (1 - 1e-6)).all(), (more / less).min()
 
 

@@ -70,11 +70,11 @@ def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(found, data):
         try:
             for _ in range(rng.choice([1, 1, 3])):
                 value = change_json(rng, value)
-            told = json.loads(as_json(value))
+            changed = json.loads(as_json(value))
         except (RecursionError, ValueError):  # no JSON
             continue
         try:
-            read = fit_of(told)
+            read = fit_of(changed)
         except NoFit:
             continue
         taken += 1

@@ -152,7 +152,7 @@ def bent(data: Observations) -> Observations:
     return replace(data, energy_j=data.energy_j * (1 + 0.08 * hump))
 
 
-def test_a_smooth_discrepancy_is_foretold_at_settings_left_out():
+def test_a_smooth_discrepancy_is_predicted_at_settings_left_out():
     data = bent(grid_observations(1, kernels=12, core_mhz=CORE_MHZ, mem_mhz=MEM_MHZ, noise=0.005))
     error_pct = {"choi+clock": [], "choi+clock+surface": []}
     for core_mhz in CORE_MHZ[1:-1]:

@@ -34,7 +34,7 @@ def unknown_volts(seed: int, **more) -> Observations:
 @pytest.mark.parametrize(("terms", "clock_tree"), [("choi", False), ("choi+clock", True)])
 @pytest.mark.parametrize(("noise", "within"), [(0.0, 1e-4), (0.005, 0.01)])
 def test_the_curves_that_made_the_energies_come_back(family, terms, clock_tree, noise, within):
-    """Of the memory's curve only its two measured clocks can be told; of the core's, seven."""
+    """Of the memory's curve only two measured clocks are known; of the core's, seven."""
     for seed in range(2):
         data = unknown_volts(seed, noise=noise, clock_tree=clock_tree)
         curves = fit(data, terms, family, intervals=False).curves
@@ -138,7 +138,7 @@ def test_the_clock_of_a_setting_held_out_lies_between_its_neighbours():
     free = fit(data.take(~out), "choi+clock", "free", intervals=False)
     at = free.curves.core.at(np.array([700.0, 800.0, 900.0]))
     assert at[1] == pytest.approx((at[0] + at[2]) / 2, rel=1e-12)
-    # The true curve is straight there, so that the energies are foretold as well.
+    # The true curve is straight there, so that the energies are predicted as well.
     held_out = data.take(out)
     for family in ESTIMATED:
         found = fit(data.take(~out), "choi+clock", family, intervals=False)
