@@ -12,8 +12,9 @@ from analysis.dataset import moves_data
 from analysis.energy.breakdown import by_class, by_kind, by_phase
 from analysis.energy.fitted import Fit
 from analysis.figures.figure import Axis, Bars, Figure, Panel
-from analysis.figures.labels import file_stem, natural, setting_label, short_names, shortened
+from analysis.figures.labels import file_stem, natural, setting_label, shortened
 from analysis.figures.predictions import CASES_A_PANEL, case_axis, case_place, foremost, numbered
+from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations
 
 SHOWN = 16
@@ -55,19 +56,21 @@ def stacked_panel(
     x_label: str,
     rows: Sequence[str],
     parts: Mapping[str, np.ndarray],
+    *,
     unit: str,
     description: str,
+    names: Mapping[str, str] | None = None,
     wide: bool = False,
 ) -> Panel:
     """A horizontal bar a row, stacked of its parts in their order.
 
-    ``parts``: part -> float64 (rows,), in ``unit``; NaN and 0 draw nothing.
+    ``parts``: part -> float64 (rows,), in ``unit``; NaN and 0 draw nothing. ``names``: row -> its
+    name beside the bar, by default the row itself.
     """
     styles = part_styles(list(parts))
     values = {name: np.nan_to_num(np.asarray(v, float)).clip(0.0) for name, v in parts.items()}
     whole = np.sum(list(values.values()), axis=0)
     exact = unit == "%" and abs(float(whole.max(initial=0.0)) - 100.0) < 1e-6
-    short = short_names(rows)
     at = np.arange(len(rows), dtype=float)
     series, start = [], np.zeros(len(rows))
     for part, value in values.items():
@@ -83,7 +86,12 @@ def stacked_panel(
     return Panel(
         title,
         Axis(x_label, low=0.0, high=100.0 if exact else None),
-        Axis(names=[(i, shortened(short[row], 40 if wide else 30)) for i, row in enumerate(rows)]),
+        Axis(
+            names=[
+                (i, shortened(names[row] if names else row, 40 if wide else 30))
+                for i, row in enumerate(rows)
+            ]
+        ),
         series,
         description,
         wide,
@@ -160,8 +168,9 @@ def _share_panels(
                 f"share of {title[0].lower()}{title[1:]}, %",
                 rows,
                 shares,
-                "%",
-                f"{title} of kernels by class, {where}",
+                unit="%",
+                description=f"{title} of kernels by class, {where}",
+                names=short_labels(map(there.instance, rows)),
             )
         )
     return panels if mixed else []
@@ -178,6 +187,7 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
     where = f"{data.site} at {setting_label(data.settings[setting])}"
     where += ", simulated" if data.simulated else ""
     rows = there.kernel.tolist()
+    names = short_labels(map(there.instance, rows))
     return Figure(
         "energy_by_class",
         f"Predicted energy by its use, at {setting_label(data.settings[setting])}: the "
@@ -188,16 +198,18 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
                 "share of predicted energy, %",
                 rows,
                 _columns(split, "share", 100.0),
-                "%",
-                f"Energy shares by class, {where}",
+                unit="%",
+                description=f"Energy shares by class, {where}",
+                names=names,
             ),
             stacked_panel(
                 "Power by class, W",
                 "predicted energy over time, W",
                 rows,
                 {k: v / there.time_s for k, v in _columns(split, "energy_j", 1.0).items()},
-                "W",
-                f"Average power by class, {where}",
+                unit="W",
+                description=f"Average power by class, {where}",
+                names=names,
             ),
         ],
     )
@@ -271,7 +283,7 @@ def kind_figure(
         panels.append(
             Panel(
                 "Share of predicted energy, %",
-                case_axis(kernels, first, len(settings), short_names(inputs)),
+                case_axis(kernels, first, len(settings), short_labels(map(data.instance, inputs))),
                 Axis(low=0.0, high=100.0),
                 series,
                 f"Computation, data and constant power of F{first + 1} to "
@@ -305,8 +317,8 @@ def phase_figure(model: Fit, data: Observations, phase: np.ndarray, title: str) 
                 "predicted energy, J",
                 split["phase"].values.tolist(),
                 joules,
-                "J",
-                f"Energy of {title} by phase, {where}",
+                unit="J",
+                description=f"Energy of {title} by phase, {where}",
             )
         ],
     )

@@ -50,28 +50,6 @@ def shortened(text: str, characters: int) -> str:
     return text if len(text) <= characters else f"{text[: max(characters, 2) - 1].rstrip()}…"
 
 
-def short_names(kernels: Sequence[str]) -> dict[str, str]:
-    """Kernel -> its name with only what distinguishes it: ``double dram ops_per_word=4``.
-
-    Parameters that have one value everywhere are left out, and so is the name of a parameter
-    whose value is a word. Full names stay where the short ones would be the same.
-    """
-    values: dict[str, set[str]] = {}
-    for kernel in kernels:
-        for word in kernel.split(" ")[1:]:
-            name, _, value = word.partition("=")
-            values.setdefault(name, set()).add(value)
-    short = {}
-    for kernel in kernels:
-        kept = [kernel.split(" ")[0]]
-        for word in kernel.split(" ")[1:]:
-            name, _, value = word.partition("=")
-            if len(values[name]) > 1 or len(kernels) == 1:
-                kept.append(word if not value or value[0].isdigit() else value)
-        short[kernel] = " ".join(kept)
-    return short if len(set(short.values())) == len(set(kernels)) else {k: k for k in kernels}
-
-
 def setting_label(setting: Sequence[float]) -> str:
     """A setting as the report writes it: ``852/924 MHz``; ``clocks as found`` without any."""
     return "clocks as found" if all(math.isnan(mhz) for mhz in setting) else setting_text(setting)

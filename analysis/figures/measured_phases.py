@@ -10,6 +10,7 @@ import numpy as np
 from analysis.figures.energy_shares import SHOWN, stacked_panel
 from analysis.figures.figure import Figure
 from analysis.figures.labels import file_stem, natural
+from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.measurements.phase_energy import FASTEST, LEAST, PhaseSplit
 
 
@@ -40,8 +41,8 @@ def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bo
             joules[phase][i] = energy_j
     whole_j = np.array([split.energy_j.sum() for split in shown])
     whole_j[~(whole_j > 0)] = math.nan
-    # "at=" makes the setting a parameter, so that what all bars have in common is left out.
-    rows = [f"{split.label} at={_clocks(split)}" for split in shown]
+    bars = [KernelInstance(split.kernel, {**split.params, "at": _clocks(split)}) for split in shown]
+    rows, names = [bar.label for bar in bars], short_labels(bars)
     where = f"{site}{', simulated' if simulated else ''}"
     left_out = "" if len(kept) == len(most_j) else f" The {len(kept)} kernels with the most energy."
     shares = {phase: values / whole_j * 100.0 for phase, values in joules.items()}
@@ -50,7 +51,16 @@ def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bo
         f"Measured energy of an iteration of {program} by phase, where each kernel is {FASTEST} "
         f"and where it took the {LEAST}, core/memory MHz.{left_out}",
         [
-            stacked_panel(title, f"{what}, {unit}", rows, parts, unit, f"{about}, {where}", True)
+            stacked_panel(
+                title,
+                f"{what}, {unit}",
+                rows,
+                parts,
+                unit=unit,
+                description=f"{about}, {where}",
+                names=names,
+                wide=True,
+            )
             for title, what, parts, unit, about in (
                 (
                     "Measured energy by phase, J",

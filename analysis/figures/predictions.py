@@ -10,7 +10,8 @@ import numpy as np
 
 from analysis.choice.crossval import CrossValidation
 from analysis.figures.figure import Axis, Bars, Figure, Line, Panel, Points, Rule, Texts, log_scale
-from analysis.figures.labels import family_order, setting_label, short_names, shortened
+from analysis.figures.labels import family_order, setting_label, shortened
+from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations, kernel_names
 
 CASES_A_PANEL = 32
@@ -76,13 +77,14 @@ def error_histogram(error_pct: np.ndarray, what: str) -> Panel:
 class Cases:
     """Kernels at settings, measured and predicted (Choi & Vuduc 2016, figure 5 and Table IV).
 
-    ``inputs``: kernels, F1 ...; ``settings``: (core MHz, memory MHz), S1 ... ``measured_j``,
-    ``predicted_j``: float64 (inputs, settings), J, repeats averaged, NaN where there is none.
+    ``inputs``: kernels, F1 ..., and ``short``: their short names; ``settings``: (core MHz, memory
+    MHz), S1 ... ``measured_j``, ``predicted_j``: float64 (inputs, settings), J, repeats averaged, NaN where there is none.
     """
 
     site: str
     simulated: bool
     inputs: list[str]
+    short: dict[str, str]
     settings: list[tuple[float, float]]
     measured_j: np.ndarray
     predicted_j: np.ndarray
@@ -118,7 +120,15 @@ def cases(data: Observations, predicted_j: np.ndarray, families: Mapping[str, st
                 measured[i, j] = data.energy_j[rows].mean()
                 predicted[i, j] = predicted_j[rows].mean()
     settings = [data.settings[s] for s in present]
-    return Cases(data.site, data.simulated, inputs, settings, measured, predicted)
+    return Cases(
+        site=data.site,
+        simulated=data.simulated,
+        inputs=inputs,
+        short=short_labels(map(data.instance, inputs)),
+        settings=settings,
+        measured_j=measured,
+        predicted_j=predicted,
+    )
 
 
 def foremost(data: Observations, families: Mapping[str, str], most: int) -> list[str]:
@@ -216,9 +226,7 @@ def _case_panel(shown: Cases, inputs: range, what: str) -> Panel:
     tops = np.fmax(*energies_j.values())
     return Panel(
         "Energy, J; above: error of the prediction, %",
-        case_axis(
-            [shown.inputs[i] for i in inputs], inputs[0], n_settings, short_names(shown.inputs)
-        ),
+        case_axis([shown.inputs[i] for i in inputs], inputs[0], n_settings, shown.short),
         Axis(
             log=log,
             low=min(known) / 2 if log else 0.0,

@@ -11,7 +11,8 @@ import numpy as np
 
 from analysis.choice.pick import Candidates, Pick
 from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule, log_scale
-from analysis.figures.labels import setting_label, short_names, shortened, unit_name
+from analysis.figures.labels import setting_label, shortened, unit_name
+from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.rooflines.greenup import (
     BECOMES_COMPUTE_BOUND,
     BOTH_COMPUTE_BOUND,
@@ -163,7 +164,9 @@ def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: 
 
 def pareto_figure(among: dict[str, Candidates], picked: dict[str, Pick], simulated: bool) -> Figure:
     """Time and energy over the settings, a panel a kernel."""
-    short = short_names(list(among))
+    short = short_labels(
+        KernelInstance(kernel.kernel, kernel.params, kernel.label) for kernel in among.values()
+    )
     return Figure(
         "pareto",
         "Energy against time over the measured settings. The line joins the settings of the "

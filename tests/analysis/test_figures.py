@@ -29,7 +29,7 @@ from analysis.figures.energy_shares import (
     phase_figure,
 )
 from analysis.figures.figure import Scale, log_scale
-from analysis.figures.labels import kernel_families, short_names, shortened
+from analysis.figures.labels import kernel_families, shortened
 from analysis.figures.paper import _drawing, figure_files, palette
 from analysis.figures.predictions import case_figure, cases, error_figure, prediction_figure
 from analysis.figures.rooflines import roofline_figure
@@ -510,11 +510,7 @@ def test_tex_is_a_booktabs_tabular():
     ]
 
 
-def test_names_are_short_where_they_can_be():
-    full = ["double level=dram n=1 threads=1", "double level=l2 n=2 threads=1"]
-    assert list(short_names(full).values()) == ["double dram n=1", "double l2 n=2"]
-    same = ["a x=b", "a y=b"]
-    assert short_names(same) == {name: name for name in same}
+def test_long_names_are_cut_and_families_are_kernels_names():
     assert shortened("abcdefghij", 5) == "abcd…"
     kernels = [KernelInstance("double", {"level": level}) for level in ("dram", "l2")]
     assert set(kernel_families(kernels).values()) == {"double"}
