@@ -128,8 +128,8 @@ for _ in range(3):
     seconds, found = energies()
     rounds["energies_s"].append(seconds)
 rows = dataset["trace_measurement"].values
-told = dataset["energy_j"].values[rows] * dataset["iterations"].values[rows]
-worst = float(np.max(np.abs(found / told - 1.0)))
+recorded_j = dataset["energy_j"].values[rows] * dataset["iterations"].values[rows]
+worst = float(np.max(np.abs(found / recorded_j - 1.0)))
 print(json.dumps({name: float(np.median(some)) for name, some in rounds.items()}
     | {"stored_bytes": stored, "unpacked_bytes": unpacked, "worst_relative_difference": worst}))
 """

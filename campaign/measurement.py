@@ -1,4 +1,4 @@
-"""A measurement: what came of a point. And its trace: power or energy against time."""
+"""A measurement, the result of a point, and its traces: power or energy against time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import DAMAGED
+from analysis.dataset import (
+    CLOCK_NOT_ACHIEVED,
+    DAMAGED,
+    METER_UNREADABLE,
+    NODE_LOST,
+    TIMED_OUT,
+)
 from campaign.plan.point import Point
 
-CAN_PASS = {"clock not achieved", "meter unreadable", "timed out", "node lost", DAMAGED}
-"""The failures that another attempt can pass; any other would fail again."""
+CAN_PASS = {CLOCK_NOT_ACHIEVED, METER_UNREADABLE, TIMED_OUT, NODE_LOST, DAMAGED}
+"""The failures that another attempt may not have. Any other failure would come again."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Measurement:
     status: str
     """One of :data:`analysis.dataset.STATUSES`."""
     text: str = ""
-    """What a failure was."""
+    """The text of a failure."""
     attempt: int = 0
     node: str = ""
     start_unix_s: float = field(default_factory=time.time)
@@ -58,8 +64,8 @@ class Measurement:
     mem_v: float = float("nan")
     voltage_origin: str = ""
     counts: Mapping[str, float] | None = None
-    """The site's operation classes -> operations of one iteration; None when not known."""
+    """The site's operation classes -> operations of one iteration; None where they are unknown."""
     meters: Mapping[str, Any] = field(default_factory=dict)
-    """Channel -> what is known of it: domain, kind, resolution, period, energy."""
+    """Channel -> its domain, kind, resolution, period, energy and whether it counts."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     traces: tuple[Trace, ...] = ()

@@ -385,7 +385,7 @@ class SlurmCluster:
         self.kill_orphans()
 
     def _end_jobs(self) -> None:
-        # A slurmd told to end while it reports a job's end would wait for seconds, so jobs first.
+        # Jobs first: a slurmd that gets SIGTERM while it reports a job's end waits for seconds.
         ids = [job.id for job in self.jobs()]
         if ids:
             self.run("scancel", *ids, timeout=5)

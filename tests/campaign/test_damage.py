@@ -1,4 +1,4 @@
-"""Damage to a store's files: noticed, told with the point, and of no cost where it can be none."""
+"""Damage to a store's files: found, reported with the point, and harmless where possible."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ DESCRIPTIONS = ["zarr.json", "value/zarr.json", "time_ns/zarr.json"]
 
 
 def harm_description(path: Path, how: str) -> None:
-    told = json.loads(path.read_text())
+    metadata = json.loads(path.read_text())
     match how:
         case "gone":
             path.unlink()
@@ -185,18 +185,18 @@ def harm_description(path: Path, how: str) -> None:
             path.symlink_to("/dev/zero")
             return
         case "short":
-            told["shape"] = [1 << 20]
+            metadata["shape"] = [1 << 20]
         case "long":
-            told["shape"] = [1 << 60]
+            metadata["shape"] = [1 << 60]
         case "flat":
-            told["shape"] = []
+            metadata["shape"] = []
         case "type":
-            told["data_type"] = "int8"
+            metadata["data_type"] = "int8"
         case "chunks":
-            told["chunk_grid"]["configuration"]["chunk_shape"] = [1 << 19]
+            metadata["chunk_grid"]["configuration"]["chunk_shape"] = [1 << 19]
         case "codec":
-            told["codecs"][0]["configuration"]["codecs"].pop()
-    path.write_text(json.dumps(told))
+            metadata["codecs"][0]["configuration"]["codecs"].pop()
+    path.write_text(json.dumps(metadata))
 
 
 @pytest.mark.parametrize(
@@ -239,8 +239,8 @@ def test_a_description_that_is_longer_or_says_the_same_otherwise_is_right(store)
     """A compaction that was killed made it longer; another version may spell it otherwise."""
     before = open_dataset(store)["value"].values
     path = store.traces / "value/zarr.json"
-    told = json.loads(path.read_text())
-    path.write_text(json.dumps(dict(sorted(told.items())) | {"shape": [2**30]}, indent=3))
+    metadata = json.loads(path.read_text())
+    path.write_text(json.dumps(dict(sorted(metadata.items())) | {"shape": [2**30]}, indent=3))
     assert repair_samples(store) == []
     np.testing.assert_array_equal(open_dataset(store)["value"].values, before)
     write(store, 40)

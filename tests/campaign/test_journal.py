@@ -109,7 +109,7 @@ def test_a_flipped_byte_costs_one_record_and_is_told(tmp_path):
         kept = [e.point_id for e in found.entries]
         assert kept[0] == measurement(0).point.id
         assert kept[-1] == measurement(2).point.id
-        if len(kept) == 3:  # the damage is in the traces: told when they are read
+        if len(kept) == 3:  # the damage is in the traces: found when they are read
             with pytest.raises(TornRecord):
                 read(found.entries[1])
         else:

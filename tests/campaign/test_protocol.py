@@ -128,7 +128,7 @@ def test_a_coarse_meter_gets_a_longer_window(tmp_path):
         fine_s = meter_needs_s(channel, 100.0, 0.1)
         assert fine_s == pytest.approx(channel.period_s / math.sqrt(6) / 0.001, rel=0.01)
         measured = run_protocol(stand(meter, tmp_path, window_pct=0.05, min_duration_s=0.1))
-    # The meter tells of itself 61 uJ and 1 ms: 0.05 % needs 0.82 s.
+    # The meter has a resolution of 61 uJ and a period of 1 ms: 0.05 % needs 0.82 s.
     assert measured.windows[0].end_ns >= 0.8e9
 
 

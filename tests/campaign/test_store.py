@@ -314,8 +314,8 @@ def test_damage_between_two_records_is_told_whoever_writes_beside(store):
     path.write_bytes(data)
     done = compact(store)
     assert done.moved == 2
-    told = done.messages(writers_gone=False)
-    assert [f"{path.name}: byte {second}" in text for text in told] == [True]
+    messages = done.messages(writers_gone=False)
+    assert [f"{path.name}: byte {second}" in text for text in messages] == [True]
     again = compact(store)
     assert again.messages(writers_gone=True) == []
 

@@ -298,7 +298,7 @@ def _differing_traces(
         else:
             has, must = got[channel], want.traces[channel]
             if has is None:
-                continue  # told when it was read
+                continue  # reported when it was read
             if (has.domain, has.unit) != (must.domain, must.unit):
                 yield f"point {point_id}: {channel}'s trace is of {has.domain!r} in {has.unit!r}"
             for name, dtype in SAMPLES.items():

@@ -579,12 +579,14 @@ def _to_the_end(trial: Trial) -> None:
 
 
 def lost(trial: Trial, judged: Judgement) -> list[str]:
-    """What the harmed run held or has told to be measured, and its store does not hold: measured
+    """What the harmed run held or has reported as measured, and its store does not hold: measured
     again it would be the same, bit for bit."""
     wrong = []
-    told = local_run.points_acknowledged(trial.output)
-    if judged.measured < told:
-        wrong.append(f"{told} points were told to be measured, and {judged.measured} are there")
+    acknowledged = local_run.points_acknowledged(trial.output)
+    if judged.measured < acknowledged:
+        wrong.append(
+            f"{acknowledged} points were reported as measured, and {judged.measured} are there"
+        )
     if trial.exit_code == 0 and judged.word != "complete":
         wrong.append(f"exit code 0, and {judged}")
     gone = trial.held - measured_ids(trial.store)

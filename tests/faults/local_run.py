@@ -1,4 +1,4 @@
-"""A ``campaign run`` in a family of processes of its own, which can be told apart and hit."""
+"""A ``campaign run`` in a family of processes of its own, which can be identified and signalled."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def points_said(text: str) -> tuple[int, int] | None:
 
 
 def points_acknowledged(text: str) -> int:
-    """How many points a run has told to be measured, at least; one that was killed too."""
+    """How many points a run has reported as measured, at least; also of a killed run."""
     done = dict(re.findall(r"(?m)^(\S+): (\d+) done, ", text))
     said = points_said(text)
     return max(sum(map(int, done.values())), said[0] if said else 0)
@@ -99,7 +99,7 @@ def points_acknowledged(text: str) -> int:
 
 def measured_again(text: str, planned: int, measured: int) -> list[str]:
     """What is wrong if a run that began on a store of ``measured`` points measures more than the
-    rest: the others were lost on its way, and no figure tells."""
+    rest: the others were lost on its way, and no number is known."""
     asked = sum(map(int, re.findall(r"(?m)^\S+: (\d+) points to measure", text)))
     again = asked - (planned - measured)
     return [f"{again} points that were measured are measured again"] if again > 0 else []
@@ -108,7 +108,7 @@ def measured_again(text: str, planned: int, measured: int) -> list[str]:
 @dataclass(frozen=True)
 class Member:
     """A process of a run's family: its id, its parent's, its words. A fork server's children have
-    its words, and are told from it by their parent."""
+    its words, and are distinguished from it by their parent."""
 
     pid: int
     parent: int

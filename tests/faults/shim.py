@@ -28,7 +28,7 @@ class AtCall:
     """What is to go wrong at which system call; see the head of ``at_syscall.c``.
 
     ``act``: ``count``, ``kill-before``, ``kill-after``, ``torn``, ``errno`` or ``clock``.
-    ``once``: only the first process that comes to its call acts; ``once_path`` tells the others.
+    ``once``: only the first process that comes to its call acts; ``once_path`` shows the others.
     """
 
     prefix: Path

@@ -35,7 +35,7 @@ from tests.slurm_cluster import Job, SlurmCluster, SlurmError
 LIMIT_S = 150.0
 """A run that has not ended by itself after so long hangs: no fault here lasts a sixth of it."""
 REFUSAL_S = 40.0
-"""What can't be launched must be told within this."""
+"""An error of launching must be reported within this time."""
 GONE_S = 20.0
 """Jobs and processes must be gone so long after the last run."""
 LOOKS = 100
@@ -724,12 +724,14 @@ def _tried(cluster: SlurmCluster, kind: str, seed: int, random: Random, folder: 
 
 
 def _lost(stage: Stage, done: Disturbed, after: Judgement) -> list[str]:
-    """What was measured before the harm, or told to be, and the store does not hold: measured
+    """What was measured before the fault, or reported so, and is not in the store: measured
     again it would be the same, bit for bit."""
     found = list(after.findings)
-    told = local_run.points_acknowledged(done.output)
-    if after.measured < told:
-        found.append(f"{told} points were told to be measured, and {after.measured} are there")
+    acknowledged = local_run.points_acknowledged(done.output)
+    if after.measured < acknowledged:
+        found.append(
+            f"{acknowledged} points were reported as measured, and {after.measured} are there"
+        )
     gone = stage.seen - measured_ids(stage.store)
     if gone:
         found.append(f"{len(gone)} points that were measured are gone, such as {min(gone)}")

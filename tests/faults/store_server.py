@@ -3,7 +3,7 @@
 ``python -m tests.faults.store_server CAMPAIGN.toml``: reads a JSON object a line from standard
 input and answers each with ``{"exit": status, "said": last line, "output": text}``. ``do`` is
 
-- ``write``: as a driver and its worker would: make or open the store, mend and compact it, append
+- ``write``: as a driver and its worker would: open the store, repair and compact it, append
   ``points`` of the measurements that it lacks (null: all) to a journal, compact and settle. Each
   point's id is written to ``acks`` when its append has returned.
 - ``check``: judge the store; with ``resumable`` and ``acks`` also whether it holds what was

@@ -228,7 +228,7 @@ def test_points_that_a_harmed_run_told_of_or_held_and_are_gone_are_found(
     shutil.rmtree(trial.store)
     make(trial.store, measurements[1:3])
     assert lost(trial, trial.judge(True)) == [
-        "3 points were told to be measured, and 2 are there",
+        "3 points were reported as measured, and 2 are there",
         f"1 points that were measured are gone, such as {plan.points[0].id}",
     ]
     trial.exit_code = 0

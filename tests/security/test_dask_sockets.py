@@ -46,7 +46,7 @@ class Listener:
 
     host: str
     port: int
-    speaks: str
+    protocol: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ def listening(processes: list[psutil.Process]) -> set[tuple[str, int]]:
 
 
 def spoken(host: str, port: int) -> str:
-    """What a listener speaks, found without Dask: a plain Dask greets whoever connects."""
+    """The protocol of a listener, found without Dask: a plain Dask greets every client."""
     try:
         with socket.create_connection((host, port), timeout=WAIT_S) as plain:
             greeting = plain.recv(64)
@@ -126,7 +126,7 @@ def spoken(host: str, port: int) -> str:
 
 
 def scheduler_address(dashboard: str) -> str:
-    """host:port of the scheduler that a dashboard belongs to, as the dashboard tells it."""
+    """host:port of the scheduler that a dashboard belongs to, as the dashboard shows it."""
     page = dashboard.rpartition("/")[0] + "/info/main/workers.html"
     with urllib.request.urlopen(page, timeout=10) as answer:
         found = re.search(r"Scheduler t(?:cp|ls)://([\d.:]+)", answer.read().decode())
@@ -204,11 +204,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         plain = refused(f"tcp://{address}", None)
         stranger = refused(f"tls://{address}", Security.temporary())
         keys = [path.name for path in key_files(folder)]
-        told = []
+        named = []
         for each in processes:
             with contextlib.suppress(psutil.Error):
                 if "PRIVATE KEY" in " ".join(each.cmdline()):
-                    told.append(each.name())
+                    named.append(each.name())
         assert driver.poll() is None, "it ended before it was looked at"
         driver.send_signal(signal.SIGINT)
         driver.wait(60)
@@ -219,7 +219,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             scheduler=address,
             keys=keys,
             keys_after=[path.name for path in key_files(folder)],
-            told_of_keys=told,
+            told_of_keys=named,
             dashboards=dashboards,
             changed_by_page=asked_to_change,
         )
@@ -236,9 +236,9 @@ def test_everything_listens_on_loopback_alone(seen):
 
 def test_no_listener_greets_a_stranger(seen):
     """But for pages over HTTP, which change nothing, every listener asks for a certificate."""
-    strange = [each for each in seen.listeners if each.speaks not in ("http", "gone")]
+    strange = [each for each in seen.listeners if each.protocol not in ("http", "gone")]
     assert len(strange) >= 3, seen.listeners  # the scheduler and two workers
-    assert {each.speaks for each in strange} == {"tls, refused"}
+    assert {each.protocol for each in strange} == {"tls, refused"}
 
 
 def test_an_unencrypted_client_and_one_with_other_certificates_are_refused(seen):

@@ -556,7 +556,7 @@ def test_slurm_is_called_through_ssh_with_the_words_as_they_are(tmp_path, monkey
 
 @pytest.mark.slurm
 def test_a_real_sbatch_reads_an_account_as_the_site_file_has_it(tmp_path, slurm_cluster):
-    """Slurm has a parser of its own for #SBATCH lines; what it kept, scontrol tells."""
+    """Slurm has a parser of its own for #SBATCH lines; scontrol shows what it kept."""
     texts = ["two words", "it's", 'a"b', "$(touch MARK)", "`x`", "a#b", "a;b", "-x", "a,b=c", "~"]
     for text in texts:
         site = read_or_refuse(site_with(tmp_path, "account", text))

@@ -254,7 +254,7 @@ from campaign.command_line import main
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import open_store
 
-told = {}
+outcomes = {}
 for store in sys.argv[1:]:
     for verb in (["status", store], ["export", store, "--csv", store + ".csv"]):
         try:
@@ -263,10 +263,10 @@ for store in sys.argv[1:]:
             pass
     try:
         open_dataset(open_store(Path(store))).load()
-        told[store] = "loaded"
+        outcomes[store] = "loaded"
     except Exception as error:
-        told[store] = type(error).__name__
-print("TOLD" + json.dumps(told))
+        outcomes[store] = type(error).__name__
+print("TOLD" + json.dumps(outcomes))
 """
 
 
@@ -274,7 +274,7 @@ print("TOLD" + json.dumps(told))
 def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[bool, str]]:
     """For each way to plant it: whether the payload ran, and what came of reading the store.
 
-    numcodecs is told to unpickle, as its versions before 0.16.6 do unasked.
+    numcodecs is set to unpickle, as its versions before 0.16.6 do unasked.
     """
     folder = tmp_path_factory.mktemp("planted")
     whole = written_store(folder)
@@ -293,9 +293,10 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[bool, str]
         cwd=ROOT,
         env=os.environ | {"NUMCODECS_ALLOW_UNSAFE_PICKLE_DECODE": "1"},
     )
-    told = json.loads(done.stdout.rpartition("TOLD")[2])
+    outcomes = json.loads(done.stdout.rpartition("TOLD")[2])
     return {
-        kind: (store.with_name("ran").exists(), told[str(store)]) for kind, store in stores.items()
+        kind: (store.with_name("ran").exists(), outcomes[str(store)])
+        for kind, store in stores.items()
     }
 
 
@@ -305,9 +306,9 @@ def test_the_store_itself_can_be_read(read):
 
 @pytest.mark.parametrize("kind", [*OLD_FORMATS, *NEW_FORMATS])
 def test_a_planted_pickle_in_a_store_is_never_run(read, kind):
-    ran, told = read[kind]
+    ran, outcomes = read[kind]
     assert not ran
-    assert told != "loaded"
+    assert outcomes != "loaded"
 
 
 def test_an_object_array_in_a_journal_is_not_made(tmp_path, capsys):
@@ -423,9 +424,9 @@ def test_nobody_else_writes_where_compiled_code_is_kept(tmp_path):
         check=True,
         cwd=ROOT,
     )
-    told = json.loads(done.stdout)
-    assert [name for name in modules if not told[name]] == []
-    for folder in {Path(each) for paths in told.values() for each in paths}:
+    outcomes = json.loads(done.stdout)
+    assert [name for name in modules if not outcomes[name]] == []
+    for folder in {Path(each) for paths in outcomes.values() for each in paths}:
         beside = folder.name == "__pycache__" and folder.is_relative_to(ROOT)
         assert beside or folder.is_relative_to(Path.home()) or "NUMBA_CACHE_DIR" in os.environ
         # The nearest folder that exists decides who may make what is below it.

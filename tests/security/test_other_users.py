@@ -62,7 +62,7 @@ for words in warm:
         pass
 sys.stdout.flush(); sys.stderr.flush()
 os.dup2(kept[0], 1); os.dup2(kept[1], 2)
-told = []
+outcomes = []
 for words in asked:
     out, out_end = os.pipe()
     error, error_end = os.pipe()
@@ -82,8 +82,8 @@ for words in asked:
     os.close(out_end); os.close(error_end)
     said = [os.fdopen(each).read() for each in (out, error)]
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    told.append({"words": words, "code": status, "out": said[0], "error": said[1]})
-print(json.dumps(told))
+    outcomes.append({"words": words, "code": status, "out": said[0], "error": said[1]})
+print(json.dumps(outcomes))
 """
 
 
@@ -97,7 +97,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Told:
+class CommandOutcome:
     """How a verb ended for the other user."""
 
     code: int
@@ -180,7 +180,7 @@ def verbs(place: Place, store: Path, out: Path) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def told(place) -> Iterator[tuple[dict[str, Told], bool]]:
+def outcomes(place) -> Iterator[tuple[dict[str, CommandOutcome], bool]]:
     """What each verb said to the other user, and whether the store is as it was."""
     copy = place.folder / "copy"
     shutil.copytree(place.store, copy)
@@ -195,7 +195,7 @@ def told(place) -> Iterator[tuple[dict[str, Told], bool]]:
     shutil.rmtree(copy)
 
 
-def as_other(place: Place, asked: list[list[str]], warm: list[list[str]]) -> list[Told]:
+def as_other(place: Place, asked: list[list[str]], warm: list[list[str]]) -> list[CommandOutcome]:
     """Run verbs as a user who owns nothing but an empty home."""
     done = subprocess.run(
         [
@@ -213,16 +213,18 @@ def as_other(place: Place, asked: list[list[str]], warm: list[list[str]]) -> lis
         cwd=ROOT,
         timeout=120,
     )
-    return [Told(each["code"], each["out"], each["error"]) for each in json.loads(done.stdout)]
+    return [
+        CommandOutcome(each["code"], each["out"], each["error"]) for each in json.loads(done.stdout)
+    ]
 
 
-def test_the_store_is_as_it_was(told):
-    assert told[1]
+def test_the_store_is_as_it_was(outcomes):
+    assert outcomes[1]
 
 
 @pytest.mark.parametrize("verb", ["status", "export", "coefficients", "report", "open_dataset"])
-def test_what_only_reads_works(told, place, verb):
-    found = told[0][verb]
+def test_what_only_reads_works(outcomes, place, verb):
+    found = outcomes[0][verb]
     assert found.code == 0, found.error
     assert "Traceback" not in found.error
     if verb == "open_dataset":
@@ -235,16 +237,16 @@ def test_what_only_reads_works(told, place, verb):
 
 
 @pytest.mark.parametrize("verb", ["fit", "import", "run", "run beside"])
-def test_what_would_write_is_refused_in_one_line(told, verb):
-    found = told[0][verb]
+def test_what_would_write_is_refused_in_one_line(outcomes, verb):
+    found = outcomes[0][verb]
     assert "Traceback" not in found.error, found.error
     assert found.code == (2 if verb == "run beside" else 1), found.error
     assert len(found.error.splitlines()) == 1, found.error
     assert found.error.startswith("campaign: ")
 
 
-def test_a_store_that_is_closed_to_others_says_so(told):
-    found = told[0]["closed"]
+def test_a_store_that_is_closed_to_others_says_so(outcomes):
+    found = outcomes[0]["closed"]
     assert found.code == 2
     assert len(found.error.splitlines()) == 1
     assert "Permission denied" in found.error

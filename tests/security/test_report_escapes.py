@@ -310,7 +310,7 @@ def texts(value: object) -> Iterator[str]:
 
 
 def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):
-    """A failed program's last output is kept in the store, and status tells it."""
+    """A failed program's last output is kept in the store, and status prints it."""
     from campaign.measurement import Measurement
     from campaign.plan.point import make_point
     from campaign.store.journal import JournalWriter, encode

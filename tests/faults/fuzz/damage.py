@@ -242,19 +242,19 @@ def seal_manifests(rng: random.Random, files: Files, changes: Changes) -> None:
         return
     for name in [name for name in files if name.endswith("/manifest") and name not in changes]:
         try:
-            told = json.loads(files[name].split(b"\n")[0])
+            manifest = json.loads(files[name].split(b"\n")[0])
             for each, content in changes.items():
                 if isinstance(content, bytes):
                     pair = [len(content), google_crc32c.value(content)]
                     folder = f"{Path(name).parent}/"
-                    if each.removeprefix(folder) in told["files"]:
-                        told["files"][each.removeprefix(folder)] = pair
+                    if each.removeprefix(folder) in manifest["files"]:
+                        manifest["files"][each.removeprefix(folder)] = pair
                     shard = each.removeprefix("store/traces.zarr/")
-                    if shard in told["shards"]:
-                        told["shards"][shard] = pair
+                    if shard in manifest["shards"]:
+                        manifest["shards"][shard] = pair
         except (ValueError, KeyError, TypeError):
             continue
-        changes[name] = sealed_line(json.dumps(told, separators=(",", ":")).encode())
+        changes[name] = sealed_line(json.dumps(manifest, separators=(",", ":")).encode())
 
 
 def change_content(rng: random.Random, name: str, data: bytes, other: bytes) -> bytes:

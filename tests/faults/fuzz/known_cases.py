@@ -100,7 +100,7 @@ RECORDS: dict[str, Callable[[bytes], bytes]] = {
     "traces of no type": in_record(lambda s: s["traces"][0].update(dtype="no type")),
     "negative bytes": in_record(lambda s: s["traces"][0].update(time_bytes=-8)),
     "more bytes than there are": in_record(lambda s: s["traces"][0].update(value_bytes=2**40)),
-    "fewer samples than told": in_record(lambda s: s["traces"][0].update(samples=10**12)),
+    "fewer samples than stated": in_record(lambda s: s["traces"][0].update(samples=10**12)),
     "traces that tell 2 GB": lambda d: (
         sealed(unsealed(d)[0][0], bomb(1000, 2**31 - 17) + unsealed(d)[0][1]) + d
     ),
@@ -130,8 +130,8 @@ def in_newest_manifest(said: dict[str, Any]) -> Callable[[Files], Changes]:
 
     def make(files: Files) -> Changes:
         name = max(name for name in files if name.endswith("/manifest"))
-        told = json.loads(files[name].split(b"\n")[0]) | said
-        return {name: sealed_line(json.dumps(told, separators=(",", ":")).encode())}
+        manifest = json.loads(files[name].split(b"\n")[0]) | said
+        return {name: sealed_line(json.dumps(manifest, separators=(",", ":")).encode())}
 
     return make
 
@@ -244,7 +244,7 @@ TABLE_CASES = {
         "table.csv", TABLE.replace('"{""n"": 0}"', '"{""n"": ' + "9" * 5000 + '}"', 1)
     ),
     "a header of 20,000 columns": in_file("table.csv", ",".join(f"c{i}" for i in range(20_000))),
-    "a column that speaks to the terminal": in_file("table.csv", "\x1b[31msite,kernel\n"),
+    "a column with terminal escapes": in_file("table.csv", "\x1b[31msite,kernel\n"),
     "a byte order mark": in_file("table.csv", "\ufeff" + TABLE),
     "a repeat beyond integers": in_file("table.csv", TABLE.replace(",n1,0,", ",n1,1e300,", 1)),
     "energies that are power times too long": in_file(
@@ -283,7 +283,7 @@ PLAN_CASES = {
     "a clock of 400 digits": replaced("s.toml", "[1000, 2000]", "[1000, 1" + "0" * 400 + "]"),
     "a site beyond a NUL": replaced("c.toml", '"s.toml"', '"\\u0000.toml"'),
     "a site of a long name": replaced("c.toml", '"s.toml"', f'"{"s" * 5000}.toml"'),
-    "counts that can't be told": replaced(
+    "counts that cannot be read": replaced(
         "c.toml", 'kernel = "sp_fma"', 'kernel = "command"\n[kernels.params2]\nargv = ["x"]'
     ),
 }

@@ -1,4 +1,4 @@
-"""How each kind of file is read, and what an error must be for a person to mend it."""
+"""How each kind of file is read, and which errors a user can fix."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sites.meters.shared.powermon_lines import ScanReader
 from sites.meters.slurm import open_meter as open_slurm
 
 MESSAGE_CHARS = 4000
-"""A message that is longer tells nobody anything."""
+"""A longer message is of no use."""
 
 
 class Unclear(Exception):
@@ -64,7 +64,7 @@ class Refused(Exception):
 
 
 def is_typed(error: BaseException, files_missing: bool) -> bool:
-    """Whether a person can mend it, or the caller knows what it is.
+    """Whether a user can fix it, or the caller handles it.
 
     ``files_missing``: a file was removed, or made a link, so that the system may refuse it.
     """
@@ -73,12 +73,12 @@ def is_typed(error: BaseException, files_missing: bool) -> bool:
     if type(error).__module__ == "builtins" and isinstance(error, OSError):
         return files_missing
     if isinstance(error, MemoryError):
-        return False  # told to a person, but no file may bring it about
+        return False  # reported to a user, but no file may cause it
     return isinstance(error, Exception) and exit_code(error) is not None
 
 
 def check_message(text: str) -> None:
-    """Refuse a message that is none, is endless, or speaks to the terminal."""
+    """Refuse a message that is empty, too long, or has terminal escapes."""
     if not text.strip() or len(text) > MESSAGE_CHARS:
         raise Unclear(f"a message of {len(text)} characters: {text[:200]!r}")
     check_characters(text)

@@ -39,7 +39,7 @@ class Target:
     often: tuple[int, ...] = ()
     """The ways of inputs at random, in turn, where some take longer; else all in turn."""
     ways: int = 1
-    """How many readings ``read`` tells apart, by its second argument."""
+    """How many ways of reading ``read`` has, chosen by its second argument."""
 
 
 LINKS = ["nowhere", ".", "/dev/null", "../../outside.txt", "/proc/self/maps"]
