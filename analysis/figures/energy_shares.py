@@ -80,7 +80,15 @@ def stacked_panel(
             for name, v, percent in zip(rows, value, share, strict=True)
         ]
         series.append(
-            Bars(at, start, start + value, styles[part], part, texts, width=0.7, across=True)
+            Bars(
+                at=at,
+                start=start,
+                end=start + value,
+                style=styles[part],
+                label=part,
+                texts=texts,
+                across=True,
+            )
         )
         start = start + value
     return Panel(
@@ -271,13 +279,13 @@ def kind_figure(
                 ends[place] = ends.get(place, 0.0) + max(share, 0.0)
             series.append(
                 Bars(
-                    np.array([place for place, _, _ in cases]),
-                    np.array(starts),
-                    np.array([ends[place] for place, _, _ in cases]),
-                    styles[part],
-                    part,
-                    [text for _, _, text in cases],
-                    0.84,
+                    at=np.array([place for place, _, _ in cases]),
+                    start=np.array(starts),
+                    end=np.array([ends[place] for place, _, _ in cases]),
+                    style=styles[part],
+                    label=part,
+                    texts=[text for _, _, text in cases],
+                    width=0.84,
                 )
             )
         panels.append(

@@ -37,7 +37,7 @@ class Points:
     texts: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bars:
     """Bars from ``start`` to ``end`` at the places ``at``; ``across``: they lie along x."""
 

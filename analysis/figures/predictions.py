@@ -62,7 +62,12 @@ def error_histogram(error_pct: np.ndarray, what: str) -> Panel:
         f"{low:.3g} to {low + width:.3g} %: {n}" for low, n in zip(edges[:-1], counts, strict=True)
     ]
     bars = Bars(
-        edges[:-1] + width / 2, np.zeros(len(counts)), counts, "bar", "", texts, 0.94 * width
+        at=edges[:-1] + width / 2,
+        start=np.zeros(len(counts)),
+        end=counts,
+        style="bar",
+        texts=texts,
+        width=0.94 * width,
     )
     return Panel(
         f"Predictions by error, count in {width:g} %",
@@ -78,7 +83,8 @@ class Cases:
     """Kernels at settings, measured and predicted (Choi & Vuduc 2016, figure 5 and Table IV).
 
     ``inputs``: kernels, F1 ..., and ``short``: their short names; ``settings``: (core MHz, memory
-    MHz), S1 ... ``measured_j``, ``predicted_j``: float64 (inputs, settings), J, repeats averaged, NaN where there is none.
+    MHz), S1 ... ``measured_j``, ``predicted_j``: float64 (inputs, settings), J, repeats
+    averaged, NaN where there is none.
     """
 
     site: str
@@ -205,16 +211,16 @@ def _case_panel(shown: Cases, inputs: range, what: str) -> Panel:
     log = max(known) > LINEAR_UP_TO * min(known)
     bars = [
         Bars(
-            place + shift,
-            np.full(len(place), min(known) / 2 if log else 0.0),
-            np.where(values > 0, values, np.nan),
-            style,
-            word,
-            [
+            at=place + shift,
+            start=np.full(len(place), min(known) / 2 if log else 0.0),
+            end=np.where(values > 0, values, np.nan),
+            style=style,
+            label=word,
+            texts=[
                 f"{shown.inputs[i]} at {setting_label(setting)}: {values[n]:.4g} J {word}"
                 for n, (i, setting) in enumerate((i, s) for i in inputs for s in shown.settings)
             ],
-            0.4,
+            width=0.4,
         )
         for (word, values), shift, style in zip(
             energies_j.items(), (-0.2, 0.2), ("k0", "k1"), strict=True

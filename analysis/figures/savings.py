@@ -40,7 +40,15 @@ def savings_figure(
                 Axis(f"{label}, %", include=[0.0, 5.0]),
                 Axis(names=[(i, shortened(name, 20)) for i, name in enumerate(names)]),
                 [
-                    Bars(rows, np.zeros(len(names)), median, style, key, texts, across=True),
+                    Bars(
+                        at=rows,
+                        start=np.zeros(len(names)),
+                        end=median,
+                        style=style,
+                        label=key,
+                        texts=texts,
+                        across=True,
+                    ),
                     Line(
                         np.column_stack([low, high, gap]).ravel(),
                         np.column_stack([rows, rows, gap]).ravel(),

@@ -23,7 +23,7 @@ HEIGHT, WIDE_HEIGHT, ROW = 194.0, 148.0, 17.0
 RIGHT, LINE_HEIGHT, MOST_LEFT = 14.0, 16.0, 250.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Frame:
     """Where the axes of a drawing lie, and its scales."""
 
@@ -90,7 +90,16 @@ def _frame(panel: Panel, key_rows: int) -> Frame:
     top = 24 + LINE_HEIGHT * key_rows
     top += 14 if any(isinstance(s, Rule) and s.text for s in panel.series) else 0
     below = 24 + (18 if panel.x.label else 0) + (17 if panel.x.groups else 0)
-    return Frame(width, top + plot + below, left, width - RIGHT, top, top + plot, x_scale, y_scale)
+    return Frame(
+        width=width,
+        height=top + plot + below,
+        left=left,
+        right=width - RIGHT,
+        top=top,
+        bottom=top + plot,
+        x_scale=x_scale,
+        y_scale=y_scale,
+    )
 
 
 def _legend(panel: Panel) -> tuple[list[str], int]:

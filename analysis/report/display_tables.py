@@ -128,7 +128,7 @@ def coefficients(model: Fit, lumped: bool) -> Table | None:
         ]
         half = (high - value) / value * 100.0 if value > 0 else math.nan
         unit = term.unit.replace("^2", "²")
-        rows.append([term.name, texts[0], texts[1], texts[2], decimals(half), unit])
+        rows.append([term.name, *texts, decimals(half), unit, term.title])
     if not rows:
         return None
     columns = [
@@ -138,6 +138,7 @@ def coefficients(model: Fit, lumped: bool) -> Table | None:
         TableColumn("to"),
         TableColumn("±", "%"),
         TableColumn("unit", number=False),
+        TableColumn("meaning", number=False),
     ]
     caption = "Coefficients of the kernels without counts" if lumped else "Coefficients"
     return Table(caption, columns, [RowGroup("", rows)], tall=lumped)

@@ -53,7 +53,7 @@ PHASE = "phase"
 """The parameter by which kernels name the phase of an application that they are."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SiteFigures:
     """The figures of a site, by what they are about; ``lines`` are the rooflines as numbers."""
 
