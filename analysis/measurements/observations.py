@@ -112,7 +112,7 @@ def observations(
     ok = mine & (dataset["status"].values == OK)
     rows = np.flatnonzero(ok & (energy_j > 0) & (time_s > 0))
     if not len(rows):
-        reason = "their energy is missing: this site has no meter" if ok.any() else "none is ok"
+        reason = "their energy is missing: this site has no meter" if ok.any() else "none succeeded"
         raise CantFit(
             f"none of the {int(mine.sum())} measurements of {site} can be fitted ({reason}); "
             f"see `campaign doctor` for what this site can measure"

@@ -33,7 +33,7 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
     """Read a table; its values are still unchecked.
 
     Raises:
-        BadFile: it can't be read, lacks a column, or has one that nobody knows.
+        BadFile: it cannot be read, lacks a column, or has one that nobody knows.
     """
     if path.suffix == ".parquet":
         header, lines, rows = _parquet(path)
@@ -121,7 +121,7 @@ def _parquet(path: Path) -> Table:
         # Text that is not valid UTF-8 raises only here.
         plain = None if frame is None else frame.astype(object).where(frame.notna(), None)
     except Exception as error:  # what a damaged file raises is of many kinds
-        what = f"can't be read as Parquet ({error})"
+        what = f"cannot be read as Parquet ({error})"
         raise BadFile(what, "check the file", str(path)) from None
     if plain is None:
         raise BadFile(

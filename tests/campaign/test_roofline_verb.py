@@ -1,4 +1,4 @@
-"""``campaign roofline`` on an imported table of a machine that is tables 3 and 4 of seed 000."""
+"""``campaign roofline`` on a table made from tables 3 and 4 of Choi & Vuduc 2012."""
 
 from __future__ import annotations
 

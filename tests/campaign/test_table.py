@@ -70,7 +70,7 @@ def test_a_text_of_parquet_that_is_no_text_is_refused(tmp_path):
     )
     path = tmp_path / "t.parquet"
     parquet.write_table(pa.table({"kernel": bad}), path)
-    with pytest.raises(BadFile, match=r"t\.parquet: can't be read as Parquet"):
+    with pytest.raises(BadFile, match=r"t\.parquet: cannot be read as Parquet"):
         read_table(path, TableMap())
 
 
