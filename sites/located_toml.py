@@ -10,9 +10,10 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 KeyPath = tuple[str | int, ...]
 Model = TypeVar("Model", bound="FileModel")
@@ -54,6 +55,10 @@ class BadFile(Exception):
         self.remedy = _printable(remedy)
 
 
+class NoSuchFile(BadFile):
+    """The input file does not exist."""
+
+
 class BadValue(ValueError):
     """What a model's validator raises: what was found, and what would be right."""
 
@@ -61,6 +66,19 @@ class BadValue(ValueError):
         super().__init__(f"{what}; {remedy}")
         self.what = what
         self.remedy = remedy
+
+
+def matching(pattern: str, remedy: str) -> AfterValidator:
+    """Require that a string matches a pattern as a whole; ``remedy`` says it for a person."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if compiled.fullmatch(value) is None:
+            shown = repr(value)
+            raise BadValue(f"found {shown if len(shown) <= 60 else shown[:57] + '...'}", remedy)
+        return value
+
+    return AfterValidator(check)
 
 
 def _printable(text: str) -> str:
@@ -147,7 +165,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
     except FileNotFoundError:
-        raise BadFile("no such file", "check the path", str(path)) from None
+        raise NoSuchFile("no such file", "check the path", str(path)) from None
     except IsADirectoryError:
         raise BadFile("is a directory", "name a file in it", str(path)) from None
     except OSError as error:
@@ -216,19 +234,64 @@ def _first_error(source: Source, errors: ValidationError, model: type[BaseModel]
             known = sorted(_fields_at(model, key[:-1]))
             close = difflib.get_close_matches(str(key[-1]), known, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
-            what, remedy = "unknown key", f"{hint}the keys here are: {', '.join(known) or 'none'}"
+            what, remedy = "unknown key", f"{hint}Known keys: {', '.join(known) or 'none'}"
         case "missing":
-            what, remedy = "missing", "give it a value"
+            what, remedy = "missing", _missing_remedy(key, model)
         case "value_error":
             error = first["ctx"]["error"]
             what, remedy = getattr(error, "what", str(error)), getattr(error, "remedy", "")
         case _:
-            message = first["msg"].removeprefix("Input should be ")
-            what, remedy = f"found {value}", f"must be {message[:1].lower()}{message[1:]}"
+            what, remedy = f"found {value}", value_remedy(first, model, key)
     more = len(details) - 1
     if more:
-        remedy += f" (and {more} further error{'s' if more > 1 else ''})"
+        remedy += f" (and {more} more error{'s' if more > 1 else ''}, shown when this one is fixed)"
     return source.error(key, what, remedy.strip())
+
+
+def value_remedy(error: ErrorDetails, model: type[BaseModel], key: KeyPath | None = None) -> str:
+    """What a value should be that pydantic refuses, for a person. ``key``: without union tags."""
+    match error["type"]:
+        case "tuple_type" | "list_type":
+            items = [
+                member
+                for kind in _kinds_at(model, error["loc"] if key is None else key)
+                if get_origin(kind) in (list, tuple)
+                for member in _members(get_args(kind)[0])
+            ]
+            noun = next((_noun(item) for item in items), "")
+            value = error["input"]
+            is_one_string = noun == " of strings" and isinstance(value, str)
+            example = f", such as [{json.dumps(value)}]" if is_one_string else ""
+            return f"must be a list{noun}{example}"
+        case "too_short":
+            return f"must have at least {error['ctx']['min_length']}"
+        case _:
+            message = error["msg"].removeprefix("Input should be ")
+            return f"must be {message[:1].lower()}{message[1:]}"
+
+
+def _noun(kind: Any) -> str:
+    """What the items of a list are, as a phrase after "a list"."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return " of tables"
+    if get_origin(kind) in (list, tuple):
+        return " of lists"
+    return {str: " of strings", int: " of numbers", float: " of numbers"}.get(kind, "")
+
+
+def _missing_remedy(key: KeyPath, model: type[BaseModel]) -> str:
+    """How to add what is missing at ``key``: a table, a table of a list, or a value."""
+    name = ".".join(str(part) for part in key if isinstance(part, str))
+    for kind in _kinds_at(model, key):
+        if _noun(kind) == " of tables":
+            return f"add a table [{name}]"
+        if get_origin(kind) in (list, tuple) and _noun(get_args(kind)[0]) == " of tables":
+            return f"add a table [[{name}]]"
+        if get_origin(kind) in (dict, Mapping) and _noun(get_args(kind)[1]) == " of tables":
+            return f"add a table [{name}.NAME]"
+    return "give it a value"
 
 
 def _is_tag(part: str | int, source: Source) -> bool:
@@ -241,6 +304,15 @@ _UNION_TAGS = {"str", "int", "float", "bool", "constrained-str"}
 
 def _fields_at(model: type[BaseModel], key: Sequence[str | int]) -> set[str]:
     """The keys that the model has in the table at ``key``."""
+    names: set[str] = set()
+    for kind in _kinds_at(model, key):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            names |= {field.alias or name for name, field in kind.model_fields.items()}
+    return names
+
+
+def _kinds_at(model: type[BaseModel], key: Sequence[str | int]) -> list[Any]:
+    """The types that the model allows at ``key``."""
     kinds: list[Any] = [model]
     for part in key:
         kinds_of_part: list[Any] = []
@@ -254,11 +326,7 @@ def _fields_at(model: type[BaseModel], key: Sequence[str | int]) -> set[str]:
             elif get_origin(kind) in (dict, Mapping):
                 kinds_of_part += _members(get_args(kind)[1])
         kinds = kinds_of_part
-    names: set[str] = set()
-    for kind in kinds:
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            names |= {field.alias or name for name, field in kind.model_fields.items()}
-    return names
+    return kinds
 
 
 def _members(kind: Any) -> list[Any]:

@@ -7,10 +7,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from sites.clocks import CONTROLS
-from sites.located_toml import BadFile, BadValue, FileModel, Source, parse, read_text
+from sites.located_toml import BadFile, BadValue, FileModel, Source, matching, parse, read_text
 from sites.meters import METERS
 from sites.setting import AS_FOUND, Setting
 
@@ -25,17 +25,34 @@ def _settable(name: str) -> str:
 
 
 NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
-Walltime = Annotated[str, StringConstraints(pattern=r"^([0-9]+-)?[0-9]{1,3}(:[0-5][0-9]){1,2}$")]
+Name = Annotated[
+    str,
+    matching(NAME, "must be 1 to 64 letters, digits, _ . -, beginning with a letter or digit"),
+]
+Walltime = Annotated[
+    str,
+    matching(
+        r"([0-9]+-)?[0-9]{1,3}(:[0-5][0-9]){1,2}",
+        'must be HH:MM:SS or D-HH:MM:SS, such as "01:00:00"',
+    ),
+]
+Memory = Annotated[str, matching("[0-9]+ ?([KMGT]i?)?B", 'must be a size such as "200GB"')]
 Variable = Annotated[
     str,
-    StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),
+    matching(
+        "[A-Za-z_][A-Za-z0-9_]*", "must be letters, digits and _, beginning with a letter or _"
+    ),
     AfterValidator(_settable),
 ]
-Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@-]*$")]
-SlurmWord = Annotated[str, StringConstraints(pattern=r"^[^\n\r\x00\\]+$")]
+Interface = Annotated[
+    str,
+    matching("[A-Za-z0-9][A-Za-z0-9_.:@-]*", "must be a network interface, such as ib0"),
+]
+SlurmWord = Annotated[
+    str, matching(r"[^\n\r\x00\\]+", "must be one line without a backslash, and not empty")
+]
 """sbatch removes a backslash from its directives, also inside quotes."""
-OneLine = Annotated[str, StringConstraints(pattern=r"^[^\n\r\x00]+$")]
+OneLine = Annotated[str, matching(r"[^\n\r\x00]+", "must be one line, and not empty")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 
@@ -192,9 +209,7 @@ class Partition(FileModel):
         "allocation of its own.",
     )
     cores: Annotated[int, Field(ge=1)] = Field(default=1, description="Cores of a node to request.")
-    memory: Annotated[str, StringConstraints(pattern=r"^[0-9]+ ?([KMGT]i?)?B$")] = Field(
-        default="2GB", description="Memory of a node to request, such as 4GB."
-    )
+    memory: Memory = Field(default="2GB", description="Memory of a node to request, such as 4GB.")
     walltime: Walltime = Field(
         default="01:00:00", description="Time limit of a job, as HH:MM:SS or D-HH:MM:SS."
     )
@@ -400,6 +415,12 @@ def _check_control(site: Site, source: Source) -> None:
             ("clocks", "control"),
             "control 'fixed' sets no clocks, and [domains] lists frequencies to set",
             "choose another control, or leave [domains] out",
+        )
+    if control not in ("fixed", "twin") and not (site.domains.core or site.domains.mem):
+        raise source.error(
+            ("clocks", "control"),
+            f"control {control!r} has no clocks to set",
+            "list [domains.core] frequencies_mhz, or set control = 'fixed'",
         )
     if (control == "twin") != site.simulated:
         raise source.error(

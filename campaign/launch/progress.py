@@ -71,7 +71,7 @@ class PlainProgress:
         finished = self.done[partition] + self.failed[partition]
         spent_s = time.monotonic() - self._began
         end = (
-            f"{spent_s / finished * self.left(partition):.0f} s to the end"
+            f"about {spent_s / finished * self.left(partition):.0f} s left"
             if finished
             else "no estimate yet"
         )

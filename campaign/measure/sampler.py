@@ -123,8 +123,8 @@ class Sampler(threading.Thread):
             if min(raw) < 0:
                 second = self.meters[i].meter.read()
                 raise MeterUnreadable(
-                    f"{self.meters[i].meter.name}: a file did not hold a whole number, and held "
-                    f"{second.values} right after",
+                    f"{self.meters[i].meter.name}: one reading was not a number; the next one was "
+                    f"{second.values}",
                     "measure again; if it happens again, see the kernel's log",
                 )
             self.readings[i].append(meter.take(raw, start_ns, end_ns))

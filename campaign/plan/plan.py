@@ -19,7 +19,7 @@ from campaign.plan.campaign_file import Campaign, KernelEntry, Settings, read_ca
 from campaign.plan.point import Point, canonical_json, make_point
 from kernels.kernel import Kernel, KernelFailed
 from kernels.registry import find_kernel
-from sites.located_toml import BadFile, KeyPath, Source
+from sites.located_toml import BadFile, KeyPath, NoSuchFile, Source, value_remedy
 from sites.setting import Setting
 from sites.site_file import Site, find_site, read_site
 
@@ -58,12 +58,22 @@ def make_plan(path: Path) -> Plan:
     _check_labels(sweeps, source)
     sites: dict[str, Site] = {}
     points: list[Point] = []
+    _check_unused(campaign.settings, source, ("settings",))
     for i, entry in enumerate(campaign.sites):
+        if entry.settings is not None:
+            _check_unused(entry.settings, source, ("sites", i, "settings"))
         try:
             site_path = find_site(entry.site, path.parent)
         except BadFile as error:
             raise source.error(("sites", i, "site"), error.what, error.remedy) from None
-        site = read_site(site_path)
+        try:
+            site = read_site(site_path)
+        except NoSuchFile:
+            raise source.error(
+                ("sites", i, "site"),
+                f"no such file {site_path}",
+                "paths are relative to the campaign file",
+            ) from None
         if site.name in sites:
             raise source.error(
                 ("sites", i, "site"), f"a second site named {site.name!r}", "give it another name"
@@ -140,8 +150,10 @@ def _sweep(entry: KernelEntry, index: int, source: Source) -> list[str]:
     """The parameter sets of a kernel entry, checked by the kernel, as canonical JSON."""
     kernel = find_kernel(entry.kernel)
     sets = []
+    excluded = 0
     for raw in _combinations(entry, index, source):
         if any(_matches(raw, pattern) for pattern in entry.exclude):
+            excluded += 1
             continue
         try:
             params = kernel.params.model_validate(raw)
@@ -152,7 +164,9 @@ def _sweep(entry: KernelEntry, index: int, source: Source) -> list[str]:
         raise source.error(
             ("kernels", index),
             f"the sweep of {entry.kernel} is empty",
-            "list at least one value for each parameter, and exclude fewer",
+            "exclude removes every combination; exclude fewer"
+            if excluded
+            else "list at least one value for each parameter",
         )
     return sets
 
@@ -231,15 +245,17 @@ def _params_error(
         case "extra_forbidden":
             return source.error(key, f"unknown parameter of {entry.kernel}", f"known: {known}")
         case "missing":
-            return source.error(key, f"{entry.kernel} needs this parameter", "give it a value")
+            return source.error(
+                key, f"{entry.kernel} needs this parameter", f"add {name} = VALUE to params"
+            )
         case "value_error":
             error = first["ctx"]["error"]
             key = key if name else ("kernels", index, "params")
-            remedy = getattr(error, "remedy", f"known parameters: {known}")
-            return source.error(key, getattr(error, "what", str(error)), remedy)
+            what, remedy = getattr(error, "what", str(error)), getattr(error, "remedy", "")
+            return source.error(key, what, remedy)
         case _:
-            message = first["msg"].removeprefix("Input should be ")
-            return source.error(key, f"found {first['input']!r}", f"must be {message}")
+            found = f"found {first['input']!r}"
+            return source.error(key, found, value_remedy(first, kernel.params))
 
 
 def _check_labels(sweeps: list[Sweep], source: Source) -> None:
@@ -283,6 +299,17 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
                 )
 
 
+def _check_unused(settings: Settings, source: Source, at: KeyPath) -> None:
+    """Refuse a key that the way of choosing does not read: what it says would not happen."""
+    for key, choose in (("pairs", "pairs"), ("count", "random")):
+        if getattr(settings, key) is not None and settings.choose != choose:
+            raise source.error(
+                (*at, key),
+                f"only used with choose = {choose!r}",
+                f"add that line, or remove {key}",
+            )
+
+
 def _settings(settings: Settings, site: Site, source: Source, at: KeyPath) -> list[Setting]:
     legal = site.settings
     match settings.choose:
@@ -309,7 +336,7 @@ def _settings(settings: Settings, site: Site, source: Source, at: KeyPath) -> li
                 )
             drawn = sorted(
                 legal,
-                key=lambda s: hashlib.sha256(f"{settings.seed}:{s}".encode()).digest(),
+                key=lambda s: hashlib.sha256(f"{settings.seed}:{s.hash_text}".encode()).digest(),
             )
             return sorted(drawn[: settings.count], key=legal.index)
     return legal

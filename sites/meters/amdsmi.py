@@ -166,7 +166,7 @@ class AmdsmiMeter:
             MeterUnreadable: a GPU does not answer, an energy went back, or the meter is closed.
         """
         if not self._is_open:
-            raise MeterUnreadable("the amdsmi meter is closed", "open it again")
+            raise MeterUnreadable("internal error: the amdsmi meter is closed", "please report it")
         start_ns = time.monotonic_ns()
         raw = [self._read_raw(gpu) for gpu in self._gpus]
         end_ns = time.monotonic_ns()

@@ -181,7 +181,7 @@ class CrayMeter:
                 them, a counter went back, or the meter is closed.
         """
         if not self._is_open:
-            raise MeterUnreadable("the cray meter is closed", "open it again")
+            raise MeterUnreadable("internal error: the cray meter is closed", "please report it")
         for _ in range(ATTEMPTS):
             start_ns = time.monotonic_ns()
             fresh = _parse_plain(self._files["freshness"])

@@ -182,7 +182,7 @@ class HwmonMeter:
 
     def _refuse_closed(self) -> None:
         if not self._is_open:
-            raise MeterUnreadable("the hwmon meter is closed", "open it again")
+            raise MeterUnreadable("internal error: the hwmon meter is closed", "please report it")
 
     def close(self) -> None:
         """Close the files; again does nothing."""

@@ -213,7 +213,7 @@ class Ina3221Meter:
 
     def _refuse_closed(self) -> None:
         if not self._is_open:
-            raise MeterUnreadable("the ina3221 meter is closed", "open it again")
+            raise MeterUnreadable("internal error: the ina3221 meter is closed", "please report it")
 
     def close(self) -> None:
         """Close the files; again does nothing."""

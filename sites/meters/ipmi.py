@@ -151,7 +151,7 @@ class IpmiMeter:
             MeterUnreadable: the last run failed, or the meter is closed.
         """
         if self._stop.is_set():
-            raise MeterUnreadable("the ipmi meter is closed", "open it again")
+            raise MeterUnreadable("internal error: the ipmi meter is closed", "please report it")
         answer = self._answer
         if isinstance(answer, Reading):
             return answer
@@ -210,4 +210,4 @@ def _find_command(root: Path, words: Sequence[str] | None) -> list[str]:
         if program is not None:
             return [program, *arguments]
     names = " or ".join(words[0] for words in candidates)
-    raise MeterUnreadable(f"there is no program {names} below {root}", ABSENT_REMEDY)
+    raise MeterUnreadable(f"{names}: not installed", ABSENT_REMEDY)

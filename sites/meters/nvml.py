@@ -159,7 +159,7 @@ class NvmlMeter:
         """
         library = self._library
         if library is None:
-            raise MeterUnreadable("the nvml meter is closed", "open it again")
+            raise MeterUnreadable("internal error: the nvml meter is closed", "please report it")
         start_ns = time.monotonic_ns()
         try:
             raw = [_read_signal(library, signal) for signal in self._signals]

@@ -237,7 +237,9 @@ class PerfRaplMeter:
             MeterUnreadable: an event cannot be read, its count went back, or the meter is closed.
         """
         if not self._is_open:
-            raise MeterUnreadable("the perf-rapl meter is closed", "open it again")
+            raise MeterUnreadable(
+                "internal error: the perf-rapl meter is closed", "please report it"
+            )
         start_ns = time.monotonic_ns()
         counts = [event.read() for event in self._events]
         end_ns = time.monotonic_ns()

@@ -187,7 +187,9 @@ class PowercapMeter:
 
     def _refuse_closed(self) -> None:
         if not self._is_open:
-            raise MeterUnreadable("the powercap meter is closed", "open it again")
+            raise MeterUnreadable(
+                "internal error: the powercap meter is closed", "please report it"
+            )
 
     def close(self) -> None:
         """Close the files; again does nothing."""

@@ -206,7 +206,9 @@ class PowermonMeter:
         lost, self._lost_scans = self._lost_scans, 0
         if lost:
             raise MeterUnreadable(
-                f"{self._stream.name}: {lost} scans were never fetched", "fetch them every minute"
+                f"{self._stream.name}: {lost} scans were lost because they were not read within "
+                "a minute",
+                "measure again",
             )
         readings = []
         for scan in scans:
@@ -228,7 +230,9 @@ class PowermonMeter:
     def _fetch(self) -> None:
         """Parse the bytes that were received."""
         if self._stop.is_set():
-            raise MeterUnreadable("the powermon meter is closed", "open it again")
+            raise MeterUnreadable(
+                "internal error: the powermon meter is closed", "please report it"
+            )
         with self._lock:
             chunks, self._chunks, self._waiting_bytes = self._chunks, deque(), 0
             failure = self._failure
@@ -254,8 +258,7 @@ class PowermonMeter:
         silent_s = (time.monotonic_ns() - self._last_scan_ns) / 1e9
         if silent_s > self._silence_s:
             raise MeterUnreadable(
-                f"{self._stream.name} brought no scan of all rails for {silent_s:.3g} s "
-                + self._losses(),
+                f"{self._stream.name} sent no complete scan for {silent_s:.3g} s " + self._losses(),
                 STREAM_REMEDY,
             )
 
@@ -285,8 +288,9 @@ class PowermonMeter:
                 self._waiting_bytes += len(data)
                 if self._waiting_bytes > MOST_BYTES:
                     self._failure = (
-                        f"{self._stream.name}: {self._waiting_bytes} bytes were never fetched",
-                        "fetch them at least every minute",
+                        f"{self._stream.name}: {self._waiting_bytes} bytes were not read within a "
+                        "minute",
+                        "measure again",
                     )
                     return
 

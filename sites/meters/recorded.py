@@ -153,7 +153,9 @@ class RecordedMeter:
 
     def _happened(self) -> int:
         if not self._is_open:
-            raise MeterUnreadable("the recorded meter is closed", "open it again")
+            raise MeterUnreadable(
+                "internal error: the recorded meter is closed", "please report it"
+            )
         return bisect_right(self._times_ns, time.monotonic_ns())
 
     def _ended(self) -> MeterUnreadable:

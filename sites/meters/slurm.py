@@ -81,7 +81,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> SlurmMeter:
     paths = {name: path for name, path in programs.items() if path is not None}
     if len(paths) < len(programs):
         missing = ", ".join(sorted(set(programs) - set(paths)))
-        raise MeterUnreadable(f"there is no program {missing} below {root}", ABSENT_REMEDY)
+        raise MeterUnreadable(f"{missing}: not installed", ABSENT_REMEDY)
     return SlurmMeter(paths["sstat"], paths["sacct"], f"{job}.{step}", limit_s or LIMIT_S)
 
 
@@ -115,7 +115,7 @@ class SlurmMeter:
                 the energy went back; or the meter is closed.
         """
         if not self._is_open:
-            raise MeterUnreadable("the slurm meter is closed", "open it again")
+            raise MeterUnreadable("internal error: the slurm meter is closed", "please report it")
         start_ns = time.monotonic_ns()
         energy_j = self._ask()
         end_ns = time.monotonic_ns()

@@ -127,7 +127,7 @@ def run(
     )
     noisy = twin.noise == "default"
     own = _generator("run", seed)
-    shared = _generator("setting", f"{site.name} {setting}")
+    shared = _generator("setting", f"{site.name} {setting.hash_text}")
     gain = 1.0
     if noisy:
         part_s *= 1.0 + own.normal(0.0, twin.time_pct / 100.0)

@@ -237,7 +237,7 @@ def test_points_that_a_harmed_run_told_of_or_held_and_are_gone_are_found(
 
 def test_points_that_a_run_tells_are_counted_and_those_measured_again() -> None:
     begun = "a/p: 30 points to measure; dashboard x\na/q: 12 points to measure; dashboard y\n"
-    killed = begun + "a/p: 3 done, 0 failed, 27 left, 9 s to the end\na/q: 4 done, 1 failed\n"
+    killed = begun + "a/p: 3 done, 0 failed, 27 left, about 9 s left\na/q: 4 done, 1 failed\n"
     assert points_acknowledged(killed) == 7
     ended = killed + "/s: 20 of 45 points measured, 1 failed, 24 left: not complete\n"
     assert points_acknowledged(ended) == 20

@@ -123,7 +123,7 @@ def test_the_output_of_a_bmc_that_refuses_is_reported(tmp_path: Path) -> None:
 
 
 def test_no_program_is_installed(tmp_path: Path) -> None:
-    with pytest.raises(MeterUnreadable, match=r"no program ipmi-dcmi or ipmitool.*freeipmi"):
+    with pytest.raises(MeterUnreadable, match=r"ipmi-dcmi or ipmitool: not installed.*freeipmi"):
         open_meter("ipmi", {}, tmp_path)
 
 

@@ -190,7 +190,7 @@ def test_damaged_lines_lose_scans_and_change_no_value(root: Path, fault: str) ->
     ("fault", "said"),
     [
         ("hang up", "is lost.*discard"),
-        ("silent", "no scan of all rails"),
+        ("silent", "no complete scan"),
         ("garbage", r"in a row are garbled \([0-9]+ garbled lines and [0-9]+ incomplete scans"),
     ],
 )
@@ -223,7 +223,7 @@ def test_a_clock_that_is_set_is_an_error(root: Path) -> None:
 
 def test_a_rail_without_samples_is_an_error_in_time(root: Path) -> None:
     rails = {**RAILS, "5": {"name": "board", "domain": "board"}}
-    with pytest.raises(MeterUnreadable, match=r"no scan of all rails.*baud"):
+    with pytest.raises(MeterUnreadable, match=r"no complete scan.*baud"):
         open_powermon(root, rails=rails)
 
 

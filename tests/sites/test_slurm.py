@@ -80,7 +80,7 @@ def test_a_command_that_hangs(root: Path) -> None:
 
 
 def test_no_slurm_at_all(tmp_path: Path) -> None:
-    with pytest.raises(MeterUnreadable, match="no program sacct, sstat"):
+    with pytest.raises(MeterUnreadable, match="sacct, sstat: not installed"):
         open_meter("slurm", {"job": 77}, tmp_path)
 
 
