@@ -28,17 +28,25 @@ REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 
 
 class ColumnSource(FileModel):
-    """A column of the table that is imported, and the factor that converts it to our unit."""
+    """A column of the imported table, and the factor that converts it to the standard unit."""
 
-    column: str
-    factor: Positive = 1.0
+    column: str = Field(description="The name of the column in the table.")
+    factor: Positive = Field(
+        default=1.0,
+        description="What a value of the column is multiplied by to give the standard unit: 1e-3 "
+        "where a column for time_s is in ms.",
+    )
 
 
 class VoltageTables(FileModel):
     """Voltage by clock where the table carries none: (MHz, V) pairs."""
 
-    core: list[tuple[Positive, Positive]] = Field(default_factory=list)
-    mem: list[tuple[Positive, Positive]] = Field(default_factory=list)
+    core: list[tuple[Positive, Positive]] = Field(
+        default_factory=list, description="The core voltage at each core clock, as [MHz, V]."
+    )
+    mem: list[tuple[Positive, Positive]] = Field(
+        default_factory=list, description="The memory voltage at each memory clock, as [MHz, V]."
+    )
 
     _pairs = field_validator("core", "mem", mode="before")(voltage_pairs)
 
@@ -46,21 +54,41 @@ class VoltageTables(FileModel):
 class TableMap(FileModel):
     """A map file: how a table with other column names or units is read."""
 
-    layout: Literal["table", "blocks"] = "table"
-    """``blocks``: a line of one field names the kernel of the lines that follow it."""
-    fields: list[str] | None = None
-    """The columns' names in order, where the file has no header line."""
-    columns: dict[str, str | ColumnSource] = Field(default_factory=dict)
-    """Our column -> the table's, or ``{column, factor}``."""
-    constants: dict[str, str | float | int] = Field(default_factory=dict)
-    """Our column -> one value for every row."""
-    unknown: Literal["refuse", "label"] = "refuse"
-    """What to do with a column that neither this program nor the map knows."""
-    classes: dict[Name, Literal["core", "mem"]] = Field(default_factory=dict)
-    """Class -> domain, where it is not core (or mem for dram and mem)."""
-    voltage: VoltageTables = VoltageTables()
-    device: Literal["cpu", "gpu"] | None = None
-    """Whose clocks these are, for the Slurm flags of the picks."""
+    layout: Literal["table", "blocks"] = Field(
+        default="table",
+        description="table: every line is a row. blocks: a line of one field names the kernel of "
+        "the lines that follow it.",
+    )
+    fields: list[str] | None = Field(
+        default=None,
+        description="The names of the columns in order, where the file has no header line.",
+    )
+    columns: dict[str, str | ColumnSource] = Field(
+        default_factory=dict,
+        description="Standard column -> the name of the column in the table, or a table of column "
+        "and factor.",
+    )
+    constants: dict[str, str | float | int] = Field(
+        default_factory=dict, description="Standard column -> one value for every row."
+    )
+    unknown: Literal["refuse", "label"] = Field(
+        default="refuse",
+        description="What to do with columns that are neither standard nor named in the map. "
+        "refuse: nothing is imported. label: they are kept as labels.",
+    )
+    classes: dict[Name, Literal["core", "mem"]] = Field(
+        default_factory=dict,
+        description="Class -> its clock domain, where it is not the default: mem for dram and "
+        "mem, core for every other class.",
+    )
+    voltage: VoltageTables = Field(
+        default=VoltageTables(), description="The voltage of each clock, for a table without it."
+    )
+    device: Literal["cpu", "gpu"] | None = Field(
+        default=None,
+        description="Whether the clocks are those of a CPU or of a GPU, for the Slurm flags of "
+        "the picks (default: gpu where the table has memory clocks, otherwise cpu).",
+    )
 
     @field_validator("columns", "constants")
     @classmethod
@@ -68,7 +96,8 @@ class TableMap(FileModel):
         for name in value:
             if not is_table_column(name):
                 raise BadValue(
-                    f"found the column {name!r}", f"ours are {', '.join(COLUMNS)} and n_CLASS"
+                    f"found the column {name!r}",
+                    f"standard columns are {', '.join(COLUMNS)} and n_CLASS",
                 )
         return value
 

@@ -50,9 +50,8 @@ class Variant(Params):
     )
     lanes: Side = Field(
         default="targets",
-        description="points in the lanes of vectors; targets: a tile is vectors of targets, and "
-        "each source is broadcast; sources: a tile is targets, each broadcast, and sources come "
-        "in vectors",
+        description="which points fill the SIMD lanes: targets (each source is broadcast) or "
+        "sources (each target is broadcast)",
     )
     tile: Tile = Field(
         default=4,
