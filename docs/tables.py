@@ -1,4 +1,4 @@
-"""The tables in these pages that come from the registries of the code.
+"""The tables in these pages that come from the registries and the file models of the code.
 
 python -m docs.tables           # writes them into the pages
 python -m docs.tables --check   # ends with 1 where a page has another table
@@ -13,10 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from analysis.dataset import CLASS_UNITS, MEMORY_CLASSES
+from campaign.plan.campaign_file import Campaign
+from campaign.plan.profile_file import Profile
+from campaign.table.map_file import TableMap
+from docs.file_keys import HEADER, key_tables
 from kernels.classes import CLASSES
 from kernels.registry import describe_all
 from sites.clocks import describe_controls
+from sites.located_toml import FileModel
 from sites.meters import describe_meters
+from sites.site_file import Site
 
 DOCS = Path(__file__).parent
 
@@ -101,12 +107,25 @@ def classes() -> str:
     )
 
 
+def file_keys(model: type[FileModel]) -> str:
+    """One table for each table of a file, one row a key."""
+    parts = []
+    for header, rows in key_tables(model):
+        parts += [f"### `{header}`"] if header else []
+        parts.append(_table(HEADER, rows))
+    return "\n" + "\n\n".join(parts) + "\n"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "meters": meters,
     "controls": controls,
     "kernels": kernels,
     "parameters": parameters,
     "classes": classes,
+    "campaign_file": lambda: file_keys(Campaign),
+    "site_file": lambda: file_keys(Site),
+    "map_file": lambda: file_keys(TableMap),
+    "profile_file": lambda: file_keys(Profile),
 }
 GENERATED = re.compile(r"(<!-- begin generated: (\w+) -->\n).*?(<!-- end generated: \2 -->)", re.S)
 

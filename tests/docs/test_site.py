@@ -6,11 +6,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+from campaign.plan.campaign_file import Campaign
+from campaign.plan.profile_file import Profile
+from campaign.table.map_file import TableMap
 from docs.tables import DOCS, with_tables
+from sites.site_file import Site
 from tests.docs.pages import ROOT
 
 LOADED = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=["']https?://""")
+FILES = (Campaign, Site, TableMap, Profile)
 
 
 def test_the_site_is_built_without_warnings_and_loads_nothing_from_outside(tmp_path: Path) -> None:
@@ -26,6 +32,8 @@ def test_the_site_is_built_without_warnings_and_loads_nothing_from_outside(tmp_p
     assert "WARNING" not in ended.stderr
     pages = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob("*.html")}
     assert {"index.html", "contributing.html", "api/index.html", "api/campaign.html"} <= set(pages)
+    reference = pages["file-reference.html"].read_text(encoding="utf-8")
+    assert file_keys() <= set(re.findall(r"<td><code>(\w+)</code></td>", reference))
     assert "open_store" in pages["api/campaign.html"].read_text(encoding="utf-8")
     for name, path in pages.items():
         loaded = LOADED.findall(path.read_text(encoding="utf-8"))
@@ -37,3 +45,25 @@ def test_the_tables_are_those_of_the_registries() -> None:
     for page in DOCS.glob("*.md"):
         text = page.read_text(encoding="utf-8")
         assert with_tables(text) == text, f"{page.name}: run python -m docs.tables"
+
+
+def test_the_file_reference_has_every_key_with_its_meaning() -> None:
+    rows = (DOCS / "file-reference.md").read_text(encoding="utf-8").splitlines()
+    for model in FILES:
+        for table in tables_of(model):
+            for key, schema in table.get("properties", {}).items():
+                meaning = schema.get("description", "").replace("|", "\\|")
+                assert meaning, f"{model.__name__}: {key} has no description"
+                of_key = [row for row in rows if row.startswith(f"| `{key}` |")]
+                assert any(row.endswith(f"| {meaning} |") for row in of_key), f"{key}: {meaning}"
+
+
+def tables_of(model: Any) -> list[dict[str, Any]]:
+    """The JSON schemas of a file's tables."""
+    schema = model.model_json_schema()
+    return [schema, *schema.get("$defs", {}).values()]
+
+
+def file_keys() -> set[str]:
+    """Every key of the files that a user writes."""
+    return {key for model in FILES for table in tables_of(model) for key in table["properties"]}

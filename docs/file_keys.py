@@ -1,0 +1,154 @@
+"""The keys of the files that a user writes, as tables, from the pydantic models that read them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from sites.located_toml import FileModel
+from sites.site_file import NAME
+
+HEADER = ("key", "values", "default", "meaning")
+WORDS: Mapping[Any, str] = {
+    Any: "any value",
+    bool: "boolean",
+    float: "number",
+    int: "integer",
+    str: "text",
+}
+LIMITS = (("ge", ">="), ("gt", ">"), ("le", "<="))
+
+
+def key_tables(model: type[FileModel]) -> list[tuple[str, list[list[str]]]]:
+    """(the TOML header of a table, its rows) of a file; the first header is empty.
+
+    A row has the columns of :data:`HEADER`. Where two keys hold tables of one model, its rows are
+    listed once, at the key that is nearest to the top of the file.
+    """
+    headers = _headers(model)
+    return [
+        (header, [_row(name, field, header, headers) for name, field in table.model_fields.items()])
+        for table, header in _depth_first(model, headers)
+    ]
+
+
+def _headers(model: type[FileModel]) -> dict[type[FileModel], str]:
+    """Each model -> the TOML header under which its keys are listed."""
+    headers = {model: ""}
+    waiting = [model]
+    for table in waiting:
+        for name, field in table.model_fields.items():
+            inner = _inner(field.annotation)
+            if inner is not None and inner not in headers:
+                headers[inner] = _header(name, field, headers[table])
+                waiting.append(inner)
+    return headers
+
+
+def _depth_first(
+    model: type[FileModel], headers: Mapping[type[FileModel], str]
+) -> Iterator[tuple[type[FileModel], str]]:
+    yield model, headers[model]
+    for name, field in model.model_fields.items():
+        inner = _inner(field.annotation)
+        if inner is not None and _header(name, field, headers[model]) == headers[inner]:
+            yield from _depth_first(inner, headers)
+
+
+def _header(name: str, field: FieldInfo, above: str) -> str:
+    """The TOML header of the tables that a field holds, below the header ``above``."""
+    path = f"{above.strip('[]')}.{name}" if above else name
+    kind = get_origin(field.annotation)
+    path = f"{path}.NAME" if kind is dict else path
+    return f"[[{path}]]" if kind is list else f"[{path}]"
+
+
+def _inner(annotation: Any) -> type[FileModel] | None:
+    """The model of the tables that a field holds, or None."""
+    if isinstance(annotation, type) and issubclass(annotation, FileModel):
+        return annotation
+    inner = (_inner(argument) for argument in get_args(annotation))
+    return next((model for model in inner if model is not None), None)
+
+
+def _row(
+    name: str, field: FieldInfo, header: str, headers: Mapping[type[FileModel], str]
+) -> list[str]:
+    inner = _inner(field.annotation)
+    if inner is None:
+        values = _values(field.annotation, field.metadata)
+    else:
+        own, listed = _header(name, field, header), headers[inner]
+        several = own.startswith("[[") or own.endswith(".NAME]")
+        values = f"{'tables' if several else 'table'} `{own}`"
+        values += "" if own == listed else f", with the keys of `{listed}`"
+        if _holds_text(field.annotation):
+            values = f"table of texts, or {values}"
+    return [f"`{name}`", values, _default(field), field.description or ""]
+
+
+def _holds_text(annotation: Any) -> bool:
+    """Whether a field holds a text in place of a table: ``dict[str, str | Table]``."""
+    if get_origin(annotation) in (Union, UnionType):
+        return str in get_args(annotation)
+    return get_origin(annotation) is dict and _holds_text(get_args(annotation)[1])
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None:
+        return "not set"
+    if isinstance(value, FileModel):
+        return "those of its keys"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{json.dumps(value)}`"
+
+
+def _values(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+    """The values that an annotation and its limits allow, in words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _values(arguments[0], [*arguments[1:], *metadata])
+    if origin in (Union, UnionType):
+        options = [
+            a for a in arguments if a is not NoneType and not (a is int and float in arguments)
+        ]
+        return " or ".join(_values(option, metadata) for option in options)
+    if origin is Literal:
+        return ", ".join(f"`{json.dumps(option)}`" for option in arguments)
+    if origin is not None:
+        return _container(origin, arguments)
+    if any(getattr(part, "pattern", None) == f"^{NAME}$" for part in metadata):
+        return "name"
+    return " ".join([WORDS[annotation], *_limits(metadata)])
+
+
+def _container(origin: Any, arguments: Sequence[Any]) -> str:
+    word = {list: "list", tuple: "pair", dict: "table"}[origin]
+    if origin is dict and arguments[1] is Any:
+        return word
+    return f"{word} of {_plural(_values(arguments[1 if origin is dict else 0]))}"
+
+
+def _plural(words: str) -> str:
+    if words.startswith(("`", WORDS[Any])):
+        return words.replace(WORDS[Any], "any values")
+    return " or ".join(re.sub(r"^\w+", r"\g<0>s", option) for option in words.split(" or "))
+
+
+def _limits(metadata: Sequence[Any]) -> list[str]:
+    """The limits of a number; pydantic puts an Annotated's Field among the metadata."""
+    parts = [p for m in metadata for p in (m.metadata if isinstance(m, FieldInfo) else [m])]
+    limits = [
+        f"{sign} {getattr(part, name):,}"
+        for name, sign in LIMITS
+        for part in parts
+        if getattr(part, name, None) is not None
+    ]
+    return [" and ".join(limits)] if limits else []
