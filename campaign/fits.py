@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from campaign.store.layout import Store, writing
+from campaign.store.layout import DamagedStore, Store, writing
 from campaign.store.site_record import site_file_name
 
 if TYPE_CHECKING:
@@ -43,9 +43,11 @@ def read_fit_json(store: Store, site: str) -> Any:
 
     Raises:
         NoKeptFit: there is none.
-        DamagedStore: the file cannot be read.
     """
-    kept = store.read_json(f"fits/{site_file_name(site)}")
+    try:
+        kept = store.read_json(f"fits/{site_file_name(site)}")
+    except DamagedStore:
+        raise not_a_fit(store, site, "it cannot be read") from None
     if kept is None:
         raise NoKeptFit(f"{store.root}: has no fit of site {site!r}", _refit(store, site))
     return kept
@@ -56,7 +58,6 @@ def read_fit(store: Store, site: str) -> Fit:
 
     Raises:
         NoKeptFit: there is none, or its file is not one.
-        DamagedStore: the file cannot be read.
     """
     from analysis.energy.fit_file import NoFit, fit_of  # noqa: PLC0415
 

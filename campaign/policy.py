@@ -26,4 +26,6 @@ def write_site_policy(path: Path, site: str, picks: Mapping[str, Any]) -> None:
     try:
         path.write_text(json.dumps(policy, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise BadArgument(f"{path}: cannot be written ({error.strerror})") from None
+        raise BadArgument(
+            f"{path}: cannot be written ({error.strerror}); name another file"
+        ) from None

@@ -92,7 +92,9 @@ def write_report(store: Store, path: Path) -> Path:
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise CannotDo(f"{path}: the report cannot be written ({error.strerror})") from None
+        raise CannotDo(
+            f"{path}: the report cannot be written ({error.strerror}); name another file"
+        ) from None
     return path
 
 

@@ -60,7 +60,7 @@ class SiteFinding:
 
     def text_for_people(self) -> str:
         """The finding in a sentence, and the first rows, a line each."""
-        severity = "not fit for fitting" if self.refuses else self.finding["severity"]
+        severity = "cannot be used for a fit" if self.refuses else self.finding["severity"]
         first = f"{self.site}: {severity}: {self.finding['check']}: {self.finding['text']}"
         return "\n".join([first, *(f"    {line}" for line in self.examples)])
 

@@ -189,11 +189,17 @@ class Results:
             if all(math.isnan(w) or w == mhz for w, mhz in zip(wanted, pair, strict=True))
         ]
         if len(matches) != 1:
-            known = ", ".join(f"{core:g},{mem:g}" for core, mem in sorted(volts)[:8])
-            how_many = "more than one setting" if matches else "no setting"
+            among = sorted(matches or volts)
+            known = " ".join(f"{core:g},{mem:g}" for core, mem in among[:8])
+            asked = " ".join(
+                f"{option} {mhz:g}"
+                for option, mhz in zip(("--core-mhz", "--mem-mhz"), wanted, strict=True)
+                if not math.isnan(mhz)
+            )
+            fits_what = "fits several settings" if matches else "is at no setting of known voltage"
             raise BadArgument(
-                f"{site}: {how_many} of known voltage is at --core-mhz {wanted[0]:g} "
-                f"--mem-mhz {wanted[1]:g}; known: {known}{' ...' if len(volts) > 8 else ''}"
+                f"{site}: {asked} {fits_what}; give --core-mhz and --mem-mhz of one of: "
+                f"{known}{' ...' if len(among) > 8 else ''}"
             )
         return _setting_costs(fit, matches[0], volts[matches[0]])
 
@@ -241,7 +247,7 @@ class Results:
         if over_sites and time != "measured":
             raise BadArgument("--time: leave-one-site-out uses measured times only")
         if train and scheme != "holdout":
-            raise BadArgument("--train goes with --scheme holdout")
+            raise BadArgument("--train needs --scheme holdout")
         data = [self._data_to_fit(name)[0] for name in sites]
         if over_sites:
             return CrossvalResult(
@@ -290,9 +296,9 @@ class Results:
         )
 
         if max_slowdown is not None and not max_slowdown >= 0:
-            raise BadArgument("--max-slowdown: must be 0 or more, as 0.05 for 5 %")
+            raise BadArgument("--max-slowdown: must be 0 or more, such as 0.05 for 5 %")
         if max_power_w is not None and not max_power_w > 0:
-            raise BadArgument("--max-power-w: must be more than 0, as 150 for 150 W")
+            raise BadArgument("--max-power-w: must be more than 0, such as 150 for 150 W")
         fit, data = self.kept_fit(site), self.observations(site)
         volts = self.setting_volts(site) if all_settings else None
         if profile is not None:

@@ -72,6 +72,7 @@ def objective(text: str) -> Objective:
         alpha = -1.0
     if kind != WEIGHTED or not 0.0 <= alpha <= 1.0:
         raise CantFit(
-            f"unknown objective {text!r}; known: {', '.join(OBJECTIVE_NAMES)}, ALPHA from 0 to 1"
+            f"--objective: unknown objective {text!r}; known: {', '.join(OBJECTIVES)}, or "
+            f"{WEIGHTED}:ALPHA with ALPHA from 0 to 1, such as {WEIGHTED}:0.3"
         )
     return _weighted(text, alpha)

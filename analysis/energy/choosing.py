@@ -131,15 +131,15 @@ def _simplest_near_best(
     name = f"{mine.form.model} with voltage {mine.form.voltage}"
     if chosen == best:
         why = (
-            f"{name} has the smallest error out of fold, {mine.error_pct:.2f} %, of the "
-            f"{len(tried)} models compared"
+            f"{name} has the smallest error on settings left out of the fit, "
+            f"{mine.error_pct:.2f} %, of the {len(tried)} models compared"
         )
     else:
         why = (
-            f"{name} is the simplest model within one standard error of the best: its error out "
-            f"of fold is {mine.error_pct:.2f} %, that of {other.form.model} with voltage "
-            f"{other.form.voltage} {other.error_pct:.2f} % (standard error of the difference "
-            f"{mine.behind_std_pct:.2f})"
+            f"{name} is the simplest model within one standard error of the best: its error on "
+            f"settings left out is {mine.error_pct:.2f} %, that of {other.form.model} with "
+            f"voltage {other.form.voltage} {other.error_pct:.2f} % (standard error of the "
+            f"difference {mine.behind_std_pct:.2f})"
         )
     return chosen, tried, why
 

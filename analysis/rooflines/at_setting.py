@@ -46,8 +46,8 @@ def rooflines_at(
             remedy = "its measurements have no counts of operations and bytes; import them as n_*"
         mhz = ",".join(f"{mhz:g}" for mhz in data.settings[setting] if not math.isnan(mhz))
         raise NoPairs(
-            f"no kernels of one class of operations and one of bytes, at two intensities, were "
-            f"measured at {mhz or 'as-found'} MHz; {remedy}"
+            f"a roofline needs kernels that count one class of operations and one of bytes, at two "
+            f"intensities; none was measured at {mhz or 'as-found'} MHz; {remedy}"
         )
     memory = next((name for name in MEMORY_CLASSES if name in data.counts), MEMORY_CLASSES[0])
     regression: Regression | None = None

@@ -170,13 +170,13 @@ def verdict(line: Roofline) -> str:
     b_tau, half = line.time_balance, line.half_efficiency_intensity
     if not line.race_to_halt:
         return (
-            f"do not rely on racing to halt: a kernel of {b_tau:.3g} to {half:.3g} op/B is "
+            f"do not rely on race to halt: a kernel of {b_tau:.3g} to {half:.3g} op/B is "
             f"compute-bound in time but spends more energy on bytes than on operations; raise its "
             f"intensity, or try lower clocks"
         )
     text = (
-        f"race to halt: from {half:.3g} op/B on, below the time balance of {b_tau:.3g}, a kernel "
-        f"has at least half of the best energy efficiency"
+        f"race to halt pays at this setting: a kernel of {half:.3g} op/B or more has at least half "
+        f"of the best energy efficiency (time balance: {b_tau:.3g} op/B)"
     )
     if line.balance_gap > 1.0:
         text += (

@@ -22,6 +22,7 @@ from sites.setting import Setting
 MAX_ROWS_NAMED = 10
 MAX_REPEAT = 2**53
 """Up to here every whole number is a float64."""
+MISSING = {"power_w": "energy_j: missing; every row needs energy_j or power_w"}
 DISAGREE = 1.01
 """Energy and power times time disagree when they differ by more than this factor."""
 
@@ -79,7 +80,7 @@ class _Check:
             if np.isnan(numbers).any():
                 present[:] = list(map(_present, values))
         for i in np.flatnonzero(~present & needed).tolist():
-            self.note(i, f"{name}: missing; every row needs it")
+            self.note(i, MISSING.get(name, f"{name}: missing; every row needs it"))
         bound = "above 0" if above else "0 or more"
         good = np.isfinite(numbers) & ((numbers > 0) if above else (numbers >= 0))
         for i in np.flatnonzero(present & ~good).tolist():
@@ -176,7 +177,7 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
         away = np.flatnonzero(np.abs(np.log(ratio)) > np.log(DISAGREE))
     disagreements = [
         f"{table.path}:{table.lines[i]}: energy_j is {energy_j[i]:.6g} J, but power_w x time_s is "
-        f"{power_w[i] * time_s[i]:.6g} J; the energy stands, the power is kept beside it"
+        f"{power_w[i] * time_s[i]:.6g} J; energy_j is used, and power_w is kept for information"
         for i in away
     ]
     return Checked(table.path, frame, np.array(table.lines, np.int64), disagreements)

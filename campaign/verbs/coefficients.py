@@ -22,9 +22,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_store(parser)
     parser.add_argument("--site", metavar="X", help="one site (default: all)")
     parser.add_argument(
-        "--core-mhz", type=float, metavar="MHZ", help="show costs at this core clock ..."
+        "--core-mhz",
+        type=float,
+        metavar="MHZ",
+        help="with --mem-mhz: show what operations cost at this setting",
     )
-    parser.add_argument("--mem-mhz", type=float, metavar="MHZ", help="... and memory clock")
+    parser.add_argument(
+        "--mem-mhz", type=float, metavar="MHZ", help="the memory clock of --core-mhz"
+    )
     add_all(parser)
     add_json(parser)
 
@@ -63,6 +68,6 @@ def _print_costs(costs: CostsAtSetting) -> None:
         f"{costs.core_v:g}/{costs.mem_v:g} V"
     )
     print_table(
-        ["cost", "value", "low", "high", "unit"],
+        ["cost", "value", "95 % from", "to", "unit"],
         [[cost.name, cost.value, cost.low, cost.high, cost.unit] for cost in costs.costs],
     )

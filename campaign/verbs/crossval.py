@@ -95,13 +95,13 @@ def print_crossval(shown: dict[str, Any]) -> None:
             f"{title} lost by choosing a setting, {decision['cases']} kernels, {decision['time']} "
             f"time:"
         )
-        print_table(["chooser", "mean %", "max %", "best found"], rows)
+        print_table(["method", "mean %", "max %", f"best of {decision['cases']}"], rows)
         explain(contest_text(shown["against_race_to_halt"], title))
 
 
 def contest_text(contest: dict[str, Any], title: str) -> str:
     """Whether the picks are worth more than racing to halt, in words."""
-    interval = f"{contest['mean_gain_pct']:.2f} % more {title} than the picks"
+    interval = f"{contest['mean_gain_pct']:.2f} percentage points more {title} than the picks"
     if math.isfinite(contest["low_pct"]):
         interval += f" (95 %: {contest['low_pct']:.2f} to {contest['high_pct']:.2f})"
     verdict = {
@@ -109,4 +109,4 @@ def contest_text(contest: dict[str, Any], title: str) -> str:
         "race_to_halt": "race to halt is better here: run at the fastest setting",
         "open": "these measurements do not show which is better",
     }[contest["verdict"]]
-    return f"race to halt loses {interval}: {verdict}"
+    return f"race to halt takes {interval}: {verdict}"

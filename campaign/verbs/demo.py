@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from campaign.errors import BadArgument
 from campaign.verbs.crossval import print_crossval
 from campaign.verbs.fit import print_fit
 from campaign.verbs.predict import print_predictions
@@ -46,7 +47,12 @@ def run(arguments: Namespace) -> int:
 
     began = time.monotonic()
     folder = Path(arguments.folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadArgument(
+            f"{folder}: cannot be created ({error.strerror}); name another folder"
+        ) from None
     campaign = folder / "campaign.toml"
     if not campaign.exists():
         campaign.write_bytes((files("campaign.verbs") / "demo_campaign.toml").read_bytes())

@@ -16,7 +16,7 @@ EXAMPLE = "campaign export campaign-demo/store --csv table.csv"
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     add_store(parser)
-    parser.add_argument("--csv", required=True, metavar="F")
+    parser.add_argument("--csv", required=True, metavar="F", help="the CSV file to write")
 
 
 def run(arguments: Namespace) -> int:
@@ -29,7 +29,7 @@ def run(arguments: Namespace) -> int:
         table.to_csv(arguments.csv, index=False)
     except OSError as error:
         raise BadArgument(
-            f"{arguments.csv}: cannot be written ({error.strerror}); name another file"
+            f"{arguments.csv}: cannot be written ({error.strerror or error}); name another file"
         ) from None
     say(f"{arguments.csv}: {len(table)} measurements written")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from campaign.verbs.options import add_all, add_json, add_model, add_store
+from campaign.verbs.options import SITE_HELP, add_all, add_json, add_model, add_store
 from campaign.verbs.printing import explain, print_json, print_table
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ VOLTAGE_TEXT = {
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     add_store(parser)
-    parser.add_argument("--site", required=True, metavar="X")
+    parser.add_argument("--site", required=True, metavar="X", help=SITE_HELP)
     add_model(parser)
     add_all(parser)
     add_json(parser)
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> int:
 def print_fit(fit: FitSummary, every_row: bool = False) -> None:
     """A fit for people: its coefficients with their intervals, and what was left out."""
     simulated = " (simulated)" if fit.simulated else ""
-    condition = "-" if fit.condition_number is None else f"{fit.condition_number:.1f}"
+    condition = "-" if fit.condition_number is None else f"{fit.condition_number:.3g}"
     voltage = VOLTAGE_TEXT.get(fit.voltage, fit.voltage)
     explain(
         f"{fit.site}{simulated}: model {fit.model}, voltage {voltage}, {fit.n} measurements at "
@@ -66,12 +66,12 @@ def print_fit(fit: FitSummary, every_row: bool = False) -> None:
     shared = [entry for entry in fit.coefficients if not entry.is_lumped]
     n_lumped = len(fit.coefficients) - len(shared)
     print_table(
-        ["coefficient", "value", "low", "high", "unit"],
+        ["coefficient", "value", "95 % from", "to", "unit"],
         [[entry.name, entry.value, entry.low, entry.high, entry.unit] for entry in shared],
         every_row,
     )
     if n_lumped:
-        explain(f"and {n_lumped} lumped coefficients of kernels without counts (see --json)")
+        explain(f"and {n_lumped} coefficients of single kernels, which have no counts (see --json)")
     for domain, curve in fit.voltage_curves.items():
         points = ", ".join(
             f"{volt:.3f} at {mhz:g} MHz"
@@ -82,12 +82,12 @@ def print_fit(fit: FitSummary, every_row: bool = False) -> None:
     for term in fit.dropped:
         explain(f"left out: {term.name}: {term.why}")
     for group in fit.confounded:
-        explain(f"cannot be separated: {', '.join(group.terms)}; to do so, {group.remedy}")
+        explain(f"cannot be separated: {', '.join(group.terms)}; to separate them, {group.remedy}")
     shown = fit.outliers if every_row else fit.outliers[:OUTLIERS_SHOWN]
     for row in shown:
         explain(
             f"outlier: {row.label} at {row.setting}: {row.energy_j:.4g} J measured, "
-            f"{row.predicted_j:.4g} J by the model ({row.deviations:.0f} deviations)"
+            f"{row.predicted_j:.4g} J by the model ({row.deviations:.0f} standard deviations apart)"
         )
     if len(fit.outliers) > len(shown):
         explain(f"and {len(fit.outliers) - len(shown)} more outliers (--all prints them)")

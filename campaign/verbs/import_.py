@@ -16,11 +16,11 @@ EXAMPLE = "campaign import campaign-demo/table.csv --store imported"
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     parser.add_argument("table", metavar="TABLE", help="CSV, or Parquet by the ending .parquet")
-    parser.add_argument("--store", required=True, metavar="S")
+    parser.add_argument("--store", required=True, metavar="S", help="the store to import into")
     parser.add_argument(
         "--map",
         metavar="MAP.toml",
-        help="a map file: the names of the table's columns, and the factors to our units",
+        help="a map file: the names of the table's columns, and the factors to the standard units",
     )
     add_json(parser)
 

@@ -6,6 +6,8 @@ from argparse import ArgumentParser
 
 from campaign.errors import BadArgument
 
+SITE_HELP = "the site's name, as status prints it"
+
 
 def add_store(parser: ArgumentParser) -> None:
     """The store, as the first argument."""
@@ -70,6 +72,6 @@ def read_setting(text: str, option: str) -> tuple[float, float]:
         core_mhz, mem_mhz = (float(part) for part in text.split(","))
     except ValueError:
         raise BadArgument(
-            f"{option}: found {text!r}; must be CORE,MEM in MHz, as 852,924"
+            f"{option}: found {text!r}; must be CORE,MEM in MHz, such as 852,924"
         ) from None
     return core_mhz, mem_mhz

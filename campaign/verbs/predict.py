@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from campaign.verbs.options import add_all, add_json, add_objective, add_store
+from campaign.verbs.options import SITE_HELP, add_all, add_json, add_objective, add_store
 from campaign.verbs.printing import explain, print_json, print_table, shortened
 
 if TYPE_CHECKING:
@@ -19,9 +19,11 @@ KERNEL_WIDTH = 38
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     add_store(parser)
-    parser.add_argument("--site", required=True, metavar="X")
+    parser.add_argument("--site", required=True, metavar="X", help=SITE_HELP)
     parser.add_argument(
-        "--kernel", metavar="K", help="a kernel's name, or one kernel's label in --json"
+        "--kernel",
+        metavar="K",
+        help="a kernel's name (the first word in the table), or its label in --json",
     )
     add_objective(parser)
     parser.add_argument(

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from campaign.verbs.options import add_json, add_store
+from campaign.verbs.options import SITE_HELP, add_json, add_store
 from campaign.verbs.printing import explain, print_json, print_table
 
 SUMMARY = "show balances in time and energy at a setting, and whether racing to halt pays"
 EXAMPLE = "campaign roofline campaign-demo/store --site jetson-tk1 --cap-w 15"
-MORE = "Energies are those of the kept fit, or else of the regression at that setting."
+MORE = "Energies are those of the stored fit, or else of the regression at that setting."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     add_store(parser)
-    parser.add_argument("--site", required=True, metavar="X")
+    parser.add_argument("--site", required=True, metavar="X", help=SITE_HELP)
     parser.add_argument(
         "--setting", metavar="CORE,MEM", help="in MHz (default: the fastest setting)"
     )
@@ -58,7 +59,11 @@ def _print(shown: dict[str, Any]) -> None:
             "energies from": "energy_from",
         },
     )
-    explain("\nbalances, operations per byte: in time, in energy, in energy with constant power")
+    explain("")
+    explain(
+        "balances in operations per byte: B_tau in time, B_eps in energy, B^_eps in energy with "
+        "the constant power pi_0; power when only moving data, at most, and when only computing:"
+    )
     _columns(
         pairs,
         {
@@ -67,14 +72,15 @@ def _print(shown: dict[str, Any]) -> None:
             "B^_eps": "effective_balance",
             "B_eps/B_tau": "balance_gap",
             "B^_eps/B_tau": "effective_gap",
-            "streaming W": "streaming_w",
-            "most W": "most_w",
+            "moving W": "streaming_w",
+            "at most W": "most_w",
             "computing W": "computing_w",
         },
     )
     explain("")
     for pair in pairs:
         explain(f"{pair['operation']}/{pair['memory']}: {pair['verdict']}")
+    explain("This is about one setting; campaign predict compares settings.")
     _print_regression(shown)
     for pair in pairs:
         if "cap" in pair:
@@ -92,18 +98,18 @@ def _columns(pairs: list[dict[str, Any]], columns: dict[str, str]) -> None:
 
 
 def _print_regression(shown: dict[str, Any]) -> None:
-    found = shown["regression"]
-    if found is None:
+    regression = shown["regression"]
+    if regression is None:
         explain(f"\nno regression: {shown['regression_missing']}")
         return
     explain(
-        f"\nregression at this setting alone: {found['n']} measurements, R^2 "
-        f"{found['r_squared']:.5f}, condition number {found['condition_number']:.3g}"
+        f"\nregression at this setting alone: {regression['n']} measurements, R^2 "
+        f"{regression['r_squared']:.5f}, condition number {regression['condition_number']:.3g}"
     )
     columns = ["name", "value", "low", "high", "unit", "p_value"]
     print_table(
-        ["coefficient", *columns[1:-1], "p"],
-        [[each[key] for key in columns] for each in found["coefficients"]],
+        ["coefficient", *columns[1:-1], "p-value"],
+        [[row[key] for key in columns] for row in regression["coefficients"]],
     )
 
 
@@ -113,10 +119,9 @@ def _print_cap(pair: dict[str, Any]) -> None:
     if not cap["binds"]:
         explain(f"\n{name}: a cap of {cap['cap_w']:g} W never binds")
         return
-    explain(
-        f"\n{name}: a cap of {cap['cap_w']:g} W slows kernels of {cap['from_intensity']:.4g} to "
-        f"{cap['to_intensity']:.4g} op/B"
-    )
+    low, high = cap["from_intensity"], cap["to_intensity"]
+    which = f"of {low:.4g} to {high:.4g} op/B" if low > 0 or high < math.inf else "of any intensity"
+    explain(f"\n{name}: a cap of {cap['cap_w']:g} W slows kernels {which}")
     headings = {
         "op/B": "intensity",
         "W": "power_w",

@@ -35,7 +35,7 @@ def run(arguments: Namespace) -> int:
             f"{total['done']} of {total['planned']} points done, {total['failed']} failed, "
             f"{sum(row['left'] for row in rows)} left"
         )
-        header = ["site", "partition", "planned", "done", "failed", "left", "seconds to end"]
+        header = ["site", "partition", "planned", "done", "failed", "left", "seconds left"]
         table = [
             [shortened(row["site"], 24), shortened(row["partition"], 24), *list(row.values())[2:]]
             for row in rows

@@ -172,7 +172,7 @@ def test_the_verdict_where_energy_is_the_harder_one():
     line = from_peaks(*FERMI)
     assert line.race_to_halt is False
     said = verdict(line)
-    assert said.startswith("do not rely on racing to halt")
+    assert said.startswith("do not rely on race to halt")
     assert "3.58 to 14.4 op/B" in said
     # In between, a kernel is compute-bound in time and spends more on bytes than on operations.
     between = np.array([7.0])

@@ -58,7 +58,7 @@ def test_a_sweep_over_power_caps_is_imported_and_called_not_fit_for_fitting(tmp_
     path = write(tmp_path, "site,kernel,params,core_mhz,time_s,energy_j\n", rows)
     assert main(["import", str(path), "--store", str(tmp_path / "s")]) == 0
     said = capsys.readouterr().out
-    assert "a: not fit for fitting: power caps: power_limit was swept" in said
+    assert "a: cannot be used for a fit: power caps: power_limit was swept" in said
     assert said.splitlines()[-1].endswith("12 measurements imported from " + str(path))
     assert len(imported(tmp_path / "s")) == 12
 
