@@ -16,7 +16,7 @@ from analysis.measurements.observations import CantFit, observations, setting_te
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.twin_data import TABLE_I, twin_dataset
 
-# Seed 003, Table I: pJ/V^2 (its pJ over V^2), and constant power in W by setting.
+# Choi & Vuduc 2016, Table I: pJ/V^2 (its pJ over V^2), and constant power in W by setting.
 CONSTANTS = {"sp": 27.3, "dp": 131.1, "int": 56.5, "shared": 33.3, "l2": 85.0, "dram": 369.5}
 CONSTANT_W = dict(
     zip(

@@ -29,7 +29,7 @@ TABLE_I = [
     (756, 68),
     (180, 924),
 ]
-"""Seed 003, Table I: (core MHz, memory MHz); the first eight are of type T."""
+"""Choi & Vuduc 2016, Table I: (core MHz, memory MHz); the first eight are of type T."""
 
 
 def twin(noise: str) -> Site:

@@ -128,7 +128,7 @@ def test_run_again_finds_nothing_to_do(demo):
 
 
 def test_the_demos_constants_lie_in_their_intervals(demo, capsys):
-    """Seed 003's Table I, with the twin's default noise."""
+    """Choi & Vuduc 2016's Table I, with the twin's default noise."""
     store = str(demo / "campaign-demo/store")
     assert main(["coefficients", store, "--site", "jetson-tk1", "--json"]) == 0
     found = {c["name"]: c for c in json.loads(capsys.readouterr().out)[0]["coefficients"]}

@@ -357,6 +357,6 @@ def test_the_plan_of_a_store_is_read_back_and_damage_to_it_is_told(store):
     assert list(planned_ids(store)) == list(ids)
     for name in ("x" * 200_000, "../outside", ""):
         store.write_json("campaign.json", {"planned": {"partitions": ["a/p"], "file": name}})
-        with pytest.raises(DamagedStore, match="names no file of points") as refused:
+        with pytest.raises(DamagedStore, match="does not name a file of points") as refused:
             planned_ids(store)
         assert len(str(refused.value)) < 1000
