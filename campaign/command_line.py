@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from textwrap import fill
 from typing import Any
 
 from campaign.extras import explain_missing
@@ -17,6 +18,7 @@ EXIT_CODES = """\
 exit codes: 0 done; 1 not all of it could be done (the last line says what is left);
 2 something that was given is wrong (the message says where, and how to fix it);
 130 interrupted (run it again to continue)."""
+HELP_WIDTH = 78
 MEASURING_VERBS = ("run", "demo", "doctor", "plan")
 """Verbs that may start kernels, which use as many threads as they ask for."""
 
@@ -43,8 +45,11 @@ def parser() -> argparse.ArgumentParser:
     """All verbs with their help."""
     top = argparse.ArgumentParser(
         prog="campaign",
-        description="Measure kernels over sites and DVFS settings; fit an energy model; pick the "
-        "clocks that cost the least energy.",
+        description=fill(
+            "Measure kernels over sites and DVFS settings; fit an energy model; pick the clocks "
+            "that cost the least energy.",
+            HELP_WIDTH,
+        ),
         epilog="example:\n  campaign demo\n\n" + EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -58,11 +63,11 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(metavar="VERB", required=True)
     for name, where in VERBS.items():
         module = import_module(where)
+        summary = f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}."
         verb = verbs.add_parser(
             name,
             help=module.SUMMARY,
-            description=f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}. "
-            f"{getattr(module, 'MORE', '')}".strip(),
+            description=fill(f"{summary} {getattr(module, 'MORE', '')}", HELP_WIDTH),
             epilog=f"example:\n  {module.EXAMPLE}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )

@@ -93,6 +93,13 @@ def test_the_verbs_are_the_whiteboards():
     assert re.findall(r"^    (\w+)(?:  |$)", shown, re.MULTILINE) == VERBS
 
 
+def test_help_fits_a_screen(capsys):
+    for words in ([], *([verb] for verb in VERBS)):
+        with pytest.raises(SystemExit):
+            main([*words, "--help"])
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
+
+
 @pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("demo", "run")])
 def test_every_example_works_as_printed(demo, verb):
     example = help_of(verb).rpartition("example:\n")[2].splitlines()[0].strip()
