@@ -66,6 +66,16 @@ def slurm_argv(site: Site, *words: str) -> list[str]:
     return [*prefix, *own]
 
 
+def with_remedy(output: str) -> str:
+    """What one of Slurm's commands printed as it failed, and a remedy where it knows no Slurm."""
+    if "Could not establish a configuration source" not in output:
+        return output
+    return (
+        f"{output}; Slurm cannot be reached from this host; run on a login node, or set slurm.conf "
+        f"or slurm.submit_prefix in the site file"
+    )
+
+
 def call_slurm(site: Site, *words: str) -> str:
     """Run one of Slurm's commands at the site, and return its output.
 
@@ -92,7 +102,8 @@ def call_slurm(site: Site, *words: str) -> str:
             f"{site.name}: {words[0]} did not answer in {CALL_TIMEOUT_S:g} s; is the controller up?"
         ) from None
     if done.returncode != 0:
-        raise CantLaunch(f"{site.name}: {words[0]}: {done.stderr.strip() or done.stdout.strip()}")
+        output = with_remedy(done.stderr.strip() or done.stdout.strip())
+        raise CantLaunch(f"{site.name}: {words[0]}: {output}")
     return done.stdout
 
 

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from campaign.launch.clusters import CantLaunch, prologue, slurm_argv
+from campaign.launch.clusters import CantLaunch, prologue, slurm_argv, with_remedy
 from campaign.measure.node_examination import NodeExamination
 from sites.site_file import Partition, Site
 
@@ -52,7 +52,7 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
     begin = done.stdout.find("{")  # modules may print lines before it
     if done.returncode != 0 or begin < 0:
         output = (done.stderr.strip() or done.stdout.strip())[-MAX_OUTPUT_CHARS:]
-        raise CantLaunch(f"{where}: srun ended with {done.returncode}: {output}")
+        raise CantLaunch(f"{where}: srun ended with {done.returncode}: {with_remedy(output)}")
     examination = NodeExamination.from_dict(json.loads(done.stdout[begin:]))
     return replace(examination, partition=partition_name)
 

@@ -149,6 +149,10 @@ def open_store(root: Path) -> Store:
         NotAStore: there is no store at ``root``, or it has another format.
     """
     store = Store(root)
+    if root.is_file():
+        raise NotAStore(
+            f"{root}: is a file, not a store; name a folder that campaign run or import created"
+        )
     try:
         head = store.read_json("store.json")
     except DamagedStore as error:

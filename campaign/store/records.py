@@ -132,6 +132,10 @@ def read_contents(store: Store) -> StoreContents:
             ids = [entry.point_id for entry in tail.entries]
             accepted = accepted_entries(tail.entries, indexed_statuses(base, ids))
             damage = [f"{name}: byte {at}: {what}" for name, at, what in tail.damage]
+            index_damage = [
+                f"{text}; nothing is lost: the next run or import rewrites it"
+                for text in index_damage
+            ]
             return StoreContents(base, tail, accepted, index_damage + damage)
 
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import CannotDo
+from campaign.errors import BadArgument, CannotDo
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import print_json, print_table, say
 
@@ -39,6 +39,8 @@ def run(arguments: Namespace) -> int:
     path = find_site(arguments.site, Path.cwd())
     site = read_site(path)
     slurm = [name for name, p in site.partitions.items() if p.scheduler == "slurm"]
+    if arguments.partition and not slurm:
+        raise BadArgument(f"{site.name} has no Slurm partition; leave --partition out")
     only_here = arguments.here or not slurm
     if only_here:
         examinations = [examine_node(site)]
@@ -82,7 +84,7 @@ def print_examination(node: NodeExamination) -> None:
         print_table(
             [
                 "meter", "channel", "domain", "kind", "resolution (measured step)",
-                "period s (measured)", "counts",
+                "period s (measured)", "used for energy",
             ],
             rows,
         )  # fmt: skip
@@ -104,13 +106,10 @@ def print_examination(node: NodeExamination) -> None:
 
 
 def _with_measured(nominal: float, measured: float | None) -> str:
-    return f"{nominal:.3g} ({'?' if measured is None else format(measured, '.3g')})"
+    return f"{nominal:.3g} ({'not measured' if measured is None else format(measured, '.3g')})"
 
 
 def _print_clocks(clocks: ClockExamination) -> None:
-    ability = "can be set" if clocks.can_set else "cannot be set"
-    if clocks.control == "fixed":
-        ability = "are left as found"
     now = [
         f"{name} {mhz:.0f} MHz"
         for name, mhz in (("core", clocks.core_mhz_now), ("memory", clocks.mem_mhz_now))
@@ -119,10 +118,13 @@ def _print_clocks(clocks: ClockExamination) -> None:
     if clocks.temperature_c is not None:
         now.append(f"{clocks.temperature_c:.0f} C")
     now += [f"throttled: {reason}" for reason in clocks.throttled]
-    say(
-        f"clocks by {clocks.control}: {ability}; {clocks.why}; {clocks.settings} settings in "
-        f"the site file; now {', '.join(now) or 'unknown'}"
-    )
+    if clocks.control == "fixed":
+        ability = "clocks are not set"
+    else:
+        ability = f"clocks {'can' if clocks.can_set else 'cannot'} be set; {clocks.why}; "
+        ability += f"{clocks.settings} setting{'s'[: clocks.settings != 1]} in the site file"
+    state = f"now {', '.join(now)}" if now else "the current clock cannot be read"
+    say(f"clock control '{clocks.control}': {ability}; {state}")
     if clocks.remedy:
         say(f"  to fix it: {clocks.remedy}")
     for setting in clocks.not_offered:
@@ -145,7 +147,7 @@ def _print_missing_energy(node: NodeExamination) -> None:
     which = "No meter of the site file, and no other meter," if named else "No meter"
     say(
         f"{which} can be read on this node: times will be measured, energies will be missing. "
-        "These meters were tried:"
+        "Meters that were tried:"
     )
     for meter in node.meters_elsewhere:
         say(f"  {meter.meter}: {meter.problem}\n    {meter.remedy}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,18 +78,22 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print_json(vars(outcome) | {"complete": outcome.complete, "store": str(store_path)})
     else:
-        _print(outcome, store_path)
+        _print(outcome, path, store_path)
     if outcome.interrupted:
         return INTERRUPTED
     return 0 if outcome.complete else 1
 
 
-def _print(outcome: Outcome, store_path: Path) -> None:
+def _print(outcome: Outcome, path: Path, store_path: Path) -> None:
     end = "complete" if outcome.complete else "not complete"
     if outcome.interrupted:
         end = "interrupted; run it again to continue"
     elif outcome.failed:
-        end += "; see campaign status, fix the cause and run with --retry-failed"
+        store = shlex.quote(str(store_path))
+        end += (
+            f"; see: campaign status {store}; then fix the cause and run: campaign run "
+            f"{shlex.quote(str(path))} --store {store} --retry-failed"
+        )
     elif outcome.left:
         end += "; run it again to continue"
     say(  # one line, so that the last line always says how a run ended

@@ -58,7 +58,8 @@ def test_without_any_meter_the_output_says_what_was_tried(tmp_path, capsys):
     doctor.print_examination(examination)
     output = capsys.readouterr().out
     assert "No meter can be read on this node" in output
-    assert "energies will be missing" in output
+    assert "energies will be missing. Meters that were tried:" in output
+    assert "clock control 'fixed': clocks are not set; " in output
     for kind in ("powercap", "nvml", "cray", "hwmon"):
         assert f"  {kind}: " in output
 
@@ -121,6 +122,12 @@ def test_an_examination_is_the_same_from_its_json(tmp_path):
     examination = examine_node(read_site(tmp_path / "site.toml"))
     text = json.dumps(examination.as_dict())
     assert NodeExamination.from_dict(json.loads(text)) == examination
+
+
+def test_a_partition_of_a_site_without_slurm_is_refused(tmp_path, capsys):
+    (tmp_path / "site.toml").write_text(LOCAL)
+    assert main(["doctor", str(tmp_path / "site.toml"), "--partition", "p"]) == 2
+    assert "has no Slurm partition; leave --partition out" in capsys.readouterr().err
 
 
 def test_each_problem_comes_with_a_remedy(tmp_path, capsys):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from campaign.command_line import main
-from campaign.launch.clusters import NOT_NOW, job_script
-from sites.site_file import Environment, Partition, Site, built_in_sites, read_site
+from campaign.launch.clusters import NOT_NOW, CantLaunch, call_slurm, job_script
+from sites.site_file import Environment, Partition, Site, Slurm, built_in_sites, read_site
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -50,6 +50,14 @@ def test_job_scripts_are_what_they_were(name):
     partition = "gpu" if name == "odd" else name
     found = plain(job_script(site, partition, "dvfs-0123456789"))
     assert found == (GOLDEN / f"{name}.sh").read_text()
+
+
+def test_a_host_without_a_slurm_configuration_comes_with_a_remedy():
+    says = "squeue: fatal: Could not establish a configuration source"
+    prefix = ["bash", "-c", f"echo '{says}' >&2; exit 1"]
+    site = odd_site().model_copy(update={"slurm": Slurm(submit_prefix=prefix)})
+    with pytest.raises(CantLaunch, match=rf"{says}; Slurm cannot be reached .* login node"):
+        call_slurm(site, "squeue")
 
 
 def test_no_shell_runs_what_a_site_file_says(tmp_path):

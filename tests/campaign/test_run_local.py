@@ -198,6 +198,9 @@ def test_failures_are_recorded_retried_as_often_as_allowed_and_told(tmp_path, ca
     code, out = run(path)
     assert code == 1
     assert "1 of 3 points measured, 2 failed, 0 left: not complete" in out
+    store = tmp_path / "store"
+    assert f"see: campaign status {store}; then fix the cause and run: campaign run {path} " in out
+    assert f"--store {store} --retry-failed" in out
     assert "will be tried again" in out
     tables, _ = current_tables(open_store(tmp_path / "store"))
     tries = tables.failures.groupby("kernel")["status"].agg(list).to_dict()
@@ -217,5 +220,5 @@ def test_a_store_that_cannot_be_written_ends_the_run_with_a_clear_line(tmp_path)
     (tmp_path / "store").write_text("not a folder")
     code, out = run(path)
     assert code == 2
-    assert "is not a store" in out or "exists" in out
+    assert "exists and is not a store" in out
     assert "Traceback" not in out

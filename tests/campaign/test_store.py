@@ -252,6 +252,8 @@ def test_what_is_no_store_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(NotAStore, match="not a store; name a new or empty folder"):
         create_store(tmp_path, "x")
+    with pytest.raises(NotAStore, match="file: is a file, not a store; name a folder"):
+        open_store(tmp_path / "file")
     (tmp_path / "store.json").write_text("{not json")
     with pytest.raises(NotAStore, match="cannot be read"):
         open_store(tmp_path)
