@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentParser, Namespace
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Plan, run, fit, cross-validate, predict and report; print where each result lies."""
+    from importlib.resources import files  # noqa: PLC0415
+
     from campaign.launch.drive import run as drive  # noqa: PLC0415
     from campaign.launch.progress import progress_for  # noqa: PLC0415
     from campaign.plan.plan import make_plan  # noqa: PLC0415
