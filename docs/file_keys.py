@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from sites.located_toml import FileModel
-from sites.site_file import NAME
+from sites.site_file import NAME_CHECK
 
 HEADER = ("key", "values", "default", "meaning")
 WORDS: Mapping[Any, str] = {
@@ -124,7 +124,7 @@ def _values(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return ", ".join(f"`{json.dumps(option)}`" for option in arguments)
     if origin is not None:
         return _container(origin, arguments)
-    if any(getattr(part, "pattern", None) == f"^{NAME}$" for part in metadata):
+    if NAME_CHECK in metadata:
         return "name"
     return " ".join([WORDS[annotation], *_limits(metadata)])
 

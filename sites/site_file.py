@@ -25,10 +25,10 @@ def _settable(name: str) -> str:
 
 
 NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-Name = Annotated[
-    str,
-    matching(NAME, "must be 1 to 64 letters, digits, _ . -, beginning with a letter or digit"),
-]
+NAME_CHECK = matching(
+    NAME, "must be 1 to 64 letters, digits, _ . -, beginning with a letter or digit"
+)
+Name = Annotated[str, NAME_CHECK]
 Walltime = Annotated[
     str,
     matching(
