@@ -20,7 +20,7 @@ Severity = Literal["refused", "warning", "note"]
 class Finding:
     """What a check reports of a site's measurements.
 
-    ``check``: its short name. ``severity``: ``refused`` (not fit for fitting), ``warning`` or
+    ``check``: its short name. ``severity``: ``refused`` (cannot be used for a fit), ``warning`` or
     ``note``. ``rows``: int64, sorted indices into the Dataset's measurement dimension.
     ``text``: what was found, where, and what to do about it. ``kernels``: those that the rows
     are of, by label.
