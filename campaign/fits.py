@@ -7,22 +7,14 @@ from urllib.parse import unquote
 
 from campaign.store.layout import DamagedStore, Store, writing
 from campaign.store.site_record import site_file_name
+from sites.errors import WithRemedy
 
 if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
 
 
-class NoKeptFit(Exception):
-    """The store has no fit of a site, or its file is not one.
-
-    Args:
-        what: which fit, and what is wrong.
-        remedy: the command that fits.
-    """
-
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what}; {remedy}")
-        self.what, self.remedy = what, remedy
+class NoKeptFit(WithRemedy):
+    """The store has no fit of a site, or its file is not one. The remedy is the command."""
 
 
 def fitted_sites(store: Store) -> list[str]:

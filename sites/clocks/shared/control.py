@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from sites.errors import WithRemedy
 from sites.setting import AS_FOUND, Setting
 
 
@@ -13,18 +14,8 @@ class ClockNotLegal(Exception):
     """This node cannot be set to the requested setting."""
 
 
-class ClocksUnavailable(Exception):
-    """This node's clocks cannot be set or read: a file or device is missing, or forbidden.
-
-    Args:
-        what: the file or device and what happened.
-        remedy: how to fix it, with a command where there is one.
-    """
-
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what}; {remedy}")
-        self.what = what
-        self.remedy = remedy
+class ClocksUnavailable(WithRemedy):
+    """This node's clocks cannot be set or read: a file or device is missing, or forbidden."""
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from sites.errors import WithRemedy
 
-class MeterUnreadable(Exception):
-    """A meter, or one of its channels, cannot be read.
 
-    Args:
-        what: the file or device and what happened.
-        remedy: how to fix it, with a command where there is one.
-    """
-
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what}; {remedy}")
-        self.what = what
-        self.remedy = remedy
+class MeterUnreadable(WithRemedy):
+    """A meter, or one of its channels, cannot be read."""
 
 
 @dataclass(frozen=True)
