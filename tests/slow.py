@@ -38,5 +38,9 @@ SLOW = (
     "tests/campaign/test_timers.py",
     "tests/campaign/test_certificates.py",
     "tests/analysis/test_trace_energy.py::test_every_trace",
+    "tests/docs/test_site.py::test_the_site_is_built",
+    "tests/campaign/test_extras.py",
+    "tests/sites/test_powercap.py::test_a_tree_that_another_process",
+    "tests/sites/test_recorded.py::test_rows_are_replayed",
 )
 EARLY = (*SLOW, "tests/test_code.py")
