@@ -48,7 +48,6 @@ OBJECTIVES = {
     )
 }
 WEIGHTED = "weighted"
-OBJECTIVE_NAMES = (*OBJECTIVES, f"{WEIGHTED}:ALPHA")
 OBJECTIVE_HELP = (
     f"{', '.join(OBJECTIVES)}, or {WEIGHTED}:ALPHA (alpha t + (1 - alpha) e, time and energy each "
     f"relative to the least of the kernel)"
