@@ -33,8 +33,8 @@ def sweep(n_rows: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     n_kernels = -(-n_rows // (CORE_MHZ.size * MEM_MHZ.size * REPEATS))
     kernel, core, mem, repeat = (
-        each.ravel()[:n_rows]
-        for each in np.meshgrid(
+        grid.ravel()[:n_rows]
+        for grid in np.meshgrid(
             np.arange(n_kernels), CORE_MHZ, MEM_MHZ, np.arange(REPEATS), indexing="ij"
         )
     )

@@ -110,11 +110,11 @@ def main() -> None:
     try:
         with SlurmCluster(base / "slurm", "bench", {"cpu-a": 2}) as cluster:
             write_files(base, cluster.conf, asked.points, asked.steps)
-            for each in range(asked.rounds):
+            for repetition in range(asked.rounds):
                 seconds, printed = timed([sys.executable, "-c", BASELINE, str(base)])
                 theirs.append(seconds)
                 theirs_points.append(json.loads(printed.splitlines()[-1])["points_s"])
-                store = base / f"store{each}"
+                store = base / f"store{repetition}"
                 seconds, _ = timed(
                     [
                         sys.executable,
@@ -128,7 +128,7 @@ def main() -> None:
                 )
                 ours.append(seconds)
                 print(
-                    f"round {each + 1}: campaign run {ours[-1]:.1f} s, Client.map "
+                    f"round {repetition + 1}: campaign run {ours[-1]:.1f} s, Client.map "
                     f"{theirs[-1]:.1f} s (points alone {theirs_points[-1]:.1f} s)",
                     flush=True,
                 )

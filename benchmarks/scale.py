@@ -162,24 +162,24 @@ def measure(folder: Path, points: int) -> dict[str, float]:
     path.write_text(CAMPAIGN.format(repeats=points // A_REPEAT))
     store = folder / f"scale-{points}.store"
     shutil.rmtree(store, ignore_errors=True)
-    found: dict[str, float] = {"points": points}
-    found["plan_s"], _, _ = timed(campaign("plan", str(path), "--limit", "0"))
+    figures: dict[str, float] = {"points": points}
+    figures["plan_s"], _, _ = timed(campaign("plan", str(path), "--limit", "0"))
     run = campaign("run", str(path), "--store", str(store), "--quiet")
-    found["run_s"], found["driver_mb"], said = timed(run)
+    figures["run_s"], figures["driver_mb"], said = timed(run)
     assert f"{points} of {points} points measured" in said, said
     status = [timed(campaign("status", str(store)))[0] for _ in range(5)]
-    found["status_s"] = statistics.median(status)
+    figures["status_s"] = statistics.median(status)
     opened = [json.loads(timed([sys.executable, "-c", OPEN, str(store)])[2]) for _ in range(5)]
     assert opened[0]["measurements"] == points
     for name in ("import_s", "open_s", "first_s"):
-        found[name] = statistics.median(each[name] for each in opened)
-    found["fit_s"], _, _ = timed(campaign("fit", str(store), "--site", "jetson-tk1"))
+        figures[name] = statistics.median(opening[name] for opening in opened)
+    figures["fit_s"], _, _ = timed(campaign("fit", str(store), "--site", "jetson-tk1"))
     report = campaign("report", str(store), "-o", str(folder / "report.html"))
-    found["report_s"], _, _ = timed(report)
-    found["files"] = sum(len(names) for _, _, names in os.walk(store))
-    found["stored_mb"] = sum(p.stat().st_size for p in store.rglob("*") if p.is_file()) / 1e6
-    found |= json.loads(timed([sys.executable, "-c", READ, str(store)])[2])
-    return found
+    figures["report_s"], _, _ = timed(report)
+    figures["files"] = sum(len(names) for _, _, names in os.walk(store))
+    figures["stored_mb"] = sum(p.stat().st_size for p in store.rglob("*") if p.is_file()) / 1e6
+    figures |= json.loads(timed([sys.executable, "-c", READ, str(store)])[2])
+    return figures
 
 
 def main() -> None:
@@ -195,27 +195,27 @@ def main() -> None:
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="scale-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        found = []
+        sizes = []
         for points in arguments.points:
-            found.append(measure(folder, points))
-            print(json.dumps(found[-1]), flush=True)
-        print(f"\n{'':>28}" + "".join(f"{each['points']:>12,.0f}" for each in found))
-        for name in found[0]:
+            sizes.append(measure(folder, points))
+            print(json.dumps(sizes[-1]), flush=True)
+        print(f"\n{'':>28}" + "".join(f"{size['points']:>12,.0f}" for size in sizes))
+        for name in sizes[0]:
             if name != "points":
-                print(f"{name:>28}" + "".join(f"{each[name]:>12.4g}" for each in found))
+                print(f"{name:>28}" + "".join(f"{size[name]:>12.4g}" for size in sizes))
         for name in ("plan_s", "run_s", "fit_s", "report_s"):
-            each = [one[name] / one["points"] * 1e3 for one in found]
-            print(f"{name + ', ms a point':>28}" + "".join(f"{ms:>12.4g}" for ms in each))
+            per_point_ms = [one[name] / one["points"] * 1e3 for one in sizes]
+            print(f"{name + ', ms a point':>28}" + "".join(f"{ms:>12.4g}" for ms in per_point_ms))
         whole = [
             sum(one[name] for name in ("plan_s", "run_s", "status_s", "fit_s", "report_s"))
             / one["points"]
-            for one in found
+            for one in sizes
         ]
         print(f"{'all of it, ms a point':>28}" + "".join(f"{s * 1e3:>12.4g}" for s in whole))
         for name in ("unpack_s", "samples_s"):
-            ratio = found[-1]["energies_s"] / found[-1][name]
+            ratio = sizes[-1]["energies_s"] / sizes[-1][name]
             print(f"energies of all traces, last size, over {name}: {ratio:.2f}")
-        if len(found) > 1:
+        if len(sizes) > 1:
             print(f"cost a point, last size over the one before: {whole[-1] / whole[-2]:.3f}")
         if arguments.plan_million:
             path = folder / "million.toml"
@@ -223,7 +223,7 @@ def main() -> None:
             seconds, peak_mb, _ = timed(campaign("plan", str(path), "--limit", "0"))
             print(f"a million points planned in {seconds:.1f} s, {peak_mb:.0f} MB")
         if arguments.json:
-            arguments.json.write_text(json.dumps(found, indent=1))
+            arguments.json.write_text(json.dumps(sizes, indent=1))
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder)

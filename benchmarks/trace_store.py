@@ -65,9 +65,9 @@ def measurements(channels: int, samples: int, count: int) -> list[Measurement]:
     return [few[i % len(few)] for i in range(count)]
 
 
-def save(folder: Path, each: Sequence[Measurement]) -> None:
+def save(folder: Path, records: Sequence[Measurement]) -> None:
     """The yardstick: a file a measurement, durable before it has its name."""
-    for i, measurement in enumerate(each):
+    for i, measurement in enumerate(records):
         new = folder / f"{os.getpid()}-{i}.new"
         with new.open("wb") as file:
             for trace in measurement.traces:
@@ -78,10 +78,10 @@ def save(folder: Path, each: Sequence[Measurement]) -> None:
         new.rename(new.with_suffix(".npy"))
 
 
-def journal(folder: Path, each: Sequence[Measurement]) -> None:
+def journal(folder: Path, records: Sequence[Measurement]) -> None:
     """Ours: a record a measurement, durable when append returns."""
     with JournalWriter(folder) as writer:
-        for measurement in each:
+        for measurement in records:
             writer.append(encode(measurement))
 
 
@@ -89,12 +89,12 @@ def work(
     side: str, folder: Path, shape: str, ready: Barrier, seconds: multiprocessing.Queue
 ) -> None:  # type: ignore[type-arg]
     """A writer's process: all is made, then everybody begins at once."""
-    each = measurements(*SHAPES[shape])
+    records = measurements(*SHAPES[shape])
     do = {"journal": journal, "numpy.save": save}[side]
-    do(folder, each[:5])
+    do(folder, records[:5])
     ready.wait()
     began = time.monotonic()
-    do(folder, each)
+    do(folder, records)
     seconds.put(time.monotonic() - began)
 
 
@@ -126,17 +126,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="trace-store-", dir=arguments.folder))
-    found = []
+    cases = []
     try:
         for shape in SHAPES:
             for writers in (1, 2):
                 rounds: dict[str, list[float]] = {"journal": [], "numpy.save": []}
                 for _ in range(arguments.rounds):
-                    for side, each in rounds.items():
-                        each.append(throughput_mb_s(side, shape, writers, folder))
-                median = {side: statistics.median(each) for side, each in rounds.items()}
+                    for side, rates in rounds.items():
+                        rates.append(throughput_mb_s(side, shape, writers, folder))
+                median = {side: statistics.median(rates) for side, rates in rounds.items()}
                 ratio = median["journal"] / median["numpy.save"]
-                found.append({"shape": shape, "writers": writers, **median, "ratio": ratio})
+                cases.append({"shape": shape, "writers": writers, **median, "ratio": ratio})
                 print(
                     f"{shape}, {writers} writer{'s' if writers > 1 else ''}: journal "
                     f"{median['journal']:.0f} MB/s, numpy.save {median['numpy.save']:.0f} MB/s, "
@@ -146,7 +146,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder)
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1))
+        arguments.json.write_text(json.dumps(cases, indent=1))
 
 
 if __name__ == "__main__":

@@ -400,10 +400,10 @@ class SlurmCluster:
         """Kill this cluster's step daemons and job processes; return their process ids."""
         killed: list[int] = []
         for _ in range(20):
-            found = self._processes()
-            if not found:
+            orphans = self._processes()
+            if not orphans:
                 break
-            for pid in found:
+            for pid in orphans:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
@@ -416,16 +416,16 @@ class SlurmCluster:
         mark = f"SLURM_CONF={self.conf}".encode()
         logs = f"{self.base.resolve()}/log/slurmd-"
         daemons = {d.pid for d in [self._controller, *self._slurmds.values()] if d is not None}
-        found = set()
+        pids = set()
         for pid in parents:
             words = _environ(pid)
             is_job = mark in words and any(w.startswith(b"SLURM_JOB_ID=") for w in words)
             if is_job or any(target.startswith(logs) for target in _open_files(pid)):
-                found.add(pid)
+                pids.add(pid)
         ours = _ancestors(os.getpid(), parents)
-        found -= daemons
-        found |= {pid for pid in parents if not found.isdisjoint(_ancestors(pid, parents))}
-        return found - daemons - ours
+        pids -= daemons
+        pids |= {pid for pid in parents if not pids.isdisjoint(_ancestors(pid, parents))}
+        return pids - daemons - ours
 
 
 def _end(daemons: list[subprocess.Popen[bytes]], patience: float = 1.0) -> None:

@@ -24,8 +24,8 @@ def until(is_so: Callable[[], bool], timeout: float = 10.0) -> None:
 
 def has_job(cluster: SlurmCluster, jobid: str, state: str, reason: str = "") -> bool:
     """Whether a live job has this state (and this reason, if one is given)."""
-    found = [job for job in cluster.jobs() if job.id == jobid and job.state == state]
-    return any(not reason or job.reason == reason for job in found)
+    jobs = [job for job in cluster.jobs() if job.id == jobid and job.state == state]
+    return any(not reason or job.reason == reason for job in jobs)
 
 
 def finished_output(cluster: SlurmCluster, tmp_path: Path, script: str, *options: str) -> str:

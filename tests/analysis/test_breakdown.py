@@ -19,12 +19,12 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def found(data):
+def fitted(data):
     return fit(data, "choi")
 
 
-def value(found, name):
-    return float(found.value[[term.name for term in found.terms].index(name)])
+def value(fitted, name):
+    return float(fitted.value[[term.name for term in fitted.terms].index(name)])
 
 
 @pytest.mark.parametrize("model", ["choi", "choi+clock"])
@@ -40,24 +40,24 @@ def test_parts_sum_to_the_prediction(data, model, split):
     assert (parts["energy_j"].values >= 0).all()
 
 
-def test_each_class_is_its_count_times_its_cost(data, found):
-    parts = by_class(found, data)["energy_j"]
+def test_each_class_is_its_count_times_its_cost(data, fitted):
+    parts = by_class(fitted, data)["energy_j"]
     assert set(parts["part"].values) == {*data.counts, "constant"}
     for name, counts in data.counts.items():
         volts = data.mem_v if name == "dram" else data.core_v
-        expected = np.nan_to_num(counts) * value(found, f"c0_{name}") * 1e-12 * volts**2
+        expected = np.nan_to_num(counts) * value(fitted, f"c0_{name}") * 1e-12 * volts**2
         np.testing.assert_allclose(parts.sel(part=name), expected, rtol=1e-12)
     power = (
-        value(found, "c1_core") * data.core_v
-        + value(found, "c1_mem") * data.mem_v
-        + value(found, "p_misc")
+        value(fitted, "c1_core") * data.core_v
+        + value(fitted, "c1_mem") * data.mem_v
+        + value(fitted, "p_misc")
     )
     np.testing.assert_allclose(parts.sel(part="constant"), power * data.time_s, rtol=1e-12)
 
 
-def test_domains_and_kinds_are_sums_of_classes(data, found):
-    classes = by_class(found, data)["energy_j"]
-    domains, kinds = by_domain(found, data)["energy_j"], by_kind(found, data)["energy_j"]
+def test_domains_and_kinds_are_sums_of_classes(data, fitted):
+    classes = by_class(fitted, data)["energy_j"]
+    domains, kinds = by_domain(fitted, data)["energy_j"], by_kind(fitted, data)["energy_j"]
     core = classes.sel(part=["sp", "dp", "int", "shared", "l2"]).sum("part")
     np.testing.assert_allclose(domains.sel(domain="core"), core, rtol=1e-12)
     np.testing.assert_allclose(domains.sel(domain="memory"), classes.sel(part="dram"), rtol=1e-12)
@@ -65,8 +65,8 @@ def test_domains_and_kinds_are_sums_of_classes(data, found):
     np.testing.assert_allclose(kinds.sel(kind="data"), moved, rtol=1e-12)
     computed = classes.sel(part=["sp", "dp", "int"]).sum("part")
     np.testing.assert_allclose(kinds.sel(kind="computation"), computed, rtol=1e-12)
-    for each in (domains.sel(domain="constant"), kinds.sel(kind="constant")):
-        np.testing.assert_allclose(each, classes.sel(part="constant"), rtol=1e-12)
+    for constant in (domains.sel(domain="constant"), kinds.sel(kind="constant")):
+        np.testing.assert_allclose(constant, classes.sel(part="constant"), rtol=1e-12)
 
 
 def test_the_clock_trees_are_named(data):
@@ -92,21 +92,21 @@ def test_kernels_without_counts_are_split_by_domain(data):
     np.testing.assert_allclose(kinds.sel(kind="data"), parts["energy_j"].sel(part="memory"))
 
 
-def test_phases_are_sums_of_their_rows(data, found):
+def test_phases_are_sums_of_their_rows(data, fitted):
     phase = np.where(data.kernel == "sp-1", "near", np.where(data.counts["dp"] > 0, "far", "rest"))
-    split = by_phase(found, data, phase)
-    predicted = found.energy_j(data)
+    split = by_phase(fitted, data, phase)
+    predicted = fitted.energy_j(data)
     for name in ("near", "far", "rest"):
         assert float(split["energy_j"].sel(phase=name).sum()) == pytest.approx(
             predicted[phase == name].sum(), rel=1e-12
         )
     assert float(split["share"].sum()) == pytest.approx(1.0, rel=1e-12)
     with pytest.raises(ValueError, match="one label a row"):
-        by_phase(found, data, phase[:-1])
+        by_phase(fitted, data, phase[:-1])
 
 
-def test_units_and_rows_are_labelled(data, found):
-    split = by_class(found, data)
+def test_units_and_rows_are_labelled(data, fitted):
+    split = by_class(fitted, data)
     assert split["energy_j"].attrs["units"] == "J"
     assert split["share"].attrs["units"] == "1"
     assert split["core_mhz"].attrs["units"] == "MHz"

@@ -33,9 +33,9 @@ def chosen(data: Observations, model: str = AUTO, voltage: str = AUTO) -> Form:
 @pytest.mark.parametrize("clock_tree", [False, True])
 def test_the_terms_that_made_the_energies_are_chosen(clock_tree):
     """In more than three of four campaigns, and nothing for certain: noise is drawn anew."""
-    found = Counter(chosen(measured(seed, clock_tree=clock_tree)).terms for seed in SEEDS)
+    times_chosen = Counter(chosen(measured(seed, clock_tree=clock_tree)).terms for seed in SEEDS)
     expected = "choi+clock" if clock_tree else "choi"
-    assert found[expected] >= 0.75 * len(SEEDS)
+    assert times_chosen[expected] >= 0.75 * len(SEEDS)
 
 
 def test_a_clock_tree_is_never_missed_where_it_matters():
@@ -51,18 +51,18 @@ def test_white_noise_is_seldom_given_a_surface(settings):
     size = {} if settings == 18 else {"core_mhz": CORE_MHZ[::2] + CORE_MHZ[-1:], "kernels": 8}
     size |= {} if settings == 18 else {"mem_mhz": MEM_MHZ[::2]}
     candidates = [Form("choi", "known", False)]
-    found = []
+    has_surface = []
     for seed in range(40):
         data = measured(seed, clock_tree=False, **size)
         assert len(data.settings) == settings
-        found.append(choose(data, candidates, (False, True)).form.surface)
-    assert np.mean(found) <= 1 / 4
+        has_surface.append(choose(data, candidates, (False, True)).form.surface)
+    assert np.mean(has_surface) <= 1 / 4
 
 
 def test_plain_choi_is_what_comes_most_often_of_plain_data():
-    found = Counter(chosen(measured(seed, clock_tree=False)).model for seed in SEEDS)
-    assert found.most_common(1)[0][0] == "choi"
-    assert found["choi"] >= 0.5 * len(SEEDS)
+    times_chosen = Counter(chosen(measured(seed, clock_tree=False)).model for seed in SEEDS)
+    assert times_chosen.most_common(1)[0][0] == "choi"
+    assert times_chosen["choi"] >= 0.5 * len(SEEDS)
 
 
 def test_without_voltages_they_are_estimated():
@@ -73,12 +73,12 @@ def test_without_voltages_they_are_estimated():
 
 def test_a_voltage_that_does_not_vary_is_not_estimated():
     """Energies made with V = 1 at every clock: the simplest, unit, must mostly be chosen."""
-    found = []
+    voltages = []
     for seed in range(8):
         data = measured(seed, known_voltage=False)
         flat = replace(data, energy_j=level_energies(data, seed))
-        found.append(chosen(flat, "choi").voltage)
-    assert found.count("unit") >= 6
+        voltages.append(chosen(flat, "choi").voltage)
+    assert voltages.count("unit") >= 6
 
 
 def level_energies(data: Observations, seed: int) -> np.ndarray:
@@ -119,16 +119,16 @@ def test_the_simplest_within_one_standard_error_of_the_best_by_hand():
             by_setting = []
             for s in range(len(data.settings)):
                 out = data.setting == s
-                found = fit(data.take(~out), form.terms, form.voltage, intervals=False)
+                fitted = fit(data.take(~out), form.terms, form.voltage, intervals=False)
                 held_out = data.take(out)
-                ratio = found.energy_j(held_out) / held_out.energy_j
+                ratio = fitted.energy_j(held_out) / held_out.energy_j
                 by_setting.append(np.abs(ratio - 1).mean() * 100)
             errors.append(by_setting)
-        mean = [sum(each) / len(each) for each in errors]
+        mean = [sum(errors_of_form) / len(errors_of_form) for errors_of_form in errors]
         best = mean.index(min(mean))
         expected = None
-        for i, each in enumerate(errors):
-            behind = [a - b for a, b in zip(each, errors[best], strict=True)]
+        for i, errors_of_form in enumerate(errors):
+            behind = [a - b for a, b in zip(errors_of_form, errors[best], strict=True)]
             average = sum(behind) / len(behind)
             square = sum((b - average) ** 2 for b in behind) / (len(behind) - 1)
             if expected is None and average <= (square / len(behind)) ** 0.5:
@@ -206,11 +206,11 @@ def test_the_choice_in_a_fold_never_sees_what_the_fold_predicts(kind):
             data,
             energy_j=np.where(mine, data.energy_j * rng.uniform(0.2, 5, len(data)), data.energy_j),
         )
-        found, other = (
-            cross_validate(each, "leave-one-setting-out").predicted_j for each in (data, ruined)
+        predicted_j, of_ruined_j = (
+            cross_validate(rows, "leave-one-setting-out").predicted_j for rows in (data, ruined)
         )
-        np.testing.assert_array_equal(found[mine], other[mine])
-        assert not np.allclose(found[~mine], other[~mine], rtol=1e-3)
+        np.testing.assert_array_equal(predicted_j[mine], of_ruined_j[mine])
+        assert not np.allclose(predicted_j[~mine], of_ruined_j[~mine], rtol=1e-3)
 
 
 def test_the_choice_does_not_depend_on_the_order_of_rows():

@@ -91,7 +91,7 @@ def test_too_few_kernels_and_none_with_counts_are_refused(twin):
 
 def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(twin):
     """The pick from counts and one time costs little more than the best of the true energies."""
-    found = fit(twin, "choi", "known")
+    fitted = fit(twin, "choi", "known")
     base = fastest_setting(twin)
     lost = []
     for kernel in sorted(set(twin.kernel))[::4]:
@@ -100,7 +100,7 @@ def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(twin):
         counts = {name: float(values[row]) for name, values in twin.counts.items()}
         counts = {name: n for name, n in counts.items() if n > 0}
         among = profile_candidates(
-            found,
+            fitted,
             twin.take(~mine),
             "unseen",
             counts=counts,
@@ -116,10 +116,10 @@ def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(twin):
 
 
 def test_counts_that_the_fit_does_not_know_are_refused(twin):
-    found = fit(twin, "choi", "known", intervals=False)
+    fitted = fit(twin, "choi", "known", intervals=False)
     with pytest.raises(CantFit, match="no class 'tensor'"):
         profile_candidates(
-            found,
+            fitted,
             twin,
             "k",
             counts={"tensor": 1.0},
@@ -135,8 +135,8 @@ def test_crossval_by_profile_takes_nothing_else_of_the_kernel(twin):
     mine = twin.kernel == kernel
     ruined = np.where(mine & (twin.setting != base), twin.time_s * 3.0, twin.time_s)
     few = np.isin(twin.kernel.astype(str), sorted(set(twin.kernel))[:8])
-    found, other = (
+    judged, other = (
         cross_validate(d.take(few), "leave-one-kernel-out", "choi", time="profile", voltage="known")
         for d in (twin, replace(twin, time_s=ruined))
     )
-    np.testing.assert_allclose(found.predicted_j[mine[few]], other.predicted_j[mine[few]])
+    np.testing.assert_allclose(judged.predicted_j[mine[few]], other.predicted_j[mine[few]])

@@ -40,10 +40,10 @@ def test_leave_one_setting_out_by_hand(data):
         scale = np.abs(a).max(axis=0)
         x = nnls(a / scale, np.ones((~test).sum()))[0] / scale
         expected[test] = matrix[test] @ x
-    found = cross_validate(data, "leave-one-setting-out")
-    np.testing.assert_allclose(found.predicted_j, expected, rtol=1e-6)
+    judged = cross_validate(data, "leave-one-setting-out")
+    np.testing.assert_allclose(judged.predicted_j, expected, rtol=1e-6)
     error = np.abs(expected / data.energy_j - 1) * 100
-    shown = found.as_dict()
+    shown = judged.as_dict()
     assert shown["mape_pct"] == pytest.approx(error.mean())
     assert shown["max_pct"] == pytest.approx(error.max())
     assert shown["n_folds"] == 16
@@ -54,18 +54,18 @@ def test_no_fold_sees_what_it_predicts(data):
     pair = data.settings.index((852.0, 924.0))
     ruined = data.energy_j.copy()
     ruined[data.setting == pair] *= 7.0
-    found, other = (
+    predicted_j, of_ruined_j = (
         cross_validate(d, "leave-one-setting-out").predicted_j
         for d in (data, replace(data, energy_j=ruined))
     )
     mine = data.setting == pair
-    np.testing.assert_array_equal(found[mine], other[mine])
-    assert not np.allclose(found[~mine], other[~mine], rtol=1e-3)
+    np.testing.assert_array_equal(predicted_j[mine], of_ruined_j[mine])
+    assert not np.allclose(predicted_j[~mine], of_ruined_j[~mine], rtol=1e-3)
 
 
 def test_holdout_predicts_the_settings_that_were_not_trained_on(data):
-    found = cross_validate(data, "holdout", train=[(float(c), float(m)) for c, m in TABLE_I[:8]])
-    known = np.isfinite(found.predicted_j)
+    judged = cross_validate(data, "holdout", train=[(float(c), float(m)) for c, m in TABLE_I[:8]])
+    known = np.isfinite(judged.predicted_j)
     trained = {(float(c), float(m)) for c, m in TABLE_I[:8]}
     for i in range(len(data)):
         assert known[i] == ((data.core_mhz[i], data.mem_mhz[i]) not in trained)
@@ -73,9 +73,9 @@ def test_holdout_predicts_the_settings_that_were_not_trained_on(data):
 
 def test_every_scheme_predicts_every_row_once(data):
     for scheme, folds in (("kfold:5", 5), ("leave-one-kernel-out", len(set(data.kernel)))):
-        found = cross_validate(data, scheme)
-        assert found.n_folds == folds
-        assert np.isfinite(found.predicted_j).all()
+        judged = cross_validate(data, scheme)
+        assert judged.n_folds == folds
+        assert np.isfinite(judged.predicted_j).all()
 
 
 @pytest.mark.parametrize("scheme", ["kfold:1", "kfold:x", "kfold:", "nothing"])
@@ -160,7 +160,7 @@ def best_single_by_hand(data, rows) -> int:
 
 
 def test_the_best_single_setting_is_that_of_the_other_kernels(data):
-    found = cross_validate(data, "leave-one-kernel-out", "choi", voltage="known")
+    judged = cross_validate(data, "leave-one-kernel-out", "choi", voltage="known")
     lost = []
     for kernel in sorted(set(data.kernel)):
         rest = np.flatnonzero(data.kernel != kernel)
@@ -168,7 +168,7 @@ def test_the_best_single_setting_is_that_of_the_other_kernels(data):
         single = best_single_by_hand(data, rest)
         at = next(i for i in mine if data.setting[i] == single)
         lost.append((data.energy_j[at] / data.energy_j[mine].min() - 1) * 100)
-    chooser = found.choosers["best_single"]
+    chooser = judged.choosers["best_single"]
     assert chooser.mean_lost_pct == pytest.approx(np.mean(lost))
     assert chooser.max_lost_pct == pytest.approx(np.max(lost))
     assert chooser.exact == sum(loss == 0 for loss in lost)
@@ -176,12 +176,12 @@ def test_the_best_single_setting_is_that_of_the_other_kernels(data):
 
 def test_the_best_single_setting_never_comes_from_the_fold_that_is_predicted(data):
     """Without a setting the best of the others is taken, so its loss is a mean over the folds."""
-    found = cross_validate(data, "leave-one-setting-out", "choi", voltage="known")
+    judged = cross_validate(data, "leave-one-setting-out", "choi", voltage="known")
     singles = [
         best_single_by_hand(data, np.flatnonzero(data.setting != left_out))
         for left_out in range(len(data.settings))
     ]
-    for case in found.cases:
+    for case in judged.cases:
         mine = np.flatnonzero(data.kernel == case.label)
         over = {data.setting[i]: data.energy_j[i] / data.energy_j[mine].min() - 1 for i in mine}
         assert case.best_single_pct == pytest.approx(np.mean([over[s] for s in singles]) * 100)
@@ -221,8 +221,8 @@ def test_a_perfect_prediction_loses_nothing(data):
 def test_the_time_model_finds_the_twins_roofline():
     quiet = observations(twin_dataset("off", per_family=4), "tk1")
     for time in ("measured", "predicted"):
-        found = cross_validate(quiet, "leave-one-setting-out", time=time)
-        assert found.as_dict()["mape_pct"] < {"measured": 0.01, "predicted": 3.0}[time]
+        judged = cross_validate(quiet, "leave-one-setting-out", time=time)
+        assert judged.as_dict()["mape_pct"] < {"measured": 0.01, "predicted": 3.0}[time]
     model = fit_time(quiet)
     for kernel in set(quiet.kernel):
         mine = quiet.kernel == kernel
@@ -231,11 +231,11 @@ def test_the_time_model_finds_the_twins_roofline():
 
 
 def test_picks_against_brute_force(data):
-    found = fit(data, intervals=False)
+    fitted = fit(data, intervals=False)
     for kernel in sorted(set(data.kernel))[:6]:
-        among = candidates(found, data, kernel)
+        among = candidates(fitted, data, kernel)
         rows = [i for i in range(len(data)) if data.kernel[i] == kernel]
-        energy = {(data.core_mhz[i], data.mem_mhz[i]): found.energy_j(data)[i] for i in rows}
+        energy = {(data.core_mhz[i], data.mem_mhz[i]): fitted.energy_j(data)[i] for i in rows}
         time = {(data.core_mhz[i], data.mem_mhz[i]): data.time_s[i] for i in rows}
         fastest = min(time, key=time.get)
         for name, power in (("energy", 0), ("edp", 1), ("ed2p", 2)):
@@ -255,8 +255,8 @@ def test_a_kernel_without_counts_that_a_fold_never_saw_is_not_predicted(data):
     lumped = replace(data, counts={})
     kernel = sorted(set(data.kernel))[0]
     keep = (data.kernel != kernel) | (data.setting == 3)
-    found = cross_validate(lumped.take(keep), "leave-one-setting-out", "choi")
+    judged = cross_validate(lumped.take(keep), "leave-one-setting-out", "choi")
     mine = lumped.take(keep).kernel == kernel
-    assert np.isnan(found.predicted_j[mine]).all()
-    assert np.isfinite(found.predicted_j[~mine]).all()
-    assert found.as_dict()["max_pct"] < 50
+    assert np.isnan(judged.predicted_j[mine]).all()
+    assert np.isfinite(judged.predicted_j[~mine]).all()
+    assert judged.as_dict()["max_pct"] < 50

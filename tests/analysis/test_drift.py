@@ -149,10 +149,10 @@ def simulate(points: Sequence[Point], min_duration_s: float, seed: int) -> Drift
 def site_counts(site: Site, point: Point) -> dict[str, float]:
     """The site's classes -> operations of one iteration of a point's kernel."""
     kernel = find_kernel(point.kernel)
-    found: dict[str, float] = defaultdict(float)
+    counts: dict[str, float] = defaultdict(float)
     for name, n in (kernel.counts(kernel.params.model_validate_json(point.params)) or {}).items():
-        found[site.class_of(name)] += n
-    return dict(found)
+        counts[site.class_of(name)] += n
+    return dict(counts)
 
 
 def row(
@@ -190,17 +190,17 @@ def constant_name(pair: Sequence[float]) -> str:
     return f"{CONSTANT}{pair[0]:g}/{pair[1]:g}"
 
 
-def intervals(found: Fit, data: Observations) -> dict[str, tuple[float, float, float]]:
+def intervals(fitted: Fit, data: Observations) -> dict[str, tuple[float, float, float]]:
     """(value, low, high) of each coefficient, and of the constant power at each setting."""
-    each = {
-        term.name: (float(found.value[i]), float(found.low[i]), float(found.high[i]))
-        for i, term in enumerate(found.terms)
+    interval_of = {
+        term.name: (float(fitted.value[i]), float(fitted.low[i]), float(fitted.high[i]))
+        for i, term in enumerate(fitted.terms)
     }
     for s, pair in enumerate(data.settings):
         first = int(np.flatnonzero(data.setting == s)[0])
         volts = float(data.core_v[first]), float(data.mem_v[first])
-        each[constant_name(pair)] = costs_at(found, *pair, *volts).constant_w
-    return each
+        interval_of[constant_name(pair)] = costs_at(fitted, *pair, *volts).constant_w
+    return interval_of
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Judged:
 
 def judge(folder: Path, seeds: Sequence[int]) -> dict[str, dict[str, list[Judged]]]:
     """Order -> coefficient -> a verdict a seed; both orders fitted as ``campaign fit`` does."""
-    found: dict[str, dict[str, list[Judged]]] = {RANDOMISED: {}, ORDERED: {}}
+    by_order: dict[str, dict[str, list[Judged]]] = {RANDOMISED: {}, ORDERED: {}}
     for seed in seeds:
         plan = plan_of(folder, seed)
         orders = {RANDOMISED: plan.points, ORDERED: sweep(plan.points)}
@@ -226,8 +226,8 @@ def judge(folder: Path, seeds: Sequence[int]) -> dict[str, dict[str, list[Judged
             for name, (value, low, high) in intervals(fit(drifting.data), drifting.data).items():
                 true = drifting.truth.get(name, 0.0)
                 verdict = Judged(low <= true <= high, value, true)
-                found[order].setdefault(name, []).append(verdict)
-    return found
+                by_order[order].setdefault(name, []).append(verdict)
+    return by_order
 
 
 SEEDS = 20
@@ -241,14 +241,14 @@ def is_constant_power(name: str) -> bool:
 
 def share_held(verdicts: Verdicts, names: Sequence[str]) -> float:
     """The share of the named coefficients, over all seeds, whose interval holds the truth."""
-    return float(np.mean([each.holds for name in names for each in verdicts.get(name, [])]))
+    return float(np.mean([verdict.holds for name in names for verdict in verdicts.get(name, [])]))
 
 
 def bias_pct(verdicts: Sequence[Judged]) -> float:
     """The mean error of a coefficient over the seeds, % of the truth; NaN where that is 0."""
-    if not all(each.truth for each in verdicts):
+    if not all(verdict.truth for verdict in verdicts):
         return float("nan")
-    return float(np.mean([each.value / each.truth - 1.0 for each in verdicts]) * 100.0)
+    return float(np.mean([verdict.value / verdict.truth - 1.0 for verdict in verdicts]) * 100.0)
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +264,7 @@ def test_in_the_plans_order_intervals_hold_the_coefficients(verdicts: dict[str, 
 
 def test_in_a_sweep_drift_is_taken_for_frequency(verdicts: dict[str, Verdicts]) -> None:
     """The coefficients are missed four times as often; leakage suffers most."""
-    names = sorted({name for each in verdicts.values() for name in each})
+    names = sorted({name for by_name in verdicts.values() for name in by_name})
     names = [name for name in names if not is_constant_power(name)]
     assert share_held(verdicts[ORDERED], names) < 0.85
     assert share_held(verdicts[ORDERED], ["c1_core"]) < 0.7
@@ -282,13 +282,14 @@ def test_a_sweep_tilts_the_constant_power(verdicts: dict[str, Verdicts]) -> None
     """
     first, last = constant_name(min(TABLE_I)), constant_name(max(TABLE_I))
     tilt_pct = {
-        order: bias_pct(each[last]) - bias_pct(each[first]) for order, each in verdicts.items()
+        order: bias_pct(by_name[last]) - bias_pct(by_name[first])
+        for order, by_name in verdicts.items()
     }
     assert tilt_pct[ORDERED] > 8
     assert abs(tilt_pct[RANDOMISED]) < 3
     constants = [constant_name(pair) for pair in TABLE_I]
     assert max(abs(bias_pct(verdicts[RANDOMISED][name])) for name in constants) < 3
-    held = {order: share_held(each, constants) for order, each in verdicts.items()}
+    held = {order: share_held(by_name, constants) for order, by_name in verdicts.items()}
     assert held[RANDOMISED] > held[ORDERED] + 0.1
 
 
@@ -296,10 +297,10 @@ def test_both_orders_measure_the_same_for_an_hour_on_two_nodes(tmp_path: Path) -
     plan = plan_of(tmp_path, 3)
     in_plan, swept = (simulate(points, 5.0, 3) for points in (plan.points, sweep(plan.points)))
     assert sorted(p.id for p in plan.points) == sorted(p.id for p in sweep(plan.points))
-    for each in (in_plan, swept):
-        assert each.took_s == pytest.approx(3600, rel=0.02)
-        assert each.data.node is not None
-        _, rows = np.unique(each.data.node.astype(str), return_counts=True)
+    for campaign in (in_plan, swept):
+        assert campaign.took_s == pytest.approx(3600, rel=0.02)
+        assert campaign.data.node is not None
+        _, rows = np.unique(campaign.data.node.astype(str), return_counts=True)
         assert rows == pytest.approx(len(plan.points) / 2, rel=0.01)
     assert in_plan.leakage_gain == pytest.approx(swept.leakage_gain, rel=1e-3)
 
@@ -311,9 +312,9 @@ def test_each_repeat_is_a_block_and_each_setting_in_all_of_it(tmp_path: Path) ->
     where: dict[Setting, list[float]] = defaultdict(list)
     for i, point in enumerate(points):
         where[point.setting].append(i / (len(points) - 1))
-    assert max(abs(float(np.mean(each)) - 0.5) for each in where.values()) < 0.12
-    for each in (sweep(points)[:60], sweep(points)[-60:]):
-        assert len({p.setting for p in each}) == 1
+    assert max(abs(float(np.mean(positions)) - 0.5) for positions in where.values()) < 0.12
+    for end in (sweep(points)[:60], sweep(points)[-60:]):
+        assert len({p.setting for p in end}) == 1
 
 
 def test_a_node_warms_up_towards_a_steady_state() -> None:

@@ -27,7 +27,7 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def found(data):
+def fitted(data):
     """A fit that has of everything: estimated voltages and a surface."""
     return fit(data, "choi+clock+surface", "free")
 
@@ -42,15 +42,15 @@ def test_a_fit_comes_back_as_it_was(voltage, counted):
     data = grid_observations(
         3, counted=counted, noise=0.05, known_voltage=False, core_mhz=FIVE_CLOCKS
     )
-    found = fit(data.take(data.setting != 4), "choi+clock+surface", voltage)
-    assert found.surface is not None
-    assert len(found.curves.core.mhz) > 1
-    again = through_json(found)
+    fitted = fit(data.take(data.setting != 4), "choi+clock+surface", voltage)
+    assert fitted.surface is not None
+    assert len(fitted.curves.core.mhz) > 1
+    again = through_json(fitted)
     for name in ("value", "low", "high", "covariance", "covariance_with_choice"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    np.testing.assert_array_equal(again.energy_j(data), found.energy_j(data))
-    assert costs_at(again, 700.0, 600.0, 1.0, 1.0) == costs_at(found, 700.0, 600.0, 1.0, 1.0)
-    assert again.as_dict() | {"tried": 0} == found.as_dict() | {"tried": 0}
+        np.testing.assert_array_equal(getattr(again, name), getattr(fitted, name))
+    np.testing.assert_array_equal(again.energy_j(data), fitted.energy_j(data))
+    assert costs_at(again, 700.0, 600.0, 1.0, 1.0) == costs_at(fitted, 700.0, 600.0, 1.0, 1.0)
+    assert again.as_dict() | {"tried": 0} == fitted.as_dict() | {"tried": 0}
 
 
 def test_a_fit_without_intervals_comes_back(data):
@@ -61,8 +61,8 @@ def test_a_fit_without_intervals_comes_back(data):
     np.testing.assert_array_equal(again.value, one.value)
 
 
-def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(found, data):
-    kept = as_kept(found)
+def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(fitted, data):
+    kept = as_kept(fitted)
     rng = random.Random(1)
     taken = 0
     for _ in range(400):
@@ -100,8 +100,8 @@ def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(found, data):
         (["simulated"], "no", "simulated"),
     ],
 )
-def test_what_is_wrong_in_a_fit_is_named(found, path, value, said):
-    kept = copy.deepcopy(as_kept(found))
+def test_what_is_wrong_in_a_fit_is_named(fitted, path, value, said):
+    kept = copy.deepcopy(as_kept(fitted))
     inner = kept
     for part in path[:-1]:
         inner = inner[part]

@@ -51,12 +51,12 @@ def test_a_million_trade_offs_lie_within_their_bounds(constant_w):
     line = replace(from_peaks(*PLATFORMS["GTX 580", "dp"]), constant_w=constant_w)
     intensity, f, m = random_points(line, MILLION)
     faster, greener = counted(line, intensity, f, m)
-    found = bounds(line, intensity, f, m)
+    bound = bounds(line, intensity, f, m)
     slack = 1e-12
-    assert (found.speedup_low <= faster * (1 + slack)).all()
-    assert (faster <= found.speedup_high * (1 + slack)).all()
-    assert (found.greenup_low <= greener * (1 + slack)).all()
-    assert (greener <= found.greenup_high * (1 + slack)).all()
+    assert (bound.speedup_low <= faster * (1 + slack)).all()
+    assert (faster <= bound.speedup_high * (1 + slack)).all()
+    assert (bound.greenup_low <= greener * (1 + slack)).all()
+    assert (greener <= bound.greenup_high * (1 + slack)).all()
     share = np.bincount(case(line, intensity, f, m), minlength=4) / MILLION
     assert share[0] == 0.0
     assert (share[1:] > 0.1).all()
@@ -74,11 +74,11 @@ def test_the_bounds_hold_on_any_machine(gflops, eps_op, eps_mem, constant, seed)
     faster, greener = counted(line, *points)
     assert speedup(line, *points) == pytest.approx(faster, rel=1e-9)
     assert greenup(line, *points) == pytest.approx(greener, rel=1e-9)
-    found = bounds(line, *points)
-    assert (found.speedup_low <= faster * (1 + 1e-9)).all()
-    assert (faster <= found.speedup_high * (1 + 1e-9)).all()
-    assert (found.greenup_low <= greener * (1 + 1e-9)).all()
-    assert (greener <= found.greenup_high * (1 + 1e-9)).all()
+    bound = bounds(line, *points)
+    assert (bound.speedup_low <= faster * (1 + 1e-9)).all()
+    assert (faster <= bound.speedup_high * (1 + 1e-9)).all()
+    assert (bound.greenup_low <= greener * (1 + 1e-9)).all()
+    assert (greener <= bound.greenup_high * (1 + 1e-9)).all()
 
 
 @pytest.mark.parametrize("numbers", MACHINES)
@@ -108,15 +108,15 @@ def test_the_bounds_as_printed(numbers):
         constant / f / (1.0 + eta * b_eps / (f * i)),
     ]
     high = [m, m * ratio, constant / (1.0 + eta * b_eps / (m * i))]
-    found = bounds(line, i, f, m)
-    assert found.greenup_low == pytest.approx(np.choose(which - 1, low))
+    bound = bounds(line, i, f, m)
+    assert bound.greenup_low == pytest.approx(np.choose(which - 1, low))
     printed = which > 1
-    assert found.greenup_high[printed] == pytest.approx(np.choose(which - 1, high)[printed])
+    assert bound.greenup_high[printed] == pytest.approx(np.choose(which - 1, high)[printed])
     if line.constant_w == 0.0:
         eq_19 = (1.0 + b_eps / i) / (1.0 + b_eps / b_tau)
         eq_18 = (1.0 + i / b_eps) / (1.0 + b_tau / b_eps)
-        assert found.greenup_high[which == 1] == pytest.approx(eq_19[which == 1])
-        assert found.greenup_low[which == 1] == pytest.approx(eq_18[which == 1])
+        assert bound.greenup_high[which == 1] == pytest.approx(eq_19[which == 1])
+        assert bound.greenup_low[which == 1] == pytest.approx(eq_18[which == 1])
     assert (ratio[which < 3] < 1.0).all()
     # Section 6.3: the greenup of case 3 is no less than its speedup.
     faster, greener = counted(line, i, f, m)
@@ -209,11 +209,11 @@ def test_operations_that_cost_nothing_and_no_communication_at_all():
     constant = from_peaks(100.0, 10.0, 0.0, 500.0, 5.0)
     i = np.array([1.0, 100.0])
     f, m = np.array([1.5, 1.5]), np.array([np.inf, np.inf])
-    found = bounds(constant, i, f, m)
+    bound = bounds(constant, i, f, m)
     _, greener = counted(constant, i, f, m)
     assert greenup(constant, i, f, m) == pytest.approx(greener)
-    assert (found.greenup_low <= greener).all()
-    assert (greener <= found.greenup_high).all()
+    assert (bound.greenup_low <= greener).all()
+    assert (greener <= bound.greenup_high).all()
     assert most_work_for_greenup(constant, 1.0, 1.0) == 1.0
 
 

@@ -22,8 +22,10 @@ def dense(data: Observations, terms: list) -> tuple[np.ndarray, float]:
     matrix = design_matrix(data, terms) / data.energy_j[:, None]
     scale = np.linalg.norm(matrix, axis=0)
     scale[scale == 0] = 1.0
-    found, left = optimize.nnls(matrix / scale, np.ones(len(data)), maxiter=100 * len(scale))
-    return found / scale, left**2
+    scaled_value, residual = optimize.nnls(
+        matrix / scale, np.ones(len(data)), maxiter=100 * len(scale)
+    )
+    return scaled_value / scale, residual**2
 
 
 @settings(max_examples=40, deadline=None)
@@ -36,12 +38,12 @@ def dense(data: Observations, terms: list) -> tuple[np.ndarray, float]:
 def test_it_is_scipys_solution(seed, counted, terms, repeats):
     data = grid_observations(seed, counted=counted, repeats=repeats, noise=0.2)
     equations = normal_equations(data, model_terms(data, terms)[0])
-    found = solve(equations)
+    solution = solve(equations)
     _, least = dense(data, equations.terms)
-    assert found.cost == pytest.approx(least, rel=1e-7, abs=1e-9)
-    assert (found.value >= 0).all()
+    assert solution.cost == pytest.approx(least, rel=1e-7, abs=1e-9)
+    assert (solution.value >= 0).all()
     matrix = design_matrix(data, equations.terms) / data.energy_j[:, None]
-    reached = float(np.sum((matrix @ found.value - 1) ** 2))
+    reached = float(np.sum((matrix @ solution.value - 1) ** 2))
     assert reached == pytest.approx(least, rel=1e-6, abs=1e-8)
 
 
@@ -91,9 +93,9 @@ def test_the_slopes_are_those_of_the_cost():
     rng = np.random.default_rng(0)
     n = len(equations.settings)
     volts = 1 + 0.2 * rng.random((2, n))
-    found = solve(equations, None, *volts)
+    solution = solve(equations, None, *volts)
     step = 1e-5
-    for domain, slope in enumerate((found.core_slope, found.mem_slope)):
+    for domain, slope in enumerate((solution.core_slope, solution.mem_slope)):
         for s in range(n):
             costs = []
             for sign in (1, -1):

@@ -37,7 +37,8 @@ def rows(name, kernels, noise=0.0):
     # not exactly those of the roofline.
     reached = np.random.default_rng(3).uniform(0.7, 1.0, len(kernels))
     counts = {
-        c: np.array([each.get(c, np.nan) for each in kernels.values()], float) for c in classes
+        c: np.array([of_kernel.get(c, np.nan) for of_kernel in kernels.values()], float)
+        for c in classes
     }
     n = {c: np.nan_to_num(values) for c, values in counts.items()}
     time_s = np.max([n[c] / rate.get(c, np.inf) for c in classes], axis=0) / reached
@@ -69,21 +70,29 @@ def intensity_kernels(precisions=("sp", "dp"), intensities=INTENSITIES):
 @pytest.mark.parametrize("name", ["GTX 580", "GTX 680", "i7-950", "OMAP 4460", "i3-3217U"])
 def test_table_4_and_the_posters_coefficients_come_back(name):
     sp, dp = (PLATFORMS[name, precision] for precision in ("sp", "dp"))
-    found = regress(rows(name, intensity_kernels()), 0)
-    assert pj(found.eps_sp_j) == pytest.approx(sp[2], rel=1e-6)
-    assert pj(found.eps_dp_j) == pytest.approx(dp[2], rel=1e-6)
-    assert pj(found.delta_dp_j) == pytest.approx(dp[2] - sp[2], rel=1e-6)
-    assert pj(found.eps_mem_j) == pytest.approx(sp[3], rel=1e-6)
-    assert found.constant_w.value == pytest.approx(sp[4], rel=1e-6)
+    regression = regress(rows(name, intensity_kernels()), 0)
+    assert pj(regression.eps_sp_j) == pytest.approx(sp[2], rel=1e-6)
+    assert pj(regression.eps_dp_j) == pytest.approx(dp[2], rel=1e-6)
+    assert pj(regression.delta_dp_j) == pytest.approx(dp[2] - sp[2], rel=1e-6)
+    assert pj(regression.eps_mem_j) == pytest.approx(sp[3], rel=1e-6)
+    assert regression.constant_w.value == pytest.approx(sp[4], rel=1e-6)
     # Footnote 9: R^2 near unity at p-values below 1e-14.
-    assert found.r_squared == pytest.approx(1.0)
-    assert max(e.p_value for e in (found.eps_sp_j, found.eps_mem_j, found.constant_w)) < 1e-14
-    assert (found.n, found.site, found.memory, found.simulated) == (20, name, "dram", False)
+    assert regression.r_squared == pytest.approx(1.0)
+    assert (
+        max(e.p_value for e in (regression.eps_sp_j, regression.eps_mem_j, regression.constant_w))
+        < 1e-14
+    )
+    assert (regression.n, regression.site, regression.memory, regression.simulated) == (
+        20,
+        name,
+        "dram",
+        False,
+    )
 
 
 def test_with_noise_it_is_numpys_least_squares_and_the_textbooks_intervals():
     data = rows("GTX 680", intensity_kernels(), noise=0.02)
-    found = regress(data, 0)
+    regression = regress(data, 0)
     sp, dp, dram = (np.nan_to_num(data.counts[c]) for c in ("sp", "dp", "dram"))
     work = sp + dp
     # In pJ and ps, of which W is the quotient.
@@ -95,20 +104,27 @@ def test_with_noise_it_is_numpys_least_squares_and_the_textbooks_intervals():
     error = np.sqrt(variance * np.diag(inverse))
     reach = stats.t.ppf(0.975, 16) * error
     p_value = 2.0 * stats.t.sf(np.abs(value / error), 16)
-    estimates = [found.eps_sp_j, found.eps_mem_j, found.constant_w, found.delta_dp_j]
+    estimates = [
+        regression.eps_sp_j,
+        regression.eps_mem_j,
+        regression.constant_w,
+        regression.delta_dp_j,
+    ]
     units = np.array([1e12, 1e12, 1.0, 1e12])
     assert [e.value for e in estimates] * units == pytest.approx(value, rel=1e-6)
     assert [e.low for e in estimates] * units == pytest.approx(value - reach, rel=1e-6)
     assert [e.high for e in estimates] * units == pytest.approx(value + reach, rel=1e-6)
     assert [e.p_value for e in estimates] == pytest.approx(p_value, rel=1e-4, abs=0.0)
-    assert found.r_squared == pytest.approx(
+    assert regression.r_squared == pytest.approx(
         1.0 - residual[0] / np.sum((target - target.mean()) ** 2)
     )
     # eps_dp = eps_sp + delta, its variance with their covariance.
     both = np.array([1.0, 0.0, 0.0, 1.0])
     half = stats.t.ppf(0.975, 16) * np.sqrt(variance * both @ inverse @ both)
-    assert pj(found.eps_dp_j) == pytest.approx(value[0] + value[3], rel=1e-6)
-    assert found.eps_dp_j.high * 1e12 - pj(found.eps_dp_j) == pytest.approx(half, rel=1e-6)
+    assert pj(regression.eps_dp_j) == pytest.approx(value[0] + value[3], rel=1e-6)
+    assert regression.eps_dp_j.high * 1e12 - pj(regression.eps_dp_j) == pytest.approx(
+        half, rel=1e-6
+    )
 
 
 def test_the_intervals_cover_the_truth_about_as_often_as_they_say():
@@ -120,29 +136,29 @@ def test_the_intervals_cover_the_truth_about_as_often_as_they_say():
         work = sum(np.nan_to_num(exact.counts[c]) for c in ("sp", "dp"))
         # Noise of one size in E / W, which is what least squares assumes.
         energy_j = exact.energy_j + work * 50e-12 * draw.standard_normal(len(exact))
-        found = regress(replace(exact, energy_j=energy_j), 0)
-        covered.append(found.constant_w.low <= 122.0 <= found.constant_w.high)
+        regression = regress(replace(exact, energy_j=energy_j), 0)
+        covered.append(regression.constant_w.low <= 122.0 <= regression.constant_w.high)
     assert 52 <= sum(covered) <= 60
 
 
 @pytest.mark.parametrize(("precision", "other"), [("sp", "dp"), ("dp", "sp")])
 def test_one_precision_alone(precision, other):
-    found = regress(rows("GTX 580", intensity_kernels([precision])), 0)
-    eps = {"sp": found.eps_sp_j, "dp": found.eps_dp_j}
+    regression = regress(rows("GTX 580", intensity_kernels([precision])), 0)
+    eps = {"sp": regression.eps_sp_j, "dp": regression.eps_dp_j}
     assert pj(eps[precision]) == pytest.approx(PLATFORMS["GTX 580", precision][2], rel=1e-6)
     assert eps[other] is None
-    assert found.delta_dp_j is None
-    assert set(found.eps_op_j) == {precision}
+    assert regression.delta_dp_j is None
+    assert set(regression.eps_op_j) == {precision}
 
 
 def test_its_energies_on_a_roofline():
-    found = regress(rows("GTX 580", intensity_kernels()), 0)
+    regression = regress(rows("GTX 580", intensity_kernels()), 0)
     line = from_peaks(*PLATFORMS["GTX 580", "dp"][:2], 0.0, 0.0, 0.0, operation="dp")
-    placed = found.on(line)
+    placed = regression.on(line)
     assert placed.energy_balance == pytest.approx(2.420, rel=1e-3)
     assert placed.time_balance == line.time_balance
     with pytest.raises(CantFit, match="int and dram"):
-        found.on(replace(line, operation="int"))
+        regression.on(replace(line, operation="int"))
 
 
 @pytest.mark.parametrize("name", CACHES)
@@ -155,16 +171,16 @@ def test_table_5_comes_back(name):
         "other": {"int": 1e9, "l2": 1e9},
     }
     data = rows(name, kernels)
-    found = regress(data, 0)
-    caches = cache_energies(data, 0, found)
-    assert [each.level for each in caches] == ["l2", inner]
-    for each in caches:
-        assert pj(each.eps_j) == pytest.approx(CACHES[name][each.level], rel=1e-6)
-        assert each.n == 1
-        assert np.isnan(each.eps_j.p_value)
-        assert each.median_residual < 1e-9
+    regression = regress(data, 0)
+    caches = cache_energies(data, 0, regression)
+    assert [cache.level for cache in caches] == ["l2", inner]
+    for cache in caches:
+        assert pj(cache.eps_j) == pytest.approx(CACHES[name][cache.level], rel=1e-6)
+        assert cache.n == 1
+        assert np.isnan(cache.eps_j.p_value)
+        assert cache.median_residual < 1e-9
     known = data.take(data.kernel != "other")
-    assert modelled_energy_j(known, found, caches) == pytest.approx(known.energy_j)
+    assert modelled_energy_j(known, regression, caches) == pytest.approx(known.energy_j)
 
 
 def test_several_cache_kernels_and_how_well_they_agree():
@@ -173,13 +189,13 @@ def test_several_cache_kernels_and_how_well_they_agree():
         f"l2 {i:g}": {"sp": i * 1e9, "l2": 1e9} for i in (0.01, 0.1, 0.5, 1.0, 2.0)
     }
     data = rows("GTX 580", kernels, noise=0.02)
-    found = regress(rows("GTX 580", intensity_kernels()), 0)
-    (l2,) = cache_energies(data, 0, found)
+    regression = regress(rows("GTX 580", intensity_kernels()), 0)
+    (l2,) = cache_energies(data, 0, regression)
     assert l2.n == 5
     assert l2.eps_j.low < 257e-12 < l2.eps_j.high
     assert l2.median_residual < 0.04
     mine = data.take(np.array([k.startswith("l2") for k in data.kernel]))
-    left_j = mine.energy_j - modelled_energy_j(mine, found)
+    left_j = mine.energy_j - modelled_energy_j(mine, regression)
     x, y = mine.counts["l2"] / mine.energy_j, left_j / mine.energy_j
     assert pj(l2.eps_j) == pytest.approx(1e12 * (x @ y) / (x @ x))
 
@@ -197,13 +213,13 @@ def test_the_twins_constants_at_a_setting(measured):
     here = measured.setting == setting
     core_v, mem_v = measured.core_v[here][0], measured.mem_v[here][0]
     truth = twin("none").twin.energy_pj_per_v2
-    found = regress(measured, setting)
-    assert pj(found.eps_sp_j) == pytest.approx(truth["sp"] * core_v**2, rel=1e-4)
-    assert pj(found.eps_dp_j) == pytest.approx(truth["dp"] * core_v**2, rel=1e-4)
-    assert pj(found.eps_mem_j) == pytest.approx(truth["dram"] * mem_v**2, rel=1e-4)
-    assert found.constant_w.value == pytest.approx(6.8, abs=0.05)
-    assert found.simulated
-    caches = cache_energies(measured, setting, found)
+    regression = regress(measured, setting)
+    assert pj(regression.eps_sp_j) == pytest.approx(truth["sp"] * core_v**2, rel=1e-4)
+    assert pj(regression.eps_dp_j) == pytest.approx(truth["dp"] * core_v**2, rel=1e-4)
+    assert pj(regression.eps_mem_j) == pytest.approx(truth["dram"] * mem_v**2, rel=1e-4)
+    assert regression.constant_w.value == pytest.approx(6.8, abs=0.05)
+    assert regression.simulated
+    caches = cache_energies(measured, setting, regression)
     assert {c.level: pj(c.eps_j) for c in caches} == pytest.approx(
         {level: truth[level] * core_v**2 for level in ("l2", "shared")}, rel=1e-3
     )
@@ -230,8 +246,8 @@ def test_memory_bound_kernels_alone_cannot_separate_bytes_from_time():
 
 
 def test_a_site_that_counts_nothing_has_no_caches_either():
-    found = regress(rows("i7-950", intensity_kernels()), 0)
+    regression = regress(rows("i7-950", intensity_kernels()), 0)
     bare = replace(rows("i7-950", {"k": {}}), counts={})
-    assert cache_energies(bare, 0, found) == []
+    assert cache_energies(bare, 0, regression) == []
     with pytest.raises(CantFit, match="0 measurements"):
         regress(bare, 0)

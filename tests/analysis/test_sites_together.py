@@ -20,17 +20,17 @@ def sites():
     return [one, other]
 
 
-def test_sites_of_the_same_machine_foretell_each_other(sites):
-    found = leave_one_site_out(sites, "choi+clock", "known")
-    assert found.n_folds == 2
-    assert found.n == sum(map(len, sites))
-    assert found.as_dict()["mape_pct"] < 0.5
+def test_sites_of_the_same_machine_predict_each_other(sites):
+    judged = leave_one_site_out(sites, "choi+clock", "known")
+    assert judged.n_folds == 2
+    assert judged.n == sum(map(len, sites))
+    assert judged.as_dict()["mape_pct"] < 0.5
 
 
 def test_each_site_is_predicted_by_the_fit_of_the_others(sites):
-    found = leave_one_site_out(sites, "choi+clock", "known")
+    judged = leave_one_site_out(sites, "choi+clock", "known")
     alone = fit(sites[1], "choi+clock", "known", intervals=False).energy_j(sites[0])
-    np.testing.assert_allclose(found.predicted_j[: len(sites[0])], alone, rtol=1e-9)
+    np.testing.assert_allclose(judged.predicted_j[: len(sites[0])], alone, rtol=1e-9)
 
 
 def test_a_site_with_other_coefficients_shows(sites):

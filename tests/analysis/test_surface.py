@@ -27,11 +27,11 @@ def scaled(mhz: np.ndarray) -> np.ndarray:
 
 def kernel_matrix(one: np.ndarray, other: np.ndarray, reach: float) -> np.ndarray:
     """The Gaussian covariance of unit size, entry by entry."""
-    found = np.empty((len(one), len(other)))
+    matrix = np.empty((len(one), len(other)))
     for i, a in enumerate(scaled(one)):
         for j, b in enumerate(scaled(other)):
-            found[i, j] = np.exp(-((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2) / (2 * reach**2))
-    return found
+            matrix[i, j] = np.exp(-((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2) / (2 * reach**2))
+    return matrix
 
 
 def posterior(
@@ -67,14 +67,14 @@ def test_its_spread_is_the_posterior_covariance_at_the_likeliest_size():
     surface = made(1)
     mean = surface.residual.mean(axis=1)
     seen = (mean[:, None], surface.residual - mean[:, None])
-    for found, values, (reach, noise) in zip(
+    for spread, values, (reach, noise) in zip(
         surface.spread(BETWEEN), seen, (surface.shape, surface.own_shape), strict=True
     ):
         inverse = np.linalg.inv(kernel_matrix(GRID, GRID, reach) + noise * np.eye(len(GRID)))
         size = np.mean([v @ inverse @ v / len(GRID) for v in values.T])
         _, covariance = posterior(GRID, values, BETWEEN, (reach, noise))
-        np.testing.assert_allclose(found, size * covariance, rtol=1e-7, atol=1e-14)
-        assert (np.linalg.eigvalsh(found) > -1e-12).all()
+        np.testing.assert_allclose(spread, size * covariance, rtol=1e-7, atol=1e-14)
+        assert (np.linalg.eigvalsh(spread) > -1e-12).all()
 
 
 def test_the_shapes_are_the_likeliest_of_all_that_are_tried():
@@ -86,7 +86,7 @@ def test_the_shapes_are_the_likeliest_of_all_that_are_tried():
     surface = fit_surface(data, np.ones(len(data)))
     shapes = (surface.shape, surface.own_shape)
     mean = residual.mean(axis=1)
-    for found, values in zip(shapes, (mean[:, None], residual - mean[:, None]), strict=True):
+    for shape, values in zip(shapes, (mean[:, None], residual - mean[:, None]), strict=True):
         density = {}
         for reach in REACHES:
             for noise in NOISES:
@@ -94,7 +94,7 @@ def test_the_shapes_are_the_likeliest_of_all_that_are_tried():
                 size = np.mean([v @ np.linalg.solve(held, v) / len(v) for v in values.T])
                 normal = multivariate_normal(np.zeros(len(GRID)), size * held)
                 density[reach, noise] = sum(normal.logpdf(v) for v in values.T)
-        assert found == max(density, key=density.get)
+        assert shape == max(density, key=density.get)
 
 
 def observations_of(residual: np.ndarray) -> Observations:
@@ -138,12 +138,12 @@ def test_a_kernel_that_was_never_measured_has_the_shared_surface_alone():
     surface = replace(made(5), kernels=["kernel-0", "kernel-1", "elsewhere", "nowhere"])
     data = grid_observations(0, kernels=3, core_mhz=CORE_MHZ, mem_mhz=MEM_MHZ)
     shared, own = surface.at_settings(GRID)
-    found = surface.at(data)
+    log_factor = surface.at(data)
     for i in range(len(data)):
         expected = shared[data.setting[i]]
         if data.kernel[i] != "kernel-2":
             expected += own[data.setting[i], surface.kernels.index(data.kernel[i])]
-        assert found[i] == pytest.approx(expected, abs=1e-12)
+        assert log_factor[i] == pytest.approx(expected, abs=1e-12)
 
 
 def bent(data: Observations) -> Observations:
@@ -159,8 +159,8 @@ def test_a_smooth_discrepancy_is_predicted_at_settings_left_out():
         out = (data.core_mhz == core_mhz) & (data.mem_mhz == 700.0)
         held_out = data.take(out)
         for model, errors in error_pct.items():
-            found = fit(data.take(~out), model, "known", intervals=False)
-            errors += list(np.abs(found.energy_j(held_out) / held_out.energy_j - 1) * 100)
+            fitted = fit(data.take(~out), model, "known", intervals=False)
+            errors += list(np.abs(fitted.energy_j(held_out) / held_out.energy_j - 1) * 100)
     plain, surface = (float(np.mean(errors)) for errors in error_pct.values())
     assert surface < 1.0
     assert surface < 0.4 * plain

@@ -43,17 +43,17 @@ def test_every_trace_of_any_length_in_blocks_of_any_size(tmp_path, monkeypatch, 
     energy_j = trace_energies(dataset).values
     ids = dataset["point_id"].values[dataset["trace_measurement"].values]
     assert len(energy_j) == 3 * len(expected)
-    for found, point_id, channel in zip(
+    for trace_j, point_id, channel in zip(
         energy_j, ids, dataset["trace_channel"].values, strict=True
     ):
         trace = next(t for t in expected[point_id].traces if t.channel == channel)
         value, time_s = trace.value.astype(np.float64), trace.time_ns / 1e9
         if trace.unit == "MHz" or value.size == 1:
-            assert np.isnan(found)
+            assert np.isnan(trace_j)
         elif trace.unit == "J":
-            assert found == value[-1] - value[0]
+            assert trace_j == value[-1] - value[0]
         else:
-            assert found == pytest.approx(np.trapezoid(value, time_s), rel=1e-9)
+            assert trace_j == pytest.approx(np.trapezoid(value, time_s), rel=1e-9)
 
 
 def test_samples_between_traces_belong_to_none():

@@ -39,15 +39,15 @@ def twin(noise: str) -> Site:
 
 def kernels(per_family: int = 8) -> dict[str, dict[str, float]]:
     """Kernel -> counts of one iteration: the families of Table II over a range of intensities."""
-    found = {}
+    counts_of = {}
     words = 2.0**22
     for name in ("sp", "dp", "int"):
         for ops in np.geomspace(1, 256, per_family).round():
-            found[f"{name}-{ops:g}"] = {name: 2 * ops * words, "dram": 4 * words}
+            counts_of[f"{name}-{ops:g}"] = {name: 2 * ops * words, "dram": 4 * words}
     for name in ("shared", "l2", "dram"):
         for ops in np.geomspace(1, 64, per_family // 2).round():
-            found[f"{name}-{ops:g}"] = {"sp": 2 * ops * words, name: 4 * words}
-    return found
+            counts_of[f"{name}-{ops:g}"] = {"sp": 2 * ops * words, name: 4 * words}
+    return counts_of
 
 
 def twin_dataset(noise: str, salt: str = "", per_family: int = 8) -> xr.Dataset:

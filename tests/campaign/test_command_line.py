@@ -138,10 +138,10 @@ def test_the_demos_constants_lie_in_their_intervals(demo, capsys):
     """Choi & Vuduc 2016's Table I, with the twin's default noise."""
     store = str(demo / "campaign-demo/store")
     assert main(["coefficients", store, "--site", "jetson-tk1", "--json"]) == 0
-    found = {c["name"]: c for c in json.loads(capsys.readouterr().out)[0]["coefficients"]}
+    coefficients = {c["name"]: c for c in json.loads(capsys.readouterr().out)[0]["coefficients"]}
     truth = {"sp": 27.3, "dp": 131.1, "int": 56.5, "shared": 33.3, "l2": 85.0, "dram": 369.5}
     for name, value in truth.items():
-        entry = found[f"c0_{name}"]
+        entry = coefficients[f"c0_{name}"]
         assert entry["low"] <= value <= entry["high"], name
 
 

@@ -49,7 +49,9 @@ def lost_samples(store: Store) -> list[str]:
     expected = [made(i) for i in range(40)]
     assert dataset["point_id"].values.tolist() == IDS
     for name in ("energy_j", "time_s"):
-        assert dataset[name].values.tolist() == [getattr(each, name) for each in expected]
+        assert dataset[name].values.tolist() == [
+            getattr(measurement, name) for measurement in expected
+        ]
     assert set(dataset["n_sp"].values) == {1e9}
     assert sorted(dataset["trace_measurement"].values) == list(range(40))
     lost = []
@@ -165,7 +167,7 @@ def test_a_damaged_shard_costs_its_points_and_no_other(store, seed, capsys):
 
 def named(lines: list[str]) -> list[str]:
     """The points that lines name, one each."""
-    return sorted(next(each for each in IDS if each in line) for line in lines)
+    return sorted(next(point_id for point_id in IDS if point_id in line) for line in lines)
 
 
 DESCRIPTIONS = ["zarr.json", "value/zarr.json", "time_ns/zarr.json"]
@@ -317,7 +319,7 @@ def test_a_file_that_vanishes_under_a_reader_is_an_error_and_no_missing_value(st
 @pytest.mark.parametrize(
     "said",
     [{"start_unix_s": math.nan}, {"start_unix_s": True}, {"start_unix_s": 1e300}]
-    + [{"provenance": {"flags": each}} for each in (3, [3], "late")],
+    + [{"provenance": {"flags": flags}} for flags in (3, [3], "late")],
 )
 def test_a_record_that_no_summary_could_hold_is_damage_and_stops_nothing(store, said):
     with JournalWriter(store.journals) as journal:
@@ -339,7 +341,7 @@ def test_states_are_those_of_the_tables(store):
         journal.append(encode(late))
     tables = current_tables(store)[0].measurements
     states = point_states(store)
-    assert {each: states[each][0] for each in states} == dict(
+    assert {state: states[state][0] for state in states} == dict(
         zip(tables["point_id"], tables["status"], strict=True)
     )
 
@@ -347,8 +349,8 @@ def test_states_are_those_of_the_tables(store):
 def test_the_plan_of_a_store_is_read_back_and_damage_to_it_is_told(store):
     ids = {"a/p": IDS[:7], "b/q": [], "c/r": IDS[7:]}
     write_planned(store, {"campaign": {"name": "x"}}, ids)
-    found = planned_ids(open_store(store.root))
-    assert {name: own.astype(str).tolist() for name, own in found.items()} == ids
+    ids_by_name = planned_ids(open_store(store.root))
+    assert {name: own.astype(str).tolist() for name, own in ids_by_name.items()} == ids
     path = next(store.root.glob("planned.*.bin"))
     harm(path, random.Random(2))
     with pytest.raises(DamagedStore, match="run the campaign again"):

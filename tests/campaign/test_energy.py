@@ -103,9 +103,9 @@ def test_nothing_is_summed_twice():
     ]
     assert node_energy(rapl + again, 0, 10**9).total.energy_j == pytest.approx(300)
     board = [channel("ipmi", "board", "node", 420)]
-    found = node_energy(rapl + again + board, 0, 10**9)
-    assert found.total.energy_j == pytest.approx(420)
-    assert found.by_channel["perf:pkg"].energy_j == pytest.approx(91)
+    energies = node_energy(rapl + again + board, 0, 10**9)
+    assert energies.total.energy_j == pytest.approx(420)
+    assert energies.by_channel["perf:pkg"].energy_j == pytest.approx(91)
     check = [channel("ipmi", "board", "node", 420, use="check")]
     assert node_energy(rapl + again + check, 0, 10**9).total.energy_j == pytest.approx(300)
 
@@ -116,9 +116,9 @@ def test_a_domain_that_is_part_of_another_is_not_added():
         channel("nvml", "gpu-0", "gpu", 350),
         channel("powercap", "package-0", "package", 90),
     ]
-    found = node_energy(module, 0, 10**9)
-    assert found.counted == ("hwmon:module-0",)
-    assert found.total.energy_j == pytest.approx(500)
+    energies = node_energy(module, 0, 10**9)
+    assert energies.counted == ("hwmon:module-0",)
+    assert energies.total.energy_j == pytest.approx(500)
 
 
 def test_meters_that_disagree_are_named():
@@ -133,10 +133,10 @@ def test_meters_that_disagree_are_named():
 
 
 def test_no_meter_is_no_energy():
-    found = node_energy([], 0, 10**9)
-    assert math.isnan(found.total.energy_j)
-    assert math.isnan(found.total.std_j)
-    assert found.by_channel == {}
+    energies = node_energy([], 0, 10**9)
+    assert math.isnan(energies.total.energy_j)
+    assert math.isnan(energies.total.std_j)
+    assert energies.by_channel == {}
 
 
 def test_repeats_make_what_is_random_smaller_and_leave_the_calibration():
@@ -261,9 +261,9 @@ def test_random_windows_of_known_energy_hold_what_is_stated(meter):
         a, length_s = rng.uniform(1, 6), rng.uniform(0.5, 5)
         t, value, channel_ = meter(rng, power_of, energy_of, a, a + length_s)
         trace = Trace("c", "", "", np.round((t - a) * 1e9).astype(np.int64), value)
-        found = channel_energy(trace, channel_, 0, round(length_s * 1e9))
+        energy = channel_energy(trace, channel_, 0, round(length_s * 1e9))
         true_j = float(energy_of(np.array(a + length_s)) - energy_of(np.array(a)))
-        errors_j[i], stated_j[i] = found.energy_j - true_j, found.std_j
+        errors_j[i], stated_j[i] = energy.energy_j - true_j, energy.std_j
     assert np.mean(np.abs(errors_j) <= 2 * stated_j) >= 0.95
     spread = math.sqrt(np.mean((errors_j / stated_j) ** 2))
     assert SPREAD * spread >= 2

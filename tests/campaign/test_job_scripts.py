@@ -48,8 +48,8 @@ def odd_site() -> Site:
 def test_job_scripts_are_what_they_were(name):
     site = odd_site() if name == "odd" else read_site(built_in_sites()["slurm-example"])
     partition = "gpu" if name == "odd" else name
-    found = plain(job_script(site, partition, "dvfs-0123456789"))
-    assert found == (GOLDEN / f"{name}.sh").read_text()
+    script = plain(job_script(site, partition, "dvfs-0123456789"))
+    assert script == (GOLDEN / f"{name}.sh").read_text()
 
 
 def test_a_host_without_a_slurm_configuration_comes_with_a_remedy():

@@ -91,10 +91,10 @@ def test_cut_at_every_byte_the_records_before_stand(tmp_path):
     ends = np.cumsum([len(r) for r in records])
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        found = scan(path)
-        assert len(found.entries) == int(np.sum(ends <= size))
-        assert found.end == ([0, *ends])[len(found.entries)]
-        assert bool(found.damage) == (size not in (0, *ends))
+        scanned = scan(path)
+        assert len(scanned.entries) == int(np.sum(ends <= size))
+        assert scanned.end == ([0, *ends])[len(scanned.entries)]
+        assert bool(scanned.damage) == (size not in (0, *ends))
 
 
 def test_a_flipped_byte_costs_one_record_and_is_told(tmp_path):
@@ -105,15 +105,15 @@ def test_a_flipped_byte_costs_one_record_and_is_told(tmp_path):
         broken = bytearray(whole)
         broken[at] ^= 0x40
         path.write_bytes(bytes(broken))
-        found = scan(path)
-        kept = [e.point_id for e in found.entries]
+        scanned = scan(path)
+        kept = [e.point_id for e in scanned.entries]
         assert kept[0] == measurement(0).point.id
         assert kept[-1] == measurement(2).point.id
         if len(kept) == 3:  # the damage is in the traces: found when they are read
             with pytest.raises(TornRecord):
-                read(found.entries[1])
+                read(scanned.entries[1])
         else:
-            assert found.damage
+            assert scanned.damage
 
 
 def test_garbage_is_no_record(tmp_path):

@@ -80,7 +80,7 @@ def test_each_repeat_is_a_block_in_an_order_of_its_own(tmp_path):
     orders = [[(p.params, p.setting) for p in block] for block in blocks]
     assert sorted(orders[0]) == sorted(orders[1])
     assert orders[0] != orders[1]
-    by_clock = sorted(orders[0], key=lambda each: each[1])
+    by_clock = sorted(orders[0], key=lambda point: point[1])
     assert orders[0] != by_clock
 
 
@@ -118,11 +118,11 @@ def test_sweeps_are_what_brute_force_says(tmp_path_factory, ops, threads, exclud
     )
     folder = tmp_path_factory.mktemp("plan")
     plan = make_plan(campaign_file(folder, kernels=kernels))
-    found = Counter(
+    times_planned = Counter(
         (json.loads(p.params)["ops_per_word"], json.loads(p.params)["threads"]) for p in plan.points
     )
-    assert set(found) == expected
-    assert set(found.values()) == {2 * 6}
+    assert set(times_planned) == expected
+    assert set(times_planned.values()) == {2 * 6}
 
 
 @given(

@@ -130,7 +130,7 @@ def root_mean_square(values: list[float]) -> float:
 
 def test_energies_of_real_gpus_hold_their_stated_uncertainty() -> None:
     judged = judge(windows=1000, seed=0)
-    assert np.mean([each.is_inside for each in judged]) >= 0.95
-    stated = root_mean_square([each.std_j / each.true_j for each in judged])
-    spread = root_mean_square([each.error for each in judged])
+    assert np.mean([window.is_inside for window in judged]) >= 0.95
+    stated = root_mean_square([window.std_j / window.true_j for window in judged])
+    spread = root_mean_square([window.error for window in judged])
     assert 2.0 * stated <= SPREAD * spread

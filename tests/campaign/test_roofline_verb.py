@@ -16,12 +16,12 @@ SETTINGS = {(772, 2004): 0.5, (1544, 2004): 1.0}
 
 
 def kernels() -> dict[str, dict[str, float]]:
-    found = {
+    counts = {
         f"{name}-{intensity}": {name: intensity * 1e9, "dram": 1e9}
         for name in ("sp", "dp")
         for intensity in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64)
     }
-    return found | {"chase": {"sp": 1e8, "l2": 1e9}}
+    return counts | {"chase": {"sp": 1e8, "l2": 1e9}}
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +88,9 @@ def test_the_gtx_580_as_the_paper_has_it(fitted, capsys):
     assert at_balance["slowdown_pct"] == pytest.approx(110.1, abs=0.1)
     assert at_balance["capped_power_w"] == pytest.approx(244.0)
     assert sp["cap"]["to_intensity"] is None
-    found = {c["name"]: c["value"] for c in shown["regression"]["coefficients"]}
+    coefficients = {c["name"]: c["value"] for c in shown["regression"]["coefficients"]}
     printed = {"eps_sp": 99.7, "eps_dp": 212, "eps_dram": 513, "pi_0": 122, "eps_l2": 257}
-    assert {name: found[name] for name in printed} == pytest.approx(printed, rel=1e-6)
+    assert {name: coefficients[name] for name in printed} == pytest.approx(printed, rel=1e-6)
     assert shown["regression"]["r_squared"] == pytest.approx(1.0)
 
 

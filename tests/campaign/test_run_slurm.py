@@ -53,7 +53,7 @@ interface = "lo"
 
 def site_file(folder: Path, cluster: SlurmCluster, name: str, partitions: list[str]) -> str:
     text = SITE.format(name=name, conf=cluster.conf)
-    text += "".join(PARTITION.format(name=each) for each in partitions)
+    text += "".join(PARTITION.format(name=partition) for partition in partitions)
     (folder / f"{name}.toml").write_text(text)
     return f"{name}.toml"
 

@@ -61,16 +61,16 @@ def test_any_part_is_what_zarr_reads(
     store: Store, expected: np.ndarray, number: int, one: int, other: int
 ) -> None:
     start, end = min(one, other), max(one, other)
-    found = read_shard(store.traces / f"value/c/{number}", FLOAT, start, end)
+    values = read_shard(store.traces / f"value/c/{number}", FLOAT, start, end)
     whole = expected[number * SHARD_SAMPLES : (number + 1) * SHARD_SAMPLES]
-    np.testing.assert_array_equal(found, whole[start:end])
+    np.testing.assert_array_equal(values, whole[start:end])
 
 
 @ONCE
 @given(st.slices(2 * SHARD_SAMPLES))
 def test_any_slice_through_the_dataset(store: Store, expected: np.ndarray, cut: slice) -> None:
-    found = open_dataset(store, 300_000)["value"][: expected.size].data[cut].compute()
-    np.testing.assert_array_equal(found, expected[cut])
+    values = open_dataset(store, 300_000)["value"][: expected.size].data[cut].compute()
+    np.testing.assert_array_equal(values, expected[cut])
 
 
 @ONCE
@@ -87,11 +87,11 @@ def test_a_changed_byte_is_noticed_or_changes_nothing(
     for chunk in range(CHUNKS):
         start, end = chunk * CHUNK_SAMPLES, (chunk + 1) * CHUNK_SAMPLES
         try:
-            found = read_shard(shard, FLOAT, start, end)
+            values = read_shard(shard, FLOAT, start, end)
         except BadChunk:
             bad += 1
         else:
-            np.testing.assert_array_equal(found, expected[start:end])
+            np.testing.assert_array_equal(values, expected[start:end])
     assert bad in (1, CHUNKS)
     shard.write_bytes(whole)
 

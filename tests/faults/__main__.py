@@ -35,14 +35,14 @@ def _local(count: int, seed: int) -> Iterator[Outcome]:
 def _slurm(count: int, seed: int) -> Iterator[Outcome]:
     from tests.faults.slurm_faults import run
 
-    found: Iterator[Outcome] = run(count, seed)
-    return found
+    outcomes: Iterator[Outcome] = run(count, seed)
+    return outcomes
 
 
 def summary(outcomes: list[Outcome]) -> str:
     """A table: of each kind of fault, how many were tried and how many survived."""
-    tried = Counter(each.kind for each in outcomes)
-    survived = Counter(each.kind for each in outcomes if each.ok)
+    tried = Counter(outcome.kind for outcome in outcomes)
+    survived = Counter(outcome.kind for outcome in outcomes if outcome.ok)
     width = max([4, *map(len, tried)])
     lines = [f"{'kind':{width}}  tried  survived"]
     lines += [f"{kind:{width}}  {tried[kind]:5}  {survived[kind]:8}" for kind in sorted(tried)]
@@ -74,11 +74,13 @@ def main() -> int:
             print(outcome.line(), flush=True)
             outcomes.append(outcome)
     if arguments["json"]:
-        arguments["json"].write_text(json.dumps([asdict(each) for each in outcomes], indent=1))
+        arguments["json"].write_text(
+            json.dumps([asdict(outcome) for outcome in outcomes], indent=1)
+        )
     print(summary(outcomes))
-    failed = [each for each in outcomes if not each.ok]
-    for each in failed:
-        print(each.line())
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    for outcome in failed:
+        print(outcome.line())
     print(
         f"{len(outcomes) - len(failed)} of {len(outcomes)} faults survived, "
         f"{time.monotonic() - began:.0f} s"

@@ -84,7 +84,7 @@ def measured_ids(root: Path) -> set[str]:
             if attempt == READS - 1:
                 raise
         else:
-            return {str(each) for each in rows["point_id"][rows["status"] == OK]}
+            return {str(point_id) for point_id in rows["point_id"][rows["status"] == OK]}
     raise AssertionError
 
 
@@ -128,7 +128,7 @@ def _expected(plan: Plan, point: Point) -> Expected | None:
         "imported": False,
         **{f"n_{name}": n for name, n in counts.items()},
     }
-    return Expected(row, {each.name: each.trace for each in window.traces})
+    return Expected(row, {trace.name: trace.trace for trace in window.traces})
 
 
 def judge(
@@ -145,24 +145,24 @@ def judge(
     """
     if expected is None:
         expected = expected_of(plan)
-    found: list[str] = []
+    findings: list[str] = []
     measured = 0
     try:
         store = open_store(root)
     except NotAStore as error:
         # Killed before store.json was there, nothing can have been measured.
         if not (resumable and not (root / "store.json").exists() and not _holds_data(root)):
-            found.append(str(error))
+            findings.append(str(error))
     else:
         try:
-            measured = _check_store(store, expected, resumable, found)
+            measured = _check_store(store, expected, resumable, findings)
         except Exception as error:
-            found.append(f"the store can't be read: {type(error).__name__}: {error}")
+            findings.append(f"the store can't be read: {type(error).__name__}: {error}")
     if not resumable:
-        found += _left_behind(root)
+        findings += _left_behind(root)
         if scratch is not None:
-            found += _left_in_scratch(scratch)
-    return Judgement(found, len(expected), measured)
+            findings += _left_in_scratch(scratch)
+    return Judgement(findings, len(expected), measured)
 
 
 def _holds_data(root: Path) -> bool:
@@ -173,11 +173,11 @@ def _holds_data(root: Path) -> bool:
 
 
 def _check_store(
-    store: Store, expected: Mapping[str, Expected | None], resumable: bool, found: list[str]
+    store: Store, expected: Mapping[str, Expected | None], resumable: bool, findings: list[str]
 ) -> int:
     dataset = open_dataset(store)
-    in_journals = partial(_traces_in_journals, store, found)
-    return check_dataset(dataset, in_journals, expected, resumable, found)
+    in_journals = partial(_traces_in_journals, store, findings)
+    return check_dataset(dataset, in_journals, expected, resumable, findings)
 
 
 def check_dataset(
@@ -185,41 +185,45 @@ def check_dataset(
     read_journals: Callable[[], TracesOfPoints],
     expected: Mapping[str, Expected | None],
     resumable: bool,
-    found: list[str],
+    findings: list[str],
 ) -> int:
     """Compare what a reader sees with what it must be; how many planned points are measured.
 
     ``read_journals`` brings the traces that the Dataset does not hold yet; it is called only where
-    some are wanted. What is wrong is added to ``found``.
+    some are wanted. What is wrong is added to ``findings``.
     """
     ids = [str(point_id) for point_id in dataset["point_id"].values]
-    status = [str(each) for each in dataset["status"].values]
+    status = [str(state) for state in dataset["status"].values]
     for point_id, times in Counter(ids).items():
         if times > 1:
-            found.append(f"point {point_id}: measured {times} times")
+            findings.append(f"point {point_id}: measured {times} times")
         if point_id not in expected:
-            found.append(f"point {point_id}: was never planned")
-    traces = _traces_in_zarr(dataset, ids, found)
-    if any(state == OK and each not in traces for each, state in zip(ids, status, strict=True)):
+            findings.append(f"point {point_id}: was never planned")
+    traces = _traces_in_zarr(dataset, ids, findings)
+    if any(
+        state == OK and point_id not in traces for point_id, state in zip(ids, status, strict=True)
+    ):
         traces = read_journals() | traces
     measured = 0
     for row, (point_id, state) in enumerate(zip(ids, status, strict=True)):
         if state != OK:
             if state not in FAILURES or not resumable:
-                found.append(f"point {point_id}: {state!r}")
+                findings.append(f"point {point_id}: {state!r}")
             continue
         measured += point_id in expected
         want = expected.get(point_id)
         if want is None:
             continue
-        found += _differing_columns(dataset, row, point_id, want)
-        found += _differing_traces(point_id, traces.get(point_id, {}), want)
+        findings += _differing_columns(dataset, row, point_id, want)
+        findings += _differing_traces(point_id, traces.get(point_id, {}), want)
     if not resumable:
-        found += [f"point {each}: not measured" for each in sorted(set(expected) - set(ids))]
+        findings += [
+            f"point {point_id}: not measured" for point_id in sorted(set(expected) - set(ids))
+        ]
     return measured
 
 
-def _traces_in_zarr(dataset: xr.Dataset, ids: list[str], found: list[str]) -> TracesOfPoints:
+def _traces_in_zarr(dataset: xr.Dataset, ids: list[str], findings: list[str]) -> TracesOfPoints:
     """The compacted traces."""
     traces: TracesOfPoints = {}
     size = dataset.sizes.get("sample", 0)
@@ -232,22 +236,22 @@ def _traces_in_zarr(dataset: xr.Dataset, ids: list[str], found: list[str]) -> Tr
         if length == 0:
             continue  # of an earlier attempt
         if not 0 <= owner < len(ids):
-            found.append(f"a trace from sample {start} on belongs to no measurement")
+            findings.append(f"a trace from sample {start} on belongs to no measurement")
             continue
         point_id = ids[owner]
         if start < end_before or length < 0 or start + length > size:
-            found.append(f"point {point_id}: its trace lies at {start} + {length} of {size}")
+            findings.append(f"point {point_id}: its trace lies at {start} + {length} of {size}")
             continue
         end_before = start + length
         mine = traces.setdefault(point_id, {})
         if channel in mine:
-            found.append(f"point {point_id}: two traces of {channel}")
+            findings.append(f"point {point_id}: two traces of {channel}")
         if isinstance(whole, str):  # some chunk is damaged: which traces lie in it?
             cut = _samples(dataset, start, end_before)
         else:
             cut = {name: values[start:end_before] for name, values in whole.items()}
         if isinstance(cut, str):
-            found.append(f"point {point_id}: its trace can't be read: {cut}")
+            findings.append(f"point {point_id}: its trace can't be read: {cut}")
             mine[channel] = None
         else:
             mine[channel] = Trace(channel, domain, unit, cut["time_ns"], cut["value"])
@@ -262,14 +266,14 @@ def _samples(dataset: xr.Dataset, start: int, end: int) -> dict[str, np.ndarray]
         return f"{type(error).__name__}: {error}"
 
 
-def _traces_in_journals(store: Store, found: list[str]) -> TracesOfPoints:
+def _traces_in_journals(store: Store, findings: list[str]) -> TracesOfPoints:
     """The traces of the records that are not compacted."""
     traces: TracesOfPoints = {}
     for entry in current_tables(store)[1].entries:
         try:
             measurement = read(entry)
         except (TornRecord, FileNotFoundError) as error:
-            found.append(f"point {entry.point_id}: its record can't be read: {error}")
+            findings.append(f"point {entry.point_id}: its record can't be read: {error}")
             continue
         traces.setdefault(entry.point_id, {t.channel: t for t in measurement.traces})
     return traces
@@ -302,7 +306,7 @@ def _differing_traces(
             if (has.domain, has.unit) != (must.domain, must.unit):
                 yield f"point {point_id}: {channel}'s trace is of {has.domain!r} in {has.unit!r}"
             for name, dtype in SAMPLES.items():
-                values = [np.asarray(getattr(each, name)).astype(dtype) for each in (has, must)]
+                values = [np.asarray(getattr(trace, name)).astype(dtype) for trace in (has, must)]
                 if values[0].tobytes() != values[1].tobytes():
                     yield f"point {point_id}: {channel}'s {name} differs from the twin's"
 

@@ -161,8 +161,8 @@ def chosen(faults: list[Fault], count: int, seed: int) -> list[Fault]:
 
 def _in_turn(lists: Iterable[Iterable[Fault]]) -> Iterator[Fault]:
     """The first of each, then the second of each, until all are used up."""
-    for each in itertools.zip_longest(*lists):
-        yield from (fault for fault in each if fault is not None)
+    for turn in itertools.zip_longest(*lists):
+        yield from (fault for fault in turn if fault is not None)
 
 
 def harm(workshop: Workshop, fault: Fault, seed: int) -> Outcome:

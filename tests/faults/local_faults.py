@@ -214,11 +214,11 @@ def _killer(name: str, find: Callable[[Running], list[int]], number: int, nodes:
         instant = _at_an_instant(trial, running, find)
         victims: list[int] = []
 
-        def found() -> bool:
+        def has_come() -> bool:
             victims[:] = find(running)
             return bool(victims) or running.ended()
 
-        local_run.wait_until(found, LIMIT_S, 0.001)
+        local_run.wait_until(has_come, LIMIT_S, 0.001)
         if name != "all":
             victims = victims[:1]
         hits_driver = running.process.pid in victims and not running.ended()
@@ -421,7 +421,7 @@ def _costs(store: Path, path: Path, places: Sequence[int]) -> set[str]:
         rows["row_start"] + rows["row_size"] > begin
     )
     owners = tables.measurements["point_id"].iloc[rows["measurement"][inside]]
-    return {str(each) for each in owners}
+    return {str(owner) for owner in owners}
 
 
 def _ends_a_record(path: Path, at: int) -> bool:
@@ -511,7 +511,7 @@ def _bad_program(how: str, status: tuple[str, ...]) -> Kind:
         alive = local_run.left_alive(trial.mark, 5.0)
         if alive:
             trial.wrong.append(f"still alive: {alive[0].words}")
-        if trial.exit_code != 1 or not any(each in trial.output for each in status):
+        if trial.exit_code != 1 or not any(word in trial.output for word in status):
             trial.wrong.append(f"ended with {trial.exit_code}, and does not tell of {status[0]!r}")
         flag.unlink()
         trial.more = ("--retry-failed",)
@@ -556,8 +556,8 @@ def _to_the_end(trial: Trial) -> None:
     trial.finished = True
     judged = trial.judge(True)
     if trial.exit_code is not None:
-        found = [*judged.findings[:3], *lost(trial, judged)]
-        trial.wrong += [f"after the fault: {each}" for each in found]
+        findings = [*judged.findings[:3], *lost(trial, judged)]
+        trial.wrong += [f"after the fault: {finding}" for finding in findings]
     code: int | None = 1
     for attempt in range(2):
         measured = len(measured_ids(trial.store))
@@ -572,7 +572,7 @@ def _to_the_end(trial: Trial) -> None:
         said = local_run.last_line(running.text())
         trial.wrong.append(f"the second undisturbed run ended with {code}: {said}")
     alive = local_run.left_alive(trial.mark, ORPHANS_S)
-    trial.wrong += [f"left alive: {each.words}" for each in alive[:3]]
+    trial.wrong += [f"left alive: {process.words}" for process in alive[:3]]
     local_run.kill_marked(trial.mark)
     judged = trial.judge(False)
     trial.wrong += judged.findings[:3]
@@ -646,4 +646,4 @@ def run(count: int, seed: int, at_once: int = 2) -> Iterator[Outcome]:
     """``count`` faults, ``at_once`` at the same time, each in a folder of its own."""
     reference()
     with ThreadPoolExecutor(at_once) as pool:
-        yield from pool.map(lambda each: harm(*each), drawn(count, seed))
+        yield from pool.map(lambda fault: harm(*fault), drawn(count, seed))

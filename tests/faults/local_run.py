@@ -86,8 +86,8 @@ def last_line(text: str) -> str:
 
 def points_said(text: str) -> tuple[int, int] | None:
     """(measured, planned) as a run's last line says; None where it does not."""
-    found = re.search(r"(\d+) of (\d+) points measured", last_line(text))
-    return (int(found[1]), int(found[2])) if found else None
+    counts = re.search(r"(\d+) of (\d+) points measured", last_line(text))
+    return (int(counts[1]), int(counts[2])) if counts else None
 
 
 def points_acknowledged(text: str) -> int:
@@ -118,7 +118,7 @@ class Member:
 def family(mark: str) -> list[Member]:
     """The processes of a run that live now."""
     wanted = f"{MARK}={mark}".encode()
-    found = []
+    members = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -131,8 +131,8 @@ def family(mark: str) -> list[Member]:
             words = (
                 (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
             )
-            found.append(Member(int(folder.name), int(after_name[1]), words))
-    return found
+            members.append(Member(int(folder.name), int(after_name[1]), words))
+    return members
 
 
 def workers(running: Running) -> list[int]:

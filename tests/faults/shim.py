@@ -57,22 +57,22 @@ class AtCall:
 
     def variables(self) -> dict[str, str]:
         """The environment variables that say so."""
-        found = {"PREFIX": str(self.prefix), "ACT": self.act, "NUMBER": str(self.number)}
+        settings = {"PREFIX": str(self.prefix), "ACT": self.act, "NUMBER": str(self.number)}
         if self.call:
-            found["CALL"] = self.call
+            settings["CALL"] = self.call
         if self.error:
-            found["ERRNO"] = str(getattr(errno, self.error))
+            settings["ERRNO"] = str(getattr(errno, self.error))
         if self.always:
-            found["ALWAYS"] = "1"
+            settings["ALWAYS"] = "1"
         if self.jump_s:
-            found["JUMP_S"] = str(self.jump_s)
+            settings["JUMP_S"] = str(self.jump_s)
         if self.word:
-            found["WORD"] = self.word
+            settings["WORD"] = self.word
         if self.once_path is not None:
-            found["ONCE"] = str(self.once_path)
+            settings["ONCE"] = str(self.once_path)
         if self.log_path is not None:
-            found["LOG"] = str(self.log_path)
-        return {VARIABLE + name: value for name, value in found.items()}
+            settings["LOG"] = str(self.log_path)
+        return {VARIABLE + name: value for name, value in settings.items()}
 
     def __str__(self) -> str:
         name = self.call or "call"

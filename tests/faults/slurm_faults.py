@@ -212,13 +212,13 @@ def wait_for(process: Running | None, what: Callable[[], Any], seconds: float = 
         Missed: the run ended first, or it took too long.
     """
     deadline = time.monotonic() + seconds
-    while not (found := what()):
+    while not (answer := what()):
         if process is not None and process.ended():
             raise Missed(f"the run ended before: {last_line(process.text())}")
         if time.monotonic() > deadline:
             raise Missed(f"nothing to harm in {seconds:g} s")
         time.sleep(0.05)
-    return found
+    return answer
 
 
 def wait_for_progress(stage: Stage, process: Running, at_least: int = 0, at_most: int = 900) -> str:
@@ -238,8 +238,8 @@ def queued(stage: Stage, state: str) -> list[Job]:
 
 def a_running_job(stage: Stage, process: Running) -> Job:
     """One of the campaign's jobs that run, at random."""
-    found = wait_for(process, lambda: queued(stage, "RUNNING"))
-    job: Job = stage.random.choice(sorted(found, key=lambda job: job.nodes))
+    jobs = wait_for(process, lambda: queued(stage, "RUNNING"))
+    job: Job = stage.random.choice(sorted(jobs, key=lambda job: job.nodes))
     return job
 
 
@@ -250,11 +250,11 @@ def workers(stage: Stage) -> list[psutil.Process]:
 
 def processes(folder: Path) -> list[psutil.Process]:
     """Processes that name a fault's folder in their command line, zombies left out."""
-    found = []
+    of_folder = []
     for process in psutil.process_iter():
         if any(str(folder) in word for word in _words(process)):
-            found.append(process)
-    return sorted(found, key=lambda process: process.pid)
+            of_folder.append(process)
+    return sorted(of_folder, key=lambda process: process.pid)
 
 
 def _words(process: psutil.Process) -> list[str]:
@@ -575,11 +575,11 @@ class _Orphan:
         _step_daemon(worker).kill()
         worker.suspend()
         time.sleep(1.0)  # Slurm must have missed its daemon, or it still ends the worker itself
-        found = _journals(store, worker)
-        if not found:
+        journals = _journals(store, worker)
+        if not journals:
             raise Missed(f"process {worker.pid} has no journal to write to late")
         # Open, so that its end is known though it may be compacted and removed.
-        self._journal = os.open(found[0], os.O_RDONLY)
+        self._journal = os.open(journals[0], os.O_RDONLY)
         self._size = os.fstat(self._journal).st_size
 
     def thaw(self) -> None:
@@ -609,7 +609,7 @@ def _journals(store: Path, worker: psutil.Process) -> list[Path]:
 
 def _writers(stage: Stage) -> list[psutil.Process]:
     """The worker processes that have a journal."""
-    return [each for each in workers(stage) if _journals(stage.store, each)]
+    return [worker for worker in workers(stage) if _journals(stage.store, worker)]
 
 
 def _a_computing_one(stage: Stage, writers: Sequence[psutil.Process]) -> psutil.Process | None:
@@ -626,7 +626,7 @@ def _computes(worker: psutil.Process) -> bool:
     threads = set(Path(f"/proc/{worker.pid}/task").glob("[0-9]*"))
     threads -= {Path(f"/proc/{worker.pid}/task/{worker.pid}")}
     for _ in range(3):
-        threads = {each for each in threads if _is_running(each)}
+        threads = {thread for thread in threads if _is_running(thread)}
         time.sleep(0.002)
     return bool(threads)
 
@@ -639,10 +639,10 @@ def _is_running(thread: Path) -> bool:
 
 def _step_daemon(worker: psutil.Process) -> psutil.Process:
     """The slurmstepd above a worker."""
-    found = [parent for parent in worker.parents() if "slurmstepd" in parent.name()]
-    if not found:
+    daemons = [parent for parent in worker.parents() if "slurmstepd" in parent.name()]
+    if not daemons:
         raise Missed(f"no step daemon above process {worker.pid}")
-    return found[0]
+    return daemons[0]
 
 
 def _requeue_though_it_forbids(stage: Stage, job: str) -> None:
@@ -726,16 +726,16 @@ def _tried(cluster: SlurmCluster, kind: str, seed: int, random: Random, folder: 
 def _lost(stage: Stage, done: Disturbed, after: Judgement) -> list[str]:
     """What was measured before the fault, or reported so, and is not in the store: measured
     again it would be the same, bit for bit."""
-    found = list(after.findings)
+    findings = list(after.findings)
     acknowledged = local_run.points_acknowledged(done.output)
     if after.measured < acknowledged:
-        found.append(
+        findings.append(
             f"{acknowledged} points were reported as measured, and {after.measured} are there"
         )
     gone = stage.seen - measured_ids(stage.store)
     if gone:
-        found.append(f"{len(gone)} points that were measured are gone, such as {min(gone)}")
-    return found
+        findings.append(f"{len(gone)} points that were measured are gone, such as {min(gone)}")
+    return findings
 
 
 def _wrong_end(done: Disturbed, after: Judgement) -> list[str]:
@@ -743,19 +743,21 @@ def _wrong_end(done: Disturbed, after: Judgement) -> list[str]:
     said = last_line(done.output)
     if done.exit_code is None:
         return [f"did not end by itself; {_where(done.output)}"]
-    found = []
+    findings = []
     if "Traceback (most recent call last)" in done.output:
-        found.append(f"a traceback: {done.output[-2000:]}")
+        findings.append(f"a traceback: {done.output[-2000:]}")
     if done.wanted_code is not None:
         if done.exit_code != done.wanted_code:
-            found.append(f"exit code {done.exit_code}, not {done.wanted_code}")
-        found += [f"the last line lacks {word!r}" for word in done.wanted_words if word not in said]
+            findings.append(f"exit code {done.exit_code}, not {done.wanted_code}")
+        findings += [
+            f"the last line lacks {word!r}" for word in done.wanted_words if word not in said
+        ]
     elif done.exit_code == 0:
         if after.word != "complete" or not said.endswith(": complete"):
-            found.append(f"exit code 0, but: {after}")
+            findings.append(f"exit code 0, but: {after}")
     elif done.exit_code != 1 or "run" not in said or "again" not in said:
-        found.append(f"exit code {done.exit_code}, and the last line does not say how to go on")
-    return found
+        findings.append(f"exit code {done.exit_code}, and the last line does not say how to go on")
+    return findings
 
 
 def _where(output: str) -> str:
@@ -797,12 +799,12 @@ def _still_there(stage: Stage) -> list[str]:
     """Jobs and processes that the last run has left behind."""
     deadline = time.monotonic() + GONE_S
     while True:
-        found = [f"job {j.id} is still {j.state}" for j in stage.cluster.jobs()]
-        found += [f"process {p.pid} still runs: {_words(p)[:4]}" for p in processes(stage.folder)]
-        if not found or time.monotonic() > deadline:
+        alive = [f"job {j.id} is still {j.state}" for j in stage.cluster.jobs()]
+        alive += [f"process {p.pid} still runs: {_words(p)[:4]}" for p in processes(stage.folder)]
+        if not alive or time.monotonic() > deadline:
             break
         time.sleep(0.2)
-    return found
+    return alive
 
 
 def heal(cluster: SlurmCluster) -> None:

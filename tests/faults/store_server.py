@@ -65,18 +65,20 @@ def check(
 ) -> int:
     """Judge; the last line printed is the judgement."""
     judgement = judge(plan, root, resumable, expected=expected)
-    found = list(judgement.findings)
+    findings = list(judgement.findings)
     if acks is not None and acks.exists() and judgement.word != "wrong":
         acknowledged = set(acks.read_text().split())
         held: set[str] = set()
         if acknowledged:
             rows = open_dataset(open_store(root))[["point_id", "status"]]
             held = set(map(str, rows["point_id"].values[rows["status"].values == OK]))
-        found += [f"point {each}: acknowledged and lost" for each in sorted(acknowledged - held)]
-    for line in found:
+        findings += [
+            f"point {point_id}: acknowledged and lost" for point_id in sorted(acknowledged - held)
+        ]
+    for line in findings:
         print(line)
-    print(f"wrong: {found[0]}" if found else judgement)
-    return 1 if found else 0
+    print(f"wrong: {findings[0]}" if findings else judgement)
+    return 1 if findings else 0
 
 
 def serve(campaign: Path) -> None:

@@ -49,8 +49,8 @@ def make(root: Path, measurements: list[Measurement], compacted: bool = True) ->
     store = create_store(root, "faults")
     with driver_lock(store):
         with JournalWriter(store.journals) as journal:
-            for each in measurements:
-                journal.append(encode(each))
+            for measurement in measurements:
+                journal.append(encode(measurement))
         if compacted:
             compact(store)
             equalize_generations(store)
@@ -91,16 +91,16 @@ def test_one_sample_that_differs_by_one_bit_is_found(
 ) -> None:
     bent = [with_sample(measurements[0], 1e9), *measurements[1:]]
     root = make(tmp_path / "store", bent, compacted)
-    found = judge(plan, root, True).findings
-    assert found == [f"point {plan.points[0].id}: twin:board's value differs from the twin's"]
+    findings = judge(plan, root, True).findings
+    assert findings == [f"point {plan.points[0].id}: twin:board's value differs from the twin's"]
 
 
 def test_a_measurement_whose_trace_is_not_there_is_found(
     tmp_path: Path, plan: Plan, measurements: list[Measurement]
 ) -> None:
     root = make(tmp_path / "store", [replace(measurements[0], traces=()), *measurements[1:]])
-    found = judge(plan, root, True).findings
-    assert found == [f"point {plan.points[0].id}: the trace of twin:board is missing"]
+    findings = judge(plan, root, True).findings
+    assert findings == [f"point {plan.points[0].id}: the trace of twin:board is missing"]
 
 
 @pytest.mark.parametrize("column", ["energy_j", "time_s", "core_v", "iterations"])
@@ -109,8 +109,8 @@ def test_one_figure_that_is_not_the_twins_is_found(
 ) -> None:
     wrong = replace(measurements[1], **{column: getattr(measurements[1], column) * 2})
     root = make(tmp_path / "store", [measurements[0], wrong, *measurements[2:]])
-    (found,) = judge(plan, root, True).findings
-    assert found.startswith(f"point {plan.points[1].id}: {column} is ")
+    (finding,) = judge(plan, root, True).findings
+    assert finding.startswith(f"point {plan.points[1].id}: {column} is ")
 
 
 def test_a_failure_is_resumable_and_not_complete(
@@ -135,17 +135,17 @@ def test_a_point_measured_twice_or_never_planned_is_found(
     root = make(tmp_path / "store", measurements)
     dataset = open_dataset(open_store(root)).load()
     expected = expected_of(plan)
-    found: list[str] = []
-    assert check_dataset(dataset, dict, expected, False, found) == 4
-    assert not found
+    findings: list[str] = []
+    assert check_dataset(dataset, dict, expected, False, findings) == 4
+    assert not findings
     doubled = dataset.isel(measurement=[0, 1, 2, 3, 0])
-    check_dataset(doubled, dict, expected, False, found)
-    assert f"point {dataset['point_id'].values[0]}: measured 2 times" in found
+    check_dataset(doubled, dict, expected, False, findings)
+    assert f"point {dataset['point_id'].values[0]}: measured 2 times" in findings
     stray = plan.points[0].id
-    found.clear()
-    others = {name: each for name, each in expected.items() if name != stray}
-    check_dataset(dataset, dict, others, False, found)
-    assert found == [f"point {stray}: was never planned"]
+    findings.clear()
+    others = {name: want for name, want in expected.items() if name != stray}
+    check_dataset(dataset, dict, others, False, findings)
+    assert findings == [f"point {stray}: was never planned"]
 
 
 def test_traces_that_overlap_or_reach_beyond_the_samples_are_found(
@@ -157,10 +157,10 @@ def test_traces_that_overlap_or_reach_beyond_the_samples_are_found(
     for start in (int(starts.min()) + 1, dataset.sizes["sample"]):
         bent = starts.copy()
         bent[np.argmax(starts)] = start
-        found: list[str] = []
+        findings: list[str] = []
         changed = dataset.assign(row_start=("trace", bent))
-        check_dataset(changed, dict, expected_of(plan), False, found)
-        assert any("its trace lies at" in each for each in found), found
+        check_dataset(changed, dict, expected_of(plan), False, findings)
+        assert any("its trace lies at" in finding for finding in findings), findings
 
 
 def test_a_flipped_bit_in_a_shard_is_found(
@@ -255,8 +255,8 @@ def test_a_torn_journal_and_a_workers_scratch_are_found(
     scratch = tmp_path / "scratch"
     (scratch / "campaign-x1").mkdir(parents=True)
     (scratch / "dask-scratch-space" / "worker-1").mkdir(parents=True)
-    found = judge(plan, root, False, scratch).findings
-    assert [each.split(",")[0] for each in found] == [
+    findings = judge(plan, root, False, scratch).findings
+    assert [finding.split(",")[0] for finding in findings] == [
         "left behind: journals/n1-1-0.journal",
         "left in scratch: campaign-x1",
         "left in scratch: dask-scratch-space/worker-1",

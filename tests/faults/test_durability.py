@@ -37,11 +37,11 @@ class Trail:
 
     def last(self, before: int, *calls: str, path: str) -> int:
         """The last such call on a path before a place in the list; -1 if there is none."""
-        found = (
+        earlier = (
             i for i in reversed(range(before)) if self.calls[i][0] in calls
             and self.calls[i][1] == path
         )  # fmt: skip
-        return next(found, -1)
+        return next(earlier, -1)
 
     def is_synced(self, path: str, before: int) -> bool:
         """Whether all that was written to a file by then had been synced by then."""
@@ -69,7 +69,7 @@ def _seen_from(store: Path, path: str) -> str:
 @pytest.mark.parametrize("stage", range(STAGES))
 def test_a_point_is_on_disk_before_it_is_acknowledged(workshop: Workshop, stage: int) -> None:
     trail = trail_of(workshop, stage)
-    acknowledged = [i for i, each in enumerate(trail.calls) if each == ("write", "acks")]
+    acknowledged = [i for i, call in enumerate(trail.calls) if call == ("write", "acks")]
     assert len(acknowledged) == POINTS_A_PART
     for i in acknowledged:
         written = [path for call, path in trail.calls[:i] if call == "write"]

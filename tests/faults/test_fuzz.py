@@ -31,7 +31,7 @@ from tests.faults.fuzz.known_cases import many_rows
 from tests.faults.fuzz.right_files import IPMI, TABLE, files_in
 from tests.faults.fuzz.target import Target, make_changes
 from tests.faults.fuzz.targets import TARGETS
-from tests.faults.fuzz.trial import Found, run_target
+from tests.faults.fuzz.trial import TargetResult, run_target
 
 ROOT = Path(__file__).parents[2]
 HEADER = "site,kernel,core_mhz,time_s,energy_j"
@@ -68,16 +68,16 @@ def test_no_damaged_file_ends_in_anything_but_a_clear_refusal(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert {each["target"] for each in found["targets"]} == {each.name for each in TARGETS}
-    assert sum(each["inputs"] for each in found["targets"]) >= 500
-    for each in found["targets"]:
+    result = json.loads((tmp_path / "found.json").read_text())
+    assert {target["target"] for target in result["targets"]} == {target.name for target in TARGETS}
+    assert sum(target["inputs"] for target in result["targets"]) >= 500
+    for target in result["targets"]:
         # Were all refused, nothing behind the first check would be tried.
-        assert each["accepted"] > 0, each["target"]
+        assert target["accepted"] > 0, target["target"]
 
 
 def test_an_input_follows_from_its_number_the_seed_and_the_target():
-    target = next(each for each in TARGETS if each.name == "table-csv")
+    target = next(known for known in TARGETS if known.name == "table-csv")
     files = {"table.csv": TABLE.encode()}
 
     def inputs(seed: int) -> list[Changes]:
@@ -114,10 +114,10 @@ def test_what_is_wrong_is_noticed_and_the_inputs_after_it_are_tried(tmp_path, mo
     prepare(tmp_path / "right")
     target = Target(name="wrong", share=1, prepare=prepare, read=misbehave)
     inputs = [(str(way), way) for way in range(7)]
-    found = run_target(target, tmp_path / "right", tmp_path / "work" / "in", 0, inputs)
-    assert isinstance(found, Found)
-    assert (found.inputs, found.accepted, dict(found.refused)) == (7, 1, {"BadFile": 1})
-    said = {failure.input.partition(",")[0]: failure.what for failure in found.failures}
+    result = run_target(target, tmp_path / "right", tmp_path / "work" / "in", 0, inputs)
+    assert isinstance(result, TargetResult)
+    assert (result.inputs, result.accepted, dict(result.refused)) == (7, 1, {"BadFile": 1})
+    said = {failure.input.partition(",")[0]: failure.what for failure in result.failures}
     assert set(said) == {"1", "2", "3", "4", "5"}
     assert said["1"].startswith("KeyError")
     assert said["2"] == f"the process ended with {-signal.SIGKILL}"
@@ -297,9 +297,9 @@ def test_counts_that_are_none_are_refused(tmp_path, text, said):
 
 @given(st.text(st.characters(codec="utf-8"), max_size=200))
 def test_whatever_a_bmcs_program_prints_is_watts_or_unreadable(text):
-    for each in (text, f"Current Power : {text} Watts", IPMI + text):
+    for printed in (text, f"Current Power : {text} Watts", IPMI + text):
         try:
-            assert 0 < parse_watts(each, "x") < 1e6
+            assert 0 < parse_watts(printed, "x") < 1e6
         except MeterUnreadable as error:
             assert all(c.isprintable() for c in str(error))
 

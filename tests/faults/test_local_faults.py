@@ -18,8 +18,8 @@ SHORT = (
 
 def test_faults_at_the_stores_calls_lose_double_and_tear_nothing() -> None:
     outcomes = list(commit_faults.run(14, seed=1))
-    assert len({each.kind for each in outcomes}) == len(commit_faults.KINDS)
-    assert not [each.line() for each in outcomes if not each.ok]
+    assert len({outcome.kind for outcome in outcomes}) == len(commit_faults.KINDS)
+    assert not [outcome.line() for outcome in outcomes if not outcome.ok]
 
 
 def test_runs_that_were_harmed_go_on_to_the_same_measurements() -> None:
@@ -29,4 +29,4 @@ def test_runs_that_were_harmed_go_on_to_the_same_measurements() -> None:
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda kind: local_faults.harm(kind, seed=1), kinds))
     assert len(outcomes) == len(SHORT)
-    assert not [each.line() for each in outcomes if not each.ok]
+    assert not [outcome.line() for outcome in outcomes if not outcome.ok]

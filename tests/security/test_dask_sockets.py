@@ -77,13 +77,13 @@ def family(driver: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 def listening(processes: list[psutil.Process]) -> set[tuple[str, int]]:
     """(host, port) of every socket that listens."""
-    found = set()
-    for each in processes:
+    addresses = set()
+    for process in processes:
         with contextlib.suppress(psutil.Error):
-            for connection in each.net_connections():
+            for connection in process.net_connections():
                 if connection.status == psutil.CONN_LISTEN:
-                    found.add(connection.laddr[:2])
-    return found
+                    addresses.add(connection.laddr[:2])
+    return addresses
 
 
 def spoken(host: str, port: int) -> str:
@@ -129,9 +129,9 @@ def scheduler_address(dashboard: str) -> str:
     """host:port of the scheduler that a dashboard belongs to, as the dashboard shows it."""
     page = dashboard.rpartition("/")[0] + "/info/main/workers.html"
     with urllib.request.urlopen(page, timeout=10) as answer:
-        found = re.search(r"Scheduler t(?:cp|ls)://([\d.:]+)", answer.read().decode())
-    assert found is not None, page
-    return found[1]
+        match = re.search(r"Scheduler t(?:cp|ls)://([\d.:]+)", answer.read().decode())
+    assert match is not None, page
+    return match[1]
 
 
 def posted(page: str) -> int:
@@ -195,7 +195,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             time.sleep(0.1)
         time.sleep(1.0)
         processes = family(driver)
-        found = [
+        listeners = [
             Listener(host, port, spoken(host, port)) for host, port in sorted(listening(processes))
         ]
         dashboards = re.findall(r"dashboard (\S+)", (folder / "out").read_text())
@@ -205,15 +205,15 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         stranger = refused(f"tls://{address}", Security.temporary())
         keys = [path.name for path in key_files(folder)]
         named = []
-        for each in processes:
+        for process in processes:
             with contextlib.suppress(psutil.Error):
-                if "PRIVATE KEY" in " ".join(each.cmdline()):
-                    named.append(each.name())
+                if "PRIVATE KEY" in " ".join(process.cmdline()):
+                    named.append(process.name())
         assert driver.poll() is None, "it ended before it was looked at"
         driver.send_signal(signal.SIGINT)
         driver.wait(60)
         yield Seen(
-            listeners=found,
+            listeners=listeners,
             plain_client=plain,
             tls_stranger=stranger,
             scheduler=address,
@@ -231,14 +231,14 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
 
 def test_everything_listens_on_loopback_alone(seen):
     assert len(seen.listeners) >= 4  # scheduler, dashboard, and each worker
-    assert {each.host for each in seen.listeners} == {"127.0.0.1"}
+    assert {listener.host for listener in seen.listeners} == {"127.0.0.1"}
 
 
 def test_no_listener_greets_a_stranger(seen):
     """But for pages over HTTP, which change nothing, every listener asks for a certificate."""
-    strange = [each for each in seen.listeners if each.protocol not in ("http", "gone")]
+    strange = [listener for listener in seen.listeners if listener.protocol not in ("http", "gone")]
     assert len(strange) >= 3, seen.listeners  # the scheduler and two workers
-    assert {each.protocol for each in strange} == {"tls, refused"}
+    assert {listener.protocol for listener in strange} == {"tls, refused"}
 
 
 def test_an_unencrypted_client_and_one_with_other_certificates_are_refused(seen):
@@ -246,7 +246,7 @@ def test_an_unencrypted_client_and_one_with_other_certificates_are_refused(seen)
     from distributed import LocalCluster
     from distributed.security import Security
 
-    assert seen.scheduler in {f"{each.host}:{each.port}" for each in seen.listeners}
+    assert seen.scheduler in {f"{listener.host}:{listener.port}" for listener in seen.listeners}
     own = Security.temporary()
     with LocalCluster(
         n_workers=0, host="tls://127.0.0.1", security=own, dashboard_address=None

@@ -174,8 +174,8 @@ def run_script(script: str, folder: Path, python: str) -> tuple[list[str], list[
         timeout=20,
         check=False,
     )
-    found = [folder / name for name in ("words", "variables", "modules")]
-    words, variables, modules = (words_of(each) if each.exists() else [] for each in found)
+    paths = [folder / name for name in ("words", "variables", "modules")]
+    words, variables, modules = (words_of(path) if path.exists() else [] for path in paths)
     return words, variables, modules
 
 
@@ -434,13 +434,13 @@ def test_hostile_words_through_the_whole_measuring_subprocess(tmp_path):
     quick = Protocol(idle_s=0.0, warm_up_s=0.0, min_duration_s=0.0, timeout_s=30.0)
     bench = SubprocessRunner(PartitionSetup(site, quick, ("command",)), tmp_path)
     try:
-        found = decode(bench.measure(point, 0))
+        measured = decode(bench.measure(point, 0))
     finally:
         bench.close()
-    assert found.status == "ok", found.text
+    assert measured.status == "ok", measured.text
     assert words_of(out) == [str(odd), *words]
-    assert found.counts == {"sp": 1.0}
-    assert found.point == point
+    assert measured.counts == {"sp": 1.0}
+    assert measured.point == point
     assert not list(tmp_path.rglob("MARK"))
 
 
@@ -570,6 +570,6 @@ def test_a_real_sbatch_reads_an_account_as_the_site_file_has_it(tmp_path, slurm_
         finally:
             slurm_cluster.scancel(job)
         account = next(line for line in shown.splitlines() if " Account=" in line)
-        found = account.partition(" Account=")[2].partition(" QOS=")[0]
-        assert found == text.lower(), text  # Slurm's accounts are lower case
+        kept = account.partition(" Account=")[2].partition(" QOS=")[0]
+        assert kept == text.lower(), text  # Slurm's accounts are lower case
     assert not (tmp_path / "MARK").exists()

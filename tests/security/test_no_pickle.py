@@ -88,12 +88,12 @@ def test_the_check_sees_what_it_looks_for():
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_module_unpickles_evaluates_or_starts_a_shell(room):
-    found = {
+    offending = {
         str(path.relative_to(ROOT)): bad
         for path in sorted((ROOT / room).rglob("*.py"))
         if (bad := list(offences(ast.parse(path.read_text(encoding="utf-8")))))
     }
-    assert found == {}
+    assert offending == {}
 
 
 def written_store(root: Path) -> Path:
@@ -138,11 +138,11 @@ def named(value: object) -> Iterator[str]:
     if isinstance(value, dict):
         if isinstance(value.get("name"), str):
             yield value["name"]
-        for each in value.values():
-            yield from named(each)
+        for part in value.values():
+            yield from named(part)
     elif isinstance(value, list):
-        for each in value:
-            yield from named(each)
+        for part in value:
+            yield from named(part)
 
 
 def test_a_store_that_was_written_has_no_codec_that_unpickles(tmp_path):
@@ -364,7 +364,7 @@ def test_a_parquet_extension_type_is_not_unpickled(tmp_path):
 
     names = ["site", "kernel", "core_mhz", "mem_mhz", "time_s", "energy_j"]
     values = [["x"], ["a"], [1000.0], [900.0], [1.0], [2.0]]
-    arrays = [pa.array(each) for each in values]
+    arrays = [pa.array(value) for value in values]
     hidden = {
         b"ARROW:extension:name": b"arrow.py_extension_type",
         b"ARROW:extension:metadata": pickle.dumps(Payload(tmp_path / "ran")),
@@ -389,8 +389,8 @@ def test_a_planted_object_array_in_the_operators_folder_is_computed_again(tmp_pa
     file = tmp_path / "cache" / f"planted-v{VERSION}.npz"
     planted_objects = np.array([Payload(tmp_path / "ran")], dtype=object)
     np.savez(file, u=planted_objects)
-    found = cached("planted", lambda: {"u": np.arange(3.0)})
-    np.testing.assert_array_equal(found["u"], np.arange(3.0))
+    operators = cached("planted", lambda: {"u": np.arange(3.0)})
+    np.testing.assert_array_equal(operators["u"], np.arange(3.0))
     with np.load(file, allow_pickle=False) as again:
         np.testing.assert_array_equal(again["u"], np.arange(3.0))
     assert not (tmp_path / "ran").exists()
@@ -426,10 +426,10 @@ def test_nobody_else_writes_where_compiled_code_is_kept(tmp_path):
     )
     outcomes = json.loads(done.stdout)
     assert [name for name in modules if not outcomes[name]] == []
-    for folder in {Path(each) for paths in outcomes.values() for each in paths}:
+    for folder in {Path(path) for paths in outcomes.values() for path in paths}:
         beside = folder.name == "__pycache__" and folder.is_relative_to(ROOT)
         assert beside or folder.is_relative_to(Path.home()) or "NUMBA_CACHE_DIR" in os.environ
         # The nearest folder that exists decides who may make what is below it.
-        there = next(each for each in (folder, *folder.parents) if each.exists())
+        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
         assert there.stat().st_mode & 0o002 == 0, there
         assert there.stat().st_uid in (os.getuid(), 0)

@@ -107,12 +107,12 @@ class CommandOutcome:
 
 def tree(root: Path) -> dict[str, tuple[str, int, int]]:
     """Content, mode and time of change of everything below a folder."""
-    found = {}
+    files = {}
     for path in sorted([root, *root.rglob("*")]):
         status = path.stat()
         content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
-        found[str(path)] = (content, status.st_mode, status.st_mtime_ns)
-    return found
+        files[str(path)] = (content, status.st_mode, status.st_mtime_ns)
+    return files
 
 
 @pytest.fixture(scope="module")
@@ -188,10 +188,10 @@ def outcomes(place) -> Iterator[tuple[dict[str, CommandOutcome], bool]]:
     warm = verbs(place, copy, copy)
     asked = verbs(place, place.store, place.home) | {"closed": ["status", str(copy)]}
     before = tree(place.store)
-    found = as_other(
+    answers = as_other(
         place, list(asked.values()), [warm[name] for name in warm if "run" not in name]
     )
-    yield dict(zip(asked, found, strict=True)), tree(place.store) == before
+    yield dict(zip(asked, answers, strict=True)), tree(place.store) == before
     shutil.rmtree(copy)
 
 
@@ -214,7 +214,8 @@ def as_other(place: Place, asked: list[list[str]], warm: list[list[str]]) -> lis
         timeout=120,
     )
     return [
-        CommandOutcome(each["code"], each["out"], each["error"]) for each in json.loads(done.stdout)
+        CommandOutcome(answer["code"], answer["out"], answer["error"])
+        for answer in json.loads(done.stdout)
     ]
 
 
@@ -224,11 +225,11 @@ def test_the_store_is_as_it_was(outcomes):
 
 @pytest.mark.parametrize("verb", ["status", "export", "coefficients", "report", "open_dataset"])
 def test_what_only_reads_works(outcomes, place, verb):
-    found = outcomes[0][verb]
-    assert found.code == 0, found.error
-    assert "Traceback" not in found.error
+    outcome = outcomes[0][verb]
+    assert outcome.code == 0, outcome.error
+    assert "Traceback" not in outcome.error
     if verb == "open_dataset":
-        assert json.loads(found.out)["measurement"] == 9
+        assert json.loads(outcome.out)["measurement"] == 9
     if verb == "export":
         lines = (place.home / "table.csv").read_text().splitlines()
         assert len(lines) == 10
@@ -238,15 +239,15 @@ def test_what_only_reads_works(outcomes, place, verb):
 
 @pytest.mark.parametrize("verb", ["fit", "import", "run", "run beside"])
 def test_what_would_write_is_refused_in_one_line(outcomes, verb):
-    found = outcomes[0][verb]
-    assert "Traceback" not in found.error, found.error
-    assert found.code == (2 if verb == "run beside" else 1), found.error
-    assert len(found.error.splitlines()) == 1, found.error
-    assert found.error.startswith("campaign: ")
+    outcome = outcomes[0][verb]
+    assert "Traceback" not in outcome.error, outcome.error
+    assert outcome.code == (2 if verb == "run beside" else 1), outcome.error
+    assert len(outcome.error.splitlines()) == 1, outcome.error
+    assert outcome.error.startswith("campaign: ")
 
 
 def test_a_store_that_is_closed_to_others_says_so(outcomes):
-    found = outcomes[0]["closed"]
-    assert found.code == 2
-    assert len(found.error.splitlines()) == 1
-    assert "Permission denied" in found.error
+    outcome = outcomes[0]["closed"]
+    assert outcome.code == 2
+    assert len(outcome.error.splitlines()) == 1
+    assert "Permission denied" in outcome.error

@@ -50,13 +50,13 @@ class Watch:
         """The names written since the last call, after waiting for one."""
         if not select.select([self.file], [], [], timeout_s)[0]:
             return []
-        data, found, at = os.read(self.file, 65536), [], 0
+        data, changed, at = os.read(self.file, 65536), [], 0
         while at < len(data):
             length = EVENT.unpack_from(data, at)[3]
             at += EVENT.size
-            found.append(data[at : at + length].rstrip(b"\0").decode())
+            changed.append(data[at : at + length].rstrip(b"\0").decode())
             at += length
-        return found
+        return changed
 
 
 def shown(root: Path, held: Mapping[Path, str] = MappingProxyType({})) -> dict[Path, str]:
@@ -64,29 +64,29 @@ def shown(root: Path, held: Mapping[Path, str] = MappingProxyType({})) -> dict[P
 
     ``held``: what some files hold, which are not opened for it.
     """
-    found: dict[Path, str] = {}
+    files: dict[Path, str] = {}
     # CPUs may share a policy: one folder under several names.
     cpus = root.glob("sys/devices/system/cpu/cpu*/cpufreq")
     for folder in sorted({cpu.resolve() for cpu in cpus}):
-        found.update(_cpufreq(folder, held))
+        files.update(_cpufreq(folder, held))
     for folder in root.glob("sys/devices/system/cpu/intel_uncore_frequency/*"):
         low, high = _number(folder / "min_freq_khz"), _number(folder / "max_freq_khz")
         if low is not None and high is not None:
-            found[folder / "current_freq_khz"] = str(min(max(UNCORE_KHZ, low), high))
+            files[folder / "current_freq_khz"] = str(min(max(UNCORE_KHZ, low), high))
     for folder in root.glob("sys/class/devfreq/*.gpu"):
         low = _number(folder / "min_freq")
         if low is not None:
-            found[folder / "cur_freq"] = str(low)
+            files[folder / "cur_freq"] = str(low)
     emc = root / "sys/kernel/debug/bpmp/debug/clk/emc"
     # The rate is read before the lock, as it is written after it.
     rate, locked = _number(emc / "rate", held), _number(emc / "mrq_rate_locked")
     if locked == 0 and rate is not None:
-        found[emc / "rate"] = str(EMC_HZ)
+        files[emc / "rate"] = str(EMC_HZ)
     emc = root / "sys/kernel/debug/clk/override.emc"
     rate, locked = _number(emc / "clk_update_rate"), _number(emc / "clk_state")
     if rate is not None and locked is not None:
-        found[emc / "clk_rate"] = str(rate if locked else TEGRA210_EMC_HZ)
-    return found
+        files[emc / "clk_rate"] = str(rate if locked else TEGRA210_EMC_HZ)
+    return files
 
 
 def _cpufreq(folder: Path, held: Mapping[Path, str]) -> dict[Path, str]:

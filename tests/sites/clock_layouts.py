@@ -87,14 +87,14 @@ def copy(layout: ClockLayout, root: Path) -> dict[str, bytes]:
 
 def contents(root: Path) -> dict[str, bytes]:
     """Path below the root -> bytes, of every file of the machine."""
-    found = {}
+    content_of = {}
     for top in sorted(root.iterdir()):
         if top.name in NOT_OF_THE_MACHINE:
             continue
         for path in sorted(top.rglob("*")):
             if path.is_file():
-                found[str(path.relative_to(root))] = path.read_bytes()
-    return found
+                content_of[str(path.relative_to(root))] = path.read_bytes()
+    return content_of
 
 
 def settled_contents(root: Path) -> dict[str, bytes]:
@@ -175,9 +175,9 @@ def _userspace(root: Path) -> Setting:
 
 
 def _same(root: Path, files: list[str], per_mhz: float) -> float:
-    found = {_number(root / path) for path in files}
-    assert len(found) == 1, (files, found)
-    return found.pop() / per_mhz
+    values = {_number(root / path) for path in files}
+    assert len(values) == 1, (files, values)
+    return values.pop() / per_mhz
 
 
 def _limits(root: Path) -> Setting:

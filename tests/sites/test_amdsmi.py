@@ -59,8 +59,8 @@ def test_energy_without_power_and_power_without_energy(root: Path) -> None:
     put(root, "gpu0/power", "current_socket_power N/A\naverage_socket_power N/A\n")
     put(root, "gpu1/energy", "!2")
     meter = open_meter("amdsmi", {}, root)
-    found = [(channel.name, channel.same_as) for channel in meter.channels]
-    assert found == [("gpu-0/energy", None), ("gpu-1/power", None)]
+    channels = [(channel.name, channel.same_as) for channel in meter.channels]
+    assert channels == [("gpu-0/energy", None), ("gpu-1/power", None)]
     put(root, "gpu0/power", "current_socket_power 0\n")
     put(root, "gpu0/energy", energy_text(0))
     with pytest.raises(MeterUnreadable, match=r"GPU 0 \(AMD.*\) offers neither.*amd-smi metric"):

@@ -44,17 +44,17 @@ def shift_stamps(root: Path, shift_us: int) -> None:
 
 def test_accelerators_are_inside_the_node(root: Path) -> None:
     meter = open_cray(root)
-    found = [
+    channels = [
         (channel.name, channel.domain, channel.inside, channel.same_as)
         for channel in meter.channels
     ]
-    assert found[:4] == [
+    assert channels[:4] == [
         ("node", "node", None, None),
         ("node/power", "node", None, "node"),
         ("cpu", "package", "node", None),
         ("cpu/power", "package", "node", "cpu"),
     ]
-    assert found[-1] == ("accel3/power", "gpu", "node", "accel3")
+    assert channels[-1] == ("accel3/power", "gpu", "node", "accel3")
     assert {(channel.period_s, channel.stamped) for channel in meter.channels} == {(0.1, True)}
     meter.close()
 

@@ -93,8 +93,8 @@ def test_a_counter_and_a_power_of_one_label_are_the_same_energy(tmp_path: Path) 
     labels = {"energy1_label": "pkg", "power1_label": "pkg"}
     add_chip(tmp_path, 0, "xe", {**labels, "energy1_input": 10, "power1_input": 7_000_000})
     meter = open_hwmon(tmp_path, sensors=[{"chip": "xe", "label": "pkg", "domain": "gpu"}])
-    found = [(channel.name, channel.kind, channel.same_as) for channel in meter.channels]
-    assert found == [("pkg", "energy", None), ("pkg/power", "power", "pkg")]
+    channels = [(channel.name, channel.kind, channel.same_as) for channel in meter.channels]
+    assert channels == [("pkg", "energy", None), ("pkg/power", "power", "pkg")]
     assert meter.read().values == (0.0, 7.0)
     meter.close()
 

@@ -167,14 +167,14 @@ def check(
 ) -> None:
     """Compare energies since the first reading and present powers with exact arithmetic."""
     for index, channel in enumerate(channels):
-        true, found = Fraction(now[1][channel.name]), Fraction(now[0].values[index])
+        true, measured = Fraction(now[1][channel.name]), Fraction(now[0].values[index])
         tolerance = Fraction(channel.resolution) * ROUNDED_TWICE
         if channel.kind == "energy":
             true -= Fraction(first[1][channel.name])
-            found -= Fraction(first[0].values[index])
+            measured -= Fraction(first[0].values[index])
             # A counter that starts again at its last step loses that step.
             tolerance *= 1 + most_wraps(channel, float(true))
-        assert abs(found - true) <= tolerance, (channel, float(found), float(true))
+        assert abs(measured - true) <= tolerance, (channel, float(measured), float(true))
 
 
 # --- What a meter says of itself -----------------------------------------------------------------

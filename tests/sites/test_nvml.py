@@ -129,8 +129,8 @@ def test_gh200_counts_the_module_and_its_gpu_is_inside(root: Path) -> None:
     put(root, "gpu0/name", "NVIDIA GH200 480GB")
     put(root, "gpu0/field_186_1", 500000)
     meter = open_nvml(root, devices=[0])
-    found = [(c.name, c.domain, c.kind, c.inside, c.same_as) for c in meter.channels]
-    assert found == [
+    channels = [(c.name, c.domain, c.kind, c.inside, c.same_as) for c in meter.channels]
+    assert channels == [
         ("gpu-0/energy", "module", "energy", None, None),
         ("gpu-0/module-power", "module", "power", None, "gpu-0/energy"),
         ("gpu-0/power", "gpu", "power", "gpu-0/energy", None),
@@ -184,7 +184,7 @@ def test_no_gpu_at_all(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "found"),
+    ("visible", "indices"),
     [
         ("1", [1]),
         ("1,0", [1, 0]),
@@ -194,11 +194,11 @@ def test_no_gpu_at_all(root: Path) -> None:
     ],
 )
 def test_cuda_visible_devices_chooses(
-    root: Path, monkeypatch: pytest.MonkeyPatch, visible: str, found: list[int]
+    root: Path, monkeypatch: pytest.MonkeyPatch, visible: str, indices: list[int]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     energies = [name for name in names(open_nvml(root)) if name.endswith("energy")]
-    assert energies == [f"gpu-{index}/energy" for index in found]
+    assert energies == [f"gpu-{index}/energy" for index in indices]
 
 
 @pytest.mark.parametrize(

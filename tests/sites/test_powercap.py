@@ -62,10 +62,10 @@ def test_wrapped_readings_give_the_exact_energies(
 ) -> None:
     range_units, energies = case
     counter = Counter("c", joules_per_unit, range_units=range_units)
-    found = feed(counter, [energy % range_units for energy in energies])
+    readings_j = feed(counter, [energy % range_units for energy in energies])
     assert counter.total_units == energies[-1] - energies[0]
-    assert found == [float((energy - energies[0]) * joules_per_unit) for energy in energies]
-    assert found == sorted(found)
+    assert readings_j == [float((energy - energies[0]) * joules_per_unit) for energy in energies]
+    assert readings_j == sorted(readings_j)
 
 
 @given(
@@ -274,8 +274,8 @@ def test_two_intel_packages(tmp_path: Path) -> None:
 
 def test_amd_has_package_and_core() -> None:
     meter = open_powercap(TREES / "powercap-amd")
-    found = [(channel.name, channel.domain, channel.inside) for channel in meter.channels]
-    assert found == [("package-0", "package", None), ("package-0/core", "core", "package-0")]
+    channels = [(channel.name, channel.domain, channel.inside) for channel in meter.channels]
+    assert channels == [("package-0", "package", None), ("package-0/core", "core", "package-0")]
     assert meter.channels[0].resolution == pytest.approx(2**-16, rel=1e-4)
     # 65,533 J at up to 1 kW, less 0.1 s.
     assert meter.longest_gap_s == pytest.approx(65.43, abs=0.01)
@@ -328,10 +328,10 @@ def test_the_other_interface_of_the_same_package_is_left_out(tmp_path: Path) -> 
     write_zone(mmio / "intel-rapl-mmio:0", "package-0", 1)
     write_zone(mmio / "intel-rapl-mmio:0/intel-rapl-mmio:0:0", "uncore", 2)
     write_zone(mmio / "intel-rapl-mmio:1", "package-3", 3)
-    found = [(zone.channel, zone.control_type) for zone in find_zones(root)]
+    zones = [(zone.channel, zone.control_type) for zone in find_zones(root)]
     # What only the other interface has is read from it.
     other = [("package-0/uncore", "intel-rapl-mmio"), ("package-3", "intel-rapl-mmio")]
-    assert sorted(found) == sorted(
+    assert sorted(zones) == sorted(
         [(name, "intel-rapl") for name in (*INTEL_CHANNELS, "psys")] + other
     )
 
@@ -447,9 +447,9 @@ def test_the_greatest_power_is_an_option(tmp_path: Path) -> None:
 
 
 def test_a_limit_of_the_zone_raises_the_greatest_power() -> None:
-    found = [open_powercap(TREES / "powercap-2s-intel", zones=[f"package-{i}"]) for i in (0, 1)]
+    meters = [open_powercap(TREES / "powercap-2s-intel", zones=[f"package-{i}"]) for i in (0, 1)]
     # Four times 270 W is more than 1 kW.
-    for meter in found:
+    for meter in meters:
         assert meter.longest_gap_s == pytest.approx(262_143.33 / 1080 - 0.1, abs=0.01)
         meter.close()
 

@@ -21,20 +21,20 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.faults.fuzz.trial import Failure, Found, run
+from tests.faults.fuzz.trial import Failure, TargetResult, run
 
 
-def print_found(found: Found) -> None:
+def print_result(result: TargetResult) -> None:
     """A target's line, and its failures, of each place the first."""
-    refused = ", ".join(f"{name} {n}" for name, n in found.refused.most_common()) or "none"
+    refused = ", ".join(f"{name} {n}" for name, n in result.refused.most_common()) or "none"
     print(
-        f"{found.target}: {found.inputs} inputs, {found.accepted} accepted, refused: {refused}; "
-        f"slowest {found.slowest_s:.2f} s, highest memory growth {found.highest_mb:.0f} MB, "
-        f"{len(found.failures)} failures",
+        f"{result.target}: {result.inputs} inputs, {result.accepted} accepted, refused: {refused}; "
+        f"slowest {result.slowest_s:.2f} s, highest memory growth {result.highest_mb:.0f} MB, "
+        f"{len(result.failures)} failures",
         flush=True,
     )
     groups: dict[tuple[str, str], list[Failure]] = {}
-    for failure in found.failures:
+    for failure in result.failures:
         groups.setdefault((failure.what.partition(":")[0], failure.where), []).append(failure)
     for group in groups.values():
         first = group[0]
@@ -56,21 +56,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE", help="also write what was found")
     arguments = parser.parse_args(argv)
     start_s = time.monotonic()
-    found = run(arguments.inputs, arguments.seed, arguments.target, arguments.short, print_found)
-    total, failed = sum(f.inputs for f in found), sum(len(f.failures) for f in found)
+    results = run(arguments.inputs, arguments.seed, arguments.target, arguments.short, print_result)
+    total, failed = sum(f.inputs for f in results), sum(len(f.failures) for f in results)
     if arguments.json:
-        result = {"seed": arguments.seed, "seconds": time.monotonic() - start_s}
-        result |= {
+        report = {"seed": arguments.seed, "seconds": time.monotonic() - start_s}
+        report |= {
             "targets": [
-                vars(each)
+                vars(target)
                 | {
-                    "refused": dict(each.refused),
-                    "failures": [asdict(failure) for failure in each.failures],
+                    "refused": dict(target.refused),
+                    "failures": [asdict(failure) for failure in target.failures],
                 }
-                for each in found
+                for target in results
             ]
         }
-        Path(arguments.json).write_text(json.dumps(result, indent=1) + "\n")
+        Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
     print(f"{total} inputs, {failed} failures, {time.monotonic() - start_s:.0f} s")
     return 1 if failed else 0
 

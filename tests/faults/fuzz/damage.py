@@ -243,13 +243,13 @@ def seal_manifests(rng: random.Random, files: Files, changes: Changes) -> None:
     for name in [name for name in files if name.endswith("/manifest") and name not in changes]:
         try:
             manifest = json.loads(files[name].split(b"\n")[0])
-            for each, content in changes.items():
+            for path, content in changes.items():
                 if isinstance(content, bytes):
                     pair = [len(content), google_crc32c.value(content)]
-                    folder = f"{Path(name).parent}/"
-                    if each.removeprefix(folder) in manifest["files"]:
-                        manifest["files"][each.removeprefix(folder)] = pair
-                    shard = each.removeprefix("store/traces.zarr/")
+                    folder = f"{Path(path).parent}/"
+                    if path.removeprefix(folder) in manifest["files"]:
+                        manifest["files"][path.removeprefix(folder)] = pair
+                    shard = path.removeprefix("store/traces.zarr/")
                     if shard in manifest["shards"]:
                         manifest["shards"][shard] = pair
         except (ValueError, KeyError, TypeError):

@@ -59,7 +59,9 @@ def in_record(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], b
         (text, payload), *others = unsealed(data)
         scalars = json.loads(text)
         change(scalars)
-        return b"".join([sealed(as_json(scalars), payload), *(sealed(*each) for each in others)])
+        return b"".join(
+            [sealed(as_json(scalars), payload), *(sealed(*record) for record in others)]
+        )
 
     return make
 
@@ -69,7 +71,7 @@ def bombed(data: bytes) -> bytes:
     (text, _), *others = unsealed(data)
     scalars, big = json.loads(text), bomb(600_000_000)
     scalars["traces"][0].update(samples=75_000_000, time_bytes=len(big), value_bytes=len(big))
-    return sealed(as_json(scalars), big + big) + b"".join(sealed(*each) for each in others)
+    return sealed(as_json(scalars), big + big) + b"".join(sealed(*record) for record in others)
 
 
 RECORDS: dict[str, Callable[[bytes], bytes]] = {

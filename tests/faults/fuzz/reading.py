@@ -196,9 +196,9 @@ def read_slurm(folder: Path, index: int) -> None:
 
 def read_journal(folder: Path, index: int) -> None:
     """A journal: its records, and all that they hold."""
-    found = scan_journal(folder / "a.journal")
+    scanned = scan_journal(folder / "a.journal")
     refused: TornRecord | None = None
-    for entry in found.entries:
+    for entry in scanned.entries:
         str(entry.point_id)
         try:
             whole = read(entry)
@@ -208,8 +208,8 @@ def read_journal(folder: Path, index: int) -> None:
         for trace in whole.traces:
             need(trace.time_ns.shape == trace.value.shape, "a trace of two lengths")
             need(trace.value.dtype.kind == "f", f"a trace of {trace.value.dtype}")
-    if refused is not None or found.damage:
-        raise refused or TornRecord(found.damage[0][1])
+    if refused is not None or scanned.damage:
+        raise refused or TornRecord(scanned.damage[0][1])
 
 
 def read_dataset(store: Path) -> None:

@@ -156,7 +156,7 @@ def prepare_slurm(folder: Path) -> None:
 def prepare_journal(folder: Path) -> None:
     """Three records, one of them without traces."""
     nothing = measurement(2, traces=(), counts=None, energy_j=math.nan)
-    records = [encode(each) for each in (measurement(0), nothing, measurement(1, 3000))]
+    records = [encode(record) for record in (measurement(0), nothing, measurement(1, 3000))]
     (folder / "a.journal").write_bytes(b"".join(records))
 
 

@@ -47,7 +47,7 @@ class Failure:
 
 
 @dataclass
-class Found:
+class TargetResult:
     """What came of the inputs of one target. ``refused``: by the type of the error."""
 
     target: str
@@ -137,9 +137,9 @@ def places(error: BaseException) -> str:
     """Where in this project an error came from, the innermost place first."""
     frames = traceback.extract_tb(error.__traceback__)
     mine = [
-        f"{Path(each.filename).relative_to(ROOT)}:{each.lineno} {each.name}"
-        for each in frames
-        if Path(each.filename).is_relative_to(ROOT) and ".venv" not in each.filename
+        f"{Path(frame.filename).relative_to(ROOT)}:{frame.lineno} {frame.name}"
+        for frame in frames
+        if Path(frame.filename).is_relative_to(ROOT) and ".venv" not in frame.filename
     ]
     return " < ".join(dict.fromkeys(reversed(mine[-4:])))
 
@@ -162,8 +162,8 @@ def work(
     say: Callable[[dict[str, Any]], object],
 ) -> None:
     """Try inputs one after the other, and say before and after each what is done."""
-    for each in (signal.SIGALRM, signal.SIGPROF):  # they end the process, whatever it does
-        signal.signal(each, signal.SIG_DFL)
+    for signal_number in (signal.SIGALRM, signal.SIGPROF):  # they end the process, whatever it does
+        signal.signal(signal_number, signal.SIG_DFL)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(prepared, folder)
     (folder.parent / "outside.txt").write_text("nothing of yours\n")
@@ -179,16 +179,16 @@ def work(
     for name, way in inputs:
         say({"begins": name})
         changes = changes_of(target, files, spare, seed, name)
-        for each, content in changes.items():
-            put(folder, each, content)
+        for path, content in changes.items():
+            put(folder, path, content)
         try:
             missing = any(not isinstance(content, bytes) for content in changes.values())
             said = try_input(target, folder, way, usual_s.get(way, 0.0), missing)
         finally:
-            for each in changes:
-                put(folder, each, files.get(each))
+            for path in changes:
+                put(folder, path, files.get(path))
         if "failed" in said:
-            said["changes"] = {each: shown(content) for each, content in changes.items()}
+            said["changes"] = {path: shown(content) for path, content in changes.items()}
         say(said | {"ends": name})
 
 
@@ -208,7 +208,7 @@ def in_child(run: Callable[[Callable[[dict[str, Any]], object]], None]) -> tuple
         try:
             # Else what was printed before is printed once more.
             sys.stdout.flush()
-            run(lambda each: os.write(writer, json.dumps(each).encode() + b"\n"))
+            run(lambda said: os.write(writer, json.dumps(said).encode() + b"\n"))
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -228,47 +228,51 @@ def in_child(run: Callable[[Callable[[dict[str, Any]], object]], None]) -> tuple
 
 def run_target(
     target: Target, prepared: Path, folder: Path, seed: int, inputs: list[tuple[str, int]]
-) -> Found:
+) -> TargetResult:
     """Try all inputs of a target, in as many processes as it takes."""
-    found = Found(target.name)
+    result = TargetResult(target.name)
     at = 0
     while at < len(inputs):
         left = inputs[at:]
         said, how = in_child(lambda say, left=left: work(target, prepared, folder, seed, left, say))
-        ended = [each for each in said if "ends" in each]
-        for (name, way), each in zip(left, ended, strict=False):
-            take(found, f"{name}, way {way}", each)
+        ended = [line for line in said if "ends" in line]
+        for (name, way), line in zip(left, ended, strict=False):
+            take(result, f"{name}, way {way}", line)
         at += len(ended)
         if how:
             name, way = inputs[at] if len(said) > 2 * len(ended) + 1 else ("the right files", 0)
-            take(found, f"{name}, way {way}", {"failed": how, "where": "", "changes": {}})
+            take(result, f"{name}, way {way}", {"failed": how, "where": "", "changes": {}})
             at = at + 1 if name != "the right files" else len(inputs)
-    return found
+    return result
 
 
-def take(found: Found, name: str, said: Mapping[str, Any]) -> None:
+def take(result: TargetResult, name: str, said: Mapping[str, Any]) -> None:
     """Count one input."""
-    found.inputs += 1
-    found.slowest_s = max(found.slowest_s, said.get("s", 0.0))
-    found.highest_mb = max(found.highest_mb, said.get("mb", 0.0))
+    result.inputs += 1
+    result.slowest_s = max(result.slowest_s, said.get("s", 0.0))
+    result.highest_mb = max(result.highest_mb, said.get("mb", 0.0))
     if "failed" in said:
         failure = Failure(
-            found.target, name, said["failed"], said.get("where", ""), said.get("changes", {})
+            result.target, name, said["failed"], said.get("where", ""), said.get("changes", {})
         )
-        found.failures.append(failure)
+        result.failures.append(failure)
     elif "accepted" in said:
-        found.accepted += 1
+        result.accepted += 1
     else:
-        found.refused[said["refused"]] += 1
+        result.refused[said["refused"]] += 1
 
 
 def run(
-    n_inputs: int, seed: int, names: Sequence[str], short: bool, show: Callable[[Found], None]
-) -> list[Found]:
+    n_inputs: int,
+    seed: int,
+    names: Sequence[str],
+    short: bool,
+    show: Callable[[TargetResult], None],
+) -> list[TargetResult]:
     """Try ``n_inputs`` over the targets, by their shares."""
     targets = [target for target in TARGETS if not names or target.name in names]
     shares = sum(target.share for target in targets)
-    found = []
+    results = []
     with tempfile.TemporaryDirectory(prefix="campaign-fuzz-") as folder:
         prepared: dict[Callable[[Path], None], Path] = {}
         for target in targets:
@@ -281,6 +285,6 @@ def run(
                     raise SystemExit(f"{target.name}: its right files can't be made: {how}")
             n_mine = math.ceil(n_inputs * target.share / shares)
             inputs = inputs_of(target, n_mine, short)
-            found.append(run_target(target, own, Path(folder) / "work" / "in", seed, inputs))
-            show(found[-1])
-    return found
+            results.append(run_target(target, own, Path(folder) / "work" / "in", seed, inputs))
+            show(results[-1])
+    return results
