@@ -39,9 +39,9 @@ from campaign.store.journal import decode
 
 def measure(fields):
     worker = get_worker()
-    if not hasattr(worker, "bench"):
-        worker.bench = SubprocessRunner(JOB)
-    return decode(worker.bench.measure(Point.from_dict(fields), 0)).status
+    if not hasattr(worker, "runner"):
+        worker.runner = SubprocessRunner(JOB)
+    return decode(worker.runner.measure(Point.from_dict(fields), 0)).status
 
 folder = Path(sys.argv[1])
 plan = make_plan(folder / "c.toml")
@@ -62,7 +62,7 @@ with SLURMCluster(job_cls=slurm_job_class(site), security=Security.temporary(), 
         found = client.gather(client.map(measure, [p.as_dict() for p in plan.points], pure=False))
         points_s = time.monotonic() - began
         assert found == ["ok"] * len(plan.points), set(found)
-        client.run(lambda dask_worker: dask_worker.bench.close())
+        client.run(lambda dask_worker: dask_worker.runner.close())
 print(json.dumps({"points_s": points_s}))
 """
 

@@ -218,7 +218,7 @@ def test_a_perfect_prediction_loses_nothing(data):
     assert choosers["model"].exact == len(cases)
 
 
-def test_the_time_model_finds_the_twins_roofline():
+def test_the_time_model_finds_the_simulated_roofline():
     quiet = observations(twin_dataset("off", per_family=4), "tk1")
     for time in ("measured", "predicted"):
         judged = cross_validate(quiet, "leave-one-setting-out", time=time)

@@ -131,7 +131,7 @@ def test_families_are_names_and_not_words_of_labels():
     }
 
 
-def test_short_labels_say_only_what_tells_kernels_apart():
+def test_short_labels_name_only_what_differs_between_kernels():
     kernels = [
         KernelInstance("double", {"level": "dram", "n": 1, "threads": 1}),
         KernelInstance("double", {"level": "l2", "n": 2, "threads": 1}),

@@ -206,7 +206,7 @@ def measured():
     return observations(twin_dataset("none", per_family=4), "tk1")
 
 
-def test_the_twins_constants_at_a_setting(measured):
+def test_the_constants_of_the_simulated_machine_at_a_setting(measured):
     """Its pJ/V^2 and V, Choi & Vuduc 2016, Table I; 6.8 W at 852/924 MHz."""
     assert TABLE_I[0] == (852, 924)
     setting = measured.settings.index((852.0, 924.0))

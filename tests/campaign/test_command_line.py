@@ -36,7 +36,7 @@ VERBS = [
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which ``campaign demo`` has run, as the README tells a user to."""
+    """A folder in which ``campaign demo`` has run, as in the README."""
     folder = tmp_path_factory.mktemp("demo")
     done = campaign(folder, ["demo"])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -135,7 +135,7 @@ def test_run_again_finds_nothing_to_do(demo):
 
 
 def test_the_demos_constants_lie_in_their_intervals(demo, capsys):
-    """Choi & Vuduc 2016's Table I, with the twin's default noise."""
+    """Choi & Vuduc 2016's Table I, with the simulated machine's default noise."""
     store = str(demo / "campaign-demo/store")
     assert main(["coefficients", store, "--site", "jetson-tk1", "--json"]) == 0
     coefficients = {c["name"]: c for c in json.loads(capsys.readouterr().out)[0]["coefficients"]}

@@ -124,7 +124,7 @@ def test_any_damage_to_one_generation_costs_nothing(store, seed):
     assert lost_samples(store) == []
 
 
-def test_damage_to_both_is_told_and_nothing_is_guessed(store, capsys):
+def test_damage_to_both_is_reported_and_nothing_is_guessed(store, capsys):
     own = random.Random(1)
     for generation in sorted(store.index.iterdir()):
         harm(own.choice(files_below(generation)), own)
@@ -346,7 +346,7 @@ def test_states_are_those_of_the_tables(store):
     )
 
 
-def test_the_plan_of_a_store_is_read_back_and_damage_to_it_is_told(store):
+def test_the_plan_of_a_store_is_read_back_and_damage_to_it_is_reported(store):
     ids = {"a/p": IDS[:7], "b/q": [], "c/r": IDS[7:]}
     write_planned(store, {"campaign": {"name": "x"}}, ids)
     ids_by_name = planned_ids(open_store(store.root))

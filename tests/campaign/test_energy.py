@@ -124,10 +124,10 @@ def test_a_domain_that_is_part_of_another_is_not_added():
 def test_meters_that_disagree_are_named():
     one, other = channel("powercap", "package-0", "package", 187), None
     other = channel("perf", "package-0", "package", 327)
-    told = node_energy([one, other], 0, 10**9).disagreements
-    assert len(told) == 1
-    assert "187" in told[0]
-    assert "327" in told[0]
+    disagreements = node_energy([one, other], 0, 10**9).disagreements
+    assert len(disagreements) == 1
+    assert "187" in disagreements[0]
+    assert "327" in disagreements[0]
     same = channel("perf", "package-0", "package", 187.05)
     assert node_energy([one, same], 0, 10**9).disagreements == ()
 

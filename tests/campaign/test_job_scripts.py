@@ -120,7 +120,7 @@ def test_a_newline_in_a_directive_is_refused(tmp_path, capsys, bad):
         ("Invalid account or account/partition combination specified", False),
     ],
 )
-def test_what_slurm_may_take_later_is_told_from_what_it_never_takes(said, later):
+def test_what_slurm_may_take_later_is_distinguished_from_what_it_never_takes(said, later):
     """Texts of slurm_errno.c, as sbatch prints them."""
     answer = f"sbatch: error: Batch job submission failed: {said}"
     assert bool(NOT_NOW.search(answer)) == later

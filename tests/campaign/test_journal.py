@@ -97,7 +97,7 @@ def test_cut_at_every_byte_the_records_before_stand(tmp_path):
         assert bool(scanned.damage) == (size not in (0, *ends))
 
 
-def test_a_flipped_byte_costs_one_record_and_is_told(tmp_path):
+def test_a_flipped_byte_costs_one_record_and_is_reported(tmp_path):
     path, records = journal_of(tmp_path, 3)
     whole = path.read_bytes()
     first, second = len(records[0]), len(records[0]) + len(records[1])

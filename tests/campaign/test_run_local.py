@@ -55,7 +55,7 @@ kernel = "dp_fma"
 
 
 POINTS = 1320
-"""Of the twin's campaign: seconds of work, in which an interrupt or a kill can come."""
+"""Of the simulated campaign: seconds of work, in which an interrupt or a kill can come."""
 
 
 def campaign_file(folder: Path, text: str = TWIN) -> Path:

@@ -233,12 +233,12 @@ def test_a_step_in_a_job_that_has_ended_says_nothing_of_its_point(
     for name, value in {**slurm_cluster.environment, "SLURM_JOB_ID": job_id}.items():
         monkeypatch.setenv(name, value)
     job, point = two_ranks()
-    bench = SubprocessRunner(job, tmp_path)
+    runner = SubprocessRunner(job, tmp_path)
     try:
         with pytest.raises(AllocationGone, match="srun: error: "):
-            bench.measure(point, 0)
+            runner.measure(point, 0)
     finally:
-        bench.close()
+        runner.close()
 
 
 def test_a_worker_that_outlives_its_job_ends_and_writes_nothing(tmp_path, slurm_cluster):

@@ -1,5 +1,5 @@
 /* Stands between a process and the calls that write files and read the clock, and makes one of
-   them go wrong. Loaded with LD_PRELOAD, told what to do by environment variables:
+   them go wrong. Loaded with LD_PRELOAD, controlled by environment variables:
 
    AT_SYSCALL_PREFIX  only calls on this path, or below it, count
    AT_SYSCALL_ACT     count, kill-before, kill-after, torn (write a half, then SIGKILL),

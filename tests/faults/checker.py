@@ -308,7 +308,7 @@ def _differing_traces(
             for name, dtype in SAMPLES.items():
                 values = [np.asarray(getattr(trace, name)).astype(dtype) for trace in (has, must)]
                 if values[0].tobytes() != values[1].tobytes():
-                    yield f"point {point_id}: {channel}'s {name} differs from the twin's"
+                    yield f"point {point_id}: {channel}'s {name} differs from the simulated one"
 
 
 def _left_behind(root: Path) -> Iterator[str]:

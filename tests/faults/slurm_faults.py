@@ -106,12 +106,12 @@ class Missed(Exception):
 
 @dataclass(frozen=True)
 class Stage:
-    """Where one fault happens. ``lanes``: the campaign's partitions, and the nodes of each."""
+    """Where one fault happens. ``partitions``: the campaign's partitions, and the nodes of each."""
 
     cluster: SlurmCluster
     folder: Path
     random: Random
-    lanes: tuple[tuple[str, int], ...] = (("cpu-a", 1), ("cpu-b", 1))
+    partitions: tuple[tuple[str, int], ...] = (("cpu-a", 1), ("cpu-b", 1))
     seen: set[str] = field(default_factory=set)
     """The points that were measured when the store was last looked at."""
 
@@ -151,9 +151,9 @@ def write_files(
     scratch = stage.folder / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     text = TWIN if simulated else IDLE
-    for name, nodes in stage.lanes:
+    for name, nodes in stage.partitions:
         fields = {"memory": "500MB", "interface": "lo", "directives": ""}
-        if name == stage.lanes[-1][0]:
+        if name == stage.partitions[-1][0]:
             fields |= changed or {}
         text += PARTITION.format(name=name, nodes=nodes, scratch=scratch, **fields)
     text += f'[slurm]\nconf = "{stage.cluster.conf}"\n'
@@ -232,7 +232,7 @@ def wait_for_progress(stage: Stage, process: Running, at_least: int = 0, at_most
 def queued(stage: Stage, state: str) -> list[Job]:
     """The campaign's jobs in this state."""
     sites = ("twin", "idle")
-    names = {job_name(stage.store, site, name) for site in sites for name, _ in stage.lanes}
+    names = {job_name(stage.store, site, name) for site in sites for name, _ in stage.partitions}
     return [j for j in stage.cluster.jobs() if j.state == state and j.name in names]
 
 
@@ -299,7 +299,7 @@ def cancel_running(stage: Stage) -> Disturbed:
 
 def cancel_pending(stage: Stage) -> Disturbed:
     """A job is cancelled before it could start, and its partition's nodes come free later."""
-    name = stage.random.choice(stage.lanes)[0]
+    name = stage.random.choice(stage.partitions)[0]
     for node in stage.cluster.partitions[name]:
         stage.cluster.set_node(node, "drain")
     process = start(stage)
@@ -452,7 +452,7 @@ def orphan_goes_on(stage: Stage) -> Disturbed:
 
 def partition_down(stage: Stage) -> Disturbed:
     """A partition is down, drained or inactive for a while, from before the run or during it."""
-    name = stage.random.choice(stage.lanes)[0]
+    name = stage.random.choice(stage.partitions)[0]
     state = stage.random.choice(["DOWN", "DOWN", "DRAIN", "INACTIVE"])
     if state == "DOWN" and stage.random.random() < 0.5:
         set_partition(stage.cluster, name, state)
@@ -474,7 +474,7 @@ def partition_down(stage: Stage) -> Disturbed:
 
 def driver_killed(stage: Stage) -> Disturbed:
     """The driver dies while one partition's job runs and the other's waits."""
-    name = stage.random.choice(stage.lanes)[0]
+    name = stage.random.choice(stage.partitions)[0]
     set_partition(stage.cluster, name, "DOWN")
     process = start(stage)
     wait_for(process, lambda: queued(stage, "PENDING"))
@@ -503,7 +503,7 @@ def no_interface(stage: Stage) -> Disturbed:
     write_files(stage, changed={"interface": "ib7"})
     code, out = end(start(stage), REFUSAL_S)
     write_files(stage)
-    name = stage.lanes[-1][0]
+    name = stage.partitions[-1][0]
     what = f'{name} with interface = "ib7"'
     return Disturbed(what, code, out, wanted_code=2, wanted_words=(name, "interface", "ib7"))
 
@@ -524,14 +524,14 @@ def refused(stage: Stage) -> Disturbed:
     write_files(stage, changed=changed)
     code, out = end(start(stage), REFUSAL_S)
     write_files(stage)
-    what = f"{stage.lanes[-1][0]} with {changed}"
+    what = f"{stage.partitions[-1][0]} with {changed}"
     return Disturbed(what, code, out, wanted_code=2, wanted_words=(said,))
 
 
 def no_partition(stage: Stage) -> Disturbed:
     """The site file names a partition that Slurm has not; then an administrator makes it."""
     code, out = end(start(stage), REFUSAL_S)
-    name = stage.lanes[-1][0]
+    name = stage.partitions[-1][0]
     stage.cluster.run("scontrol", "create", f"partitionname={name}", "nodes=n3")
     what = f"partition {name}, which is not there"
     return Disturbed(what, code, out, wanted_code=2, wanted_words=("Invalid partition name",))
@@ -556,11 +556,11 @@ KINDS: dict[str, Callable[[Stage], Disturbed]] = {
     "no-partition": no_partition,
     "walltime": walltime,
 }
-LANES = {
+PARTITIONS_OF = {
     "no-partition": (("cpu-a", 1), ("nosuch", 1)),
     "walltime": (("cpu-a", 1),),
 }
-"""The lanes of kinds that want others than most."""
+"""The partitions of kinds that want others than most."""
 
 
 class _Orphan:
@@ -683,7 +683,7 @@ def disturb(cluster: SlurmCluster, kind: str, seed: int, folder: Path) -> Outcom
 
 def _tried(cluster: SlurmCluster, kind: str, seed: int, random: Random, folder: Path) -> Outcome:
     began = time.monotonic()
-    stage = Stage(cluster, folder, random, LANES.get(kind, (("cpu-a", 1), ("cpu-b", 1))))
+    stage = Stage(cluster, folder, random, PARTITIONS_OF.get(kind, (("cpu-a", 1), ("cpu-b", 1))))
     write_files(stage)
     code: int | None = None
     said = what = ""
@@ -821,8 +821,8 @@ def heal(cluster: SlurmCluster) -> None:
         cluster.restart_controller()
     for name in cluster.partitions:
         set_partition(cluster, name, "UP")
-    for lanes in LANES.values():
-        for name, _ in lanes:
+    for partitions in PARTITIONS_OF.values():
+        for name, _ in partitions:
             if name not in cluster.partitions:
                 with contextlib.suppress(SlurmError):  # it is not there
                     cluster.run("scontrol", "delete", f"partitionname={name}")

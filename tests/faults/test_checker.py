@@ -92,7 +92,9 @@ def test_one_sample_that_differs_by_one_bit_is_found(
     bent = [with_sample(measurements[0], 1e9), *measurements[1:]]
     root = make(tmp_path / "store", bent, compacted)
     findings = judge(plan, root, True).findings
-    assert findings == [f"point {plan.points[0].id}: twin:board's value differs from the twin's"]
+    assert findings == [
+        f"point {plan.points[0].id}: twin:board's value differs from the simulated one"
+    ]
 
 
 def test_a_measurement_whose_trace_is_not_there_is_found(
@@ -104,7 +106,7 @@ def test_a_measurement_whose_trace_is_not_there_is_found(
 
 
 @pytest.mark.parametrize("column", ["energy_j", "time_s", "core_v", "iterations"])
-def test_one_figure_that_is_not_the_twins_is_found(
+def test_one_figure_that_differs_from_the_simulated_one_is_found(
     tmp_path: Path, plan: Plan, measurements: list[Measurement], column: str
 ) -> None:
     wrong = replace(measurements[1], **{column: getattr(measurements[1], column) * 2})
@@ -216,7 +218,7 @@ def test_measured_are_the_points_that_did_not_fail(
         assert measured_ids(root) == {point.id for point in plan.points[1:]}
 
 
-def test_points_that_a_harmed_run_told_of_or_held_and_are_gone_are_found(
+def test_points_that_a_harmed_run_reported_or_held_and_are_gone_are_found(
     tmp_path: Path, plan: Plan, measurements: list[Measurement], folder: Path
 ) -> None:
     shutil.copytree(folder, tmp_path / "c")
@@ -235,7 +237,7 @@ def test_points_that_a_harmed_run_told_of_or_held_and_are_gone_are_found(
     assert "exit code 0, and resumable: 2 of 4 points measured" in lost(trial, trial.judge(True))
 
 
-def test_points_that_a_run_tells_are_counted_and_those_measured_again() -> None:
+def test_points_that_a_run_reports_are_counted_and_those_measured_again() -> None:
     begun = "a/p: 30 points to measure; dashboard x\na/q: 12 points to measure; dashboard y\n"
     killed = begun + "a/p: 3 done, 0 failed, 27 left, about 9 s left\na/q: 4 done, 1 failed\n"
     assert points_acknowledged(killed) == 7

@@ -202,7 +202,7 @@ def test_long_dotted_words_in_texts_and_numbers_are_no_keys():
 
 
 @given(st.text(max_size=50))
-def test_a_refusal_never_speaks_to_the_terminal(text):
+def test_a_refusal_never_sends_control_characters_to_the_terminal(text):
     said = str(BadFile(f"x: found {text}; correct it"))
     assert all(c.isprintable() or c in "\n\t" for c in said)
     assert said.endswith("; correct it")

@@ -280,7 +280,7 @@ def test_a_partition_s_name_is_refused(tmp_path, text):
         "x\ny",
     ],
 )
-def test_a_refused_key_is_told_in_one_line(tmp_path, text):
+def test_a_refused_key_is_named_in_one_line(tmp_path, text):
     assert read_or_refuse(site_with(tmp_path, "partition", text)) is None
 
 
@@ -432,11 +432,11 @@ def test_hostile_words_through_the_whole_measuring_subprocess(tmp_path):
         repeat=0,
     )
     quick = Protocol(idle_s=0.0, warm_up_s=0.0, min_duration_s=0.0, timeout_s=30.0)
-    bench = SubprocessRunner(PartitionSetup(site, quick, ("command",)), tmp_path)
+    runner = SubprocessRunner(PartitionSetup(site, quick, ("command",)), tmp_path)
     try:
-        measured = decode(bench.measure(point, 0))
+        measured = decode(runner.measure(point, 0))
     finally:
-        bench.close()
+        runner.close()
     assert measured.status == "ok", measured.text
     assert words_of(out) == [str(odd), *words]
     assert measured.counts == {"sp": 1.0}
@@ -447,7 +447,7 @@ def test_hostile_words_through_the_whole_measuring_subprocess(tmp_path):
 def test_a_folder_that_no_program_can_start_in_is_a_failure_not_a_crash(tmp_path):
     site = read_site(built_in_sites()["localhost"])
     quick = Protocol(idle_s=0.0, warm_up_s=0.0, min_duration_s=0.0, timeout_s=30.0)
-    bench = SubprocessRunner(PartitionSetup(site, quick, ("command",)), tmp_path)
+    runner = SubprocessRunner(PartitionSetup(site, quick, ("command",)), tmp_path)
     try:
         for cwd in ("nul\0byte", "-", "x" * 5000, "/dev/null"):
             text = canonical_json({"argv": ["true"], "cwd": cwd})
@@ -461,9 +461,9 @@ def test_a_folder_that_no_program_can_start_in_is_a_failure_not_a_crash(tmp_path
                 setting=AS_FOUND,
                 repeat=0,
             )
-            assert decode(bench.measure(point, 0)).status == "kernel failed", cwd
+            assert decode(runner.measure(point, 0)).status == "kernel failed", cwd
     finally:
-        bench.close()
+        runner.close()
 
 
 # Paths of stores and tables.

@@ -266,7 +266,7 @@ for store in sys.argv[1:]:
         outcomes[store] = "loaded"
     except Exception as error:
         outcomes[store] = type(error).__name__
-print("TOLD" + json.dumps(outcomes))
+print("OUTCOMES" + json.dumps(outcomes))
 """
 
 
@@ -293,7 +293,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[bool, str]
         cwd=ROOT,
         env=os.environ | {"NUMCODECS_ALLOW_UNSAFE_PICKLE_DECODE": "1"},
     )
-    outcomes = json.loads(done.stdout.rpartition("TOLD")[2])
+    outcomes = json.loads(done.stdout.rpartition("OUTCOMES")[2])
     return {
         kind: (store.with_name("ran").exists(), outcomes[str(store)])
         for kind, store in stores.items()

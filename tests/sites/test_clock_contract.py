@@ -212,7 +212,7 @@ def test_the_next_start_restores_after_sigkill(machine: Machine) -> None:
     assert machine.is_original()
 
 
-def test_restore_left_over_reports_what_it_did(machine: Machine) -> None:
+def test_restoring_what_a_killed_run_left_reports_what_it_did(machine: Machine) -> None:
     machine.killed(middle(machine.layout))
     lines = restore_left_over(machine.root)
     assert lines

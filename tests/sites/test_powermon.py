@@ -19,7 +19,7 @@ from sites.meters import Buffered, MeterUnreadable, open_meter
 from sites.meters.powermon import PowermonMeter
 from sites.meters.shared.clock_alignment import ClockAlignment
 from sites.meters.shared.powermon_lines import ScanReader, parse_line
-from tests.sites.meter_layouts.powermon import DEVICE, FOLDER, RAILS, break_with, speaking
+from tests.sites.meter_layouts.powermon import DEVICE, FOLDER, RAILS, break_with, playing_stream
 from tests.sites.powermon_program import line_of
 
 TREES = Path(__file__).parent.parent / "trees"
@@ -29,7 +29,7 @@ OPTIONS = {"device": f"/{DEVICE}", "rails": RAILS, "silence_s": 0.3}
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
     shutil.copytree(TREES / "powermon-2-rails", tmp_path, dirs_exist_ok=True)
-    with speaking(tmp_path):
+    with playing_stream(tmp_path):
         yield tmp_path
 
 

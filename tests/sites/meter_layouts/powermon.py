@@ -32,7 +32,7 @@ def break_with(root: Path, fault: str) -> None:
 
 
 @contextmanager
-def speaking(root: Path) -> Iterator[None]:
+def playing_stream(root: Path) -> Iterator[None]:
     """The program, as long as the context lasts."""
     program = subprocess.Popen(
         [sys.executable, PROGRAM, root / FOLDER, root / DEVICE], stdout=subprocess.PIPE, text=True
@@ -59,7 +59,7 @@ LAYOUTS = [
             "gone": lambda root: break_with(root, "hang up"),
         },
         options={"device": f"/{DEVICE}", "rails": RAILS, "silence_s": 0.3},
-        running=speaking,
+        running=playing_stream,
         wrong_options=(
             ({"baud": "fast"}, "whole number"),
             ({"host": "tcp://a:1"}, "either device"),
