@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from analysis.choice.pick import Candidates, Pick, Volts, all_candidates, pick, profile_candidates
 from analysis.energy.fitted import Fit
+from analysis.figures.labels import unit_name
+from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.measurements.observations import (
     CantFit,
     Observations,
@@ -15,28 +20,57 @@ from analysis.measurements.observations import (
     setting_text,
 )
 from campaign.errors import BadArgument
-from campaign.plan.profile_file import read_profile
+from campaign.plan.profile_file import Profile, read_profile
+
+LEFT_OUT = "\N{HORIZONTAL ELLIPSIS}"
+ROOF_MARGIN = 0.05
+"""By how much a rate may be above the best one measured before it is doubtful: times vary."""
 
 
 def kernel_candidates(
     fit: Fit, data: Observations, kernel: str | None, volts: Volts | None
 ) -> list[Candidates]:
-    """The candidates of the kernels of this name or label, of all by default."""
-    labels = [
-        label for label in kernel_names(data) if kernel in (None, label, data.instance(label).name)
-    ]
-    if not labels:
-        names = sorted({data.instance(label).name for label in kernel_names(data)})
-        raise BadArgument(
-            f"--kernel: {data.site} has no kernel {kernel!r}; it has {', '.join(names)}"
-        )
+    """The candidates of the kernels of this name, label or short name, of all by default."""
+    labels = kernel_names(data) if kernel is None else _labels_of(kernel, data)
     return list(all_candidates(fit, data, labels, volts).values())
+
+
+def _labels_of(kernel: str, data: Observations) -> list[str]:
+    """The labels of the kernels that a user calls so: by their name, their label, or their short
+    name in a table of all kernels, of those of one name, or of it alone."""
+    instances = [data.instance(label) for label in kernel_names(data)]
+    families: dict[str, list[KernelInstance]] = {}
+    for instance in instances:
+        families.setdefault(instance.name, []).append(instance)
+    if kernel in families:
+        return [instance.label for instance in families[kernel]]
+    short = [
+        (name, label)
+        for group in (instances, *families.values(), *([instance] for instance in instances))
+        for label, name in short_labels(group).items()
+    ]
+    labels = {label for name, label in short if kernel == label or _is_called(name, kernel)}
+    if labels:
+        return sorted(labels)
+    known = dict.fromkeys([*families, *(name for name, _ in short)])
+    near = difflib.get_close_matches(kernel, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    raise BadArgument(
+        f"--kernel: {data.site} has no kernel {kernel!r}; {hint}it has {', '.join(families)}"
+    )
+
+
+def _is_called(name: str, text: str) -> bool:
+    """Whether a name is meant: as it is, or as a table shows it that left out its middle."""
+    head, left_out, tail = text.partition(LEFT_OUT)
+    return name == text or bool(left_out and name.startswith(head) and name.endswith(tail))
 
 
 def application_candidates(
     path: Path, fit: Fit, data: Observations, volts: Volts | None
-) -> Candidates:
-    """The candidates of an application that was profiled at one setting, from its profile."""
+) -> tuple[Candidates, list[str]]:
+    """The candidates of an application that was profiled at one setting, from its profile; and
+    what is doubtful about the profile."""
     profile, source = read_profile(path)
     settings = {
         tuple(None if math.isnan(mhz) else mhz for mhz in pair): pair
@@ -50,7 +84,7 @@ def application_candidates(
             f"{profile.core_mhz}, mem_mhz {profile.mem_mhz}: not a setting of {fit.site}",
             f"known: {known} ...",
         )
-    return profile_candidates(
+    candidates = profile_candidates(
         fit,
         data,
         profile.kernel,
@@ -59,6 +93,29 @@ def application_candidates(
         measured_at=measured_at,
         volts=volts,
     )
+    return candidates, faster_than_measured(profile, data, measured_at)
+
+
+def faster_than_measured(
+    profile: Profile, data: Observations, setting: tuple[float, float]
+) -> list[str]:
+    """A line for each class whose rate in a profile is above every rate measured at its setting,
+    the roof of a roofline in time (Choi & Vuduc 2012, eq. 3), by more than :data:`ROOF_MARGIN`."""
+    rows = data.setting == data.settings.index(setting) if setting in data.settings else None
+    if rows is None:
+        return []
+    lines = []
+    for name, count in profile.counts.items():
+        rates = data.counts[name][rows] / data.time_s[rows]
+        best = float(np.nanmax(rates, initial=0.0))
+        rate = count / profile.time_s
+        if rate > best * (1.0 + ROOF_MARGIN):
+            lines.append(
+                f"{profile.kernel}: {rate / 1e9:.3g} G{unit_name(name)}/s of {name} at "
+                f"{setting_text(setting)} is above the roofline: the best rate measured there is "
+                f"{best / 1e9:.3g}; check its counts and its time"
+            )
+    return lines
 
 
 def picks_within_limits(

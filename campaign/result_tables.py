@@ -28,6 +28,7 @@ POLICY_KEYS = (
     "mem_mhz",
     "slurm",
     "saving_pct",
+    "saving_vs_highest_clocks_pct",
     "slowdown_pct",
     "best_probability",
     "race_to_halt",
@@ -206,10 +207,13 @@ class Predictions:
     predictions: tuple[Prediction, ...]
     without_pick: tuple[str, ...]
     """A line for each kernel that no setting within the limits is left for."""
+    warnings: tuple[str, ...] = ()
+    """What is doubtful about a profile, a line each."""
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """``campaign predict --json``."""
-        return [prediction.as_dict() for prediction in self.predictions]
+        more = {"warnings": list(self.warnings)} if self.warnings else {}
+        return [prediction.as_dict() | more for prediction in self.predictions]
 
     def to_pandas(self) -> pd.DataFrame:
         """The picks, a row each; ``params`` is a dictionary."""

@@ -279,10 +279,11 @@ class Results:
     ) -> Predictions:
         """The best setting for each kernel by the fit that the store keeps.
 
-        ``kernel``: a kernel's name, or its label with parameters. ``objective``: ``energy``,
-        ``time``, ``edp``, ``ed2p`` or ``weighted:ALPHA``. ``max_slowdown``: at most this fraction
-        slower than the fastest setting. ``all_settings``: legal settings that were not measured
-        as well. ``profile``: a profile file's application instead of the measured kernels.
+        ``kernel``: a kernel's name, its label with parameters, or its short name in a table.
+        ``objective``: ``energy``, ``time``, ``edp``, ``ed2p`` or ``weighted:ALPHA``.
+        ``max_slowdown``: at most this fraction slower than the fastest setting. ``all_settings``:
+        legal settings that were not measured as well. ``profile``: a profile file's application
+        instead of the measured kernels.
 
         Raises:
             NoKeptFit: there is no fit.
@@ -301,8 +302,10 @@ class Results:
             raise BadArgument("--max-power-w: must be more than 0, such as 150 for 150 W")
         fit, data = self.kept_fit(site), self.observations(site)
         volts = self.setting_volts(site) if all_settings else None
+        warnings: list[str] = []
         if profile is not None:
-            among = [application_candidates(Path(profile), fit, data, volts)]
+            one, warnings = application_candidates(Path(profile), fit, data, volts)
+            among = [one]
         else:
             among = kernel_candidates(fit, data, kernel, volts)
         picks, without = picks_within_limits(among, objective, max_slowdown, max_power_w)
@@ -319,6 +322,7 @@ class Results:
                 for pick in picks
             ),
             without_pick=tuple(without),
+            warnings=tuple(warnings),
         )
 
     def policy(self, site: str, path: str | Path, **limits: Any) -> Predictions:

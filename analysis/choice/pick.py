@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,8 @@ class Pick:
     ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``measured``: whether this kernel was measured there (its time is then the measured one).
     ``saving_low_pct``, ``saving_high_pct``: the 95 % interval of the saving.
+    ``saving_vs_highest_clocks_pct``: the saving against the highest clocks, at which most sites
+    run by default; NaN where no candidate has them (:func:`highest_clocks`).
     ``best_probability``: that no other candidate is better by the objective;
     ``expected_loss_pct``: what the pick is expected to cost, by the objective, above the one that
     is. ``race_to_halt``: ``right`` where the fastest setting is the pick or, with 95 %
@@ -49,6 +51,7 @@ class Pick:
     saving_pct: float
     slowdown_pct: float
     measured: bool
+    saving_vs_highest_clocks_pct: float = np.nan
     saving_low_pct: float = np.nan
     saving_high_pct: float = np.nan
     best_probability: float = np.nan
@@ -294,6 +297,7 @@ def pick(
         saving_pct=float((1.0 - energy_j[best] / energy_j[fastest]) * 100.0),
         slowdown_pct=float((time_s[best] / time_s[fastest] - 1.0) * 100.0),
         measured=bool(among.measured[best]),
+        saving_vs_highest_clocks_pct=_saving_vs_highest_pct(among, best),
     )
     if among.energy_draws_j is None or among.time_draws_s is None:
         return best_pick
@@ -310,6 +314,24 @@ def pick(
         expected_loss_pct=float(np.mean(mine / scores.min(axis=0) - 1.0) * 100.0),
         race_to_halt=_verdict(best == fastest, float(np.mean(saving_pct > 0.0))),
     )
+
+
+def highest_clocks(settings: Sequence[tuple[float, float]]) -> int | None:
+    """The index of the setting that has both the highest core and the highest memory clock.
+
+    A clock that a site does not have (NaN) counts as its highest. None where no setting has both.
+    """
+    mhz = np.array(settings)
+    tops = np.where(np.isfinite(mhz), mhz, -np.inf).max(axis=0)
+    at = np.flatnonzero(((mhz == tops) | np.isneginf(tops)).all(axis=1))
+    return int(at[0]) if len(at) else None
+
+
+def _saving_vs_highest_pct(among: Candidates, best: int) -> float:
+    highest = highest_clocks(among.settings)
+    if highest is None:
+        return np.nan
+    return float((1.0 - among.energy_j[best] / among.energy_j[highest]) * 100.0)
 
 
 def _verdict(is_fastest: bool, saves: float) -> str:

@@ -301,8 +301,9 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
 
 def _check_unused(settings: Settings, source: Source, at: KeyPath) -> None:
     """Refuse a key that the way of choosing does not read: what it says would not happen."""
-    for key, choose in (("pairs", "pairs"), ("count", "random")):
-        if getattr(settings, key) is not None and settings.choose != choose:
+    given = {key for key in settings.model_fields_set if getattr(settings, key) is not None}
+    for key, choose in (("pairs", "pairs"), ("count", "random"), ("seed", "random")):
+        if key in given and settings.choose != choose:
             raise source.error(
                 (*at, key),
                 f"only used with choose = {choose!r}",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "show the best setting for each kernel, with the Slurm flags that ask for it"
 EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05"
-KERNEL_WIDTH = 38
+KERNEL_WIDTH = 30
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -23,7 +23,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--kernel",
         metavar="K",
-        help="a kernel's name (the first word in the table), or its label in --json",
+        help="a kernel as the table names it, the first word of that name for all such kernels, "
+        "or a label in --json",
     )
     add_objective(parser)
     parser.add_argument(
@@ -109,7 +110,7 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         for entry in shown.predictions
     )
     print_table(
-        ["kernel", "MHz", "saves %", "from", "to", "slower %", "P(best)", "race"],
+        ["kernel", "MHz", "saves %", "from", "to", "vs top %", "slower %", "P(best)", "race"],
         [
             [
                 shortened(names[entry.pick.label], KERNEL_WIDTH),
@@ -117,6 +118,7 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
                 entry.pick.saving_pct,
                 entry.pick.saving_low_pct,
                 entry.pick.saving_high_pct,
+                entry.pick.saving_vs_highest_clocks_pct,
                 entry.pick.slowdown_pct,
                 entry.pick.best_probability,
                 entry.pick.race_to_halt,
@@ -126,10 +128,13 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         every_row,
     )
     explain(
+        "vs top %: what is saved against the highest clocks, at which most sites run by default. "
         "P(best): the probability that no other setting is better. race: whether race to halt, "
         "the fastest setting, is right, worse, or open (these measurements do not show which). "
         "--json has energies, times and expected losses."
     )
+    for line in shown.warnings:
+        explain(f"warning: {line}")
     for line in shown.without_pick:
         explain(f"no pick: {line}")
 

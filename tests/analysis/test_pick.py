@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.choice.losses import CaseLoss, contest
-from analysis.choice.pick import Candidates, all_candidates, pick, picks
+from analysis.choice.pick import Candidates, all_candidates, highest_clocks, pick, picks
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.measurements.kernels import KernelInstance
@@ -280,3 +280,11 @@ def test_the_contests_interval_by_hand():
 def test_one_kernel_or_none_leaves_the_contest_open():
     for gains in ([], [50.0]):
         assert contest(cases(gains)).verdict == "open"
+
+
+def test_the_highest_clocks_are_the_highest_of_both():
+    nan = float("nan")
+    assert highest_clocks([(100.0, 900.0), (200.0, 900.0), (200.0, 800.0)]) == 1
+    assert highest_clocks([(100.0, 900.0), (200.0, 800.0)]) is None
+    assert highest_clocks([(100.0, nan), (200.0, nan), (150.0, nan)]) == 1
+    assert highest_clocks([(nan, nan)]) == 0

@@ -16,6 +16,8 @@ import xarray as xr
 from campaign.command_line import main
 from campaign.errors import BadArgument, CannotDo
 from campaign.fits import NoKeptFit
+from campaign.picking import faster_than_measured
+from campaign.plan.profile_file import Profile
 from campaign.results import Results, open_store
 from campaign.store.compaction import compact
 from campaign.store.layout import NotAStore
@@ -108,6 +110,26 @@ def test_predictions_along_a_dimension_of_kernels(store):
         assert float(one["saving_pct"]) == prediction.pick.saving_pct
 
 
+def test_a_kernel_goes_by_its_name_its_label_or_its_short_name(store):
+    labels = [prediction.pick.label for prediction in store.predict(SITE).predictions]
+    for name in (labels[0], f"{labels[0][:2]}\N{HORIZONTAL ELLIPSIS}{labels[0][-1:]}"):
+        (one,) = store.predict(SITE, kernel=name).predictions
+        assert one.pick.label == labels[0]
+    with pytest.raises(BadArgument, match="did you mean 'sp1'"):
+        store.predict(SITE, kernel="sp_1")
+
+
+def test_the_saving_against_the_highest_clocks_is_of_the_predicted_energies(store):
+    fit, data = store.kept_fit(SITE), store.observations(SITE)
+    predicted_j = fit.energy_j(data)
+    for prediction in store.predict(SITE).predictions:
+        pick = prediction.pick
+        top = (data.kernel == pick.label) & (data.core_mhz == max(CLOCKS))
+        saved_pct = (1.0 - pick.energy_j / float(predicted_j[top][0])) * 100.0
+        assert pick.saving_vs_highest_clocks_pct == pytest.approx(saved_pct, abs=1e-9)
+        assert prediction.as_dict()["saving_vs_highest_clocks_pct"] == pytest.approx(saved_pct)
+
+
 def test_a_fit_made_in_python_is_the_one_that_the_store_keeps(store):
     made = store.fit(SITE, model="choi", voltage="unit").fit
     kept = store.kept_fit(SITE)
@@ -159,3 +181,20 @@ def test_a_file_that_is_not_a_fit_is_refused_with_the_command_that_fits(folder, 
     (other / "fits" / f"{SITE}.json").write_text(kept)
     with pytest.raises(NoKeptFit, match=r"is not a fit .*campaign fit"):
         open_store(other).coefficients(SITE)
+
+
+@pytest.mark.parametrize(("times_faster", "doubtful"), [(1.0, False), (2.0, True)])
+def test_a_profile_above_the_roofline_is_warned_of(store, times_faster, doubtful):
+    # At 800 MHz the kernels do 160 Gflop/s at most: 3.2e9 flops take 0.02 s.
+    profile = Profile(
+        kernel="app",
+        core_mhz=800.0,
+        mem_mhz=900.0,
+        time_s=0.02 / times_faster,
+        counts={"sp": 3.2e9, "dram": 1e8},
+    )
+    lines = faster_than_measured(profile, store.observations(SITE), (800.0, 900.0))
+    assert bool(lines) is doubtful
+    for line in lines:
+        assert "320 Gflop/s of sp at 800/900 MHz" in line
+        assert "best rate measured there is 160" in line

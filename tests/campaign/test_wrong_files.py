@@ -119,6 +119,13 @@ WRONG = [
         ["c.toml:6: sites[0].settings.count: only used with choose = 'random'", "remove count"],
     ),
     (
+        "a seed that nothing uses",
+        "c",
+        "repeats = 1",
+        "repeats = 1\nsettings = { choose = 'all', seed = 0 }",
+        ["c.toml:3: settings.seed: only used with choose = 'random'", "remove seed"],
+    ),
+    (
         "a value in place of a list",
         "s",
         "[1000, 2000]",
