@@ -25,16 +25,17 @@ HIP_VISIBLE_DEVICES.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.open_meter import OpenMeter
 
 ABOUT = MeterDescription(
     kind="amdsmi",
@@ -85,7 +86,7 @@ class AmdGpu:
     power_key: str | None
 
 
-def open_meter(root: Path, options: Mapping[str, Any]) -> AmdsmiMeter:
+def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     """Open the GPUs that AMD SMI lists.
 
     Args:
@@ -114,94 +115,63 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> AmdsmiMeter:
         if isinstance(error, Unsupported):
             raise MeterUnreadable(str(error), UNSUPPORTED_REMEDY) from error
         raise
-    return AmdsmiMeter(amdsmi, gpus)
+    return _make_meter(amdsmi, gpus)
 
 
-class AmdsmiMeter:
-    """The open GPUs. Not for several threads at once."""
+def _make_meter(library: Any, gpus: Sequence[AmdGpu]) -> OpenMeter:
+    counters: list[Counter | None] = []
+    channels: list[Channel] = []
+    for gpu in gpus:
+        energy = None
+        if gpu.resolution_uj is not None:
+            energy = f"gpu-{gpu.index}/energy"
+            joules_per_unit = gpu.resolution_uj / 10**6
+            counters.append(Counter(f"the energy of {gpu.label}", joules_per_unit))
+            channels.append(_channel(energy, "energy", float(joules_per_unit)))
+        if gpu.power_key is not None:
+            counters.append(None)
+            power = _channel(f"gpu-{gpu.index}/power", "power", 1.0)
+            averaging_s = POWER_KEYS[gpu.power_key]
+            channels.append(replace(power, same_as=energy, averaging_s=averaging_s))
+    resources = ExitStack()
+    resources.callback(_shut_down, library)
+    read_raw = partial(_read_all, library, gpus)
+    return OpenMeter(ABOUT.kind, channels, counters, read_raw, resources)
 
-    name = "amdsmi"
 
-    def __init__(self, library: Any, gpus: Sequence[AmdGpu]) -> None:
-        self._library = library
-        self._gpus = tuple(gpus)
-        self._counters: dict[int, Counter] = {}
-        channels: list[Channel] = []
-        for gpu in gpus:
-            energy = None
-            if gpu.resolution_uj is not None:
-                energy = f"gpu-{gpu.index}/energy"
-                joules_per_unit = gpu.resolution_uj / 10**6
-                self._counters[gpu.index] = Counter(f"the energy of {gpu.label}", joules_per_unit)
-                channels.append(
-                    Channel(
-                        name=energy,
-                        domain="gpu",
-                        kind="energy",
-                        resolution=float(joules_per_unit),
-                        period_s=PERIOD_S,
-                        gain_pct=GAIN_PCT,
-                    )
-                )
-            if gpu.power_key is not None:
-                channels.append(
-                    Channel(
-                        name=f"gpu-{gpu.index}/power",
-                        domain="gpu",
-                        kind="power",
-                        resolution=1.0,
-                        period_s=PERIOD_S,
-                        same_as=energy,
-                        averaging_s=POWER_KEYS[gpu.power_key],
-                        gain_pct=GAIN_PCT,
-                    )
-                )
-        self.channels = tuple(channels)
-        self._is_open = True
+def _channel(name: str, kind: Literal["energy", "power"], resolution: float) -> Channel:
+    return Channel(
+        name=name,
+        domain="gpu",
+        kind=kind,
+        resolution=resolution,
+        period_s=PERIOD_S,
+        gain_pct=GAIN_PCT,
+    )
 
-    def read(self) -> Reading:
-        """All channels: J since the first reading, and W.
 
-        Raises:
-            MeterUnreadable: a GPU does not answer, an energy went back, or the meter is closed.
-        """
-        if not self._is_open:
-            raise MeterUnreadable("internal error: the amdsmi meter is closed", "please report it")
-        start_ns = time.monotonic_ns()
-        raw = [self._read_raw(gpu) for gpu in self._gpus]
-        end_ns = time.monotonic_ns()
-        values: list[float] = []
-        for gpu, (ticks, watts) in zip(self._gpus, raw, strict=True):
-            if ticks is not None:
-                values.append(self._counters[gpu.index].update(ticks, start_ns, end_ns))
-            if watts is not None:
-                values.append(watts)
-        return Reading((start_ns + end_ns) // 2, tuple(values))
-
-    def close(self) -> None:
-        """Shut the library down; closing again does nothing."""
-        if self._is_open:
-            self._is_open = False
-            _shut_down(self._library)
-
-    def _read_raw(self, gpu: AmdGpu) -> tuple[int | None, float | None]:
-        ticks = watts = None
+def _read_all(library: Any, gpus: Sequence[AmdGpu]) -> list[float]:
+    """Of each GPU the ticks of its counter and its power in W, as far as it has them."""
+    values: list[float] = []
+    for gpu in gpus:
         try:
             if gpu.resolution_uj is not None:
-                ticks, resolution_uj = _read_energy(self._library, gpu.handle, gpu.label)
+                ticks, resolution_uj = _read_energy(library, gpu.handle, gpu.label)
                 if resolution_uj != gpu.resolution_uj:
                     raise MeterUnreadable(
                         f"the energy counter of {gpu.label} changed its unit from "
                         f"{float(gpu.resolution_uj):g} to {float(resolution_uj):g} uJ",
                         OTHER_REMEDY,
                     )
+                values.append(ticks)
             if gpu.power_key is not None:
-                watts = _read_powers(self._library, gpu.handle, gpu.label).get(gpu.power_key)
+                watts = _read_powers(library, gpu.handle, gpu.label).get(gpu.power_key)
                 if watts is None:
                     raise Unsupported(f"{gpu.label} has no {gpu.power_key} any more")
+                values.append(watts)
         except Unsupported as error:
             raise MeterUnreadable(str(error), OTHER_REMEDY) from error
-        return ticks, watts
+    return values
 
 
 def _parse_options(options: Mapping[str, Any]) -> list[int] | None:

@@ -13,8 +13,7 @@ each counter is its instantaneous power, such as ``node/power``: the same energy
 read again if it changed, so that all values belong to one scan.
 
 **Restart.** ``startup`` changes when the controller restarts: the energies then no longer have a
-common start, so every further reading is an error. ``generation`` changes with the power cap; the
-caps are kept in :attr:`CrayMeter.caps`.
+common start, so every further reading is an error.
 
 **Time.** The stamps are microseconds since 1970 of the controller's own clock. They are mapped to
 CLOCK_MONOTONIC by an offset, which the first reading determines: that of this node's
@@ -29,7 +28,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from typing import Any
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.kept_file import KeptFile, Remedies, explain, read_bytes
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.open_meter import OpenMeter, keep_open
 
 ABOUT = MeterDescription(
     kind="cray",
@@ -72,16 +72,6 @@ REMEDIES = Remedies(
 )
 ABSENT_REMEDY = "only Cray XC and EX nodes have it; on others use powercap, nvml or ipmi"
 OPEN_AGAIN = "discard the measurement and open the meter again"
-
-
-@dataclass(frozen=True)
-class Cap:
-    """The node's power cap when a reading first saw it."""
-
-    time_ns: int
-    generation: int
-    watts: int | None
-    """0: no cap; None: not reported."""
 
 
 class StampClock:
@@ -130,48 +120,41 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> CrayMeter:
     stale_s = _parse_options(options)
     directory = root / PM_COUNTERS
     channels = _find_channels(directory)
-    files: dict[str, KeptFile] = {}
-    try:
-        for name in ("freshness", "startup", "generation"):
-            files[name] = KeptFile(str(directory / name), REMEDIES)
-        values = [KeptFile(str(directory / _file_name(channel)), REMEDIES) for channel in channels]
-        files.update({file.path: file for file in values})
-        return CrayMeter(directory, channels, files, values, stale_s)
-    except BaseException:
-        for file in files.values():
-            file.close()
-        raise
+    names = ["freshness", "startup", *map(_file_name, channels)]
+    with ExitStack() as resources:
+        files = keep_open(resources, [directory / name for name in names], REMEDIES)
+        fresh, startup = _parse_plain(files[0]), _parse_plain(files[1])
+        return CrayMeter(
+            channels, files, stale_s, resources.pop_all(), startup=startup, fresh=fresh
+        )
 
 
-class CrayMeter:
-    """The open counters of a node. Not for several threads at once."""
-
-    name = "cray"
+class CrayMeter(OpenMeter):
+    """The open counters of a node: ``files`` are freshness, startup, and one for each channel."""
 
     def __init__(
         self,
-        directory: Path,
         channels: tuple[Channel, ...],
-        files: Mapping[str, KeptFile],
-        values: Sequence[KeptFile],
+        files: Sequence[KeptFile],
         stale_s: float,
+        resources: ExitStack,
+        *,
+        startup: int,
+        fresh: int,
     ) -> None:
-        self.channels = channels
-        self.caps: list[Cap] = []
-        """The power caps that readings saw, each once, in order of time; none before a reading."""
-        self._directory = directory
-        self._files = dict(files)
-        self._values = tuple(values)
-        self._counters = {
-            index: Counter(values[index].path, Fraction(1))
-            for index, channel in enumerate(channels)
-            if channel.kind == "energy"
-        }
-        self._clock = StampClock(values[0].path, stale_s)
+        self._freshness, self._startup_file, *self._values = files
+        counters = [
+            Counter(file.path, Fraction(1)) if channel.kind == "energy" else None
+            for file, channel in zip(self._values, channels, strict=True)
+        ]
+        self._clock = StampClock(self._values[0].path, stale_s)
         self._stale_s = stale_s
-        self._startup = _parse_plain(files["startup"])
-        self._fresh = (_parse_plain(files["freshness"]), time.monotonic_ns())
-        self._is_open = True
+        self._startup = startup
+        self._fresh = (fresh, time.monotonic_ns())
+        super().__init__(ABOUT.kind, channels, counters, self._read_texts, resources)
+
+    def _read_texts(self) -> list[bytes]:
+        return [file.read() for file in self._values]
 
     def read(self) -> Reading:
         """All channels of one scan: energies in J since the first reading, powers in W.
@@ -180,29 +163,27 @@ class CrayMeter:
             MeterUnreadable: a file cannot be read, the controller restarted or no longer updates
                 them, a counter went back, or the meter is closed.
         """
-        if not self._is_open:
-            raise MeterUnreadable("internal error: the cray meter is closed", "please report it")
+        self.refuse_closed()
         for _ in range(ATTEMPTS):
             start_ns = time.monotonic_ns()
-            fresh = _parse_plain(self._files["freshness"])
-            texts = [file.read() for file in self._values]
-            startup = _parse_plain(self._files["startup"])
-            generation = _parse_plain(self._files["generation"])
-            if _parse_plain(self._files["freshness"]) == fresh:
+            fresh = _parse_plain(self._freshness)
+            texts = self._read_texts()
+            startup = _parse_plain(self._startup_file)
+            if _parse_plain(self._freshness) == fresh:
                 break
         else:
             raise MeterUnreadable(
-                f"{self._files['freshness'].path} changed during each of {ATTEMPTS} readings",
+                f"{self._freshness.path} changed during each of {ATTEMPTS} readings",
                 "the machine is too busy to read one scan: leave a core free",
             )
         end_ns = time.monotonic_ns()
         self._check_state(startup, fresh, end_ns)
-        return self._take(texts, generation, start_ns, end_ns)
+        return self.take(texts, start_ns, end_ns)
 
     def _check_state(self, startup: int, fresh: int, end_ns: int) -> None:
         if startup != self._startup:
             raise MeterUnreadable(
-                f"{self._files['startup'].path} went from {self._startup} to {startup}: the "
+                f"{self._startup_file.path} went from {self._startup} to {startup}: the "
                 "node's controller restarted, and its energies with it",
                 OPEN_AGAIN,
             )
@@ -211,43 +192,24 @@ class CrayMeter:
         still_s = (end_ns - self._fresh[1]) / 1e9
         if still_s > self._stale_s:
             raise MeterUnreadable(
-                f"{self._files['freshness'].path} has not changed from {fresh} for {still_s:.3g} s",
+                f"{self._freshness.path} has not changed from {fresh} for {still_s:.3g} s",
                 "the node's controller has stopped: discard the measurement, and ask an "
                 "administrator to restart it",
             )
 
-    def _take(self, texts: Sequence[bytes], generation: int, start_ns: int, end_ns: int) -> Reading:
+    def take(self, raw: Sequence[bytes], start_ns: int, end_ns: int) -> Reading:
+        """What :meth:`read` returns for these texts of one scan."""
         parsed = [
             _parse_value(file.path, text, UNITS[channel.kind])
-            for file, text, channel in zip(self._values, texts, self.channels, strict=True)
+            for file, text, channel in zip(self._values, raw, self.channels, strict=True)
         ]
         stamp_us = parsed[0][1]
         time_ns = (
             (start_ns + end_ns) // 2 if stamp_us is None else self._clock.map(stamp_us, end_ns)
         )
-        values = tuple(
-            self._counters[index].update(raw, start_ns, end_ns)
-            if index in self._counters
-            else float(raw)
-            for index, (raw, _) in enumerate(parsed)
+        return Reading(
+            time_ns, super().take([value for value, _ in parsed], start_ns, end_ns).values
         )
-        if not self.caps or self.caps[-1].generation != generation:
-            self.caps.append(Cap(time_ns, generation, self._read_cap()))
-        return Reading(time_ns, values)
-
-    def _read_cap(self) -> int | None:
-        path = self._directory / "power_cap"
-        try:
-            text = path.read_bytes()
-        except OSError:
-            return None
-        return _parse_value(str(path), text, b"W")[0]
-
-    def close(self) -> None:
-        """Close the files; again does nothing."""
-        self._is_open = False
-        for file in self._files.values():
-            file.close()
 
 
 def _parse_options(options: Mapping[str, Any]) -> float:

@@ -22,8 +22,8 @@ changes between boots.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -32,8 +32,9 @@ from typing import Any
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.hwmon_sensors import HWMON, REMEDIES, Sensor, find_sensors
-from sites.meters.shared.kept_file import KeptFile, parse_number
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.kept_file import parse_number
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.open_meter import FileMeter, keep_open
 
 ABOUT = MeterDescription(
     kind="hwmon",
@@ -89,7 +90,7 @@ class ChosenSensor:
         return (sensor.chip, key) == (self.chip, self.key) and self.device in (None, sensor.device)
 
 
-def open_meter(root: Path, options: Mapping[str, Any]) -> HwmonMeter:
+def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
     """Open the sensors below ``root``.
 
     Args:
@@ -124,71 +125,15 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> HwmonMeter:
             f"{root / HWMON}: several channels would be called {', '.join(twice)}",
             "distinguish them with `device` in the option `sensors`",
         )
-    files: list[KeptFile] = []
-    try:
-        files.extend(KeptFile(str(sensor.path), REMEDIES) for _, sensor in chosen)
-    except BaseException:
-        for file in files:
-            file.close()
-        raise
-    return HwmonMeter(tuple(channel for channel, _ in chosen), files)
-
-
-class HwmonMeter:
-    """The open sensors. Not for several threads at once."""
-
-    name = "hwmon"
-
-    def __init__(self, channels: tuple[Channel, ...], files: Sequence[KeptFile]) -> None:
-        self.channels = channels
-        self._files = tuple(files)
-        self._counters = {
-            index: Counter(file.path, Fraction(1, 10**6))
-            for index, (file, channel) in enumerate(zip(files, channels, strict=True))
-            if channel.kind == "energy"
-        }
-        self._is_open = True
-
-    def read(self) -> Reading:
-        """All channels: energies in J since the first reading, powers in W.
-
-        Raises:
-            MeterUnreadable: a file cannot be read, a counter went back, or the meter is closed.
-        """
-        self._refuse_closed()
-        start_ns = time.monotonic_ns()
-        raw = [file.read_number() for file in self._files]
-        return self.take(raw, start_ns, time.monotonic_ns())
-
-    def descriptors(self) -> tuple[int, ...]:
-        """The open file of every channel, in order; raises if the meter is closed."""
-        self._refuse_closed()
-        return tuple(file.descriptor for file in self._files)
-
-    def take(self, raw: Sequence[int], start_ns: int, end_ns: int) -> Reading:
-        """What :meth:`read` returns for these numbers in uJ and uW, one for each descriptor.
-
-        Raises:
-            MeterUnreadable: as :meth:`read`.
-        """
-        self._refuse_closed()
-        values = tuple(
-            self._counters[index].update(number, start_ns, end_ns)
-            if index in self._counters
-            else number / 1e6
-            for index, number in enumerate(raw)
-        )
-        return Reading((start_ns + end_ns) // 2, values)
-
-    def _refuse_closed(self) -> None:
-        if not self._is_open:
-            raise MeterUnreadable("internal error: the hwmon meter is closed", "please report it")
-
-    def close(self) -> None:
-        """Close the files; again does nothing."""
-        self._is_open = False
-        for file in self._files:
-            file.close()
+    with ExitStack() as resources:
+        files = keep_open(resources, [sensor.path for _, sensor in chosen], REMEDIES)
+        channels = [channel for channel, _ in chosen]
+        counters = [
+            Counter(file.path, Fraction(1, 10**6)) if channel.kind == "energy" else None
+            for file, channel in zip(files, channels, strict=True)
+        ]
+        kept = resources.pop_all()
+        return FileMeter(ABOUT.kind, channels, counters, files, kept, units_per_w=1e6)
 
 
 def _parse_options(options: Mapping[str, Any]) -> tuple[ChosenSensor, ...] | None:

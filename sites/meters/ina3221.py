@@ -17,8 +17,8 @@ several parts belongs to the domain that draws most of its power: ``VDD_CPU_GPU_
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from typing import Any
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.open_meter import FileMeter, keep_open
 
 ABOUT = MeterDescription(
     kind="ina3221",
@@ -124,23 +125,19 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> Ina3221Meter:
     rails = find_rails(root)
     chosen = _choose(root, rails, domains)
     domains = domains or RAILS
-    files: list[tuple[KeptFile, KeptFile]] = []
-    opened: list[KeptFile] = []
-    try:
-        for rail in chosen:
-            for stem in (f"in{rail.number}_input", f"curr{rail.number}_input"):
-                opened.append(KeptFile(str(rail.directory / stem), REMEDIES))
-            files.append((opened[-2], opened[-1]))
+    paths = [
+        rail.directory / f"{quantity}{rail.number}_input"
+        for rail in chosen
+        for quantity in ("in", "curr")
+    ]
+    with ExitStack() as resources:
+        files = keep_open(resources, paths, REMEDIES)
         whole = next((rail.label for rail in chosen if domains[rail.label] in WHOLE), None)
         channels = tuple(
             _make_channel(rail, chosen, domains[rail.label], whole, voltage)
-            for rail, (voltage, _) in zip(chosen, files, strict=True)
+            for rail, voltage in zip(chosen, files[::2], strict=True)
         )
-    except BaseException:
-        for file in opened:
-            file.close()
-        raise
-    return Ina3221Meter(channels, files)
+        return Ina3221Meter(ABOUT.kind, channels, (), files, resources.pop_all())
 
 
 def find_rails(root: Path) -> tuple[LabelledRail, ...]:
@@ -165,42 +162,20 @@ def find_rails(root: Path) -> tuple[LabelledRail, ...]:
     return tuple(rails)
 
 
-class Ina3221Meter:
-    """The open rails. Not for several threads at once."""
+class Ina3221Meter(FileMeter):
+    """The open rails, of each its voltage in mV and its current in mA."""
 
-    name = "ina3221"
-
-    def __init__(
-        self, channels: tuple[Channel, ...], files: Sequence[tuple[KeptFile, KeptFile]]
-    ) -> None:
-        self.channels = channels
-        self._files = tuple(file for pair in files for file in pair)
-        self._is_open = True
-
-    def read(self) -> Reading:
-        """The power of all rails now, in W.
-
-        Raises:
-            MeterUnreadable: a file cannot be read, or the meter is closed.
-        """
-        self._refuse_closed()
-        start_ns = time.monotonic_ns()
-        raw = [_read_signed(file) for file in self._files]
-        return self.take(raw, start_ns, time.monotonic_ns())
-
-    def descriptors(self) -> tuple[int, ...]:
-        """The open files, voltage and current of each channel; raises if the meter is closed."""
-        self._refuse_closed()
-        return tuple(file.descriptor for file in self._files)
+    def _read_files(self) -> list[int]:
+        return [_read_signed(file) for file in self._files]
 
     def take(self, raw: Sequence[int], start_ns: int, end_ns: int) -> Reading:
-        """What :meth:`read` returns for these numbers in mV and mA, one for each descriptor.
+        """What :meth:`read` returns for these numbers, one for each descriptor.
 
         Raises:
             MeterUnreadable: the meter is closed, or a voltage is 0: the rail is off, or the chip
                 does not measure it.
         """
-        self._refuse_closed()
+        self.refuse_closed()
         values = []
         for file, voltage_mv, current_ma in zip(self._files[::2], raw[::2], raw[1::2], strict=True):
             if voltage_mv <= 0:
@@ -210,16 +185,6 @@ class Ina3221Meter:
                 )
             values.append(voltage_mv * current_ma / 1e6)
         return Reading((start_ns + end_ns) // 2, tuple(values))
-
-    def _refuse_closed(self) -> None:
-        if not self._is_open:
-            raise MeterUnreadable("internal error: the ina3221 meter is closed", "please report it")
-
-    def close(self) -> None:
-        """Close the files; again does nothing."""
-        self._is_open = False
-        for file in self._files:
-            file.close()
 
 
 def _parse_options(options: Mapping[str, Any]) -> dict[str, str] | None:

@@ -33,15 +33,17 @@ energy counter, which nobody compared.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.open_meter import OpenMeter
 from sites.nvml_library import (
     UNSUPPORTED_REMEDY,
     Gpu,
@@ -102,7 +104,7 @@ class Signal:
     source: PowerSource | None
 
 
-def open_meter(root: Path, options: Mapping[str, Any]) -> NvmlMeter:
+def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     """Open the GPUs that NVML lists.
 
     Args:
@@ -130,53 +132,21 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> NvmlMeter:
         if isinstance(error, NvmlUnavailable):
             raise MeterUnreadable(error.what, error.remedy) from error
         raise
-    return NvmlMeter(library, tuple(channels), tuple(signals))
+    resources = ExitStack()
+    resources.callback(close_library, library)
+    counters = [
+        None if signal.source else Counter(f"the energy of {signal.gpu.label}", Fraction(1, 1000))
+        for signal in signals
+    ]
+    read_raw = partial(_read_signals, library, signals)
+    return OpenMeter(ABOUT.kind, channels, counters, read_raw, resources, units_per_w=1e3)
 
 
-class NvmlMeter:
-    """The open GPUs. Not for several threads at once."""
-
-    name = "nvml"
-
-    def __init__(
-        self, library: NvmlLibrary, channels: tuple[Channel, ...], signals: tuple[Signal, ...]
-    ) -> None:
-        self.channels = channels
-        self._library: NvmlLibrary | None = library
-        self._signals = signals
-        self._counters = [
-            None
-            if signal.source is not None
-            else Counter(f"the energy of {signal.gpu.label}", Fraction(1, 1000))
-            for signal in signals
-        ]
-
-    def read(self) -> Reading:
-        """All channels: J since the first reading, and W.
-
-        Raises:
-            MeterUnreadable: a GPU does not answer, an energy went back, or the meter is closed.
-        """
-        library = self._library
-        if library is None:
-            raise MeterUnreadable("internal error: the nvml meter is closed", "please report it")
-        start_ns = time.monotonic_ns()
-        try:
-            raw = [_read_signal(library, signal) for signal in self._signals]
-        except NvmlUnavailable as error:
-            raise MeterUnreadable(error.what, error.remedy) from error
-        end_ns = time.monotonic_ns()
-        values = tuple(
-            value / 1000 if counter is None else counter.update(value, start_ns, end_ns)
-            for value, counter in zip(raw, self._counters, strict=True)
-        )
-        return Reading((start_ns + end_ns) // 2, values)
-
-    def close(self) -> None:
-        """Shut NVML down; closing again does nothing."""
-        if self._library is not None:
-            close_library(self._library)
-            self._library = None
+def _read_signals(library: NvmlLibrary, signals: Sequence[Signal]) -> list[int]:
+    try:
+        return [_read_signal(library, signal) for signal in signals]
+    except NvmlUnavailable as error:
+        raise MeterUnreadable(error.what, error.remedy) from error
 
 
 def _parse_options(options: Mapping[str, Any]) -> Sequence[int | str] | None:

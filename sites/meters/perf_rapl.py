@@ -21,17 +21,18 @@ import os
 import platform
 import re
 import struct
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.open_meter import OpenMeter
 
 ABOUT = MeterDescription(
     kind="perf-rapl",
@@ -95,18 +96,6 @@ class EventSpec:
     joules_per_count: Fraction
 
 
-class Event(Protocol):
-    """An open event on a CPU."""
-
-    name: str
-
-    def read(self) -> int:
-        """The present count; raises MeterUnreadable."""
-
-    def close(self) -> None:
-        """Release it."""
-
-
 class KernelEvent:
     """An event that the kernel counts on a CPU, for all processes.
 
@@ -115,12 +104,12 @@ class KernelEvent:
     """
 
     def __init__(self, spec: EventSpec, cpu: int) -> None:
-        self.name = f"the event power/{spec.name}/ on CPU {cpu}"
+        self.path = f"the event power/{spec.name}/ on CPU {cpu}"
         self._descriptor = -1
         number = PERF_EVENT_OPEN.get(platform.machine())
         if number is None:
             raise MeterUnreadable(
-                f"{self.name} cannot be opened on {platform.machine()}",
+                f"{self.path} cannot be opened on {platform.machine()}",
                 "only x86 processors have RAPL: use hwmon, nvml or ina3221",
             )
         attributes = ATTRIBUTES.pack(
@@ -137,16 +126,17 @@ class KernelEvent:
             ctypes.c_ulong(CLOSE_ON_EXEC),
         )
         if descriptor < 0:
-            raise _explain_event(self.name, ctypes.get_errno())
+            raise _explain_event(self.path, ctypes.get_errno())
         self._descriptor = int(descriptor)
 
-    def read(self) -> int:
+    def read_number(self) -> int:
+        """The present count; raises MeterUnreadable."""
         try:
             count = os.read(self._descriptor, 8)
         except OSError as error:
-            raise _explain_event(self.name, error.errno or 0) from error
+            raise _explain_event(self.path, error.errno or 0) from error
         if len(count) != 8:
-            raise MeterUnreadable(f"{self.name} no longer counts", REMEDIES.gone)
+            raise MeterUnreadable(f"{self.path} no longer counts", REMEDIES.gone)
         return int.from_bytes(count, "little")
 
     def close(self) -> None:
@@ -155,21 +145,7 @@ class KernelEvent:
             self._descriptor = -1
 
 
-class RecordedEvent:
-    """The count of an event in a recorded tree; raises MeterUnreadable if it is missing."""
-
-    def __init__(self, root: Path, spec: EventSpec, cpu: int) -> None:
-        self._file = KeptFile(str(root / RECORDED / spec.name / f"cpu{cpu}"), REMEDIES)
-        self.name = self._file.path
-
-    def read(self) -> int:
-        return self._file.read_number()
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def open_meter(root: Path, options: Mapping[str, Any]) -> PerfRaplMeter:
+def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     """Open the events of each package.
 
     Args:
@@ -201,59 +177,28 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PerfRaplMeter:
                 inside=package if is_inside else None,
             )
             channel_events.append((channel, spec, cpu))
-    events: list[Event] = []
-    try:
-        for _, spec, cpu in channel_events:
-            is_machine = root.resolve() == Path("/")
-            events.append(KernelEvent(spec, cpu) if is_machine else RecordedEvent(root, spec, cpu))
-    except BaseException:
-        for event in events:
-            event.close()
-        raise
-    counters = [
-        Counter(event.name, spec.joules_per_count)
-        for event, (_, spec, _) in zip(events, channel_events, strict=True)
-    ]
-    return PerfRaplMeter(tuple(channel for channel, _, _ in channel_events), events, counters)
-
-
-class PerfRaplMeter:
-    """The open events. Not for several threads at once."""
-
-    name = "perf-rapl"
-
-    def __init__(
-        self, channels: tuple[Channel, ...], events: Sequence[Event], counters: Sequence[Counter]
-    ) -> None:
-        self.channels = channels
-        self._events = tuple(events)
-        self._counters = tuple(counters)
-        self._is_open = True
-
-    def read(self) -> Reading:
-        """All channels, in J since the first reading.
-
-        Raises:
-            MeterUnreadable: an event cannot be read, its count went back, or the meter is closed.
-        """
-        if not self._is_open:
-            raise MeterUnreadable(
-                "internal error: the perf-rapl meter is closed", "please report it"
+    is_machine = root.resolve() == Path("/")
+    with ExitStack() as resources:
+        events = [
+            resources.enter_context(
+                closing(
+                    KernelEvent(spec, cpu)
+                    if is_machine
+                    else KeptFile(str(root / RECORDED / spec.name / f"cpu{cpu}"), REMEDIES)
+                )
             )
-        start_ns = time.monotonic_ns()
-        counts = [event.read() for event in self._events]
-        end_ns = time.monotonic_ns()
-        values = tuple(
-            counter.update(count, start_ns, end_ns)
-            for counter, count in zip(self._counters, counts, strict=True)
+            for _, spec, cpu in channel_events
+        ]
+        return OpenMeter(
+            ABOUT.kind,
+            [channel for channel, _, _ in channel_events],
+            [
+                Counter(event.path, spec.joules_per_count)
+                for event, (_, spec, _) in zip(events, channel_events, strict=True)
+            ],
+            lambda: [event.read_number() for event in events],
+            resources.pop_all(),
         )
-        return Reading((start_ns + end_ns) // 2, values)
-
-    def close(self) -> None:
-        """Close the events; closing again does nothing."""
-        self._is_open = False
-        for event in self._events:
-            event.close()
 
 
 def _parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -34,8 +34,8 @@ before it restarts at zero, so each wrap loses one step of the hardware (61 uJ o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,8 @@ from typing import Any
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, parse_number, read_once
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.open_meter import FileMeter, keep_open
 from sites.meters.shared.powercap_zones import LEAVE_OUT_REMEDY, REMEDIES, Zone, find_zones
 
 ABOUT = MeterDescription(
@@ -71,7 +72,7 @@ LIMIT_FACTOR = 4.0
 """constraint_0_max_power_uw is the thermal design power, which turbo exceeds for a short time."""
 
 
-def open_meter(root: Path, options: Mapping[str, Any]) -> PowercapMeter:
+def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
     """Open the RAPL zones below ``root``.
 
     Args:
@@ -89,9 +90,8 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PowercapMeter:
     chosen = _choose_zones(zones, names)
     if sum(zone.domain == "psys" for zone in zones) > 1 and len(chosen) > 1:
         _refuse_psys_with_others(chosen)
-    files: list[KeptFile] = []
-    try:
-        files.extend(KeptFile(str(zone.energy_path), REMEDIES) for zone in chosen)
+    with ExitStack() as resources:
+        files = keep_open(resources, [zone.energy_path for zone in chosen], REMEDIES)
         mirrors = _find_mirrors(chosen, files)
         ranges_uj = [_read_range_uj(zone) for zone in chosen]
         counters = [
@@ -105,10 +105,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PowercapMeter:
             )
             for zone, range_uj in zip(chosen, ranges_uj, strict=True)
         ]
-    except BaseException:
-        for file in files:
-            file.close()
-        raise
+        kept = resources.pop_all()
     channels = tuple(
         Channel(
             name=zone.channel,
@@ -121,81 +118,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PowercapMeter:
         )
         for zone, range_uj in zip(chosen, ranges_uj, strict=True)
     )
-    return PowercapMeter(channels, files, counters)
-
-
-class PowercapMeter:
-    """The open RAPL zones, each with one energy channel. Not for several threads at once."""
-
-    name = "powercap"
-
-    def __init__(
-        self,
-        channels: tuple[Channel, ...],
-        files: Sequence[KeptFile],
-        counters: Sequence[Counter],
-    ) -> None:
-        self.channels = channels
-        self._files = tuple(files)
-        self._counters = tuple(counters)
-        self._is_open = True
-
-    @property
-    def longest_gap_s(self) -> float:
-        """The longest time between two readings, in s; after a longer one, :meth:`read` raises."""
-        return min(counter.longest_gap_s or 0.0 for counter in self._counters)
-
-    def read(self) -> Reading:
-        """All channels, in J since the first reading.
-
-        All files are read before any counter is updated, so that no energy is lost if a file
-        cannot be read now but can be read later.
-
-        Raises:
-            MeterUnreadable: a file cannot be read, its counter has no plausible energy since the
-                last reading, or the meter is closed.
-        """
-        self._refuse_closed()
-        start_ns = time.monotonic_ns()
-        raw_uj = [file.read_number() for file in self._files]
-        return self.take(raw_uj, start_ns, time.monotonic_ns())
-
-    def descriptors(self) -> tuple[int, ...]:
-        """The open ``energy_uj`` of every channel, in order.
-
-        They are those of the last :meth:`read`. A file that is replaced later is not noticed;
-        this does not happen on a real machine.
-
-        Raises:
-            MeterUnreadable: the meter is closed.
-        """
-        self._refuse_closed()
-        return tuple(file.descriptor for file in self._files)
-
-    def take(self, raw: Sequence[int], start_ns: int, end_ns: int) -> Reading:
-        """What :meth:`read` returns for these readings in uJ, one for each descriptor.
-
-        Raises:
-            MeterUnreadable: as :meth:`read`.
-        """
-        self._refuse_closed()
-        values = tuple(
-            counter.update(reading_uj, start_ns, end_ns)
-            for counter, reading_uj in zip(self._counters, raw, strict=True)
-        )
-        return Reading((start_ns + end_ns) // 2, values)
-
-    def _refuse_closed(self) -> None:
-        if not self._is_open:
-            raise MeterUnreadable(
-                "internal error: the powercap meter is closed", "please report it"
-            )
-
-    def close(self) -> None:
-        """Close the files; again does nothing."""
-        self._is_open = False
-        for file in self._files:
-            file.close()
+    return FileMeter(ABOUT.kind, channels, counters, files, kept)
 
 
 def _parse_options(options: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, float | None]:

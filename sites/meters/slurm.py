@@ -20,15 +20,17 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sites.meters.shared.command_output import find_program, parse_command_options, run_command
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.open_meter import OpenMeter
 
 ABOUT = MeterDescription(
     kind="slurm",
@@ -59,7 +61,7 @@ NOTHING_REMEDY = (
 )
 
 
-def open_meter(root: Path, options: Mapping[str, Any]) -> SlurmMeter:
+def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     """Open the accounting of a step. Nothing is read yet.
 
     Args:
@@ -82,71 +84,45 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> SlurmMeter:
     if len(paths) < len(programs):
         missing = ", ".join(sorted(set(programs) - set(paths)))
         raise MeterUnreadable(f"{missing}: not installed", ABSENT_REMEDY)
-    return SlurmMeter(paths["sstat"], paths["sacct"], f"{job}.{step}", limit_s or LIMIT_S)
-
-
-class SlurmMeter:
-    """The accounted energy of one step."""
-
-    name = "slurm"
-    channels = (
-        Channel(
-            name="node/energy",
-            domain="node",
-            kind="energy",
-            resolution=1.0,
-            period_s=PERIOD_S,
-            gain_pct=GAIN_PCT,
-        ),
+    name = f"{job}.{step}"
+    channel = Channel(
+        name="node/energy",
+        domain="node",
+        kind="energy",
+        resolution=1.0,
+        period_s=PERIOD_S,
+        gain_pct=GAIN_PCT,
     )
+    counter = Counter(f"ConsumedEnergyRaw of step {name}", Fraction(1))
+    read_raw = partial(_read_energy_j, paths["sstat"], paths["sacct"], name, limit_s or LIMIT_S)
+    return OpenMeter(ABOUT.kind, [channel], [counter], read_raw, ExitStack())
 
-    def __init__(self, sstat: str, sacct: str, step: str, limit_s: float) -> None:
-        self._sstat, self._sacct = sstat, sacct
-        self._step = step
-        self._limit_s = limit_s
-        self._counter = Counter(f"ConsumedEnergyRaw of step {step}", Fraction(1))
-        self._is_open = True
 
-    def read(self) -> Reading:
-        """J since the first reading. Runs a command and waits for it.
+def _read_energy_j(sstat: str, sacct: str, step: str, limit_s: float) -> list[int]:
+    """Runs a command and waits for it.
 
-        Raises:
-            MeterUnreadable: Slurm does not know the step, gathers no energy, or a command fails;
-                the energy went back; or the meter is closed.
-        """
-        if not self._is_open:
-            raise MeterUnreadable("internal error: the slurm meter is closed", "please report it")
-        start_ns = time.monotonic_ns()
-        energy_j = self._ask()
-        end_ns = time.monotonic_ns()
-        value = self._counter.update(energy_j, start_ns, end_ns)
-        return Reading((start_ns + end_ns) // 2, (value,))
-
-    def close(self) -> None:
-        """Mark the meter as closed; nothing is held open."""
-        self._is_open = False
-
-    def _ask(self) -> int:
-        remedy = COMMAND_REMEDY.format(job=self._step.partition(".")[0])
-        words = ["-n", "-P", "-o", "JobID,ConsumedEnergyRaw", "-j", self._step]
-        try:
-            output = run_command([self._sstat, *words], self._limit_s, remedy)
-            value = parse_energy(output, self._step)
-        except MeterUnreadable:
-            value = None  # sstat fails for a step that is not running.
-        program = self._sstat
-        if value is None:
-            program = self._sacct
-            value = parse_energy(run_command([program, *words], self._limit_s, remedy), self._step)
-        if value is None:
-            raise MeterUnreadable(f"`{program}` does not know step {self._step}", remedy)
-        if not re.fullmatch("[0-9]{1,20}", value) or int(value) in NO_VALUES:
-            raise MeterUnreadable(
-                f"`{program}` has no energy of step {self._step}: ConsumedEnergyRaw is "
-                f"{value[:40]!r}",
-                NOTHING_REMEDY,
-            )
-        return int(value)
+    Raises:
+        MeterUnreadable: Slurm does not know the step, gathers no energy, or a command fails.
+    """
+    remedy = COMMAND_REMEDY.format(job=step.partition(".")[0])
+    words = ["-n", "-P", "-o", "JobID,ConsumedEnergyRaw", "-j", step]
+    try:
+        output = run_command([sstat, *words], limit_s, remedy)
+        value = parse_energy(output, step)
+    except MeterUnreadable:
+        value = None  # sstat fails for a step that is not running.
+    program = sstat
+    if value is None:
+        program = sacct
+        value = parse_energy(run_command([program, *words], limit_s, remedy), step)
+    if value is None:
+        raise MeterUnreadable(f"`{program}` does not know step {step}", remedy)
+    if not re.fullmatch("[0-9]{1,20}", value) or int(value) in NO_VALUES:
+        raise MeterUnreadable(
+            f"`{program}` has no energy of step {step}: ConsumedEnergyRaw is {value[:40]!r}",
+            NOTHING_REMEDY,
+        )
+    return [int(value)]
 
 
 def parse_energy(output: str, step: str) -> str | None:

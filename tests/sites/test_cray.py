@@ -224,15 +224,3 @@ def test_a_scan_that_cannot_be_read_in_time_is_an_error(root: Path) -> None:
         writer.kill()
         writer.wait()
     meter.close()
-
-
-def test_power_caps_are_kept(root: Path) -> None:
-    meter = open_cray(root)
-    for value in range(3):
-        show_all(root, 1000 + value)
-        meter.read()
-    replace(root / PM_COUNTERS / "power_cap", "1800 W 1717000000123456 us\n")
-    replace(root / PM_COUNTERS / "generation", "4\n")
-    meter.read()
-    assert [(cap.generation, cap.watts) for cap in meter.caps] == [(3, 0), (4, 1800)]
-    meter.close()

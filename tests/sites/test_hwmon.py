@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from sites.meters import MeterUnreadable, open_meter
-from sites.meters.hwmon import HwmonMeter
 from sites.meters.shared.hwmon_sensors import find_sensors
+from sites.meters.shared.open_meter import FileMeter
 from tests.sites.meter_layouts.layout import TREES
 
 HWMON = Path("sys/class/hwmon")
 
 
-def open_hwmon(root: Path, **options: object) -> HwmonMeter:
+def open_hwmon(root: Path, **options: object) -> FileMeter:
     meter = open_meter("hwmon", options, root)
-    assert isinstance(meter, HwmonMeter)
+    assert isinstance(meter, FileMeter)
     return meter
 
 
@@ -36,7 +36,7 @@ def add_chip(
         (directory / "device").symlink_to(home)
 
 
-def nesting(meter: HwmonMeter) -> list[tuple[str, str, str | None]]:
+def nesting(meter: FileMeter) -> list[tuple[str, str, str | None]]:
     return [(channel.name, channel.domain, channel.inside) for channel in meter.channels]
 
 

@@ -122,10 +122,11 @@ def read_in_time(meter: Meter, last: Reading | None, read: Callable[[], Reading]
     try:
         return read()
     except MeterUnreadable as error:
-        allowed_s = getattr(meter, "longest_gap_s", None)
-        if last is None or allowed_s is None:
+        counters = [counter for counter in getattr(meter, "counters", ()) if counter]
+        gaps_s = [gap_s for counter in counters if (gap_s := counter.longest_gap_s) is not None]
+        if last is None or not gaps_s:
             raise
-        if time.monotonic_ns() - last.time_ns < allowed_s * NS_PER_S:
+        if time.monotonic_ns() - last.time_ns < min(gaps_s) * NS_PER_S:
             raise
         raise TooLate from error
 

@@ -10,7 +10,8 @@ import pynvml
 import pytest
 
 from sites.meters import MeterUnreadable, open_meter
-from sites.meters.nvml import GAIN_PCT, NvmlMeter
+from sites.meters.nvml import GAIN_PCT
+from sites.meters.shared.open_meter import OpenMeter
 from sites.nvml_library import (
     LIBRARY,
     NvmlUnavailable,
@@ -34,9 +35,9 @@ def root(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-def open_nvml(root: Path, **options: object) -> NvmlMeter:
+def open_nvml(root: Path, **options: object) -> OpenMeter:
     meter = open_meter("nvml", options, root)
-    assert isinstance(meter, NvmlMeter)
+    assert isinstance(meter, OpenMeter)
     return meter
 
 
@@ -45,7 +46,7 @@ def drop(root: Path, *names: str) -> None:
         (root / TREE / name).unlink()
 
 
-def names(meter: NvmlMeter) -> list[str]:
+def names(meter: OpenMeter) -> list[str]:
     return [channel.name for channel in meter.channels]
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sites.meters import MeterUnreadable, open_meter
-from sites.meters.perf_rapl import EventSpec, KernelEvent, PerfRaplMeter
+from sites.meters.perf_rapl import EventSpec, KernelEvent
+from sites.meters.shared.open_meter import OpenMeter
 from tests.sites.meter_layouts.layout import TREES
 from tests.sites.meter_layouts.perf_rapl import COUNTS, POWER
 
@@ -24,9 +25,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-def open_perf(root: Path, **options: object) -> PerfRaplMeter:
+def open_perf(root: Path, **options: object) -> OpenMeter:
     meter = open_meter("perf-rapl", options, root)
-    assert isinstance(meter, PerfRaplMeter)
+    assert isinstance(meter, OpenMeter)
     return meter
 
 
@@ -105,14 +106,14 @@ def test_the_system_call_counts_or_the_error_says_what_is_needed() -> None:
     except MeterUnreadable as error:
         assert "perf_event_paranoid" in error.remedy
         return  # this user may not count events of all processes
-    start_ns, first = time.monotonic_ns(), event.read()
+    start_ns, first = time.monotonic_ns(), event.read_number()
     time.sleep(0.05)
-    counted, passed_ns = event.read() - first, time.monotonic_ns() - start_ns
+    counted, passed_ns = event.read_number() - first, time.monotonic_ns() - start_ns
     assert 0.04 * 1e9 < counted <= passed_ns + 10**7
     event.close()
     event.close()
     with pytest.raises(MeterUnreadable, match="power/cpu-clock/ on CPU 0"):
-        event.read()
+        event.read_number()
 
 
 def test_an_event_that_the_kernel_does_not_know() -> None:
