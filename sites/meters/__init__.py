@@ -1,8 +1,10 @@
 """Meters: one file each, registered here by name.
 
-Each module has ``ABOUT``, a :class:`MeterDescription`, and
+Each module has ``ABOUT``, a :class:`MeterDescription` with the options, and
 ``open_meter(root: Path, options: Mapping) -> Meter``. ``root`` is ``/`` on a machine, and a folder
-with recorded files in a test.
+with recorded files in a test; programs are then looked for in its usr/bin and usr/sbin. It raises
+MeterUnreadable where the meter, or something that an option names, is missing or cannot be read,
+and ValueError for an unknown option or one with a wrong value.
 """
 
 from __future__ import annotations

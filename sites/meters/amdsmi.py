@@ -87,16 +87,7 @@ class AmdGpu:
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
-    """Open the GPUs that AMD SMI lists.
-
-    Args:
-        root: not used: the library finds its devices itself.
-        options: see ABOUT.
-
-    Raises:
-        MeterUnreadable: the package, the driver or a GPU is missing, or a GPU offers no value.
-        ValueError: an unknown option, or one with a wrong value.
-    """
+    """Open the GPUs that AMD SMI lists; its library finds them itself, whatever ``root`` is."""
     indices = _parse_options(options)
     try:
         import amdsmi  # noqa: PLC0415

@@ -107,16 +107,7 @@ class StampClock:
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> CrayMeter:
-    """Open the counters below ``root``.
-
-    Args:
-        root: ``/``, or a recorded tree.
-        options: see ABOUT.
-
-    Raises:
-        MeterUnreadable: they do not exist, or one of the files cannot be read.
-        ValueError: an unknown option, or one with a wrong value.
-    """
+    """Open the counters below ``root``."""
     stale_s = _parse_options(options)
     directory = root / PM_COUNTERS
     channels = _find_channels(directory)

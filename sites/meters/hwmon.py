@@ -93,18 +93,9 @@ class ChosenSensor:
 def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
     """Open the sensors below ``root``.
 
-    Args:
-        root: ``/``, or a recorded tree.
-        options: ``sensors``: a list of tables with ``chip`` (its name), ``label`` (or ``number``,
-            of a sensor without a label), ``domain``, and optionally ``inside``, the label or
-            number of the sensor in the list whose energy includes it, and ``device``, the name of
-            the chip's device if several chips have the same name. Without it, the sensors of
-            Grace and of amd_energy.
-
-    Raises:
-        MeterUnreadable: there are none, a named sensor is missing or exists twice, or a file
-            cannot be read.
-        ValueError: an unknown option, or one with a wrong value.
+    In an entry of ``sensors``, ``inside`` is the label or number of the sensor in the list whose
+    energy includes it, and ``device`` the name of the chip's device, if several chips have the same
+    name.
     """
     choices = _parse_options(options)
     sensors = find_sensors(root)

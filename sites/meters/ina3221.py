@@ -110,17 +110,7 @@ class LabelledRail:
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> Ina3221Meter:
-    """Open the rails below ``root``.
-
-    Args:
-        root: ``/``, or a recorded tree.
-        options: see ABOUT. Without ``rails``, those in RAILS are read.
-
-    Raises:
-        MeterUnreadable: there are none, a named rail is missing or switched off, or a file cannot
-            be read.
-        ValueError: an unknown option, or one with a wrong value.
-    """
+    """Open the rails below ``root``: those that ``rails`` names, or those in RAILS."""
     domains = _parse_options(options)
     rails = find_rails(root)
     chosen = _choose(root, rails, domains)

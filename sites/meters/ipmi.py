@@ -84,18 +84,7 @@ PARSE_REMEDY = "check the output of `{command}`: the BMC may have no power senso
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
-    """Open the node's BMC and wait for its first answer.
-
-    Args:
-        root: ``/``; below another, programs are looked for in its usr/bin and usr/sbin.
-        options: ``command``: the words of a command that prints as one of the two do; without
-            it, the one that is there. ``limit_s``: how long a run may take (10 s).
-            ``period_s``: the time from the end of a run to the next (1 s).
-
-    Raises:
-        MeterUnreadable: there is no such program, or the first run fails.
-        ValueError: an unknown option, or one with a wrong value.
-    """
+    """Open the node's BMC and wait for its first answer."""
     words, limit_s = parse_command_options(ABOUT, options)
     period_s = parse_seconds(options, "period_s") or PERIOD_S
     command = _find_command(root, words)

@@ -105,16 +105,7 @@ class Signal:
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
-    """Open the GPUs that NVML lists.
-
-    Args:
-        root: ``/``, or a tree with a library at ``usr/lib/libnvidia-ml.so.1``.
-        options: see ABOUT.
-
-    Raises:
-        MeterUnreadable: no driver, no such GPU, or a GPU that offers neither energy nor power.
-        ValueError: an unknown option, or one with a wrong value.
-    """
+    """Open the GPUs that NVML lists; another root has its ``usr/lib/libnvidia-ml.so.1``."""
     devices = _parse_options(options)
     try:
         library = open_library(root)

@@ -146,17 +146,7 @@ class KernelEvent:
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
-    """Open the events of each package.
-
-    Args:
-        root: ``/``, or a recorded tree, whose counts are read from files in RECORDED.
-        options: see ABOUT.
-
-    Raises:
-        MeterUnreadable: there is no such event source, a named event is missing, a file cannot be
-            read, or this user may not count events.
-        ValueError: an unknown option, or one with a wrong value.
-    """
+    """Open the events of each package; a recorded tree has their counts in RECORDED."""
     names = _parse_options(options)
     specs = _find_events(root, names)
     units = _find_units(root)

@@ -75,15 +75,8 @@ LIMIT_FACTOR = 4.0
 def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
     """Open the RAPL zones below ``root``.
 
-    Args:
-        root: ``/``, or a recorded tree.
-        options: see ABOUT. Without ``max_power_w``, the limit is the larger of MAX_POWER_W and
-            four times the zone's own constraint_0_max_power_uw.
-
-    Raises:
-        MeterUnreadable: there is no powercap, a named zone does not exist, or a file cannot be
-            read.
-        ValueError: an unknown option, or one with a wrong value.
+    Without ``max_power_w``, the limit is the larger of MAX_POWER_W and four times the zone's own
+    constraint_0_max_power_uw.
     """
     names, max_power_w = _parse_options(options)
     zones = find_zones(root)

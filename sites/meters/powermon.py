@@ -111,13 +111,7 @@ class PowermonOptions:
 def open_meter(root: Path, options: Mapping[str, Any]) -> PowermonMeter:
     """Open the stream, start the thread that receives it, and wait for the first scan.
 
-    Args:
-        root: ``/``, or a tree below which ``device`` lies.
-        options: see ABOUT. Sensors that ``rails`` does not name are ignored.
-
-    Raises:
-        MeterUnreadable: the stream cannot be opened, or brings no scan in time.
-        ValueError: an unknown option, or one with a wrong value.
+    Sensors that ``rails`` does not name are ignored.
     """
     checked = _parse_options(options)
     stream = _open_stream(root, checked)

@@ -60,19 +60,7 @@ class RecordedColumn:
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> RecordedMeter:
-    """Read the recording and start the replay.
-
-    Args:
-        root: the folder below which ``path`` is.
-        options: ``path``: the file. ``channels``: column -> ``domain``, ``kind`` (energy or
-            power), ``unit`` (J, mJ, uJ, kJ, Wh, kWh; W, mW, uW, kW), and, optionally, ``inside``
-            and ``same_as``, which name columns. Other columns are ignored.
-
-    Raises:
-        MeterUnreadable: the file is missing or not of this form; a value is missing or not
-            finite; an energy goes back.
-        ValueError: an unknown option, or one with a wrong value.
-    """
+    """Read the recording and start the replay; ``channels`` names the columns that count."""
     path, columns = _parse_options(root, options)
     times_s, values = read_recording(path, [column.name for column in columns])
     rows = [

@@ -62,16 +62,7 @@ NOTHING_REMEDY = (
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
-    """Open the accounting of a step. Nothing is read yet.
-
-    Args:
-        root: ``/``; below another root, programs are searched for in its usr/bin and usr/sbin.
-        options: see ABOUT.
-
-    Raises:
-        MeterUnreadable: Slurm's programs are missing, or this is not a job.
-        ValueError: an unknown option, or one with a wrong value.
-    """
+    """Open the accounting of a step. Nothing is read yet."""
     _, limit_s = parse_command_options(ABOUT, options)
     job, step = _parse_step(options)
     if job is None:
