@@ -30,9 +30,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from campaign.measurement import Measurement, Trace  # noqa: E402
-from campaign.plan.point import make_point  # noqa: E402
 from campaign.store.journal import JournalWriter, encode  # noqa: E402
 from sites.setting import Setting  # noqa: E402
+from tests.points import a_point  # noqa: E402
 
 SHAPES = {"8 channels of 10,000": (8, 10_000, 150), "1 channel of 1,000": (1, 1000, 1000)}
 """Channels, samples, and measurements that a writer writes in a round."""
@@ -49,16 +49,7 @@ def measurements(channels: int, samples: int, count: int) -> list[Measurement]:
             time_ns += own.integers(0, 20_000, samples)
             value = own.normal(150.0, 3.0, samples).astype(np.float32)
             traces.append(Trace(f"meter:{channel}", "node", "W", time_ns, value))
-        point = make_point(
-            site="s",
-            partition="p",
-            kernel="idle",
-            label="idle",
-            params="{}",
-            ranks=1,
-            setting=Setting(852.0, None),
-            repeat=i,
-        )
+        point = a_point(setting=Setting(852.0, None), repeat=i)
         few.append(
             Measurement(point=point, status="ok", energy_j=1.0, time_s=1.0, traces=tuple(traces))
         )

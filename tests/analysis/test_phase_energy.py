@@ -17,7 +17,6 @@ from analysis.measurements.phase_energy import PhaseSplit, phase_splits
 from analysis.report.content import SiteReport
 from analysis.report.page import render
 from campaign.measurement import Measurement, Trace
-from campaign.plan.point import make_point
 from campaign.reporting import report_content
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
@@ -27,6 +26,7 @@ from campaign.verbs.figures import run as figures
 from campaign.verbs.report import run as report
 from sites.setting import Setting
 from tests.analysis.test_report import Page, content, measured, store_of
+from tests.points import a_point
 
 SITE = "lab"
 ITERATIONS = 40
@@ -56,13 +56,11 @@ def measurement(setting: tuple[float, float], repeat: int, counted: bool = True)
 
     ``counted``: whether it is said that the package's energy is the measurement's.
     """
-    point = make_point(
+    point = a_point(
+        "k",
         site=SITE,
-        partition="p",
-        kernel="k",
         label="solver",
         params='{"n": 8, "q": 4}',
-        ranks=1,
         setting=Setting(*setting),
         repeat=repeat,
     )

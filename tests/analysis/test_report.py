@@ -28,7 +28,6 @@ from analysis.report.heat_maps import level
 from analysis.report.page import render
 from analysis.report.tables import decimals, fixed, scaled
 from campaign.measurement import Measurement, Trace
-from campaign.plan.point import make_point
 from campaign.reporting import report_content
 from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
@@ -36,6 +35,7 @@ from campaign.store.layout import create_store
 from campaign.verbs.report import run as report
 from sites.setting import Setting
 from tests.analysis.twin_data import twin_dataset
+from tests.points import a_point
 
 EVIL = "<script>alert(1)</script>"
 EVIL_KERNEL = '<img src="x" onerror=alert(2)>'
@@ -362,16 +362,7 @@ def store_of(folder, site, energy_j, settings, traced=False):
     with JournalWriter(store.journals) as journal:
         for i, intensity in enumerate((0.5, 2.0, 8.0, 32.0)):
             for core_mhz in settings:
-                point = make_point(
-                    site=site,
-                    partition="p",
-                    kernel="k",
-                    label=f"sp{i}",
-                    params="{}",
-                    ranks=1,
-                    setting=Setting(core_mhz, 900.0),
-                    repeat=0,
-                )
+                point = a_point("k", site=site, label=f"sp{i}", setting=Setting(core_mhz, 900.0))
                 counts = {"sp": intensity * 1e8, "dram": 1e8}
                 time_s = max(counts["sp"] / (2e8 * core_mhz), 5e-3)
                 energy = counts["sp"] * 30e-12 + 0.04 + 6 * time_s if energy_j else math.nan
@@ -403,16 +394,7 @@ def store_of(folder, site, energy_j, settings, traced=False):
                         )
                     )
                 )
-        failed = make_point(
-            site=site,
-            partition="p",
-            kernel="k",
-            label="bad",
-            params="{}",
-            ranks=1,
-            setting=Setting(1000.0, 900.0),
-            repeat=0,
-        )
+        failed = a_point("k", site=site, label="bad", setting=Setting(1000.0, 900.0))
         journal.append(encode(Measurement(point=failed, status="wrong result", text="sum is off")))
     return store
 

@@ -13,7 +13,6 @@ from hypothesis.extra import numpy as hnp
 
 from analysis.dataset import OK
 from campaign.measurement import Measurement, Trace
-from campaign.plan.point import make_point
 from campaign.store.journal import (
     JournalWriter,
     TornRecord,
@@ -24,6 +23,7 @@ from campaign.store.journal import (
     scan,
 )
 from sites.setting import Setting
+from tests.points import a_point
 
 
 def measurement(repeat: int = 0, samples: int = 20, **changes: object) -> Measurement:
@@ -35,16 +35,7 @@ def measurement(repeat: int = 0, samples: int = 20, **changes: object) -> Measur
         np.arange(samples, dtype=np.int64) * 976_562,
         rng.normal(5.0, 0.1, samples).astype(np.float32),
     )
-    point = make_point(
-        site="s",
-        partition="p",
-        kernel="idle",
-        label="idle",
-        params="{}",
-        ranks=1,
-        setting=Setting(852.0, None),
-        repeat=repeat,
-    )
+    point = a_point(setting=Setting(852.0, None), repeat=repeat)
     fields = {"time_s": 0.5, "energy_j": 2.5, "counts": {"sp": 1e9}, "traces": (trace,)} | changes
     return Measurement(point=point, status=OK, **fields)
 

@@ -17,12 +17,13 @@ from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.measurement import Measurement
 from campaign.plan.campaign_file import Protocol
-from campaign.plan.point import canonical_json, make_point
+from campaign.plan.point import canonical_json
 from campaign.store.journal import decode
 from campaign.store.layout import StoreUnwritable
 from kernels.registry import find_kernel
 from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site, built_in_sites, read_site
+from tests.points import a_point
 
 QUICK = Protocol(min_duration_s=0.05, warm_up_s=0.02, sampling_hz=200.0, timeout_s=60.0)
 
@@ -42,15 +43,13 @@ def run(
     site = site or localhost()
     checked = find_kernel(kernel).params.model_validate(params).model_dump(mode="json")
     partition = next(iter(site.partitions))
-    point = make_point(
+    point = a_point(
+        kernel,
         site=site.name,
         partition=partition,
-        kernel=kernel,
-        label=kernel,
         params=canonical_json(checked),
         ranks=ranks,
         setting=setting,
-        repeat=0,
     )
     bench = SubprocessRunner(PartitionSetup(site, protocol, (kernel,)))
     try:
@@ -230,16 +229,7 @@ def test_a_hanging_kernel_is_killed_with_all_its_children(tmp_path):
 def test_the_bench_goes_on_after_its_fork_server_was_killed():
     site = localhost()
     bench = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)))
-    point = make_point(
-        site=site.name,
-        partition="local",
-        kernel="idle",
-        label="idle",
-        params='{"sleep_s":0.0}',
-        ranks=1,
-        setting=AS_FOUND,
-        repeat=0,
-    )
+    point = a_point(site=site.name, partition="local", params='{"sleep_s":0.0}')
     try:
         assert decode(bench.measure(point, 0)).status == "ok"
         bench._server.kill()
@@ -291,15 +281,8 @@ def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_poin
     tmp_path, name, ranks, file
 ):
     site = read_site(built_in_sites()[name])
-    point = make_point(
-        site=site.name,
-        partition=next(iter(site.partitions)),
-        kernel="idle",
-        label="idle",
-        params="{}",
-        ranks=ranks,
-        setting=site.settings[0],
-        repeat=0,
+    point = a_point(
+        site=site.name, partition=next(iter(site.partitions)), ranks=ranks, setting=site.settings[0]
     )
     bench = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)), tmp_path)
     try:

@@ -19,12 +19,12 @@ from campaign.measure.sampler import MeterTrace, OpenMeter
 from campaign.measure.window import Window
 from campaign.measurement import Trace
 from campaign.plan.campaign_file import Protocol
-from campaign.plan.point import make_point
 from kernels.host.ranks import Team
 from sites.clocks.fixed import Fixed
 from sites.meters import Channel, MeterUnreadable, open_meter
 from sites.setting import AS_FOUND
 from sites.site_file import MeterEntry, Partition, Site
+from tests.points import a_point
 
 LATE = 0.25
 """The writer is a thread, which a busy machine can hold up by a tenth of a second."""
@@ -188,16 +188,7 @@ def test_a_point_of_several_windows_keeps_all_their_traces(tmp_path):
         partitions={"p": Partition()},
     )
     protocol = Protocol(**(QUICK | {"uncertainty_pct": 1e-6, "max_windows": 4}))
-    point = make_point(
-        site="lab",
-        partition="p",
-        kernel="idle",
-        label="idle",
-        params="{}",
-        ranks=1,
-        setting=AS_FOUND,
-        repeat=0,
-    )
+    point = a_point(site="lab")
     measured = measure(PartitionSetup(site, protocol, ("idle",)), point, 0)
     assert measured is not None
     assert measured.status == "ok", measured.text

@@ -21,10 +21,11 @@ from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
-from campaign.plan.point import Point, make_point
+from campaign.plan.point import Point
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
 from sites.site_file import built_in_sites, read_site
+from tests.points import a_point
 from tests.slurm_cluster import SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(280)]
@@ -212,15 +213,8 @@ def ended_job(cluster: SlurmCluster, how: str) -> str:
 def two_ranks() -> tuple[PartitionSetup, Point]:
     """A point that a step of the worker's job measures."""
     site = read_site(built_in_sites()["localhost"])
-    point = make_point(
-        site=site.name,
-        partition=next(iter(site.partitions)),
-        kernel="idle",
-        label="idle",
-        params="{}",
-        ranks=2,
-        setting=site.settings[0],
-        repeat=0,
+    point = a_point(
+        site=site.name, partition=next(iter(site.partitions)), ranks=2, setting=site.settings[0]
     )
     return PartitionSetup(site, Protocol(timeout_s=60.0), ("idle",)), point
 

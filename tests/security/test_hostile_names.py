@@ -22,13 +22,13 @@ from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
-from campaign.plan.point import canonical_json, make_point
+from campaign.plan.point import canonical_json
 from campaign.store.journal import decode
 from kernels.host.ranks import Team
 from kernels.registry import find_kernel
 from sites.located_toml import BadFile
-from sites.setting import AS_FOUND
 from sites.site_file import Site, built_in_sites, read_site
+from tests.points import a_point
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = [
@@ -421,16 +421,7 @@ def test_hostile_words_through_the_whole_measuring_subprocess(tmp_path):
     kernel = find_kernel("command")
     checked = kernel.params.model_validate(params).model_dump(mode="json")
     text = canonical_json(checked)
-    point = make_point(
-        site=site.name,
-        partition="local",
-        kernel="command",
-        label="command",
-        params=text,
-        ranks=1,
-        setting=AS_FOUND,
-        repeat=0,
-    )
+    point = a_point("command", site=site.name, partition="local", params=text)
     quick = Protocol(idle_s=0.0, warm_up_s=0.0, min_duration_s=0.0, timeout_s=30.0)
     runner = SubprocessRunner(PartitionSetup(site, quick, ("command",)), tmp_path)
     try:
@@ -451,16 +442,7 @@ def test_a_folder_that_no_program_can_start_in_is_a_failure_not_a_crash(tmp_path
     try:
         for cwd in ("nul\0byte", "-", "x" * 5000, "/dev/null"):
             text = canonical_json({"argv": ["true"], "cwd": cwd})
-            point = make_point(
-                site=site.name,
-                partition="local",
-                kernel="command",
-                label="command",
-                params=text,
-                ranks=1,
-                setting=AS_FOUND,
-                repeat=0,
-            )
+            point = a_point("command", site=site.name, partition="local", params=text)
             assert decode(runner.measure(point, 0)).status == "kernel failed", cwd
     finally:
         runner.close()

@@ -17,12 +17,11 @@ import pytest
 
 from campaign.command_line import main
 from campaign.measurement import Measurement, Trace
-from campaign.plan.point import make_point
 from campaign.store.dataset import read_scalars
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store, open_store
-from sites.setting import AS_FOUND
 from tests.faults.fuzz.damage import sealed, unsealed
+from tests.points import a_point
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("campaign", "kernels", "sites", "analysis")
@@ -105,16 +104,7 @@ def written_store(root: Path) -> Path:
     store = create_store(root / "store", "s")
     time_ns = np.arange(100, dtype=np.int64)
     trace = Trace("c", "node", "W", time_ns, np.ones(100))
-    point = make_point(
-        site="y",
-        partition="p",
-        kernel="idle",
-        label="idle",
-        params="{}",
-        ranks=1,
-        setting=AS_FOUND,
-        repeat=0,
-    )
+    point = a_point(site="y")
     with JournalWriter(store.journals) as journal:
         journal.append(
             encode(
@@ -322,16 +312,7 @@ def test_an_object_array_in_a_journal_is_not_made(tmp_path, capsys):
     data = pickle.dumps(Payload(tmp_path / "ran")).ljust(64, b"\0")
     value = np.frombuffer(data[: len(data) // 8 * 8], "<f8")
     trace = Trace("c", "node", "W", np.arange(value.size, dtype=np.int64), value)
-    point = make_point(
-        site="y",
-        partition="p",
-        kernel="idle",
-        label="idle",
-        params="{}",
-        ranks=1,
-        setting=AS_FOUND,
-        repeat=0,
-    )
+    point = a_point(site="y")
     ((text, payload),) = unsealed(
         encode(
             Measurement(

@@ -18,10 +18,9 @@ import pytest
 
 from campaign.command_line import main
 from campaign.measurement import Measurement, Trace
-from campaign.plan.point import make_point
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import open_store
-from sites.setting import AS_FOUND
+from tests.points import a_point
 from tests.requirement import need_root
 from tests.security.test_report_escapes import machine
 
@@ -137,16 +136,7 @@ def place() -> Iterator[Place]:
         # A record that no index holds yet, as after a driver that was killed.
         time_ns = np.arange(100, dtype=np.int64)
         trace = Trace("c", "node", "W", time_ns, np.ones(100))
-        point = make_point(
-            site="y",
-            partition="p",
-            kernel="idle",
-            label="idle",
-            params="{}",
-            ranks=1,
-            setting=AS_FOUND,
-            repeat=0,
-        )
+        point = a_point(site="y")
         measured = Measurement(
             point=point,
             status="ok",

@@ -236,10 +236,10 @@ def steering(text: str) -> list[str]:
 def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
     """A store of these names as another program may have written it: import refuses them."""
     from campaign.measurement import Measurement
-    from campaign.plan.point import make_point
     from campaign.store.journal import JournalWriter, encode
     from campaign.store.layout import create_store
     from sites.setting import Setting
+    from tests.points import a_point
 
     store = create_store(folder / "store", "steered")
     with JournalWriter(store.journals) as journal:
@@ -248,15 +248,8 @@ def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
                 for mem in (500.0, 900.0):
                     time_s, energy_j = machine(k, core, mem)
                     setting = Setting(core, mem)
-                    point = make_point(
-                        site=SITE,
-                        partition="p",
-                        kernel="import",
-                        label=kernel,
-                        params=PARAMS,
-                        ranks=1,
-                        setting=setting,
-                        repeat=0,
+                    point = a_point(
+                        "import", site=SITE, label=kernel, params=PARAMS, setting=setting
                     )
                     counts = {"sp": 1e9 * (k + 1), "dram": 1e8 * (len(kernels) - k)}
                     made = Measurement(
@@ -312,22 +305,12 @@ def texts(value: object) -> Iterator[str]:
 def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):
     """A failed program's last output is kept in the store, and status prints it."""
     from campaign.measurement import Measurement
-    from campaign.plan.point import make_point
     from campaign.store.journal import JournalWriter, encode
     from campaign.store.layout import create_store
-    from sites.setting import AS_FOUND
+    from tests.points import a_point
 
     store = create_store(tmp_path / "store", "s")
-    point = make_point(
-        site="s",
-        partition="p",
-        kernel="command",
-        label="command",
-        params="{}",
-        ranks=1,
-        setting=AS_FOUND,
-        repeat=0,
-    )
+    point = a_point("command")
     text = f"ended with 1; its last output: {ESCAPES}"
     with JournalWriter(store.journals) as journal:
         journal.append(
