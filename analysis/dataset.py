@@ -2,10 +2,12 @@
 
 One row a measurement, along the dimension ``measurement``. A store's tables have these columns,
 ``campaign.store.dataset.open_dataset`` gives them as variables, and everything in ``analysis``
-reads them by these names. Imports nothing, so that any room above may use it.
+reads them by these names. Imports nothing of the project, so that any room above may use it.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 OK = "ok"
 DAMAGED = "trace damaged"
@@ -27,8 +29,22 @@ FAILURES = (
     NODE_LOST,
     DAMAGED,
 )
-STATUSES = (OK, *FAILURES)
-"""Everything that the variable ``status`` can say."""
+CLOCK_UNPROVEN = "clock unproven"
+"""It was measured, and nothing showed at which clocks it ran."""
+COMPLETE = (OK, CLOCK_UNPROVEN)
+"""The statuses of a point that is done: its time and energy were measured."""
+STATUSES = (OK, *FAILURES, CLOCK_UNPROVEN)
+"""Everything that the variable ``status`` can say. A store keeps the index: add new ones last."""
+
+READ_BACK = "read back"
+TIMED = "timed"
+STATED = "stated"
+SIMULATED = "simulated"
+CLOCK_PROOFS = (READ_BACK, TIMED, STATED, SIMULATED)
+"""What ``clock_proof`` can say of how a measurement's clocks were shown: read from the device
+inside the window; by a loop of dependent instructions that was timed right before and after each
+window; by the author of an imported table without achieved clocks; on a simulated machine. It is
+empty where no clock was asked for, where nothing showed one, and in rows of earlier versions."""
 
 COUNT_PREFIX = "n_"
 """A variable ``n_<class>`` counts operations of that class in one iteration, NaN where unknown."""
@@ -62,7 +78,14 @@ FAILURE_TEXT_COLUMNS = (
     "status",
     "text",
 )
-TEXT_COLUMNS = (*FAILURE_TEXT_COLUMNS, "voltage_origin", "meters", "provenance")
+TEXT_COLUMNS = (
+    *FAILURE_TEXT_COLUMNS,
+    "voltage_origin",
+    "clock_proof",
+    "setup",
+    "meters",
+    "provenance",
+)
 INTEGER_COLUMNS = ("repeat", "ranks", "iterations", "attempt")
 BOOLEAN_COLUMNS = ("simulated", "imported")
 COLUMN_UNITS = {
@@ -73,12 +96,16 @@ COLUMN_UNITS = {
     "energy_std_j": "J",
     "core_mhz_achieved": "MHz",
     "mem_mhz_achieved": "MHz",
+    "core_mhz_timed": "MHz",
     "core_v": "V",
     "mem_v": "V",
     "start_unix_s": "s",
 }
 """The columns of numbers (float64; NaN is missing) other than counts, with their units."""
 MEASUREMENT_COLUMNS = (*TEXT_COLUMNS, *COLUMN_UNITS, *INTEGER_COLUMNS, *BOOLEAN_COLUMNS)
+"""``setup`` is the id of the record of how the measurement was made, in ``setups/ID.json`` of the
+store; ``core_mhz_timed`` is the core clock that the timed loop gives, NaN where it was not run. A
+store that an earlier version wrote has no such columns: they are read as their missing value."""
 
 TRACE_TEXT_COLUMNS = ("channel", "domain", "unit")
 TRACE_INTEGER_COLUMNS = ("measurement", "row_start", "row_size")
@@ -86,6 +113,11 @@ TRACE_COLUMNS = (*TRACE_TEXT_COLUMNS, *TRACE_INTEGER_COLUMNS)
 """Of a trace, one channel of one measurement. In the Dataset each name begins with ``trace_``,
 but for ``row_start`` and ``row_size``: the trace's samples are those from ``row_start`` to
 ``row_start + row_size`` along the dimension ``sample``."""
+
+
+def is_complete(status: Any) -> Any:
+    """Whether a point of this status is done; of an array, elementwise (bool)."""
+    return (status == OK) | (status == CLOCK_UNPROVEN)
 
 
 def is_float_column(name: str) -> bool:

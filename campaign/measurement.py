@@ -62,7 +62,13 @@ class Measurement:
     mem_mhz_achieved: float = float("nan")
     core_v: float = float("nan")
     mem_v: float = float("nan")
+    core_mhz_timed: float = float("nan")
+    """The core clock that a loop of dependent instructions gives; NaN where it was not run."""
     voltage_origin: str = ""
+    clock_proof: str = ""
+    """One of :data:`analysis.dataset.CLOCK_PROOFS`, or empty."""
+    setup: str = ""
+    """The id of the record of how it was measured; empty where there is none."""
     counts: Mapping[str, float] | None = None
     """The site's operation classes -> operations of one iteration; None where they are unknown."""
     meters: Mapping[str, Any] = field(default_factory=dict)

@@ -304,6 +304,7 @@ class Status:
                 "partition": row.partition,
                 "planned": row.planned,
                 "done": row.done,
+                "clock_unproven": row.clock_unproven,
                 "failed": row.failed,
                 "left": row.left,
                 "seconds_to_end": seconds_to_end(row.latest_unix_s, row.left) if row.left else 0.0,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, OK
+from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
 from analysis.measurements.kernels import KernelInstance, dataset_kernels, relabelled
 
 
@@ -94,7 +94,8 @@ def site_names(dataset: xr.Dataset) -> list[str]:
 def observations(
     dataset: xr.Dataset, site: str, domains: dict[str, str] | None = None
 ) -> Observations:
-    """The rows of ``site`` that have a status of ok, a positive time and a positive energy.
+    """The complete rows (:data:`analysis.dataset.COMPLETE`) of ``site`` with a positive time and
+    energy.
 
     ``domains`` says which classes pay which domain, where it differs from
     :data:`analysis.dataset.MEMORY_CLASSES`.
@@ -109,7 +110,7 @@ def observations(
     mine = dataset["site"].values == site
     energy_j = dataset["energy_j"].values
     time_s = dataset["time_s"].values
-    ok = mine & (dataset["status"].values == OK)
+    ok = mine & is_complete(dataset["status"].values)
     rows = np.flatnonzero(ok & (energy_j > 0) & (time_s > 0))
     if not len(rows):
         reason = "their energy is missing: this site has no meter" if ok.any() else "none succeeded"

@@ -8,7 +8,7 @@ import queue
 import shutil
 import signal
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from distributed.scheduler import KilledWorker
 
-from analysis.dataset import DAMAGED, NODE_LOST, OK
+from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, DAMAGED, NODE_LOST, OK
 from campaign.launch.clusters import LOOPBACK_DASHBOARD, CantLaunch, cancel_jobs, configure_dask
 from campaign.launch.partition_run import FinishedTask, PartitionRun
 from campaign.launch.worker import TaskResult
@@ -58,18 +58,27 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: how many of the planned points are in which state."""
+    """How a run ended: how many of the planned points are in which state.
+
+    ``ok`` and ``clock_unproven``: the statuses of those that are measured.
+    """
 
     planned: int
     ok: int
+    clock_unproven: int
     failed: int
     left: int
     interrupted: bool
 
     @property
+    def measured(self) -> int:
+        """How many points are measured."""
+        return self.ok + self.clock_unproven
+
+    @property
     def complete(self) -> bool:
-        """Whether every planned point has a measurement that is ok."""
-        return self.ok == self.planned
+        """Whether every planned point is measured."""
+        return self.measured == self.planned
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:
@@ -96,7 +105,7 @@ def missing_points(
     missing = []
     for point in plan.points:
         status, attempt = state.get(point.id, NEVER)
-        if status == OK:
+        if status in COMPLETE:
             continue
         may_retry = status is None or status in CAN_PASS
         within_limit = attempt <= plan.campaign.retries.max
@@ -182,10 +191,17 @@ def _compact(store: Store, progress: Progress, workers_gone: bool = False) -> No
 
 def outcome(plan: Plan, state: Mapping[str, State], interrupted: bool) -> Outcome:
     """Count the planned points by their state in the store."""
-    ok = sum(state.get(p.id, NEVER)[0] == OK for p in plan.points)
+    count = Counter(state.get(p.id, NEVER)[0] for p in plan.points)
+    planned, measured = len(plan.points), sum(count[status] for status in COMPLETE)
     left = len(missing_points(plan, state, False))
-    failed = len(plan.points) - ok - left
-    return Outcome(len(plan.points), ok, failed, left, interrupted and ok < len(plan.points))
+    return Outcome(
+        planned=planned,
+        ok=count[OK],
+        clock_unproven=count[CLOCK_UNPROVEN],
+        failed=planned - measured - left,
+        left=left,
+        interrupted=interrupted and measured < planned,
+    )
 
 
 @contextlib.contextmanager
@@ -355,7 +371,7 @@ class _CampaignRun:
         again = status in CAN_PASS and attempt < self.last_attempt[point.id]
         if again:
             partition.waiting.append((point, attempt + 1))
-        if status != OK:
+        if status not in COMPLETE:
             self.progress.note(
                 f"{point.label} {point.params} at {point.setting}: {status}: "
                 f"{(text.splitlines() or [''])[-1]}{' (will be tried again)' if again else ''}"

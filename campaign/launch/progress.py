@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from analysis.dataset import OK
+from analysis.dataset import COMPLETE
 from campaign.extras import missing_extra
 from campaign.printable import printable
 
@@ -50,7 +50,7 @@ class PlainProgress:
     def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
         """See :class:`campaign.launch.drive.Progress`."""
         if not will_retry:
-            if status == OK:
+            if status in COMPLETE:
                 self.done[partition] += 1
             else:
                 self.failed[partition] += 1

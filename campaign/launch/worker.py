@@ -15,7 +15,7 @@ from distributed import Worker, get_worker
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from analysis.dataset import NODE_LOST, OK
+from analysis.dataset import COMPLETE, NODE_LOST
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
 from campaign.plan.point import Point
@@ -71,7 +71,7 @@ class MeasuringPlugin(WorkerPlugin):
                 scalars = scalars_of(record)
                 status = str(scalars["status"])
                 # A point that failed because its worker is ending has not failed itself.
-                if status != OK and _is_ending(ENDING_S if status == NODE_LOST else 0.0):
+                if status not in COMPLETE and _is_ending(ENDING_S if status == NODE_LOST else 0.0):
                     break
                 records.append(record)
                 results.append((status, str(scalars["text"])))

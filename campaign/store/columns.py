@@ -50,6 +50,12 @@ def column(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
     return np.array(values, object)
 
 
+def missing_column(name: str, rows: int) -> np.ndarray:
+    """A column of missing values: NaN, empty text, 0 or False."""
+    kind = column(name, []).dtype
+    return np.full(rows, np.nan if kind.kind == "f" else "" if kind.kind == "O" else 0, kind)
+
+
 def attributes(name: str) -> dict[str, Any]:
     """The attributes of a column's array: its unit, if it has one."""
     if name in COLUMN_UNITS:

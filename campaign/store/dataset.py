@@ -32,12 +32,15 @@ from campaign.store.columns import (
     FAILURE_COLUMNS,
     SAMPLES,
     SHARD_SAMPLES,
+    TABLES,
     attributes,
+    missing_column,
 )
 from campaign.store.generation import MISSING, Generation, reading
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.records import JournalTail, StoreContents, measurement_row, read_contents
 from campaign.store.regular import NotRegular
+from campaign.store.rows import stored
 from campaign.store.samples import wrong_descriptions
 from campaign.store.shard import BadChunk, read_shard
 
@@ -163,7 +166,11 @@ def _frame(group: zarr.Group, table: str) -> pd.DataFrame:
     arrays = group[table]
     assert isinstance(arrays, zarr.Group)  # noqa: S101
     names = sorted(arrays.array_keys())  # Zarr lists them in the folder's arbitrary order
-    return pd.DataFrame({name: read_column(group, f"{table}/{name}") for name in names})
+    frame = pd.DataFrame({name: read_column(group, f"{table}/{name}") for name in names})
+    for name in TABLES[table][1]:
+        if name not in frame:
+            frame[name] = missing_column(name, len(frame))
+    return frame
 
 
 def read_column(tables: zarr.Group, name: str) -> np.ndarray:
@@ -259,6 +266,11 @@ def _attributes(store: Store, contents: StoreContents) -> dict[str, Any]:
 
 def _opened(generation: Generation, table: str) -> xr.Dataset:
     dataset = xr.open_zarr(_tables_of(generation), group=table, **LAZY)
+    dimension, columns = TABLES[table]
+    for name in columns:
+        if name not in dataset:  # an earlier version wrote the table
+            values = stored(missing_column(name, dataset.sizes[dimension]))
+            dataset[name] = (dimension, values, attributes(name))
     return dataset[sorted(map(str, dataset.data_vars))]
 
 

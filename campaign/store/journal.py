@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import re
 import socket
@@ -45,7 +46,7 @@ HEAD = struct.Struct("<4sIQIII")
 """LENGTHS and their CRC32C: a damaged length must not reach into the next record."""
 MAX_SCALARS_BYTES = 1 << 24
 MAX_UNIX_S = 1e12
-TEXTS = ("status", "text", "node", "voltage_origin")
+TEXTS = ("status", "text", "node", "voltage_origin", "clock_proof", "setup")
 NUMBERS = (
     "start_unix_s",
     "time_s",
@@ -53,9 +54,12 @@ NUMBERS = (
     "energy_std_j",
     "core_mhz_achieved",
     "mem_mhz_achieved",
+    "core_mhz_timed",
     "core_v",
     "mem_v",
 )
+NOT_IN_EARLIER: dict[str, Any] = {"clock_proof": "", "core_mhz_timed": math.nan, "setup": ""}
+"""The scalars that records of earlier versions do not have, with their missing values."""
 UNPACKED = struct.Struct("<4xI")
 """A Blosc buffer's header: after four bytes of versions and sizes, the bytes once unpacked."""
 POINT_ID = re.compile(rb'"id":"([0-9a-f]{%d})"' % ID_CHARS)
@@ -167,7 +171,7 @@ def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
     if google_crc32c.value(text) != text_crc:
         raise TornRecord("the scalars' checksum does not match")
     try:
-        scalars = json.loads(text)
+        scalars = {**NOT_IN_EARLIER, **json.loads(text)}
         _check(scalars)
     except (ValueError, LookupError, TypeError, RecursionError):
         raise TornRecord("the scalars are not those of a measurement") from None

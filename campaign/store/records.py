@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import COUNT_PREFIX, DAMAGED, OK, STATUSES
+from analysis.dataset import COMPLETE, COUNT_PREFIX, DAMAGED, STATUSES
 from campaign.measurement import Measurement
 from campaign.store.generation import STATE, Generation, generation_numbers, newest_generation
 from campaign.store.journal import JournalEntry, Scan, has_writer, scan
@@ -84,15 +84,16 @@ def accepted_entries(
 ) -> list[JournalEntry]:
     """The entries that change the measurements table, at most one for a point.
 
-    The first ``ok`` of a point is final; one with a damaged trace is replaced by another ``ok``;
-    a failure is replaced by a later attempt. ``held``: point id -> status in the table.
+    The first complete one of a point is final; one with a damaged trace is replaced by another
+    complete one; a failure is replaced by a later attempt. ``held``: point id -> status in the
+    table.
     """
     best: dict[str, JournalEntry] = {}
     for entry in entries:
         status = entry.scalars["status"]
-        if held.get(entry.point_id) == OK:
+        if held.get(entry.point_id) in COMPLETE:
             continue
-        if held.get(entry.point_id) == DAMAGED and status != OK:
+        if held.get(entry.point_id) == DAMAGED and status not in COMPLETE:
             continue  # its energy and time stay valid
         other = best.get(entry.point_id)
         if other is None or _supersedes(entry.scalars, other.scalars):
@@ -101,9 +102,9 @@ def accepted_entries(
 
 
 def _supersedes(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    if old["status"] == OK:
+    if old["status"] in COMPLETE:
         return False
-    return new["status"] == OK or bool(new["attempt"] >= old["attempt"])
+    return new["status"] in COMPLETE or bool(new["attempt"] >= old["attempt"])
 
 
 @dataclass(frozen=True)

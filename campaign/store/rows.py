@@ -43,7 +43,7 @@ def append(group: zarr.Group, table: str, rows: dict[str, np.ndarray], size: int
         array = _array(group, name)
         array.resize((start + size,))
         if name in rows:
-            array[start:] = _stored(rows[name])
+            array[start:] = stored(rows[name])
 
 
 def overwrite(group: zarr.Group, table: str, rows: dict[str, np.ndarray], at: np.ndarray) -> None:
@@ -58,7 +58,7 @@ def overwrite(group: zarr.Group, table: str, rows: dict[str, np.ndarray], at: np
         if values is None and name.startswith(COUNT_PREFIX):
             values = np.full(at.size, np.nan)
         if values is not None:
-            _array(group, name).oindex[at[order]] = _stored(values[order])
+            _array(group, name).oindex[at[order]] = stored(values[order])
 
 
 def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
@@ -67,7 +67,8 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
     return array
 
 
-def _stored(values: np.ndarray) -> np.ndarray:
+def stored(values: np.ndarray) -> np.ndarray:
+    """A column as the tables hold it: text as variable-length strings."""
     return values.astype(np.dtypes.StringDType()) if values.dtype.kind == "O" else values
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import FAILURES, OK, STATUSES
+from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, FAILURES, STATUSES
 from campaign.store.generation import STATE
 from campaign.store.layout import Store
 from campaign.store.planned import planned_ids
@@ -55,12 +55,15 @@ def point_states(store: Store) -> dict[str, State]:
 @dataclass(frozen=True)
 class PartitionStatus:
     """How many of a partition's planned points, or of a site's imported ones, are in which state.
-    ``latest_unix_s``: when the last ones began."""
+    ``clock_unproven``: how many of the done ones have that status, None where
+    only their number is known. ``latest_unix_s``:
+    when the last ones began."""
 
     site: str
     partition: str
     planned: int
     done: int
+    clock_unproven: int | None
     failed: int
     left: int
     latest_unix_s: list[float]
@@ -90,7 +93,8 @@ def store_status(store: Store) -> StoreStatus:
     for name, ids in planned.items():
         site, _, partition = name.partition("/")
         codes = _codes(states, ids)
-        done = int((codes == STATUSES.index(OK)).sum())
+        unproven = int((codes == STATUSES.index(CLOCK_UNPROVEN)).sum())
+        done = sum(int((codes == STATUSES.index(status)).sum()) for status in COMPLETE)
         left = int((codes < 0).sum())
         latest = summary.get("latest_unix_s", {}).get(name, [])
         failed = ids.size - done - left
@@ -100,6 +104,7 @@ def store_status(store: Store) -> StoreStatus:
                 partition=partition,
                 planned=ids.size,
                 done=done,
+                clock_unproven=unproven,
                 failed=failed,
                 left=left,
                 latest_unix_s=latest,
@@ -116,6 +121,7 @@ def store_status(store: Store) -> StoreStatus:
                     partition=name,
                     planned=count,
                     done=count,
+                    clock_unproven=None,
                     failed=0,
                     left=0,
                     latest_unix_s=[],

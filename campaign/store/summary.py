@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from analysis.dataset import FAILURES, OK
+from analysis.dataset import COMPLETE, FAILURES
 
 LATEST = 200
 NUMBERS = re.compile(r"[-+.\d]+(e[-+]?\d+)?")
@@ -21,7 +21,7 @@ class Summary(BaseModel):
 
     ``sites``: site -> measurements. ``latest_unix_s``: "site/partition" -> when its last points
     began. ``failures``: class -> (attempts, the last one's text). ``flags``: a flag
-    without its numbers -> (ok measurements with such a flag, an example of the flag).
+    without its numbers -> (complete measurements with such a flag, an example of the flag).
     """
 
     model_config = ConfigDict(strict=True)
@@ -51,7 +51,7 @@ def updated(
         latest.setdefault(f"{point['site']}/{point['partition']}", []).append(
             scalars["start_unix_s"]
         )
-        if scalars["status"] == OK:
+        if scalars["status"] in COMPLETE:
             for flag in scalars["provenance"].get("flags", ()):
                 kind = NUMBERS.sub("#", flag)
                 flags[kind] = [flags.get(kind, [0])[0] + 1, flag]

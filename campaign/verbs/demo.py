@@ -61,10 +61,10 @@ def run(arguments: Namespace) -> int:
     created = create_store((folder / "store").resolve(), plan.campaign.name)
     outcome = drive(plan, created, progress_for())
     say(
-        f"measured: {outcome.ok} of {outcome.planned} points, {outcome.failed} failed, "
+        f"measured: {outcome.measured} of {outcome.planned} points, {outcome.failed} failed, "
         f"{outcome.left} left (simulated)\n"
     )
-    if not outcome.ok:
+    if not outcome.measured:
         return 1
     store = open_store(created.root)
     for site in plan.sites:

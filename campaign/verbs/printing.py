@@ -97,6 +97,12 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: width - 1 - end]}\N{HORIZONTAL ELLIPSIS}{text[-end:]}"
 
 
+def of_statuses(measured: int, clock_unproven: int) -> str:
+    """How many measured points have which status, as a phrase; empty where all are ok."""
+    ok = measured - clock_unproven
+    return f" (ok {ok}, clock unproven {clock_unproven})" if clock_unproven else ""
+
+
 def say(text: str = "", file: TextIO | None = None) -> None:
     """Print lines as they are; names and texts in them cannot steer the terminal."""
     print("\n".join(map(printable, text.split("\n"))), file=file)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from campaign.errors import BadArgument, CannotDo
 from campaign.extras import missing_extra
 from campaign.verbs.options import add_json
-from campaign.verbs.printing import print_json, say
+from campaign.verbs.printing import of_statuses, print_json, say
 
 if TYPE_CHECKING:
     from campaign.launch.drive import Outcome
@@ -96,7 +96,8 @@ def _print(outcome: Outcome, path: Path, store_path: Path) -> None:
         )
     elif outcome.left:
         end += "; run it again to continue"
+    proofs = of_statuses(outcome.measured, outcome.clock_unproven)
     say(  # one line, so that the last line always says how a run ended
-        f"{store_path}: {outcome.ok} of {outcome.planned} points measured, {outcome.failed} "
-        f"failed, {outcome.left} left: {end}"
+        f"{store_path}: {outcome.measured} of {outcome.planned} points measured{proofs}, "
+        f"{outcome.failed} failed, {outcome.left} left: {end}"
     )

@@ -5,7 +5,14 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from campaign.verbs.options import add_all, add_json, add_store
-from campaign.verbs.printing import explain, print_json, print_table, say, shortened
+from campaign.verbs.printing import (
+    explain,
+    of_statuses,
+    print_json,
+    print_table,
+    say,
+    shortened,
+)
 
 SUMMARY = "show what is done, failed and left, and when it will end"
 EXAMPLE = "campaign status campaign-demo/store"
@@ -30,14 +37,19 @@ def run(arguments: Namespace) -> int:
         print_json(status.as_dict())
     else:
         rows = status.rows()
-        total = {name: sum(row[name] for row in rows) for name in ("planned", "done", "failed")}
+        names = ("planned", "done", "clock_unproven", "failed", "left")
+        total = {name: sum(row[name] or 0 for row in rows) for name in names}
+        proofs = of_statuses(total["done"], total["clock_unproven"])
         say(
-            f"{total['done']} of {total['planned']} points done, {total['failed']} failed, "
-            f"{sum(row['left'] for row in rows)} left"
+            f"{total['done']} of {total['planned']} points done{proofs}, {total['failed']} failed, "
+            f"{total['left']} left"
         )
         header = ["site", "partition", "planned", "done", "failed", "left", "seconds left"]
         table = [
-            [shortened(row["site"], 24), shortened(row["partition"], 24), *list(row.values())[2:]]
+            [
+                *(shortened(row[name], 24) for name in ("site", "partition")),
+                *(row[name] for name in ("planned", "done", "failed", "left", "seconds_to_end")),
+            ]
             for row in rows
         ]
         print_table(header, table, arguments.all)

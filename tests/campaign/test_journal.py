@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,9 @@ from campaign.store.journal import (
 )
 from sites.setting import Setting
 from tests.points import a_point
+
+EARLIER = Path(__file__).parents[1] / "data" / "stores" / "format-2.journal"
+"""One record of ``measurement()``, by the version that did not say how clocks were shown."""
 
 
 def measurement(repeat: int = 0, samples: int = 20, **changes: object) -> Measurement:
@@ -66,6 +70,18 @@ def test_any_trace_comes_back_bit_for_bit(time_ns, dtype, text, data):
     value = data.draw(hnp.arrays(dtype, time_ns.size))
     once = measurement(text=text, traces=(Trace("c", "d", "W", time_ns, value),))
     assert same(decode(encode(once)), once)
+
+
+def test_a_record_of_an_earlier_version_has_missing_values():
+    """It was written before measurements said how their clocks were shown."""
+    (entry,) = scan(EARLIER).entries
+    kept = read(entry)
+    assert math.isnan(kept.core_mhz_timed)
+    assert (kept.clock_proof, kept.setup) == ("", "")
+    later = {"core_mhz_timed": 850.0, "clock_proof": "timed", "setup": "ab12"}
+    now = measurement(start_unix_s=kept.start_unix_s)
+    assert same(kept, now)
+    assert same(decode(encode(replace(now, **later))), replace(now, **later))
 
 
 def journal_of(folder: Path, count: int) -> tuple[Path, list[bytes]]:

@@ -12,8 +12,11 @@ import pandas as pd
 import pytest
 
 from campaign.command_line import main
-from campaign.store.dataset import open_dataset
+from campaign.store.compaction import compact
+from campaign.store.dataset import current_tables, open_dataset, read_scalars
+from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import open_store
+from tests.campaign.test_journal import measurement
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "stores" / "format-2.tar.gz"
 SITE = "jetson-tk1"
@@ -55,6 +58,27 @@ def test_measurements_are_the_same(old: Path) -> None:
     order = ["kernel", "params", "core_mhz", "mem_mhz", "repeat"]
     then, now = (frame.sort_values(order, ignore_index=True) for frame in (then, now))
     pd.testing.assert_frame_equal(now, then, check_dtype=False, rtol=0, atol=0)
+
+
+def test_columns_that_it_does_not_have_are_missing(old: Path) -> None:
+    """Also after a new generation, in which the new row has them."""
+    store = open_store(old / "store")
+    for dataset in (open_dataset(store), read_scalars(store)):
+        for name in ("clock_proof", "setup"):
+            assert dataset[name].values.tolist() == [""] * 144
+            assert dataset[name].dtype == dataset["status"].dtype
+        assert np.isnan(dataset["core_mhz_timed"].values).all()
+        assert dataset["core_mhz_timed"].attrs["units"] == "MHz"
+    assert set(current_tables(store)[0].measurements) == set(dataset.variables)
+    made = measurement(core_mhz_timed=851.2, clock_proof="timed", setup="ab12")
+    with JournalWriter(store.journals) as journal:
+        journal.append(encode(made))
+    for _ in range(2):  # in the journal, then in the index
+        dataset = read_scalars(store)
+        for name in ("clock_proof", "setup"):
+            assert dataset[name].values.tolist() == [""] * 144 + [getattr(made, name)]
+        assert np.isnan(dataset["core_mhz_timed"].values).tolist() == [True] * 144 + [False]
+        compact(store)
 
 
 def test_traces_are_readable(old: Path) -> None:

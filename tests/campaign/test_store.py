@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import xarray as xr
 import zarr
 
-from analysis.dataset import DAMAGED
+from analysis.dataset import CLOCK_UNPROVEN, DAMAGED
 from campaign.measurement import Measurement, Trace
 from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset
@@ -30,6 +31,7 @@ from campaign.store.layout import (
     driver_lock,
     open_store,
 )
+from campaign.store.states import point_states
 from campaign.store.verify import damaged_traces, repair_samples
 from tests.campaign.test_journal import measurement
 
@@ -137,6 +139,21 @@ def test_the_first_ok_stands_and_failures_are_kept(store):
     assert tables.measurements["status"].tolist() == ["ok"]
     assert tables.measurements["energy_j"].tolist() == [2.5]
     assert sorted(tables.failures["text"]) == ["an orphan, late", "gone", "slow"]
+
+
+def test_a_measurement_with_unproven_clocks_is_final(store):
+    """It has time and energy: neither a failure nor another measurement takes its place."""
+    unproven = replace(measurement(0), status=CLOCK_UNPROVEN, clock_proof="", core_mhz_timed=850.5)
+    write(store, unproven, measurement(0, energy_j=9.0))
+    compact(store)
+    late = replace(unproven, status="timed out", energy_j=float("nan"), attempt=3)
+    write(store, late, measurement(0, energy_j=8.0))
+    compact(store)
+    dataset = open_dataset(store)
+    assert dataset["status"].values.tolist() == [CLOCK_UNPROVEN]
+    assert dataset["energy_j"].values.tolist() == [2.5]
+    assert dataset["core_mhz_timed"].values.tolist() == [850.5]
+    assert point_states(store) == {unproven.point.id: (CLOCK_UNPROVEN, 1)}
 
 
 def test_a_damaged_trace_is_not_measured_and_its_double_takes_its_place(store):

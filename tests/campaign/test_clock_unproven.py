@@ -1,0 +1,67 @@
+"""A point whose clocks nothing showed is done: it is counted apart, and not measured again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analysis.dataset import CLOCK_UNPROVEN, OK
+from campaign.command_line import main
+from campaign.launch.drive import missing_points, outcome, plan_record
+from campaign.measurement import Measurement
+from campaign.plan.plan import Plan, make_plan
+from campaign.store.compaction import compact
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import Store, create_store
+from campaign.store.planned import write_planned
+from campaign.store.states import point_states
+
+CAMPAIGN = """\
+name = "small"
+[[sites]]
+site = "jetson-tk1"
+settings = { choose = "random", count = 5, seed = 1 }
+[[kernels]]
+kernel = "sp_fma"
+params = { level = "dram", ops_per_word = 4 }
+"""
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> tuple[Store, Plan]:
+    """A store whose points are ok, but for the last two: one unproven, one not measured."""
+    path = tmp_path / "c.toml"
+    path.write_text(CAMPAIGN)
+    plan = make_plan(path)
+    store = create_store(tmp_path / "store", "small")
+    ids = {"jetson-tk1/board": [point.id for point in plan.points]}
+    write_planned(store, plan_record(plan), ids)
+    with JournalWriter(store.journals) as journal:
+        for point in plan.points[:4]:
+            made = Measurement(point=point, status=OK, time_s=1.0, energy_j=2.0)
+            unproven = point is plan.points[3]
+            journal.append(encode(replace(made, status=CLOCK_UNPROVEN if unproven else OK)))
+    return store, plan
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_it_is_done_and_counted_apart(planned, compacted, capsys):
+    store, plan = planned
+    if compacted:
+        compact(store)
+    states = point_states(store)
+    for retry_failed in (False, True):
+        assert missing_points(plan, states, retry_failed) == [(plan.points[4], 0)]
+    now = outcome(plan, states, interrupted=False)
+    assert (now.ok, now.clock_unproven, now.measured, now.failed, now.left) == (3, 1, 4, 0, 1)
+    assert not now.complete
+    main(["status", str(store.root)])
+    assert capsys.readouterr().out.startswith(
+        "4 of 5 points done (ok 3, clock unproven 1), 0 failed, 1 left\n"
+    )
+    main(["status", str(store.root), "--json"])
+    (row,) = json.loads(capsys.readouterr().out)["partitions"]
+    assert (row["done"], row["clock_unproven"], row["failed"]) == (4, 1, 0)
