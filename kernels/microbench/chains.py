@@ -20,7 +20,7 @@ from kernels.host.caches import Level, memory_bytes, read_caches, working_set_by
 from kernels.host.memory import paged_array
 from kernels.host.prepared import PreparedParts, parts_on_node
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Params, Prepared, WrongResult
+from kernels.kernel import Counts, Kernel, Params, Prepared, WrongResult
 from kernels.microbench.compiled import compiled_loops
 
 REGISTER_STEPS = 3 << 24
@@ -268,4 +268,28 @@ def prepare_chains(
     steps = params.ops_per_word
     return PreparedParts(
         [partial(StreamChains, arithmetic, size, steps, seed) for seed in seeds], counts
+    )
+
+
+def chain_kernel(
+    name: str, arithmetic: Arithmetic, operation_class: str, summary: str, operations: str
+) -> Kernel:
+    """The kernel of chains of one type of number, which counts ``operations`` in a class."""
+    word_bytes = arithmetic.dtype.itemsize
+
+    def counts(params: ChainParams) -> Counts:
+        return chain_counts(params, operation_class, word_bytes)
+
+    def prepare(params: ChainParams, team: Team) -> Prepared:
+        return prepare_chains(params, team, arithmetic, counts(params))
+
+    return Kernel(
+        name=name,
+        summary=f"{summary}, any number per word loaded from one level",
+        counted=f"{operations}; {word_bytes} bytes a word at the serving level",
+        classes=(operation_class, "l1", "l2", "l3", "dram"),
+        params=ChainParams,
+        counts=counts,
+        prepare=prepare,
+        imports=("kernels.microbench.loops",),
     )

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, Prepared
-from kernels.microbench.chains import Arithmetic, ChainParams, chain_counts, prepare_chains
+from kernels.microbench.chains import Arithmetic, chain_kernel
 
 
 def _fill(array: np.ndarray[Any, Any], seed: int) -> None:
@@ -41,41 +39,5 @@ SINGLE = _arithmetic(np.dtype(np.float32), 1e-3)
 DOUBLE = _arithmetic(np.dtype(np.float64), 1e-10)
 
 
-def count_single(params: ChainParams) -> Counts:
-    """Flops, class ``sp``, and bytes, 4 a word, of one iteration of one rank."""
-    return chain_counts(params, "sp", 4)
-
-
-def count_double(params: ChainParams) -> Counts:
-    """Flops, class ``dp``, and bytes, 8 a word, of one iteration of one rank."""
-    return chain_counts(params, "dp", 8)
-
-
-def _prepare_single(params: ChainParams, team: Team) -> Prepared:
-    return prepare_chains(params, team, SINGLE, count_single(params))
-
-
-def _prepare_double(params: ChainParams, team: Team) -> Prepared:
-    return prepare_chains(params, team, DOUBLE, count_double(params))
-
-
-sp_fma = Kernel(
-    name="sp_fma",
-    summary="single-precision fused multiply-adds, any number per word loaded from one level",
-    counted="flops (sp); 4 bytes a word at the serving level",
-    classes=("sp", "l1", "l2", "l3", "dram"),
-    params=ChainParams,
-    counts=count_single,
-    prepare=_prepare_single,
-    imports=("kernels.microbench.loops",),
-)
-dp_fma = Kernel(
-    name="dp_fma",
-    summary="double-precision fused multiply-adds, any number per word loaded from one level",
-    counted="flops (dp); 8 bytes a word at the serving level",
-    classes=("dp", "l1", "l2", "l3", "dram"),
-    params=ChainParams,
-    counts=count_double,
-    prepare=_prepare_double,
-    imports=("kernels.microbench.loops",),
-)
+sp_fma = chain_kernel("sp_fma", SINGLE, "sp", "single-precision fused multiply-adds", "flops (sp)")
+dp_fma = chain_kernel("dp_fma", DOUBLE, "dp", "double-precision fused multiply-adds", "flops (dp)")

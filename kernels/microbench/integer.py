@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, Prepared
-from kernels.microbench.chains import Arithmetic, ChainParams, chain_counts, prepare_chains
+from kernels.microbench.chains import Arithmetic, chain_kernel
 
 
 def _fill(array: np.ndarray[Any, Any], seed: int) -> None:
@@ -34,22 +32,10 @@ INT32 = Arithmetic(
 )
 
 
-def count_integer(params: ChainParams) -> Counts:
-    """Integer operations, class ``int``, and bytes, 4 a word, of one iteration of one rank."""
-    return chain_counts(params, "int", 4)
-
-
-def _prepare(params: ChainParams, team: Team) -> Prepared:
-    return prepare_chains(params, team, INT32, count_integer(params))
-
-
-int_mad = Kernel(
-    name="int_mad",
-    summary="multiply-adds of 32-bit integers, any number per word loaded from one level",
-    counted="operations (int), two a multiply-add; 4 bytes a word at the serving level",
-    classes=("int", "l1", "l2", "l3", "dram"),
-    params=ChainParams,
-    counts=count_integer,
-    prepare=_prepare,
-    imports=("kernels.microbench.loops",),
+int_mad = chain_kernel(
+    "int_mad",
+    INT32,
+    "int",
+    "multiply-adds of 32-bit integers",
+    "operations (int), two a multiply-add",
 )

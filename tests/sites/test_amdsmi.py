@@ -11,13 +11,14 @@ import pytest
 
 from sites.meters import MeterUnreadable, open_meter
 from tests.sites.meter_layouts.amdsmi import FOLDER, RESOLUTION_UJ, energy_text, importable
+from tests.sites.meter_layouts.layout import copied
 
 TREES = Path(__file__).parent.parent / "trees"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    shutil.copytree(TREES / "amdsmi-2-gpus", tmp_path, dirs_exist_ok=True)
+    copied("amdsmi-2-gpus", tmp_path)
     with importable(tmp_path):
         yield tmp_path
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -10,24 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from sites.meters import MeterUnreadable, open_meter
+from sites.meters import MeterUnreadable
 from sites.meters.cray import CrayMeter
 from tests.sites.meter_layouts.cray import CHANNELS, PM_COUNTERS, counter_file, show
-from tests.sites.meter_layouts.layout import TREES, replace
+from tests.sites.meter_layouts.layout import TREES, copied, opener, replace
 
 REPOSITORY = TREES.parent.parent
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    shutil.copytree(TREES / "cray-ex-4gpu", tmp_path / "root")
-    return tmp_path / "root"
+    return copied("cray-ex-4gpu", tmp_path / "root")
 
 
-def open_cray(root: Path, **options: object) -> CrayMeter:
-    meter = open_meter("cray", options, root)
-    assert isinstance(meter, CrayMeter)
-    return meter
+open_cray = opener("cray", CrayMeter)
 
 
 def show_all(root: Path, value: float) -> None:

@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sites.meters import MeterUnreadable, open_meter
+from sites.meters import MeterUnreadable
 from sites.meters.shared.hwmon_sensors import find_sensors
 from sites.meters.shared.open_meter import FileMeter
-from tests.sites.meter_layouts.layout import TREES
+from tests.sites.meter_layouts.layout import TREES, opener
 
 HWMON = Path("sys/class/hwmon")
 
 
-def open_hwmon(root: Path, **options: object) -> FileMeter:
-    meter = open_meter("hwmon", options, root)
-    assert isinstance(meter, FileMeter)
-    return meter
+open_hwmon = opener("hwmon", FileMeter)
 
 
 def add_chip(

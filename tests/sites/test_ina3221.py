@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from sites.meters import MeterUnreadable, open_meter
+from sites.meters import MeterUnreadable
 from sites.meters.ina3221 import Ina3221Meter
 from tests.sites.meter_layouts.ina3221 import CHIP
-from tests.sites.meter_layouts.layout import TREES
+from tests.sites.meter_layouts.layout import copied, opener
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    shutil.copytree(TREES / "jetson-ina3221", tmp_path / "root")
-    return tmp_path / "root"
+    return copied("jetson-ina3221", tmp_path / "root")
 
 
-def open_ina3221(root: Path, **options: object) -> Ina3221Meter:
-    meter = open_meter("ina3221", options, root)
-    assert isinstance(meter, Ina3221Meter)
-    return meter
+open_ina3221 = opener("ina3221", Ina3221Meter)
 
 
 def add_chip(root: Path, place: str, *rails: tuple[str, int, int]) -> Path:

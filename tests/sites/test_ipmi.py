@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import pytest
 
 from sites.meters import MeterUnreadable, open_meter
 from sites.meters.ipmi import parse_watts
+from tests.sites.meter_layouts.layout import copied
 
 TREES = Path(__file__).parent.parent / "trees"
 
@@ -75,7 +75,7 @@ def test_output_without_a_power(text: str, said: str) -> None:
 
 
 def test_reading_does_not_wait_for_a_slow_bmc(tmp_path: Path) -> None:
-    shutil.copytree(TREES / "ipmi-node", tmp_path, dirs_exist_ok=True)
+    copied("ipmi-node", tmp_path)
     slow = tmp_path / "slow"
     program = tmp_path / "usr/sbin/ipmi-dcmi"
     text = program.read_text()
@@ -93,7 +93,7 @@ def test_reading_does_not_wait_for_a_slow_bmc(tmp_path: Path) -> None:
 
 
 def test_a_command_that_hangs_is_an_error_until_one_succeeds(tmp_path: Path) -> None:
-    shutil.copytree(TREES / "ipmi-node", tmp_path, dirs_exist_ok=True)
+    copied("ipmi-node", tmp_path)
     hang = tmp_path / "hang"
     program = tmp_path / "usr/sbin/ipmi-dcmi"
     text = program.read_text()

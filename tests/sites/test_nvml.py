@@ -20,6 +20,7 @@ from sites.nvml_library import (
     open_library,
 )
 from tests.sites.fake_nvml import TREE, installed, put
+from tests.sites.meter_layouts.layout import copied, opener
 
 TREES = Path(__file__).parent.parent / "trees"
 UUIDS = (
@@ -30,15 +31,12 @@ UUIDS = (
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    shutil.copytree(TREES / "nvml-2-gpus", tmp_path, dirs_exist_ok=True)
+    copied("nvml-2-gpus", tmp_path)
     with installed(tmp_path):
         yield tmp_path
 
 
-def open_nvml(root: Path, **options: object) -> OpenMeter:
-    meter = open_meter("nvml", options, root)
-    assert isinstance(meter, OpenMeter)
-    return meter
+open_nvml = opener("nvml", OpenMeter)
 
 
 def drop(root: Path, *names: str) -> None:
@@ -305,7 +303,7 @@ def test_locked_clocks_of_the_fake_library(root: Path) -> None:
 
 def test_two_trees_at_once(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
-    shutil.copytree(TREES / "nvml-2-gpus", other, dirs_exist_ok=True)
+    copied("nvml-2-gpus", other)
     first = open_library(root)
     with installed(other):
         second = open_library(other)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from sites.meters import MeterUnreadable, open_meter
+from sites.meters import MeterUnreadable
 from sites.meters.perf_rapl import EventSpec, KernelEvent
 from sites.meters.shared.open_meter import OpenMeter
-from tests.sites.meter_layouts.layout import TREES
+from tests.sites.meter_layouts.layout import copied, opener
 from tests.sites.meter_layouts.perf_rapl import COUNTS, POWER
 
 CPU_CLOCK = EventSpec("cpu-clock", source_type=1, config=0, joules_per_count=Fraction(1))
@@ -21,14 +20,10 @@ CPU_CLOCK = EventSpec("cpu-clock", source_type=1, config=0, joules_per_count=Fra
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    shutil.copytree(TREES / "perf-rapl-2s", tmp_path / "root")
-    return tmp_path / "root"
+    return copied("perf-rapl-2s", tmp_path / "root")
 
 
-def open_perf(root: Path, **options: object) -> OpenMeter:
-    meter = open_meter("perf-rapl", options, root)
-    assert isinstance(meter, OpenMeter)
-    return meter
+open_perf = opener("perf-rapl", OpenMeter)
 
 
 def test_memory_is_outside_its_package(root: Path) -> None:

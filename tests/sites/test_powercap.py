@@ -19,10 +19,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sites.meters import MeterUnreadable, open_meter
+from sites.meters import MeterUnreadable
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.open_meter import FileMeter
 from sites.meters.shared.powercap_zones import find_zones
+from tests.sites.meter_layouts.layout import opener
 
 TREES = Path(__file__).parent.parent / "trees"
 REPOSITORY = TREES.parent.parent
@@ -243,10 +244,7 @@ def energy_files(root: Path) -> dict[str, Path]:
     return {zone.channel: zone.energy_path for zone in find_zones(root)}
 
 
-def open_powercap(root: Path, **options: object) -> FileMeter:
-    meter = open_meter("powercap", options, root)
-    assert isinstance(meter, FileMeter)
-    return meter
+open_powercap = opener("powercap", FileMeter)
 
 
 def longest_gap_s(meter: FileMeter) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import socket
 import threading
 import time
@@ -19,6 +18,7 @@ from sites.meters import Buffered, MeterUnreadable, open_meter
 from sites.meters.powermon import PowermonMeter
 from sites.meters.shared.clock_alignment import ClockAlignment
 from sites.meters.shared.powermon_lines import ScanReader, parse_line
+from tests.sites.meter_layouts.layout import copied
 from tests.sites.meter_layouts.powermon import DEVICE, FOLDER, RAILS, break_with, playing_stream
 from tests.sites.powermon_program import line_of
 
@@ -28,7 +28,7 @@ OPTIONS = {"device": f"/{DEVICE}", "rails": RAILS, "silence_s": 0.3}
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    shutil.copytree(TREES / "powermon-2-rails", tmp_path, dirs_exist_ok=True)
+    copied("powermon-2-rails", tmp_path)
     with playing_stream(tmp_path):
         yield tmp_path
 

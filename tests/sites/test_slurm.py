@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from sites.meters import MeterUnreadable, open_meter
+from tests.sites.meter_layouts.layout import copied
 from tests.slurm_fixtures import need_slurm
 
 TREES = Path(__file__).parent.parent / "trees"
@@ -15,7 +15,7 @@ TREES = Path(__file__).parent.parent / "trees"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    shutil.copytree(TREES / "slurm-energy", tmp_path, dirs_exist_ok=True)
+    copied("slurm-energy", tmp_path)
     return tmp_path
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 
-from tests.sites.meter_layouts.layout import Layout, deny, replace
+from tests.sites.meter_layouts.layout import Layout, file_faults, number_in, replace
 
 HWMON = Path("sys/class/hwmon")
 GRACE = {
@@ -39,26 +38,10 @@ def show_energies(root: Path, true: Mapping[str, float]) -> None:
         replace(path, f"{counted * 10**6 // 2**16}\n")
 
 
-def faults_of(place: str) -> dict[str, Callable[[Path], None]]:
-    def file(root: Path) -> Path:
-        return root / HWMON / place
-
+def resets_of(file: Path) -> dict[str, Callable[[Path], None]]:
     return {
-        "missing": lambda root: file(root).unlink(),
-        "denied": lambda root: deny(file(root)),
-        "empty": lambda root: replace(file(root), ""),
-        "garbage": lambda root: replace(file(root), "-12\n"),
-        "gone": lambda root: shutil.rmtree(root / HWMON),
-    }
-
-
-def resets_of(place: str) -> dict[str, Callable[[Path], None]]:
-    def file(root: Path) -> Path:
-        return root / HWMON / place
-
-    return {
-        "reset": lambda root: replace(file(root), "15\n"),
-        "went back": lambda root: replace(file(root), f"{int(file(root).read_text()) - 16}\n"),
+        "reset": lambda root: replace(root / file, "15\n"),
+        "went back": lambda root: replace(root / file, f"{number_in(root / file) - 16}\n"),
     }
 
 
@@ -72,7 +55,9 @@ WRONG_OPTIONS: tuple[tuple[Mapping[str, object], str], ...] = (
     ({"sensors": [{**SENSOR, "number": 1}]}, "label"),
     ({"sensors": [{**SENSOR, "inside": "Esocket9"}]}, "other sensors"),
 )
-AMD_FILE = "hwmon1/energy6_input"
+GRACE_FILE = HWMON / "hwmon8/device/power1_average"
+AMD_FILE = HWMON / "hwmon1/energy6_input"
+AMD_FAULTS = {**file_faults(AMD_FILE, HWMON, "-12\n"), **resets_of(AMD_FILE)}
 LAYOUTS = [
     Layout(
         name="grace-hwmon",
@@ -80,7 +65,7 @@ LAYOUTS = [
         tree="grace-hwmon",
         channels=tuple(GRACE),
         show=show_powers,
-        faults=faults_of("hwmon8/device/power1_average"),
+        faults=file_faults(GRACE_FILE, HWMON, "-12\n"),
         wrong_options=WRONG_OPTIONS,
         greatest_power_w=900.0,
         from_files=True,
@@ -91,7 +76,7 @@ LAYOUTS = [
         tree="amd-energy-hwmon",
         channels=tuple(AMD),
         show=show_energies,
-        faults={**faults_of(AMD_FILE), **resets_of(AMD_FILE)},
+        faults=AMD_FAULTS,
         wrong_options=WRONG_OPTIONS,
         from_files=True,
     ),
@@ -101,7 +86,7 @@ LAYOUTS = [
         tree="amd-energy-hwmon",
         channels=tuple(AMD_CORE),
         show=show_energies,
-        faults={**faults_of(AMD_FILE), **resets_of(AMD_FILE)},
+        faults=AMD_FAULTS,
         options={
             "sensors": [
                 {"chip": "amd_energy", "label": "Esocket1", "domain": "package"},

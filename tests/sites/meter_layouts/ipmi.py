@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.sites.meter_layouts.layout import Layout, deny, replace
+from tests.sites.meter_layouts.layout import Layout, file_faults, replace
 
 WATTS = Path("bmc/watts")
 
@@ -22,13 +22,7 @@ LAYOUTS = [
         tree="ipmi-node",
         channels=("node/power",),
         show=show,
-        faults={
-            "missing": lambda root: (root / WATTS).unlink(),
-            "denied": lambda root: deny(root / WATTS),
-            "empty": lambda root: replace(root / WATTS, ""),
-            "garbage": lambda root: replace(root / WATTS, "n/a\n"),
-            "gone": lambda root: (root / "usr/sbin/ipmi-dcmi").unlink(),
-        },
+        faults=file_faults(WATTS, Path("usr/sbin"), "n/a\n"),
         options={"period_s": 0.02},
         wrong_options=(({"command": "ipmi-dcmi"}, "list of words"), ({"limit_s": 0}, "above 0")),
         greatest_power_w=1000.0,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from sites.meters import open_meter
 
 TREES = Path(__file__).parents[2] / "trees"
+M = TypeVar("M")
 
 
 def alone(root: Path) -> AbstractContextManager[None]:
@@ -28,6 +32,41 @@ def deny(path: Path) -> None:
     """Forbid a file to users without privileges."""
     # Modes don't bind root, and an owner other than root is the user who is to be denied.
     path.chmod(0o400 if os.geteuid() == 0 else 0)
+
+
+def file_faults(
+    file: Path, device: Path, garbage: str, empty: str = ""
+) -> dict[str, Callable[[Path], None]]:
+    """What can be wrong with a file of a tree, and the loss of the device that it belongs to."""
+    return {
+        "missing": lambda root: (root / file).unlink(),
+        "denied": lambda root: deny(root / file),
+        "empty": lambda root: replace(root / file, empty),
+        "garbage": lambda root: replace(root / file, garbage),
+        "gone": lambda root: shutil.rmtree(root / device),
+    }
+
+
+def number_in(path: Path) -> int:
+    """The number that a file holds."""
+    return int(path.read_text())
+
+
+def copied(tree: str, root: Path) -> Path:
+    """A tree of ``tests/trees``, copied to a folder, which may exist."""
+    shutil.copytree(TREES / tree, root, dirs_exist_ok=True)
+    return root
+
+
+def opener(kind: str, of: type[M]) -> Callable[..., M]:
+    """``open(root, **options)``, which opens a meter below a root and knows its class."""
+
+    def open_it(root: Path, **options: object) -> M:
+        meter = open_meter(kind, options, root)
+        assert isinstance(meter, of)
+        return meter
+
+    return open_it
 
 
 @dataclass(frozen=True, kw_only=True)

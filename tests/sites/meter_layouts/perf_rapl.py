@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
-from tests.sites.meter_layouts.layout import Layout, deny, replace
+from tests.sites.meter_layouts.layout import Layout, file_faults, number_in, replace
 
 POWER = Path("sys/bus/event_source/devices/power")
 COUNTS = Path("perf/power")
@@ -30,10 +30,7 @@ def remove_all(root: Path) -> None:
         shutil.rmtree(root / folder)
 
 
-def count_file(root: Path) -> Path:
-    return root / COUNTS / "energy-ram/cpu28"
-
-
+COUNT = COUNTS / "energy-ram/cpu28"
 LAYOUTS = [
     Layout(
         name="perf-rapl-2s",
@@ -41,15 +38,10 @@ LAYOUTS = [
         tree="perf-rapl-2s",
         channels=tuple(FILES),
         show=show,
-        faults={
-            "missing": lambda root: count_file(root).unlink(),
-            "denied": lambda root: deny(count_file(root)),
-            "empty": lambda root: replace(count_file(root), ""),
-            "garbage": lambda root: replace(count_file(root), "0x1f\n"),
-            "reset": lambda root: replace(count_file(root), "0\n"),
-            "went back": lambda root: replace(
-                count_file(root), f"{int(count_file(root).read_text()) - 2**18}\n"
-            ),
+        faults=file_faults(COUNT, POWER, "0x1f\n")
+        | {
+            "reset": lambda root: replace(root / COUNT, "0\n"),
+            "went back": lambda root: replace(root / COUNT, f"{number_in(root / COUNT) - 2**18}\n"),
             "gone": remove_all,
         },
         wrong_options=(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 
-from tests.sites.meter_layouts.layout import Layout, deny, replace
+from tests.sites.meter_layouts.layout import Layout, file_faults, number_in, replace
 
 POWERCAP = Path("sys/class/powercap")
 INTEL = {
@@ -29,7 +28,7 @@ def show_zones(
     def show(root: Path, true: Mapping[str, float]) -> None:
         for channel, place in zones.items():
             directory = root / POWERCAP / place
-            step_uj = Fraction(int((directory / "max_energy_range_uj").read_text()), 2**32 - 1)
+            step_uj = Fraction(number_in(directory / "max_energy_range_uj"), 2**32 - 1)
             counted = int(Fraction(true[channel]) * 10**6 / step_uj) % 2**32
             replace(directory / "energy_uj", f"{int(counted * step_uj)}\n")
 
@@ -37,20 +36,10 @@ def show_zones(
 
 
 def faults_of(place: str) -> dict[str, Callable[[Path], None]]:
-    def energy(root: Path) -> Path:
-        return root / POWERCAP / place / "energy_uj"
-
-    def reads(root: Path) -> int:
-        return int(energy(root).read_text())
-
-    return {
-        "missing": lambda root: energy(root).unlink(),
-        "denied": lambda root: deny(energy(root)),
-        "empty": lambda root: replace(energy(root), ""),
-        "garbage": lambda root: replace(energy(root), "No data\n"),
-        "reset": lambda root: replace(energy(root), "61\n"),
-        "went back": lambda root: replace(energy(root), f"{reads(root) - 1000}\n"),
-        "gone": lambda root: shutil.rmtree(root / POWERCAP),
+    energy = POWERCAP / place / "energy_uj"
+    return file_faults(energy, POWERCAP, "No data\n") | {
+        "reset": lambda root: replace(root / energy, "61\n"),
+        "went back": lambda root: replace(root / energy, f"{number_in(root / energy) - 1000}\n"),
     }
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.sites.meter_layouts.layout import Layout, deny, replace
+from tests.sites.meter_layouts.layout import Layout, file_faults, replace
 
 ENERGY = Path("accounting/sstat/77.batch")
 START_J = 1000
@@ -24,14 +23,10 @@ LAYOUTS = [
         tree="slurm-energy",
         channels=("node/energy",),
         show=show,
-        faults={
-            "missing": lambda root: (root / ENERGY).unlink(),
-            "denied": lambda root: deny(root / ENERGY),
-            "empty": lambda root: replace(root / ENERGY, "\n"),
-            "garbage": lambda root: replace(root / ENERGY, "n/a\n"),
+        faults=file_faults(ENERGY, Path("usr/bin"), "n/a\n", empty="\n")
+        | {
             "reset": lambda root: replace(root / ENERGY, "1\n"),
             "went back": lambda root: replace(root / ENERGY, f"{START_J}\n"),
-            "gone": lambda root: shutil.rmtree(root / "usr/bin"),
         },
         options={"job": 77},
         wrong_options=(({"job": "all"}, "number"), ({"step": "last"}, "number of a step or batch")),
