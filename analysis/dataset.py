@@ -102,6 +102,15 @@ COLUMN_UNITS = {
     "start_unix_s": "s",
 }
 """The columns of numbers (float64; NaN is missing) other than counts, with their units."""
+POSSIBLE = {
+    "core_mhz": (10.0, 1e4, "MHz"),
+    "mem_mhz": (10.0, 3e4, "MHz"),
+    "core_v": (0.2, 5.0, "V"),
+    "mem_v": (0.2, 5.0, "V"),
+}
+"""Column -> the least and the largest value that a device can have, and their unit. Built-in
+sites begin at 68 MHz, and no processor has run at 10 GHz; makers give the data rate of GDDR7, up
+to 28,000 MT/s, as a memory clock. Relative voltages, 1 at the highest clock, are possible too."""
 MEASUREMENT_COLUMNS = (*TEXT_COLUMNS, *COLUMN_UNITS, *INTEGER_COLUMNS, *BOOLEAN_COLUMNS)
 """``setup`` is the id of the record of how the measurement was made, in ``setups/ID.json`` of the
 store; ``core_mhz_timed`` is the core clock that the timed loop gives, NaN where it was not run. A

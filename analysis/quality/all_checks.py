@@ -10,16 +10,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import xarray as xr
 
+from analysis.quality.apparent_clocks import apparent_clocks, swapped_clocks
 from analysis.quality.clocks import against_the_clocks, clocks_not_held, name_only
 from analysis.quality.copies import identical
-from analysis.quality.energy import energy_against_power, plausible
+from analysis.quality.counts import counts_by_setting
+from analysis.quality.energy import energy_against_power
 from analysis.quality.finding import Finding, Severity
+from analysis.quality.fixed_duration import fixed_duration
+from analysis.quality.levels import power_levels, time_levels
+from analysis.quality.nodes import node_offsets
 from analysis.quality.noise import median_grid, repeat_noise
+from analysis.quality.possible_values import (
+    possible_clocks_and_volts,
+    possible_operations,
+    possible_power,
+)
 from analysis.quality.power_caps import power_caps
 from analysis.quality.repeats import level_changes, outliers
 from analysis.quality.rows import provenance, rows_of
+from analysis.quality.voltages import falling_voltages
 
 
 def check(dataset: xr.Dataset, site: str) -> list[Finding]:
@@ -34,14 +46,25 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     power_w, labels = provenance(dataset, rows)
     findings = identical(rows)
     findings += energy_against_power(rows, power_w)
-    findings += plausible(rows)
+    findings += possible_clocks_and_volts(rows)
+    findings += possible_operations(rows) or possible_power(rows)
+    findings += falling_voltages(rows)
+    findings += counts_by_setting(rows)
     findings += power_caps(rows, labels)
     findings += clocks_not_held(rows)
     residual, sigma, df = repeat_noise(rows)
     findings += outliers(rows, residual, sigma, df)
     findings += level_changes(rows, residual, sigma)
+    findings += node_offsets(rows)
     grids = {name: median_grid(rows, name, sigma[name], df) for name in ("time", "power")}
-    findings += name_only(rows, grids)
+    in_name = name_only(rows, grids)
+    findings += in_name
+    named = np.concatenate([finding.rows for finding in in_name]) if in_name else np.zeros(0, int)
+    findings += apparent_clocks(rows, grids, named)
+    findings += swapped_clocks(rows, grids)
+    findings += fixed_duration(rows, grids)
+    findings += power_levels(rows, grids)
+    findings += time_levels(rows, grids)
     findings += against_the_clocks(rows, grids)
     worst_first: tuple[Severity, ...] = ("refused", "warning", "note")
     return sorted(

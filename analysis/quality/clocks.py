@@ -271,7 +271,7 @@ def _roughness(rows: Rows, y: np.ndarray, without: int) -> float:
 
 
 def _members(rows: Rows, cells: list[tuple[int, int]]) -> np.ndarray:
-    return np.flatnonzero(np.isin(rows.cell, [k * len(rows.mhz) + s for k, s in cells]))
+    return rows.in_cells(np.array([k * len(rows.mhz) + s for k, s in cells]))
 
 
 def _smooth_cells(rows: Rows, name: str, cells: list[tuple[int, int]]) -> Finding:

@@ -1,4 +1,4 @@
-"""The checks of energy against power and time, and of their units."""
+"""The check of energy against power and time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import numpy as np
 from analysis.quality.finding import MAX_NAMED, Finding, first_named
 from analysis.quality.noise import RELEVANT
 from analysis.quality.rows import Rows
-
-PLAUSIBLE_W = (1e-3, 2e4)
 
 
 def energy_against_power(rows: Rows, power_w: np.ndarray) -> list[Finding]:
@@ -37,22 +35,5 @@ def energy_against_power(rows: Rows, power_w: np.ndarray) -> list[Finding]:
             "warning",
             rows.index[bad],
             f"in {len(bad)} rows energy is not power times time ({first_named(named)}); {cause}",
-        )
-    ]
-
-
-def plausible(rows: Rows) -> list[Finding]:
-    """A median power that is not plausible for a node."""
-    power_w = float(np.exp(np.median(rows.values["power"])))
-    if PLAUSIBLE_W[0] <= power_w <= PLAUSIBLE_W[1]:
-        return []
-    return [
-        Finding(
-            "units",
-            "warning",
-            rows.index,
-            f"the median of energy over time is {power_w:.3g} W, which is not plausible for a "
-            f"node; check the "
-            f"units of energy_j and time_s (mJ? ms?) and import with their factors",
         )
     ]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from analysis.dataset import OK
+from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, OK
 from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import setting_text
 
@@ -20,7 +20,9 @@ class Rows:
     """The rows of one site that can be fitted; arrays have one entry a row.
 
     ``kernel``, ``setting``, ``node``: int64 codes into the names and ``mhz``. ``values``: the
-    natural logarithms of time (s), power (W) and energy (J).
+    natural logarithms of time (s), power (W) and energy (J). ``volts``: float64 (rows, 2), of core
+    and memory, NaN where not known. ``counts``: class -> operations of one iteration, NaN where
+    not known.
     """
 
     index: np.ndarray
@@ -30,11 +32,14 @@ class Rows:
     setting: np.ndarray
     mhz: np.ndarray
     node: np.ndarray
+    nodes: list[str]
     partition: np.ndarray
     repeat: np.ndarray
     start_unix_s: np.ndarray
     achieved_mhz: np.ndarray
+    volts: np.ndarray
     values: dict[str, np.ndarray]
+    counts: dict[str, np.ndarray]
     simulated: bool
 
     @property
@@ -47,6 +52,24 @@ class Rows:
         codes = np.unique(self.kernel[np.isin(self.index, rows)])
         kernels = [self.instances[code] for code in codes]
         return tuple({kernel.label: kernel for kernel in sorted(kernels, key=_label)}.values())
+
+    def in_cells(self, cells: np.ndarray) -> np.ndarray:
+        """int64: the rows (of these, not of the Dataset) that are in the cells."""
+        return np.flatnonzero(np.isin(self.cell, cells))
+
+    def kernel_counts(self) -> dict[str, np.ndarray]:
+        """Class -> the median count of each kernel, float64 (kernels,), NaN where not known."""
+        return {
+            name: pd.Series(n).groupby(self.kernel).median().to_numpy(dtype=float)
+            for name, n in self.counts.items()
+        }
+
+    def kernel_bytes_and_operations(self) -> tuple[np.ndarray, np.ndarray]:
+        """The counts of each kernel in the memory domain, and those of all other classes."""
+        memory, other = np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
+        for name, n in self.kernel_counts().items():
+            (memory if name in MEMORY_CLASSES else other)[:] += np.nan_to_num(n)
+        return memory, other
 
     def where(self, kernel: int, setting: int) -> str:
         """A kernel and a setting for a message."""
@@ -80,6 +103,13 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
     mhz = np.column_stack([column("core_mhz", np.nan), column("mem_mhz", np.nan)]).astype(float)
     settings, setting = np.unique(np.nan_to_num(mhz, nan=-1.0), axis=0, return_inverse=True)
     achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
+    volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
+    node, nodes = pd.factorize(column("node", ""))
+    counts = {
+        str(name).removeprefix(COUNT_PREFIX): column(str(name), np.nan).astype(float)
+        for name in dataset.data_vars
+        if str(name).startswith(COUNT_PREFIX)
+    }
     log_time, log_energy = np.log(time_s[index]), np.log(energy_j[index])
     return Rows(
         index=index.astype(np.int64),
@@ -88,11 +118,14 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
         instances=instances,
         setting=setting.reshape(-1).astype(np.int64),
         mhz=np.where(settings < 0, np.nan, settings),
-        node=pd.factorize(column("node", ""))[0],
+        node=node,
+        nodes=[str(name) for name in nodes],
         partition=pd.factorize(column("partition", ""))[0],
         repeat=column("repeat", 0).astype(np.int64),
         start_unix_s=column("start_unix_s", 0.0).astype(float),
         achieved_mhz=np.column_stack(achieved).astype(float),
+        volts=np.column_stack(volts).astype(float),
+        counts={name: n for name, n in counts.items() if np.isfinite(n).any()},
         values={"time": log_time, "power": log_energy - log_time, "energy": log_energy},
         simulated=bool(column("simulated", False).any()),
     )

@@ -1,0 +1,200 @@
+"""Tables that are wrong as a whole or in part: seen, with kernel, setting and advice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.dataset import POSSIBLE
+from sites.site_file import built_in_sites, read_site
+from tests.analysis.test_quality import CORE_MHZ, findings, only, sweep
+
+
+def counted(seed: int) -> pd.DataFrame:
+    """:func:`tests.analysis.test_quality.sweep` with its operations and bytes."""
+    frame = sweep(seed)
+    kernel = frame["kernel"].str[1:].astype(int)
+    flops = 1e11 * (1.0 + kernel)
+    intensity = np.geomspace(0.5, 60, kernel.max() + 1)[kernel]
+    return frame.assign(n_sp=flops, n_dram=flops / intensity)
+
+
+def named_rows(frame: pd.DataFrame, mask: pd.Series) -> list[int]:
+    return np.flatnonzero(mask).tolist()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_alone_change_nothing(seed):
+    assert findings(counted(seed)) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "factor", "advice"),
+    [
+        ("core_mhz", 1e3, "factor 1e-3"),
+        ("core_mhz", 1e-3, "factor 1e3"),
+        ("core_mhz", 1e6, "factor 1e-6"),
+        ("mem_mhz", 1e3, "factor 1e-3"),
+        ("core_v", 1e3, "factor 1e-3"),
+        ("core_v", 1e6, "factor 1e-6"),
+    ],
+)
+def test_clocks_and_voltages_that_no_device_has_are_refused(column, factor, advice):
+    frame = counted(1).assign(core_v=lambda f: 0.7 + f["core_mhz"] / 4000, mem_v=1.0)
+    frame[column] *= factor
+    refused = [finding for finding in findings(frame) if finding.severity == "refused"]
+    assert [finding.check for finding in refused] == ["units"]
+    assert len(refused[0].rows) == len(frame)
+    assert advice in refused[0].text and column in refused[0].text
+
+
+def test_clocks_of_one_kernel_in_khz_are_named():
+    frame = counted(2)
+    mask = frame["kernel"] == "k3"
+    frame.loc[mask, "core_mhz"] *= 1000
+    refused = [finding for finding in findings(frame) if finding.severity == "refused"]
+    assert [finding.rows.tolist() for finding in refused] == [named_rows(frame, mask)]
+    assert "k3" in refused[0].text
+
+
+def test_every_built_in_site_is_possible():
+    for path in built_in_sites().values():
+        site = read_site(path)
+        for name in ("core", "mem"):
+            domain = getattr(site.domains, name)
+            low, high, _ = POSSIBLE[f"{name}_mhz"]
+            assert domain is None or all(low <= mhz <= high for mhz in domain.frequencies_mhz)
+
+
+@pytest.mark.parametrize(("column", "factor"), [("energy_j", 1e3), ("time_s", 1e3)])
+def test_a_whole_table_in_another_unit_is_flagged(column, factor):
+    """A GPU of some 30 W would draw 30 kW, or 30 mW."""
+    frame = counted(3)
+    frame[column] *= factor
+    units = findings(frame, "units")
+    assert len(units) == 1 and len(units[0].rows) == len(frame)
+
+
+def test_ms_and_mj_together_are_seen_by_the_energy_of_an_operation():
+    frame = counted(4)
+    frame[["time_s", "energy_j"]] *= 1000
+    assert "pJ an operation" in only(frame, "units").text
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e-3])
+@pytest.mark.parametrize("columns", [["energy_j"], ["time_s"], ["time_s", "energy_j"]])
+@pytest.mark.parametrize("kernel", [0, 7])
+def test_one_kernel_in_another_unit_is_named_alone(columns, factor, kernel):
+    frame = counted(5)
+    mask = frame["kernel"] == f"k{kernel}"
+    frame.loc[mask, columns] *= factor
+    units = findings(frame, "units")
+    assert named_rows(frame, mask) in [finding.rows.tolist() for finding in units]
+    assert all(f"k{kernel}" in finding.text for finding in units)
+
+
+def test_one_setting_and_one_cell_in_another_unit_are_named():
+    frame = counted(6)
+    mask = (frame["core_mhz"] == 800) & (frame["mem_mhz"] == 1600)
+    in_mj = frame.copy()
+    in_mj.loc[mask, "energy_j"] *= 1000
+    assert named_rows(frame, mask) in [f.rows.tolist() for f in findings(in_mj, "units")]
+    cell = mask & (frame["kernel"] == "k2")
+    in_mj = frame.copy()
+    in_mj.loc[cell, "energy_j"] *= 1000
+    units = findings(in_mj, "units")
+    assert named_rows(frame, cell) in [finding.rows.tolist() for finding in units]
+    assert any("k2 at 800/1600 MHz" in finding.text for finding in units)
+
+
+def test_voltages_that_fall_are_refused_and_one_that_dips_is_flagged():
+    rising = counted(7).assign(core_v=lambda f: 0.7 + f["core_mhz"] / 4000)
+    assert findings(rising) == []
+    falling = rising.assign(core_v=lambda f: 1.2 - f["core_mhz"] / 4000)
+    assert only(falling, "voltages").severity == "refused"
+    dips = rising.copy()
+    dips.loc[dips["core_mhz"] == 900, "core_v"] = 0.8
+    finding = only(dips, "voltages")
+    assert finding.severity == "warning" and "0.8 V at 900 MHz" in finding.text
+
+
+def test_counts_that_follow_the_clock_are_flagged():
+    frame = counted(8)
+    share = frame["core_mhz"] / 1200
+    every = frame.assign(n_sp=frame["n_sp"] * share, n_dram=frame["n_dram"] * share)
+    finding = only(every, "counts")
+    assert len(finding.rows) == len(frame)
+    assert "2.4 times the operations at 1200" in finding.text
+    one = frame.assign(n_sp=frame["n_sp"].where(frame["kernel"] != "k1", frame["n_sp"] * share))
+    assert only(one, "counts").rows.tolist() == named_rows(frame, frame["kernel"] == "k1")
+
+
+def test_a_counter_of_cycles_that_wait_is_no_other_work():
+    """Counters of hardware vary from run to run, and some with the clock; not the instructions."""
+    frame = counted(9)
+    rng = np.random.default_rng(9)
+    noisy = {name: frame[name] * np.exp(rng.normal(0, 0.01, len(frame))) for name in ("n_sp",)}
+    waits = frame["n_dram"] * frame["core_mhz"] * np.exp(rng.normal(0, 0.05, len(frame)))
+    assert findings(frame.assign(**noisy, n_waits=waits), "counts") == []
+
+
+def test_loops_of_a_fixed_duration_are_refused():
+    frame = counted(10)
+    power_w = frame["energy_j"] / frame["time_s"]
+    fixed = frame.assign(time_s=10.0, energy_j=10.0 * power_w)
+    refused = [finding for finding in findings(fixed) if finding.severity == "refused"]
+    assert [finding.check for finding in refused] == ["time"]
+    assert "10 s" in refused[0].text and len(refused[0].rows) == len(frame)
+
+
+def test_one_kernel_of_a_fixed_duration_is_named_alone():
+    frame = counted(11)
+    mask = frame["kernel"] == "k4"
+    power_w = frame["energy_j"] / frame["time_s"]
+    frame.loc[mask, "time_s"] = 10.0
+    frame.loc[mask, "energy_j"] = 10.0 * power_w[mask]
+    assert named_rows(frame, mask) in [f.rows.tolist() for f in findings(frame, "time")]
+
+
+def test_kernels_that_wait_for_memory_are_no_fixed_duration():
+    """The core clock alone is swept: k0 and k1 take the same time at all clocks."""
+    frame = counted(12)
+    frame = frame[(frame["mem_mhz"] == 400) & frame["kernel"].isin(["k0", "k1", "k7"])]
+    assert findings(frame.reset_index(drop=True), "time") == []
+
+
+@pytest.mark.parametrize("column", ["node", "repeat"])
+@pytest.mark.parametrize("apart", [1.15, 1.25])
+def test_nodes_or_repeats_that_are_apart_are_named_with_their_distance(column, apart):
+    frame = counted(13)
+    mask = frame["repeat"] == 2
+    frame["node"] = np.where(mask & (column == "node"), "b", "a")
+    frame.loc[mask, "energy_j"] *= apart
+    (finding,) = findings(frame, "nodes")
+    percent = float(finding.text.split(" %")[0].split()[-1])
+    assert percent == pytest.approx(100 * (apart - 1), abs=1.5)
+    assert ("leave-one-node-out" in finding.text) == (column == "node")
+
+
+def test_nodes_a_few_percent_apart_are_not_reported():
+    frame = counted(14)
+    frame["node"] = np.where(frame["repeat"] == 2, "b", "a")
+    frame.loc[frame["node"] == "b", "energy_j"] *= 1.05
+    assert findings(frame, "nodes") == []
+
+
+@pytest.mark.parametrize(("nominal", "runs_at"), [(1200, 1140), (900, 840), (500, 540)])
+def test_a_nominal_clock_that_all_computing_kernels_contradict(nominal, runs_at):
+    real = np.where(nominal == CORE_MHZ, runs_at, CORE_MHZ)
+    frame = sweep(15, noise=0.005, real_core=real)
+    clocks = [finding for finding in findings(frame, "clocks") if "only compute" in finding.text]
+    assert [f.rows.tolist() for f in clocks] == [named_rows(frame, frame["core_mhz"] == nominal)]
+    apparent = float(clocks[0].text.split("runs as at ")[1].split()[0])
+    assert apparent == pytest.approx(runs_at, rel=0.01)
+
+
+def test_core_and_memory_columns_that_are_swapped_are_seen():
+    frame = counted(16)
+    swapped = frame.assign(core_mhz=frame["mem_mhz"], mem_mhz=frame["core_mhz"])
+    assert any("seem to be swapped" in finding.text for finding in findings(swapped, "clocks"))
