@@ -1,52 +1,191 @@
-"""The fits that a store keeps, one a site: ``fits/SITE.json``."""
+"""The fits that a store keeps: ``fits/SITE.json``, the default one of a site, and
+``fits/SITE@NAME.json``, those that were given a name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
+from campaign.errors import BadArgument
 from campaign.store.layout import DamagedStore, Store, writing
 from campaign.store.site_record import site_file_name
 from sites.errors import WithRemedy
 
 if TYPE_CHECKING:
+    import xarray as xr
+
+    from analysis.energy.fit_summary import FitSummary
     from analysis.energy.fitted import Fit
+
+DEFAULT = "default"
+"""The name of the fit that is used where none is named."""
+OF_DATA = ("core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j")
+"""The columns of the measurements that :func:`data_id` is a hash of, beside their points' ids."""
 
 
 class NoKeptFit(WithRemedy):
-    """The store has no fit of a site, or its file is not one. The remedy is the command."""
+    """The store has no such fit of a site, or its file is not one. The remedy is the command."""
 
 
-def fitted_sites(store: Store) -> list[str]:
-    """The sites that the store has a fit of, sorted."""
-    return sorted(unquote(path.stem) for path in store.fits.glob("*.json"))
+@dataclass(frozen=True)
+class Request:
+    """What a fit was asked for: names of :mod:`analysis.energy.models`."""
+
+    model: str = "auto"
+    voltage: str = "auto"
+    robust: bool = False
+
+    def __str__(self) -> str:
+        """As the options of ``campaign fit``."""
+        robust = ", --robust" if self.robust else ""
+        return f"--model {self.model}, --voltage {self.voltage}{robust}"
 
 
-def keep_fit(store: Store, fit: Fit) -> None:
-    """Keep a site's fit, in place of an earlier one."""
+@dataclass(frozen=True, kw_only=True)
+class FitSource:
+    """Which fit a result is from.
+
+    ``created``: date and time as ISO 8601; ``version``: of this package; ``data_id``: what
+    :func:`data_id` gave of its measurements. They are None of fits that an earlier version kept.
+    ``stale``: whether the store's measurements of the site are other ones now, None where that is
+    not known.
+    """
+
+    site: str
+    name: str
+    model: str
+    voltage: str
+    simulated: bool
+    n: int
+    created: str | None
+    version: str | None
+    data_id: str | None
+    stale: bool | None
+    store: str = field(repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """``fit`` in JSON output."""
+        return {name: value for name, value in asdict(self).items() if name != "store"}
+
+    @property
+    def made(self) -> str:
+        """When it was made, for people."""
+        if self.created is None:
+            return "made by an earlier version"
+        when = datetime.fromisoformat(self.created)
+        return f"made {when:%Y-%m-%d %H:%M} {when.tzname()}"
+
+    def __str__(self) -> str:
+        """A line for people."""
+        text = (
+            f"fit {self.name}: model {self.model}, voltage {self.voltage}, {self.n} measurements, "
+            f"{self.made}"
+        )
+        return f"{text}; {self.why_stale}" if self.stale else text
+
+    @property
+    def why_stale(self) -> str:
+        """What a stale fit lacks, and the command that makes it anew."""
+        named = "" if self.name == DEFAULT else f" --name {self.name}"
+        return (
+            f"the store has other measurements now, make it anew: campaign fit {self.store} "
+            f"--site {self.site}{named}"
+        )
+
+
+def fit_file_name(site: str, name: str = DEFAULT) -> str:
+    """The file of a site's fit in the folder of fits. No quoted name contains an ``@``."""
+    file = site_file_name(site)
+    return file if name == DEFAULT else f"{Path(file).stem}@{quote(name, safe='')}.json"
+
+
+def kept_fits(store: Store) -> list[tuple[str, str]]:
+    """(site, name) of every fit that the store keeps: by site, the default one first."""
+    stems = [path.stem.partition("@") for path in store.fits.glob("*.json")]
+    names = {(unquote(site), unquote(name) if at else DEFAULT) for site, at, name in stems}
+    return sorted(names, key=lambda pair: (pair[0], pair[1] != DEFAULT, pair[1]))
+
+
+def keep_fit(store: Store, fit: Fit, name: str, request: Request, data: str) -> None:
+    """Keep a fit, in place of an earlier one of this name. ``data``: its :func:`data_id`."""
+    from importlib.metadata import version  # noqa: PLC0415
+
     from analysis.energy.fit_file import as_kept  # noqa: PLC0415
 
+    about = {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": version("dvfs-campaign"),
+        "request": asdict(request),
+        "data_id": data,
+        "files": _data_files(store),
+    }
     with writing(store):
-        store.write_json(f"fits/{site_file_name(fit.site)}", as_kept(fit))
+        store.write_json(f"fits/{fit_file_name(fit.site, name)}", as_kept(fit) | {"kept": about})
 
 
-def read_fit_json(store: Store, site: str) -> Any:
-    """What the store keeps of a site's fit, unchecked.
+def check_replaceable(store: Store, site: str, name: str, request: Request) -> None:
+    """Refuse to replace a fit that was asked for otherwise: picks may be in use that are its.
+
+    Raises:
+        BadArgument: the store keeps a fit of this name that was asked for otherwise.
+    """
+    try:
+        earlier = request_of(read_fit_json(store, site, name))
+    except NoKeptFit:
+        return
+    if earlier not in (None, request):
+        raise BadArgument(
+            f"{site}: its fit {name!r} was asked for with {earlier}, and this one with {request}; "
+            f"--name NAME keeps this one beside it, --replace in its place"
+        )
+
+
+def request_of(kept: Any) -> Request | None:
+    """What a kept fit was asked for; None where its file does not show it.
+
+    Earlier versions did not keep it, but did keep the forms that were compared, if any were.
+    """
+    try:
+        about = kept.get("kept")
+        if about is not None:
+            return Request(**about["request"])
+        if kept["tried"]:
+            return Request(robust=kept["robust"])
+        if kept["why"] != "the model and the voltage were given":
+            return None
+        known = kept["voltage"] in ("table", "measured")
+        return Request(kept["model"], "known" if known else kept["voltage"], kept["robust"])
+    except (AttributeError, KeyError, TypeError):
+        return None
+
+
+def read_fit_json(store: Store, site: str, name: str = DEFAULT) -> Any:
+    """What the store keeps of a fit, unchecked.
 
     Raises:
         NoKeptFit: there is none.
     """
     try:
-        kept = store.read_json(f"fits/{site_file_name(site)}")
+        kept = store.read_json(f"fits/{fit_file_name(site, name)}")
     except DamagedStore:
-        raise not_a_fit(store, site, "it cannot be read") from None
+        raise not_a_fit(store, site, name, "it cannot be read") from None
     if kept is None:
-        raise NoKeptFit(f"{store.root}: has no fit of site {site!r}", _refit(store, site))
+        others = [other for known, other in kept_fits(store) if known == site]
+        which = "fit" if name == DEFAULT and not others else f"fit {name!r}"
+        has = f" (it has: {', '.join(others)})" if others else ""
+        raise NoKeptFit(
+            f"{store.root}: has no {which} of site {site!r}{has}", _command(store, site, name)
+        )
     return kept
 
 
-def read_fit(store: Store, site: str) -> Fit:
-    """The fit that the store keeps of a site.
+def read_fit(store: Store, site: str, name: str = DEFAULT) -> Fit:
+    """The fit that the store keeps of a site under a name.
 
     Raises:
         NoKeptFit: there is none, or its file is not one.
@@ -54,16 +193,93 @@ def read_fit(store: Store, site: str) -> Fit:
     from analysis.energy.fit_file import NoFit, fit_of  # noqa: PLC0415
 
     try:
-        return fit_of(read_fit_json(store, site))
+        return fit_of(read_fit_json(store, site, name))
     except NoFit as error:
-        raise not_a_fit(store, site, str(error)) from None
+        raise not_a_fit(store, site, name, str(error)) from None
 
 
-def not_a_fit(store: Store, site: str, why: str) -> NoKeptFit:
+def read_summary(store: Store, site: str, name: str = DEFAULT) -> tuple[FitSummary, Any]:
+    """A kept fit without what predictions are computed from, and the JSON of its file.
+
+    Raises:
+        NoKeptFit: there is none, or its file is not one.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from analysis.energy.fit_summary import FitSummary, first_error  # noqa: PLC0415
+
+    kept = read_fit_json(store, site, name)
+    try:
+        return FitSummary.model_validate(kept), kept
+    except ValidationError as error:
+        raise not_a_fit(store, site, name, first_error(error)) from None
+
+
+def fit_source(
+    store: Store, summary: FitSummary, name: str, scalars: Callable[[], xr.Dataset]
+) -> FitSource:
+    """Which fit a summary is of. ``scalars``: reads the store, and is only called where the
+    store's files have changed since the fit."""
+    about = summary.kept
+    stale = None
+    if about is not None:
+        changed = about.files != _data_files(store)
+        stale = changed and about.data_id != data_id(scalars(), summary.site)
+    return FitSource(
+        site=summary.site,
+        name=name,
+        model=summary.model,
+        voltage=summary.voltage,
+        simulated=summary.simulated,
+        n=summary.n,
+        created=about.created if about else None,
+        version=about.version if about else None,
+        data_id=about.data_id if about else None,
+        stale=stale,
+        store=str(store.root),
+    )
+
+
+def data_id(scalars: xr.Dataset, site: str) -> str:
+    """A hash of a site's measurements, failures left out: 12 hexadecimal digits.
+
+    It depends on their points, clocks, voltages, times and energies, and on no order.
+    """
+    import hashlib  # noqa: PLC0415
+
+    import numpy as np  # noqa: PLC0415
+
+    from analysis.dataset import FAILURES  # noqa: PLC0415
+
+    columns = (scalars[name].values.tolist() for name in ("site", "status", "point_id"))
+    measured = sorted(
+        (point_id, row)
+        for row, (own, status, point_id) in enumerate(zip(*columns, strict=True))
+        if own == site and status not in FAILURES
+    )
+    rows = np.array([row for _, row in measured], np.int64)
+    hashed = hashlib.sha256("\n".join(point_id for point_id, _ in measured).encode())
+    for name in OF_DATA:
+        hashed.update(scalars[name].values[rows].astype("<f8").tobytes())
+    return hashed.hexdigest()[:12]
+
+
+def _data_files(store: Store) -> dict[str, int]:
+    """The files that measurements are added to, and their sizes: while these are the same, so are
+    the measurements."""
+    files = {f"index/{max((path.name for path in store.index.glob('[0-9]*')), default='')}": 0}
+    for path in store.journal_paths():
+        with suppress(FileNotFoundError):  # compacted and removed meanwhile
+            files[path.name] = path.stat().st_size
+    return files
+
+
+def not_a_fit(store: Store, site: str, name: str, why: str) -> NoKeptFit:
     """The error for a file that should hold a fit and does not."""
-    path = store.fits / site_file_name(site)
-    return NoKeptFit(f"{path}: is not a fit ({why})", _refit(store, site))
+    path = store.fits / fit_file_name(site, name)
+    return NoKeptFit(f"{path}: is not a fit ({why})", _command(store, site, name))
 
 
-def _refit(store: Store, site: str) -> str:
-    return f"run: campaign fit {store.root} --site {site}"
+def _command(store: Store, site: str, name: str) -> str:
+    named = "" if name == DEFAULT else f" --name {name}"
+    return f"run: campaign fit {store.root} --site {site}{named}"

@@ -118,6 +118,14 @@ def faster_than_measured(
     return lines
 
 
+def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
+    """Refuse limits that no setting could keep."""
+    if max_slowdown is not None and not max_slowdown >= 0:
+        raise BadArgument("--max-slowdown: must be 0 or more, such as 0.05 for 5 %")
+    if max_power_w is not None and not max_power_w > 0:
+        raise BadArgument("--max-power-w: must be more than 0, such as 150 for 150 W")
+
+
 def picks_within_limits(
     among: Sequence[Candidates],
     objective: str,

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from campaign.errors import BadArgument
+
+
+def policy_origin(store: str, data_id: str) -> dict[str, Any]:
+    """Where a policy is from: the store, a hash of its measurements, the date, the version."""
+    return {
+        "store": {"path": str(Path(store).resolve()), "data_id": data_id},
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": version("dvfs-campaign"),
+    }
 
 
 def write_site_policy(path: Path, site: str, picks: Mapping[str, Any]) -> None:

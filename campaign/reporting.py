@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.choice.legal_settings import known_volts
-from analysis.report.content import ReportContent, SiteReport
+from analysis.report.content import ReportContent, SiteReport, StoredFit
 from analysis.report.site_report import site_report, with_traces
 from campaign.errors import CannotDo
 from campaign.extras import explain_missing
-from campaign.fits import NoKeptFit, read_fit
+from campaign.fits import DEFAULT, NoKeptFit, fit_source, kept_fits, read_fit, read_summary
 from campaign.slurm_flags import slurm_flags
 from campaign.store.dataset import open_dataset, read_scalars
 from campaign.store.layout import DamagedStore, Store
@@ -22,15 +22,18 @@ from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
 
 if TYPE_CHECKING:
-    from analysis.energy.fitted import Fit
+    import xarray as xr
 
 FORMATS = ("svg", "pdf", "png")
 
 
-def report_content(store: Store, only: str | None = None) -> ReportContent:
+def report_content(store: Store, only: str | None = None, fit_name: str = DEFAULT) -> ReportContent:
     """The content of a store's report: every site that was measured or planned.
 
-    ``only``: the name of a site, to leave out all others.
+    ``only``: the name of a site, to leave out all others. ``fit_name``: the kept fits to show.
+
+    Raises:
+        NoKeptFit: no site has a fit of this name, which is not the default one's.
     """
     notes = []
     try:
@@ -41,6 +44,11 @@ def report_content(store: Store, only: str | None = None) -> ReportContent:
     damaged = int(dataset.attrs["damaged_records"])
     if damaged:
         notes.append(f"{damaged} records of this store are damaged and left out.")
+    if fit_name != DEFAULT and fit_name not in [name for _, name in kept_fits(store)]:
+        raise NoKeptFit(
+            f"{store.root}: has no fit {fit_name!r}",
+            f"list them: campaign coefficients {store.root}",
+        )
     plan = store.read_json("campaign.json") or {}
     planned: dict[str, list[str]] = {}
     for name, ids in planned_ids(store).items():
@@ -58,7 +66,7 @@ def report_content(store: Store, only: str | None = None) -> ReportContent:
             simulated=site in simulated,
             planned=planned.get(site, []),
             classes=record.classes,
-            stored_fit=_stored_fit(store, site),
+            stored=_stored_fit(store, site, fit_name, dataset),
             volts=partial(known_volts, legal=record.legal),
             slurm_flags=partial(slurm_flags, device=record.device),
         )
@@ -73,22 +81,31 @@ def report_content(store: Store, only: str | None = None) -> ReportContent:
     return ReportContent(title, store.root.name, created, reports)
 
 
-def _stored_fit(store: Store, site: str) -> Fit | None:
-    try:
-        return read_fit(store, site)
-    except NoKeptFit:
+def _stored_fit(store: Store, site: str, name: str, dataset: xr.Dataset) -> StoredFit | None:
+    if (site, name) not in kept_fits(store):
         return None
+    try:
+        fit = read_fit(store, site, name)
+        summary, _ = read_summary(store, site, name)
+    except NoKeptFit:
+        if name == DEFAULT:
+            return None
+        raise
+    source = fit_source(store, summary, name, lambda: dataset)
+    # An earlier version did not keep which measurements a fit is of: site_report compares n.
+    return StoredFit(fit, name, source.made, source.stale, keep=name != DEFAULT)
 
 
-def write_report(store: Store, path: Path) -> Path:
-    """Write the report that a person reads, one HTML file; its path.
+def write_report(store: Store, path: Path, fit_name: str = DEFAULT) -> Path:
+    """Write the report that a person reads, one HTML file; its path. ``fit_name``: the kept fits
+    to show.
 
     Raises:
         CannotDo: the file cannot be written.
     """
     from analysis.report.page import render  # noqa: PLC0415
 
-    page = render(report_content(store))
+    page = render(report_content(store, fit_name=fit_name))
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from campaign.policy import write_site_policy
-
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from analysis.choice.pick import Pick
     from analysis.energy.fit_summary import FitSummary
     from analysis.energy.fitted import Fit
+    from campaign.fits import FitSource
     from campaign.store.states import PartitionStatus
 
 POLICY_KEYS = (
@@ -68,10 +67,11 @@ class SiteFinding:
 
 @dataclass(frozen=True)
 class FitResult:
-    """A fit, and what the checks of its measurements found."""
+    """A fit, what the checks of its measurements found, and what it is kept as."""
 
     fit: Fit
     findings: tuple[SiteFinding, ...]
+    source: FitSource
 
     @property
     def summary(self) -> FitSummary:
@@ -82,7 +82,10 @@ class FitResult:
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign fit --json``."""
-        return self.fit.as_dict() | {"findings": [finding.as_dict() for finding in self.findings]}
+        return self.fit.as_dict() | {
+            "findings": [finding.as_dict() for finding in self.findings],
+            "fit": self.source.as_dict(),
+        }
 
     def to_pandas(self) -> pd.DataFrame:
         """The coefficients, a row each: ``name``, ``value``, ``low``, ``high`` (95 %), ``unit``."""
@@ -98,6 +101,7 @@ class Coefficients:
 
     summary: FitSummary
     as_json: Mapping[str, Any]
+    source: FitSource
 
     def to_pandas(self) -> pd.DataFrame:
         """The coefficients, a row each: ``name``, ``value``, ``low``, ``high`` (95 %), ``unit``."""
@@ -118,12 +122,13 @@ class Cost:
     high: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CostsAtSetting:
-    """The coefficients at one setting (Choi & Vuduc 2016, Table I)."""
+    """The coefficients at one setting (Choi & Vuduc 2016, Table I), by the fit ``fit``."""
 
     site: str
     simulated: bool
+    fit: FitSource
     core_mhz: float
     mem_mhz: float
     core_v: float
@@ -132,7 +137,7 @@ class CostsAtSetting:
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign coefficients --core-mhz ... --json``."""
-        return asdict(self)
+        return asdict(self) | {"fit": self.fit.as_dict()}
 
     def to_pandas(self) -> pd.DataFrame:
         """The costs, a row each."""
@@ -196,11 +201,16 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """The picks of a site's kernels, by an objective and within limits."""
+    """The picks of a site's kernels, by an objective and within limits.
+
+    ``fit``: the fit that they are from; ``data_id``: of the measurements that they are among
+    (:func:`campaign.fits.data_id`).
+    """
 
     site: str
     simulated: bool
-    model: str
+    fit: FitSource
+    data_id: str
     objective: str
     max_slowdown: float | None
     max_power_w: float | None
@@ -212,14 +222,15 @@ class Predictions:
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """``campaign predict --json``."""
-        more = {"warnings": list(self.warnings)} if self.warnings else {}
+        more: dict[str, Any] = {"fit": self.fit.as_dict()}
+        more |= {"warnings": list(self.warnings)} if self.warnings else {}
         return [prediction.as_dict() | more for prediction in self.predictions]
 
     def to_pandas(self) -> pd.DataFrame:
         """The picks, a row each; ``params`` is a dictionary."""
         import pandas as pd  # noqa: PLC0415
 
-        return pd.DataFrame(self.as_dicts())
+        return pd.DataFrame([prediction.as_dict() for prediction in self.predictions])
 
     def to_xarray(self) -> xr.Dataset:
         """The picks along the dimension ``kernel``, whose coordinate is the kernels' labels."""
@@ -230,12 +241,17 @@ class Predictions:
 
     def as_policy(self) -> dict[str, Any]:
         """A site's entry in a policy file."""
+        from campaign.policy import policy_origin  # noqa: PLC0415
+
         return {
             "objective": self.objective,
             "max_slowdown": self.max_slowdown,
             "max_power_w": self.max_power_w,
-            "model": self.model,
+            "model": self.fit.model,
+            "voltage": self.fit.voltage,
             "simulated": self.simulated,
+            "fit": self.fit.as_dict(),
+            **policy_origin(self.fit.store, self.data_id),
             "kernels": [
                 {name: _finite(row[name]) for name in POLICY_KEYS} for row in self.as_dicts()
             ],
@@ -247,6 +263,8 @@ class Predictions:
         Raises:
             BadArgument: the file is there and is not a policy, or it cannot be written.
         """
+        from campaign.policy import write_site_policy  # noqa: PLC0415
+
         write_site_policy(Path(path), self.site, self.as_policy())
 
     def _repr_html_(self) -> str:
@@ -257,9 +275,13 @@ class Predictions:
 
 @dataclass(frozen=True)
 class RooflineResult:
-    """Rooflines at one setting; ``shown`` is ``campaign roofline --json``."""
+    """Rooflines at one setting; ``shown`` is ``campaign roofline --json``.
+
+    ``source``: the fit that energies are of, None where they are the regression's.
+    """
 
     shown: Mapping[str, Any]
+    source: FitSource | None
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign roofline --json``."""

@@ -11,7 +11,6 @@ answers at once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +21,6 @@ from campaign import fits
 from campaign.errors import BadArgument
 from campaign.result_tables import (
     Coefficients,
-    Cost,
     CostsAtSetting,
     CrossvalResult,
     FitResult,
@@ -44,8 +42,6 @@ if TYPE_CHECKING:
 
 Setting = tuple[float, float]
 """(core MHz, memory MHz); NaN where a site has no such clock."""
-EXAMPLES = 3
-"""Rows that are named of what a check finds."""
 
 
 @dataclass(frozen=True)
@@ -111,26 +107,42 @@ class Results:
 
     def findings(self, site: str) -> tuple[SiteFinding, ...]:
         """What the checks of a site's measurements find."""
+        from campaign.findings import site_findings  # noqa: PLC0415
+
         return site_findings(self.scalars, site)
 
     def fit(
-        self, site: str, model: str = "auto", voltage: str = "auto", robust: bool = False
+        self,
+        site: str,
+        model: str = "auto",
+        voltage: str = "auto",
+        robust: bool = False,
+        *,
+        name: str = fits.DEFAULT,
+        replace: bool = False,
     ) -> FitResult:
         """Fit the energy model to a site's measurements, and keep the fit in the store.
 
         ``model`` and ``voltage``: names of :mod:`analysis.energy.forms`; ``auto`` chooses by
         cross-validation. ``robust``: measurements far from the model count less (Huber).
+        ``name``: what the fit is kept as, ``default`` being the one that is used where none is
+        named. It takes the place of an earlier one that was asked for in the same way; of another
+        one only with ``replace``.
 
         Raises:
-            BadArgument: no fit can be true to these measurements.
+            BadArgument: no fit can be true to these measurements, or the store keeps a fit of
+                this name that was asked for otherwise.
             CantFit: there are too few measurements, or the names are unknown.
         """
         from analysis.energy.fit import fit  # noqa: PLC0415
 
+        request = fits.Request(model, voltage, robust)
+        if not replace:
+            fits.check_replaceable(self.store, site, name, request)
         data, findings = self._data_to_fit(site)
         made = fit(data, model, voltage, robust=robust)
-        fits.keep_fit(self.store, made)
-        return FitResult(made, findings)
+        fits.keep_fit(self.store, made, name, request, fits.data_id(self.scalars, site))
+        return FitResult(made, findings, self.fit_source(site, name))
 
     def _data_to_fit(self, site: str) -> tuple[Observations, tuple[SiteFinding, ...]]:
         findings = self.findings(site)
@@ -142,72 +154,68 @@ class Results:
     @property
     def fitted_sites(self) -> list[str]:
         """The sites that the store has a fit of, sorted."""
-        return fits.fitted_sites(self.store)
+        return sorted({site for site, _ in self.kept_fits})
 
-    def kept_fit(self, site: str) -> Fit:
-        """The fit that the store keeps of a site.
+    @property
+    def kept_fits(self) -> list[tuple[str, str]]:
+        """(site, name) of every fit that the store keeps."""
+        return fits.kept_fits(self.store)
 
-        Raises:
-            NoKeptFit: there is none.
-        """
-        return fits.read_fit(self.store, site)
-
-    def coefficients(self, site: str) -> Coefficients:
-        """The coefficients of the fit that the store keeps of a site. Reads one JSON file.
+    def kept_fit(self, site: str, name: str = fits.DEFAULT) -> Fit:
+        """The fit that the store keeps of a site under a name.
 
         Raises:
             NoKeptFit: there is none.
         """
-        from pydantic import ValidationError  # noqa: PLC0415
+        return fits.read_fit(self.store, site, name)
 
-        from analysis.energy.fit_summary import (  # noqa: PLC0415
-            FitSummary,
-            first_error,
-            summary_json,
-        )
+    def fit_source(self, site: str, name: str = fits.DEFAULT) -> fits.FitSource:
+        """When a kept fit was made, of what, and whether the measurements are other ones now.
 
-        kept = fits.read_fit_json(self.store, site)
-        try:
-            return Coefficients(FitSummary.model_validate(kept), summary_json(kept))
-        except ValidationError as error:
-            raise fits.not_a_fit(self.store, site, first_error(error)) from None
+        Raises:
+            NoKeptFit: there is none.
+        """
+        summary, _ = fits.read_summary(self.store, site, name)
+        return fits.fit_source(self.store, summary, name, lambda: self.scalars)
+
+    def coefficients(self, site: str, name: str = fits.DEFAULT) -> Coefficients:
+        """The coefficients of a fit that the store keeps. Reads one JSON file.
+
+        Raises:
+            NoKeptFit: there is none.
+        """
+        from analysis.energy.fit_summary import summary_json  # noqa: PLC0415
+
+        summary, kept = fits.read_summary(self.store, site, name)
+        source = fits.fit_source(self.store, summary, name, lambda: self.scalars)
+        return Coefficients(summary, summary_json(kept) | {"fit": source.as_dict()}, source)
 
     def costs(
-        self, site: str, core_mhz: float | None = None, mem_mhz: float | None = None
+        self,
+        site: str,
+        core_mhz: float | None = None,
+        mem_mhz: float | None = None,
+        fit: str = fits.DEFAULT,
     ) -> CostsAtSetting:
-        """What operations and time cost at a setting, by the fit that the store keeps.
+        """What operations and time cost at a setting, by the fit of this name.
 
         Raises:
             NoKeptFit: there is no fit.
             BadArgument: not one setting of known voltage is at these clocks.
         """
-        fit, volts = self.kept_fit(site), self.setting_volts(site)
-        wanted = tuple(math.nan if mhz is None else mhz for mhz in (core_mhz, mem_mhz))
-        matches = [
-            pair
-            for pair in volts
-            if all(math.isnan(w) or w == mhz for w, mhz in zip(wanted, pair, strict=True))
-        ]
-        if len(matches) != 1:
-            among = sorted(matches or volts)
-            known = " ".join(f"{core:g},{mem:g}" for core, mem in among[:8])
-            asked = " ".join(
-                f"{option} {mhz:g}"
-                for option, mhz in zip(("--core-mhz", "--mem-mhz"), wanted, strict=True)
-                if not math.isnan(mhz)
-            )
-            fits_what = "fits several settings" if matches else "is at no setting of known voltage"
-            raise BadArgument(
-                f"{site}: {asked} {fits_what}; give --core-mhz and --mem-mhz of one of: "
-                f"{known}{' ...' if len(among) > 8 else ''}"
-            )
-        return _setting_costs(fit, matches[0], volts[matches[0]])
+        from campaign.setting_costs import costs_at_clocks  # noqa: PLC0415
 
-    def costs_by_setting(self, site: str) -> list[CostsAtSetting]:
+        kept, source = self.kept_fit(site, fit), self.fit_source(site, fit)
+        return costs_at_clocks(kept, source, self.setting_volts(site), core_mhz, mem_mhz)
+
+    def costs_by_setting(self, site: str, fit: str = fits.DEFAULT) -> list[CostsAtSetting]:
         """:meth:`costs` at every setting that was measured."""
-        fit, volts = self.kept_fit(site), self.setting_volts(site)
+        from campaign.setting_costs import setting_costs  # noqa: PLC0415
+
+        kept, source = self.kept_fit(site, fit), self.fit_source(site, fit)
+        volts = self.setting_volts(site)
         settings = self.observations(site).settings
-        return [_setting_costs(fit, pair, volts[pair]) for pair in settings]
+        return [setting_costs(kept, source, pair, volts[pair]) for pair in settings]
 
     def setting_volts(self, site: str) -> dict[Setting, tuple[float, float]]:
         """The voltages of every setting that was measured or is legal, where they are known."""
@@ -238,32 +246,18 @@ class Results:
                 measurements.
             CantFit: there are too few measurements, or the scheme is unknown.
         """
-        from analysis.choice.crossval import cross_validate, leave_one_site_out  # noqa: PLC0415
+        from campaign.crossvalidation import crossvalidate  # noqa: PLC0415
 
         sites = [site] if isinstance(site, str) else list(site)
-        over_sites = scheme == "leave-one-site-out"
-        if len(sites) > 1 and not over_sites:
-            raise BadArgument("--site: several sites need --scheme leave-one-site-out")
-        if over_sites and time != "measured":
-            raise BadArgument("--time: leave-one-site-out uses measured times only")
-        if train and scheme != "holdout":
-            raise BadArgument("--train needs --scheme holdout")
-        data = [self._data_to_fit(name)[0] for name in sites]
-        if over_sites:
-            return CrossvalResult(
-                leave_one_site_out(data, model, voltage, robust=robust, objective=objective)
-            )
-        return CrossvalResult(
-            cross_validate(
-                data[0],
-                scheme,
-                model,
-                voltage=voltage,
-                robust=robust,
-                time=time,
-                train=train,
-                objective=objective,
-            )
+        return crossvalidate(
+            [self._data_to_fit(name)[0] for name in sites],
+            scheme,
+            model=model,
+            voltage=voltage,
+            robust=robust,
+            time=time,
+            train=train,
+            objective=objective,
         )
 
     def predict(
@@ -276,8 +270,9 @@ class Results:
         max_power_w: float | None = None,
         all_settings: bool = False,
         profile: str | Path | None = None,
+        fit: str = fits.DEFAULT,
     ) -> Predictions:
-        """The best setting for each kernel by the fit that the store keeps.
+        """The best setting for each kernel by the fit of this name that the store keeps.
 
         ``kernel``: a kernel's name, its label with parameters, or its short name in a table.
         ``objective``: ``energy``, ``time``, ``edp``, ``ed2p`` or ``weighted:ALPHA``.
@@ -292,33 +287,32 @@ class Results:
         """
         from campaign.picking import (  # noqa: PLC0415
             application_candidates,
+            check_limits,
             kernel_candidates,
             picks_within_limits,
         )
 
-        if max_slowdown is not None and not max_slowdown >= 0:
-            raise BadArgument("--max-slowdown: must be 0 or more, such as 0.05 for 5 %")
-        if max_power_w is not None and not max_power_w > 0:
-            raise BadArgument("--max-power-w: must be more than 0, such as 150 for 150 W")
-        fit, data = self.kept_fit(site), self.observations(site)
+        check_limits(max_slowdown, max_power_w)
+        kept, data = self.kept_fit(site, fit), self.observations(site)
         volts = self.setting_volts(site) if all_settings else None
         warnings: list[str] = []
         if profile is not None:
-            one, warnings = application_candidates(Path(profile), fit, data, volts)
+            one, warnings = application_candidates(Path(profile), kept, data, volts)
             among = [one]
         else:
-            among = kernel_candidates(fit, data, kernel, volts)
+            among = kernel_candidates(kept, data, kernel, volts)
         picks, without = picks_within_limits(among, objective, max_slowdown, max_power_w)
         device = self.site_record(site).device
         return Predictions(
             site=site,
-            simulated=fit.simulated,
-            model=fit.model,
+            simulated=kept.simulated,
+            fit=self.fit_source(site, fit),
+            data_id=fits.data_id(self.scalars, site),
             objective=objective,
             max_slowdown=max_slowdown,
             max_power_w=max_power_w,
             predictions=tuple(
-                Prediction(pick, fit.simulated, slurm_flags(pick.core_mhz, pick.mem_mhz, device))
+                Prediction(pick, kept.simulated, slurm_flags(pick.core_mhz, pick.mem_mhz, device))
                 for pick in picks
             ),
             without_pick=tuple(without),
@@ -332,42 +326,43 @@ class Results:
         return predictions
 
     def roofline(
-        self, site: str, setting: Setting | str | None = None, cap_w: float | None = None
+        self,
+        site: str,
+        setting: Setting | str | None = None,
+        cap_w: float | None = None,
+        fit: str | None = None,
     ) -> RooflineResult:
         """Balances in time and energy at a setting, and whether racing to halt pays there.
 
         ``setting``: (core MHz, memory MHz), or as ``--setting`` takes it; by default the fastest.
         ``cap_w``: also what a cap on power would do.
-        Energies are those of the kept fit, else of the regression at this setting.
+        ``fit``: the name of the kept fit that energies are of; None: the default one, or the
+        regression at this setting where there is none.
 
         Raises:
+            NoKeptFit: there is no fit of this name.
             BadArgument: the setting was not measured, or not by kernels of varied intensity.
         """
-        from analysis.rooflines.at_setting import CapTooLow, NoPairs, rooflines_at  # noqa: PLC0415
-        from analysis.rooflines.roofline import fastest_setting  # noqa: PLC0415
+        from campaign.site_rooflines import site_rooflines  # noqa: PLC0415
 
-        data = self.observations(site)
-        index = fastest_setting(data) if setting is None else _setting_index(data, setting)
-        try:
-            fit = self.kept_fit(site)
-        except fits.NoKeptFit:
-            fit = None
-        try:
-            return RooflineResult(rooflines_at(data, index, fit, cap_w))
-        except NoPairs as error:
-            raise BadArgument(f"{site}: {error}") from None
-        except CapTooLow as error:
-            raise BadArgument(f"--cap-w: {error}") from None
+        kept = source = None
+        if fit is not None or (site, fits.DEFAULT) in self.kept_fits:
+            name = fit or fits.DEFAULT
+            kept, source = self.kept_fit(site, name), self.fit_source(site, name)
+        shown = site_rooflines(self.observations(site), kept, setting, cap_w)
+        return RooflineResult(shown | {"fit": source and source.as_dict()}, source)
 
-    def report(self, path: str | Path) -> Path:
+    def report(self, path: str | Path, fit: str = fits.DEFAULT) -> Path:
         """Write the report that a person reads, one HTML file; its path.
+
+        ``fit``: the name of the kept fits that it shows.
 
         Raises:
             CannotDo: the file cannot be written.
         """
         from campaign.reporting import write_report  # noqa: PLC0415
 
-        return write_report(self.store, Path(path))
+        return write_report(self.store, Path(path), fit)
 
     def figures(
         self, folder: str | Path, site: str | None = None, cap_w: float | None = None
@@ -394,46 +389,3 @@ def open_store(path: str | Path) -> Results:
         NotAStore: there is no store at ``path``, or it has another format.
     """
     return Results(layout.open_store(Path(path)))
-
-
-def site_findings(dataset: xr.Dataset, site: str) -> tuple[SiteFinding, ...]:
-    """What the checks of a site's measurements find in a store's Dataset."""
-    from analysis.quality import check, describe  # noqa: PLC0415
-
-    return tuple(
-        SiteFinding(
-            site,
-            finding.as_dict(),
-            tuple(describe(finding, dataset, EXAMPLES)),
-            tuple(dataset["point_id"].values[finding.rows].tolist()),
-        )
-        for finding in check(dataset, site)
-    )
-
-
-def _setting_costs(fit: Fit, pair: Setting, volts: Setting) -> CostsAtSetting:
-    from analysis.energy.fitted import costs_at  # noqa: PLC0415
-
-    costs = costs_at(fit, *pair, *volts)
-    rows = [
-        Cost(f"energy_{name}", value, "pJ", low, high)
-        for name, (value, low, high) in costs.operation_pj.items()
-    ]
-    power_w, low_w, high_w = costs.constant_w
-    rows.append(Cost("constant_power", power_w, "W", low_w, high_w))
-    return CostsAtSetting(fit.site, fit.simulated, *pair, costs.core_v, costs.mem_v, tuple(rows))
-
-
-def _setting_index(data: Observations, setting: Setting | str) -> int:
-    wanted = setting.replace(" ", "") if isinstance(setting, str) else _setting_option(setting)
-    known = [_setting_option(pair) for pair in data.settings]
-    if wanted in known:
-        return known.index(wanted)
-    raise BadArgument(
-        f"--setting: found {wanted!r}; must be one that {data.site} was measured at: "
-        f"{' '.join(known[:16])}{' ...' if len(known) > 16 else ''}"
-    )
-
-
-def _setting_option(pair: Setting) -> str:
-    return ",".join(f"{mhz:g}" for mhz in pair if not math.isnan(mhz)) or "as-found"

@@ -5,9 +5,18 @@ Imports no NumPy, so that ``campaign coefficients`` answers at once.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationError,
+    model_validator,
+)
 
 Count = Annotated[int, Field(ge=1, le=2**53)]
 
@@ -76,6 +85,23 @@ class RelativeCurve(Part):
     relative_v: list[FiniteFloat]
 
 
+def _date(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("must be a date and time with its zone")
+    return text
+
+
+class Kept(Part):
+    """What a store adds to a fit: when it was made (ISO 8601), by which version, what it was asked
+    for, a hash of its measurements, and the sizes of the files that they were read from."""
+
+    created: Annotated[str, AfterValidator(_date)]
+    version: str
+    request: dict[str, str | bool]
+    data_id: str
+    files: dict[str, int]
+
+
 class FitSummary(Part):
     """A fit without what predictions are computed from."""
 
@@ -93,9 +119,11 @@ class FitSummary(Part):
     robust: bool
     outliers: list[Outlier]
     confounded: list[Confounded]
+    kept: Kept | None = None
+    """None of fits that an earlier version kept."""
 
 
-NOT_IN_SUMMARY = ("terms", "covariance", "covariance_with_choice", "curves", "surface")
+NOT_IN_SUMMARY = ("terms", "covariance", "covariance_with_choice", "curves", "surface", "kept")
 
 
 def summary_json(kept: dict[str, Any]) -> dict[str, Any]:

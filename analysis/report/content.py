@@ -32,6 +32,18 @@ class MeasurementCounts:
     """Each channel as a person reads it, with its domain and period."""
 
 
+@dataclass(frozen=True)
+class StoredFit:
+    """A fit that a store keeps. ``made``: when, for people. ``stale``: whether the measurements
+    are other ones now, None where that is not known. ``keep``: show it even then."""
+
+    fit: Fit
+    name: str
+    made: str
+    stale: bool | None
+    keep: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class SiteReport:
     """One site of a report.
@@ -41,6 +53,7 @@ class SiteReport:
     reason where there is no fit. ``notes``: what else could not be done, and why. ``slurm``: a
     kernel's label -> the srun options that request its pick. ``phases``: measured energy by phase
     of the kernels that mark their phases. ``trace``: power against time of one measurement.
+    ``fit_origin``: which fit it is.
     """
 
     site: str
@@ -49,6 +62,7 @@ class SiteReport:
     data: Observations | None = None
     why_no_fit: str = ""
     fit: Fit | None = None
+    fit_origin: str = ""
     crossvals: list[CrossValidation] = field(default_factory=list)
     picks: list[Pick] = field(default_factory=list)
     candidates: Mapping[str, Candidates] = field(default_factory=dict)

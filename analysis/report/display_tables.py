@@ -95,8 +95,8 @@ def overview(sites: Sequence[SiteReport]) -> Table:
     return Table("Summary", columns, [RowGroup("", rows)])
 
 
-def fit_facts(model: Fit) -> list[tuple[str, str]]:
-    """What a fit is: its form, its data, where its voltages are from."""
+def fit_facts(model: Fit, origin: str) -> list[tuple[str, str]]:
+    """What a fit is: which one, its form, its data, where its voltages are from."""
     voltage = {
         "unit": "none is known: V = 1 is assumed at every setting",
         "table": "the site's table",
@@ -105,6 +105,7 @@ def fit_facts(model: Fit) -> list[tuple[str, str]]:
         ESTIMATED, "estimated from the energies, relative to those at the highest clocks"
     )
     return [
+        *([("fit", origin)] if origin else []),
         ("model", model.model),
         ("measurements", f"{model.n:,} at {model.n_settings} settings"),
         ("voltages", voltage.get(model.voltage, model.voltage)),

@@ -109,7 +109,7 @@ def site_view(site: SiteReport, number: int) -> SiteView:
         facts=display_tables.facts(site.measured),
         why_no_fit=site.why_no_fit,
         notes=site.notes,
-        fit_facts=display_tables.fit_facts(model) if model else [],
+        fit_facts=display_tables.fit_facts(model, site.fit_origin) if model else [],
         clock_terms=model is not None and any(term.kind == "clock" for term in model.terms),
         dropped=[(entry["name"], entry["why"]) for entry in model.dropped] if model else [],
         coefficients=display_tables.coefficients(model, lumped=False) if model else None,

@@ -20,7 +20,7 @@ from analysis.energy.models import ESTIMATED
 from analysis.measurements.observations import CantFit, Observations, observations
 from analysis.measurements.phase_energy import phase_splits
 from analysis.measurements.power_trace import power_trace
-from analysis.report.content import MeasurementCounts, SiteReport
+from analysis.report.content import MeasurementCounts, SiteReport, StoredFit
 
 HOLDOUT_SETTINGS = 4
 """The fewest settings for a holdout, which fits on half of them."""
@@ -33,7 +33,7 @@ def site_report(
     simulated: bool = False,
     planned: Collection[str] = (),
     classes: dict[str, str] | None = None,
-    stored_fit: Fit | None = None,
+    stored: StoredFit | None = None,
     volts: Callable[[Observations], Volts] | None = None,
     slurm_flags: Callable[[float, float], str] | None = None,
 ) -> SiteReport:
@@ -46,7 +46,7 @@ def site_report(
         planned: the ids of the planned points.
         classes: class of operations -> ``core`` or ``mem``, where the site differs from the
             default.
-        stored_fit: the fit to show; made anew where it is of other measurements.
+        stored: the fit to show; made anew where it is of other measurements.
         volts: from the site's rows to the voltages of its legal settings.
         slurm_flags: from core and memory MHz to the srun options that request them.
     """
@@ -61,16 +61,7 @@ def site_report(
         return replace(report, why_no_fit=str(error), timing=_timing(dataset, site, classes))
     notes = []
     try:
-        if stored_fit is None:
-            model = fit(data)
-        elif stored_fit.n != len(data):
-            notes.append(
-                f"The stored fit is of {stored_fit.n} measurements; this report has fitted all "
-                f"{len(data)} anew."
-            )
-            model = fit(data, *requested_form(stored_fit))
-        else:
-            model = stored_fit
+        model, origin = _fit_to_show(data, stored)
     except CantFit as error:
         return replace(report, data=data, why_no_fit=str(error))
     n_settings = len(np.unique(data.setting))
@@ -89,11 +80,30 @@ def site_report(
         report,
         data=data,
         fit=model,
+        fit_origin=origin,
         crossvals=crossvals,
         picks=chosen,
         candidates=all_candidates(model, data, volts=volts(data) if volts else None),
         slurm=flags,
         notes=notes,
+    )
+
+
+def _fit_to_show(data: Observations, stored: StoredFit | None) -> tuple[Fit, str]:
+    """The stored fit, or a new one where there is none or it is of other measurements; and which
+    it is."""
+    if stored is None:
+        return fit(data), "made for this report; the store keeps none"
+    which = f"{stored.name}, {stored.made}"
+    stale = stored.fit.n != len(data) if stored.stale is None else stored.stale
+    if not stale:
+        return stored.fit, which
+    if stored.keep:
+        return stored.fit, f"{which}; of other measurements than the store has now"
+    made = fit(data, *requested_form(stored.fit))
+    return made, (
+        f"made for this report: the stored one ({which}) is of other measurements than the store "
+        f"has now"
     )
 
 

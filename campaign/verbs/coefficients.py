@@ -6,14 +6,15 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument
+from campaign.fits import DEFAULT
 from campaign.verbs.fit import print_fit
-from campaign.verbs.options import add_all, add_json, add_store
+from campaign.verbs.options import add_all, add_fit, add_json, add_store
 from campaign.verbs.printing import explain, print_json, print_table
 
 if TYPE_CHECKING:
     from campaign.result_tables import CostsAtSetting
 
-SUMMARY = "show the fitted coefficients, or the costs at a setting"
+SUMMARY = "list the fits with their coefficients, or show the costs at a setting"
 EXAMPLE = "campaign coefficients campaign-demo/store --site jetson-tk1 --core-mhz 852 --mem-mhz 924"
 
 
@@ -30,6 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--mem-mhz", type=float, metavar="MHZ", help="the memory clock of --core-mhz"
     )
+    add_fit(parser, None)
     add_all(parser)
     add_json(parser)
 
@@ -39,20 +41,30 @@ def run(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
 
     store = open_store(arguments.store)
-    sites = [arguments.site] if arguments.site else store.fitted_sites
-    if not sites:
+    kept = [
+        (site, name)
+        for site, name in store.kept_fits
+        if arguments.site in (None, site) and arguments.fit in (None, name)
+    ]
+    if not kept and arguments.site:
+        kept = [(arguments.site, arguments.fit or DEFAULT)]  # not there: reading it says so
+    if not kept:
+        which = f"fit {arguments.fit!r}" if arguments.fit else "fit yet"
         raise BadArgument(
-            f"{store.path}: has no fit yet; run: campaign fit {store.path} --site SITE"
+            f"{store.path}: has no {which}; run: campaign fit {store.path} --site SITE"
         )
     if arguments.core_mhz is None and arguments.mem_mhz is None:
-        fits = [store.coefficients(site) for site in sites]
+        fits = [store.coefficients(site, name) for site, name in kept]
         if arguments.json:
             print_json([fit.as_json for fit in fits])
         else:
             for fit in fits:
-                print_fit(fit.summary, arguments.all)
+                print_fit(fit.summary, fit.source, arguments.all)
         return 0
-    costs = [store.costs(site, arguments.core_mhz, arguments.mem_mhz) for site in sites]
+    costs = [
+        store.costs(site, arguments.core_mhz, arguments.mem_mhz, arguments.fit or DEFAULT)
+        for site in dict.fromkeys(site for site, _ in kept)
+    ]
     if arguments.json:
         print_json([entry.as_dict() for entry in costs])
     else:
@@ -67,6 +79,7 @@ def _print_costs(costs: CostsAtSetting) -> None:
         f"{costs.site}{simulated} at {costs.core_mhz:g}/{costs.mem_mhz:g} MHz, "
         f"{costs.core_v:g}/{costs.mem_v:g} V"
     )
+    explain(str(costs.fit))
     print_table(
         ["cost", "value", "95 % from", "to", "unit"],
         [[cost.name, cost.value, cost.low, cost.high, cost.unit] for cost in costs.costs],

@@ -77,7 +77,8 @@ def run(arguments: Namespace) -> int:
 
 
 def _show_site(store: Results, site: str, plan: Plan) -> None:
-    print_fit(store.fit(site).summary)
+    fit = store.fit(site)
+    print_fit(fit.summary, fit.source)
     say("\nconstant power by setting (simulated)")
     by_setting = store.costs_by_setting(site)
     print_table(

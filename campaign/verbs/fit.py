@@ -5,15 +5,19 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from campaign.fits import DEFAULT
 from campaign.verbs.options import SITE_HELP, add_all, add_json, add_model, add_store
 from campaign.verbs.printing import explain, print_json, print_table
 
 if TYPE_CHECKING:
     from analysis.energy.fit_summary import FitSummary
+    from campaign.fits import FitSource
 
 SUMMARY = "fit the energy model to a site, and keep the fit in the store"
 EXAMPLE = "campaign fit campaign-demo/store --site jetson-tk1"
 MORE = (
+    "A fit without a name is the default one, which predict, roofline and report use. One that was "
+    "asked for with other options is not replaced: give --name, or --replace. "
     "Voltages are those that the measurements carry (measured, or from a table). Where there are "
     "none, they are estimated from the energies if cross-validation shows that this helps."
 )
@@ -30,6 +34,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_store(parser)
     parser.add_argument("--site", required=True, metavar="X", help=SITE_HELP)
     add_model(parser)
+    parser.add_argument(
+        "--name",
+        default=DEFAULT,
+        metavar="NAME",
+        help="keep the fit under this name, for --fit of predict, roofline and report (default: "
+        "keep it as the default fit)",
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="take the place of a fit of this name that was asked for with other options",
+    )
     add_all(parser)
     add_json(parser)
 
@@ -43,17 +59,19 @@ def run(arguments: Namespace) -> int:
         model=arguments.model,
         voltage=arguments.voltage,
         robust=arguments.robust,
+        name=arguments.name,
+        replace=arguments.replace,
     )
     if arguments.json:
         print_json(result.as_dict())
         return 0
     for finding in result.findings:
         explain(finding.text_for_people())
-    print_fit(result.summary, arguments.all)
+    print_fit(result.summary, result.source, arguments.all)
     return 0
 
 
-def print_fit(fit: FitSummary, every_row: bool = False) -> None:
+def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> None:
     """A fit for people: its coefficients with their intervals, and what was left out."""
     simulated = " (simulated)" if fit.simulated else ""
     condition = "-" if fit.condition_number is None else f"{fit.condition_number:.3g}"
@@ -62,6 +80,9 @@ def print_fit(fit: FitSummary, every_row: bool = False) -> None:
         f"{fit.site}{simulated}: model {fit.model}, voltage {voltage}, {fit.n} measurements at "
         f"{fit.n_settings} settings, condition number {condition}"
     )
+    explain(f"fit {source.name}, {source.made}")
+    if source.stale:
+        explain(source.why_stale)
     explain(f"why this model: {fit.why}")
     shared = [entry for entry in fit.coefficients if not entry.is_lumped]
     n_lumped = len(fit.coefficients) - len(shared)

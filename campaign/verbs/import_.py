@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Import the table, all of it or nothing, and print what the checks find."""
-    from campaign.results import site_findings  # noqa: PLC0415
+    from campaign.findings import site_findings  # noqa: PLC0415
     from campaign.store.dataset import as_dataset  # noqa: PLC0415
     from campaign.table.checking import listed  # noqa: PLC0415
     from campaign.table.importing import import_table  # noqa: PLC0415

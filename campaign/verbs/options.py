@@ -50,6 +50,16 @@ def add_model(parser: ArgumentParser) -> None:
     )
 
 
+def add_fit(parser: ArgumentParser, default: str | None = "default") -> None:
+    """``--fit``."""
+    parser.add_argument(
+        "--fit",
+        default=default,
+        metavar="NAME",
+        help="the fit to use, as campaign coefficients lists them (default: the default fit)",
+    )
+
+
 def add_objective(parser: ArgumentParser) -> None:
     """``--objective``."""
     from analysis.choice.objectives import ENERGY, OBJECTIVE_HELP  # noqa: PLC0415

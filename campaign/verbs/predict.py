@@ -5,7 +5,14 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from campaign.verbs.options import SITE_HELP, add_all, add_json, add_objective, add_store
+from campaign.verbs.options import (
+    SITE_HELP,
+    add_all,
+    add_fit,
+    add_json,
+    add_objective,
+    add_store,
+)
 from campaign.verbs.printing import explain, print_json, print_table, shortened
 
 if TYPE_CHECKING:
@@ -50,6 +57,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="also pick legal settings that were not measured (their times are predicted)",
     )
+    add_fit(parser)
     add_all(parser)
     add_json(parser)
 
@@ -66,6 +74,7 @@ def run(arguments: Namespace) -> int:
         max_power_w=arguments.max_power_w,
         all_settings=arguments.all_settings,
         profile=arguments.profile,
+        fit=arguments.fit,
     )
     if arguments.policy:
         predictions.write_policy(arguments.policy)
@@ -87,6 +96,7 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         f"{shown.site}{simulated}: {len(shown.predictions)} kernels, objective {shown.objective}; "
         f"savings are against each kernel's fastest setting, with their 95 % intervals"
     )
+    explain(str(shown.fit))
     by_setting: dict[str, list[Prediction]] = {}
     for prediction in shown.predictions:
         by_setting.setdefault(_setting(prediction), []).append(prediction)

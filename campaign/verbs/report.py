@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from campaign.verbs.options import add_store
+from campaign.verbs.options import add_fit, add_store
 from campaign.verbs.printing import say
 
 SUMMARY = "write the report: one HTML file"
@@ -17,11 +17,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", default="report.html", metavar="F", help="default: %(default)s"
     )
+    add_fit(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Write the report of a store; prints the path of the file."""
     from campaign.results import open_store  # noqa: PLC0415
 
-    say(f"report: {open_store(arguments.store).report(arguments.output)}")
+    path = open_store(arguments.store).report(arguments.output, arguments.fit)
+    say(f"report: {path}")
     return 0

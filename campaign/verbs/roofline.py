@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from campaign.verbs.options import SITE_HELP, add_json, add_store
+from campaign.verbs.options import SITE_HELP, add_fit, add_json, add_store
 from campaign.verbs.printing import explain, print_json, print_table
+
+if TYPE_CHECKING:
+    from campaign.fits import FitSource
 
 SUMMARY = "show balances in time and energy at a setting, and whether racing to halt pays"
 EXAMPLE = "campaign roofline campaign-demo/store --site jetson-tk1 --cap-w 15"
@@ -24,6 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--cap-w", type=float, metavar="W", help="show what a cap on power in watts would do"
     )
+    add_fit(parser, None)
     add_json(parser)
 
 
@@ -32,21 +36,23 @@ def run(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
 
     result = open_store(arguments.store).roofline(
-        arguments.site, arguments.setting, arguments.cap_w
+        arguments.site, arguments.setting, arguments.cap_w, arguments.fit
     )
     if arguments.json:
         print_json(result.as_dict())
     else:
-        _print(result.as_dict())
+        _print(result.as_dict(), result.source)
     return 0
 
 
-def _print(shown: dict[str, Any]) -> None:
+def _print(shown: dict[str, Any], source: FitSource | None) -> None:
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
 
     simulated = " (simulated)" if shown["simulated"] else ""
     pairs = shown["pairs"]
     explain(f"{shown['site']}{simulated} at {setting_text((shown['core_mhz'], shown['mem_mhz']))}")
+    if source:
+        explain(str(source))
     _columns(
         pairs,
         {

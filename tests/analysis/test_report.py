@@ -402,7 +402,7 @@ def store_of(folder, site, energy_j, settings, traced=False):
 def page_of(folder, *store):
     store_of(folder / "s", *store)
     output = folder / "report.html"
-    assert report(Namespace(store=str(folder / "s"), output=str(output))) == 0
+    assert report(Namespace(store=str(folder / "s"), output=str(output), fit="default")) == 0
     return Page(output.read_text(encoding="utf-8"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import xarray as xr
 
 from campaign.command_line import main
 from campaign.errors import BadArgument, CannotDo
-from campaign.fits import NoKeptFit
+from campaign.fits import NoKeptFit, Request, data_id, request_of
 from campaign.picking import faster_than_measured
 from campaign.plan.profile_file import Profile
 from campaign.results import Results, open_store
@@ -69,6 +70,8 @@ def test_the_interface_gives_what_the_command_line_prints(folder, store, capsys)
     assert shown == [store.coefficients(SITE).as_json]
     costs = printed(capsys, "coefficients", path, "--core-mhz", "800", "--mem-mhz", "900")
     assert costs == [plain(store.costs(SITE, 800.0, 900.0).as_dict())]
+    balances = printed(capsys, "roofline", path, "--site", SITE)
+    assert balances == plain(store.roofline(SITE).as_dict())
 
 
 def plain(value):
@@ -131,11 +134,11 @@ def test_the_saving_against_the_highest_clocks_is_of_the_predicted_energies(stor
 
 
 def test_a_fit_made_in_python_is_the_one_that_the_store_keeps(store):
-    made = store.fit(SITE, model="choi", voltage="unit").fit
-    kept = store.kept_fit(SITE)
+    made = store.fit(SITE, model="choi", voltage="unit", name="by hand").fit
+    kept = store.kept_fit(SITE, "by hand")
     assert kept.model == made.model
     np.testing.assert_array_equal(kept.value, made.value)
-    assert list(store.coefficients(SITE).to_pandas()["value"]) == made.value.tolist()
+    assert list(store.coefficients(SITE, "by hand").to_pandas()["value"]) == made.value.tolist()
 
 
 def test_policy_report_and_figures_write_files(store, tmp_path):
@@ -198,3 +201,100 @@ def test_a_profile_above_the_roofline_is_warned_of(store, times_faster, doubtful
     for line in lines:
         assert "320 Gflop/s of sp at 800/900 MHz" in line
         assert "best rate measured there is 160" in line
+
+
+@pytest.fixture
+def own_store(tmp_path, folder) -> Results:
+    """A copy of the store, for a test that changes it."""
+    shutil.copytree(folder, tmp_path / "own")
+    return open_store(tmp_path / "own")
+
+
+def test_a_trial_does_not_replace_the_fit_that_picks_use(own_store, capsys):
+    path, before = str(own_store.path), (own_store.path / "fits" / f"{SITE}.json").read_bytes()
+    assert main(["fit", path, "--site", SITE, "--voltage", "floor"]) == 2
+    said = capsys.readouterr().err
+    assert "--voltage auto" in said and "--voltage floor" in said
+    assert "--name" in said and "--replace" in said
+    assert main(["fit", path, "--site", SITE, "--voltage", "floor", "--name", "a/b @ c"]) == 0
+    assert (own_store.path / "fits" / f"{SITE}.json").read_bytes() == before
+    names = {file.name for file in (own_store.path / "fits").iterdir()}
+    assert f"{SITE}@a%2Fb%20%40%20c.json" in names
+    assert own_store.kept_fits[0] == (SITE, "default")
+    assert (SITE, "a/b @ c") in own_store.kept_fits
+    assert own_store.fit(SITE).source.name == "default"  # asked for as before: it is replaced
+    assert own_store.fit(SITE, voltage="floor", replace=True).fit.voltage == "floor"
+    assert own_store.kept_fit(SITE).voltage == "floor"
+
+
+def test_every_result_names_its_fit(own_store, capsys, tmp_path):
+    path = str(own_store.path)
+    own_store.fit(SITE, voltage="floor", name="trial")
+    for name, voltage in (("default", own_store.kept_fit(SITE).voltage), ("trial", "floor")):
+        chosen = [path, "--site", SITE, "--fit", name]
+        shown = [
+            *printed(capsys, "predict", *chosen),
+            *printed(capsys, "coefficients", *chosen),
+            *printed(capsys, "coefficients", *chosen, "--core-mhz", "800"),
+            printed(capsys, "roofline", *chosen),
+        ]
+        for result in shown:
+            assert result["fit"]["name"] == name
+            assert result["fit"]["voltage"] == voltage
+            assert result["fit"]["n"] == 4 * len(CLOCKS)
+            assert result["fit"]["stale"] is False
+        for words in (["predict", *chosen], ["coefficients", *chosen], ["roofline", *chosen]):
+            assert main(words) == 0
+            assert f"fit {name}" in capsys.readouterr().out
+        own_store.report(tmp_path / "report.html", name)
+        assert f"<dd>{name}, made " in (tmp_path / "report.html").read_text()
+        entry = own_store.policy(SITE, tmp_path / "policy.json", fit=name).as_policy()
+        assert entry["fit"]["name"] == name
+        assert entry["voltage"] == voltage
+        assert entry["store"]["path"] == str(own_store.path)
+        assert entry["store"]["data_id"] == entry["fit"]["data_id"]
+    listed = printed(capsys, "coefficients", path)
+    assert {fit["fit"]["name"] for fit in listed} >= {"default", "trial"}
+    for words in (["predict"], ["roofline"], ["coefficients"], ["report"]):
+        site = [] if words == ["report"] else ["--site", SITE]
+        assert main([*words, path, *site, "--fit", "none"]) == 2
+        assert "none" in capsys.readouterr().err
+
+
+def test_a_fit_of_other_measurements_is_stale(own_store, tmp_path):
+    assert own_store.fit_source(SITE).stale is False
+    compact(open_layout(own_store.path))  # other files, the same measurements
+    assert open_store(own_store.path).fit_source(SITE).stale is False
+    store_of(own_store.path, SITE, True, (2000.0,))
+    again = open_store(own_store.path)
+    assert again.fit_source(SITE).stale is True
+    predictions = again.predict(SITE)
+    assert "campaign fit" in str(predictions.fit)
+    assert predictions.as_policy()["fit"]["stale"] is True
+    assert predictions.data_id != predictions.fit.data_id
+    again.report(tmp_path / "report.html")
+    assert "made for this report" in (tmp_path / "report.html").read_text()
+    assert again.fit(SITE).source.stale is False
+
+
+def test_the_hash_of_the_measurements_depends_on_no_order(store):
+    rows = store.scalars.sizes["measurement"]
+    turned = store.scalars.isel(measurement=np.arange(rows)[::-1])
+    other = store.scalars.assign(energy_j=store.scalars["energy_j"] * (1 + 1e-15))
+    assert data_id(turned, SITE) == data_id(store.scalars, SITE)
+    assert data_id(other, SITE) != data_id(store.scalars, SITE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "request_"),
+    [
+        ({"tried": [{}]}, Request()),
+        ({"voltage": "floor"}, Request("choi", "floor")),
+        ({"voltage": "table"}, Request("choi", "known")),
+        ({"why": "16 settings"}, None),
+        ({"why": 3, "robust": None, "tried": None}, None),
+    ],
+)
+def test_what_a_fit_of_an_earlier_version_was_asked_for(changes, request_):
+    kept = {"model": "choi", "voltage": "unit", "robust": False, "tried": []}
+    assert request_of(kept | {"why": "the model and the voltage were given"} | changes) == request_

@@ -1,0 +1,39 @@
+"""Cross-validation of one site or several, as a user asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from analysis.choice.crossval import cross_validate, leave_one_site_out
+from campaign.errors import BadArgument
+from campaign.result_tables import CrossvalResult
+
+if TYPE_CHECKING:
+    from analysis.measurements.observations import Observations
+
+
+def crossvalidate(
+    data: Sequence[Observations],
+    scheme: str,
+    *,
+    time: str,
+    train: Sequence[tuple[float, float]] | None,
+    **fit: Any,
+) -> CrossvalResult:
+    """See :meth:`campaign.results.Results.crossval`, whose arguments these are.
+
+    Raises:
+        BadArgument: arguments that do not go together.
+        CantFit: there are too few measurements, or the scheme is unknown.
+    """
+    over_sites = scheme == "leave-one-site-out"
+    if len(data) > 1 and not over_sites:
+        raise BadArgument("--site: several sites need --scheme leave-one-site-out")
+    if over_sites and time != "measured":
+        raise BadArgument("--time: leave-one-site-out uses measured times only")
+    if train and scheme != "holdout":
+        raise BadArgument("--train needs --scheme holdout")
+    if over_sites:
+        return CrossvalResult(leave_one_site_out(data, **fit))
+    return CrossvalResult(cross_validate(data[0], scheme, time=time, train=train, **fit))
