@@ -15,11 +15,13 @@ from pathlib import Path
 from analysis.dataset import CLASS_UNITS, MEMORY_CLASSES
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
+from campaign.profiles.counter_map import CounterMap, built_in_maps, read_counter_map
 from campaign.table.map_file import TableMap
 from docs.file_keys import HEADER, key_tables
 from kernels.classes import CLASSES
 from kernels.registry import describe_all
 from sites.clocks import describe_controls
+from sites.counters.group_file import CounterGroup, built_in_groups, read_group
 from sites.located_toml import FileModel
 from sites.meters import describe_meters
 from sites.site_file import Site
@@ -107,6 +109,25 @@ def classes() -> str:
     )
 
 
+def counter_groups() -> str:
+    """One row a built-in group of hardware counters."""
+    rows = []
+    for name, path in built_in_groups().items():
+        group = read_group(path)
+        derived = ", ".join(f"`{derived}`" for derived in group.derived)
+        rows.append([f"`{name}`", group.description, derived])
+    return _table(["group", "counts", "derived"], rows)
+
+
+def counter_maps() -> str:
+    """One row a built-in map of a profiler's counters."""
+    rows = []
+    for name in built_in_maps():
+        own = read_counter_map(name)
+        rows.append([f"`{name}`", own.description, ", ".join(f"`{c}`" for c in own.counts)])
+    return _table(["map", "is for", "classes"], rows)
+
+
 def file_keys(model: type[FileModel]) -> str:
     """One table for each table of a file, one row a key."""
     parts = []
@@ -126,6 +147,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "site_file": lambda: file_keys(Site),
     "map_file": lambda: file_keys(TableMap),
     "profile_file": lambda: file_keys(Profile),
+    "counter_group": lambda: file_keys(CounterGroup),
+    "counter_map": lambda: file_keys(CounterMap),
+    "counter_groups": counter_groups,
+    "counter_maps": counter_maps,
 }
 GENERATED = re.compile(r"(<!-- begin generated: (\w+) -->\n).*?(<!-- end generated: \2 -->)", re.S)
 

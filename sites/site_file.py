@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from sites.clocks import CONTROLS
+from sites.counters.group_file import CounterGroup, find_group, read_group
 from sites.located_toml import BadFile, BadValue, FileModel, Source, matching, parse, read_text
 from sites.meters import METERS
 from sites.setting import AS_FOUND, Setting
@@ -318,6 +319,11 @@ class Site(FileModel):
     meters: list[MeterEntry] = Field(
         default_factory=list, description="The meters of the site's nodes."
     )
+    counters: dict[Name, OneLine | CounterGroup] = Field(
+        default_factory=dict,
+        description="Groups of hardware counters to read around each window: a name, and the "
+        "group: a built-in one, the path of a group file, or a table with its keys.",
+    )
     classes: dict[Name, OperationClass] = Field(
         default_factory=dict, description="Operation classes that differ from the defaults."
     )
@@ -349,6 +355,11 @@ class Site(FileModel):
         core = self.domains.core.volts if self.domains.core else {}
         mem = self.domains.mem.volts if self.domains.mem else {}
         return core.get(setting.core_mhz or 0.0), mem.get(setting.mem_mhz or 0.0)
+
+    @property
+    def counter_groups(self) -> dict[str, CounterGroup]:
+        """The groups of hardware counters, by name; :func:`read_site` has read their files."""
+        return {n: group for n, group in self.counters.items() if isinstance(group, CounterGroup)}
 
     def class_of(self, counted: str) -> str:
         """The site's class for what a kernel counts as ``counted``."""
@@ -388,7 +399,31 @@ def read_site(path: Path) -> Site:
     _check_control(site, source)
     if site.twin is not None:
         _check_twin(site, site.twin, source)
-    return site
+    return site.model_copy(update={"counters": _read_groups(site, source, path.parent)})
+
+
+def _read_groups(site: Site, source: Source, beside: Path) -> dict[str, CounterGroup]:
+    """The groups of hardware counters, with those of files read."""
+    groups = {}
+    events: dict[str, str] = {}
+    for name, entry in site.counters.items():
+        if isinstance(entry, CounterGroup):
+            groups[name] = entry
+        else:
+            try:
+                path = find_group(entry, beside)
+            except BadFile as error:
+                raise source.error(("counters", name), error.what, error.remedy) from None
+            groups[name] = read_group(path)
+        for event, counted in groups[name].events.items():
+            if events.setdefault(event, counted) != counted:
+                raise source.error(
+                    ("counters", name),
+                    f"the event {event!r} is {counted!r} here and {events[event]!r} in a group "
+                    "before",
+                    "give one of them another name",
+                )
+    return groups
 
 
 def _check_voltages(site: Site, source: Source) -> None:

@@ -17,6 +17,7 @@ VERBS = {
     "fit": "campaign.verbs.fit",
     "coefficients": "campaign.verbs.coefficients",
     "crossval": "campaign.verbs.crossval",
+    "profile": "campaign.verbs.profile",
     "predict": "campaign.verbs.predict",
     "roofline": "campaign.verbs.roofline",
     "report": "campaign.verbs.report",

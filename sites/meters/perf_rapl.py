@@ -15,12 +15,10 @@ covers differs between boards. The meter powercap reads it if its option ``zones
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import platform
 import re
-import struct
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -33,6 +31,7 @@ from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
 from sites.meters.shared.open_meter import OpenMeter
+from sites.perf_event import EventSpec, open_event
 
 ABOUT = MeterDescription(
     kind="perf-rapl",
@@ -65,12 +64,6 @@ that of AMD and of the dram of servers is a quarter of this."""
 PERIOD_S = 1e-3
 """RAPL counters are updated about every millisecond (Intel SDM volume 3, RAPL interfaces)."""
 
-PERF_EVENT_OPEN = {"x86_64": 298, "i686": 336, "i586": 336}
-"""The number of the system call: arch/x86/entry/syscalls in the Linux source."""
-ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")
-"""perf_event_attr of version 0 (64 bytes): type, size, config, and fields that stay zero."""
-CLOSE_ON_EXEC = 8
-
 PERMISSION_REMEDY = (
     "counting a whole package's events needs `sysctl kernel.perf_event_paranoid=0` as root, or "
     "CAP_PERFMON (Linux 5.8 and later): `setcap cap_perfmon=ep PYTHON` for the interpreter's file"
@@ -87,13 +80,10 @@ REMEDIES = Remedies(
 
 
 @dataclass(frozen=True)
-class EventSpec:
+class RaplEvent(EventSpec):
     """An event of the source ``power``, as the kernel describes it."""
 
-    name: str
-    source_type: int
-    config: int
-    joules_per_count: Fraction
+    joules_per_count: Fraction = Fraction(1)
 
 
 class KernelEvent:
@@ -106,28 +96,10 @@ class KernelEvent:
     def __init__(self, spec: EventSpec, cpu: int) -> None:
         self.path = f"the event power/{spec.name}/ on CPU {cpu}"
         self._descriptor = -1
-        number = PERF_EVENT_OPEN.get(platform.machine())
-        if number is None:
-            raise MeterUnreadable(
-                f"{self.path} cannot be opened on {platform.machine()}",
-                "only x86 processors have RAPL: use hwmon, nvml or ina3221",
-            )
-        attributes = ATTRIBUTES.pack(
-            spec.source_type, ATTRIBUTES.size, spec.config, 0, 0, 0, 0, 0, 0, 0
-        )
-        library = ctypes.CDLL(None, use_errno=True)
-        library.syscall.restype = ctypes.c_long
-        descriptor = library.syscall(
-            ctypes.c_long(number),
-            ctypes.c_char_p(attributes),
-            ctypes.c_int(-1),
-            ctypes.c_int(cpu),
-            ctypes.c_int(-1),
-            ctypes.c_ulong(CLOSE_ON_EXEC),
-        )
-        if descriptor < 0:
-            raise _explain_event(self.path, ctypes.get_errno())
-        self._descriptor = int(descriptor)
+        try:
+            self._descriptor = open_event(spec, process=-1, cpu=cpu)
+        except OSError as error:
+            raise _explain_event(self.path, error.errno or 0) from None
 
     def read_number(self) -> int:
         """The present count; raises MeterUnreadable."""
@@ -150,7 +122,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     names = _parse_options(options)
     specs = _find_events(root, names)
     units = _find_units(root)
-    channel_events: list[tuple[Channel, EventSpec, int]] = []
+    channel_events: list[tuple[Channel, RaplEvent, int]] = []
     for cpu, unit in units.items():
         package = _channel_name("energy-pkg", unit)
         for spec in specs:
@@ -204,7 +176,7 @@ def _parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _find_events(root: Path, names: Sequence[str] | None) -> tuple[EventSpec, ...]:
+def _find_events(root: Path, names: Sequence[str] | None) -> tuple[RaplEvent, ...]:
     power = root / POWER
     if not power.is_dir():
         raise MeterUnreadable(f"{power} does not exist", ABSENT_REMEDY)
@@ -225,7 +197,7 @@ def _find_events(root: Path, names: Sequence[str] | None) -> tuple[EventSpec, ..
     )
 
 
-def _read_event(path: Path, source_type: int) -> EventSpec:
+def _read_event(path: Path, source_type: int) -> RaplEvent:
     text = read_text(path, REMEDIES)
     config = EVENT_CONFIG.fullmatch(text)
     if config is None:
@@ -242,7 +214,7 @@ def _read_event(path: Path, source_type: int) -> EventSpec:
         joules = Fraction(0)
     if joules <= 0:
         raise MeterUnreadable(f"{scale_path} holds {scale[:40]!r}, not J above 0", REMEDIES.other)
-    return EventSpec(path.name, source_type, int(config[1], 0), joules)
+    return RaplEvent(path.name, source_type, int(config[1], 0), joules_per_count=joules)
 
 
 def _find_units(root: Path) -> dict[int, str]:
@@ -273,6 +245,11 @@ def _channel_name(event: str, unit: str) -> str:
 def _explain_event(name: str, code: int) -> MeterUnreadable:
     if code in (errno.EACCES, errno.EPERM):
         return MeterUnreadable(f"this user may not count {name}", PERMISSION_REMEDY)
+    if code == errno.ENOSYS:
+        return MeterUnreadable(
+            f"{name} cannot be opened on {platform.machine()}",
+            "only x86 processors have RAPL: use hwmon, nvml or ina3221",
+        )
     if code in (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.EINVAL, errno.EOPNOTSUPP):
         return MeterUnreadable(f"{name} does not exist ({os.strerror(code)})", REMEDIES.gone)
     return MeterUnreadable(f"{name}: {os.strerror(code)}", REMEDIES.other)

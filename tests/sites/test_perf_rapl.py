@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from sites.meters import MeterUnreadable
-from sites.meters.perf_rapl import EventSpec, KernelEvent
+from sites.meters.perf_rapl import KernelEvent
 from sites.meters.shared.open_meter import OpenMeter
+from sites.perf_event import EventSpec
 from tests.sites.meter_layouts.layout import copied, opener
 from tests.sites.meter_layouts.perf_rapl import COUNTS, POWER
 
-CPU_CLOCK = EventSpec("cpu-clock", source_type=1, config=0, joules_per_count=Fraction(1))
+CPU_CLOCK = EventSpec("cpu-clock", source_type=1, config=0)
 """A software event that every kernel has: ns on a CPU (linux/perf_event.h)."""
 
 
@@ -112,7 +112,7 @@ def test_the_system_call_counts_or_the_error_says_what_is_needed() -> None:
 
 
 def test_an_event_that_the_kernel_does_not_know() -> None:
-    unknown = EventSpec("energy-pkg", 2**31 - 5, 2, Fraction(1))
+    unknown = EventSpec("energy-pkg", 2**31 - 5, 2)
     with pytest.raises(MeterUnreadable, match="energy-pkg/ on CPU 0") as caught:
         KernelEvent(unknown, 0)
     assert caught.value.remedy

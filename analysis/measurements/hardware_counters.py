@@ -1,0 +1,87 @@
+"""What a processor's hardware counters showed of each kernel, beside its exact counts.
+
+A measurement keeps its counters in its provenance::
+
+    "counters": {"events": {"cycles": ..., "instructions": ...}, "derived": {"dp": ...},
+                 "share": {"dp_256": 0.5}}
+
+all of one iteration; ``share`` has the events that were counted for a part of the time only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from analysis.dataset import COUNT_PREFIX, OK
+from analysis.measurements.kernels import dataset_kernels
+
+COUNTERS = "counters"
+"""The key of the provenance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelCounters:
+    """A kernel's counters, medians over its measurements.
+
+    ``instructions_per_cycle``: NaN where one of the two was not counted. ``counted``: class ->
+    operations or bytes of one iteration, derived from counters. ``counted_over_exact``: the same
+    over the kernel's exact counts, for classes that it has. ``least_share``: the smallest share
+    of the time for which an event was counted; below 1 counts are estimates (multiplexing).
+    """
+
+    label: str
+    rows: int
+    instructions_per_cycle: float
+    counted: Mapping[str, float]
+    counted_over_exact: Mapping[str, float]
+    least_share: float
+
+
+def kernel_counters(dataset: xr.Dataset, site: str) -> list[KernelCounters]:
+    """The counters of every kernel of a site that has any, by label."""
+    kernels = dataset_kernels(dataset)
+    pairs = zip(dataset["kernel"].values.tolist(), dataset["params"].values.tolist(), strict=True)
+    labels = [kernels[pair].label for pair in pairs]
+    mine = (dataset["site"].values == site) & (dataset["status"].values == OK)
+    by_label: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
+    texts = dataset["provenance"].values
+    for row in np.flatnonzero(mine):
+        if f'"{COUNTERS}"' in texts[row]:
+            counters = json.loads(texts[row]).get(COUNTERS)
+            if counters:
+                by_label[labels[row]].append((int(row), counters))
+    return [_summary(dataset, label, rows) for label, rows in sorted(by_label.items())]
+
+
+def _summary(
+    dataset: xr.Dataset, label: str, rows: list[tuple[int, dict[str, Any]]]
+) -> KernelCounters:
+    per_cycle, counted, ratios = [], defaultdict(list), defaultdict(list)
+    least = 1.0
+    for row, counters in rows:
+        events = counters.get("events", {})
+        if events.get("cycles"):
+            per_cycle.append(events.get("instructions", math.nan) / events["cycles"])
+        least = min([least, *counters.get("share", {}).values()])
+        for name, value in counters.get("derived", {}).items():
+            counted[name].append(value)
+            column = f"{COUNT_PREFIX}{name}"
+            exact = float(dataset[column].values[row]) if column in dataset else math.nan
+            if exact > 0:
+                ratios[name].append(value / exact)
+    return KernelCounters(
+        label=label,
+        rows=len(rows),
+        instructions_per_cycle=float(np.median(per_cycle)) if per_cycle else math.nan,
+        counted={name: float(np.median(values)) for name, values in counted.items()},
+        counted_over_exact={name: float(np.median(values)) for name, values in ratios.items()},
+        least_share=least,
+    )

@@ -1,0 +1,66 @@
+"""Counter maps: which of a profiler's counters make an operation class, and the time.
+
+A map is a TOML file, one of those in ``campaign/profiles/maps`` or a user's own::
+
+    description = "..."
+    layout = "ncu"
+    [time_s]
+    "gpu__time_duration.sum" = 1
+    [counts.dram]
+    "dram__bytes.sum" = 1
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from sites.counters.group_file import Number
+from sites.located_toml import BadFile, FileModel, parse, read_text
+from sites.site_file import Name
+
+Factors = dict[str, Number]
+
+
+class CounterMap(FileModel):
+    """A counter map, checked. Read it with :func:`read_counter_map`."""
+
+    description: str = Field(description="One line: which profiler and device.")
+    layout: Literal["perf-stat", "likwid", "ncu", "nsys", "nvprof"] = Field(
+        description="How the profiler's file is laid out."
+    )
+    time_s: Factors = Field(
+        default_factory=dict,
+        description="Counter -> factor; the sum of counters times factors is the time in s. "
+        "Counters with a unit of time are already in s.",
+    )
+    counts: dict[Name, Factors] = Field(
+        default_factory=dict,
+        description="Class of operations -> counter -> factor; the sum is the class's count. "
+        "Counters with a unit of bytes are already in bytes.",
+    )
+
+
+def built_in_maps() -> dict[str, Path]:
+    """Name -> path of the maps that come with the project."""
+    folder = Path(str(files("campaign"))) / "profiles" / "maps"
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def read_counter_map(name: str) -> CounterMap:
+    """Read and check a map: a built-in's name, or a path that ends in .toml.
+
+    Raises:
+        BadFile: there is none, or with file, line, key, what was found and what would be right.
+    """
+    built_in = built_in_maps()
+    if not name.endswith(".toml") and name not in built_in:
+        raise BadFile(
+            f"unknown counter map {name!r}",
+            f"name a map file (ending in .toml) or one of: {', '.join(built_in)}",
+        )
+    path = built_in.get(name, Path(name))
+    return parse(path, read_text(path), CounterMap)[0]

@@ -1,0 +1,121 @@
+"""A profile of an application, from one or several files of profilers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from campaign.errors import BadArgument
+from campaign.profiles.counter_map import CounterMap, read_counter_map
+from campaign.profiles.profiler_tables import Counted, Selection, read_counted
+from sites.located_toml import BadFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationProfile:
+    """An application's operation counts, and its time at the one setting of its run.
+
+    ``counts``: class -> operations or bytes. ``time_s`` and the clocks are None where they are not
+    known. ``notes``: sentences about what may be wrong with the counts.
+    """
+
+    kernel: str
+    counts: Mapping[str, float]
+    time_s: float | None
+    core_mhz: float | None = None
+    mem_mhz: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def as_toml(self) -> str:
+        """The profile file that ``campaign predict --profile`` reads."""
+        head = {"core_mhz": self.core_mhz, "mem_mhz": self.mem_mhz, "time_s": self.time_s}
+        lines = [f"# {note}" for note in self.notes]
+        lines.append(f"kernel = {json.dumps(self.kernel)}")
+        lines += [f"{key} = {value!r}" for key, value in head.items() if value is not None]
+        if self.time_s is None:
+            lines.append("# time_s = the time of the run in s")
+        return "\n".join(
+            [*lines, "", "[counts]", *(f"{_key(k)} = {v!r}" for k, v in self.counts.items())]
+        )
+
+
+def read_application(
+    sources: Sequence[tuple[Path, str]],
+    name: str,
+    *,
+    kernel: str | None = None,
+    region: str | None = None,
+    time_s: float | None = None,
+    core_mhz: float | None = None,
+    mem_mhz: float | None = None,
+) -> ApplicationProfile:
+    """The profile of an application from profilers' files, each with the name of its map.
+
+    ``kernel``: a regular expression for the names of kernels to take. ``region``: a marker region.
+    ``time_s``: the run's time, instead of what the maps give.
+
+    Raises:
+        BadFile: a file or a map cannot be read, or lacks a counter that its map needs.
+        BadArgument: ``kernel`` is not a regular expression.
+    """
+    try:
+        selection = Selection(re.compile(kernel) if kernel else None, region)
+    except re.error as error:
+        raise BadArgument(f"--kernel: {kernel!r} is not a regular expression: {error}") from None
+    counts: dict[str, float] = {}
+    notes: list[str] = []
+    for path, map_name in sources:
+        counter_map = read_counter_map(map_name)
+        counted = read_counted(path, counter_map.layout, selection)
+        counts |= _counts(counter_map, counted, path)
+        notes += counted.notes
+        if time_s is None and counter_map.time_s:
+            time_s = _sum(counter_map.time_s, counted, path, "time_s")
+    if not counts:
+        raise BadFile(
+            "the maps give no operation counts", "give a file whose map has [counts]", name
+        )
+    return ApplicationProfile(
+        kernel=name,
+        counts=counts,
+        time_s=time_s,
+        core_mhz=core_mhz,
+        mem_mhz=mem_mhz,
+        notes=tuple(notes),
+    )
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name)
+
+
+def _counts(counter_map: CounterMap, counted: Counted, path: Path) -> dict[str, float]:
+    """Class -> count, of the classes of which the file has every counter.
+
+    A class of which it has none is left out: it was not counted, which is not zero.
+    """
+    counts = {}
+    for name, factors in counter_map.counts.items():
+        if any(counter in counted.values for counter in factors):
+            counts[name] = _sum(factors, counted, path, name)
+            if counts[name] < 0:
+                raise BadFile(
+                    f"the counters of {name} give {counts[name]:g}, below zero",
+                    "count them in one run, or correct the map",
+                    str(path),
+                )
+    return counts
+
+
+def _sum(factors: Mapping[str, float], counted: Counted, path: Path, name: str) -> float:
+    missing = [counter for counter in factors if counter not in counted.values]
+    if missing:
+        raise BadFile(
+            f"has no value of {missing[0]}, which the map needs for {name}",
+            "profile again with that counter, or leave it out of the map",
+            str(path),
+        )
+    return sum(factor * counted.values[counter] for counter, factor in factors.items())

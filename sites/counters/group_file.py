@@ -1,0 +1,99 @@
+"""Counter groups: the events that are counted together, and what is derived from them.
+
+A group is a TOML file, one of those in ``sites/counters/groups`` or a site's own::
+
+    description = "..."
+    [events]
+    fills = "cpu/event=0x51,umask=0x01/"
+    [derived]
+    l2 = { fills = 64 }
+
+A derived quantity is a sum of events times factors. Its name is a class of operations (``dp``,
+``l2`` ...), whose unit it has, or another name, such as ``flop_instructions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from sites.located_toml import BadFile, FileModel, matching, parse, read_text
+
+NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+Name = Annotated[str, matching(NAME, "must be 1 to 64 letters, digits, _ . -")]
+Number = Annotated[float, Field(allow_inf_nan=False, strict=False)]
+
+
+class CounterGroup(FileModel):
+    """A counter group, checked. Read it with :func:`read_group`."""
+
+    description: str = Field(description="One line: which processors, and what is counted.")
+    events: dict[Name, str] = Field(
+        min_length=1,
+        description='Name -> event as perf writes it: "instructions", "r01c7", or '
+        '"cpu/event=0xc7,umask=0x01/".',
+    )
+    derived: dict[Name, dict[Name, Number]] = Field(
+        default_factory=dict,
+        description="Class of operations, or another name -> event -> factor; the sum of events "
+        "times factors. l2 = { fills = 64 } counts bytes from events of 64 bytes.",
+    )
+
+    def derive(self, counts: Mapping[str, float]) -> dict[str, float]:
+        """The derived quantities whose events were all counted, in operations or bytes.
+
+        ``counts``: event -> count. A difference below zero is not given: the events do not fit
+        together, and zero would be a wrong answer.
+        """
+        derived = {}
+        for name, factors in self.derived.items():
+            if set(factors) <= set(counts):
+                value = sum(factor * counts[event] for event, factor in factors.items())
+                if value >= 0:
+                    derived[name] = value
+        return derived
+
+
+def built_in_groups() -> dict[str, Path]:
+    """Name -> path of the groups that come with the project."""
+    folder = Path(str(files("sites"))) / "counters" / "groups"
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def find_group(name: str, beside: Path) -> Path:
+    """The path of a group that a site file names: a built-in's name, or a path beside it.
+
+    Raises:
+        BadFile: it is neither.
+    """
+    if name.endswith(".toml"):
+        return beside / name
+    built_in = built_in_groups()
+    if name in built_in:
+        return built_in[name]
+    raise BadFile(
+        f"unknown counter group {name!r}",
+        f"name a group file (ending in .toml) or one of: {', '.join(built_in)}",
+    )
+
+
+def read_group(path: Path) -> CounterGroup:
+    """Read and check a group file.
+
+    Raises:
+        BadFile: with file, line, key, what was found and what would be right.
+    """
+    group, source = parse(path, read_text(path), CounterGroup)
+    for name, factors in group.derived.items():
+        unknown = [event for event in factors if event not in group.events]
+        if unknown:
+            raise source.error(
+                ("derived", name),
+                f"no event {unknown[0]!r}",
+                f"use those of [events]: {', '.join(group.events)}",
+            )
+    return group
