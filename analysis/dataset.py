@@ -51,6 +51,10 @@ COUNT_PREFIX = "n_"
 PHASE_PREFIX = "phase:"
 """The channel of a trace that marks a phase of a kernel; the phase's name follows."""
 
+COUNTERS = "counters"
+"""The key of a measurement's provenance that has its hardware counters: see
+:mod:`analysis.measurements.hardware_counters`."""
+
 CLASS_UNITS = {
     "sp": "flop",
     "dp": "flop",

@@ -20,11 +20,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import COUNT_PREFIX, OK
+from analysis.dataset import COUNT_PREFIX, COUNTERS, OK
 from analysis.measurements.kernels import dataset_kernels
-
-COUNTERS = "counters"
-"""The key of the provenance."""
 
 
 @dataclass(frozen=True, kw_only=True)

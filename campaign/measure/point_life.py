@@ -18,12 +18,14 @@ import numpy as np
 from analysis.dataset import (
     CLOCK_NOT_ACHIEVED,
     CLOCK_NOT_LEGAL,
+    COUNTERS,
     KERNEL_FAILED,
     METER_UNREADABLE,
     OK,
     WRONG_RESULT,
 )
 from campaign.measure.energy import NodeEnergy
+from campaign.measure.hardware_counters import counted, open_site_counters
 from campaign.measure.protocol import (
     PointSetup,
     WindowedMeasurement,
@@ -188,12 +190,24 @@ def _measured(
         stack.callback(meter.close)
         meters.append(OpenMeter(meter, entry.use))
     idle = idle_power(team, meters, clocks, setup.protocol)
+    # Before the kernel starts its threads, which are then counted too.
+    counters, flags = open_site_counters(setup.site)
+    if counters is not None:
+        stack.callback(counters.close)
     prepared = kernel.prepare(params, team)
     stack.callback(prepared.close)
-    measured = run_protocol(PointSetup(prepared, team, meters, clocks, setup.protocol))
+    measured = run_protocol(PointSetup(prepared, team, meters, clocks, setup.protocol, counters))
     prepared.check()
+    by_counters = counted(setup.site, team, measured.windows)
     counts = team.sums(prepared.counts())
-    measured = replace(measured, steps=idle | measured.steps)
+    if counts is None and by_counters.derived:
+        counts = by_counters.derived
+    measured = replace(
+        measured,
+        steps=idle | measured.steps,
+        flags=[*measured.flags, *flags, *by_counters.flags],
+        counters=by_counters.kept,
+    )
     if team.size > 1:
         measured = joined(measured, team, node_name())
     return measured, None if counts is None else _site_counts(setup.site, counts)
@@ -235,6 +249,7 @@ def _record(
         flags.append(f"the clocks were throttled: {', '.join(conditions['throttled'])}")
     facts = {
         "protocol": measured.steps,
+        COUNTERS: measured.counters,
         "sampling": windows[-1].sampling,
         "conditions": conditions,
         "flags": list(dict.fromkeys(flags)),

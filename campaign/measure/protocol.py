@@ -22,7 +22,7 @@ import math
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from campaign.measure.channel_energy import Energy, channel_energy
@@ -33,6 +33,7 @@ from campaign.plan.campaign_file import Protocol
 from kernels.host.ranks import Team
 from kernels.kernel import Prepared
 from sites.clocks import ClockControl
+from sites.counters.counting import Counters
 from sites.meters import Channel, MeterUnreadable
 from sites.meters.shared.stopped import stopped
 
@@ -51,13 +52,15 @@ FIRST_REPEATS = 3
 
 @dataclass(frozen=True)
 class PointSetup:
-    """What measures one point on this rank: the kernel, its team, meters, clocks and protocol."""
+    """What measures one point on this rank: the kernel, its team, meters, clocks, protocol and
+    hardware counters."""
 
     prepared: Prepared
     team: Team
     meters: Sequence[OpenMeter]
     clocks: ClockControl
     protocol: Protocol
+    counters: Counters | None = None
 
     @property
     def period_s(self) -> float:
@@ -67,7 +70,13 @@ class PointSetup:
     def run(self, iterations: int) -> Window:
         """Measure one window."""
         return run_window(
-            self.prepared, self.team, iterations, self.meters, self.clocks, self.period_s
+            self.prepared,
+            self.team,
+            iterations,
+            self.meters,
+            self.clocks,
+            self.period_s,
+            counters=self.counters,
         )
 
     @property
@@ -81,12 +90,13 @@ class WindowedMeasurement:
     """The windows of a point.
 
     ``steps``: results of the protocol's steps by name. ``flags``: sentences about what may make
-    the energy wrong.
+    the energy wrong. ``counters``: see :mod:`analysis.measurements.hardware_counters`.
     """
 
     windows: list[Window]
     steps: dict[str, Any]
     flags: list[str]
+    counters: dict[str, Any] = field(default_factory=dict)
 
 
 def idle_power(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from campaign.measurement import Trace
 from kernels.host.ranks import Team
 from kernels.kernel import Mark, Marked, Prepared
 from sites.clocks import ClockControl
+from sites.counters.counting import Counters, EventCount
 from sites.setting import Setting
 
 
@@ -36,6 +37,8 @@ class Window:
     start_ns: int = 0
     sampling: dict[str, dict[str, float]] = field(default_factory=dict)
     conditions: dict[str, Any] = field(default_factory=dict)
+    counted: dict[str, EventCount] = field(default_factory=dict)
+    """Hardware counters of this rank while the kernel ran, by event."""
 
 
 def run_window(
@@ -45,19 +48,23 @@ def run_window(
     meters: Sequence[OpenMeter],
     clocks: ClockControl,
     period_s: float,
+    counters: Counters | None = None,
 ) -> Window:
     """Measure on a real node. ``meters`` is empty on ranks that read none."""
     sampler = Sampler(meters, clocks, period_s)
     sampler.begin()
     team.barrier()
+    if counters is not None:
+        counters.begin()
     start_ns = time.monotonic_ns()
     prepared.run(iterations)
     elapsed_ns = time.monotonic_ns() - start_ns
+    counted = counters.end() if counters is not None else {}
     team.barrier()
     sampler.end()
     end_ns = int(team.maximum(float(elapsed_ns)))
     marks = phase_traces(prepared.marks(), start_ns) if isinstance(prepared, Marked) else ()
-    return _window(sampler, start_ns, end_ns, iterations, marks)
+    return replace(_window(sampler, start_ns, end_ns, iterations, marks), counted=counted)
 
 
 def idle_window(

@@ -8,8 +8,8 @@ A group is a TOML file, one of those in ``sites/counters/groups`` or a site's ow
     [derived]
     l2 = { fills = 64 }
 
-A derived quantity is a sum of events times factors. Its name is a class of operations (``dp``,
-``l2`` ...), whose unit it has, or another name, such as ``flop_instructions``.
+A derived count is a sum of events times factors. Its name is a class of operations (``dp``,
+``l2`` ...), and it is in the unit of the class.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class CounterGroup(FileModel):
     )
     derived: dict[Name, dict[Name, Number]] = Field(
         default_factory=dict,
-        description="Class of operations, or another name -> event -> factor; the sum of events "
-        "times factors. l2 = { fills = 64 } counts bytes from events of 64 bytes.",
+        description="Class of operations -> event -> factor; the sum of events times factors. "
+        "l2 = { fills = 64 } counts bytes from events of 64 bytes.",
     )
 
     def derive(self, counts: Mapping[str, float]) -> dict[str, float]:
-        """The derived quantities whose events were all counted, in operations or bytes.
+        """Class -> count, of the classes whose events were all counted.
 
         ``counts``: event -> count. A difference below zero is not given: the events do not fit
         together, and zero would be a wrong answer.

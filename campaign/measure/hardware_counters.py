@@ -1,0 +1,79 @@
+"""Hardware counters of a point: opening the site's groups, and what a measurement keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from campaign.measure.window import Window
+from kernels.host.ranks import Team
+from sites.counters.counting import Counters, CountersUnavailable, EventCount, open_counters
+from sites.site_file import Site
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Events and derived quantities of one iteration, summed over the ranks.
+
+    ``kept``: as the provenance keeps them (see :mod:`analysis.measurements.hardware_counters`);
+    ``derived``: the classes of operations among them; ``flags``: sentences about what is missing
+    or estimated.
+    """
+
+    kept: dict[str, Any] = field(default_factory=dict)
+    derived: dict[str, float] = field(default_factory=dict)
+    flags: list[str] = field(default_factory=list)
+
+
+def open_site_counters(site: Site) -> tuple[Counters | None, list[str]]:
+    """The events of all groups of a site, open; or None, and why they cannot be counted."""
+    events: dict[str, str] = {}
+    for group in site.counter_groups.values():
+        events |= group.events
+    if not events:
+        return None, []
+    try:
+        return open_counters(events), []
+    except CountersUnavailable as error:
+        return None, [f"hardware counters were not read: {error}"]
+
+
+def counted(site: Site, team: Team, windows: Sequence[Window]) -> Counted:
+    """What the counters showed over all windows. Called on every rank; the result is rank 0's."""
+    if not site.counter_groups:
+        return Counted()
+    iterations = sum(window.iterations for window in windows)
+    counts = _over_windows([window.counted for window in windows])
+    own = {name: (count.count / iterations, count.share) for name, count in counts.items()}
+    ranks = team.gather(own)
+    if not ranks or not all(ranks):
+        return Counted()
+    names = [name for name in ranks[0] if all(name in rank for rank in ranks)]
+    events = {name: sum(rank[name][0] for rank in ranks) for name in names}
+    shares = {name: min(rank[name][1] for rank in ranks) for name in names}
+    partly = {n: share for n, share in shares.items() if EventCount(0.0, share).multiplexed}
+    derived: dict[str, float] = {}
+    for group in site.counter_groups.values():
+        derived |= group.derive(events)
+    flags = []
+    if partly:
+        least = min(partly, key=partly.__getitem__)
+        flags.append(
+            f"{len(partly)} hardware counters were counted for a part of the time and scaled; "
+            f"{least} for {100 * partly[least]:.0f} %"
+        )
+    kept = {"events": events, "derived": derived} | ({"share": partly} if partly else {})
+    return Counted(kept, derived, flags)
+
+
+def _over_windows(windows: Sequence[dict[str, EventCount]]) -> dict[str, EventCount]:
+    """Sums over windows, of the events that every window counted."""
+    names = [name for name in windows[0] if all(name in window for window in windows)]
+    return {
+        name: EventCount(
+            sum(window[name].count for window in windows),
+            min(window[name].share for window in windows),
+        )
+        for name in names
+    }
