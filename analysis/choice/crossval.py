@@ -48,6 +48,8 @@ class CrossValidation:
     ``predicted_j``: float64 (rows,), each row predicted by the model fitted without it; NaN
     where no fold predicted it. ``error_pct``, ``time_error_pct``: float64, of the predicted rows
     alone; the latter of the times that the model was given, 0 where they are the measured ones.
+    ``fold_error_pct``: float64 (folds,), the mean of ``error_pct`` in each fold that predicted a
+    row.
     ``chosen``: the forms that the folds chose, and in how many folds; ``model`` and ``voltage``
     are the first. ``objective``: what the picks of ``cases`` minimise.
     """
@@ -64,6 +66,7 @@ class CrossValidation:
     n_folds: int
     predicted_j: np.ndarray
     error_pct: np.ndarray
+    fold_error_pct: np.ndarray
     time_error_pct: np.ndarray
     cases: list[CaseLoss]
 
@@ -85,9 +88,11 @@ class CrossValidation:
             "n": self.n,
             "n_folds": self.n_folds,
             "mape_pct": float(error.mean()),
-            "std_pct": float(error.std(ddof=1)) if error.size > 1 else 0.0,
-            "min_pct": float(error.min()),
-            "max_pct": float(error.max()),
+            **_spread_pct(error),
+            "folds": {
+                "mean_pct": float(self.fold_error_pct.mean()),
+                **_spread_pct(self.fold_error_pct),
+            },
             "time_mape_pct": float(self.time_error_pct.mean()),
             "decision": {
                 "cases": len(self.cases),
@@ -97,6 +102,14 @@ class CrossValidation:
             | {name: vars(chooser) for name, chooser in self.choosers.items()},
             "against_race_to_halt": vars(contest(self.cases)),
         }
+
+
+def _spread_pct(error_pct: np.ndarray) -> dict[str, float]:
+    return {
+        "std_pct": float(error_pct.std(ddof=1)) if error_pct.size > 1 else 0.0,
+        "min_pct": float(error_pct.min()),
+        "max_pct": float(error_pct.max()),
+    }
 
 
 class _FoldResults:
@@ -134,6 +147,9 @@ class _FoldResults:
                 "no fold could be predicted; measure more settings, or kernels with counts"
             )
         (model, voltage), _ = self.forms.most_common(1)[0]
+        error_pct = np.abs(self.predicted_j[known] / data.energy_j[known] - 1.0) * 100.0
+        in_fold = np.bincount(self.fold[known], minlength=1)
+        sums = np.bincount(self.fold[known], error_pct, minlength=1)
         return CrossValidation(
             site=data.site,
             simulated=data.simulated,
@@ -149,7 +165,8 @@ class _FoldResults:
             n=len(known),
             n_folds=len(self.rankings),
             predicted_j=self.predicted_j,
-            error_pct=np.abs(self.predicted_j[known] / data.energy_j[known] - 1.0) * 100.0,
+            error_pct=error_pct,
+            fold_error_pct=sums[in_fold > 0] / in_fold[in_fold > 0],
             time_error_pct=np.abs(self.given_s[known] / data.time_s[known] - 1.0) * 100.0,
             cases=case_losses(
                 labelled,
@@ -241,6 +258,40 @@ def leave_one_site_out(
     }
     labelled = replace(data, kernel=by_site.astype(object), instances=instances)
     return results.judged("leave-one-site-out", TIMES[0], labelled)
+
+
+def fitted_elsewhere(
+    training: Observations,
+    data: Observations,
+    model: str = AUTO,
+    voltage: str = AUTO,
+    *,
+    robust: bool = False,
+    objective: str = "energy",
+) -> CrossValidation:
+    """Fit on other measurements of the site, and predict these: an application by the fit of
+    microbenchmarks (Choi & Vuduc 2016, section IV-B).
+
+    ``training``: measurements of another store. Rows of ``data`` at settings whose voltage the
+    fit does not know, and of kernels that have no counts and that ``training`` lacks, are not
+    predicted. The times are the measured ones.
+
+    Raises:
+        CantFit: nothing can be predicted, or the voltages of the two have different origins.
+    """
+    if training.voltage != data.voltage:
+        raise CantFit(
+            f"the voltages have different origins ({training.voltage} in the store that is fitted "
+            f"on, {data.voltage} in this one); use stores of one origin"
+        )
+    both, place = pooled([training, data])
+    both = replace(both, site=data.site)
+    results = _FoldResults(both, objective_of(objective))
+    own = both.take(place == 0)
+    fitted = fit(own, model, voltage, robust=robust, intervals=False)
+    results.add(fitted, own, both.take(place == 1), place == 1)
+    judged = results.judged("fitted-on", TIMES[0], both)
+    return replace(judged, predicted_j=judged.predicted_j[place == 1])
 
 
 def _predictable(training: Observations, held_out: Observations) -> np.ndarray:
