@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.choice.crossval import cross_validate, leave_one_site_out
+from analysis.choice.crossval import cross_validate, fitted_elsewhere, leave_one_site_out
 from campaign.errors import BadArgument
 from campaign.result_tables import CrossvalResult
 
@@ -19,6 +19,7 @@ def crossvalidate(
     *,
     time: str,
     train: Sequence[tuple[float, float]] | None,
+    fitted_on: Observations | None,
     **fit: Any,
 ) -> CrossvalResult:
     """See :meth:`campaign.results.Results.crossval`, whose arguments these are.
@@ -34,6 +35,10 @@ def crossvalidate(
         raise BadArgument("--time: leave-one-site-out uses measured times only")
     if train and scheme != "holdout":
         raise BadArgument("--train needs --scheme holdout")
+    if fitted_on is not None:
+        if over_sites or train or time != "measured":
+            raise BadArgument("--fitted-on takes no --scheme, --train or --time")
+        return CrossvalResult(fitted_elsewhere(fitted_on, data[0], **fit))
     if over_sites:
         return CrossvalResult(leave_one_site_out(data, **fit))
     return CrossvalResult(cross_validate(data[0], scheme, time=time, train=train, **fit))

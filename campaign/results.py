@@ -234,12 +234,14 @@ class Results:
         time: str = "measured",
         train: Sequence[Setting] | None = None,
         objective: str = "energy",
+        fitted_on: Results | None = None,
     ) -> CrossvalResult:
         """Cross-validate a site's model; several sites for ``leave-one-site-out``.
 
         ``train``: the settings that a holdout fits on. ``time``: the run time that the model is
         given: ``measured``, ``predicted`` or ``profile``. ``objective``: what the picks minimise
-        and are judged by, as for :meth:`predict`.
+        and are judged by, as for :meth:`predict`. ``fitted_on``: fit on that store's measurements
+        of the site, and predict those of this one, in place of a scheme.
 
         Raises:
             BadArgument: arguments that do not go together, or no fit can be true to these
@@ -258,6 +260,7 @@ class Results:
             time=time,
             train=train,
             objective=objective,
+            fitted_on=None if fitted_on is None else fitted_on._data_to_fit(sites[0])[0],
         )
 
     def predict(

@@ -6,6 +6,7 @@ import math
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from campaign.errors import BadArgument
 from campaign.verbs.options import add_json, add_model, add_objective, add_store, read_setting
 from campaign.verbs.printing import explain, print_json, print_table
 
@@ -25,9 +26,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scheme",
-        default="leave-one-setting-out",
         help="leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out, "
-        "leave-one-node-out or leave-one-site-out (default: %(default)s)",
+        "leave-one-node-out or leave-one-site-out (default: leave-one-setting-out)",
     )
     parser.add_argument(
         "--train",
@@ -42,6 +42,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="the run time that the model is given; profile: from counts and the time at the "
         "fastest setting, for kernels left out (default: %(default)s)",
     )
+    parser.add_argument(
+        "--fitted-on",
+        metavar="S",
+        help="fit on another store's measurements of the site, such as those of microbenchmarks, "
+        "and predict this store's",
+    )
     add_model(parser)
     add_objective(parser)
     add_json(parser)
@@ -51,16 +57,19 @@ def run(arguments: Namespace) -> int:
     """Cross-validate and print the result."""
     from campaign.results import open_store  # noqa: PLC0415
 
+    if arguments.fitted_on and arguments.scheme:
+        raise BadArgument("--fitted-on and --scheme: give one of them")
     train = [read_setting(text, "--train") for text in arguments.train or []]
     result = open_store(arguments.store).crossval(
         arguments.site,
-        arguments.scheme,
+        arguments.scheme or "leave-one-setting-out",
         model=arguments.model,
         voltage=arguments.voltage,
         robust=arguments.robust,
         time=arguments.time,
         train=train or None,
         objective=arguments.objective,
+        fitted_on=open_store(arguments.fitted_on) if arguments.fitted_on else None,
     )
     if arguments.json:
         print_json(result.as_dict())
@@ -75,14 +84,22 @@ def print_crossval(shown: dict[str, Any]) -> None:
     from analysis.choice.objectives import objective  # noqa: PLC0415
 
     simulated = " (simulated)" if shown["simulated"] else ""
+    elsewhere = shown["scheme"] == "fitted-on"
+    how = f"{shown['scheme']}, {shown['n_folds']} folds"
     explain(
-        f"{shown['site']}{simulated}: {shown['scheme']}, {shown['n_folds']} folds, model "
+        f"{shown['site']}{simulated}: {'fitted on the other store' if elsewhere else how}, model "
         f"{shown['model']}, voltage {shown['voltage']}"
     )
     explain(
         f"error of {shown['n']} predictions out of fold: {shown['mape_pct']:.2f} % "
         f"(std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to {shown['max_pct']:.2f})"
     )
+    if shown["n_folds"] > 1:
+        by_fold = shown["folds"]
+        explain(
+            f"mean error by fold: {by_fold['mean_pct']:.2f} % (std {by_fold['std_pct']:.2f}, "
+            f"{by_fold['min_pct']:.2f} to {by_fold['max_pct']:.2f})"
+        )
     decision = shown["decision"]
     rows = [
         [title, entry["mean_lost_pct"], entry["max_lost_pct"], entry["exact"]]

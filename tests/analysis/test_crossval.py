@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.crossval import cross_validate
+from analysis.choice.crossval import cross_validate, fitted_elsewhere
 from analysis.choice.losses import (
     case_losses,
     kernel_numbers,
@@ -47,6 +47,38 @@ def test_leave_one_setting_out_by_hand(data):
     assert shown["mape_pct"] == pytest.approx(error.mean())
     assert shown["max_pct"] == pytest.approx(error.max())
     assert shown["n_folds"] == 16
+    by_fold = [
+        error[(data.core_mhz == pair[0]) & (data.mem_mhz == pair[1])].mean() for pair in TABLE_I
+    ]
+    assert shown["folds"] == pytest.approx(
+        {
+            "mean_pct": np.mean(by_fold),
+            "std_pct": np.std(by_fold, ddof=1),
+            "min_pct": np.min(by_fold),
+            "max_pct": np.max(by_fold),
+        }
+    )
+
+
+def test_a_fit_of_other_kernels_predicts_these(data):
+    """As in Choi & Vuduc 2016, section IV-B: the application is in no fold that is fitted."""
+    own = np.isin(data.kernel, sorted(set(data.kernel))[::3])
+    training, application = data.take(~own), data.take(own)
+    judged = fitted_elsewhere(training, application, "choi", objective="energy")
+    expected = fit(training, "choi", intervals=False).energy_j(application)
+    np.testing.assert_allclose(judged.predicted_j, expected, rtol=1e-9)
+    error = np.abs(expected / application.energy_j - 1) * 100
+    assert judged.as_dict()["mape_pct"] == pytest.approx(error.mean())
+    assert {case.label for case in judged.cases} == set(application.kernel)
+    ruined = replace(application, energy_j=application.energy_j * 3.0)
+    np.testing.assert_array_equal(
+        fitted_elsewhere(training, ruined, "choi").predicted_j, judged.predicted_j
+    )
+
+
+def test_a_fit_of_other_voltages_is_refused(data):
+    with pytest.raises(CantFit, match="different origins"):
+        fitted_elsewhere(replace(data, voltage="unit"), data)
 
 
 def test_no_fold_sees_what_it_predicts(data):
