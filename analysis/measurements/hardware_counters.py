@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import COUNT_PREFIX, COUNTERS, OK
+from analysis.dataset import COMPLETE, COUNT_PREFIX, COUNTERS
 from analysis.measurements.kernels import dataset_kernels
 
 
@@ -47,7 +47,7 @@ def kernel_counters(dataset: xr.Dataset, site: str) -> list[KernelCounters]:
     kernels = dataset_kernels(dataset)
     pairs = zip(dataset["kernel"].values.tolist(), dataset["params"].values.tolist(), strict=True)
     labels = [kernels[pair].label for pair in pairs]
-    mine = (dataset["site"].values == site) & (dataset["status"].values == OK)
+    mine = (dataset["site"].values == site) & np.isin(dataset["status"].values, COMPLETE)
     by_label: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
     texts = dataset["provenance"].values
     for row in np.flatnonzero(mine):

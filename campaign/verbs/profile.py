@@ -12,9 +12,10 @@ SUMMARY = "turn the counters of perf, LIKWID, ncu, nsys or nvprof into a profile
 MORE = (
     "A profile has an application's operation counts and its time at one setting; predict "
     "--profile picks clocks for it. A map says which counters make a class of operations. "
-    "Several files, such as counts by ncu and times by nsys, make one profile."
+    "Several files make one profile: app.ncu.csv=ncu app.nsys.csv=nsys has the counts of one and "
+    "the times of the other."
 )
-EXAMPLE = "campaign profile app.ncu.csv=ncu --name app --core-mhz 852 --mem-mhz 924 -o app.toml"
+EXAMPLE = "campaign profile --maps"
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -27,6 +27,7 @@ VERBS = [
     "fit",
     "coefficients",
     "crossval",
+    "profile",
     "predict",
     "roofline",
     "report",
