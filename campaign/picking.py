@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import xarray as xr
 
 from analysis.choice.pick import Candidates, Pick, Volts, all_candidates, pick, profile_candidates
+from analysis.dataset import CLOCK_UNPROVEN
 from analysis.energy.fitted import Fit
 from analysis.figures.labels import unit_name
 from analysis.measurements.kernels import KernelInstance, short_labels
@@ -116,6 +118,12 @@ def faster_than_measured(
                 f"{best / 1e9:.3g}; check its counts and its time"
             )
     return lines
+
+
+def clock_unproven(scalars: xr.Dataset, site: str) -> int:
+    """How many measurements of a site have no proof of their clocks."""
+    rows = scalars["site"].values == site
+    return scalars["status"].values[rows].tolist().count(CLOCK_UNPROVEN)
 
 
 def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:

@@ -204,13 +204,14 @@ class Predictions:
     """The picks of a site's kernels, by an objective and within limits.
 
     ``fit``: the fit that they are from; ``data_id``: of the measurements that they are among
-    (:func:`campaign.fits.data_id`).
+    (:func:`campaign.fits.data_id`); ``clock_unproven``: how many of these have that status.
     """
 
     site: str
     simulated: bool
     fit: FitSource
     data_id: str
+    clock_unproven: int
     objective: str
     max_slowdown: float | None
     max_power_w: float | None
@@ -250,6 +251,7 @@ class Predictions:
             "model": self.fit.model,
             "voltage": self.fit.voltage,
             "simulated": self.simulated,
+            "clock_unproven": self.clock_unproven,
             "fit": self.fit.as_dict(),
             **policy_origin(self.fit.store, self.data_id),
             "kernels": [

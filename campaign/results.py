@@ -291,6 +291,7 @@ class Results:
         from campaign.picking import (  # noqa: PLC0415
             application_candidates,
             check_limits,
+            clock_unproven,
             kernel_candidates,
             picks_within_limits,
         )
@@ -311,6 +312,7 @@ class Results:
             simulated=kept.simulated,
             fit=self.fit_source(site, fit),
             data_id=fits.data_id(self.scalars, site),
+            clock_unproven=clock_unproven(self.scalars, site),
             objective=objective,
             max_slowdown=max_slowdown,
             max_power_w=max_power_w,

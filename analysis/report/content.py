@@ -11,20 +11,23 @@ from analysis.energy.fitted import Fit
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
 from analysis.measurements.power_trace import PowerTrace
+from analysis.report.trust import Remark
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementCounts:
     """How much of a site has been measured.
 
+    ``ok``: complete points, of which those of ``clock_unproven`` have unproven clocks.
     ``failed``: class of failure -> points; ``left``: planned points that are not measured yet;
-    ``without_energy``: points with status ok for which no meter gave an energy.
+    ``without_energy``: complete points for which no meter gave an energy.
     """
 
     ok: int
     failed: Mapping[str, int] = field(default_factory=dict)
     left: int = 0
     without_energy: int = 0
+    clock_unproven: int = 0
     kernels: int
     settings: int
     nodes: list[str]
@@ -53,7 +56,7 @@ class SiteReport:
     reason where there is no fit. ``notes``: what else could not be done, and why. ``slurm``: a
     kernel's label -> the srun options that request its pick. ``phases``: measured energy by phase
     of the kernels that mark their phases. ``trace``: power against time of one measurement.
-    ``fit_origin``: which fit it is.
+    ``fit_origin``: which fit it is. ``remarks``: what limits how far the results can be trusted.
     """
 
     site: str
@@ -63,6 +66,7 @@ class SiteReport:
     why_no_fit: str = ""
     fit: Fit | None = None
     fit_origin: str = ""
+    remarks: list[Remark] = field(default_factory=list)
     crossvals: list[CrossValidation] = field(default_factory=list)
     picks: list[Pick] = field(default_factory=list)
     candidates: Mapping[str, Candidates] = field(default_factory=dict)

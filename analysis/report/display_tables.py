@@ -29,6 +29,12 @@ from analysis.report.tables import (
 )
 from analysis.rooflines.roofline import PairPoints, Roofline
 
+SEVERITY_TEXT = {
+    "refused": ("reason against any fit", "reasons against any fit"),
+    "warning": ("warning", "warnings"),
+    "note": ("note", "notes"),
+}
+"""Severity of a remark -> one and several of it."""
 RACE_TEXT = {"right": "right", "worse": "costs more", "open": "cannot be separated"}
 
 
@@ -53,6 +59,8 @@ def facts(measured: MeasurementCounts) -> list[tuple[str, str]]:
         ("nodes", ", ".join(measured.nodes) or "not recorded"),
         ("meters", "; ".join(measured.meters) or "not recorded"),
     ]
+    if measured.clock_unproven:
+        shown.insert(1, ("of these with unproven clocks", f"{measured.clock_unproven:,}"))
     if measured.without_energy:
         shown.insert(1, ("of these without energy", f"{measured.without_energy:,}"))
     return shown
@@ -93,6 +101,29 @@ def overview(sites: Sequence[SiteReport]) -> Table:
             ]
         )
     return Table("Summary", columns, [RowGroup("", rows)])
+
+
+def trust_summary(site: SiteReport) -> str:
+    """Which fit the results are from, how good it is, and how much there is to know; empty where
+    nothing was measured."""
+    if not site.measured.ok and not site.remarks:
+        return ""
+    parts = []
+    if site.fit_origin:
+        parts.append(f"Fit: {site.fit_origin}.")
+    if site.crossvals:
+        first = site.crossvals[0]
+        parts.append(
+            f"Its error on energy out of fold ({first.scheme}) is "
+            f"{decimals(float(first.error_pct.mean()), 2)} % in the mean."
+        )
+    counts = [
+        (sum(remark.severity == severity for remark in site.remarks), words)
+        for severity, words in SEVERITY_TEXT.items()
+    ]
+    counted = [f"{n} {words[n > 1]}" for n, words in counts if n]
+    more = f"{', '.join(counted)}:" if counted else "The checks have found nothing to warn of."
+    return " ".join([*parts, more])
 
 
 def fit_facts(model: Fit, origin: str) -> list[tuple[str, str]]:
@@ -178,12 +209,19 @@ def pick_summary(picks: Sequence[Pick]) -> str:
         return ""
     saving = np.array([p.saving_pct for p in picks])
     slower = np.array([p.slowdown_pct for p in picks])
+    against_highest = np.array([p.saving_vs_highest_clocks_pct for p in picks])
+    highest = ""
+    if np.isfinite(against_highest).all():
+        highest = (
+            f" Against the highest clocks, at which most sites run by default, they save "
+            f"{decimals(float(np.median(against_highest)))} % in the median."
+        )
     return (
         f"Against each kernel's fastest setting, the picks are predicted to save "
         f"{decimals(float(np.median(saving)))} % of the energy in the median "
         f"({decimals(float(saving.min()))} to {decimals(float(saving.max()))} %), and take "
         f"{decimals(float(np.median(slower)))} % longer in the median "
-        f"({decimals(float(slower.min()))} to {decimals(float(slower.max()))} %)."
+        f"({decimals(float(slower.min()))} to {decimals(float(slower.max()))} %).{highest}"
     )
 
 
@@ -262,6 +300,9 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
                 energy[i],
                 times[i],
                 decimals(p.saving_pct),
+                decimals(p.saving_low_pct),
+                decimals(p.saving_high_pct),
+                decimals(p.saving_vs_highest_clocks_pct),
                 decimals(p.slowdown_pct),
                 decimals(p.best_probability * 100.0, 0),
                 RACE_TEXT.get(p.race_to_halt, MISSING),
@@ -277,6 +318,9 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
         TableColumn("energy, predicted", energy_unit),
         TableColumn("time", time_unit),
         TableColumn("saves", "%"),
+        TableColumn("95 % from", "%"),
+        TableColumn("to", "%"),
+        TableColumn("against highest clocks", "%"),
         TableColumn("slower", "%"),
         TableColumn("is the best", "%"),
         TableColumn("race to halt", number=False),

@@ -18,6 +18,7 @@ from analysis.report.heat_maps import HeatMap, heat_maps
 from analysis.report.sheets import autotuning_sheet, costs_sheet, validation_sheet
 from analysis.report.site_figures import site_families, site_figures
 from analysis.report.tables import Table, as_table
+from analysis.report.trust import Remark
 
 SCHEME_TEXT = {
     "leave-one-setting-out": "each setting is predicted by a fit on all the others",
@@ -36,6 +37,8 @@ class SiteView:
     no_energy: bool
     facts: list[tuple[str, str]]
     why_no_fit: str
+    trust: str
+    remarks: list[Remark]
     notes: list[str]
     fit_facts: list[tuple[str, str]]
     clock_terms: bool
@@ -108,6 +111,8 @@ def site_view(site: SiteReport, number: int) -> SiteView:
         no_energy=data is None and site.timing is not None,
         facts=display_tables.facts(site.measured),
         why_no_fit=site.why_no_fit,
+        trust=display_tables.trust_summary(site),
+        remarks=site.remarks,
         notes=site.notes,
         fit_facts=display_tables.fit_facts(model, site.fit_origin) if model else [],
         clock_terms=model is not None and any(term.kind == "clock" for term in model.terms),

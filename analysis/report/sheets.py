@@ -236,6 +236,7 @@ def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
             p.saving_pct,
             p.saving_low_pct,
             p.saving_high_pct,
+            p.saving_vs_highest_clocks_pct,
             p.slowdown_pct,
             p.best_probability * 100.0,
         ]
@@ -250,6 +251,7 @@ def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
         Field("saving_pct", "saves", "%", 1),
         Field("saving_low_pct", "from", "%", 1),
         Field("saving_high_pct", "to", "%", 1),
+        Field("saving_vs_highest_clocks_pct", "against highest clocks", "%", 1),
         Field("slowdown_pct", "slower", "%", 1),
         Field("best_probability_pct", "is the best", "%", 0),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +13,17 @@ import xarray as xr
 
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import Volts, all_candidates, picks
-from analysis.dataset import OK
+from analysis.dataset import CLOCK_UNPROVEN, is_complete
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.measurements.observations import CantFit, Observations, observations
 from analysis.measurements.phase_energy import phase_splits
 from analysis.measurements.power_trace import power_trace
+from analysis.quality import check
+from analysis.quality.finding import Finding
 from analysis.report.content import MeasurementCounts, SiteReport, StoredFit
+from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
 
 HOLDOUT_SETTINGS = 4
 """The fewest settings for a holdout, which fits on half of them."""
@@ -52,8 +55,13 @@ def site_report(
     """
     rows = dataset["site"].values == site if "site" in dataset else np.zeros(0, bool)
     simulated = bool(dataset["simulated"].values[rows].any()) if rows.any() else simulated
+    findings = check(dataset, site) if rows.any() else []
+    remarks = of_measurements(dataset, rows, findings)
     report = SiteReport(
-        site=site, simulated=simulated, measured=measurement_counts(dataset, rows, planned)
+        site=site,
+        simulated=simulated,
+        measured=measurement_counts(dataset, rows, planned),
+        remarks=worst_first(remarks),
     )
     try:
         data = observations(dataset, site, classes)
@@ -61,7 +69,7 @@ def site_report(
         return replace(report, why_no_fit=str(error), timing=_timing(dataset, site, classes))
     notes = []
     try:
-        model, origin = _fit_to_show(data, stored)
+        model, origin, stale = _fit_to_show(data, stored, findings)
     except CantFit as error:
         return replace(report, data=data, why_no_fit=str(error))
     n_settings = len(np.unique(data.setting))
@@ -81,6 +89,7 @@ def site_report(
         data=data,
         fit=model,
         fit_origin=origin,
+        remarks=worst_first([*remarks, *of_fit(model, stale), *of_picks(chosen)]),
         crossvals=crossvals,
         picks=chosen,
         candidates=all_candidates(model, data, volts=volts(data) if volts else None),
@@ -89,21 +98,29 @@ def site_report(
     )
 
 
-def _fit_to_show(data: Observations, stored: StoredFit | None) -> tuple[Fit, str]:
-    """The stored fit, or a new one where there is none or it is of other measurements; and which
-    it is."""
+def _fit_to_show(
+    data: Observations, stored: StoredFit | None, findings: Sequence[Finding]
+) -> tuple[Fit, str, str]:
+    """The stored fit, or a new one where there is none or it is of other measurements; which it
+    is; and, where there is a stored one that is of other measurements, that it is."""
+    which = f"{stored.name}, {stored.made}" if stored else ""
+    if stored is not None:
+        stale = stored.fit.n != len(data) if stored.stale is None else stored.stale
+        if not stale:
+            return stored.fit, which, ""
+        if stored.keep:
+            return stored.fit, which, "The fit is not of the measurements that the store has now"
+    for finding in findings:
+        if finding.severity == "refused":
+            raise CantFit(finding.text.removesuffix("."))
     if stored is None:
-        return fit(data), "made for this report; the store keeps none"
-    which = f"{stored.name}, {stored.made}"
-    stale = stored.fit.n != len(data) if stored.stale is None else stored.stale
-    if not stale:
-        return stored.fit, which
-    if stored.keep:
-        return stored.fit, f"{which}; of other measurements than the store has now"
-    made = fit(data, *requested_form(stored.fit))
-    return made, (
-        f"made for this report: the stored one ({which}) is of other measurements than the store "
-        f"has now"
+        return fit(data), "made for this report; the store keeps none", ""
+    return (
+        fit(data, *requested_form(stored.fit)),
+        "made for this report",
+        f"The stored fit ({which}) is not of the measurements that the store has now, so this "
+        f"report has made a new one; campaign predict uses the stored one until campaign fit makes "
+        f"it anew",
     )
 
 
@@ -141,13 +158,14 @@ def measurement_counts(
     def column(name: str, mask: np.ndarray) -> list[Any]:
         return dataset[name].values[mask].tolist() if mask.any() else []
 
-    ok = rows & (dataset["status"].values == OK) if len(rows) else rows
+    ok = rows & is_complete(dataset["status"].values) if len(rows) else rows
     failures = sorted(map(str, column("status", rows & ~ok)))
     stored = set(column("point_id", rows))
     return MeasurementCounts(
         ok=int(ok.sum()),
         failed={name: failures.count(name) for name in dict.fromkeys(failures)},
         left=sum(point not in stored for point in planned),
+        clock_unproven=column("status", ok).count(CLOCK_UNPROVEN),
         without_energy=sum(not energy_j > 0 for energy_j in column("energy_j", ok)),
         kernels=len(set(zip(column("kernel", ok), column("params", ok), strict=True))),
         settings=len(

@@ -1,0 +1,265 @@
+"""How far the results of a site can be trusted: what its measurements, fit and picks warn of.
+
+A remark is about one cause, and counts what it concerns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from analysis.choice.pick import SURE, Pick
+from analysis.dataset import CLOCK_PROOFS, CLOCK_UNPROVEN, FAILURES, STATED, is_complete
+from analysis.energy.fitted import Fit
+from analysis.energy.models import ESTIMATED
+from analysis.measurements.kernels import dataset_kernels
+from analysis.quality.finding import Finding, describe
+from analysis.report.tables import RowGroup, Table, TableColumn
+
+SEPARATE = 3
+"""Findings of one check that have a remark each."""
+SHOWN = 12
+"""Rows that a remark names; the table of failures has all."""
+NUMBERS = re.compile(r"[-+.\d]+(e[-+]?\d+)?")
+
+Severity = Literal["refused", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("refused", "warning", "note")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """Something that limits how far the results can be trusted.
+
+    ``count``: what it concerns, such as "3 measurements". ``lines``: the first of them;
+    ``table``: all of them, where they are in one.
+    """
+
+    severity: Severity
+    title: str
+    count: str
+    text: str
+    lines: list[str] = field(default_factory=list)
+    table: Table | None = None
+
+
+def of_measurements(
+    dataset: xr.Dataset, rows: np.ndarray, findings: Sequence[Finding]
+) -> list[Remark]:
+    """What a site's measurements warn of; ``rows``: bool (measurement,), those of the site."""
+    if not rows.any():
+        return []
+    at = np.flatnonzero(rows)
+    return [
+        *_failures(dataset, at),
+        *_clocks(dataset, at),
+        *_findings(dataset, findings),
+        *_flags(dataset, at),
+    ]
+
+
+def _failures(dataset: xr.Dataset, at: np.ndarray) -> list[Remark]:
+    status = dataset["status"].values[at].tolist()
+    failed = [row for row, name in zip(at.tolist(), status, strict=True) if name in FAILURES]
+    if not failed:
+        return []
+    known = dataset_kernels(dataset)
+    cells: dict[tuple[str, str], list[int]] = {}
+    for row in failed:
+        pair = tuple(str(dataset[name].values[row]) for name in ("kernel", "params"))
+        key = (str(dataset["status"].values[row]), known[pair[0], pair[1]].label)
+        cells.setdefault(key, []).append(row)
+    ordered = sorted(cells.items(), key=lambda item: (-len(item[1]), item[0]))
+    table = Table(
+        "Failures by reason and kernel",
+        [
+            TableColumn("reason", number=False),
+            TableColumn("kernel", number=False),
+            TableColumn("points"),
+            TableColumn("the last one's text", number=False),
+        ],
+        [
+            RowGroup(
+                "",
+                [
+                    [reason, kernel, f"{len(own)}", _short(str(dataset["text"].values[own[-1]]))]
+                    for (reason, kernel), own in ordered
+                ],
+            )
+        ],
+        tall=True,
+    )
+    reasons = Counter(reason for (reason, _), own in cells.items() for _ in own)
+    text = "These points have no measurement: " + ", ".join(
+        f"{count:,} {reason}" for reason, count in reasons.most_common()
+    )
+    return [_remark("warning", "failed points", len(failed), "point", f"{text}.", table=table)]
+
+
+def _clocks(dataset: xr.Dataset, at: np.ndarray) -> list[Remark]:
+    status, simulated = (dataset[name].values[at] for name in ("status", "simulated"))
+    proof = dataset["clock_proof"].values[at] if "clock_proof" in dataset else np.full(len(at), "")
+    asked = np.isfinite(dataset["core_mhz"].values[at]) | np.isfinite(dataset["mem_mhz"].values[at])
+    real = is_complete(status) & asked & ~simulated.astype(bool)
+    unproven = is_complete(status) & (status == CLOCK_UNPROVEN)
+    stated = real & (proof == STATED)
+    unknown = real & ~unproven & ~np.isin(proof.astype(object), CLOCK_PROOFS)
+    remarks = []
+    if unproven.any():
+        remarks.append(
+            _remark(
+                "warning",
+                "clocks unproven",
+                int(unproven.sum()),
+                "measurement",
+                "Nothing showed at which clocks they ran: what differs between two such settings "
+                "may be no effect of a clock.",
+                _rows(dataset, at[unproven]),
+            )
+        )
+    if stated.any():
+        text = "These are an imported table's, without achieved clocks: its author states them."
+        remarks.append(_remark("note", "clocks as stated", int(stated.sum()), "measurement", text))
+    if unknown.any():
+        text = "The store does not say how their clocks were shown; an earlier version wrote them."
+        count = int(unknown.sum())
+        remarks.append(_remark("note", "proof of clocks not recorded", count, "measurement", text))
+    return remarks
+
+
+def _findings(dataset: xr.Dataset, findings: Sequence[Finding]) -> list[Remark]:
+    """A remark for each finding; of a check that found more than :data:`SEPARATE`, one for all."""
+    remarks = []
+    for check, group in groupby(sorted(findings, key=lambda f: f.check), key=lambda f: f.check):
+        same = list(group)
+        for one in [same] if len(same) > SEPARATE else [[finding] for finding in same]:
+            rows = np.unique(np.concatenate([finding.rows for finding in one]))
+            worst = min((finding.severity for finding in one), key=SEVERITIES.index)
+            texts = [_sentence(finding.text) for finding in one]
+            lines = texts[1 : SHOWN + 1] if len(one) > 1 else describe(one[0], dataset, SHOWN)
+            more = f" {len(one)} findings, of which these are the next:" if len(one) > 1 else ""
+            remarks.append(
+                _remark(
+                    worst, f"finding on {check}", len(rows), "measurement", texts[0] + more, lines
+                )
+            )
+    return remarks
+
+
+def _flags(dataset: xr.Dataset, at: np.ndarray) -> list[Remark]:
+    kinds: dict[str, list[str]] = {}
+    flagged = 0
+    for text in dataset["provenance"].values[at].tolist() if "provenance" in dataset else []:
+        flags = json.loads(text).get("flags", []) if "flags" in text else []
+        flagged += bool(flags)
+        for flag in flags:
+            kinds.setdefault(NUMBERS.sub("#", str(flag)), []).append(str(flag))
+    if not flagged:
+        return []
+    most_first = sorted(kinds.values(), key=len, reverse=True)
+    lines = [f"{len(flags):,}: {_short(flags[0])}" for flags in most_first[:SHOWN]]
+    text = "The program that measured them noted what may be wrong; how many, and an example each:"
+    return [_remark("warning", "flagged measurements", flagged, "measurement", text, lines)]
+
+
+def of_fit(model: Fit, stale: str) -> list[Remark]:
+    """What a fit warns of. ``stale``: why it is not of the store's measurements, where it is so."""
+    remarks = []
+    if stale:
+        remarks.append(_remark("warning", "other measurements", 1, "fit", f"{stale}."))
+    if model.voltage in ("unit", *ESTIMATED):
+        how = (
+            "V = 1 is assumed at every setting, so that coefficients include the voltage"
+            if model.voltage == "unit"
+            else "they are estimated from the energies, relative to those at the highest clocks"
+        )
+        n = model.n_settings
+        text = f"No voltage was measured or is in a table: {how}."
+        remarks.append(_remark("note", "voltages not known", n, "setting", text))
+    if model.confounded:
+        lines = [f"{', '.join(group['terms'])}: {group['remedy']}" for group in model.confounded]
+        text = (
+            "The measurements cannot separate the terms of a group: only what they cost together "
+            "is known. What to measure to separate them:"
+        )
+        n = sum(len(group["terms"]) for group in model.confounded)
+        remarks.append(_remark("warning", "terms that cannot be separated", n, "term", text, lines))
+    if model.outliers:
+        lines = [
+            f"{row['label']} at {row['setting']}: {row['energy_j']:.4g} J measured, "
+            f"{row['predicted_j']:.4g} J by the model, {row['deviations']:.0f} standard deviations "
+            f"apart"
+            for row in model.outliers[:SHOWN]
+        ]
+        text = "The model predicts another energy for them than was measured."
+        n = len(model.outliers)
+        remarks.append(_remark("warning", "outliers of the fit", n, "measurement", text, lines))
+    return remarks
+
+
+def of_picks(picks: Sequence[Pick]) -> list[Remark]:
+    """What the uncertainty of the picks warns of."""
+    no_gain = [p for p in picks if p.saving_low_pct <= 0.0 < p.saving_high_pct]
+    unsure = [p for p in picks if p.best_probability < SURE]
+    unknown = [p for p in picks if not np.isfinite(p.best_probability)]
+    remarks = []
+    if no_gain:
+        text = "The 95 % interval of what they save includes 0."
+        lines = [
+            f"{p.label}: {p.saving_pct:.1f} % ({p.saving_low_pct:.1f} to {p.saving_high_pct:.1f})"
+            for p in no_gain[:SHOWN]
+        ]
+        title = "picks that may save nothing"
+        remarks.append(_remark("note", title, len(no_gain), "pick", text, lines))
+    if unsure:
+        text = (
+            f"Another setting may be better: that the pick is the best has a probability below "
+            f"{SURE * 100:.0f} %."
+        )
+        lines = [f"{p.label}: {p.best_probability * 100:.0f} %" for p in unsure[:SHOWN]]
+        remarks.append(_remark("note", "picks that are not sure", len(unsure), "pick", text, lines))
+    if unknown:
+        text = "There are too few settings for intervals and probabilities."
+        title = "picks without an interval"
+        remarks.append(_remark("warning", title, len(unknown), "pick", text))
+    return remarks
+
+
+def worst_first(remarks: Sequence[Remark]) -> list[Remark]:
+    """The remarks, refusals first, then warnings, then notes."""
+    return sorted(remarks, key=lambda remark: SEVERITIES.index(remark.severity))
+
+
+def _remark(
+    severity: Severity,
+    title: str,
+    count: int,
+    noun: str,
+    text: str,
+    lines: Sequence[str] = (),
+    table: Table | None = None,
+) -> Remark:
+    counted = f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return Remark(
+        severity=severity, title=title, count=counted, text=text, lines=list(lines), table=table
+    )
+
+
+def _rows(dataset: xr.Dataset, rows: np.ndarray) -> list[str]:
+    return describe(Finding("", "note", rows, ""), dataset, SHOWN)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+
+
+def _short(text: str, width: int = 120) -> str:
+    first = text.split("\n", 1)[0]
+    return first if len(first) <= width else f"{first[: width - 1]}…"

@@ -1,0 +1,161 @@
+"""What a report warns of, against a store in which each thing was put by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.report.page import render
+from analysis.report.trust import Remark, of_picks
+from campaign.measurement import Measurement
+from campaign.plan.point import make_point
+from campaign.reporting import report_content
+from campaign.results import open_store
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import Store, create_store
+from sites.setting import Setting
+from tests.analysis.test_report import Page
+
+CLOCKS = (400.0, 600.0, 800.0, 1000.0, 1200.0)
+REPEATS = 3
+UNPROVEN = [(1, 600.0, repeat) for repeat in range(REPEATS)]
+TIMED_OUT = [(4, mhz, repeat) for mhz in (400.0, 600.0) for repeat in range(REPEATS)]
+NOT_ACHIEVED = [(3, 1200.0, 1), (3, 1200.0, 2)]
+OUTLIER = (2, 800.0, 1)
+
+
+def one(kernel: int, core_mhz: float, repeat: int, noise: np.random.Generator) -> Measurement:
+    where = (kernel, core_mhz, repeat)
+    point = make_point(
+        site="cluster",
+        partition="p",
+        kernel="k",
+        label=f"sp{kernel}",
+        params="{}",
+        ranks=1,
+        setting=Setting(core_mhz, 900.0),
+        repeat=repeat,
+    )
+    if where in TIMED_OUT:
+        return Measurement(point=point, status="timed out", text="killed after 600 s")
+    if where in NOT_ACHIEVED:
+        return Measurement(point=point, status="clock not achieved", text="ran at 1105.5 MHz")
+    counts = {"sp": 4.0**kernel * 1e8, "dram": 1e8}
+    time_s = max(counts["sp"] / (2e8 * core_mhz), 5e-3) * (1 + 0.004 * noise.normal())
+    energy_j = (counts["sp"] * 30e-12 + 0.04 + 6 * time_s) * (1 + 0.01 * noise.normal())
+    flags = [f"power was not steady after {20 + kernel} s"] if repeat == 2 else []
+    return Measurement(
+        point=point,
+        status="clock unproven" if where in UNPROVEN else "ok",
+        node="n1",
+        time_s=time_s,
+        iterations=9,
+        energy_j=energy_j * (1.7 if where == OUTLIER else 1.0),
+        core_v=1.0,
+        mem_v=1.0,
+        voltage_origin="table",
+        counts=counts,
+        clock_proof="" if where in UNPROVEN else "stated",
+        provenance={"simulated": False, "flags": flags},
+    )
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    made = create_store(tmp_path_factory.mktemp("trust") / "store", "mixed")
+    noise = np.random.default_rng(1)
+    with JournalWriter(made.journals) as journal:
+        for kernel in range(5):
+            for core_mhz in CLOCKS:
+                for repeat in range(REPEATS):
+                    journal.append(encode(one(kernel, core_mhz, repeat, noise)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(store: Store):
+    (made,) = report_content(store).sites
+    return made
+
+
+@pytest.fixture(scope="module")
+def remarks(site) -> dict[str, Remark]:
+    assert len({remark.title for remark in site.remarks}) == len(site.remarks)
+    return {remark.title: remark for remark in site.remarks}
+
+
+def test_failures_are_counted_by_kernel_and_reason(remarks):
+    failed = remarks["failed points"]
+    assert failed.count == f"{len(TIMED_OUT) + len(NOT_ACHIEVED)} points"
+    assert failed.table.groups[0].rows == [
+        ["timed out", "sp4", str(len(TIMED_OUT)), "killed after 600 s"],
+        ["clock not achieved", "sp3", str(len(NOT_ACHIEVED)), "ran at 1105.5 MHz"],
+    ]
+
+
+def test_clocks_are_unproven_or_as_stated(remarks, site):
+    complete = 5 * len(CLOCKS) * REPEATS - len(TIMED_OUT) - len(NOT_ACHIEVED)
+    assert remarks["clocks unproven"].count == f"{len(UNPROVEN)} measurements"
+    assert remarks["clocks unproven"].severity == "warning"
+    assert len(remarks["clocks unproven"].lines) == len(UNPROVEN)
+    assert all("sp1 at 600/900 MHz" in line for line in remarks["clocks unproven"].lines)
+    assert remarks["clocks as stated"].count == f"{complete - len(UNPROVEN)} measurements"
+    assert (site.measured.ok, site.measured.clock_unproven) == (complete, len(UNPROVEN))
+    assert sum(site.measured.failed.values()) == len(TIMED_OUT) + len(NOT_ACHIEVED)
+
+
+def test_one_kind_of_flag_is_one_line_with_its_count(remarks):
+    flagged = remarks["flagged measurements"]
+    n = 5 * len(CLOCKS) - sum(repeat == 2 for _, _, repeat in [*TIMED_OUT, *NOT_ACHIEVED])
+    assert flagged.count == f"{n} measurements"
+    assert len(flagged.lines) == 1
+    assert flagged.lines[0].startswith(f"{n}: power was not steady")
+
+
+def test_the_outlier_is_named(remarks):
+    outliers = remarks["outliers of the fit"]
+    assert outliers.count == "1 measurement"
+    assert "sp2 at 800/900 MHz" in outliers.lines[0]
+
+
+def test_the_page_says_it_near_the_top_with_a_count_and_links(store, site):
+    html = render(report_content(store))
+    page = Page(html)
+    text = page.text
+    warnings = sum(remark.severity == "warning" for remark in site.remarks)
+    notes = sum(remark.severity == "note" for remark in site.remarks)
+    assert f"{warnings} warnings, {notes} notes:" in text
+    assert text.index("How far to trust this") < text.index("What to set, and what it saves")
+    assert "made for this report; the store keeps none" in text
+    links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and "remark" in attrs["href"]]
+    targets = {f"#{attrs['id']}" for tag, attrs in page.tags if tag == "h4"}
+    assert len(links) == len(site.remarks)
+    assert set(links) == targets
+    for remark in site.remarks:
+        assert text.count(remark.count) >= 2
+    assert "of these with unproven clocks 3" in text
+
+
+def test_a_policy_counts_the_unproven_clocks(store, tmp_path):
+    results = open_store(store.root)
+    results.fit("cluster", name="x")
+    results.policy("cluster", tmp_path / "policy.json", fit="x")
+    entry = json.loads(Path(tmp_path / "policy.json").read_text())["sites"]["cluster"]
+    assert entry["clock_unproven"] == len(UNPROVEN)
+
+
+def test_picks_are_doubted_by_their_intervals(site):
+    unsure = [p for p in site.picks if p.best_probability < 0.95]
+    no_gain = [p for p in site.picks if p.saving_low_pct <= 0 < p.saving_high_pct]
+    counts = {remark.title: remark.count for remark in of_picks(site.picks)}
+    for title, picks in (
+        ("picks that are not sure", unsure),
+        ("picks that may save nothing", no_gain),
+    ):
+        if picks:
+            assert counts[title].startswith(f"{len(picks)} pick")
+        else:
+            assert title not in counts
