@@ -95,43 +95,17 @@ def test_a_dataset_shows_what_is_not_yet_compacted(store):
 
 
 def test_the_first_ok_stands_and_failures_are_kept(store):
-    lost = measurement(0)
-    write(
-        store,
-        Measurement(
-            point=lost.point,
-            status="node lost",
-            text="gone",
-            attempt=0,
-            node="n1",
-            start_unix_s=1.0,
-        ),
-    )
+    def failure(status: str, text: str, attempt: int) -> Measurement:
+        return Measurement(
+            point=measurement(0).point, status=status, text=text, attempt=attempt, node="n1"
+        )
+
+    write(store, failure("node lost", "gone", attempt=0))
     compact(store)
-    write(
-        store,
-        Measurement(
-            point=lost.point,
-            status="timed out",
-            text="slow",
-            attempt=1,
-            node="n1",
-            start_unix_s=2.0,
-        ),
-    )
+    write(store, failure("timed out", "slow", attempt=1))
     assert current_tables(store)[0].measurements["status"].tolist() == ["timed out"]
     write(store, measurement(0, attempt=2), measurement(0, attempt=2, energy_j=9.0))
-    write(
-        store,
-        Measurement(
-            point=lost.point,
-            status="timed out",
-            text="an orphan, late",
-            attempt=3,
-            node="n1",
-            start_unix_s=3.0,
-        ),
-    )
+    write(store, failure("timed out", "an orphan, late", attempt=3))
     compact(store)
     write(store, measurement(0, attempt=4, energy_j=7.0))
     compact(store)

@@ -118,14 +118,7 @@ def test_one_figure_that_differs_from_the_simulated_one_is_found(
 def test_a_failure_is_resumable_and_not_complete(
     tmp_path: Path, plan: Plan, measurements: list[Measurement]
 ) -> None:
-    failed = Measurement(
-        point=plan.points[0],
-        status="node lost",
-        text="gone",
-        attempt=0,
-        node="n1",
-        start_unix_s=1.0,
-    )
+    failed = Measurement(point=plan.points[0], status="node lost", text="gone")
     root = make(tmp_path / "store", [failed, *measurements[1:]])
     assert str(judge(plan, root, True)) == "resumable: 3 of 4 points measured"
     assert judge(plan, root, False).findings == [f"point {plan.points[0].id}: 'node lost'"]
@@ -205,14 +198,7 @@ def test_measured_are_the_points_that_did_not_fail(
     tmp_path: Path, plan: Plan, measurements: list[Measurement]
 ) -> None:
     assert measured_ids(tmp_path / "none") == set()
-    failed = Measurement(
-        point=plan.points[0],
-        status="node lost",
-        text="gone",
-        attempt=0,
-        node="n1",
-        start_unix_s=1.0,
-    )
+    failed = Measurement(point=plan.points[0], status="node lost", text="gone")
     for compacted in (True, False):
         root = make(tmp_path / str(compacted), [failed, *measurements[1:]], compacted)
         assert measured_ids(root) == {point.id for point in plan.points[1:]}

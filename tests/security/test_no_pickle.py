@@ -106,19 +106,7 @@ def written_store(root: Path) -> Path:
     trace = Trace("c", "node", "W", time_ns, np.ones(100))
     point = a_point(site="y")
     with JournalWriter(store.journals) as journal:
-        journal.append(
-            encode(
-                Measurement(
-                    point=point,
-                    status="ok",
-                    text="",
-                    attempt=0,
-                    node="n1",
-                    start_unix_s=0.0,
-                    traces=(trace,),
-                )
-            )
-        )
+        journal.append(encode(Measurement(point=point, status="ok", traces=(trace,))))
     assert main(["import", str(table), "--store", str(store.root)]) == 0
     return store.root
 
@@ -313,19 +301,7 @@ def test_an_object_array_in_a_journal_is_not_made(tmp_path, capsys):
     value = np.frombuffer(data[: len(data) // 8 * 8], "<f8")
     trace = Trace("c", "node", "W", np.arange(value.size, dtype=np.int64), value)
     point = a_point(site="y")
-    ((text, payload),) = unsealed(
-        encode(
-            Measurement(
-                point=point,
-                status="ok",
-                text="",
-                attempt=0,
-                node="n1",
-                start_unix_s=0.0,
-                traces=(trace,),
-            )
-        )
-    )
+    ((text, payload),) = unsealed(encode(Measurement(point=point, status="ok", traces=(trace,))))
     assert text.count(b'"<f8"') == 1
     with JournalWriter(store.journals) as journal:
         journal.append(sealed(text.replace(b'"<f8"', b'"|O"'), payload))

@@ -137,15 +137,7 @@ def place() -> Iterator[Place]:
         time_ns = np.arange(100, dtype=np.int64)
         trace = Trace("c", "node", "W", time_ns, np.ones(100))
         point = a_point(site="y")
-        measured = Measurement(
-            point=point,
-            status="ok",
-            text="",
-            attempt=0,
-            node="n1",
-            start_unix_s=0.0,
-            traces=(trace,),
-        )
+        measured = Measurement(point=point, status="ok", traces=(trace,))
         with JournalWriter(open_store(store).journals) as journal:
             journal.append(encode(measured))
         (folder / "c.toml").write_text(CAMPAIGN)

@@ -74,12 +74,17 @@ def test_output_without_a_power(text: str, said: str) -> None:
         parse_watts(text, "ipmitool dcmi power reading")
 
 
-def test_reading_does_not_wait_for_a_slow_bmc(tmp_path: Path) -> None:
-    copied("ipmi-node", tmp_path)
-    slow = tmp_path / "slow"
-    program = tmp_path / "usr/sbin/ipmi-dcmi"
+def sleeps_while_there_is(root: Path) -> Path:
+    """A file: while it exists, the node's program takes 30 s."""
+    copied("ipmi-node", root)
+    flag, program = root / "flag", root / "usr/sbin/ipmi-dcmi"
     text = program.read_text()
-    program.write_text(text.replace("read -r", f"[ -e {slow} ] && sleep 30\nread -r", 1))
+    program.write_text(text.replace("read -r", f"[ -e {flag} ] && sleep 30\nread -r", 1))
+    return flag
+
+
+def test_reading_does_not_wait_for_a_slow_bmc(tmp_path: Path) -> None:
+    slow = sleeps_while_there_is(tmp_path)
     meter = open_meter("ipmi", {"period_s": 0.01}, tmp_path)
     slow.touch()
     time.sleep(0.1)
@@ -93,11 +98,7 @@ def test_reading_does_not_wait_for_a_slow_bmc(tmp_path: Path) -> None:
 
 
 def test_a_command_that_hangs_is_an_error_until_one_succeeds(tmp_path: Path) -> None:
-    copied("ipmi-node", tmp_path)
-    hang = tmp_path / "hang"
-    program = tmp_path / "usr/sbin/ipmi-dcmi"
-    text = program.read_text()
-    program.write_text(text.replace("read -r", f"[ -e {hang} ] && sleep 30\nread -r", 1))
+    hang = sleeps_while_there_is(tmp_path)
     meter = open_meter("ipmi", {"period_s": 0.01, "limit_s": 0.3}, tmp_path)
     hang.touch()
 
