@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import re
 import tomllib
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -163,7 +164,17 @@ def dotted(key: KeyPath) -> str:
 def read_text(path: Path) -> str:
     """The text of an input file, or :class:`BadFile` with the reason."""
     try:
-        return path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
+        with readable(path):
+            return path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
+    except UnicodeDecodeError:
+        raise BadFile("is not UTF-8 text", "save it as UTF-8", str(path)) from None
+
+
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Around code that reads an input file: turns OSError into :class:`BadFile`."""
+    try:
+        yield
     except FileNotFoundError:
         raise NoSuchFile("no such file", "check the path", str(path)) from None
     except IsADirectoryError:
@@ -171,8 +182,6 @@ def read_text(path: Path) -> str:
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
         raise BadFile(what, "check its permissions", str(path)) from None
-    except UnicodeDecodeError:
-        raise BadFile("is not UTF-8 text", "save it as UTF-8", str(path)) from None
 
 
 def parse(path: Path | str, text: str, model: type[Model]) -> tuple[Model, Source]:

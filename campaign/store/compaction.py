@@ -263,7 +263,8 @@ def _append_traces(
                 damage.append((entry.path.name, entry.offset, f"{torn}, of point {entry.point_id}"))
                 continue
             written.add(entry.point_id)
-            for name, values in zip(names, writer.add(measurement), strict=True):
+            added = writer.add(measurement.point.id, measurement.traces)
+            for name, values in zip(names, added, strict=True):
                 rows[name] += values
         if not damaged:
             break

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from zarr.core.group import GroupMetadata
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import MemoryStore, StoreLike
 
-from campaign.measurement import Measurement
+from campaign.measurement import Trace
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
 from campaign.store.generation import FileDigest, checksum
@@ -46,13 +47,13 @@ class ShardWriter:
         self._batch: dict[str, list[np.ndarray]] = {name: [] for name in SAMPLES}
         self._collected = 0
 
-    def add(self, measurement: Measurement) -> tuple[list[Any], ...]:
+    def add(self, point_id: str, traces: Iterable[Trace]) -> tuple[list[Any], ...]:
         """Collect a measurement's traces. Returns the columns of their rows, ``point_id`` first."""
         rows: tuple[list[Any], ...] = ([], [], [], [], [], [])
-        for trace in measurement.traces:
+        for trace in traces:
             size = trace.time_ns.size
             row = (
-                measurement.point.id,
+                point_id,
                 trace.channel,
                 trace.domain,
                 trace.unit,

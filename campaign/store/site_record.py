@@ -37,14 +37,16 @@ def has_site_record(store: Store, site: str) -> bool:
 
 def write_site_record(store: Store, site: str, record: SiteRecord) -> None:
     """Keep a site's record, in place of an earlier one."""
-    store.write_json(
-        f"sites/{site_file_name(site)}",
-        {
-            "classes": record.classes,
-            "device": record.device,
-            "legal": [[*mhz, *volts] for mhz, volts in record.legal.items()],
-        },
-    )
+    store.write_json(f"sites/{site_file_name(site)}", as_json(record))
+
+
+def as_json(record: SiteRecord) -> dict[str, Any]:
+    """A site's record as plain JSON types, for :func:`record_of`."""
+    return {
+        "classes": record.classes,
+        "device": record.device,
+        "legal": [[*mhz, *volts] for mhz, volts in record.legal.items()],
+    }
 
 
 def read_site_record(store: Store, site: str) -> SiteRecord:
@@ -57,11 +59,19 @@ def read_site_record(store: Store, site: str) -> SiteRecord:
     kept = store.read_json(name)
     if kept is None:
         return SiteRecord()
-    if not _is_record(kept):
+    record = record_of(kept)
+    if record is None:
         raise DamagedStore(
             f"{store.root / name}: is not a site's record; remove it, and run or import again to "
             f"write a new one"
         )
+    return record
+
+
+def record_of(kept: Any) -> SiteRecord | None:
+    """The record of :func:`as_json`; None where ``kept`` is something else."""
+    if not _is_record(kept):
+        return None
     legal: Volts = {
         (core_mhz, mem_mhz): (core_v, mem_v)
         for core_mhz, mem_mhz, core_v, mem_v in kept.get("legal", [])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,175 +11,169 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.dataset import COUNT_PREFIX, OK
-from campaign.plan.point import canonical_json, point_ids
-from campaign.table.map_file import TableMap
+from analysis.dataset import (
+    CLOCK_PROOFS,
+    COUNT_PREFIX,
+    OK,
+    READ_BACK,
+    SIMULATED,
+    STATED,
+    STATUSES,
+)
+from campaign.plan.point import ID_CHARS
+from campaign.table.cells import Cells, is_present, object_json, one_line, params_json
+from campaign.table.map_file import POINT_ID, TableMap
+from campaign.table.points import Attempts, attempts_of, numbered_repeats, point_ids_of, worth_of
 from campaign.table.reading import RawTable
 from sites.located_toml import BadFile
-from sites.setting import Setting
 
 MAX_ROWS_NAMED = 10
 MAX_REPEAT = 2**53
 """Up to here every whole number is a float64."""
-MISSING = {"power_w": "energy_j: missing; every row needs energy_j or power_w"}
 DISAGREE = 1.01
 """Energy and power times time disagree when they differ by more than this factor."""
-
-
-class _Check:
-    """Goes through a table's columns, and keeps the first thing wrong with each row."""
-
-    def __init__(self, table: RawTable) -> None:
-        self.table = table
-        self.wrong: dict[int, str] = {}
-
-    def note(self, row: int, text: str) -> None:
-        self.wrong.setdefault(row, text)
-
-    def texts(self, name: str, made: Callable[[Any], str]) -> list[str]:
-        """A column of text, each distinct value through ``made``, which may refuse it."""
-        values = self.table.columns.get(name, [None] * len(self.table.lines))
-        known: dict[Any, str] = {}
-        refused: dict[Any, str] = {}
-        for value in set(values):
-            try:
-                known[value] = made(value)
-            except ValueError as error:
-                known[value], refused[value] = "", str(error)
-        if refused:
-            for i, value in enumerate(values):
-                if value in refused:
-                    self.note(i, refused[value])
-        return [known[value] for value in values]
-
-    def numbers(
-        self,
-        name: str,
-        above: bool = False,
-        needed: np.ndarray | bool = True,
-    ) -> np.ndarray:
-        """float64, a column of numbers of 0 or more (or ``above`` 0), NaN where there is none;
-        a row where it is ``needed`` (bool, one or a row) is wrong without."""
-        values = self.table.columns.get(name, [None] * len(self.table.lines))
-        numbers = np.full(len(values), np.nan)
-        present = np.ones(len(values), bool)
-        try:
-            if not set(map(type, values)) <= {str, float, int}:
-                raise ValueError  # None is missing, and a truth value no number
-            numbers = np.fromiter(map(float, values), float, len(values))
-        except (ValueError, OverflowError):
-            present[:] = list(map(_present, values))
-            for i in np.flatnonzero(present).tolist():
-                try:
-                    numbers[i] = float(str(values[i]))
-                except ValueError:
-                    present[i] = False
-                    self.note(i, f"{name}: found {str(values[i])[:40]!r}; must be a number")
-        else:
-            if np.isnan(numbers).any():
-                present[:] = list(map(_present, values))
-        for i in np.flatnonzero(~present & needed).tolist():
-            self.note(i, MISSING.get(name, f"{name}: missing; every row needs it"))
-        bound = "above 0" if above else "0 or more"
-        good = np.isfinite(numbers) & ((numbers > 0) if above else (numbers >= 0))
-        for i in np.flatnonzero(present & ~good).tolist():
-            self.note(i, f"{name}: found {numbers[i]:g}; must be {bound}")
-        return np.where(good, numbers, np.nan)
+AGREE = 0.05
+"""Achieved clocks this near to those asked for are taken for them, as their author states."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A table's rows as the store keeps them (columns of its measurements table), and notes."""
+    """A table's rows as the store keeps them, and notes."""
 
     path: Path
     rows: pd.DataFrame
+    """Columns of the measurements table, one row for each point."""
+    failures: pd.DataFrame
+    """The rows of failed attempts, some of which are in ``rows`` too."""
     lines: np.ndarray
-    """int64: each row's line in the file."""
+    """int64: the line in the file of each of ``rows``."""
     disagreements: list[str]
-    """Rows whose energy is not their power times time, at most ten of them named."""
+    """Rows whose energy is not their power times time, a line each."""
+    notes: list[str]
+    """What was recognised in the file, a sentence each."""
 
 
 def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     """Check every row and make it one of the store.
 
+    A row with a ``point_id`` is one of a store: it is taken as it is, only that every value must
+    be one that a store may hold.
+
     Raises:
         BadFile: rows with a value that is missing, no number, not finite or out of range, or
             rows that are the same point: all of them named, up to ten.
     """
-    check = _Check(table)
-    site = check.texts("site", lambda value: _name(value, "site"))
-    kernel = check.texts("kernel", _kernel)
-    params = check.texts("params", _params)
-    core_mhz = check.numbers("core_mhz", above=True)
-    mem_mhz = check.numbers("mem_mhz", above=True, needed=False)
-    time_s = check.numbers("time_s", above=True)
-    energy_j = check.numbers("energy_j", above=True, needed=False)
+    cells = Cells(table)
+    given_ids = cells.texts(POINT_ID, _point_id)
+    frame, power_w = _frame(cells, mapping, given_ids)
+    if mapping.number_repeats:
+        frame["repeat"] = numbered_repeats(frame)
+    frame[POINT_ID] = point_ids_of(frame, given_ids)
+    attempts = attempts_of(cells, frame, given_ids)
+    if cells.wrong:
+        raise BadFile(
+            listed(
+                [f"{table.path}:{table.lines[i]}: {cells.wrong[i]}" for i in sorted(cells.wrong)]
+            )
+        )
+    return _checked(table, frame, power_w, attempts)
+
+
+def _checked(
+    table: RawTable, frame: pd.DataFrame, power_w: np.ndarray, attempts: Attempts
+) -> Checked:
+    lines = np.array(table.lines, np.int64)
+    return Checked(
+        table.path,
+        frame.iloc[attempts.measurements].reset_index(drop=True),
+        frame.iloc[attempts.failures].reset_index(drop=True),
+        lines[attempts.measurements],
+        _disagreements(table, frame, power_w),
+        table.notes,
+    )
+
+
+def _frame(
+    cells: Cells, mapping: TableMap, given_ids: list[str]
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """The rows in the store's columns, without ids; and power (W, float64, NaN where not given)."""
+    table = cells.table
+    exact = table.of_store
+    of_store = np.array([id_ != "" for id_ in given_ids], bool)
+    site = cells.texts("site", lambda value: one_line(value, "site", exact))
+    kernel = cells.texts("kernel", lambda value: _kernel(value, exact))
+    params = cells.texts("params", params_json)
+    node = cells.texts("node", lambda v: one_line(v, "node", exact) if is_present(v) else "")
+    partition = cells.texts(
+        "partition", lambda v: one_line(v, "partition", exact) if is_present(v) else ""
+    )
+    status = cells.texts("status", _status)
+    complete = worth_of(status) == worth_of([OK])
+    core_mhz = cells.numbers("core_mhz", above=True, needed=~of_store)
+    mem_mhz = cells.numbers("mem_mhz", above=True, needed=False)
+    time_s = cells.numbers("time_s", above=True, needed=complete, any_sign=of_store)
+    energy_j = cells.numbers("energy_j", above=True, needed=False, any_sign=of_store)
     given = np.isfinite(energy_j)
-    power_w = check.numbers("power_w", needed=~given & ~_noted(check, len(given)))
-    for i in np.flatnonzero(~given & (power_w == 0)).tolist():
-        check.note(i, "power_w: found 0; must be above 0")
+    without = ~given & complete & ~of_store
+    power_w = cells.numbers("power_w", needed=without & ~cells.is_wrong)
+    for i in np.flatnonzero(without & (power_w == 0)).tolist():
+        cells.note(i, "power_w: found 0; must be above 0")
     with np.errstate(over="ignore", under="ignore"):
         product_j = power_w * time_s
-    away_j = ~given & ((product_j == 0) | np.isinf(product_j)) & (power_w > 0)
+    away_j = without & ((product_j == 0) | np.isinf(product_j)) & (power_w > 0)
     for i in np.flatnonzero(away_j).tolist():
-        check.note(i, f"power_w: {power_w[i]:g} W x time_s is no energy; check both units")
-    repeat = np.nan_to_num(check.numbers("repeat", needed=False))
-    for i in np.flatnonzero((repeat != np.floor(repeat)) | (repeat > MAX_REPEAT)).tolist():
-        check.note(i, f"repeat: found {repeat[i]:g}; must be a whole number")
-        repeat[i] = 0
-    node = check.texts("node", lambda value: _name(value, "node") if value else "")
+        cells.note(i, f"power_w: {power_w[i]:g} W x time_s is no energy; check both units")
+    simulated = cells.truths("simulated")
+    clocks = {
+        name: cells.numbers(name, above=True, needed=False, any_sign=of_store)
+        for name in ("core_mhz_achieved", "mem_mhz_achieved", "core_mhz_timed")
+    }
     counts = {
-        name: check.numbers(name, needed=False)
+        name: cells.numbers(name, needed=False, any_sign=of_store)
         for name in table.columns
         if name.startswith(COUNT_PREFIX)
     }
-    core_v, mem_v, origin = _volts(check, core_mhz, mem_mhz, mapping)
+    core_v, mem_v, origin = _volts(cells, core_mhz, mem_mhz, of_store, mapping)
+    made = {"text": _text, "setup": _text, "meters": lambda value: object_json(value, "meters")}
+    texts = {  # a value for all rows costs pandas nothing
+        name: cells.texts(name, one) if name in table.columns else one(None)
+        for name, one in made.items()
+    }
     frame = pd.DataFrame(
         {
             "site": site,
-            "partition": [name or "imported" for name in node],
+            "partition": [p or n or "imported" for p, n in zip(partition, node, strict=True)],
             "kernel": kernel,
             "params": params,
             "node": node,
-            "status": OK,
-            "text": "",
+            "status": status,
+            "text": texts["text"],
             "voltage_origin": origin,
-            "meters": "{}",
+            "setup": texts["setup"],
+            "meters": texts["meters"],
+            "provenance": cells.texts("provenance", lambda v: object_json(v, "provenance")),
             "core_mhz": core_mhz,
             "mem_mhz": mem_mhz,
             "time_s": time_s,
-            "energy_j": np.where(given, energy_j, product_j),
-            **dict.fromkeys(("energy_std_j", "core_mhz_achieved", "mem_mhz_achieved"), np.nan),
+            "energy_j": np.where(without, product_j, energy_j),
+            "energy_std_j": cells.numbers("energy_std_j", needed=False, any_sign=of_store),
+            **clocks,
             "core_v": core_v,
             "mem_v": mem_v,
-            "start_unix_s": 0.0,
-            "repeat": repeat.astype(np.int64),
-            "ranks": 1,
-            "iterations": 1,
-            "attempt": 0,
-            "simulated": False,
-            "imported": True,
-            **{name: values for name, values in counts.items() if np.isfinite(values).any()},
+            "start_unix_s": np.nan_to_num(cells.numbers("start_unix_s", needed=False)),
+            "repeat": cells.wholes("repeat", 0, MAX_REPEAT),
+            "ranks": cells.wholes("ranks", 1),
+            "iterations": cells.wholes("iterations", 1),
+            "attempt": cells.wholes("attempt", 0),
+            "simulated": simulated,
+            "imported": cells.truths("imported") | ~of_store,
+            **{name: n for name, n in counts.items() if exact or np.isfinite(n).any()},
         }
     )
-    frame["point_id"] = _point_ids(check, frame)
-    if check.wrong:
-        raise BadFile(
-            listed(
-                [f"{table.path}:{table.lines[i]}: {check.wrong[i]}" for i in sorted(check.wrong)]
-            )
-        )
+    frame["clock_proof"] = _clock_proofs(cells, frame, of_store)
     power_w = np.where(given, power_w, np.nan)
-    frame["provenance"] = _provenance(table, power_w)
-    with np.errstate(all="ignore"):
-        ratio = np.where(power_w > 0, energy_j / product_j, 1.0)
-        away = np.flatnonzero(np.abs(np.log(ratio)) > np.log(DISAGREE))
-    disagreements = [
-        f"{table.path}:{table.lines[i]}: energy_j is {energy_j[i]:.6g} J, but power_w x time_s is "
-        f"{power_w[i] * time_s[i]:.6g} J; energy_j is used, and power_w is kept for information"
-        for i in away
-    ]
-    return Checked(table.path, frame, np.array(table.lines, np.int64), disagreements)
+    frame["provenance"] = _provenance(table, frame["provenance"].tolist(), power_w, of_store)
+    return frame, power_w
 
 
 def listed(rows: list[str]) -> str:
@@ -189,51 +182,50 @@ def listed(rows: list[str]) -> str:
     return "\n".join(rows[:MAX_ROWS_NAMED] + ([f"and {more} further rows"] if more > 0 else []))
 
 
-def _noted(check: _Check, n_rows: int) -> np.ndarray:
-    noted = np.zeros(n_rows, bool)
-    noted[list(check.wrong)] = True
-    return noted
-
-
-def _present(value: Any) -> bool:
-    return value not in (None, "") and not (isinstance(value, float) and math.isnan(value))
-
-
-def _name(value: Any, what: str) -> str:
-    text = str(value).strip()
-    if not text or any(ord(c) < 32 for c in text) or len(text) > 200:
-        raise ValueError(f"{what}: found {text[:40]!r}; must be a name of one line")
-    return text
-
-
-def _kernel(value: Any) -> str:
-    text = str(value).strip()
-    if not text:
+def _kernel(value: Any, exact: bool) -> str:
+    if not is_present(value) or not str(value).strip():
         raise ValueError("kernel: empty; name it")
-    return _name(text, "kernel")
+    return one_line(value, "kernel", exact)
 
 
-def _params(value: Any) -> str:
-    if not _present(value):
-        return "{}"
-    try:
-        params = json.loads(str(value))
-        if isinstance(params, dict):
-            return canonical_json(params)
-    except (ValueError, RecursionError):
-        pass
-    return canonical_json({"params": str(value)})
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _status(value: Any) -> str:
+    if not is_present(value):
+        return OK
+    if value not in STATUSES:
+        raise ValueError(f"status: found {str(value)[:40]!r}; must be one of {', '.join(STATUSES)}")
+    return str(value)
+
+
+def _point_id(value: Any) -> str:
+    if not is_present(value):
+        return ""
+    if not re.fullmatch(f"[0-9a-f]{{{ID_CHARS}}}", str(value)):
+        raise ValueError(
+            f"{POINT_ID}: found {str(value)[:40]!r}; must be what export wrote, or leave the "
+            f"column out"
+        )
+    return str(value)
 
 
 def _volts(
-    check: _Check, core_mhz: np.ndarray, mem_mhz: np.ndarray, mapping: TableMap
+    cells: Cells,
+    core_mhz: np.ndarray,
+    mem_mhz: np.ndarray,
+    of_store: np.ndarray,
+    mapping: TableMap,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The voltages of every row (V, float64, NaN where not known) and where they are from."""
-    core_v = check.numbers("core_v", above=True, needed=False)
-    mem_v = check.numbers("mem_v", above=True, needed=False)
+    core_v = cells.numbers("core_v", above=True, needed=False, any_sign=of_store)
+    mem_v = cells.numbers("mem_v", above=True, needed=False, any_sign=of_store)
     own = np.isfinite(core_v)
     origin = np.where(own, "measured", "").astype(object)
-    mem_v = np.where(own, mem_v, np.nan)
+    origin[of_store] = np.array(cells.texts("voltage_origin", _text), object)[of_store]
+    mem_v = np.where(own | of_store, mem_v, np.nan)
+    own |= of_store
     if not mapping.voltage.core:
         return core_v, mem_v, origin
     origin[~own] = "table"
@@ -247,45 +239,69 @@ def _volts(
             volts[rows] = table.get(clock, np.nan)
             if clock not in table:
                 for i in rows:
-                    check.note(
+                    cells.note(
                         int(i), f"{name}_mhz: no voltage for {clock:g} MHz in the map; add [MHz, V]"
                     )
     return core_v, mem_v, origin
 
 
-def _point_ids(check: _Check, frame: pd.DataFrame) -> list[str]:
-    """The id of every row's point; a row that is the same point as one before it is wrong."""
-    mhz = {
-        name: [None if math.isnan(clock) else clock for clock in frame[name].tolist()]
-        for name in ("core_mhz", "mem_mhz")
-    }
-    content = {name: frame[name].tolist() for name in ("site", "partition", "params", "repeat")}
-    content |= mhz | {"label": frame["kernel"].tolist()}
-    content |= {"kernel": ["import"] * len(frame), "ranks": [1] * len(frame)}
-    ids = point_ids(content)
-    first: dict[str, int] = {}
-    for i, point_id in enumerate(ids):
-        other = i if i in check.wrong else first.setdefault(point_id, i)
-        if other != i:
-            setting = Setting(mhz["core_mhz"][i], mhz["mem_mhz"][i])
-            check.note(
-                i,
-                f"the same point as line {check.table.lines[other]} ({content['label'][i]} at "
-                f"{setting}, repeat {content['repeat'][i]}); number them in a column repeat, or "
-                f"rename one",
+def _clock_proofs(cells: Cells, frame: pd.DataFrame, of_store: np.ndarray) -> list[str]:
+    """How the clocks were shown: as the row says; else by its achieved clocks, or stated."""
+
+    def proof(value: Any) -> str:
+        if is_present(value) and value not in CLOCK_PROOFS:
+            raise ValueError(
+                f"clock_proof: found {str(value)[:40]!r}; must be one of {', '.join(CLOCK_PROOFS)}"
             )
-    return ids
+        return _text(value)
+
+    proofs = np.array(cells.texts("clock_proof", proof), object)
+    agree = np.ones(len(frame), bool)
+    for name in ("core_mhz", "mem_mhz"):
+        asked, achieved = frame[name].to_numpy(), frame[f"{name}_achieved"].to_numpy()
+        agree &= np.isnan(asked) | (np.abs(achieved - asked) <= AGREE * asked)
+    usual = np.where(agree, READ_BACK, STATED)
+    usual = np.where(frame["simulated"], SIMULATED, usual)
+    if of_store.any() and "clock_proof" in cells.table.columns:
+        usual[of_store] = ""
+    proofs = np.where(proofs == "", usual, proofs)
+    return list(proofs)
 
 
-def _provenance(table: RawTable, power_w: np.ndarray) -> list[str]:
-    """JSON of each row's line in the file, and of its values that no column holds."""
+def _provenance(
+    table: RawTable, given: list[str], power_w: np.ndarray, of_store: np.ndarray
+) -> list[str]:
+    """JSON of each row's line in the file, and of its values that no column holds. A row of a
+    store keeps its own, in which labels and power that were changed are changed."""
     # Most rows say no more than this: by json.dumps they would take a second.
-    made = [f'{{"imported": true, "line": {line}}}' for line in table.lines]
+    made = [
+        text if own else f'{{"imported": true, "line": {line}}}'
+        for text, line, own in zip(given, table.lines, of_store.tolist(), strict=True)
+    ]
     known = np.isfinite(power_w)
     for i in np.flatnonzero(known | bool(table.labels)).tolist():
-        row: dict[str, Any] = {"imported": True, "line": table.lines[i]}
+        row: dict[str, Any] = json.loads(made[i])
+        labels = {k: str(v[i]) for k, v in table.labels.items() if is_present(v[i])}
+        if of_store[i] and isinstance(row.get("labels", {}), dict):
+            labels = row.get("labels", {}) | labels
+        changed = dict(row)
         if known[i]:
-            row["power_w"] = float(power_w[i])
-        kept = {k: str(v[i]) for k, v in table.labels.items() if _present(v[i])}
-        made[i] = json.dumps(row | {"labels": kept} if kept else row)
+            changed["power_w"] = float(power_w[i])
+        if labels:
+            changed["labels"] = labels
+        if changed != row:
+            made[i] = json.dumps(changed)
     return made
+
+
+def _disagreements(table: RawTable, frame: pd.DataFrame, power_w: np.ndarray) -> list[str]:
+    energy_j, time_s = frame["energy_j"].to_numpy(), frame["time_s"].to_numpy()
+    with np.errstate(all="ignore"):
+        product_j = power_w * time_s
+        ratio = np.where(power_w > 0, energy_j / product_j, 1.0)
+        away = np.flatnonzero(np.abs(np.log(ratio)) > np.log(DISAGREE))
+    return [
+        f"{table.path}:{table.lines[i]}: energy_j is {energy_j[i]:.6g} J, but power_w x time_s is "
+        f"{product_j[i]:.6g} J; energy_j is used, and power_w is kept for information"
+        for i in away
+    ]

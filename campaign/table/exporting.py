@@ -1,30 +1,122 @@
-"""Exporting: a store's measurements as a table that import reads."""
+"""Exporting: everything that a store holds as a table, which import reads back bit for bit."""
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.dataset import COUNT_PREFIX, OK
+from analysis.dataset import COUNT_PREFIX, MEASUREMENT_COLUMNS
+from campaign.extras import explain_missing
+from campaign.store.columns import column, missing_column
 from campaign.store.dataset import current_tables
 from campaign.store.layout import Store
-from campaign.table.map_file import NUMBER_COLUMNS, TEXT_COLUMNS
+from campaign.table.map_file import POINT_ID
+from campaign.table.reading import OF_STORE
+
+FIRST = (
+    POINT_ID,
+    "site",
+    "partition",
+    "node",
+    "kernel",
+    "params",
+    "ranks",
+    "repeat",
+    "core_mhz",
+    "mem_mhz",
+    "status",
+    "time_s",
+    "energy_j",
+    "energy_std_j",
+)
+LAST = ("text", "setup", "meters", "provenance")
+ATTEMPT = [POINT_ID, "attempt", "start_unix_s", "status"]
+"""Columns in which a failed measurement and the record of its attempt are the same."""
 
 
 def export_table(store: Store) -> pd.DataFrame:
-    """Every measurement that is ok, a row each, in the columns that import reads."""
-    frame = current_tables(store)[0].measurements
-    frame = frame[frame["status"] == OK] if len(frame) else frame
+    """Every measurement, and every failed attempt that a later one replaced, a row each.
+
+    The columns are those of :data:`analysis.dataset.MEASUREMENT_COLUMNS` and the counts; then, for
+    people, the labels and the power of imported rows, which ``provenance`` holds too.
+    """
+    tables, _ = current_tables(store)
+    frame = tables.measurements
+    for name in MEASUREMENT_COLUMNS:
+        if name not in frame:
+            frame[name] = missing_column(name, len(frame))
+    frame = pd.concat([frame, _replaced(frame, tables.failures)], ignore_index=True)
     counts = sorted(name for name in frame.columns if name.startswith(COUNT_PREFIX))
-    own = [name for name in (*TEXT_COLUMNS, *NUMBER_COLUMNS) if name != "power_w"]
-    table = frame[[*own, *counts]].reset_index(drop=True)
+    middle = [n for n in MEASUREMENT_COLUMNS if n not in (*FIRST, *LAST)]
+    table = frame[[*FIRST, *middle, *counts, *LAST]]
+    return table.assign(**_for_people(table["provenance"]))
+
+
+def _replaced(measurements: pd.DataFrame, failures: pd.DataFrame) -> pd.DataFrame:
+    """The failed attempts at points whose measurement is another attempt, as measurements."""
+    if not len(failures):
+        return measurements.iloc[:0]
+    own = pd.MultiIndex.from_frame(measurements[ATTEMPT])
+    replaced = failures[~pd.MultiIndex.from_frame(failures[ATTEMPT]).isin(own)]
+    of_point = measurements.set_index(POINT_ID).reindex(replaced[POINT_ID])
+    same = ("ranks", "repeat", "simulated", "imported")
+    rows = {
+        name: replaced[name].to_numpy()
+        if name in replaced
+        else column(name, of_point[name].to_numpy())
+        if name in same
+        else missing_column(name, len(replaced))
+        for name in measurements.columns
+    }
+    return pd.DataFrame(rows)
+
+
+def _for_people(provenances: Iterable[str]) -> dict[str, list[Any]]:
     kept: dict[str, list[Any]] = {}
-    for i, text in enumerate(frame["provenance"]):
+    texts = list(provenances)
+    for i, text in enumerate(texts):
         if '"labels"' in text or '"power_w"' in text:
             provenance = json.loads(text)
             power = {name: provenance[name] for name in ("power_w",) if name in provenance}
-            for name, value in (power | provenance.get("labels", {})).items():
-                kept.setdefault(name, [None] * len(table))[i] = value
-    return table.assign(**kept)
+            labels = provenance.get("labels", {})
+            for name, value in (power | labels).items():
+                if name == "power_w" or not (name in OF_STORE or name.startswith(COUNT_PREFIX)):
+                    kept.setdefault(name, [None] * len(texts))[i] = value
+    return kept
+
+
+def write_csv(table: pd.DataFrame, path: Path | None) -> None:
+    """Write a table as CSV; ``None``: to stdout. A number is written so that it is read the same.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    # Fields with a carriage return are not quoted by themselves, and one alone ends a line.
+    texts = table.select_dtypes(exclude=["number", "bool"])
+    odd = any("\r" in text for name in texts for text in texts[name] if isinstance(text, str))
+    text = table.to_csv(
+        None if path is None else path,
+        index=False,
+        lineterminator="\n",
+        quoting=csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL,
+    )
+    if text is not None:
+        sys.stdout.write(text)
+
+
+def write_parquet(table: pd.DataFrame, path: Path | None) -> None:
+    """Write a table as Parquet; ``None``: to stdout.
+
+    Raises:
+        MissingExtra: PyArrow is not installed.
+        OSError: it cannot be written.
+    """
+    with explain_missing():
+        import pyarrow  # noqa: F401, PLC0415
+    table.to_parquet(sys.stdout.buffer if path is None else path, index=False)

@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from campaign.store.columns import column
+from analysis.dataset import TRACE_TEXT_COLUMNS
+from campaign.store.columns import FAILURE_COLUMNS, column
 from campaign.store.compaction import (
     NewRows,
     compact,
     equalize_generations,
     write_generation,
 )
-from campaign.store.dataset import current_tables
+from campaign.store.dataset import Tables, current_tables
 from campaign.store.generation import Generation, newest_generation
 from campaign.store.layout import Store, create_store, driver_lock, writing
-from campaign.store.site_record import SiteRecord, has_site_record, write_site_record
-from campaign.store.summary import with_sites
+from campaign.store.samples import ShardWriter, repair_descriptions
+from campaign.store.site_record import SiteRecord, Volts, has_site_record, write_site_record
+from campaign.store.summary import updated, with_sites
+from campaign.table.beside import Beside, path_beside, read_beside
 from campaign.table.checking import Checked, checked_rows
-from campaign.table.map_file import TableMap, read_map
+from campaign.table.map_file import POINT_ID, TableMap, read_map
+from campaign.table.points import worth_of
 from campaign.table.reading import read_table
+from campaign.table.trace_folder import TraceFolder
 from sites.located_toml import BadFile
 
+ATTEMPT = [POINT_ID, "attempt", "start_unix_s"]
+"""What a failed attempt is recognised by."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Imported:
     """What an import did.
 
     ``new``: rows that the store did not hold; ``held``: rows that it did. ``measurements``: all
     that the store holds now. ``damage``: what was damaged in it, a line each.
-    ``disagreements``: rows whose energy is not their power times time, a line each.
+    ``disagreements``: rows whose energy is not their power times time, a line each. ``notes``:
+    what was recognised in the file, a sentence each.
     """
 
     new: int
@@ -42,27 +53,44 @@ class Imported:
     measurements: pd.DataFrame
     damage: list[str]
     disagreements: list[str]
+    notes: list[str]
 
 
-def import_table(table: Path, store: Path, map_file: Path | None = None) -> Imported:
+def import_table(
+    table: Path, store: Path, map_file: Path | None = None, traces: Path | None = None
+) -> Imported:
     """Read a table, check it, and put its rows into a store, which is made if it is not there.
 
+    ``traces``: a folder of traces that export wrote with the table.
+
     Raises:
-        BadFile: the table or the map file cannot be read, or has a wrong row.
+        BadFile: the table, the map file or the traces cannot be read, or a row is wrong.
         NotAStore: ``store`` is there and is something else.
         StoreBusy: a driver runs on the store.
     """
     mapping = read_map(map_file)
     # A table that is refused must not leave a new, empty store behind.
     checked = checked_rows(read_table(table, mapping), mapping)
-    return import_rows(checked, create_store(store.resolve(), store.name), mapping)
+    beside = read_beside(table)
+    if beside.sites or beside.setups:
+        checked.notes.append(f"{path_beside(table)}: read with it")
+    folder = None if traces is None else TraceFolder(traces)
+    into = create_store(store.resolve(), store.name)
+    return import_rows(checked, into, mapping, beside, folder)
 
 
-def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
+def import_rows(
+    checked: Checked,
+    store: Store,
+    mapping: TableMap,
+    beside: Beside | None = None,
+    traces: TraceFolder | None = None,
+) -> Imported:
     """Put a table's rows into a store: all of them or none.
 
     They become a new generation of the index, which one rename commits: killed at any moment,
-    the store holds the table whole or not at all, and importing again completes it.
+    the store holds the table whole or not at all, and importing again completes it. A point that
+    the store holds as failed is replaced by one that is complete.
 
     Raises:
         BadFile: the table has no rows, or the store holds a point of it with another energy
@@ -72,51 +100,163 @@ def import_rows(checked: Checked, store: Store, mapping: TableMap) -> Imported:
     rows = checked.rows
     if not len(rows):
         raise BadFile("has no rows", "nothing to import", str(checked.path))
+    beside = beside or Beside()
     with driver_lock(store):
         with writing(store):
             damage = compact(store).messages(writers_gone=True)  # what is in journals goes first
         tables, _ = current_tables(store)
-        held = tables.measurements.set_index("point_id")[["energy_j", "time_s"]]
-        there = rows["point_id"].isin(held.index).to_numpy()
-        mine = rows.loc[there, ["energy_j", "time_s"]].to_numpy()
-        theirs = held.loc[rows["point_id"][there]].to_numpy(dtype=float)
-        for i in np.flatnonzero((mine != theirs).any(axis=1))[:1]:
-            raise BadFile(
-                f"the store holds this point with {theirs[i, 0]:g} J and {theirs[i, 1]:g} s",
-                "give the new one another repeat, or import into another store",
-                f"{checked.path}:{checked.lines[there][i]}",
-            )
+        there, better = _held(checked, tables)
+        new = ~there | better
         with writing(store):
-            for site, record in site_records(rows, mapping).items():
+            for site, record in site_records(rows, mapping, beside).items():
                 if not has_site_record(store, site):
                     write_site_record(store, site, record)
-            if not there.all():
-                _add(store, rows[~there])
+            for name, setup in beside.setups.items():
+                if store.read_json(f"setups/{name}.json") is None:
+                    store.write_json(f"setups/{name}.json", setup)
+            failures = _new_failures(checked, tables)
+            if new.any() or len(failures):
+                _add(store, rows[new], Counter(rows["site"][~there]), failures, traces)
             equalize_generations(store)
         tables, _ = current_tables(store)
     return Imported(
-        new=int((~there).sum()),
-        held=int(there.sum()),
+        new=int(new.sum()),
+        held=int((~new).sum()),
         sites=sorted(set(rows["site"])),
         measurements=tables.measurements,
         damage=damage,
         disagreements=checked.disagreements,
+        notes=checked.notes,
     )
 
 
-def _add(store: Store, rows: pd.DataFrame) -> None:
-    """Commit rows of points that the store does not hold."""
+def _held(checked: Checked, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
+    """bool, one a row: whether the store holds its point; and, if so, with less worth: failed
+    where the row is complete.
+
+    Raises:
+        BadFile: the store holds it with another energy or time.
+    """
+    rows = checked.rows
+    held = tables.measurements.set_index(POINT_ID)[["energy_j", "time_s", "status"]]
+    there = rows[POINT_ID].isin(held.index).to_numpy()
+    mine, theirs = rows[there], held.loc[rows[POINT_ID][there]]
+    worth, worth_held = (worth_of(part["status"]) for part in (mine, theirs))
+    values, values_held = (
+        part[["energy_j", "time_s"]].to_numpy(dtype=float) for part in (mine, theirs)
+    )
+    same = (values == values_held) | (np.isnan(values) & np.isnan(values_held))
+    for i in np.flatnonzero(~same.all(axis=1) & (worth > 0) & (worth_held > 0))[:1]:
+        raise BadFile(
+            f"the store holds this point with {values_held[i, 0]:g} J and {values_held[i, 1]:g} s",
+            "give the new one another repeat, or import into another store",
+            f"{checked.path}:{checked.lines[there][i]}",
+        )
+    better = np.zeros(len(rows), bool)
+    better[there] = worth > worth_held
+    return there, better
+
+
+def _new_failures(checked: Checked, tables: Tables) -> pd.DataFrame:
+    """The failed attempts that the store does not hold, in the order in which they began."""
+    held = pd.MultiIndex.from_frame(tables.failures[ATTEMPT])
+    mine = pd.MultiIndex.from_frame(checked.failures[ATTEMPT])
+    new = checked.failures[~mine.isin(held)]
+    return new.sort_values("start_unix_s", kind="stable", ignore_index=True)
+
+
+def _add(
+    store: Store,
+    rows: pd.DataFrame,
+    new_points: Counter[str],
+    failures: pd.DataFrame,
+    traces: TraceFolder | None,
+) -> None:
+    """Commit rows of points that the store does not hold, or holds as failed."""
     base, _ = newest_generation(store)
-    columns = {str(name): column(str(name), rows[name].to_numpy()) for name in rows.columns}
     now = base or Generation(store.index)
-    now = replace(now, summary=with_sites(now.summary, Counter(rows["site"])))
-    write_generation(store, base, NewRows(columns, {}, {}), now)
+    columns = {str(name): column(str(name), rows[name].to_numpy()) for name in rows.columns}
+    trace_columns, now = _with_traces(store, now, rows[POINT_ID].tolist(), traces)
+    failed = {name: column(name, failures[name].to_numpy()) for name in FAILURE_COLUMNS}
+    summary = with_sites(_with_records(now.summary, rows, failures), new_points)
+    new_rows = NewRows(columns if len(rows) else {}, trace_columns, failed)
+    write_generation(store, base, new_rows, replace(now, summary=summary))
 
 
-def site_records(rows: pd.DataFrame, mapping: TableMap) -> dict[str, SiteRecord]:
-    """What the store should know of each imported site: its classes' domains and its device."""
-    first = rows.drop_duplicates("site")
-    return {
-        site: SiteRecord(dict(mapping.classes), mapping.device or ("gpu" if both else "cpu"))
-        for site, both in zip(first["site"], first["mem_mhz"].notna(), strict=True)
-    }
+def _with_traces(
+    store: Store, now: Generation, point_ids: list[str], traces: TraceFolder | None
+) -> tuple[dict[str, np.ndarray], Generation]:
+    """Write the points' traces after the committed samples; the rows of the traces table."""
+    if traces is None:
+        return {}, now
+    if now.samples_end:
+        repair_descriptions(store, now.samples_end)
+    writer = ShardWriter(store, now.samples_end, dict(now.shards))
+    names = ("of", *TRACE_TEXT_COLUMNS, "row_start", "row_size")
+    rows: dict[str, list[Any]] = {name: [] for name in names}
+    place = {point_id: i for i, point_id in enumerate(point_ids)}
+    for point_id in traces.points:
+        if point_id in place:
+            added = writer.add(point_id, traces.of(point_id))
+            for name, values in zip(names, added, strict=True):
+                rows[name] += values
+    writer.flush()
+    rows["of"] = [place[point_id] for point_id in rows["of"]]
+    columns = {"of": np.array(rows.pop("of"), np.int64)}
+    columns |= {name: column(name, values) for name, values in rows.items()}
+    return columns, replace(now, samples_end=writer.end, shards=writer.shards)
+
+
+def _with_records(
+    summary: dict[str, Any], rows: pd.DataFrame, failures: pd.DataFrame
+) -> dict[str, Any]:
+    """The summary with the flags and times of measurements, and with failed attempts."""
+    measured = rows[rows["start_unix_s"] > 0]
+    accepted = [
+        {
+            "point": {"site": site, "partition": partition},
+            "start_unix_s": start,
+            "status": status,
+            "provenance": json.loads(provenance) if '"flags"' in provenance else {},
+        }
+        for site, partition, start, status, provenance in zip(
+            *(
+                measured[name].tolist()
+                for name in ("site", "partition", "start_unix_s", "status", "provenance")
+            ),
+            strict=True,
+        )
+    ]
+    failed = [
+        {"status": status, "text": text}
+        for status, text in zip(failures["status"], failures["text"], strict=True)
+    ]
+    return updated(summary, accepted, [], failed)
+
+
+def site_records(rows: pd.DataFrame, mapping: TableMap, beside: Beside) -> dict[str, SiteRecord]:
+    """What the store should know of each imported site: what stands beside the table, and the
+    classes' domains, the device and the legal settings that the map gives."""
+    records = {}
+    for site, own in rows.groupby("site", sort=False):
+        usual = SiteRecord(device="gpu" if own["mem_mhz"].notna().iloc[0] else "cpu")
+        record = beside.sites.get(str(site), usual)
+        records[str(site)] = SiteRecord(
+            {name: str(domain) for name, domain in mapping.classes.items()} or record.classes,
+            mapping.device or record.device,
+            _legal(own, mapping) or record.legal,
+        )
+    return records
+
+
+def _legal(rows: pd.DataFrame, mapping: TableMap) -> Volts:
+    """The map's legal settings, with their voltages by the map, else by the rows."""
+    volts: dict[str, dict[Any, float]] = {}
+    for name, pairs in (("core", mapping.voltage.core), ("mem", mapping.voltage.mem)):
+        own = rows.groupby(f"{name}_mhz")[f"{name}_v"].mean().dropna()
+        volts[name] = own.to_dict() | dict(pairs)
+    legal: Volts = {}
+    for core_mhz, *mem in mapping.legal:
+        mem_mhz = mem[0] if mem else None
+        legal[core_mhz, mem_mhz] = (volts["core"].get(core_mhz), volts["mem"].get(mem_mhz))
+    return legal

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from analysis.dataset import COUNT_PREFIX
 from sites.located_toml import BadValue, FileModel, parse, read_text
 from sites.site_file import NAME, Name, Positive, voltage_pairs
 
-TEXT_COLUMNS = ("site", "kernel", "params", "node")
+TEXT_COLUMNS = ("site", "kernel", "params", "node", "clock_proof")
 NUMBER_COLUMNS = (
     "repeat",
     "core_mhz",
@@ -22,20 +23,98 @@ NUMBER_COLUMNS = (
     "time_s",
     "energy_j",
     "power_w",
+    "energy_std_j",
+    "core_mhz_achieved",
+    "mem_mhz_achieved",
+    "core_mhz_timed",
+    "start_unix_s",
 )
-COLUMNS = (*TEXT_COLUMNS, *NUMBER_COLUMNS)
+COLUMNS = (*TEXT_COLUMNS, *NUMBER_COLUMNS, "simulated")
+"""What a table of measurements may have; further ``n_<class>``."""
+MAPPED_COLUMNS = (*COLUMNS, "partition", "ranks")
+"""What a map may name: these two change which point a row is, and other people's tables use the
+names for other things."""
+POINT_ID = "point_id"
+"""The first column of what export writes. A table with it may have every column of the store."""
 REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 
 
 class ColumnSource(FileModel):
-    """A column of the imported table, and the factor that converts it to the standard unit."""
+    """Where a standard column is from: one column of the table, or several; and its conversion."""
 
-    column: str = Field(description="The name of the column in the table.")
+    column: str | None = Field(
+        default=None, description="The name of the column in the table. One of column, sum, join."
+    )
+    sum: list[str] = Field(
+        default_factory=list,
+        description="Columns of numbers that are added: the energies of package and DRAM. A row "
+        "that lacks one of them has no value.",
+    )
+    join: list[str] = Field(
+        default_factory=list,
+        description="Columns of text that are joined: a name and a size. Empty ones are left out.",
+    )
+    separator: str = Field(default=" ", description="What join puts between two columns.")
+    reciprocal: bool = Field(
+        default=False,
+        description="Take 1 / value first: for time_s from a column of iterations per second.",
+    )
     factor: Positive = Field(
         default=1.0,
         description="What a value of the column is multiplied by to give the standard unit: 1e-3 "
         "where a column for time_s is in ms.",
     )
+    offset: float = Field(
+        default=0.0,
+        description="What is added after the factor, in the standard unit: -0.5 where a column "
+        "for time_s holds half a second of set-up.",
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if sum((self.column is not None, bool(self.sum), bool(self.join))) != 1:
+            raise BadValue("not one source", "give column, sum or join")
+        if self.join and (self.reciprocal or self.factor != 1.0 or self.offset):
+            raise BadValue(
+                "join with a conversion of numbers", "leave out reciprocal, factor and offset"
+            )
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the table that it takes."""
+        return self.sum or self.join or [str(self.column)]
+
+
+class Keep(FileModel):
+    """Rows are kept where a column has one of some values, or matches a regular expression."""
+
+    column: str = Field(description="The name of the column in the table.")
+    values: list[str | float | int | bool] = Field(
+        default_factory=list,
+        description="Keep rows with one of these values. Numbers are equal by value, and text "
+        "exactly.",
+    )
+    matches: str | None = Field(
+        default=None,
+        description="Keep rows where this regular expression matches some part of the text: "
+        "'^gemm' for names that begin with gemm.",
+    )
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        if bool(self.values) == (self.matches is not None):
+            raise BadValue("not one rule", "give values or matches")
+        return self
+
+    @field_validator("matches")
+    @classmethod
+    def _expression(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except (re.error, RecursionError, OverflowError) as error:
+            raise BadValue(f"found {value!r} ({error})", "give a regular expression") from None
+        return value
 
 
 class VoltageTables(FileModel):
@@ -63,13 +142,32 @@ class TableMap(FileModel):
         default=None,
         description="The names of the columns in order, where the file has no header line.",
     )
-    columns: dict[str, str | ColumnSource] = Field(
-        default_factory=dict,
-        description="Standard column -> the name of the column in the table, or a table of column "
-        "and factor.",
+    delimiter: Literal[",", ";", "\t", "|", " "] | None = Field(
+        default=None,
+        description="What separates the columns (default: recognised among comma, semicolon, tab "
+        "and |). With a space, several in a row count as one.",
     )
-    constants: dict[str, str | float | int] = Field(
+    decimal: Literal[".", ","] | None = Field(
+        default=None,
+        description="The decimal mark of numbers (default: recognised; 1,234 alone could be "
+        "either, and is refused).",
+    )
+    columns: dict[str, ColumnSource] = Field(
+        default_factory=dict,
+        description="Standard column -> the name of the column in the table, or a table of where "
+        "it is from and its conversion.",
+    )
+    constants: dict[str, str | float | int | bool] = Field(
         default_factory=dict, description="Standard column -> one value for every row."
+    )
+    keep: list[Keep] = Field(
+        default_factory=list,
+        description="Which rows are kept, where not all: those that every rule keeps.",
+    )
+    number_repeats: bool = Field(
+        default=False,
+        description="Number the rows of the same point in the order of the file: the first is "
+        "repeat 0, the next repeat 1. For tables without a column repeat.",
     )
     unknown: Literal["refuse", "label"] = Field(
         default="refuse",
@@ -84,22 +182,61 @@ class TableMap(FileModel):
     voltage: VoltageTables = Field(
         default=VoltageTables(), description="The voltage of each clock, for a table without it."
     )
+    legal: list[list[Positive]] = Field(
+        default_factory=list,
+        description="The settings that the device can be set to, as [core MHz, memory MHz] or "
+        "[core MHz]: predict --all-settings picks among them. Their voltages are those of "
+        "voltage, else of the rows at the same clock.",
+    )
     device: Literal["cpu", "gpu"] | None = Field(
         default=None,
         description="Whether the clocks are those of a CPU or of a GPU, for the Slurm flags of "
         "the picks (default: gpu where the table has memory clocks, otherwise cpu).",
     )
 
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        for name, source in value.items():
+            if not isinstance(source, str | dict):
+                raise BadValue(
+                    f"{name}: found {source!r}", "give the name of a column, or a table of its keys"
+                )
+        return {
+            name: {"column": source} if isinstance(source, str) else source
+            for name, source in value.items()
+        }
+
+    @field_validator("legal")
+    @classmethod
+    def _settings(cls, value: list[list[float]]) -> list[list[float]]:
+        for setting in value:
+            if not 1 <= len(setting) <= 2:
+                raise BadValue(
+                    f"found {setting}", "give [core MHz, memory MHz], or [core MHz] alone"
+                )
+        return value
+
     @field_validator("columns", "constants")
     @classmethod
     def _ours(cls, value: dict[str, Any]) -> dict[str, Any]:
         for name in value:
-            if not is_table_column(name):
+            if not is_table_column(name, MAPPED_COLUMNS):
                 raise BadValue(
                     f"found the column {name!r}",
-                    f"standard columns are {', '.join(COLUMNS)} and n_CLASS",
+                    f"standard columns are {', '.join(MAPPED_COLUMNS)} and n_CLASS",
                 )
         return value
+
+    @model_validator(mode="after")
+    def _one_repeat(self) -> Self:
+        if self.number_repeats and "repeat" in {*self.columns, *self.constants}:
+            raise BadValue(
+                "number_repeats beside a column or constant repeat", "leave out one of the two"
+            )
+        return self
 
 
 def read_map(path: Path | None) -> TableMap:
@@ -107,8 +244,8 @@ def read_map(path: Path | None) -> TableMap:
     return TableMap() if path is None else parse(path, read_text(path), TableMap)[0]
 
 
-def is_table_column(name: str) -> bool:
-    """Whether a column is one that import reads: see :data:`COLUMNS`, or ``n_<class>``."""
+def is_table_column(name: str, columns: Container[str] = COLUMNS) -> bool:
+    """Whether a column is one of ``columns``, or ``n_<class>``."""
     # The class's name becomes the name of a file in the store.
     of = name.removeprefix(COUNT_PREFIX)
-    return name in COLUMNS or (of != name and re.fullmatch(NAME, of) is not None)
+    return name in columns or (of != name and re.fullmatch(NAME, of) is not None)

@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
-import csv
+import math
+import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from campaign.table.map_file import REQUIRED, ColumnSource, TableMap, is_table_column
-from sites.located_toml import BadFile, read_text
+from analysis.dataset import COUNT_PREFIX, MEASUREMENT_COLUMNS
+from campaign.table.delimited import read_delimited
+from campaign.table.map_file import (
+    COLUMNS,
+    NUMBER_COLUMNS,
+    POINT_ID,
+    REQUIRED,
+    ColumnSource,
+    Keep,
+    TableMap,
+    is_table_column,
+)
+from sites.located_toml import BadFile, readable
 
 MAX_PARQUET_VALUES = 50_000_000
 """Rows times columns: a small Parquet file can hold more than any memory."""
+OF_STORE = {*COLUMNS, *MEASUREMENT_COLUMNS}
+"""What a table with a column ``point_id``, which export wrote, may have; further ``n_<class>``."""
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(?:[eE][-+]?\d+)?\s*")
+THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}(?:,\d{3})+\s*")
 
 
 @dataclass(frozen=True)
 class RawTable:
     """A table under our column names and units, its values still as they were read: text,
-    numbers, or None. Every list has one entry a row; ``lines`` are those of the file."""
+    numbers, or None. Every list has one entry a row; ``lines`` are those of the file. ``notes``:
+    what was recognised, a sentence each."""
 
     path: Path
     lines: list[int]
     columns: dict[str, list[Any]]
     labels: dict[str, list[Any]]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def of_store(self) -> bool:
+        """Whether its rows are those of a store, with the ids of their points."""
+        return POINT_ID in self.columns
 
 
 def read_table(path: Path, mapping: TableMap) -> RawTable:
@@ -35,39 +60,69 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
     Raises:
         BadFile: it cannot be read, lacks a column, or has one that nobody knows.
     """
-    if path.suffix == ".parquet":
-        header, lines, rows = _parquet(path)
-    elif mapping.layout == "blocks":
-        header, lines, rows = _blocks(path, mapping)
+    notes: list[str] = []
+    if _is_parquet(path):
+        header, lines, values = _parquet(path)
     else:
-        header, lines, rows = _csv(path, mapping)
+        (header, lines, rows), notes = read_delimited(path, mapping)
+        values = list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in header]
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise BadFile(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
-    theirs = {
-        ours: (source if isinstance(source, ColumnSource) else ColumnSource(column=source))
-        for ours, source in mapping.columns.items()
+    theirs = dict(zip(header, values, strict=True))
+    standard = OF_STORE if POINT_ID in theirs else COLUMNS
+    taken = _taken(path, theirs, mapping)
+    own = [name for name in header if name not in taken and is_table_column(name, standard)]
+    labels = [name for name in header if name not in taken and name not in own]
+    _check_columns(path, header, own, labels, mapping)
+    kept = _kept(theirs, mapping.keep, len(lines))
+    if mapping.keep:
+        notes.append(f"{path}: {len(kept)} of {len(lines)} rows kept, as the map says")
+        theirs = {name: [column[i] for i in kept] for name, column in theirs.items()}
+        lines = [lines[i] for i in kept]
+    columns: dict[str, list[Any]] = {
+        name: [value] * len(lines) for name, value in mapping.constants.items()
     }
-    for ours, source in theirs.items():
-        if source.column not in header:
+    columns |= {name: theirs[name] for name in own}
+    notes += _with_decimal_points(path, theirs, _numbers(own, mapping), mapping.decimal)
+    columns |= {name: theirs[name] for name in own}
+    for ours, source in mapping.columns.items():
+        columns[ours] = _converted([theirs[name] for name in source.names], source)
+    return RawTable(path, lines, columns, {name: theirs[name] for name in labels}, notes)
+
+
+def _taken(path: Path, theirs: Iterable[str], mapping: TableMap) -> set[str]:
+    """The table's columns that the map names, all of which must be there."""
+    theirs = list(theirs)
+    named = {name: ours for ours, source in mapping.columns.items() for name in source.names}
+    for name, used in (*named.items(), *((rule.column, "keep") for rule in mapping.keep)):
+        if name not in theirs:
             raise BadFile(
-                f"no column {source.column!r}, which the map names for {ours}",
-                f"it has {', '.join(header)}",
+                f"no column {name!r}, which the map names for {used}",
+                f"it has {', '.join(theirs)}",
                 str(path),
             )
-    taken = {source.column for source in theirs.values()}
-    own = [name for name in header if name not in taken and is_table_column(name)]
-    labels = [name for name in header if name not in taken and not is_table_column(name)]
-    if labels and mapping.unknown == "refuse":
+    return set(named)
+
+
+def _check_columns(
+    path: Path, header: list[str], own: list[str], labels: list[str], mapping: TableMap
+) -> None:
+    unknown = [name for name in labels if all(name != rule.column for rule in mapping.keep)]
+    if unknown and mapping.unknown == "refuse" and POINT_ID not in header:
         raise BadFile(
-            f"unknown column {labels[0]!r}",
+            f"unknown column {unknown[0]!r}",
             'name it under [columns] in a map file, or set unknown = "label" there to keep it as a '
             "label",
             str(path),
         )
-    have = {*theirs, *own, *mapping.constants}
+    if mapping.number_repeats and "repeat" in own:
+        raise BadFile(
+            "number_repeats beside a column repeat", "leave number_repeats out", str(path)
+        )
+    have = {*mapping.columns, *own, *mapping.constants}
     missing = [name for name in REQUIRED if name not in have]
-    if not {"energy_j", "power_w"} & have:
+    if not {"energy_j", "power_w"} & have and POINT_ID not in have:
         missing.append("energy_j or power_w")
     if missing:
         raise BadFile(
@@ -76,42 +131,147 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
             "value under [constants]",
             str(path),
         )
-    for line, row in zip(lines, rows, strict=True):
-        if len(row) != len(header):
+
+
+def _kept(theirs: dict[str, list[Any]], rules: list[Keep], n_rows: int) -> list[int]:
+    """The rows that every rule keeps."""
+    rows = list(range(n_rows))
+    for rule in rules:
+        values = theirs[rule.column]
+        passes = {value: _passes(value, rule) for value in {values[i] for i in rows}}
+        rows = [i for i in rows if passes[values[i]]]
+    return rows
+
+
+def _passes(value: Any, rule: Keep) -> bool:
+    text = "" if value is None else str(value)
+    if rule.matches is not None:
+        return re.search(rule.matches, text) is not None
+    for wanted in rule.values:
+        if isinstance(wanted, bool):
+            is_wanted = text.lower() == str(wanted).lower()
+        else:
+            is_wanted = text == wanted if isinstance(wanted, str) else _float(value) == wanted
+        if is_wanted:
+            return True
+    return False
+
+
+def _numbers(own: list[str], mapping: TableMap) -> list[str]:
+    """The table's columns that hold numbers."""
+    mapped = [
+        name
+        for ours, source in mapping.columns.items()
+        if _is_number(ours) and not source.join
+        for name in source.names
+    ]
+    return list(dict.fromkeys([*(name for name in own if _is_number(name)), *mapped]))
+
+
+def _is_number(name: str) -> bool:
+    return name in NUMBER_COLUMNS or name.startswith(COUNT_PREFIX)
+
+
+def _with_decimal_points(
+    path: Path, theirs: dict[str, list[Any]], names: list[str], decimal: str | None
+) -> list[str]:
+    """Give the columns of numbers decimal points in place of decimal commas; a note where that
+    was recognised.
+
+    Raises:
+        BadFile: a comma that could also separate thousands.
+    """
+    if decimal == ".":
+        return []
+    with_commas = [
+        name
+        for name in names
+        if set(map(type, theirs[name])) == {str} and "," in "\n".join(theirs[name])
+    ]
+    texts = [text for name in with_commas for text in theirs[name] if "," in text]
+    if decimal is None:
+        if not texts or not all(map(DECIMAL_COMMA.fullmatch, texts)):
+            if texts and all(map(THOUSANDS.fullmatch, texts)):
+                raise _ambiguous(path, texts[0])
+            return []  # what is no number is named with its line later
+        if all(map(THOUSANDS.fullmatch, texts)):
+            raise _ambiguous(path, texts[0])
+        points = next((t for n in names for t in theirs[n] if "." in str(t)), None)
+        if points is not None:
             raise BadFile(
-                f"{len(row)} fields where the header has {len(header)}",
-                "correct this line",
-                f"{path}:{line}",
+                f"numbers with a comma ({texts[0].strip()!r}) and with a point "
+                f"({str(points).strip()!r})",
+                'write all with a point; or set decimal = "," in a map file',
+                str(path),
             )
-    transposed = zip(*rows, strict=True) if rows else ([] for _ in header)
-    values = {name: list(column) for name, column in zip(header, transposed, strict=True)}
-    columns: dict[str, list[Any]] = {
-        name: [value] * len(lines) for name, value in mapping.constants.items()
-    }
-    columns |= {name: values[name] for name in own}
-    for ours, source in theirs.items():
-        columns[ours] = _scaled(values[source.column], source.factor)
-    return RawTable(path, lines, columns, {name: values[name] for name in labels})
+    for name in with_commas:
+        theirs[name] = [value.replace(",", ".", 1) for value in theirs[name]]
+    return [] if decimal or not texts else [f"{path}: its numbers have decimal commas"]
 
 
-def _scaled(values: list[Any], factor: float) -> list[Any]:
+def _ambiguous(path: Path, text: str) -> BadFile:
+    return BadFile(
+        f"found {text.strip()!r}, a decimal comma or a separator of thousands",
+        'set decimal = "," in a map file, or remove the separators',
+        str(path),
+    )
+
+
+def _float(value: Any) -> float:
+    """A number, or NaN."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _converted(columns: list[list[Any]], source: ColumnSource) -> list[Any]:
     """Values in our unit; what is no number stays, to be named later."""
-    if factor == 1.0:
+    if source.join:
+        return [
+            source.separator.join(text for text in map(_text, parts) if text)
+            for parts in zip(*columns, strict=True)
+        ]
+    values = columns[0]
+    if source.sum:
+        values = [_sum(parts) for parts in zip(*columns, strict=True)]
+    if not source.reciprocal and source.factor == 1.0 and not source.offset:
         return values
-    scaled: list[Any] = []
-    for value in values:
-        try:
-            scaled.append(float(value) * factor)
-        except (TypeError, ValueError, OverflowError):
-            scaled.append(value)
-    return scaled
+    return [_in_our_unit(value, source) for value in values]
 
 
-Table = tuple[list[str], list[int], Sequence[Sequence[Any]]]
-"""The header, each row's line in the file, and the rows."""
+def _in_our_unit(value: Any, source: ColumnSource) -> Any:
+    try:
+        number = float(value)
+        if source.reciprocal:
+            number = 1.0 / number
+        return number * source.factor + source.offset
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        return value
 
 
-def _parquet(path: Path) -> Table:
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _sum(parts: tuple[Any, ...]) -> Any:
+    """The sum; None where a part is missing; a part that is no number as it is."""
+    if any(part is None or part == "" for part in parts):
+        return None
+    numbers = list(map(_float, parts))
+    wrong = next((part for part, n in zip(parts, numbers, strict=True) if math.isnan(n)), None)
+    return reduce(add, numbers) if wrong is None else wrong
+
+
+def _is_parquet(path: Path) -> bool:
+    if path.suffix == ".parquet":
+        return True
+    with readable(path), path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _parquet(path: Path) -> tuple[list[str], list[int], list[list[Any]]]:
+    """The header, each row's number, and the columns."""
     from pyarrow.parquet import read_metadata  # noqa: PLC0415
 
     try:
@@ -130,56 +290,9 @@ def _parquet(path: Path) -> Table:
             str(path),
         )
     names = [str(name) for name in plain.columns]
-    rows = list(plain.map(_plain).itertuples(index=False, name=None))
-    return names, list(range(1, len(rows) + 1)), rows
+    values = [list(map(_plain, plain.iloc[:, i].tolist())) for i in range(len(names))]
+    return names, list(range(1, len(plain) + 1)), values
 
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
-
-
-def _csv_lines(path: Path) -> tuple[list[int], list[tuple[str, ...]]]:
-    reader = csv.reader(read_text(path).splitlines())
-    lines, rows = [], []
-    try:
-        for row in reader:
-            if row and not row[0].lstrip().startswith("#"):
-                lines.append(reader.line_num)
-                # A tuple of texts is nothing for the garbage collector, a list is.
-                rows.append(tuple(map(str.strip, row)))
-    except csv.Error as error:
-        place = f"{path}:{reader.line_num}"
-        raise BadFile(f"is not CSV ({error})", "correct this line", place) from None
-    return lines, rows
-
-
-def _csv(path: Path, mapping: TableMap) -> Table:
-    lines, rows = _csv_lines(path)
-    if not lines:
-        raise BadFile(
-            "is empty", "a table has a header line and one row per measurement", str(path)
-        )
-    if mapping.fields:
-        return mapping.fields, lines, rows
-    return list(rows[0]), lines[1:], rows[1:]
-
-
-def _blocks(path: Path, mapping: TableMap) -> Table:
-    if not mapping.fields:
-        what = 'layout = "blocks" needs fields in the map'
-        raise BadFile(what, "list them in order", str(path))
-    kernel = None
-    lines, rows = [], []
-    for line, row in zip(*_csv_lines(path), strict=True):
-        if len(row) == 1:
-            kernel = row[0]
-        elif kernel is None:
-            raise BadFile(
-                "a row before the first kernel's name",
-                "put a line with the name before it",
-                f"{path}:{line}",
-            )
-        else:
-            lines.append(line)
-            rows.append((kernel, *row))
-    return ["kernel", *mapping.fields], lines, rows

@@ -1,35 +1,92 @@
-"""export: a store's measurements as a table."""
+"""export: everything that a store holds as a table, and its traces."""
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument
 from campaign.verbs.options import add_store
 from campaign.verbs.printing import say
 
-SUMMARY = "export the successful measurements as a table"
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from campaign.store.layout import Store
+
+SUMMARY = "export all measurements as a table"
 EXAMPLE = "campaign export campaign-demo/store --csv table.csv"
+STDOUT = "-"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     add_store(parser)
-    parser.add_argument("--csv", required=True, metavar="F", help="the CSV file to write")
+    parser.add_argument("--csv", metavar="F", help="the CSV file to write; - is stdout")
+    parser.add_argument("--parquet", metavar="F", help="the Parquet file to write; - is stdout")
+    parser.add_argument(
+        "--traces", metavar="FOLDER", help="a new folder for the traces, as Zarr for xarray"
+    )
 
 
 def run(arguments: Namespace) -> int:
-    """Write the table."""
+    """Write what is asked for."""
     from campaign.store.layout import open_store  # noqa: PLC0415
-    from campaign.table.exporting import export_table  # noqa: PLC0415
+    from campaign.table.exporting import export_table, write_csv, write_parquet  # noqa: PLC0415
 
-    table = export_table(open_store(Path(arguments.store)))
+    asked = [name for name in ("csv", "parquet", "traces") if getattr(arguments, name)]
+    if not asked:
+        raise BadArgument("export: name what to write: --csv F, --parquet F or --traces FOLDER")
+    if arguments.csv == arguments.parquet == STDOUT:
+        raise BadArgument("--csv - and --parquet -: stdout takes one of them; name a file")
+    store = open_store(Path(arguments.store))
+    if arguments.csv or arguments.parquet:
+        table = export_table(store)
+        for target, write in ((arguments.csv, write_csv), (arguments.parquet, write_parquet)):
+            if target:
+                _write(store, table, target, write)
+    if arguments.traces:
+        _write_traces(store, arguments.traces)
+    return 0
+
+
+def _write(
+    store: Store,
+    table: pd.DataFrame,
+    target: str,
+    write: Callable[[pd.DataFrame, Path | None], None],
+) -> None:
+    """The table, and beside a file what the table cannot hold."""
+    from campaign.table.beside import write_beside  # noqa: PLC0415
+
+    to = None if target == STDOUT else Path(target)
     try:
-        table.to_csv(arguments.csv, index=False)
+        write(table, to)
+        beside = None if to is None else write_beside(store, sorted(set(table["site"])), to)
     except OSError as error:
         raise BadArgument(
-            f"{arguments.csv}: cannot be written ({error.strerror or error}); name another file"
+            f"{target}: cannot be written ({error.strerror or error}); name another file"
         ) from None
-    say(f"{arguments.csv}: {len(table)} measurements written")
-    return 0
+    points = table["point_id"].nunique()
+    attempts = len(table) - points
+    more = f", and {attempts} failed attempts before them" if attempts else ""
+    if beside is None:
+        say(f"{points} measurements written{more}; not the sites' records", sys.stderr)
+    else:
+        say(f"{target}: {points} measurements written{more}")
+        say(f"{beside}: the sites' records")
+
+
+def _write_traces(store: Store, target: str) -> None:
+    from campaign.table.trace_folder import write_traces  # noqa: PLC0415
+
+    try:
+        count = write_traces(store, Path(target))
+    except OSError as error:
+        raise BadArgument(
+            f"{target}: cannot be written ({error.strerror or error}); name a new folder"
+        ) from None
+    say(f"{target}: {count} traces written")

@@ -15,12 +15,17 @@ EXAMPLE = "campaign import campaign-demo/table.csv --store imported"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
-    parser.add_argument("table", metavar="TABLE", help="CSV, or Parquet by the ending .parquet")
+    parser.add_argument(
+        "table", metavar="TABLE", help="CSV, also compressed (.gz, .bz2, .xz), or Parquet"
+    )
     parser.add_argument("--store", required=True, metavar="S", help="the store to import into")
     parser.add_argument(
         "--map",
         metavar="MAP.toml",
         help="a map file: the names of the table's columns, and the factors to the standard units",
+    )
+    parser.add_argument(
+        "--traces", metavar="FOLDER", help="the traces that campaign export wrote with the table"
     )
     add_json(parser)
 
@@ -33,7 +38,12 @@ def run(arguments: Namespace) -> int:
     from campaign.table.importing import import_table  # noqa: PLC0415
 
     path, store_path = Path(arguments.table), Path(arguments.store)
-    imported = import_table(path, store_path, Path(arguments.map) if arguments.map else None)
+    imported = import_table(
+        path,
+        store_path,
+        Path(arguments.map) if arguments.map else None,
+        Path(arguments.traces) if arguments.traces else None,
+    )
     for text in imported.damage:
         say(text, sys.stderr)
     dataset = as_dataset(imported.measurements, "measurement")
@@ -44,6 +54,7 @@ def run(arguments: Namespace) -> int:
                 "table": str(path),
                 "imported": imported.new,
                 "already_there": imported.held,
+                "notes": imported.notes,
                 "disagreements": imported.disagreements,
                 "findings": [
                     finding.as_dict() | {"site": finding.site, "point_ids": list(finding.point_ids)}
@@ -52,10 +63,12 @@ def run(arguments: Namespace) -> int:
             }
         )
         return 0
+    for text in imported.notes:
+        explain(text)
     if imported.disagreements:
         say(listed(imported.disagreements))
     for finding in findings:
         explain(finding.text_for_people())
-    again = f"; {imported.held} were there already" if imported.held else ""
+    again = f"; {imported.held} rows held already" if imported.held else ""
     say(f"{arguments.store}: {imported.new} measurements imported from {path}{again}")
     return 0

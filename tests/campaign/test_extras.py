@@ -35,7 +35,8 @@ def test_a_table_in_parquet(tmp_path):
     done = campaign_without("pyarrow", "import", tmp_path / "t.parquet", "--store", tmp_path / "s")
     assert done.returncode == 2
     assert done.stderr == (
-        "campaign: reading Parquet needs pyarrow: pip install 'dvfs-campaign[parquet]'\n"
+        "campaign: reading and writing Parquet needs pyarrow: "
+        "pip install 'dvfs-campaign[parquet]'\n"
     )
     assert not (tmp_path / "s").exists()
 

@@ -1,0 +1,204 @@
+"""Delimited text as rows: its compression, its encoding and its delimiter are recognised."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from campaign.table.map_file import COLUMNS, POINT_ID, TableMap, is_table_column
+from sites.located_toml import BadFile, readable
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "|"}
+"""What is recognised, and its name."""
+SAMPLE_ROWS = 50
+MAX_TEXT_BYTES = 1 << 30
+"""A small compressed file can hold more than any memory."""
+MAX_FIELD_CHARS = 1 << 24
+COMPRESSED: dict[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
+    b"\x1f\x8b": lambda data: gzip.GzipFile(fileobj=data),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+}
+"""The first bytes of a compressed file, and what opens it."""
+NO_TABLE = {
+    b"\x28\xb5\x2f\xfd": ("is compressed by Zstandard", "unpack it: zstd -d FILE"),
+    b"PK\x03\x04": ("is a ZIP file or a spreadsheet", "unpack it, or save the sheet as CSV"),
+    b"\xd0\xcf\x11\xe0": ("is a spreadsheet", "save the sheet as CSV"),
+}
+
+Rows = tuple[list[str], list[int], list[tuple[str, ...]]]
+"""The header, each row's line in the file, and the rows."""
+
+
+def read_delimited(path: Path, mapping: TableMap) -> tuple[Rows, list[str]]:
+    """A file of delimited text as rows of text, and what was recognised, a sentence each.
+
+    Fields are stripped, but not those of a table with a column ``point_id``, which are exact.
+
+    Raises:
+        BadFile: it cannot be read, has no header, or a row with another number of fields.
+    """
+    text, notes = read_table_text(path)
+    delimiter = mapping.delimiter or _recognised(text, mapping)
+    if not mapping.delimiter and delimiter != ",":
+        notes.append(f"{path}: its columns are separated by {DELIMITERS[delimiter]}")
+    rows = _blocks if mapping.layout == "blocks" else _table
+    return rows(path, _parsed(path, text, delimiter), mapping, delimiter), notes
+
+
+def read_table_text(path: Path) -> tuple[str, list[str]]:
+    """The text of a table, which may be compressed, and what was recognised, a sentence each.
+
+    Raises:
+        BadFile: it cannot be read, or is no text in UTF-8 or, with a byte order mark, in UTF-16.
+    """
+    with readable(path):
+        data = path.read_bytes()
+    for magic, (what, remedy) in NO_TABLE.items():
+        if data.startswith(magic):
+            raise BadFile(what, remedy.replace("FILE", path.name), str(path))
+    for magic, opened in COMPRESSED.items():
+        if data.startswith(magic):
+            data = _decompressed(path, opened(io.BytesIO(data)))
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        try:
+            return data.decode("utf-16"), [f"{path}: its text is UTF-16"]
+        except UnicodeDecodeError:
+            raise BadFile("is not UTF-16 text", "save it as UTF-8", str(path)) from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        what = f"byte 0x{data[error.start]:02x} is not UTF-8 text"
+        raise BadFile(
+            what,
+            "save it as UTF-8; if its text is Latin-1: iconv -f LATIN1 -t UTF-8 "
+            f"{path.name} > new.csv",
+            f"{path}:{line}",
+        ) from None
+    if "\0" in text.partition("\n")[0]:
+        what = "has zero bytes in its first line, as UTF-16 has"
+        raise BadFile(what, "save it as UTF-8", str(path))
+    return text, []
+
+
+def _decompressed(path: Path, file: io.BufferedIOBase) -> bytes:
+    try:
+        data = file.read(MAX_TEXT_BYTES + 1)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise BadFile(f"cannot be unpacked ({error})", "check the file", str(path)) from None
+    if len(data) > MAX_TEXT_BYTES:
+        what = f"unpacks to more than {MAX_TEXT_BYTES >> 20} MiB"
+        raise BadFile(what, "divide it", str(path))
+    return data
+
+
+Parsed = Iterator[tuple[int, list[str]]]
+"""The line on which a row begins, and its fields; without comments and empty lines."""
+
+
+def _parsed(path: Path, text: str, delimiter: str) -> Parsed:
+    file: Iterator[str] = io.StringIO(text, newline="")  # quoted text keeps its line breaks
+    if delimiter == " ":
+        file = (line.strip(" \t\r\n") + "\n" for line in file)
+    csv.field_size_limit(MAX_FIELD_CHARS)
+    reader = csv.reader(file, delimiter=delimiter, skipinitialspace=delimiter == " ")
+    line = 1
+    try:
+        for row in reader:
+            if row and not row[0].lstrip().startswith("#"):
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        place = f"{path}:{reader.line_num}"
+        raise BadFile(f"is not CSV ({error})", "correct this line", place) from None
+
+
+def _recognised(text: str, mapping: TableMap) -> str:
+    """The delimiter that gives the most names that are known, or the fields that the map lists."""
+    known = {name for source in mapping.columns.values() for name in source.names}
+    known |= {rule.column for rule in mapping.keep} | {POINT_ID}
+
+    def score(delimiter: str) -> tuple[int, int]:
+        try:
+            rows = [row for _, row in islice(_parsed(Path(), text, delimiter), SAMPLE_ROWS)]
+        except BadFile:
+            return 0, 0
+        if mapping.fields:
+            return sum(len(row) == len(mapping.fields) for row in rows), 0
+        header = [name.strip() for name in rows[0]] if rows else []
+        names = sum(name in known or is_table_column(name, COLUMNS) for name in header)
+        like_header = sum(len(row) == len(header) for row in rows) if len(header) > 1 else 0
+        return names, like_header
+
+    return max(DELIMITERS, key=score)
+
+
+def _table(path: Path, parsed: Parsed, mapping: TableMap, delimiter: str) -> Rows:
+    header = mapping.fields
+    if header is None:
+        _, first = next(parsed, (0, []))
+        if not first:
+            raise BadFile(
+                "is empty", "a table has a header line and one row per measurement", str(path)
+            )
+        header = [name.strip() for name in first]
+    exact = POINT_ID in header
+    lines, rows = [], []
+    for line, row in parsed:
+        if len(row) != len(header):
+            raise BadFile(
+                f"{len(row)} fields where the header has {len(header)}",
+                _fields_remedy(len(row) > len(header), delimiter),
+                f"{path}:{line}",
+            )
+        lines.append(line)
+        # A tuple of texts is nothing for the garbage collector, a list is.
+        rows.append(tuple(row) if exact else tuple(map(str.strip, row)))
+    if mapping.fields and not rows:
+        raise BadFile("is empty", "a table has one row per measurement", str(path))
+    return header, lines, rows
+
+
+def _fields_remedy(too_many: bool, delimiter: str) -> str:
+    if too_many and delimiter == ",":
+        return (
+            "correct this line; quote text that holds commas, and numbers with decimal commas, "
+            "or separate the columns by semicolons"
+        )
+    return "correct this line, or name another delimiter in a map file"
+
+
+def _blocks(path: Path, parsed: Parsed, mapping: TableMap, delimiter: str) -> Rows:
+    if not mapping.fields:
+        what = 'layout = "blocks" needs fields in the map'
+        raise BadFile(what, "list them in order", str(path))
+    kernel = None
+    lines, rows = [], []
+    for line, row in parsed:
+        if len(row) == 1:
+            kernel = row[0].strip()
+        elif kernel is None:
+            raise BadFile(
+                "a row before the first kernel's name",
+                "put a line with the name before it",
+                f"{path}:{line}",
+            )
+        elif len(row) != len(mapping.fields):
+            raise BadFile(
+                f"{len(row)} fields where the map lists {len(mapping.fields)}",
+                "correct this line, or fields in the map",
+                f"{path}:{line}",
+            )
+        else:
+            lines.append(line)
+            rows.append((kernel, *map(str.strip, row)))
+    return ["kernel", *mapping.fields], lines, rows

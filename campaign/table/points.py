@@ -1,0 +1,83 @@
+"""Which rows of a table are the same point: its id, its repeats and its attempts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.dataset import COMPLETE, DAMAGED
+from campaign.plan.point import point_ids
+from campaign.table.cells import Cells
+from campaign.table.map_file import POINT_ID
+from sites.setting import Setting
+
+SAME_POINT = ["site", "partition", "kernel", "params", "ranks", "core_mhz", "mem_mhz"]
+"""Rows that are equal in these are repeats of one another."""
+WORTH = dict.fromkeys(COMPLETE, 2) | {DAMAGED: 1}
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Which rows of a table are measurements, one a point, and which are failed attempts."""
+
+    measurements: np.ndarray
+    failures: np.ndarray
+
+
+def numbered_repeats(frame: pd.DataFrame) -> np.ndarray:
+    """int64: how many rows of the same point are before each row."""
+    return np.asarray(frame.groupby(SAME_POINT, dropna=False, sort=False).cumcount(), np.int64)
+
+
+def point_ids_of(frame: pd.DataFrame, given: list[str]) -> list[str]:
+    """The id of every row's point: ``given``, where that is not empty, else of its content."""
+    if all(given):
+        return given
+    content = {
+        name: frame[name].tolist() for name in ("site", "partition", "params", "ranks", "repeat")
+    }
+    for name in ("core_mhz", "mem_mhz"):
+        content[name] = [None if math.isnan(mhz) else mhz for mhz in frame[name].tolist()]
+    content |= {"label": frame["kernel"].tolist(), "kernel": ["import"] * len(frame)}
+    made = point_ids(content)
+    return [own or other for own, other in zip(given, made, strict=True)]
+
+
+def attempts_of(cells: Cells, frame: pd.DataFrame, given: list[str]) -> Attempts:
+    """Divide the rows into measurements and failed attempts.
+
+    Rows with the same id of a store are attempts at one point. Its measurement is the one that is
+    complete, else the one with a damaged trace, else the last. Of other rows, one that is the same
+    point as one before it is wrong.
+    """
+    worth = worth_of(frame["status"])
+    attempt = frame["attempt"].to_numpy()
+    best: dict[str, int] = {}
+    for i, point_id in enumerate(frame[POINT_ID]):
+        if i in cells.wrong:
+            continue
+        other = best.setdefault(point_id, i)
+        if other == i:
+            continue
+        if given[i] and given[other] and min(worth[i], worth[other]) == 0:
+            if (worth[i], attempt[i]) >= (worth[other], attempt[other]):
+                best[point_id] = i
+            continue
+        mhz = (frame[name][i] for name in ("core_mhz", "mem_mhz"))
+        setting = Setting(*(None if math.isnan(clock) else clock for clock in mhz))
+        cells.note(
+            i,
+            f"the same point as line {cells.table.lines[other]} ({frame['kernel'][i]} at "
+            f"{setting}, repeat {frame['repeat'][i]}); number them in a column repeat or by "
+            f"number_repeats in a map file, or rename one",
+        )
+    return Attempts(np.array(sorted(best.values()), np.int64), np.flatnonzero(worth == 0))
+
+
+def worth_of(status: Iterable[str]) -> np.ndarray:
+    """int64: 2 where a point is done, 1 where its trace is damaged, 0 where it failed."""
+    return np.array([WORTH.get(text, 0) for text in status], np.int64)

@@ -1,0 +1,192 @@
+"""Traces as a folder of Zarr that xarray reads by itself: export writes it, import reads it.
+
+::
+
+    import xarray
+    traces = xarray.open_zarr(FOLDER)
+
+Dimension ``trace``: one channel of one measurement, with ``point_id``, ``channel``, ``domain``,
+``unit``, and its samples, which are those from ``row_start`` to ``row_start + row_size``.
+Dimension ``sample``: ``time_ns`` (int64, nanoseconds since the window's start) and ``value``
+(float64, in the trace's unit). It is the contiguous ragged array of the CF conventions, 9.3.3.
+"""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from campaign.measurement import Trace
+from campaign.store.columns import CHUNK_SAMPLES, SAMPLES
+from campaign.store.dataset import open_dataset
+from campaign.store.layout import Store
+from sites.located_toml import BadFile
+
+TEXTS = ("point_id", "channel", "domain", "unit")
+WHOLES = ("row_start", "row_size")
+BATCH_SAMPLES = 1 << 22
+CONVENTIONS = "CF-1.11"
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "point_id": {"long_name": "id of the measured point, as in the table"},
+    "channel": {"long_name": "channel of a meter"},
+    "domain": {"long_name": "part of the node that the channel measures"},
+    "unit": {"long_name": "unit of the channel's values"},
+    "row_start": {"long_name": "first sample of the trace"},
+    "row_size": {"long_name": "number of samples of the trace", "sample_dimension": "sample"},
+    "time_ns": {"long_name": "time since the window's start in nanoseconds"},
+    "value": {"long_name": "value of the channel, in the trace's unit"},
+}
+
+
+def write_traces(store: Store, folder: Path) -> int:
+    """Write every trace of a store that is compacted; how many they are.
+
+    Raises:
+        OSError: it cannot be written, or ``folder`` exists and is not empty.
+        DamagedStore: a sample cannot be read.
+    """
+    dataset = open_dataset(store)
+    order = np.argsort(dataset["row_start"].values, kind="stable")
+    starts, sizes = (dataset[name].values[order] for name in WHOLES)
+    new_starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    columns: dict[str, np.ndarray] = {
+        name: dataset[f"trace_{name}"].values[order].astype(object) for name in TEXTS[1:]
+    }
+    owners = dataset["trace_measurement"].values[order]
+    columns["point_id"] = dataset["point_id"].values[owners].astype(object)
+    columns |= {"row_start": new_starts[:-1], "row_size": sizes.astype(np.int64)}
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise FileExistsError(17, "exists and is not empty", str(folder))
+    try:
+        group = zarr.create_group(folder, attributes={"Conventions": CONVENTIONS})
+        for name in (*TEXTS, *WHOLES):
+            _create(group, name, "trace", columns[name])
+        for name, dtype in SAMPLES.items():
+            array = _create(group, name, "sample", np.empty(0, dtype))
+            array.resize((int(new_starts[-1]),))
+            for first, last in _batches(sizes):
+                low, high = int(starts[first]), int(starts[last - 1] + sizes[last - 1])
+                block = dataset[name][low:high].values
+                at = zip(starts[first:last] - low, sizes[first:last], strict=True)
+                array[int(new_starts[first]) : int(new_starts[last])] = np.concatenate(
+                    [block[begin : begin + size] for begin, size in at]
+                )
+        with warnings.catch_warnings():  # it is not in Zarr's specification yet
+            warnings.simplefilter("ignore")
+            zarr.consolidate_metadata(group.store)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return len(order)
+
+
+def _create(group: zarr.Group, name: str, dimension: str, values: np.ndarray) -> zarr.Array[Any]:
+    is_text = values.dtype.kind == "O"
+    array = group.create_array(
+        name,
+        shape=values.shape,
+        chunks=(CHUNK_SAMPLES,),
+        dtype=str if is_text else values.dtype,
+        fill_value=np.nan if values.dtype.kind == "f" else None,
+        dimension_names=(dimension,),
+        attributes=ATTRIBUTES[name],
+    )
+    if values.size:
+        array[:] = values.astype(np.dtypes.StringDType()) if is_text else values
+    return array
+
+
+def _batches(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Traces from (the first, to the one after the last) of about a batch of samples."""
+    first, total = 0, 0
+    for i, size in enumerate(sizes.tolist()):
+        total += size
+        if total >= BATCH_SAMPLES or i == len(sizes) - 1:
+            yield first, i + 1
+            first, total = i + 1, 0
+
+
+class TraceFolder:
+    """The traces of a folder that export wrote."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open and check the folder.
+
+        Raises:
+            BadFile: it is not such a folder.
+        """
+        self._folder = folder
+        try:
+            self._group = zarr.open_group(folder, mode="r", zarr_format=3)
+            self._texts = {name: self._column(name).astype(object) for name in TEXTS}
+            starts, sizes = (self._column(name).astype(np.int64) for name in WHOLES)
+            n_samples = {self._array(name).shape[0] for name in SAMPLES}
+            lengths = {len(column) for column in (*self._texts.values(), starts, sizes)}
+            if len(lengths) != 1 or len(n_samples) != 1:
+                raise ValueError("its arrays have different lengths")
+            last = n_samples.pop()
+            if ((starts < 0) | (sizes < 0) | (starts > last - sizes)).any():
+                raise ValueError("a trace lies outside of the samples")
+        except Exception as error:  # Zarr may raise anything
+            raise self._bad(error) from None
+        self._starts, self._sizes = starts, sizes
+        self._of_point: dict[str, list[int]] = {}
+        for i, point_id in enumerate(self._texts["point_id"].tolist()):
+            self._of_point.setdefault(point_id, []).append(i)
+        self._block: tuple[int, int, dict[str, np.ndarray]] = (0, 0, {})
+
+    @property
+    def points(self) -> list[str]:
+        """The ids of the points that have traces, in the order of the folder."""
+        return list(self._of_point)
+
+    def of(self, point_id: str) -> Sequence[Trace]:
+        """A point's traces; fastest in the order of the folder.
+
+        Raises:
+            BadFile: they cannot be read.
+        """
+        traces = []
+        for i in self._of_point.get(point_id, ()):
+            start, size = int(self._starts[i]), int(self._sizes[i])
+            try:
+                samples = self._samples(start, start + size)
+            except Exception as error:
+                raise self._bad(error) from None
+            channel, domain, unit = (str(self._texts[name][i]) for name in TEXTS[1:])
+            traces.append(Trace(channel, domain, unit, samples["time_ns"], samples["value"]))
+        return traces
+
+    def _samples(self, start: int, end: int) -> dict[str, np.ndarray]:
+        low, high, block = self._block
+        if not low <= start <= end <= high:
+            low, high = start, max(end, start + BATCH_SAMPLES)
+            block = {
+                name: np.asarray(self._array(name)[low:high]).astype(dtype, casting="safe")
+                for name, dtype in SAMPLES.items()
+            }
+            self._block = low, high, block
+        return {name: values[start - low : end - low] for name, values in block.items()}
+
+    def _array(self, name: str) -> zarr.Array[Any]:
+        array = self._group[name]
+        if not isinstance(array, zarr.Array) or array.ndim != 1:
+            raise ValueError(f"{name} is no array of one dimension")
+        return array
+
+    def _column(self, name: str) -> np.ndarray:
+        return np.asarray(self._array(name)[:])
+
+    def _bad(self, error: Exception) -> BadFile:
+        return BadFile(
+            f"is not a folder of traces ({type(error).__name__}: {error})",
+            "name one that campaign export --traces wrote",
+            str(self._folder),
+        )
