@@ -44,7 +44,8 @@ def run(arguments: Namespace) -> int:
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
     from campaign.store.layout import create_store  # noqa: PLC0415
-    from campaign.table.exporting import export_table  # noqa: PLC0415
+    from campaign.table.beside import write_beside  # noqa: PLC0415
+    from campaign.table.exporting import export_table, write_csv  # noqa: PLC0415
 
     began = time.monotonic()
     folder = Path(arguments.folder)
@@ -69,7 +70,9 @@ def run(arguments: Namespace) -> int:
     store = open_store(created.root)
     for site in plan.sites:
         _show_site(store, site, plan)
-    export_table(created).to_csv(folder / "table.csv", index=False)
+    table = export_table(created)
+    write_csv(table, folder / "table.csv")
+    write_beside(created, sorted(plan.sites), folder / "table.csv")
     report = store.report(folder / "report.html")
     say(f"\ncampaign file: {campaign}\nstore: {created.root}\ntable: {folder / 'table.csv'}")
     say(f"report: {report}\n\nall of it took {time.monotonic() - began:.1f} s")
