@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from argparse import ArgumentParser
 
 from campaign.errors import BadArgument
@@ -73,15 +74,17 @@ def add_objective(parser: ArgumentParser) -> None:
 
 
 def read_setting(text: str, option: str) -> tuple[float, float]:
-    """A setting as an option gives it: CORE,MEM in MHz.
+    """A setting as an option gives it: CORE,MEM in MHz, or CORE where there is no memory clock.
 
     Raises:
-        BadArgument: it is not two numbers.
+        BadArgument: it is not one or two numbers.
     """
     try:
-        core_mhz, mem_mhz = (float(part) for part in text.split(","))
+        core_mhz, *mem = (float(part) for part in text.split(","))
+        (mem_mhz,) = mem or [math.nan]
     except ValueError:
         raise BadArgument(
-            f"{option}: found {text!r}; must be CORE,MEM in MHz, such as 852,924"
+            f"{option}: found {text!r}; must be CORE,MEM in MHz, such as 852,924, or CORE alone "
+            f"where there is no memory clock"
         ) from None
     return core_mhz, mem_mhz
