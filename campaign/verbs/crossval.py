@@ -32,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--train",
         action="append",
-        metavar="CORE,MEM",
+        metavar="CORE[,MEM]",
         help="for holdout: a setting to fit on (repeat; default: a random half)",
     )
     parser.add_argument(
