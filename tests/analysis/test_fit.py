@@ -60,35 +60,35 @@ def volts(data, pair):
 
 
 def test_without_noise_the_tables_constants_come_back(quiet):
-    found = fit(quiet)
-    values = {term.name: v for term, v in zip(found.terms, found.value, strict=True)}
+    fitted = fit(quiet)
+    values = {term.name: v for term, v in zip(fitted.terms, fitted.value, strict=True)}
     for name, constant in CONSTANTS.items():
         assert values[f"c0_{name}"] == pytest.approx(constant, rel=0.005)
     for pair, power_w in CONSTANT_W.items():
-        costs = costs_at(found, *pair, *volts(quiet, pair))
+        costs = costs_at(fitted, *pair, *volts(quiet, pair))
         assert costs.constant_w[0] == pytest.approx(power_w, abs=0.06)
 
 
 def test_with_noise_they_lie_in_the_intervals(noisy):
-    found = fit(noisy)
-    assert found.simulated
-    for term, low, high in zip(found.terms, found.low, found.high, strict=True):
+    fitted = fit(noisy)
+    assert fitted.simulated
+    for term, low, high in zip(fitted.terms, fitted.low, fitted.high, strict=True):
         if term.kind == "class":
             assert low <= CONSTANTS[term.of] <= high
             assert high - low < 0.25 * CONSTANTS[term.of]
     for pair, power_w in CONSTANT_W.items():
-        _, low, high = costs_at(found, *pair, *volts(noisy, pair)).constant_w
+        _, low, high = costs_at(fitted, *pair, *volts(noisy, pair)).constant_w
         assert low <= power_w <= high
 
 
 def test_where_no_bound_holds_it_is_weighted_least_squares(noisy):
     """Against statsmodels: WLS of energy with weights 1/E^2, where its solution is positive."""
-    found = fit(noisy, intervals=False)
-    terms = [t for t in found.terms if found.value[found.terms.index(t)] > 0]
+    fitted = fit(noisy, intervals=False)
+    terms = [t for t in fitted.terms if fitted.value[fitted.terms.index(t)] > 0]
     matrix = design_matrix(noisy, terms)
     wls = sm.WLS(noisy.energy_j, matrix, weights=noisy.energy_j**-2.0).fit()
     assert (wls.params > 0).all()
-    kept = [found.value[found.terms.index(t)] for t in terms]
+    kept = [fitted.value[fitted.terms.index(t)] for t in terms]
     np.testing.assert_allclose(kept, wls.params, rtol=1e-6)
 
 
@@ -103,10 +103,10 @@ def test_intervals_cover_what_they_should(quiet):
         gain += rng.normal(0, 0.025, len(quiet))
         slower = 1 + rng.normal(0, 0.003, len(quiet))
         noisy = replace(quiet, energy_j=quiet.energy_j * gain, time_s=quiet.time_s * slower)
-        found = fit(noisy, "choi", "known")
+        fitted = fit(noisy, "choi", "known")
         held += [
             low <= constants[t.name] <= high
-            for t, low, high in zip(found.terms, found.low, found.high, strict=True)
+            for t, low, high in zip(fitted.terms, fitted.low, fitted.high, strict=True)
             if t.kind == "class"
         ]
     assert len(held) == 60 * len(CONSTANTS)
@@ -116,9 +116,9 @@ def test_intervals_cover_what_they_should(quiet):
 def test_lumped_kernels_share_the_constant_power(quiet):
     """Without counts every kernel has two terms of its own, and the energies still come out."""
     lumped = replace(quiet, counts={})
-    found = fit(lumped, intervals=False)
-    assert {t.kind for t in found.terms} == {"lumped", "leak", "misc"}
-    np.testing.assert_allclose(found.energy_j(lumped), quiet.energy_j, rtol=1e-6)
+    fitted = fit(lumped, intervals=False)
+    assert {t.kind for t in fitted.terms} == {"lumped", "leak", "misc"}
+    np.testing.assert_allclose(fitted.energy_j(lumped), quiet.energy_j, rtol=1e-6)
 
 
 def test_the_clock_term_is_found_where_there_is_one(quiet):
@@ -126,16 +126,16 @@ def test_the_clock_term_is_found_where_there_is_one(quiet):
     g_core = 2e-3
     extra_j = g_core * quiet.core_v**2 * quiet.core_mhz * quiet.time_s
     data = replace(quiet, energy_j=quiet.energy_j + extra_j)
-    found = fit(data, "choi+clock")
-    values = {t.name: v for t, v in zip(found.terms, found.value, strict=True)}
+    fitted = fit(data, "choi+clock")
+    values = {t.name: v for t, v in zip(fitted.terms, fitted.value, strict=True)}
     assert values["g_core"] == pytest.approx(g_core, rel=0.02)
 
 
 def test_terms_that_cannot_be_separated_are_merged_and_reported(quiet):
     flat = replace(quiet, mem_v=np.ones(len(quiet)), core_v=np.ones(len(quiet)), voltage="unit")
-    found = fit(flat, "choi", "unit")
-    assert [d["name"] for d in found.dropped] == ["c1_core", "c1_mem"]
-    assert all("merged into p_misc" in d["why"] for d in found.dropped)
+    fitted = fit(flat, "choi", "unit")
+    assert [d["name"] for d in fitted.dropped] == ["c1_core", "c1_mem"]
+    assert all("merged into p_misc" in d["why"] for d in fitted.dropped)
 
 
 def test_one_setting_gives_no_interval_and_too_few_rows_no_fit(quiet):
@@ -147,11 +147,11 @@ def test_one_setting_gives_no_interval_and_too_few_rows_no_fit(quiet):
 
 
 def test_scipys_own_nnls_agrees(noisy):
-    found = fit(noisy, intervals=False)
-    matrix = design_matrix(noisy, found.terms) / noisy.energy_j[:, None]
+    fitted = fit(noisy, intervals=False)
+    matrix = design_matrix(noisy, fitted.terms) / noisy.energy_j[:, None]
     scale = np.linalg.norm(matrix, axis=0)
     direct = optimize.nnls(matrix / scale, np.ones(len(noisy)))[0] / scale
-    np.testing.assert_allclose(found.value, direct, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(fitted.value, direct, rtol=1e-6, atol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +176,8 @@ def test_a_robust_fit_names_the_outliers_that_were_planted_and_ignores_them(know
     assert deviations == sorted(deviations, reverse=True)
     plain = fit(spoiled, "choi", "known", intervals=False)
     error = {
-        name: np.abs(found.energy_j(known) / clean.energy_j(known) - 1).max()
-        for name, found in (("robust", robust), ("plain", plain))
+        name: np.abs(fitted.energy_j(known) / clean.energy_j(known) - 1).max()
+        for name, fitted in (("robust", robust), ("plain", plain))
     }
     assert error["robust"] < 0.02
     assert error["robust"] < 0.2 * error["plain"]
@@ -253,7 +253,7 @@ def test_what_nodes_have_in_common_widens_intervals_on_the_whole(quiet):
     fits = [fit(data, "choi", "known") for data in (named, unnamed, two)]
     np.testing.assert_array_equal(fits[0].value, fits[1].value)
     np.testing.assert_array_equal(fits[2].covariance, fits[1].covariance)
-    width = [each.high - each.value for each in fits]
+    width = [fitted.high - fitted.value for fitted in fits]
     assert np.median(width[0] / width[1]) > 1.2
 
 
@@ -272,8 +272,10 @@ def test_intervals_count_the_choice_of_the_form(quiet):
         fit(data.take(data.setting != s), "auto", "known", intervals=False)
         for s in range(len(data.settings))
     ]
-    value = [each.value[[term.name for term in each.terms].index("c1_core")] for each in without]
-    assert {each.model for each in without} == {"choi", "choi+clock"}
+    value = [
+        fitted.value[[term.name for term in fitted.terms].index("c1_core")] for fitted in without
+    ]
+    assert {fitted.model for fitted in without} == {"choi", "choi+clock"}
     wider = chosen.covariance_with_choice[place, place]
     assert wider == pytest.approx(np.var(value) * (len(value) - 1), rel=1e-6)
     assert wider > 2 * chosen.covariance[place, place]
@@ -304,10 +306,10 @@ def test_one_node_for_each_setting_adds_nothing(quiet):
 
 def test_the_parts_of_a_prediction_are_the_prediction():
     data = grid_observations(3, noise=0.05, core_mhz=(400.0, 500.0, 600.0, 800.0, 1000.0))
-    found = fit(data, "choi+surface", "known", intervals=False)
+    fitted = fit(data, "choi+surface", "known", intervals=False)
     plain = fit(data, "choi", "known", intervals=False)
-    parts = found.parts_j(data)
-    np.testing.assert_allclose(parts.sum(axis=1), found.energy_j(data), rtol=1e-12)
+    parts = fitted.parts_j(data)
+    np.testing.assert_allclose(parts.sum(axis=1), fitted.energy_j(data), rtol=1e-12)
     # The surface scales all parts of a row alike.
     ratio = parts / np.where(plain.parts_j(data) > 0, plain.parts_j(data), np.nan)
     np.testing.assert_allclose(np.nanmax(ratio, 1), np.nanmin(ratio, 1), rtol=1e-9)

@@ -23,7 +23,7 @@ def data() -> Observations:
 
 
 @pytest.fixture(scope="module")
-def found(data) -> Fit:
+def fitted(data) -> Fit:
     return fit(data, "choi", "known")
 
 
@@ -44,14 +44,14 @@ def chosen_by_hand(among: Candidates, alpha: float, legal) -> tuple[float, float
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.25, 0.5, 0.75, 1.0])
-def test_the_weighted_objective_by_brute_force(data, found, alpha):
-    for among in all_candidates(found, data).values():
+def test_the_weighted_objective_by_brute_force(data, fitted, alpha):
+    for among in all_candidates(fitted, data).values():
         chosen = pick(among, f"weighted:{alpha}")
         assert (chosen.core_mhz, chosen.mem_mhz) == chosen_by_hand(among, alpha, lambda i: True)
 
 
-def test_the_ends_of_the_weighted_objective_are_energy_and_time(data, found):
-    for among in all_candidates(found, data).values():
+def test_the_ends_of_the_weighted_objective_are_energy_and_time(data, fitted):
+    for among in all_candidates(fitted, data).values():
         for text, plain in (("weighted:0", "energy"), ("weighted:1", "time")):
             one, other = pick(among, text), pick(among, plain)
             assert (one.core_mhz, one.mem_mhz) == (other.core_mhz, other.mem_mhz)
@@ -60,15 +60,15 @@ def test_the_ends_of_the_weighted_objective_are_energy_and_time(data, found):
 @pytest.mark.parametrize(
     "text", ["weighted", "weighted:", "weighted:1.1", "weighted:-0.1", "power"]
 )
-def test_unknown_objectives_are_refused(data, found, text):
-    among = all_candidates(found, data, ["kernel-0"])["kernel-0"]
+def test_unknown_objectives_are_refused(data, fitted, text):
+    among = all_candidates(fitted, data, ["kernel-0"])["kernel-0"]
     with pytest.raises(CantFit, match="weighted:ALPHA"):
         pick(among, text)
 
 
-def test_limits_on_power_and_slowdown_by_brute_force(data, found):
+def test_limits_on_power_and_slowdown_by_brute_force(data, fitted):
     binding = 0
-    for among in all_candidates(found, data).values():
+    for among in all_candidates(fitted, data).values():
         power_w = among.energy_j / among.time_s
         free = pick(among, "time")
         for limit_w in np.quantile(power_w, [0.1, 0.5, 0.9]):
@@ -88,8 +88,8 @@ def test_limits_on_power_and_slowdown_by_brute_force(data, found):
     assert binding > 0
 
 
-def test_limits_that_no_setting_keeps_say_what_would_do(data, found):
-    among = all_candidates(found, data, ["kernel-2"])["kernel-2"]
+def test_limits_that_no_setting_keeps_say_what_would_do(data, fitted):
+    among = all_candidates(fitted, data, ["kernel-2"])["kernel-2"]
     power_w = among.energy_j / among.time_s
     with pytest.raises(CantFit, match="least power is"):
         pick(among, max_power_w=float(power_w.min()) * 0.99)
@@ -100,10 +100,10 @@ def test_limits_that_no_setting_keeps_say_what_would_do(data, found):
             pick(among, max_slowdown=0.0, max_power_w=float(power_w.min()))
 
 
-def columns_by_hand(data: Observations, found: Fit, kernel: str) -> tuple[np.ndarray, np.ndarray]:
+def columns_by_hand(data: Observations, fitted: Fit, kernel: str) -> tuple[np.ndarray, np.ndarray]:
     """(settings, terms) of choi's columns of one kernel, and which of them are paid by time."""
     settings = sorted(set(data.settings))
-    columns = np.zeros((len(settings), len(found.terms)))
+    columns = np.zeros((len(settings), len(fitted.terms)))
     for i, setting in enumerate(settings):
         row = next(
             r
@@ -111,17 +111,17 @@ def columns_by_hand(data: Observations, found: Fit, kernel: str) -> tuple[np.nda
             if data.kernel[r] == kernel and data.settings[data.setting[r]] == setting
         )
         volt = {"core": data.core_v[row], "mem": data.mem_v[row]}
-        for j, term in enumerate(found.terms):
+        for j, term in enumerate(fitted.terms):
             if term.name.startswith("c0_"):
                 columns[i, j] = data.counts[term.of][row] * 1e-12 * volt[term.domain] ** 2
             elif term.name.startswith("c1_"):
                 columns[i, j] = volt[term.domain] * data.time_s[row]
             else:
                 columns[i, j] = data.time_s[row]
-    return columns, np.array([not t.name.startswith("c0_") for t in found.terms])
+    return columns, np.array([not t.name.startswith("c0_") for t in fitted.terms])
 
 
-def test_how_sure_a_pick_is_by_monte_carlo(data, found):
+def test_how_sure_a_pick_is_by_monte_carlo(data, fitted):
     """Coefficients drawn from the covariance as a t, 40,000 times, by the matrix square root.
 
     Times of the synthetic rows are exact, so that only the coefficients are unsure: the time
@@ -129,13 +129,13 @@ def test_how_sure_a_pick_is_by_monte_carlo(data, found):
     """
     rng = np.random.default_rng(99)
     draws, freedom = 40_000, len(data.settings) - 1
-    normal = rng.multivariate_normal(np.zeros(len(found.value)), found.covariance, draws)
+    normal = rng.multivariate_normal(np.zeros(len(fitted.value)), fitted.covariance, draws)
     student = normal / np.sqrt(rng.chisquare(freedom, draws) / freedom)[:, None]
-    value = np.maximum(found.value + student, 0.0)
+    value = np.maximum(fitted.value + student, 0.0)
     unsure = 0
-    for kernel, among in all_candidates(found, data).items():
-        columns, _ = columns_by_hand(data, found, kernel)
-        np.testing.assert_allclose(columns @ found.value, among.energy_j, rtol=1e-9)
+    for kernel, among in all_candidates(fitted, data).items():
+        columns, _ = columns_by_hand(data, fitted, kernel)
+        np.testing.assert_allclose(columns @ fitted.value, among.energy_j, rtol=1e-9)
         chosen = pick(among)
         at = among.settings.index((chosen.core_mhz, chosen.mem_mhz))
         energy_j = columns @ value.T
@@ -188,18 +188,18 @@ def test_race_to_halt_is_right_worse_or_open_by_construction():
     assert np.isnan(pick(no_draws).best_probability)
 
 
-def test_the_fastest_setting_is_always_right_for_time(data, found):
-    assert {p.race_to_halt for p in picks(found, data, objective="time")} == {"right"}
+def test_the_fastest_setting_is_always_right_for_time(data, fitted):
+    assert {p.race_to_halt for p in picks(fitted, data, objective="time")} == {"right"}
 
 
 def test_a_fit_without_intervals_gives_picks_without_probabilities(data):
-    for each in picks(fit(data, "choi", "known", intervals=False), data):
-        assert np.isnan(each.best_probability)
-        assert each.race_to_halt == "unknown"
+    for picked in picks(fit(data, "choi", "known", intervals=False), data):
+        assert np.isnan(picked.best_probability)
+        assert picked.race_to_halt == "unknown"
 
 
-def test_the_same_fit_gives_the_same_picks(data, found):
-    assert picks(found, data) == picks(found, data)
+def test_the_same_fit_gives_the_same_picks(data, fitted):
+    assert picks(fitted, data) == picks(fitted, data)
 
 
 def campaign(quiet: Observations, seed: int) -> Observations:
@@ -222,9 +222,9 @@ def test_a_pick_that_is_said_to_be_best_with_70_percent_is_so_in_70_percent(quie
     said, hit = [], []
     for seed in range(40):
         noisy = campaign(quiet, seed)
-        for each in picks(fit(noisy, "choi", "known"), noisy):
-            said.append(each.best_probability)
-            hit.append((each.core_mhz, each.mem_mhz) == best[each.label])
+        for picked in picks(fit(noisy, "choi", "known"), noisy):
+            said.append(picked.best_probability)
+            hit.append((picked.core_mhz, picked.mem_mhz) == best[picked.label])
     probability, right = np.array(said), np.array(hit)
     bins = np.minimum((probability / 0.2).astype(int), 4)
     judged = 0

@@ -43,8 +43,8 @@ def sweep(
     """
     rng = np.random.default_rng(seed)
     kernel, c, m, repeat = (
-        each.ravel()
-        for each in np.meshgrid(
+        grid.ravel()
+        for grid in np.meshgrid(
             np.arange(N_KERNELS), np.arange(core.size), mem, np.arange(repeats), indexing="ij"
         )
     )
@@ -79,15 +79,17 @@ def sweep(
 
 
 def findings(frame: pd.DataFrame, name: str | None = None) -> list[Finding]:
-    found = check(as_dataset(frame, "measurement"), "s")
-    return [each for each in found if name in (None, each.check)]
+    all_findings = check(as_dataset(frame, "measurement"), "s")
+    return [finding for finding in all_findings if name in (None, finding.check)]
 
 
 def only(frame: pd.DataFrame, name: str) -> Finding:
     """The one finding that there is."""
-    found = findings(frame)
-    assert [each.check for each in found] == [name], [each.text for each in found]
-    return found[0]
+    all_findings = findings(frame)
+    assert [finding.check for finding in all_findings] == [name], [
+        finding.text for finding in all_findings
+    ]
+    return all_findings[0]
 
 
 def row_of(frame: pd.DataFrame, kernel: int, core: int, mem: int, repeat: int = 0) -> int:
@@ -100,9 +102,9 @@ def row_of(frame: pd.DataFrame, kernel: int, core: int, mem: int, repeat: int = 
 def test_clean_campaigns_are_silent(repeats):
     """Each check is made for a false alarm in a hundred campaigns."""
     alarms = [
-        each.text
+        finding.text
         for seed in range(16)
-        for each in findings(sweep(seed, 0.02 + 0.01 * (seed % 2), repeats=repeats))
+        for finding in findings(sweep(seed, 0.02 + 0.01 * (seed % 2), repeats=repeats))
     ]
     assert len(alarms) <= 1, alarms
 
@@ -110,7 +112,7 @@ def test_clean_campaigns_are_silent(repeats):
 @pytest.mark.parametrize("noise", ["off", "default"])
 def test_the_simulated_jetson_is_silent(noise):
     dataset = twin_dataset(noise, per_family=4)
-    assert [each.text for each in check(dataset, "tk1")] == []
+    assert [finding.text for finding in check(dataset, "tk1")] == []
 
 
 def test_no_rows_no_findings():
@@ -170,12 +172,12 @@ def test_a_kernel_listed_under_two_names_is_found_to_the_last_bit(seed, kernel):
     frame = sweep(seed)
     copy = frame[frame["kernel"] == f"k{kernel}"].assign(kernel="again")
     both = pd.concat([frame, copy], ignore_index=True)
-    found = findings(both, "duplicates")
-    named = np.sort(np.concatenate([each.rows for each in found]))
+    duplicates = findings(both, "duplicates")
+    named = np.sort(np.concatenate([finding.rows for finding in duplicates]))
     expected = np.flatnonzero(both["kernel"].isin([f"k{kernel}", "again"]))
     assert named.tolist() == expected.tolist()
-    assert all("again" in each.text and f"k{kernel}" in each.text for each in found)
-    assert len(findings(both)) == len(found)
+    assert all("again" in finding.text and f"k{kernel}" in finding.text for finding in duplicates)
+    assert len(findings(both)) == len(duplicates)
 
 
 def test_the_same_row_twice_is_named():
@@ -207,13 +209,13 @@ def test_energy_that_is_not_power_times_time_is_named(seed, rows):
     assert only(with_power(frame, power_w), "energy").rows.tolist() == sorted(rows)
 
 
-def test_a_wrong_unit_is_told_by_its_factor():
+def test_a_wrong_unit_is_recognised_by_its_factor():
     frame = sweep(3)
     power_w = (frame["energy_j"] / frame["time_s"]).to_numpy(copy=True)
     frame["energy_j"] *= 1000.0
-    found = findings(with_power(frame, power_w))
-    assert [each.check for each in found] == ["energy", "units"]
-    assert "factor of 1000" in found[0].text
+    unit_findings = findings(with_power(frame, power_w))
+    assert [finding.check for finding in unit_findings] == ["energy", "units"]
+    assert "factor of 1000" in unit_findings[0].text
 
 
 @QUICK
@@ -265,8 +267,8 @@ def test_a_sweep_over_named_power_caps_is_refused(key):
     by_label = frame.assign(
         provenance=[json.dumps({"labels": {key: f"{100 + 10 * r}"}}) for r in frame["repeat"]]
     )
-    for each in (by_params, by_label):
-        finding = findings(each, "power caps")[0]
+    for table in (by_params, by_label):
+        finding = findings(table, "power caps")[0]
         assert finding.severity == "refused"
         assert key in finding.text and len(finding.rows) == len(frame)
 

@@ -51,9 +51,9 @@ def test_the_curves_that_made_the_energies_come_back(family, terms, clock_tree, 
 def test_the_coefficients_are_those_of_known_voltages(family):
     """The voltage's size is taken up by the coefficients; synthetic's is 1 at the top already."""
     known = fit(unknown_volts(1, known_voltage=True), "choi+clock", "known", intervals=False)
-    found = fit(unknown_volts(1), "choi+clock", family, intervals=False)
-    assert [t.name for t in found.terms] == [t.name for t in known.terms]
-    np.testing.assert_allclose(found.value, known.value, rtol=0.01)
+    fitted = fit(unknown_volts(1), "choi+clock", family, intervals=False)
+    assert [t.name for t in fitted.terms] == [t.name for t in known.terms]
+    np.testing.assert_allclose(fitted.value, known.value, rtol=0.01)
 
 
 @settings(max_examples=12, deadline=None)
@@ -88,8 +88,8 @@ def test_no_floor_and_knee_of_a_grid_fit_better(noise):
         data = unknown_volts(seed, kernels=6, noise=noise)
         training = prepare(data, Form("choi+clock", "floor", False))
         mhz = training.mhz
-        found = estimate_curves("floor", training.equations, mhz)
-        core_v, mem_v = found.core.at(mhz[:, 0]), found.mem.at(mhz[:, 1])
+        curves = estimate_curves("floor", training.equations, mhz)
+        core_v, mem_v = curves.core.at(mhz[:, 0]), curves.mem.at(mhz[:, 1])
         reached = solve(training.equations, None, core_v, mem_v).cost
         least = np.inf
         for floor, knee_mhz, low_mem in product(
@@ -117,16 +117,16 @@ def test_a_voltage_for_each_clock_fits_at_least_as_well_as_floor_and_knee():
 @pytest.mark.parametrize("family", ESTIMATED)
 def test_a_domain_whose_clock_does_not_vary_keeps_1(family):
     one_mem = unknown_volts(0, mem_mhz=(700.0,))
-    found = fit(one_mem, "choi+clock", family, intervals=False)
-    assert (found.curves.mem.at(np.array([100.0, 700.0, 2000.0])) == 1).all()
-    assert found.curves.core.at(np.array([400.0]))[0] < 0.9
+    fitted = fit(one_mem, "choi+clock", family, intervals=False)
+    assert (fitted.curves.mem.at(np.array([100.0, 700.0, 2000.0])) == 1).all()
+    assert fitted.curves.core.at(np.array([400.0]))[0] < 0.9
     no_mem = replace(
         one_mem,
         mem_mhz=np.full(len(one_mem), np.nan),
         settings=[(c, np.nan) for c, _ in one_mem.settings],
     )
     again = fit(no_mem, "choi+clock", family, intervals=False)
-    np.testing.assert_allclose(again.energy_j(no_mem), found.energy_j(one_mem), rtol=1e-5)
+    np.testing.assert_allclose(again.energy_j(no_mem), fitted.energy_j(one_mem), rtol=1e-5)
     one = unknown_volts(0, core_mhz=(700.0,), mem_mhz=(700.0,))
     alone = fit(one, "choi", family, intervals=False)
     assert (alone.curves.core.at(np.array([100.0, 2000.0])) == 1).all()
@@ -141,8 +141,8 @@ def test_the_clock_of_a_setting_held_out_lies_between_its_neighbours():
     # The true curve is straight there, so that the energies are predicted as well.
     held_out = data.take(out)
     for family in ESTIMATED:
-        found = fit(data.take(~out), "choi+clock", family, intervals=False)
-        np.testing.assert_allclose(found.energy_j(held_out), held_out.energy_j, rtol=1e-3)
+        fitted = fit(data.take(~out), "choi+clock", family, intervals=False)
+        np.testing.assert_allclose(fitted.energy_j(held_out), held_out.energy_j, rtol=1e-3)
 
 
 @pytest.mark.parametrize("family", ESTIMATED)

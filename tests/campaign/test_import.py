@@ -35,12 +35,12 @@ def test_energy_that_is_not_power_times_time_is_named_and_kept(tmp_path, capsys)
     again = tmp_path / "again"
     capsys.readouterr()
     assert main(["import", str(out), "--store", str(again), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len(found["disagreements"]) == 1
-    assert [f["check"] for f in found["findings"]] == ["energy"]
+    printed = json.loads(capsys.readouterr().out)
+    assert len(printed["disagreements"]) == 1
+    assert [f["check"] for f in printed["findings"]] == ["energy"]
     frame = imported(again)
     expected = frame.loc[frame["core_mhz"] == 2000, "point_id"].tolist()
-    assert found["findings"][0]["point_ids"] == expected
+    assert printed["findings"][0]["point_ids"] == expected
 
 
 def test_energy_and_power_within_a_percent_are_not_flagged(tmp_path, capsys):
@@ -102,13 +102,13 @@ CONTENT = st.fixed_dictionaries(
 
 @given(st.lists(CONTENT, min_size=1, max_size=5))
 def test_ids_by_column_are_the_ids_of_the_points(contents):
-    columns = {name: [each[name] for each in contents] for name in contents[0]}
+    columns = {name: [content[name] for content in contents] for name in contents[0]}
     expected = [
         make_point(
-            **{n: v for n, v in each.items() if not n.endswith("_mhz")},
-            setting=Setting(each["core_mhz"], each["mem_mhz"]),
+            **{n: v for n, v in content.items() if not n.endswith("_mhz")},
+            setting=Setting(content["core_mhz"], content["mem_mhz"]),
         ).id
-        for each in contents
+        for content in contents
     ]
     assert point_ids(columns) == expected
 

@@ -51,12 +51,12 @@ def run(
         ranks=ranks,
         setting=setting,
     )
-    bench = SubprocessRunner(PartitionSetup(site, protocol, (kernel,)))
+    runner = SubprocessRunner(PartitionSetup(site, protocol, (kernel,)))
     try:
-        return decode(bench.measure(point, 0))
+        return decode(runner.measure(point, 0))
     finally:
-        bench.close()
-        assert not bench.folder.exists()
+        runner.close()
+        assert not runner.folder.exists()
 
 
 def python(code: str, **params: object) -> Measurement:
@@ -64,13 +64,13 @@ def python(code: str, **params: object) -> Measurement:
 
 
 def test_a_real_kernel_without_a_meter_has_time_and_counts_and_no_energy():
-    found = run("dp_fma", {})
-    assert found.status == "ok", found.text
-    assert found.time_s * found.iterations >= QUICK.min_duration_s
-    rate = found.counts["dp"] / found.time_s
+    measured = run("dp_fma", {})
+    assert measured.status == "ok", measured.text
+    assert measured.time_s * measured.iterations >= QUICK.min_duration_s
+    rate = measured.counts["dp"] / measured.time_s
     assert 1e8 < rate < 1e12
-    assert math.isnan(found.energy_j)
-    assert found.traces == ()
+    assert math.isnan(measured.energy_j)
+    assert measured.traces == ()
 
 
 def test_a_meter_gives_energy_and_a_trace(tmp_path):
@@ -132,21 +132,21 @@ def test_a_meter_that_is_not_there_is_a_failure_with_a_remedy():
         kind, options = "powercap", {}
     from sites.site_file import MeterEntry
 
-    found = run("idle", {}, localhost(meters=[MeterEntry(kind=kind, options=options)]))
-    assert found.status == "meter unreadable"
-    assert "powercap" in found.text
-    assert math.isnan(found.energy_j)
+    measured = run("idle", {}, localhost(meters=[MeterEntry(kind=kind, options=options)]))
+    assert measured.status == "meter unreadable"
+    assert "powercap" in measured.text
+    assert math.isnan(measured.energy_j)
 
 
 def test_a_setting_that_the_node_refuses():
-    found = run("idle", {}, setting=Setting(1000.0, None))
-    assert found.status == "clock not legal"
+    measured = run("idle", {}, setting=Setting(1000.0, None))
+    assert measured.status == "clock not legal"
 
 
 def test_a_command_with_its_arguments_untouched_by_any_shell():
     words = ["a b", "$(touch x)", ";", "'", '"', "-n", "\n", "*", "é"]
     code = "import sys, json; print(json.dumps(sys.argv[1:]))"
-    found = run(
+    measured = run(
         "command",
         {
             "argv": [sys.executable, "-c", code, *words],
@@ -154,8 +154,8 @@ def test_a_command_with_its_arguments_untouched_by_any_shell():
             "counts": {"dp": 12.0},
         },
     )
-    assert found.status == "ok", found.text
-    assert found.counts == {"dp": 12.0}
+    assert measured.status == "ok", measured.text
+    assert measured.counts == {"dp": 12.0}
 
 
 def test_a_command_reports_its_own_counts():
@@ -188,22 +188,22 @@ def test_a_command_reports_its_own_counts():
     ],
 )
 def test_a_command_that_fails_is_a_record_with_its_class(code, params, status, word):
-    found = python(code, **params)
-    assert found.status == status
-    assert word in found.text
+    measured = python(code, **params)
+    assert measured.status == status
+    assert word in measured.text
 
 
 def test_a_program_that_is_not_there():
-    found = run("command", {"argv": ["no-such-program-here"]})
-    assert found.status == "kernel failed"
-    assert "no-such-program-here" in found.text
+    measured = run("command", {"argv": ["no-such-program-here"]})
+    assert measured.status == "kernel failed"
+    assert "no-such-program-here" in measured.text
 
 
 def test_the_measuring_subprocess_itself_can_die():
     """The kernel's program kills its parent: the worker still gets a record."""
-    found = python("import os, signal; os.kill(os.getppid(), signal.SIGKILL)")
-    assert found.status == "node lost"
-    assert "SIGKILL" in found.text
+    measured = python("import os, signal; os.kill(os.getppid(), signal.SIGKILL)")
+    assert measured.status == "node lost"
+    assert "SIGKILL" in measured.text
 
 
 def test_a_hanging_kernel_is_killed_with_all_its_children(tmp_path):
@@ -214,28 +214,28 @@ def test_a_hanging_kernel_is_killed_with_all_its_children(tmp_path):
         " start_new_session=True); time.sleep(99)"
     )
     began = time.monotonic()
-    found = run(
+    measured = run(
         "command",
         {"argv": [sys.executable, "-c", code, marker]},
         protocol=Protocol(min_duration_s=0.0, warm_up_s=0.0, timeout_s=1.5),
     )
-    assert found.status == "timed out"
-    assert "1.5 s" in found.text
+    assert measured.status == "timed out"
+    assert "1.5 s" in measured.text
     assert time.monotonic() - began < 10
     left = [p for p in psutil.process_iter(["cmdline"]) if marker in (p.info["cmdline"] or [])]
     assert left == []
 
 
-def test_the_bench_goes_on_after_its_fork_server_was_killed():
+def test_measuring_goes_on_after_its_fork_server_was_killed():
     site = localhost()
-    bench = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)))
+    runner = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)))
     point = a_point(site=site.name, partition="local", params='{"sleep_s":0.0}')
     try:
-        assert decode(bench.measure(point, 0)).status == "ok"
-        bench._server.kill()
-        assert decode(bench.measure(point, 0)).status == "ok"
+        assert decode(runner.measure(point, 0)).status == "ok"
+        runner._server.kill()
+        assert decode(runner.measure(point, 0)).status == "ok"
     finally:
-        bench.close()
+        runner.close()
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -284,12 +284,12 @@ def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_poin
     point = a_point(
         site=site.name, partition=next(iter(site.partitions)), ranks=ranks, setting=site.settings[0]
     )
-    bench = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)), tmp_path)
+    runner = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)), tmp_path)
     try:
-        (bench.folder / file).mkdir()  # what nothing can be written to
+        (runner.folder / file).mkdir()  # what nothing can be written to
         with pytest.raises(StoreUnwritable, match=rf"{file}: Is a directory"):
-            bench.measure(point, 0)
-        (bench.folder / file).rmdir()
-        assert decode(bench.measure(point, 0)).status == "ok"
+            runner.measure(point, 0)
+        (runner.folder / file).rmdir()
+        assert decode(runner.measure(point, 0)).status == "ok"
     finally:
-        bench.close()
+        runner.close()

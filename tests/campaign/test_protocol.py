@@ -69,7 +69,7 @@ def powered(root: Path, energy_uj: Callable[[float], float]) -> Iterator[OpenMet
         writer.join()
 
 
-def stand(meter: OpenMeter, root: Path, **protocol: float) -> PointSetup:
+def setup_with(meter: OpenMeter, root: Path, **protocol: float) -> PointSetup:
     return PointSetup(Wait(), Team(), [meter], Fixed(root), Protocol(**(QUICK | protocol)))
 
 
@@ -77,7 +77,7 @@ def test_even_power_is_steady_and_measured(tmp_path):
     longer = {"idle_s": 0.5, "min_duration_s": 0.5}
     with powered(tmp_path, lambda t: 40e6 * t) as meter:
         idle = idle_power(Team(), [meter], Fixed(tmp_path), Protocol(**(QUICK | longer)))
-        measured = run_protocol(stand(meter, tmp_path, **longer))
+        measured = run_protocol(setup_with(meter, tmp_path, **longer))
     assert idle["idle_w"] == pytest.approx(40.0, rel=LATE)
     assert measured.steps["steady"] is True
     assert measured.flags == []
@@ -93,7 +93,7 @@ def test_even_power_is_steady_and_measured(tmp_path):
 def test_power_that_keeps_rising_is_flagged(tmp_path):
     # Twice the power every stretch: two agree only if the writer is held up for half of one.
     with powered(tmp_path, lambda t: 20e6 * 2 ** (t / 0.5)) as meter:
-        measured = run_protocol(stand(meter, tmp_path, warm_up_max_s=2.0))
+        measured = run_protocol(setup_with(meter, tmp_path, warm_up_max_s=2.0))
     assert measured.steps["steady"] is False
     assert measured.steps["warm_up_s"] >= 2.0
     assert any("not steady" in flag for flag in measured.flags)
@@ -106,7 +106,7 @@ def test_the_warm_up_lasts_until_power_is_steady(tmp_path):
         return 1e6 * (100 * t - 35 * (1 - math.exp(-t / 0.5)))
 
     with powered(tmp_path, energy_uj) as meter:
-        measured = run_protocol(stand(meter, tmp_path))
+        measured = run_protocol(setup_with(meter, tmp_path))
     # Stretches of 0.5 s: their mean powers differ by 1 % of 100 W after about 2 s.
     assert measured.steps["steady"] is True
     assert measured.steps["warm_up_s"] >= 1.0
@@ -127,14 +127,14 @@ def test_a_coarse_meter_gets_a_longer_window(tmp_path):
         assert needed_s == pytest.approx(0.204, rel=0.01)
         fine_s = meter_needs_s(channel, 100.0, 0.1)
         assert fine_s == pytest.approx(channel.period_s / math.sqrt(6) / 0.001, rel=0.01)
-        measured = run_protocol(stand(meter, tmp_path, window_pct=0.05, min_duration_s=0.1))
+        measured = run_protocol(setup_with(meter, tmp_path, window_pct=0.05, min_duration_s=0.1))
     # The meter has a resolution of 61 uJ and a period of 1 ms: 0.05 % needs 0.82 s.
     assert measured.windows[0].end_ns >= 0.8e9
 
 
 def test_a_meter_that_needs_too_long_a_window_is_flagged(tmp_path):
     with powered(tmp_path, lambda t: 40e6 * t) as meter:
-        measured = run_protocol(stand(meter, tmp_path, window_pct=0.01, max_duration_s=0.5))
+        measured = run_protocol(setup_with(meter, tmp_path, window_pct=0.01, max_duration_s=0.5))
     assert any("needs a window of" in flag for flag in measured.flags)
 
 
@@ -148,8 +148,8 @@ def test_windows_are_repeated_until_the_energy_is_known(tmp_path):
         return 1e6 * float(np.interp(t, np.arange(401) * 0.1, known_j))
 
     with powered(tmp_path, energy_uj) as meter:
-        loose = run_protocol(stand(meter, tmp_path, uncertainty_pct=50.0))
-        tight = run_protocol(stand(meter, tmp_path, uncertainty_pct=0.01, max_windows=6))
+        loose = run_protocol(setup_with(meter, tmp_path, uncertainty_pct=50.0))
+        tight = run_protocol(setup_with(meter, tmp_path, uncertainty_pct=0.01, max_windows=6))
     assert len(loose.windows) == 3
     assert len(tight.windows) == 6
     assert tight.steps["random_pct"] > 0.01
@@ -160,7 +160,7 @@ def test_a_counter_that_stops_is_no_energy(tmp_path):
         powered(tmp_path, lambda t: 40e6 * min(t, 0.3)) as meter,
         pytest.raises(MeterUnreadable, match="stopped: it showed"),
     ):
-        run_protocol(stand(meter, tmp_path, steady_pct=0.0, min_duration_s=1.0))
+        run_protocol(setup_with(meter, tmp_path, steady_pct=0.0, min_duration_s=1.0))
 
 
 def test_trimmed_edges_do_not_count():

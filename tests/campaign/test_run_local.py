@@ -95,12 +95,12 @@ def undisturbed(tmp_path_factory) -> pd.DataFrame:
 
 
 def descendants(process: subprocess.Popen[str], word: str) -> list[psutil.Process]:
-    found = []
+    children = []
     for child in psutil.Process(process.pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # it ended, or is about to
             if word in " ".join(child.cmdline()):
-                found.append(child)
-    return found
+                children.append(child)
+    return children
 
 
 def kill_driver(process: subprocess.Popen[str]) -> None:
@@ -108,9 +108,9 @@ def kill_driver(process: subprocess.Popen[str]) -> None:
 
 
 def kill_all(process: subprocess.Popen[str]) -> None:
-    for each in psutil.Process(process.pid).children(recursive=True):
+    for child in psutil.Process(process.pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # killed with its parent a moment ago
-            each.kill()
+            child.kill()
     process.kill()
 
 
@@ -141,12 +141,12 @@ def test_after_any_kill_it_ends_with_the_same_measurements(
             kill_all(process)
     code, out = run(path)
     assert code == 0, out
-    found = frame_of(path).set_index("point_id").sort_index()
-    assert list(found.index) == list(undisturbed.index)
+    measured = frame_of(path).set_index("point_id").sort_index()
+    assert list(measured.index) == list(undisturbed.index)
     for column in ("energy_j", "time_s", "core_mhz", "n_sp"):
-        pd.testing.assert_series_equal(found[column], undisturbed[column])
+        pd.testing.assert_series_equal(measured[column], undisturbed[column])
     planned = {p.id for p in make_plan(path).points}
-    assert set(found.index) == planned
+    assert set(measured.index) == planned
     dataset = open_dataset(open_store(path.parent / "store"))
     assert dataset.sizes["trace"] == len(planned)
     _, alive = psutil.wait_procs(family, timeout=15)
@@ -184,7 +184,7 @@ def test_a_complete_campaign_runs_nothing_again(tmp_path, capsys):
     assert "energy is missing: this site has no meter" in capsys.readouterr().err
 
 
-def test_failures_are_recorded_retried_as_often_as_allowed_and_told(tmp_path, capsys):
+def test_failures_are_recorded_retried_as_often_as_allowed_and_reported(tmp_path, capsys):
     """A hanging program may pass (retried once, then left); a wrong one can't (not retried)."""
     hang = f'argv = [["{sys.executable}", "-c", "import time; time.sleep(60)"]]'
     wrong = f'argv = [["{sys.executable}", "-c", "raise SystemExit(1)"]]'

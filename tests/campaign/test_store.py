@@ -43,8 +43,8 @@ def store(tmp_path: Path) -> Store:
 
 def write(store: Store, *measurements: Measurement) -> Path:
     with JournalWriter(store.journals) as journal:
-        for each in measurements:
-            journal.append(encode(each))
+        for measured in measurements:
+            journal.append(encode(measured))
         return journal.path
 
 
@@ -297,7 +297,7 @@ def test_a_failed_attempt_keeps_what_is_known_of_a_point_whose_trace_is_damaged(
     )
 
 
-def test_damage_between_two_records_is_told_whoever_writes_beside(store):
+def test_damage_between_two_records_is_reported_whoever_writes_beside(store):
     """The records behind it are moved, so that nobody looks at it again."""
     made = [measurement(i) for i in range(3)]
     path = write(store, *made)

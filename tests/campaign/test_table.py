@@ -176,8 +176,8 @@ def test_other_peoples_format_through_a_map_file(tmp_path, capsys):
         assert row.energy_j == pytest.approx(energy_j)
     capsys.readouterr()
     assert main(["crossval", str(store), "--site", "gtx-titan-x", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["n_folds"] == 32
-    assert found["mape_pct"] < 5.5
-    lost = {name: found["decision"][name]["mean_lost_pct"] for name in ("model", "race_to_halt")}
+    judged = json.loads(capsys.readouterr().out)
+    assert judged["n_folds"] == 32
+    assert judged["mape_pct"] < 5.5
+    lost = {name: judged["decision"][name]["mean_lost_pct"] for name in ("model", "race_to_halt")}
     assert lost["model"] < 4.0 < 25.0 < lost["race_to_halt"]
