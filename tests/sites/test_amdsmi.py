@@ -77,6 +77,16 @@ def test_the_even_die_of_an_mi250_reports_the_card(root: Path) -> None:
         open_meter("amdsmi", {"devices": [1]}, root)
 
 
+def refuses(root: Path, file: str, text: str, said: str) -> None:
+    """An open meter reads, and no longer once a file of the second GPU holds this text."""
+    meter = open_meter("amdsmi", {}, root)
+    meter.read()
+    put(root, file, text)
+    with pytest.raises(MeterUnreadable, match=said) as caught:
+        meter.read()
+    assert "AMD GPU 1" in caught.value.what
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -88,12 +98,7 @@ def test_the_even_die_of_an_mi250_reports_the_card(root: Path) -> None:
     ],
 )
 def test_a_power_that_disappears_is_an_error(root: Path, text: str, said: str) -> None:
-    meter = open_meter("amdsmi", {}, root)
-    meter.read()
-    put(root, "gpu1/power", text)
-    with pytest.raises(MeterUnreadable, match=said) as caught:
-        meter.read()
-    assert "AMD GPU 1" in caught.value.what
+    refuses(root, "gpu1/power", text, said)
 
 
 @pytest.mark.parametrize(
@@ -107,11 +112,7 @@ def test_a_power_that_disappears_is_an_error(root: Path, text: str, said: str) -
     ],
 )
 def test_an_energy_that_is_not_a_number(root: Path, text: str, said: str) -> None:
-    meter = open_meter("amdsmi", {}, root)
-    meter.read()
-    put(root, "gpu1/energy", text)
-    with pytest.raises(MeterUnreadable, match=said):
-        meter.read()
+    refuses(root, "gpu1/energy", text, said)
 
 
 @pytest.mark.parametrize("code", [34, 2])
