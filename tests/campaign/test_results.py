@@ -150,6 +150,16 @@ def test_policy_report_and_figures_write_files(store, tmp_path):
     assert {path.suffix for path in store.figures(tmp_path / "figures")} >= {".svg", ".csv"}
 
 
+def test_a_policy_asks_for_the_core_and_the_memory_clock_that_take_least(store, tmp_path):
+    store.policy(SITE, tmp_path / "policy.json")
+    kernels = json.loads((tmp_path / "policy.json").read_text())["sites"][SITE]["kernels"]
+    assert {kernel["mem_mhz"] for kernel in kernels} == {900.0}  # the store has no other
+    (bound,) = (kernel for kernel in kernels if kernel["label"] == "sp3")
+    # It computes 16 / f s at f MHz, 6 W of that constant: the highest core clock takes least.
+    assert bound["core_mhz"] == max(CLOCKS)
+    assert bound["slurm"] == "--cpu-freq=1600000"
+
+
 def test_what_cannot_be_done_is_said_in_one_line(store, tmp_path):
     for error, call in (
         (NotAStore, lambda: open_store(tmp_path)),
