@@ -147,7 +147,7 @@ def _findings(dataset: xr.Dataset, findings: Sequence[Finding]) -> list[Remark]:
             more = f" {len(one)} findings, of which these are the next:" if len(one) > 1 else ""
             remarks.append(
                 _remark(
-                    worst, f"finding on {check}", len(rows), "measurement", texts[0] + more, lines
+                    worst, f"check of {check}", len(rows), "measurement", texts[0] + more, lines
                 )
             )
     return remarks
