@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -9,9 +10,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from sites import clocks, meters
 from sites.clocks import CONTROLS
 from sites.counters.group_file import CounterGroup, find_group, read_group
-from sites.located_toml import BadFile, BadValue, FileModel, Source, matching, parse, read_text
+from sites.located_toml import (
+    BadFile,
+    BadValue,
+    FileModel,
+    KeyPath,
+    Source,
+    matching,
+    parse,
+    read_text,
+)
 from sites.meters import METERS
 from sites.setting import AS_FOUND, Setting
 
@@ -397,6 +408,7 @@ def read_site(path: Path) -> Site:
     _check_voltages(site, source)
     _check_legal(site, source)
     _check_control(site, source)
+    _check_options(site, source)
     if site.twin is not None:
         _check_twin(site, site.twin, source)
     return site.model_copy(update={"counters": _read_groups(site, source, path.parent)})
@@ -470,6 +482,12 @@ def _check_control(site: Site, source: Source) -> None:
             "leave [[meters]] out: a simulated machine has its own meter (twin.meter_hz)",
         )
     if control == "slurm":
+        if site.domains.mem and site.clocks.device == "cpu":
+            raise source.error(
+                ("domains", "mem"),
+                "the control 'slurm' sets no memory clock of a CPU (srun --cpu-freq)",
+                "leave [domains.mem] out, or set device = 'gpu' in [clocks]",
+            )
         local = [name for name, p in site.partitions.items() if p.scheduler != "slurm"]
         if local:
             raise source.error(
@@ -477,6 +495,23 @@ def _check_control(site: Site, source: Source) -> None:
                 "the control 'slurm' sets clocks by job steps, and this partition is not Slurm's",
                 "set scheduler = 'slurm', or choose another clock control",
             )
+
+
+def _check_options(site: Site, source: Source) -> None:
+    """Refuse options that a meter or the clock control does not have or cannot use."""
+    checks: list[tuple[KeyPath, Callable[..., None], str, dict[str, Any]]] = [
+        (("clocks",), clocks.check_options, site.clocks.control, site.clocks.options)
+    ]
+    for i, entry in enumerate(site.meters):
+        checks.append((("meters", i), meters.check_options, entry.kind, entry.options))
+    for key, check, name, options in checks:
+        try:
+            check(name, options)
+        except ValueError as error:
+            named = [option for option in options if option in str(error)]
+            what, _, remedy = str(error).partition("; ")
+            remedy = remedy or "see the page Meters and clocks of the documentation"
+            raise source.error((*key, "options", *named[:1]), what, remedy) from None
 
 
 def _check_legal(site: Site, source: Source) -> None:

@@ -4,7 +4,8 @@ Each module has ``ABOUT``, a :class:`MeterDescription` with the options, and
 ``open_meter(root: Path, options: Mapping) -> Meter``. ``root`` is ``/`` on a machine, and a folder
 with recorded files in a test; programs are then looked for in its usr/bin and usr/sbin. It raises
 MeterUnreadable where the meter, or something that an option names, is missing or cannot be read,
-and ValueError for an unknown option or one with a wrong value.
+and ValueError for an unknown option or one with a wrong value. So does ``parse_options(options)``,
+where there is one, without opening anything.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sites.described_options import check_module_options
 from sites.meters.shared.meter import (
     Buffered,
     Channel,
@@ -50,6 +52,15 @@ def open_meter(kind: str, options: Mapping[str, Any], root: Path = Path("/")) ->
     return meter
 
 
+def check_options(kind: str, options: Mapping[str, Any]) -> None:
+    """Check a meter's options without opening it.
+
+    Raises:
+        ValueError: an unknown option, or one with a wrong value.
+    """
+    check_module_options(import_module(METERS[kind]), options)
+
+
 def describe_meters() -> list[MeterDescription]:
     """The description of every registered meter. No vendor's library is loaded for it."""
     return [import_module(module).ABOUT for module in METERS.values()]
@@ -64,6 +75,7 @@ __all__ = [
     "MeterDescription",
     "MeterUnreadable",
     "Reading",
+    "check_options",
     "describe_meters",
     "open_meter",
 ]

@@ -88,7 +88,7 @@ class AmdGpu:
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     """Open the GPUs that AMD SMI lists; its library finds them itself, whatever ``root`` is."""
-    indices = _parse_options(options)
+    indices = parse_options(options)
     try:
         import amdsmi  # noqa: PLC0415
     except Exception as error:  # Importing it loads its library, which may raise anything.
@@ -165,7 +165,7 @@ def _read_all(library: Any, gpus: Sequence[AmdGpu]) -> list[float]:
     return values
 
 
-def _parse_options(options: Mapping[str, Any]) -> list[int] | None:
+def parse_options(options: Mapping[str, Any]) -> list[int] | None:
     ABOUT.check_options(options)
     devices = options.get("devices")
     if devices is None:

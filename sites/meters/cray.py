@@ -108,7 +108,7 @@ class StampClock:
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> CrayMeter:
     """Open the counters below ``root``."""
-    stale_s = _parse_options(options)
+    stale_s = parse_options(options)
     directory = root / PM_COUNTERS
     channels = _find_channels(directory)
     names = ["freshness", "startup", *map(_file_name, channels)]
@@ -203,7 +203,7 @@ class CrayMeter(OpenMeter):
         )
 
 
-def _parse_options(options: Mapping[str, Any]) -> float:
+def parse_options(options: Mapping[str, Any]) -> float:
     ABOUT.check_options(options)
     stale_s = options.get("stale_s", STALE_S)
     if isinstance(stale_s, bool) or not isinstance(stale_s, int | float) or not stale_s > 0:

@@ -97,7 +97,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
     energy includes it, and ``device`` the name of the chip's device, if several chips have the same
     name.
     """
-    choices = _parse_options(options)
+    choices = parse_options(options)
     sensors = find_sensors(root)
     if choices is None:
         choices = _choose_known(sensors)
@@ -127,7 +127,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
         return FileMeter(ABOUT.kind, channels, counters, files, kept, units_per_w=1e6)
 
 
-def _parse_options(options: Mapping[str, Any]) -> tuple[ChosenSensor, ...] | None:
+def parse_options(options: Mapping[str, Any]) -> tuple[ChosenSensor, ...] | None:
     ABOUT.check_options(options)
     entries = options.get("sensors")
     if entries is None:

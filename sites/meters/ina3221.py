@@ -111,7 +111,7 @@ class LabelledRail:
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> Ina3221Meter:
     """Open the rails below ``root``: those that ``rails`` names, or those in RAILS."""
-    domains = _parse_options(options)
+    domains = parse_options(options)
     rails = find_rails(root)
     chosen = _choose(root, rails, domains)
     domains = domains or RAILS
@@ -177,7 +177,7 @@ class Ina3221Meter(FileMeter):
         return Reading((start_ns + end_ns) // 2, tuple(values))
 
 
-def _parse_options(options: Mapping[str, Any]) -> dict[str, str] | None:
+def parse_options(options: Mapping[str, Any]) -> dict[str, str] | None:
     ABOUT.check_options(options)
     rails = options.get("rails")
     if rails is None:

@@ -85,16 +85,22 @@ PARSE_REMEDY = "check the output of `{command}`: the BMC may have no power senso
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
     """Open the node's BMC and wait for its first answer."""
-    words, limit_s = parse_command_options(ABOUT, options)
-    period_s = parse_seconds(options, "period_s") or PERIOD_S
+    words, limit_s, period_s = parse_options(options)
     command = _find_command(root, words)
-    meter = IpmiMeter(command, limit_s or LIMIT_S, period_s)
+    meter = IpmiMeter(command, limit_s or LIMIT_S, period_s or PERIOD_S)
     try:
         meter.wait_for_answer()
     except BaseException:
         meter.close()
         raise
     return meter
+
+
+def parse_options(
+    options: Mapping[str, Any],
+) -> tuple[list[str] | None, float | None, float | None]:
+    """The command, ``limit_s`` and ``period_s``; None where one is not given."""
+    return *parse_command_options(ABOUT, options), parse_seconds(options, "period_s")
 
 
 class IpmiMeter:

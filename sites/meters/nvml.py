@@ -106,7 +106,7 @@ class Signal:
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     """Open the GPUs that NVML lists; another root has its ``usr/lib/libnvidia-ml.so.1``."""
-    devices = _parse_options(options)
+    devices = parse_options(options)
     try:
         library = open_library(root)
     except NvmlUnavailable as error:
@@ -140,7 +140,7 @@ def _read_signals(library: NvmlLibrary, signals: Sequence[Signal]) -> list[int]:
         raise MeterUnreadable(error.what, error.remedy) from error
 
 
-def _parse_options(options: Mapping[str, Any]) -> Sequence[int | str] | None:
+def parse_options(options: Mapping[str, Any]) -> Sequence[int | str] | None:
     ABOUT.check_options(options)
     devices = options.get("devices")
     if devices is None:

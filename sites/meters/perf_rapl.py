@@ -119,7 +119,7 @@ class KernelEvent:
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     """Open the events of each package; a recorded tree has their counts in RECORDED."""
-    names = _parse_options(options)
+    names = parse_options(options)
     specs = _find_events(root, names)
     units = _find_units(root)
     channel_events: list[tuple[Channel, RaplEvent, int]] = []
@@ -163,7 +163,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
         )
 
 
-def _parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:
+def parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:
     ABOUT.check_options(options)
     names = options.get("events")
     if names is None:

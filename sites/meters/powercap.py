@@ -78,7 +78,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
     Without ``max_power_w``, the limit is the larger of MAX_POWER_W and four times the zone's own
     constraint_0_max_power_uw.
     """
-    names, max_power_w = _parse_options(options)
+    names, max_power_w = parse_options(options)
     zones = find_zones(root)
     chosen = _choose_zones(zones, names)
     if sum(zone.domain == "psys" for zone in zones) > 1 and len(chosen) > 1:
@@ -114,7 +114,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
     return FileMeter(ABOUT.kind, channels, counters, files, kept)
 
 
-def _parse_options(options: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, float | None]:
+def parse_options(options: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, float | None]:
     ABOUT.check_options(options)
     names = options.get("zones")
     if names is not None and (

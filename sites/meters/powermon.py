@@ -113,7 +113,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PowermonMeter:
 
     Sensors that ``rails`` does not name are ignored.
     """
-    checked = _parse_options(options)
+    checked = parse_options(options)
     stream = _open_stream(root, checked)
     meter = PowermonMeter(stream, checked)
     try:
@@ -307,7 +307,7 @@ def _open_stream(root: Path, options: PowermonOptions) -> ByteStream:
         raise MeterUnreadable(f"{path} cannot be opened: {error}", DEVICE_REMEDY) from error
 
 
-def _parse_options(options: Mapping[str, Any]) -> PowermonOptions:
+def parse_options(options: Mapping[str, Any]) -> PowermonOptions:
     ABOUT.check_options(options)
     device, host = options.get("device"), options.get("host")
     if (device is None) == (host is None):

@@ -61,7 +61,7 @@ class RecordedColumn:
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> RecordedMeter:
     """Read the recording and start the replay; ``channels`` names the columns that count."""
-    path, columns = _parse_options(root, options)
+    path, columns = parse_options(options, root)
     times_s, values = read_recording(path, [column.name for column in columns])
     rows = [
         tuple(value * column.to_si for value, column in zip(row, columns, strict=True))
@@ -216,7 +216,9 @@ def _step(values: Sequence[float], to_si: float) -> float:
     return min(steps, default=to_si)
 
 
-def _parse_options(root: Path, options: Mapping[str, Any]) -> tuple[Path, list[RecordedColumn]]:
+def parse_options(
+    options: Mapping[str, Any], root: Path = Path("/")
+) -> tuple[Path, list[RecordedColumn]]:
     ABOUT.check_options(options)
     path = options.get("path")
     if not isinstance(path, str) or not path:

@@ -63,8 +63,7 @@ NOTHING_REMEDY = (
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     """Open the accounting of a step. Nothing is read yet."""
-    _, limit_s = parse_command_options(ABOUT, options)
-    job, step = _parse_step(options)
+    job, step, limit_s = parse_options(options)
     if job is None:
         raise MeterUnreadable(
             "this is not a Slurm job: SLURM_JOB_ID is not set",
@@ -125,11 +124,13 @@ def parse_energy(output: str, step: str) -> str | None:
     return None
 
 
-def _parse_step(options: Mapping[str, Any]) -> tuple[str | None, str]:
+def parse_options(options: Mapping[str, Any]) -> tuple[str | None, str, float | None]:
+    """The job, the step and ``limit_s``; None where one is not known."""
+    _, limit_s = parse_command_options(ABOUT, options)
     job = options.get("job", os.environ.get("SLURM_JOB_ID"))
     if job is not None and not re.fullmatch(r"\d+(_\d+)?", str(job)):
         raise ValueError(f"job is the number of a Slurm job such as 1234 or 1234_5, not {job!r}")
     step = options.get("step", "batch")
     if isinstance(step, bool) or not re.fullmatch(r"\d+|batch", str(step)):
         raise ValueError(f"step is the number of a step or batch, not {step!r}")
-    return (None if job is None else str(job)), str(step)
+    return (None if job is None else str(job)), str(step), limit_s

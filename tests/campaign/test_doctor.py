@@ -132,13 +132,13 @@ def test_a_partition_of_a_site_without_slurm_is_refused(tmp_path, capsys):
 
 def test_each_problem_comes_with_a_remedy(tmp_path, capsys):
     meters = '[[meters]]\nkind = "cray"\n[[meters]]\nkind = "powercap"\n'
-    meters += '[meters.options]\nzone = "package-0"\n'
+    meters += '[meters.options]\nzones = ["no-such-zone"]\n'
     code, report = examine(tmp_path, LOCAL + meters, capsys)
     assert code == 1
     cray, powercap = report["meters"]
     assert "pm_counters" in cray["problem"]
     assert cray["remedy"]
-    assert "zones" in powercap["problem"]
+    assert "powercap" in powercap["problem"]
     assert main(["doctor", str(tmp_path / "site.toml")]) == 1
     assert "to fix it: " in capsys.readouterr().out
 

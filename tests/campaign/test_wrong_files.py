@@ -227,6 +227,40 @@ def test_wrong_files(tmp_path, capsys, which, old, new, words):
     assert len(message.strip().splitlines()) <= 2
 
 
+CLOCKS = 'name = "s"\n[domains.core]\nfrequencies_mhz = [1000]\n[clocks]\n'
+METER = 'name = "s"\n[[meters]]\nkind = "{}"\n[meters.options]\n'
+WRONG_OPTIONS = [
+    (CLOCKS + 'control = "cpufreq"\noptions = { cpu = "all" }', "s.toml:6: clocks.options.cpu: "),
+    (CLOCKS + 'control = "cpufreq"\n[clocks.options]\ncpus = 4', "s.toml:7: clocks.options.cpus: "),
+    (CLOCKS + 'control = "slurm"\n[clocks.options]\nx = 4', "s.toml:7: clocks.options.x: "),
+    (METER.format("powercap") + 'zone = "p"', "s.toml:5: meters[0].options.zone: "),
+    (METER.format("ipmi") + "period_s = 0", "s.toml:5: meters[0].options.period_s: "),
+    (METER.format("nvml") + "devices = 0", "s.toml:5: meters[0].options.devices: "),
+    (METER.format("recorded") + "channels = {}", "s.toml:4: meters[0].options: path is a CSV file"),
+]
+
+
+@pytest.mark.parametrize(("site", "place"), WRONG_OPTIONS)
+def test_a_wrong_option_of_a_meter_or_control(tmp_path, capsys, site, place):
+    path = write_files(tmp_path)
+    scheduler = "slurm" if "slurm" in site else "local"
+    text = f'{site}\n[partitions.board]\nscheduler = "{scheduler}"\n'
+    (tmp_path / "s.toml").write_text(text)
+    assert main(["plan", str(path)]) == 2
+    message = capsys.readouterr().err
+    assert place in message
+    assert "; " in message.partition(place)[2]
+
+
+def test_a_memory_clock_that_slurm_cannot_set(tmp_path, capsys):
+    path = write_files(tmp_path, "s", '"twin"', '"slurm"')
+    text = (tmp_path / "s.toml").read_text()
+    (tmp_path / "s.toml").write_text(text[: text.index("[twin]")])
+    assert main(["plan", str(path)]) == 2
+    message = capsys.readouterr().err
+    assert "s.toml:7: domains.mem: the control 'slurm' sets no memory clock of a CPU" in message
+
+
 @pytest.mark.parametrize("bad", ["missing.toml", "."])
 def test_unreadable_campaign_files(tmp_path, capsys, bad):
     assert main(["plan", str(tmp_path / bad)]) == 2

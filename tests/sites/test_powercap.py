@@ -414,7 +414,7 @@ def test_several_psys_are_read_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_an_unknown_option_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"no option zone: it has zones, max_power_w"):
+    with pytest.raises(ValueError, match=r"no option zone; it has zones, max_power_w"):
         open_powercap(TREES / "powercap-amd", zone=["package-0"])
 
 

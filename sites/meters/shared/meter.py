@@ -39,8 +39,8 @@ class MeterDescription:
         unknown = sorted(set(options) - set(self.options))
         if unknown:
             raise ValueError(
-                f"the {self.kind} meter has no option {', '.join(unknown)}: "
-                f"it has {', '.join(self.options)}"
+                f"the {self.kind} meter has no option {unknown[0]}; "
+                f"it has {', '.join(self.options) or 'none'}"
             )
 
 
