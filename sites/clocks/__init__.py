@@ -3,15 +3,20 @@
 Each module has ``ABOUT``, a :class:`ControlDescription`,
 ``open_control(site, root: Path) -> ClockControl`` and ``rights(root: Path) -> Right``; one that
 writes to the hardware also has ``put_back(root, found)``, with which a journal is replayed.
+``parse_options(options)``, where there is one, raises ValueError for options with a wrong value,
+without touching the hardware.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from sites.clocks.shared.control import (
     ClockControl,
+    ClockEntry,
     ClockNotLegal,
     ClockState,
     ClocksUnavailable,
@@ -20,6 +25,7 @@ from sites.clocks.shared.control import (
     Right,
 )
 from sites.clocks.shared.hwmon_voltage import with_voltage
+from sites.described_options import check_module_options
 
 CONTROLS = {
     "cpufreq": "sites.clocks.cpufreq",
@@ -41,6 +47,21 @@ def open_control(site: ControlledSite, root: Path = Path("/")) -> ClockControl:
     return with_voltage(control, root, voltage.chip, voltage.label)
 
 
+def check_options(control: str, options: Mapping[str, Any]) -> None:
+    """Check a control's options without opening it.
+
+    Raises:
+        ValueError: an unknown option, or one with a wrong value.
+    """
+    check_module_options(import_module(CONTROLS[control]), options)
+
+
+def device_of(clocks: ClockEntry) -> str:
+    """Whose clock a site's core clock is: ``cpu`` or ``gpu``."""
+    about: ControlDescription = import_module(CONTROLS[clocks.control]).ABOUT
+    return about.device or clocks.device
+
+
 def describe_controls() -> list[ControlDescription]:
     """The description of every registered control. No vendor's library is loaded for it."""
     return [import_module(module).ABOUT for module in CONTROLS.values()]
@@ -60,7 +81,9 @@ __all__ = [
     "ClocksUnavailable",
     "ControlDescription",
     "Right",
+    "check_options",
     "describe_controls",
+    "device_of",
     "open_control",
     "right_to_set",
 ]

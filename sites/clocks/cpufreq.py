@@ -36,7 +36,7 @@ from sites.clocks.shared.control import (
     ControlledSite,
     Right,
 )
-from sites.clocks.shared.cpufreq_reading import current_core_mhz
+from sites.clocks.shared.core_clock import open_core_clock
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import (
     CHECK_DRIVER,
@@ -55,6 +55,7 @@ ABOUT = ControlDescription(
     writes="scaling_setspeed, or both limits of each policy; with uncore = true, the uncore's "
     "limits as memory clock",
     needs="root, or write access to the files",
+    device="cpu",
     options={
         "cpus": "'all' or a list such as '0-7,16' (default: the CPUs that the process may run on)",
         "uncore": "true: the memory clock is Intel's uncore clock (default: false)",
@@ -117,6 +118,7 @@ class Cpufreq:
         # While this control sets the uncore, the control `uncore` is locked out.
         journal = Journal(root, "cpufreq", also=("uncore",) if domains else ())
         self.files = WrittenFiles(root, journal, ABSENT, uncore.instead_of(domains))
+        self._core = open_core_clock(root, cpus)
         self._sensors = find_zones(root, PACKAGE_SENSORS)
         self._throttle_counts = [
             path
@@ -146,7 +148,8 @@ class Cpufreq:
         before = self._throttles_before
         throttled = any(n > before.get(path, n) for path, n in self._throttles().items())
         return ClockState(
-            Setting(current_core_mhz(self.root, self.cpus), mem_mhz),
+            Setting(self._core.mhz(), mem_mhz),
+            source=self._core.source,
             throttled=("thermal",) if throttled else (),
             temperature_c=hottest_c(self.root, self._sensors),
         )

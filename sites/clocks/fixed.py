@@ -1,8 +1,7 @@
-"""Clocks as found: nothing is set, and the achieved clock is recorded."""
+"""Clocks as found: nothing is set, and the clock is recorded as far as the node shows it."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from sites.clocks.shared.control import (
@@ -12,7 +11,7 @@ from sites.clocks.shared.control import (
     ControlledSite,
     Right,
 )
-from sites.clocks.shared.cpufreq_reading import current_core_mhz
+from sites.clocks.shared.reading import open_reading
 from sites.setting import AS_FOUND, Setting
 
 ABOUT = ControlDescription(
@@ -26,8 +25,8 @@ ABOUT = ControlDescription(
 class Fixed:
     """Leaves every clock as it is."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, device: str = "cpu") -> None:
+        self._read = open_reading(device, root)
 
     def set(self, setting: Setting) -> None:
         if setting != AS_FOUND:
@@ -37,7 +36,7 @@ class Fixed:
         """The hardware is not asked."""
 
     def state(self) -> ClockState:
-        return ClockState(Setting(current_core_mhz(self.root, os.sched_getaffinity(0))))
+        return self._read()
 
     def restore(self) -> None:
         """Nothing was set."""
@@ -50,4 +49,5 @@ def rights(root: Path) -> Right:
 
 def open_control(site: ControlledSite, root: Path) -> Fixed:
     """See :mod:`sites.clocks`."""
-    return Fixed(root)
+    ABOUT.check_options(site.clocks.options)
+    return Fixed(root, site.clocks.device)

@@ -46,6 +46,7 @@ ABOUT = ControlDescription(
     control="jetson",
     writes="the GPU's limits in devfreq, and the memory clock (EMC) in debugfs",
     needs="root: debugfs is for root only",
+    device="gpu",
     options={
         "gpu": "the GPU's name in /sys/class/devfreq (default: the known one)",
     },

@@ -18,8 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from sites.clocks.shared.control import (
     ControlledSite,
     Right,
 )
+from sites.clocks.shared.gpu_clocks import GRAPHICS, MEMORY, GpuClocks, as_clocks_unavailable
 from sites.clocks.shared.journal import (
     Entry,
     Journal,
@@ -55,6 +55,7 @@ ABOUT = ControlDescription(
     control="nvml",
     writes="locked graphics and memory clocks of NVIDIA GPUs",
     needs="root",
+    device="gpu",
     options={
         "devices": "indices or UUIDs of GPUs (default: those in CUDA_VISIBLE_DEVICES, or all)",
     },
@@ -63,28 +64,10 @@ ABOUT = ControlDescription(
 SETTLE_S = 2.0
 """A GPU that leaves its idle state takes a few tenths of a second."""
 WAIT_S = 0.02
-GRAPHICS, MEMORY = 0, 2
-"""nvmlClockType_t"""
-GPU_TEMPERATURE = 0
-"""nvmlTemperatureSensors_t"""
 INVALID_ARGUMENT = 2
 GONE_CODES = (9, 15)
 """Driver not loaded, GPU lost: neither keeps a lock. A GPU that is not listed may be hidden from
 this process (by Slurm or a container) and still be locked."""
-REASONS = {
-    0x1: "idle",
-    0x2: "applications clocks",
-    0x4: "software power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-    0x100: "display clocks",
-}
-"""Bit of nvmlDeviceGetCurrentClocksEventReasons -> its meaning."""
-NO_THROTTLE = {"idle", "applications clocks"}
-"""Reasons that are not throttling: no work, and the lock itself."""
 
 
 @dataclass
@@ -106,6 +89,7 @@ class Nvml:
         self.root = root
         self.library = library
         self.gpus = [LockedGpu(gpu, Journal(root, "nvml", gpu.uuid)) for gpu in gpus]
+        self.clocks = GpuClocks(library, gpus)
         self.tolerance_pct = tolerance_pct
         self._tables: dict[int, frozenset[int]] | None = None
         at_last(self, _give_up, library, self.gpus)
@@ -123,16 +107,7 @@ class Nvml:
             self._read_back(locked.gpu, setting, deadline_s)
 
     def state(self) -> ClockState:
-        gpus = [locked.gpu for locked in self.gpus]
-        core = [self._clock_mhz(gpu, GRAPHICS) for gpu in gpus]
-        mem = [self._clock_mhz(gpu, MEMORY) for gpu in gpus]
-        reasons = {word for gpu in gpus for word in self._reasons(gpu)}
-        temperatures = [t for gpu in gpus if (t := self._temperature_c(gpu)) is not None]
-        return ClockState(
-            Setting(sum(core) / len(core), sum(mem) / len(mem)),
-            throttled=tuple(sorted(reasons - NO_THROTTLE)),
-            temperature_c=max(temperatures, default=None),
-        )
+        return self.clocks.state()
 
     def restore(self) -> None:
         failed: list[str] = []
@@ -157,7 +132,7 @@ class Nvml:
 
     def _table_of(self, gpu: Gpu) -> dict[int, frozenset[int]]:
         nvml = self.library.nvml
-        with _as_clocks_unavailable(), explained(self.library, f"{gpu.label}: its legal clocks"):
+        with as_clocks_unavailable(), explained(self.library, f"{gpu.label}: its legal clocks"):
             memory = nvml.nvmlDeviceGetSupportedMemoryClocks(gpu.handle)
             table = {
                 int(mhz): frozenset(nvml.nvmlDeviceGetSupportedGraphicsClocks(gpu.handle, mhz))
@@ -244,9 +219,9 @@ class Nvml:
             if requested is None:
                 continue
             allowed = self.tolerance_pct / 100 * requested
-            while abs((taken := self._clock_mhz(gpu, kind)) - requested) > allowed:
+            while abs((taken := self.clocks.clock_mhz(gpu, kind)) - requested) > allowed:
                 if time.monotonic() >= deadline_s:
-                    reasons = frozenset(self._reasons(gpu)) - {"applications clocks"}
+                    reasons = frozenset(self.clocks.reasons(gpu)) - {"applications clocks"}
                     if taken < requested and reasons:
                         break  # The GPU took it and is throttled; the state has the reasons.
                     raise ClockNotLegal(
@@ -254,42 +229,6 @@ class Nvml:
                         f"{taken:g} MHz"
                     )
                 time.sleep(WAIT_S)
-
-    def _clock_mhz(self, gpu: Gpu, kind: int) -> float:
-        with _as_clocks_unavailable(), explained(self.library, f"{gpu.label}: its clocks"):
-            return float(self.library.nvml.nvmlDeviceGetClockInfo(gpu.handle, kind))
-
-    def _reasons(self, gpu: Gpu) -> list[str]:
-        nvml = self.library.nvml
-        for name in ("Event", "Throttle"):  # drivers before 535 have only the older name
-            function = getattr(nvml, f"nvmlDeviceGetCurrentClocks{name}Reasons", None)
-            if function is None:
-                continue
-            try:
-                with explained(self.library, f"{gpu.label}: its throttle reasons"):
-                    bits = int(function(gpu.handle))
-            except NvmlUnavailable as error:
-                if error.is_unsupported:
-                    continue
-                raise ClocksUnavailable(error.what, error.remedy) from None
-            known = [word for bit, word in REASONS.items() if bits & bit]
-            other = bits & ~sum(REASONS)
-            return [*known, f"reason {other:#x}"] if other else known
-        return []
-
-    def _temperature_c(self, gpu: Gpu) -> float | None:
-        with suppress(NvmlUnavailable), explained(self.library, gpu.label):
-            return float(self.library.nvml.nvmlDeviceGetTemperature(gpu.handle, GPU_TEMPERATURE))
-        return None
-
-
-@contextmanager
-def _as_clocks_unavailable() -> Iterator[None]:
-    """Turn NvmlUnavailable in the body into ClocksUnavailable."""
-    try:
-        yield
-    except NvmlUnavailable as error:
-        raise ClocksUnavailable(error.what, error.remedy) from None
 
 
 def rights(root: Path) -> Right:
@@ -316,7 +255,7 @@ def open_control(site: ControlledSite, root: Path) -> Nvml:
     """
     names = parse_options(site.clocks.options)
     log_left_over(root)
-    with _as_clocks_unavailable():
+    with as_clocks_unavailable():
         library = open_library(root)
         try:
             gpus = find_gpus(library, names)

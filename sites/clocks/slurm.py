@@ -1,13 +1,16 @@
 """Slurm's own clock control: each point is a job step that requests its setting.
 
 ``srun --cpu-freq`` takes kHz and ``--gpu-freq`` MHz (srun's manual). Slurm silently sets the
-nearest possible value, and ignores the request if the node has no cpufreq. So the clock is read
-back, and what the hardware reports is recorded beside what was requested.
+nearest possible value, and ignores the request if the node has no cpufreq, or no plugin for its
+GPUs. The step's environment has the request all the same: it proves nothing. So the clock is read
+inside the step, as the other controls read it, and what srun and its helper slurmstepd print is
+searched for refusals.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from sites.clocks.shared.control import (
@@ -17,7 +20,7 @@ from sites.clocks.shared.control import (
     ControlledSite,
     Right,
 )
-from sites.clocks.shared.cpufreq_reading import current_core_mhz
+from sites.clocks.shared.reading import open_reading
 from sites.setting import Setting
 
 ABOUT = ControlDescription(
@@ -26,6 +29,25 @@ ABOUT = ControlDescription(
     needs="a Slurm whose nodes let it set clocks",
     sets_clocks=False,
 )
+
+
+REFUSAL = re.compile(
+    r"^.*(?:GpuFreq=control_disabled|Could not set frequencies for all GPUs"
+    r"|Failed to set (?:(?:GPU|memory|graphic|memory and graphics)(?: clock)? frequency"
+    r"|frequency range)"
+    r"|Can not set (?:CPU governor|scaling_)|error: .*Could not (?:open|read) scaling_"
+    r"|error: Rounding requested frequency|(?:Invalid|unrecognized) --[cg]pu-freq argument"
+    r"|governor of .* is not allowed).*$",
+    re.MULTILINE,
+)
+"""Lines of a step's output by which Slurm says that it does not set the clock. Their texts:
+src/plugins/gpu/{generic,nvml,rsmi,oneapi}, src/common/{cpu_frequency,slurm_opt}.c of Slurm."""
+
+
+def refusal(output: str) -> str | None:
+    """The line of a step's output that says that Slurm did not set the clock; None if none does."""
+    line = REFUSAL.search(output)
+    return None if line is None else line[0].strip()
 
 
 def step_flags(setting: Setting, device: str) -> list[str]:
@@ -38,11 +60,11 @@ def step_flags(setting: Setting, device: str) -> list[str]:
 
 
 class SlurmStep:
-    """Inside a step: checks that the step has the setting's options, and reads the clock back."""
+    """Inside a step: checks that the step has the setting's options, and reads the clocks."""
 
     def __init__(self, site: ControlledSite, root: Path) -> None:
         self.device = site.clocks.device
-        self.root = root
+        self._read = open_reading(self.device, root)
 
     def set(self, setting: Setting) -> None:
         flags = step_flags(setting, self.device)
@@ -61,23 +83,18 @@ class SlurmStep:
         """Slurm does not report what it can set."""
 
     def state(self) -> ClockState:
-        if self.device == "gpu":
-            return ClockState()
-        return ClockState(Setting(current_core_mhz(self.root, os.sched_getaffinity(0))))
+        return self._read()
 
     def restore(self) -> None:
         """Slurm resets the clocks when the step ends."""
 
 
 def rights(root: Path) -> Right:
-    """Slurm sets the clocks with its own rights."""
-    return Right(
-        "slurm",
-        True,
-        "srun requests a clock with each step, and the achieved clock is read back",
-    )
+    """Slurm sets the clocks with its own rights; whether it does, only a step shows."""
+    return Right("slurm", True, "srun asks for a clock with each step; a step shows what came")
 
 
 def open_control(site: ControlledSite, root: Path) -> SlurmStep:
     """See :mod:`sites.clocks`."""
+    ABOUT.check_options(site.clocks.options)
     return SlurmStep(site, root)

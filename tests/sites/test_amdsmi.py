@@ -77,16 +77,6 @@ def test_the_even_die_of_an_mi250_reports_the_card(root: Path) -> None:
         open_meter("amdsmi", {"devices": [1]}, root)
 
 
-def refuses(root: Path, file: str, text: str, said: str) -> None:
-    """An open meter reads, and no longer once a file of the second GPU holds this text."""
-    meter = open_meter("amdsmi", {}, root)
-    meter.read()
-    put(root, file, text)
-    with pytest.raises(MeterUnreadable, match=said) as caught:
-        meter.read()
-    assert "AMD GPU 1" in caught.value.what
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -98,7 +88,12 @@ def refuses(root: Path, file: str, text: str, said: str) -> None:
     ],
 )
 def test_a_power_that_disappears_is_an_error(root: Path, text: str, said: str) -> None:
-    refuses(root, "gpu1/power", text, said)
+    meter = open_meter("amdsmi", {}, root)
+    meter.read()
+    put(root, "gpu1/power", text)
+    with pytest.raises(MeterUnreadable, match=said) as caught:
+        meter.read()
+    assert "AMD GPU 1" in caught.value.what
 
 
 @pytest.mark.parametrize(
@@ -112,7 +107,11 @@ def test_a_power_that_disappears_is_an_error(root: Path, text: str, said: str) -
     ],
 )
 def test_an_energy_that_is_not_a_number(root: Path, text: str, said: str) -> None:
-    refuses(root, "gpu1/energy", text, said)
+    meter = open_meter("amdsmi", {}, root)
+    meter.read()
+    put(root, "gpu1/energy", text)
+    with pytest.raises(MeterUnreadable, match=said):
+        meter.read()
 
 
 @pytest.mark.parametrize("code", [34, 2])

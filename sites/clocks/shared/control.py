@@ -22,11 +22,16 @@ class ClocksUnavailable(WithRemedy):
 class ClockState:
     """What the hardware reports about its clocks at one time; None where it reports nothing.
 
-    ``throttled``: the reasons, in the hardware's words, why it runs slower than requested.
-    ``temperature_c``: of the device whose clocks these are. ``core_v``: the core voltage.
+    A clock that was only asked for, or that a driver repeats, is not reported. ``source``: from
+    where the core clock was read, a phrase. ``apart_pct``: how far the clocks of several devices
+    are apart, in %. ``throttled``: the reasons, in the hardware's words, why it runs slower than
+    requested. ``temperature_c``: of the device whose clocks these are. ``core_v``: the core
+    voltage.
     """
 
     setting: Setting = AS_FOUND
+    source: str = ""
+    apart_pct: float = 0.0
     throttled: tuple[str, ...] = ()
     temperature_c: float | None = None
     core_v: float | None = None
@@ -44,6 +49,8 @@ class ControlDescription:
     """What must be installed or allowed."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Name -> meaning, with the default where there is one."""
+    device: str = ""
+    """Whose clocks it sets, ``cpu`` or ``gpu``; empty: what the site file's ``device`` says."""
     sets_clocks: bool = True
     """Whether it sets clocks of the node by itself: doctor suggests it where none are set yet."""
 
@@ -56,7 +63,9 @@ class ControlDescription:
         unknown = sorted(set(options) - set(self.options))
         if unknown:
             known = ", ".join(self.options) or "none"
-            raise ValueError(f"unknown option {unknown[0]!r} of {self.control}; known: {known}")
+            raise ValueError(
+                f"control {self.control!r} has no option {unknown[0]!r}; known: {known}"
+            )
 
 
 @dataclass(frozen=True)

@@ -48,27 +48,33 @@ WRONG_OPTIONS = (
     ({"zones": "package-0"}, "list"),
     ({"max_power_w": -1}, "watts"),
 )
-
-
 # Powers of no machine, so that the counters may gain much in the short time of a test. They may be
 # left unread for 8 s: what holds a test up for longer is no busy machine any more.
-def layout_of(tree: str, zones: Mapping[str, str], broken: str) -> Layout:
-    return Layout(
-        name=tree,
+LAYOUTS = [
+    Layout(
+        name="powercap-2s-intel",
         kind="powercap",
-        tree=tree,
-        channels=tuple(zones),
-        show=show_zones(zones),
-        faults=faults_of(zones[broken]),
+        tree="powercap-2s-intel",
+        channels=tuple(INTEL),
+        show=show_zones(INTEL),
+        faults=faults_of(INTEL["package-1"]),
         options={"max_power_w": 3e4},
         wrong_options=WRONG_OPTIONS,
         greatest_step_j=2.7e3,
         wraps=True,
         from_files=True,
-    )
-
-
-LAYOUTS = [
-    layout_of("powercap-2s-intel", INTEL, "package-1"),
-    layout_of("powercap-amd", AMD, "package-0"),
+    ),
+    Layout(
+        name="powercap-amd",
+        kind="powercap",
+        tree="powercap-amd",
+        channels=tuple(AMD),
+        show=show_zones(AMD),
+        faults=faults_of(AMD["package-0"]),
+        options={"max_power_w": 3e4},
+        wrong_options=WRONG_OPTIONS,
+        greatest_step_j=2.7e3,
+        wraps=True,
+        from_files=True,
+    ),
 ]

@@ -1,0 +1,173 @@
+"""The core clock, timed: a chain of dependent additions, one cycle each, against the time.
+
+A register is added to another again and again. Each addition needs the result of the one before,
+so that the chain takes a cycle for each, whatever else the core could do at once, and a thread on
+the same core hardly slows it. The additions are written as instructions, so that no compiler can
+join or leave them out. They add a register and not a constant: processors since Golden Cove
+carry out additions of small constants before the execution, in less than a cycle.
+
+Interference (other threads, interrupts, a hypervisor) only slows the chain. So it is run many
+times, for a fraction of a millisecond each, and the fastest run counts. What this does not show:
+a clock that changes between the timing and the window, and clocks that depend on the
+instructions (AVX-512) or are paused for less than a run.
+
+The cycles of an addition are known for x86-64 and 64-bit Arm: one, on all of their processors
+(Fog, Instruction tables; Arm's software optimization guides). Elsewhere nothing is timed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from typing import Any
+
+ADDITIONS = {
+    "x86_64": ("addq $1, $0", "=r,r,0,~{flags}"),
+    "aarch64": ("add $0, $0, $1", "=r,r,0"),
+}
+"""Machine -> the addition of operand 1 to operand 0, and the constraints of both."""
+UNROLLED = 64
+"""Additions without a jump."""
+CYCLES = 1 << 19
+"""Of one run: some 0.2 ms, long beside reading the time, short beside the timer's interrupts."""
+TIMED_NS = 5_000_000
+"""How long runs are repeated on a core ..."""
+LEAST_RUNS = 8
+"""... and how many there are at least."""
+LONGEST_NS = 200_000_000
+"""After this, one run is enough: the core is shared with others."""
+MOST_CPUS = 16
+"""Of more CPUs, this many are timed, spread evenly."""
+CLOCK_MONOTONIC = 1
+ADDED = 3
+
+LOOP = """
+declare i32 @clock_gettime(i32, ptr)
+
+define i64 @now(ptr %time) {{
+  %error = call i32 @clock_gettime(i32 {clock}, ptr %time)
+  %s = load i64, ptr %time
+  %after = getelementptr i64, ptr %time, i64 1
+  %ns = load i64, ptr %after
+  %s_ns = mul i64 %s, 1000000000
+  %all = add i64 %s_ns, %ns
+  ret i64 %all
+}}
+
+define i64 @fastest_ns(i64 %rounds, i64 %added, i64 %timed_ns, i64 %least, i64 %longest_ns) {{
+entry:
+  %time = alloca [2 x i64]
+  %first = call i64 @now(ptr %time)
+  br label %run
+run:
+  %runs = phi i64 [ 1, %entry ], [ %more, %after ]
+  %best = phi i64 [ 9223372036854775807, %entry ], [ %better, %after ]
+  %begin = call i64 @now(ptr %time)
+  br label %chain
+chain:
+  %left = phi i64 [ %rounds, %run ], [ %fewer, %chain ]
+  %sum = phi i64 [ %begin, %run ], [ %next, %chain ]
+  %next = call i64 asm sideeffect "{additions}", "{constraints}"(i64 %added, i64 %sum)
+  %fewer = sub i64 %left, 1
+  %done = icmp eq i64 %fewer, 0
+  br i1 %done, label %after, label %chain
+after:
+  %end = call i64 @now(ptr %time)
+  %took = sub i64 %end, %begin
+  %is_better = icmp slt i64 %took, %best
+  %better = select i1 %is_better, i64 %took, i64 %best
+  %more = add i64 %runs, 1
+  %spent = sub i64 %end, %first
+  %short = icmp slt i64 %spent, %timed_ns
+  %few = icmp slt i64 %runs, %least
+  %again = or i1 %short, %few
+  %patient = icmp slt i64 %spent, %longest_ns
+  %repeat = and i1 %again, %patient
+  br i1 %repeat, label %run, label %end_of_runs
+end_of_runs:
+  ret i64 %better
+}}
+"""
+
+
+@cache
+def compile_chain() -> Callable[..., int] | None:
+    """The compiled loop; None on a machine whose cycles of an addition are not known."""
+    if platform.machine() not in ADDITIONS:
+        return None
+    import llvmlite.binding as llvm  # noqa: PLC0415  (50 ms)
+
+    machine, module = _parsed()
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 5)
+    function = kind(engine.get_function_address("fastest_ns"))
+    function.engine = engine  # type: ignore[attr-defined]  # it owns the machine code
+    return function
+
+
+def assembly() -> str:
+    """The loop's instructions on this machine, as text."""
+    machine, module = _parsed()
+    return str(machine.emit_assembly(module))
+
+
+def _parsed() -> tuple[Any, Any]:
+    """LLVM's target machine, and the module with the loop."""
+    import llvmlite.binding as llvm  # noqa: PLC0415
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+    addition, constraints = ADDITIONS[platform.machine()]
+    text = LOOP.format(
+        clock=CLOCK_MONOTONIC,
+        additions=r"\0A".join([addition] * UNROLLED),
+        constraints=constraints,
+    )
+    module = llvm.parse_assembly(text)
+    module.verify()
+    return llvm.Target.from_default_triple().create_target_machine(opt=2, jit=True), module
+
+
+def timed_core_mhz(cpus: Collection[int] | None = None) -> tuple[float, ...]:
+    """The clock in MHz of each of these CPUs, timed on all of them at once in some 5 ms.
+
+    Args:
+        cpus: numbers of CPUs (default: those on which this process may run).
+
+    Returns:
+        One clock for each CPU, of more than :data:`MOST_CPUS` for a selection; empty on a machine
+        whose cycles of an addition are not known, and where no CPU may be used.
+    """
+    chain = compile_chain()
+    if chain is None:
+        return ()
+    mhz: dict[int, float] = {}
+
+    def time_one(cpu: int) -> None:
+        try:
+            os.sched_setaffinity(0, {cpu})  # of this thread alone
+        except OSError:  # not among those that this process may use
+            return
+        took_ns = chain(CYCLES // UNROLLED, ADDED, TIMED_NS, LEAST_RUNS, LONGEST_NS)
+        mhz[cpu] = 1e3 * CYCLES / took_ns
+
+    every = sorted(os.sched_getaffinity(0) if cpus is None else cpus)
+    threads = [threading.Thread(target=time_one, args=(cpu,)) for cpu in selected(every)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return tuple(mhz[cpu] for cpu in sorted(mhz))
+
+
+def selected(cpus: Sequence[int]) -> list[int]:
+    """At most :data:`MOST_CPUS` of these CPUs, spread evenly."""
+    if len(cpus) <= MOST_CPUS:
+        return list(cpus)
+    return [cpus[i * (len(cpus) - 1) // (MOST_CPUS - 1)] for i in range(MOST_CPUS)]

@@ -1,0 +1,129 @@
+"""The clocks of NVIDIA GPUs as NVML reports them. Any user may read them.
+
+Functions and bits: NVIDIA's NVML API reference (nvmlDeviceGetClockInfo gives the present clock,
+not the one that was asked for).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sites.clocks.shared.control import ClockState, ClocksUnavailable
+from sites.nvml_library import (
+    Gpu,
+    NvmlLibrary,
+    NvmlUnavailable,
+    close_library,
+    explained,
+    find_gpus,
+    open_library,
+)
+from sites.setting import Setting
+
+GRAPHICS, SM, MEMORY = 0, 1, 2
+"""nvmlClockType_t"""
+GPU_TEMPERATURE = 0
+"""nvmlTemperatureSensors_t"""
+REASONS = {
+    0x1: "idle",
+    0x2: "applications clocks",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+    0x100: "display clocks",
+}
+"""Bit of nvmlDeviceGetCurrentClocksEventReasons -> its meaning."""
+NO_THROTTLE = {"idle", "applications clocks"}
+"""Reasons that are not throttling: no work, and the lock itself."""
+
+
+class GpuClocks:
+    """Reads the clocks of some GPUs."""
+
+    def __init__(self, library: NvmlLibrary, gpus: Sequence[Gpu]) -> None:
+        self.library = library
+        self.gpus = tuple(gpus)
+
+    def state(self) -> ClockState:
+        """The mean clocks of the streaming multiprocessors and of the memories.
+
+        Raises:
+            ClocksUnavailable: NVML does not report them.
+        """
+        core = [self.clock_mhz(gpu, SM) for gpu in self.gpus]
+        mem = [self.clock_mhz(gpu, MEMORY) for gpu in self.gpus]
+        reasons = {word for gpu in self.gpus for word in self.reasons(gpu)}
+        temperatures = [t for gpu in self.gpus if (t := self._temperature_c(gpu)) is not None]
+        return ClockState(
+            Setting(sum(core) / len(core), sum(mem) / len(mem)),
+            source="NVML",
+            apart_pct=max(_apart_pct(core), _apart_pct(mem)),
+            throttled=tuple(sorted(reasons - NO_THROTTLE)),
+            temperature_c=max(temperatures, default=None),
+        )
+
+    def clock_mhz(self, gpu: Gpu, kind: int) -> float:
+        """The present clock of one kind."""
+        with as_clocks_unavailable(), explained(self.library, f"{gpu.label}: its clocks"):
+            return float(self.library.nvml.nvmlDeviceGetClockInfo(gpu.handle, kind))
+
+    def reasons(self, gpu: Gpu) -> list[str]:
+        """Why the clocks are what they are, in words."""
+        nvml = self.library.nvml
+        for name in ("Event", "Throttle"):  # drivers before 535 have only the older name
+            function: Any = getattr(nvml, f"nvmlDeviceGetCurrentClocks{name}Reasons", None)
+            if function is None:
+                continue
+            try:
+                with explained(self.library, f"{gpu.label}: its throttle reasons"):
+                    bits = int(function(gpu.handle))
+            except NvmlUnavailable as error:
+                if error.is_unsupported:
+                    continue
+                raise ClocksUnavailable(error.what, error.remedy) from None
+            known = [word for bit, word in REASONS.items() if bits & bit]
+            other = bits & ~sum(REASONS)
+            return [*known, f"reason {other:#x}"] if other else known
+        return []
+
+    def _temperature_c(self, gpu: Gpu) -> float | None:
+        with suppress(NvmlUnavailable), explained(self.library, gpu.label):
+            return float(self.library.nvml.nvmlDeviceGetTemperature(gpu.handle, GPU_TEMPERATURE))
+        return None
+
+
+def _apart_pct(mhz: Sequence[float]) -> float:
+    """How far clocks are apart, in % of the highest."""
+    return 100.0 * (1.0 - min(mhz) / max(mhz)) if max(mhz) else 0.0
+
+
+def open_gpu_clocks(root: Path) -> GpuClocks | None:
+    """The clocks of the GPUs that this process may use; None where NVML cannot be used."""
+    try:
+        library = open_library(root)
+    except NvmlUnavailable:
+        return None
+    try:
+        clocks = GpuClocks(library, find_gpus(library))
+        clocks.state()
+    except (NvmlUnavailable, ClocksUnavailable):
+        close_library(library)
+        return None
+    weakref.finalize(clocks, close_library, library)
+    return clocks
+
+
+@contextmanager
+def as_clocks_unavailable() -> Iterator[None]:
+    """Turn NvmlUnavailable in the body into ClocksUnavailable."""
+    try:
+        yield
+    except NvmlUnavailable as error:
+        raise ClocksUnavailable(error.what, error.remedy) from None

@@ -1,0 +1,37 @@
+"""Reading the clocks of a node whose control does not set them itself: as found, or Slurm's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from sites.clocks.shared.control import ClockState, ClocksUnavailable
+from sites.clocks.shared.core_clock import open_core_clock
+from sites.clocks.shared.gpu_clocks import open_gpu_clocks
+from sites.setting import Setting
+
+
+def open_reading(device: str, root: Path) -> Callable[[], ClockState]:
+    """What reads the present clocks of a device, ``cpu`` or ``gpu``, as far as the node shows them.
+
+    The state is empty where nothing can be read; this is no error.
+    """
+    if device == "gpu":
+        gpus = open_gpu_clocks(root)
+        if gpus is None:
+            return ClockState
+
+        def read_gpus() -> ClockState:
+            with suppress(ClocksUnavailable):
+                return gpus.state()
+            return ClockState()
+
+        return read_gpus
+    core = open_core_clock(root, os.sched_getaffinity(0))
+
+    def read_cpus() -> ClockState:
+        return ClockState(Setting(core.mhz()), source=core.source)
+
+    return read_cpus

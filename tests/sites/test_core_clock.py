@@ -1,0 +1,190 @@
+"""Which files and registers show at which clock CPUs and GPUs run, on trees of files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sites.clocks import open_control
+from sites.clocks.shared.control import ClockState
+from sites.clocks.shared.core_clock import open_core_clock
+from sites.clocks.shared.counted_cycles import APERF, MPERF, TSC, count_in_process
+from sites.clocks.shared.reading import open_reading
+from sites.setting import Setting
+from sites.site_file import Site
+from tests.sites.fake_nvml import installed, put
+
+TREES = Path(__file__).parents[1] / "trees"
+FLAGS = {
+    "counts": "flags\t\t: fpu tsc aperfmperf\n",
+    "a guest": "flags\t\t: fpu tsc hypervisor\n",
+    "Arm": "Features\t: fp asimd\n",
+}
+
+
+def write_cpus(root: Path, cpuinfo: str, **khz: list[int]) -> None:
+    """Files of cpufreq, one list of values for each, and the processor's description."""
+    (root / "proc").mkdir()
+    (root / "proc/cpuinfo").write_text(FLAGS[cpuinfo])
+    for file, values in khz.items():
+        for cpu, value in enumerate(values):
+            folder = root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(f"{value}\n")
+
+
+def work(root: Path, *ticks: int) -> None:
+    """How long each CPU has worked since the boot."""
+    lines = [f"cpu{cpu} {n} 0 0 9999 0 0 0 0 0 0\n" for cpu, n in enumerate(ticks)]
+    (root / "proc/stat").write_text("cpu  0 0 0 0 0 0 0 0 0 0\n" + "".join(lines) + "ctxt 1\n")
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "files", "shown"),
+    [
+        # The kernel's own order of files: what was asked for is no answer.
+        ("counts", {"scaling_cur_freq": 1400, "cpuinfo_cur_freq": 1}, 1400.0),
+        ("counts", {"scaling_cur_freq": 1, "cpuinfo_avg_freq": 1300}, 1300.0),
+        ("counts", {"scaling_setspeed": 1400, "scaling_max_freq": 1400}, None),
+        ("a guest", {"scaling_cur_freq": 1400, "cpuinfo_cur_freq": 1400}, None),
+        ("Arm", {"scaling_cur_freq": 1, "cpuinfo_cur_freq": 1200}, 1200.0),
+        ("Arm", {"scaling_cur_freq": 1400, "scaling_setspeed": 1400}, None),
+        ("counts", {}, None),
+    ],
+)
+def test_only_what_the_hardware_says_is_a_clock(tmp_path, cpuinfo, files, shown):
+    write_cpus(tmp_path, cpuinfo, **{name: [1000 * mhz] * 2 for name, mhz in files.items()})
+    clock = open_core_clock(tmp_path, {0, 1})
+    assert clock.mhz() == shown
+    assert bool(clock.source) == (shown is not None)
+
+
+def test_a_cpu_without_work_does_not_count(tmp_path):
+    write_cpus(tmp_path, "counts", scaling_cur_freq=[1_200_000, 2_300_000, 1_300_000])
+    work(tmp_path, 100, 700, 0)
+    clock = open_core_clock(tmp_path, {0, 1, 2})
+    work(tmp_path, 103, 700, 1)
+    assert clock.mhz() == pytest.approx((3 * 1200 + 1300) / 4)
+    assert clock.mhz() is None  # nothing worked since
+    work(tmp_path, 103, 701, 1)
+    assert clock.mhz() == 2300.0
+
+
+def write_registers(root: Path, cpu: int, **values: int) -> None:
+    path = root / f"dev/cpu/{cpu}/msr"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    with path.open("r+b") as file:
+        for name, value in values.items():
+            file.seek({"aperf": APERF, "mperf": MPERF, "tsc": TSC}[name])
+            file.write(value.to_bytes(8, "little"))
+
+
+def test_registers_count_before_any_file(tmp_path, monkeypatch):
+    """Two CPUs at a reference clock of 2,000 MHz, of which one works half the time.
+
+    The numbers of MPERF and APERF are next to each other. In a plain file their eight bytes
+    overlap, so that APERF is always a 256th of MPERF.
+    """
+    write_cpus(tmp_path, "counts", scaling_cur_freq=[3_000_000] * 2)
+    base, second = 1 << 40, 2_000_000_000
+    for cpu in (0, 1):
+        write_registers(tmp_path, cpu, mperf=base, tsc=base)
+    now_ns = iter([10**9, 2 * 10**9, 3 * 10**9])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(now_ns))
+    clock = open_core_clock(tmp_path, {0, 1})
+    assert "APERF" in clock.source
+    write_registers(tmp_path, 0, mperf=base + second // 2)
+    for cpu in (0, 1):
+        write_registers(tmp_path, cpu, tsc=base + second)
+    assert clock.mhz() == pytest.approx(2000 / 256)
+    for cpu in (0, 1):
+        write_registers(tmp_path, cpu, tsc=base + 2 * second)
+    assert clock.mhz() is None  # halted all the time
+
+
+def test_a_register_that_does_not_count_is_not_used(tmp_path):
+    """As hypervisors show it: every register reads zero."""
+    write_registers(tmp_path, 0, mperf=0, aperf=0, tsc=0)
+    assert open_core_clock(tmp_path, {0}).source == ""
+
+
+def spin(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def in_thread(seconds: float) -> None:
+    thread = threading.Thread(target=spin, args=(seconds,))
+    thread.start()
+    thread.join()
+
+
+def in_process(seconds: float) -> None:
+    code = f"import time\nuntil = time.time() + {seconds}\nwhile time.time() < until: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("run", [spin, in_thread, in_process])
+def test_perf_counts_in_threads_and_processes_while_they_run(run: Callable[[float], None]):
+    """On the event ``tsc``, which every x86 has: its rate is the same wherever it is counted."""
+    clock = count_in_process("tsc")
+    if clock is None:
+        pytest.skip("no event source msr, or no right to it")
+    spin(0.02)
+    rate_mhz = clock.mhz()
+    before = os.times()
+    run(0.1)
+    after = os.times()
+    ran_s = sum(after[:4]) - sum(before[:4])
+    ticks, running_ns = (now - then for now, then in zip(clock._read(), clock._before, strict=True))
+    assert running_ns / 1e9 == pytest.approx(ran_s, abs=0.05)
+    assert 1e3 * ticks / running_ns == pytest.approx(rate_mhz, rel=0.01)
+    assert clock.mhz() is not None
+    assert clock.mhz() is None  # hardly anything ran in between
+
+
+def test_an_event_that_is_not_there():
+    assert count_in_process("no-such-event") is None
+
+
+def gpu_site(control: str) -> Site:
+    return Site.model_validate(
+        {
+            "name": "gpus",
+            "partitions": {"all": {"scheduler": "slurm"}},
+            "domains": {"core": {"frequencies_mhz": [1110.0, 1410.0]}},
+            "clocks": {"control": control, "device": "gpu"},
+        }
+    )
+
+
+@pytest.mark.parametrize("control", ["slurm", "fixed"])
+def test_gpu_clocks_are_read_whoever_sets_them(tmp_path, control):
+    """In a job step too, without root: SM and memory clock, and why they are what they are."""
+    shutil.copytree(TREES / "nvml-2-gpus", tmp_path, dirs_exist_ok=True)
+    with installed(tmp_path):
+        for gpu, core_mhz in (("gpu0", 1395), ("gpu1", 1425)):
+            put(tmp_path, f"{gpu}/clock_sm_mhz", core_mhz)
+            put(tmp_path, f"{gpu}/clock_graphics_mhz", 210)
+            put(tmp_path, f"{gpu}/clock_mem_mhz", 1593)
+            put(tmp_path, f"{gpu}/event_reasons", 0x4)
+        state = open_control(gpu_site(control), tmp_path).state()
+    assert state.setting == Setting(1410.0, 1593.0)
+    assert state.apart_pct == pytest.approx(100 * 30 / 1425)
+    assert state.throttled == ("software power cap",)
+    assert state.source == "NVML"
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_where_nothing_can_be_read_the_state_is_empty(tmp_path, device):
+    assert open_reading(device, tmp_path)() == ClockState()
