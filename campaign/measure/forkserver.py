@@ -36,8 +36,9 @@ from campaign.measure.simulated_window import simulate_window
 from campaign.measurement import Measurement, Trace
 from campaign.plan.point import Point, make_point
 from campaign.store.journal import encode
+from kernels.host.timed_clock import compile_chain
 from kernels.registry import find_kernel
-from sites.clocks import ClocksUnavailable, open_control
+from sites.clocks import ClocksUnavailable, device_of, open_control
 from sites.clocks.shared.journal import put_back_held, restore_left_over
 
 GRACE_S = 2.0
@@ -63,6 +64,8 @@ def main(setup_file: str) -> None:
     if setup.site.meters:
         compile_loop = import_module("campaign.measure.ticker").compile_loop
         compile_loop()
+    if not setup.site.simulated and device_of(setup.site.clocks) == "cpu":
+        compile_chain()
     _warm_up(setup)
     gc.freeze()
     requests, answers = sys.stdin.buffer, sys.stdout.buffer

@@ -18,12 +18,16 @@ import numpy as np
 from analysis.dataset import (
     CLOCK_NOT_ACHIEVED,
     CLOCK_NOT_LEGAL,
+    CLOCK_UNPROVEN,
+    COMPLETE,
     COUNTERS,
     KERNEL_FAILED,
     METER_UNREADABLE,
     OK,
+    SIMULATED,
     WRONG_RESULT,
 )
+from campaign.measure.clock_proof import ClockNotAchieved, ClockProof, prove, timed_mhz
 from campaign.measure.energy import NodeEnergy
 from campaign.measure.hardware_counters import counted, open_site_counters
 from campaign.measure.protocol import (
@@ -43,9 +47,8 @@ from campaign.plan.point import Point
 from kernels.host.ranks import Team, WrongTeamSize
 from kernels.kernel import Kernel, KernelFailed, WrongResult
 from kernels.registry import find_kernel
-from sites.clocks import ClockControl, ClockNotLegal, ClocksUnavailable, open_control
+from sites.clocks import ClockControl, ClockNotLegal, ClocksUnavailable, device_of, open_control
 from sites.meters import MeterUnreadable, open_meter
-from sites.setting import Setting
 from sites.site_file import Site
 from sites.twin.machine import NotSimulated
 
@@ -85,10 +88,6 @@ class PartitionSetup:
         )
 
 
-class ClockNotAchieved(Exception):
-    """The hardware ran at another clock than the one requested."""
-
-
 def measure(setup: PartitionSetup, point: Point, attempt: int) -> Measurement | None:
     """Measure a point. A failure gives a measurement too, with its class and text.
 
@@ -118,7 +117,7 @@ def measure(setup: PartitionSetup, point: Point, attempt: int) -> Measurement | 
     except Exception as error:  # a kernel's code may raise anything
         where = "".join(traceback.format_exception(error)[-3:]).strip()
         done = replace(started, status=KERNEL_FAILED, text=where)
-    if done.status != OK and point.ranks > 1 and team.comm is not None:
+    if done.status not in COMPLETE and point.ranks > 1 and team.comm is not None:
         _abort_ranks(done, team)
     provenance = {**done.provenance, **_provenance(setup)}
     return replace(done, provenance=provenance) if team.rank == 0 else None
@@ -165,8 +164,16 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
             measured = WindowedMeasurement([window], {}, [])
         else:
             measured, counts = _measured(setup, kernel, params, team, clocks, stack)
-        for window in measured.windows:
-            _check_clocks(site, point.setting, window.achieved)
+        if site.simulated:
+            proof = ClockProof(SIMULATED)
+        else:
+            proof = prove(site, point.setting, measured.windows)
+    started = replace(
+        started,
+        status=CLOCK_UNPROVEN if proof.missing else OK,
+        text=proof.missing,
+        clock_proof=proof.by,
+    )
     return _record(started, measured, counts, setup.protocol.trim_s)
 
 
@@ -196,7 +203,17 @@ def _measured(
         stack.callback(counters.close)
     prepared = kernel.prepare(params, team)
     stack.callback(prepared.close)
-    measured = run_protocol(PointSetup(prepared, team, meters, clocks, setup.protocol, counters))
+    measured = run_protocol(
+        PointSetup(
+            prepared,
+            team,
+            meters,
+            clocks,
+            setup.protocol,
+            counters=counters,
+            timed_cpus=_timed_cpus(setup.site, team),
+        )
+    )
     prepared.check()
     by_counters = counted(setup.site, team, measured.windows)
     counts = team.sums(prepared.counts())
@@ -222,16 +239,12 @@ def _site_counts(site: Site, counts: Mapping[str, float]) -> dict[str, float]:
     return total
 
 
-def _check_clocks(site: Site, asked: Setting, achieved: Setting) -> None:
-    for name in ("core_mhz", "mem_mhz"):
-        asked_mhz, achieved_mhz = getattr(asked, name), getattr(achieved, name)
-        if asked_mhz is None or achieved_mhz is None:
-            continue
-        if abs(achieved_mhz - asked_mhz) > site.clocks.tolerance_pct / 100.0 * asked_mhz:
-            raise ClockNotAchieved(
-                f"{name.removesuffix('_mhz')} clock: asked for {asked_mhz:g} MHz, ran at "
-                f"{achieved_mhz:g} MHz"
-            )
+def _timed_cpus(site: Site, team: Team) -> frozenset[int]:
+    """The CPUs on which this rank times the core clock: each is timed by one rank."""
+    if device_of(site.clocks) != "cpu":
+        return frozenset()
+    own = [frozenset(cpus) for cpus in team.gather(os.sched_getaffinity(0))]
+    return own[team.rank].difference(*own[: team.rank])
 
 
 def _record(
@@ -264,6 +277,7 @@ def _record(
         energy_std_j=energy.std_j,
         core_mhz_achieved=_mean(window.achieved.core_mhz for window in windows),
         mem_mhz_achieved=_mean(window.achieved.mem_mhz for window in windows),
+        core_mhz_timed=_mean(timed_mhz(windows)),
         counts=counts,
         meters=_meters(windows, by_window),
         provenance={name: fact for name, fact in facts.items() if fact},

@@ -9,9 +9,11 @@
    unless that takes more than ``max_duration_s``.
 4. Before each window a random wait of up to the meter's period, where a meter observes only part
    of the time: windows that begin at the same phase of its period would have the same error.
-5. Windows are repeated until the energy's random uncertainty is ``uncertainty_pct``, or
+5. Where the core is a CPU's: a timed loop gives its clock right before and right after each
+   window, outside of what the meters see of it.
+6. Windows are repeated until the energy's random uncertainty is ``uncertainty_pct``, or
    ``max_windows`` have been measured.
-6. Cool-down.
+7. Cool-down.
 
 With several ranks the first one decides, by the meters of its node.
 """
@@ -31,6 +33,7 @@ from campaign.measure.sampler import OpenMeter
 from campaign.measure.window import Window, idle_window, run_window
 from campaign.plan.campaign_file import Protocol
 from kernels.host.ranks import Team
+from kernels.host.timed_clock import timed_core_mhz
 from kernels.kernel import Prepared
 from sites.clocks import ClockControl
 from sites.counters.counting import Counters
@@ -53,7 +56,7 @@ FIRST_REPEATS = 3
 @dataclass(frozen=True)
 class PointSetup:
     """What measures one point on this rank: the kernel, its team, meters, clocks, protocol and
-    hardware counters."""
+    hardware counters. ``timed_cpus``: the CPUs on which this rank times the core clock."""
 
     prepared: Prepared
     team: Team
@@ -61,6 +64,7 @@ class PointSetup:
     clocks: ClockControl
     protocol: Protocol
     counters: Counters | None = None
+    timed_cpus: frozenset[int] = frozenset()
 
     @property
     def period_s(self) -> float:
@@ -78,6 +82,11 @@ class PointSetup:
             self.period_s,
             counters=self.counters,
         )
+
+    def timed_mhz(self) -> tuple[float, ...]:
+        """The core clock of every CPU that a rank times, the same on every rank."""
+        own = timed_core_mhz(self.timed_cpus) if self.timed_cpus else ()
+        return tuple(mhz for some in self.team.gather(own) for mhz in some)
 
     @property
     def metered(self) -> bool:
@@ -132,9 +141,10 @@ def run_protocol(setup: PointSetup) -> WindowedMeasurement:
     windows: list[Window] = []
     while not windows or _again(setup, windows, steps):
         _jitter(setup)
+        before = setup.timed_mhz()
         window, iterations = _filled(setup, iterations, length_s)
         _refuse_stopped(window)
-        windows.append(window)
+        windows.append(replace(window, timed_mhz=(before, setup.timed_mhz())))
     if setup.metered and protocol.cool_down_s:
         time.sleep(protocol.cool_down_s)
     steps["windows"] = len(windows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import threading
 import time
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from campaign.measure.ticker import Ticker
 
 CLOCK_PERIOD_S = 0.1
+FIRST_CLOCK_S = 0.01
+"""When the clocks are first read, after the window's begin."""
 LONGEST_LEAD_S = 2.5
 """The longest wait for a slow meter before and after a window."""
 
@@ -60,13 +63,14 @@ class _Rate:
 
 
 class Sampler(threading.Thread):
-    """Reads every meter at a rate, and the achieved clocks ten times a second.
+    """Reads every meter at a rate, and in the window the achieved clocks ten times a second.
 
     Meters that are files of one number are read by a compiled loop that no kernel can delay
     (:mod:`campaign.measure.ticker`). The others are read by a Python thread, which a kernel that
     holds Python's lock can delay. ``begin`` takes the first reading and ``end`` the last, long
     enough before and after the window that a slow meter shows an update on both sides of each
-    edge. ``end`` raises an error of a meter.
+    edge. ``end`` raises an error of a meter. Clocks are read between the two only, the last time
+    by ``end``.
     """
 
     def __init__(self, meters: Sequence[OpenMeter], clocks: ClockControl, period_s: float) -> None:
@@ -81,6 +85,10 @@ class Sampler(threading.Thread):
         self._rates = [_Rate() for _ in meters]
         self._tickers: dict[int, Ticker] = {}
         self._ended = threading.Event()
+        self._slow: list[int] = []
+        self._next_clock_s = math.inf
+        self._window_is_over = False
+        self._reading_clocks = threading.Lock()
         self._cpu_s = 0.0
 
     def begin(self) -> None:
@@ -93,11 +101,18 @@ class Sampler(threading.Thread):
                 compile_loop()
                 self._tickers[i] = Ticker(opened.meter.descriptors(), self.period_s)
                 self._tickers[i].start()
-        self.start()
+        self._slow = [i for i in range(len(self.meters)) if i not in self._tickers]
+        if self._slow:
+            self.start()
         time.sleep(self.lead_s)
+        self.clocks.state()  # a clock that is a mean since the last reading begins here
+        self._next_clock_s = time.monotonic() + FIRST_CLOCK_S
+        if not self._slow:
+            self.start()
 
     def end(self) -> None:
         """Stop, and take the last readings."""
+        self._read_clocks(last=True)
         time.sleep(self.lead_s)
         self._ended.set()
         self.join()
@@ -108,7 +123,16 @@ class Sampler(threading.Thread):
         for i, ticker in self._tickers.items():
             self._take(i, ticker)
         self._read(range(len(self.meters)))
-        self.states.append(self.clocks.state())
+
+    def _read_clocks(self, *, last: bool = False) -> None:
+        with self._reading_clocks:
+            if self._window_is_over or self.error is not None:
+                return
+            self._window_is_over = last
+            try:
+                self.states.append(self.clocks.state())
+            except Exception as error:  # end() raises it
+                self.error = error
 
     def _take(self, i: int, ticker: Ticker) -> None:
         """Keep the readings of a meter of files. After a failed reading, read again to get its
@@ -132,21 +156,19 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         """The thread: readings on a grid of the period. Late ones are skipped."""
         began_cpu_s = time.thread_time()
-        begin = time.monotonic()
-        next_clock = begin
+        period_s = self.period_s if self._slow else CLOCK_PERIOD_S
+        begin = time.monotonic() + FIRST_CLOCK_S - period_s
         tick = 0
-        slow = [i for i in range(len(self.meters)) if i not in self._tickers]
-        period_s = self.period_s if slow else max(self.period_s, CLOCK_PERIOD_S)
         try:
             while True:
                 now = time.monotonic()
                 tick = max(tick + 1, int((now - begin) / period_s) + 1)
                 if self._ended.wait(begin + tick * period_s - now):
                     return
-                self._read(slow)
-                if time.monotonic() >= next_clock:
-                    self.states.append(self.clocks.state())
-                    next_clock += CLOCK_PERIOD_S
+                self._read(self._slow)
+                if time.monotonic() >= self._next_clock_s:
+                    self._read_clocks()
+                    self._next_clock_s += CLOCK_PERIOD_S
         except Exception as error:  # end() raises it
             self.error = error
         finally:
@@ -203,8 +225,13 @@ class Sampler(threading.Thread):
         return Setting(*means)
 
     def conditions(self) -> dict[str, Any]:
-        """Throttling, temperature and voltage, as far as the clock control reports them."""
+        """What the clock control reports beside the clocks: throttling, temperature, voltage."""
         conditions: dict[str, Any] = {}
+        sources = {s.source for s in self.states if s.setting.core_mhz is not None and s.source}
+        if sources:
+            conditions["clock_read_from"] = ", ".join(sorted(sources))
+        if any(s.apart_pct for s in self.states):
+            conditions["clocks_apart_pct"] = statistics.median(s.apart_pct for s in self.states)
         reasons = sorted({reason for s in self.states for reason in s.throttled})
         if reasons:
             share = sum(bool(s.throttled) for s in self.states) / len(self.states)

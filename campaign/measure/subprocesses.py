@@ -24,16 +24,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.dataset import KERNEL_FAILED, NODE_LOST, TIMED_OUT
+from analysis.dataset import CLOCK_NOT_LEGAL, KERNEL_FAILED, NODE_LOST, TIMED_OUT
 from campaign.measure.__main__ import RecordUnwritten
 from campaign.measure.point_life import PartitionSetup, node_name
 from campaign.measurement import Measurement
 from campaign.plan.point import Point
 from campaign.store.journal import TornRecord, encode, scalars_of
 from campaign.store.layout import StoreUnwritable
-from sites.clocks.slurm import step_flags
+from sites.clocks.slurm import refusal, step_flags
 
 LOG_CHARS = 2000
+FIRST_CHARS = 100_000
 GRACE_S = 3.0
 SIGNALS_FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 FROM_OUTSIDE = {code for s in SIGNALS_FROM_OUTSIDE for code in (-s, 128 + s)}
@@ -99,6 +100,9 @@ class SubprocessRunner:
                 f"{self.folder}: the result cannot be written ({problem}); this folder is in the "
                 f"partition's local_directory"
             )
+        if in_step and (refused := _refusal(log)):
+            text = f"Slurm does not set the clock {point.setting}: {refused}"
+            return _failure(point, attempt, started_unix_s, CLOCK_NOT_LEGAL, text)
         if not timed_out and result.exists():
             record = result.read_bytes()
             with contextlib.suppress(TornRecord):
@@ -300,6 +304,15 @@ def _step_id(point: Point) -> str | None:
         return None
     rows = (line.partition("|") for line in steps.stdout.splitlines())
     return next((step for step, _, name in rows if name == point.id), None)
+
+
+def _refusal(log: Path) -> str | None:
+    """What a step printed at its start by which Slurm refuses the clock; None if nothing."""
+    try:
+        with log.open(errors="replace") as file:
+            return refusal(file.read(FIRST_CHARS))
+    except OSError:
+        return None
 
 
 def _last_output(log: Path) -> str:

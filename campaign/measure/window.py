@@ -35,6 +35,9 @@ class Window:
     marks: tuple[Trace, ...] = ()
     """When each phase of the kernel ran, on the first rank: see :func:`phase_traces`."""
     start_ns: int = 0
+    timed_mhz: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    """The core clocks that were timed before and after the window, on each CPU; see
+    :mod:`kernels.host.timed_clock`."""
     sampling: dict[str, dict[str, float]] = field(default_factory=dict)
     conditions: dict[str, Any] = field(default_factory=dict)
     counted: dict[str, EventCount] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from campaign.store.layout import open_store
 from sites.site_file import built_in_sites, read_site
 from tests.points import a_point
 from tests.slurm_cluster import SlurmCluster
+from tests.slurm_fixtures import need_slurm
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(280)]
 
@@ -38,9 +39,12 @@ name = "{name}"
 frequencies_mhz = [1400, 2000]
 [clocks]
 control = "slurm"
+{clocks}
 [slurm]
 conf = "{conf}"
 """
+NO_CLOCK_IS_SET = "tolerance_pct = 1000"
+"""The nodes of these clusters are this machine, whose clock cannot be set: any clock will do."""
 PARTITION = """\
 [partitions.{name}]
 scheduler = "slurm"
@@ -52,9 +56,16 @@ interface = "lo"
 """
 
 
-def site_file(folder: Path, cluster: SlurmCluster, name: str, partitions: list[str]) -> str:
-    text = SITE.format(name=name, conf=cluster.conf)
-    text += "".join(PARTITION.format(name=partition) for partition in partitions)
+def site_file(
+    folder: Path,
+    cluster: SlurmCluster,
+    name: str,
+    partitions: list[str],
+    clocks: str = NO_CLOCK_IS_SET,
+    more: str = "",
+) -> str:
+    text = SITE.format(name=name, conf=cluster.conf, clocks=clocks)
+    text += "".join(PARTITION.format(name=partition) + more for partition in partitions)
     (folder / f"{name}.toml").write_text(text)
     return f"{name}.toml"
 
@@ -161,6 +172,35 @@ def test_real_kernels_on_two_clusters_at_once(tmp_path, slurm_cluster, slurm_clu
     for cluster in (slurm_cluster, slurm_cluster_b):
         assert cluster.jobs() == []
     assert list((tmp_path / "store" / "tls").iterdir()) == []
+
+
+def test_a_cluster_that_sets_no_clock(tmp_path):
+    """Whatever Slurm takes and writes into a step's environment: no point is ok."""
+    need_slurm()
+    with SlurmCluster(tmp_path / "c", "c", {"p": 1, "q": 1}, gpus=1) as cluster:
+        sites = [
+            site_file(tmp_path, cluster, "cpus", ["p"], clocks="tolerance_pct = 5"),
+            site_file(
+                tmp_path,
+                cluster,
+                "gpus",
+                ["q"],
+                clocks='device = "gpu"',
+                more='directives = ["--gres=gpu:1"]\n',
+            ),
+        ]
+        campaign = campaign_file(tmp_path, sites, SLEEPS + "[retries]\nmax = 0\n")
+        process = start(campaign)
+        out, _ = process.communicate(timeout=240)
+        assert process.returncode == 1, out
+    frame = measurements(campaign)
+    assert len(frame) == 12
+    assert (frame["clock_proof"] == "").all()
+    cpus, gpus = (frame[frame["site"] == name] for name in ("cpus", "gpus"))
+    assert set(cpus["status"]) == {"clock not achieved"}, set(cpus["text"])
+    assert cpus["text"].str.contains("a timed loop ran at").all()
+    assert set(gpus["status"]) == {"clock not legal"}, set(gpus["text"])
+    assert gpus["text"].str.contains("GpuFreq=control_disabled").all()
 
 
 def faulty_run(

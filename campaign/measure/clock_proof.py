@@ -1,0 +1,108 @@
+"""Whether the clocks that were asked for are shown, and by what.
+
+What the hardware reports inside the window is compared with what was asked for, and so is the core
+clock that a timed loop gives right before and right after it (:mod:`kernels.host.timed_clock`).
+Each contradiction is a failure. A clock is shown where the hardware reports it in every window, or
+where every timing on every CPU agrees with it. Nothing has to be shown where nothing was asked for,
+nor for a memory clock if the site has only one.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.dataset import READ_BACK, TIMED
+from campaign.measure.window import Window
+from sites.setting import Setting
+from sites.site_file import Site
+
+TIMED_PCT = 0.5
+"""Timing is not compared more closely: a processor's reference clock may be 0.2 % off."""
+
+
+class ClockNotAchieved(Exception):
+    """The hardware ran at another clock than the one requested."""
+
+
+@dataclass(frozen=True)
+class ClockProof:
+    """``by``: what shows the clocks (``read back`` or ``timed``), empty where nothing had to be
+    shown or nothing shows them. ``missing``: what is not shown and why; empty where nothing is."""
+
+    by: str = ""
+    missing: str = ""
+
+
+def prove(site: Site, asked: Setting, windows: Sequence[Window]) -> ClockProof:
+    """What shows that all windows ran at the clocks that were asked for.
+
+    Raises:
+        ClockNotAchieved: they did not.
+    """
+    by, missing = [], []
+    for domain in ("core", "mem"):
+        mhz: float | None = getattr(asked, f"{domain}_mhz")
+        if mhz is None:
+            continue
+        name = {"core": "core clock", "mem": "memory clock"}[domain]
+        read = [_read_back(site, window, name, mhz) for window in windows]
+        timed = [_timed(site, window, mhz) for window in windows] if domain == "core" else []
+        if domain == "mem" and len({setting.mem_mhz for setting in site.settings}) == 1:
+            continue
+        if all(read):
+            by.append(READ_BACK)
+        elif timed and all(timed):
+            by.append(TIMED)
+        else:
+            why = "this node does not report it" + _as_timed(windows, domain)
+            missing.append(f"{name} {mhz:g} MHz: {why}")
+    if missing:
+        return ClockProof(missing="; ".join(missing))
+    return ClockProof(by=TIMED if TIMED in by else "".join(by[:1]))
+
+
+def _read_back(site: Site, window: Window, name: str, mhz: float) -> bool:
+    """Whether the hardware reported the clock in the window."""
+    achieved = window.achieved.core_mhz if name == "core clock" else window.achieved.mem_mhz
+    if achieved is None:
+        return False
+    allowed_pct = site.clocks.tolerance_pct
+    if abs(achieved - mhz) > allowed_pct / 100.0 * mhz:
+        raise ClockNotAchieved(f"{name}: asked for {mhz:g} MHz, ran at {achieved:g} MHz")
+    apart_pct = window.conditions.get("clocks_apart_pct", 0.0)
+    if apart_pct > 2.0 * allowed_pct:
+        raise ClockNotAchieved(
+            f"{name}: asked for {mhz:g} MHz, and the clocks of the devices are {apart_pct:.3g} % "
+            f"apart"
+        )
+    return True
+
+
+def _timed(site: Site, window: Window, mhz: float) -> bool:
+    """Whether the timings before and after the window agree with the clock on every CPU."""
+    if not all(window.timed_mhz):
+        return False
+    allowed = max(site.clocks.tolerance_pct, TIMED_PCT) / 100.0
+    typical = [statistics.median(timed) / mhz - 1.0 for timed in window.timed_mhz]
+    if min(typical) > allowed or max(typical) < -allowed:
+        before, after = (statistics.median(timed) for timed in window.timed_mhz)
+        raise ClockNotAchieved(
+            f"core clock: asked for {mhz:g} MHz, and a timed loop ran at {before:.0f} MHz before "
+            f"and {after:.0f} MHz after the window"
+        )
+    return all(abs(timed / mhz - 1.0) <= allowed for cpus in window.timed_mhz for timed in cpus)
+
+
+def _as_timed(windows: Sequence[Window], domain: str) -> str:
+    """What a timed loop said, for a message."""
+    timed = timed_mhz(windows)
+    if domain == "mem" or not timed:
+        return ""
+    return f", and a timed loop ran at {min(timed):.0f} to {max(timed):.0f} MHz"
+
+
+def timed_mhz(windows: Sequence[Window]) -> list[float]:
+    """Every timing before and after the windows, in MHz."""
+    return [mhz for window in windows for cpus in window.timed_mhz for mhz in cpus]

@@ -1,0 +1,231 @@
+"""A clock is shown or it is not: controls that do nothing, readers that repeat, timed loops."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+
+from campaign.measure import clock_proof, point_life
+from campaign.measure.clock_proof import ClockNotAchieved, ClockProof, prove
+from campaign.measure.point_life import PartitionSetup, measure
+from campaign.measure.window import Window
+from campaign.measurement import Measurement
+from campaign.plan.campaign_file import Protocol
+from campaign.plan.point import make_point
+from kernels.host.timed_clock import timed_core_mhz
+from sites.clocks import CONTROLS
+from sites.setting import AS_FOUND, Setting
+from sites.site_file import Site
+from tests.sites.clock_layouts import LAYOUTS, copy
+
+QUICK = Protocol(min_duration_s=0.01, warm_up_s=0.0, idle_s=0.0)
+PRETENDS = """\
+from sites.clocks.shared.control import ClockState, ControlDescription
+from sites.setting import Setting
+
+ABOUT = ControlDescription("pretends", "nothing", "nothing", {"reports_mhz": "a clock"})
+
+
+class Pretends:
+    def __init__(self, options):
+        self.options = options
+
+    def legal(self):
+        return None
+
+    def set(self, setting):
+        pass
+
+    def state(self):
+        return ClockState(Setting(self.options.get("reports_mhz"), self.options.get("reports_mem")))
+
+    def restore(self):
+        pass
+
+
+def open_control(site, root):
+    return Pretends(site.clocks.options)
+"""
+
+
+def site_of(
+    core_mhz: list[float], mem_mhz: list[float] | None = None, pct: float = 5.0, **options: object
+) -> Site:
+    domains = {"core": {"frequencies_mhz": core_mhz}}
+    if mem_mhz:
+        domains["mem"] = {"frequencies_mhz": mem_mhz}
+    return Site.model_validate(
+        {
+            "name": "pretended",
+            "partitions": {"all": {}},
+            "domains": domains,
+            "clocks": {"control": "pretends", "options": options, "tolerance_pct": pct},
+        }
+    )
+
+
+@pytest.fixture(autouse=True)
+def pretends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control that is registered and does nothing."""
+    (tmp_path / "pretended_control.py").write_text(PRETENDS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(CONTROLS, "pretends", "pretended_control")
+
+
+def measured(site: Site, setting: Setting) -> Measurement:
+    point = make_point(
+        site=site.name,
+        partition="all",
+        kernel="idle",
+        label="idle",
+        params="{}",
+        ranks=1,
+        setting=setting,
+        repeat=0,
+    )
+    done = measure(PartitionSetup(site, QUICK, ("idle",)), point, 0)
+    assert done is not None
+    return done
+
+
+def true_mhz() -> float:
+    """The clock of this machine, which no control of these tests sets."""
+    return statistics.median(timed_core_mhz())
+
+
+def test_a_control_that_does_nothing_proves_nothing():
+    """At other clocks than the machine's own: none is taken as shown."""
+    mhz = [round(true_mhz() * factor) for factor in (0.25, 0.5, 0.8, 1.25, 2.0)]
+    site = site_of([float(m) for m in mhz])
+    for setting in site.settings:
+        done = measured(site, setting)
+        assert done.status == "clock not achieved", done.text
+        assert "timed loop" in done.text
+        assert done.clock_proof == ""
+
+
+def test_the_machine_at_its_own_clock_is_shown_by_timing():
+    for _ in range(3):  # on a busy machine a timing may be interrupted all the time
+        site = site_of([true_mhz()], pct=8.0)  # its turbo has steps of 3 %
+        done = measured(site, site.settings[0])
+        if done.status == "ok":
+            break
+    assert (done.status, done.clock_proof) == ("ok", "timed"), done.text
+    assert done.core_mhz_timed == pytest.approx(site.settings[0].core_mhz, rel=0.08)
+    assert math.isnan(done.core_mhz_achieved)
+
+
+def test_nothing_is_asked_and_nothing_has_to_be_shown():
+    done = measured(site_of([1.0, 2.0]), AS_FOUND)
+    assert (done.status, done.clock_proof, done.text) == ("ok", "", "")
+    assert done.core_mhz_timed == pytest.approx(true_mhz(), rel=0.1)
+
+
+def test_where_neither_reading_nor_timing_works_the_measurement_is_kept(monkeypatch):
+    monkeypatch.setattr(point_life, "_timed_cpus", lambda site, team: frozenset())
+    site = site_of([1000.0])
+    done = measured(site, site.settings[0])
+    assert done.status == "clock unproven"
+    assert done.text == "core clock 1000 MHz: this node does not report it"
+    assert done.time_s > 0
+    assert math.isnan(done.core_mhz_timed)
+
+
+def test_what_a_driver_repeats_is_no_clock(tmp_path, monkeypatch):
+    """cpufreq on a processor without counters: its files show what was asked for."""
+    layout = next(one for one in LAYOUTS if one.name == "cpufreq-acpi")
+    root = tmp_path / "machine"
+    copy(layout, root)
+    (root / "proc/cpuinfo").write_text("flags\t\t: fpu tsc hypervisor\n")
+    monkeypatch.setattr(point_life, "open_control", lambda site: layout.open(root))
+    monkeypatch.setattr(point_life, "_timed_cpus", lambda site, team: frozenset())
+    with layout.running(root):
+        for setting in (layout.legal[0], layout.legal[-1]):
+            done = measured(site_of([setting.core_mhz or 0.0]), setting)
+            shown = (root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq").read_text()
+            assert done.status == "clock unproven", shown
+            assert math.isnan(done.core_mhz_achieved)
+
+
+def window(
+    core: float | None = None,
+    mem: float | None = None,
+    before: tuple[float, ...] = (),
+    after: tuple[float, ...] = (),
+    apart_pct: float = 0.0,
+) -> Window:
+    return Window(
+        end_ns=1,
+        iterations=1,
+        traces=[],
+        achieved=Setting(core, mem),
+        timed_mhz=(before, after),
+        conditions={"clocks_apart_pct": apart_pct} if apart_pct else {},
+    )
+
+
+AT_1000 = window(before=(1001.0, 999.0), after=(1000.0, 998.0))
+ONE_MEMORY, TWO_MEMORIES = [800.0], [400.0, 800.0]
+
+
+@pytest.mark.parametrize(
+    ("mem_mhz", "windows", "by", "missing"),
+    [
+        (None, [window(core=1010.0)], "read back", ""),
+        (None, [AT_1000], "timed", ""),
+        (None, [AT_1000, AT_1000], "timed", ""),
+        # One window of several, one edge, or one CPU that is not shown: nothing is.
+        (None, [AT_1000, window()], "", "core clock 1000 MHz: this node"),
+        (None, [AT_1000, window(before=(1000.0,), after=(900.0,))], "", "900 to 1001 MHz"),
+        (None, [window(before=(1000.0,), after=(1000.0, 1000.0, 900.0))], "", "timed loop"),
+        (None, [window(before=(1000.0,))], "", "core clock"),
+        # A memory clock that cannot be other than it is needs no proof; one of several does.
+        (ONE_MEMORY, [AT_1000], "timed", ""),
+        (TWO_MEMORIES, [AT_1000], "", "memory clock 800 MHz: this node does not report it"),
+        (TWO_MEMORIES, [window(core=1000.0, mem=801.0)], "read back", ""),
+        (TWO_MEMORIES, [window(mem=801.0, before=(1000.0,), after=(1000.0,))], "timed", ""),
+        (TWO_MEMORIES, [window(core=1000.0)], "", "memory clock"),
+    ],
+)
+def test_what_shows_a_clock(mem_mhz, windows, by, missing):
+    asked = Setting(1000.0, 800.0 if mem_mhz else None)
+    proof = prove(site_of([1000.0], mem_mhz), asked, windows)
+    assert proof.by == by
+    assert missing in proof.missing
+    assert bool(proof.missing) == (by == "")
+
+
+@pytest.mark.parametrize(
+    ("mem_mhz", "windows", "said"),
+    [
+        (None, [window(core=900.0)], "ran at 900 MHz"),
+        (ONE_MEMORY, [window(core=1000.0, mem=400.0)], "memory clock: asked for 800 MHz"),
+        (None, [window(before=(2000.0,), after=(2000.0,))], "a timed loop ran at 2000 MHz"),
+        (None, [window(before=(500.0,), after=(510.0,))], "500 MHz before and 510 MHz after"),
+        # What files repeat and the loop contradicts.
+        (None, [window(core=1000.0, before=(2000.0,), after=(2000.0,))], "timed loop"),
+        (None, [AT_1000, window(before=(2000.0,), after=(2000.0,))], "timed loop"),
+        (None, [window(core=1000.0, apart_pct=30.0)], "30 % apart"),
+    ],
+)
+def test_what_contradicts_a_clock_is_a_failure(mem_mhz, windows, said):
+    asked = Setting(1000.0, 800.0 if mem_mhz else None)
+    with pytest.raises(ClockNotAchieved, match=said):
+        prove(site_of([1000.0], mem_mhz), asked, windows)
+
+
+def test_nothing_asked_is_nothing_missing():
+    assert prove(site_of([1000.0]), AS_FOUND, [window(core=3.0)]) == ClockProof()
+
+
+def test_timing_is_not_taken_closer_than_it_is():
+    """A tolerance of 0 % is for clocks that are read; a reference clock may be 0.2 % off."""
+    site = site_of([1000.0], pct=0.0)
+    near = window(before=(998.0,), after=(998.0,))
+    assert prove(site, Setting(1000.0), [near]).by == "timed"
+    with pytest.raises(ClockNotAchieved):
+        prove(site, Setting(1000.0), [window(before=(990.0,), after=(990.0,))])
+    assert clock_proof.TIMED_PCT < 1.0
