@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
+from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, is_complete
+from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.measurements.kernels import KernelInstance, dataset_kernels, relabelled
 
 
@@ -18,7 +19,7 @@ class CantFit(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Observations:
-    """Rows of one site: status ok, with an energy. All arrays have one entry a row.
+    """Complete rows of one site, with an energy. All arrays have one entry a row.
 
     ``kernel``: object, the label of the kernel with its parameters. ``core_mhz``, ``mem_mhz``:
     float64, NaN where the site has no such domain. ``core_v``, ``mem_v``: float64, V; 1 where
@@ -50,6 +51,10 @@ class Observations:
     """object (rows,), the node that was measured on; empty where not known."""
     instances: Mapping[str, KernelInstance] = field(default_factory=dict)
     """Label -> the kernel's name and parameters; more than these rows' labels may be there."""
+    unproven_clocks: bool = False
+    """Whether some of them are at settings that nothing showed, and there are several settings."""
+    stated_clocks: bool = False
+    """Whether the clocks of some are as the author of an imported table states them."""
 
     def instance(self, label: str) -> KernelInstance:
         """The kernel that has a label; one without parameters where ``instances`` lacks it."""
@@ -142,6 +147,7 @@ def observations(
     if voltage == "unit":
         core_v, mem_v = np.ones(len(rows)), np.ones(len(rows))
     mem_v = np.where(np.isfinite(mem_v), mem_v, 1.0)
+    proofs = clock_proofs(dataset, rows)
     memory = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
     return Observations(
         site=site,
@@ -163,6 +169,8 @@ def observations(
         else None,
         node=dataset["node"].values[rows].astype(object) if "node" in dataset else None,
         instances={kernel.label: kernel for kernel in kernels},
+        unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
+        stated_clocks=bool((proofs == STATED).any()),
     )
 
 
@@ -213,6 +221,8 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             settings=settings,
             energy_std_j=None,
             node=None,
+            unproven_clocks=any(data.unproven_clocks for data in sites),
+            stated_clocks=any(data.stated_clocks for data in sites),
         ),
         place,
     )

@@ -31,6 +31,7 @@ from analysis.quality.possible_values import (
 from analysis.quality.power_caps import power_caps
 from analysis.quality.repeats import level_changes, outliers
 from analysis.quality.rows import provenance, rows_of
+from analysis.quality.unproven_clocks import unproven_clocks
 from analysis.quality.voltages import falling_voltages
 
 
@@ -38,13 +39,14 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     """Every problem of a site's measurements that a fit would suffer from, worst first.
 
     Takes the Dataset of a store (dimension ``measurement``) and looks at the rows of ``site``
-    with status ok, a positive time (s) and a positive energy (J); none of them: no findings.
+    that are complete, with a positive time (s) and energy (J); none of them: no findings.
     """
     rows = rows_of(dataset, site)
     if not len(rows.index):
         return []
     power_w, labels = provenance(dataset, rows)
-    findings = identical(rows)
+    findings = unproven_clocks(rows)
+    findings += identical(rows)
     findings += energy_against_power(rows, power_w)
     findings += possible_clocks_and_volts(rows)
     findings += possible_operations(rows) or possible_power(rows)

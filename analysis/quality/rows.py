@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, OK
+from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
+from analysis.measurements.clock_proof import clock_proofs
 from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import setting_text
 
@@ -22,7 +23,7 @@ class Rows:
     ``kernel``, ``setting``, ``node``: int64 codes into the names and ``mhz``. ``values``: the
     natural logarithms of time (s), power (W) and energy (J). ``volts``: float64 (rows, 2), of core
     and memory, NaN where not known. ``counts``: class -> operations of one iteration, NaN where
-    not known.
+    not known. ``clock_proof``: as :func:`analysis.measurements.clock_proof.clock_proofs` has it.
     """
 
     index: np.ndarray
@@ -37,6 +38,7 @@ class Rows:
     repeat: np.ndarray
     start_unix_s: np.ndarray
     achieved_mhz: np.ndarray
+    clock_proof: np.ndarray
     volts: np.ndarray
     values: dict[str, np.ndarray]
     counts: dict[str, np.ndarray]
@@ -77,9 +79,9 @@ class Rows:
 
 
 def rows_of(dataset: xr.Dataset, site: str) -> Rows:
-    """The rows of ``site`` with status ok, a positive time (s) and energy (J)."""
+    """The complete rows of ``site`` with a positive time (s) and energy (J)."""
     time_s, energy_j = dataset["time_s"].values, dataset["energy_j"].values
-    ok = (dataset["site"].values == site) & (dataset["status"].values == OK)
+    ok = (dataset["site"].values == site) & is_complete(dataset["status"].values)
     index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
 
     def column(name: str, missing: Any) -> np.ndarray:
@@ -124,6 +126,7 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
         repeat=column("repeat", 0).astype(np.int64),
         start_unix_s=column("start_unix_s", 0.0).astype(float),
         achieved_mhz=np.column_stack(achieved).astype(float),
+        clock_proof=clock_proofs(dataset, index),
         volts=np.column_stack(volts).astype(float),
         counts={name: n for name, n in counts.items() if np.isfinite(n).any()},
         values={"time": log_time, "power": log_energy - log_time, "energy": log_energy},

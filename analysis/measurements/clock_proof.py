@@ -1,0 +1,44 @@
+"""How each measurement's clocks were shown, also in stores that do not say so."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from analysis.dataset import CLOCK_UNPROVEN, READ_BACK, SIMULATED, STATED
+
+UNPROVEN = "unproven"
+"""Of a measurement at a clock that was asked for, which nothing showed."""
+
+
+def clock_proofs(dataset: xr.Dataset, rows: np.ndarray) -> np.ndarray:
+    """How the clocks of rows (int64 indices into the measurements) were shown: object (rows,).
+
+    As the store says: one of :data:`analysis.dataset.CLOCK_PROOFS`, :data:`UNPROVEN` for the
+    status ``clock unproven``, or empty where no clock was asked for. Rows of earlier versions say
+    nothing: simulated and imported ones are taken for that, and of the others a domain that was
+    asked for at several clocks is proven where the achieved clock was read.
+    """
+
+    def column(name: str, missing: object) -> np.ndarray:
+        if name in dataset:
+            return np.asarray(dataset[name].values[rows])
+        return np.full(len(rows), missing)
+
+    said = column("clock_proof", "").astype(object)
+    silent = said == ""
+    asked, read = np.zeros(len(rows), bool), np.ones(len(rows), bool)
+    for name in ("core_mhz", "mem_mhz"):
+        mhz = column(name, np.nan).astype(float)
+        if len(np.unique(mhz[np.isfinite(mhz)])) > 1:
+            asked |= np.isfinite(mhz)
+            achieved = column(f"{name}_achieved", np.nan).astype(float)
+            read &= np.isfinite(achieved) | ~np.isfinite(mhz)
+    simulated = column("simulated", False).astype(bool)
+    imported = column("imported", False).astype(bool)
+    said[silent & asked & ~read] = UNPROVEN
+    said[silent & asked & read] = READ_BACK
+    said[silent & imported] = STATED
+    said[silent & simulated] = SIMULATED
+    said[column("status", "") == CLOCK_UNPROVEN] = UNPROVEN
+    return said
