@@ -35,10 +35,13 @@ def crossvalidate(
         raise BadArgument("--time: leave-one-site-out uses measured times only")
     if train and scheme != "holdout":
         raise BadArgument("--train needs --scheme holdout")
+    judged = data if fitted_on is None else [*data, fitted_on]
+    unproven = any(of_site.unproven_clocks for of_site in judged)
     if fitted_on is not None:
         if over_sites or train or time != "measured":
             raise BadArgument("--fitted-on takes no --scheme, --train or --time")
-        return CrossvalResult(fitted_elsewhere(fitted_on, data[0], **fit))
+        return CrossvalResult(fitted_elsewhere(fitted_on, data[0], **fit), unproven)
     if over_sites:
-        return CrossvalResult(leave_one_site_out(data, **fit))
-    return CrossvalResult(cross_validate(data[0], scheme, time=time, train=train, **fit))
+        return CrossvalResult(leave_one_site_out(data, **fit), unproven)
+    made = cross_validate(data[0], scheme, time=time, train=train, **fit)
+    return CrossvalResult(made, unproven)

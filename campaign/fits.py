@@ -28,6 +28,10 @@ OF_DATA = ("core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j")
 """The columns of the measurements that :func:`data_id` is a hash of, beside their points' ids."""
 
 
+UNPROVEN_CLOCKS = "clocks unproven: nothing showed that the settings differ"
+STATED_CLOCKS = "clocks as stated by the imported table"
+
+
 class NoKeptFit(WithRemedy):
     """The store has no such fit of a site, or its file is not one. The remedy is the command."""
 
@@ -53,7 +57,7 @@ class FitSource:
     ``created``: date and time as ISO 8601; ``version``: of this package; ``data_id``: what
     :func:`data_id` gave of its measurements. They are None of fits that an earlier version kept.
     ``stale``: whether the store's measurements of the site are other ones now, None where that is
-    not known.
+    not known. ``unproven_clocks``, ``stated_clocks``: as the fit has them.
     """
 
     site: str
@@ -66,6 +70,8 @@ class FitSource:
     version: str | None
     data_id: str | None
     stale: bool | None
+    unproven_clocks: bool
+    stated_clocks: bool
     store: str = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,7 +92,16 @@ class FitSource:
             f"fit {self.name}: model {self.model}, voltage {self.voltage}, {self.n} measurements, "
             f"{self.made}"
         )
-        return f"{text}; {self.why_stale}" if self.stale else text
+        parts = [text, *self.about_clocks, *([self.why_stale] if self.stale else [])]
+        return "; ".join(parts)
+
+    @property
+    def about_clocks(self) -> tuple[str, ...]:
+        """How the clocks of its measurements are known, where that is not by reading them."""
+        return (
+            *((UNPROVEN_CLOCKS,) if self.unproven_clocks else ()),
+            *((STATED_CLOCKS,) if self.stated_clocks else ()),
+        )
 
     @property
     def why_stale(self) -> str:
@@ -236,6 +251,8 @@ def fit_source(
         version=about.version if about else None,
         data_id=about.data_id if about else None,
         stale=stale,
+        unproven_clocks=summary.unproven_clocks,
+        stated_clocks=summary.stated_clocks,
         store=str(store.root),
     )
 

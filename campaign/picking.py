@@ -25,6 +25,8 @@ from campaign.errors import BadArgument
 from campaign.plan.profile_file import Profile, read_profile
 
 LEFT_OUT = "\N{HORIZONTAL ELLIPSIS}"
+MOST_SLOWDOWN = 1.0
+"""A larger fraction is meant as percent."""
 ROOF_MARGIN = 0.05
 """By how much a rate may be above the best one measured before it is doubtful: times vary."""
 
@@ -130,6 +132,12 @@ def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
     """Refuse limits that no setting could keep."""
     if max_slowdown is not None and not max_slowdown >= 0:
         raise BadArgument("--max-slowdown: must be 0 or more, such as 0.05 for 5 %")
+    if max_slowdown is not None and max_slowdown > MOST_SLOWDOWN:
+        raise BadArgument(
+            f"--max-slowdown: found {max_slowdown:g}, which allows {1 + max_slowdown:g} times the "
+            f"time; it is a fraction: {max_slowdown / 100:g} for {max_slowdown:g} %, and at most "
+            f"{MOST_SLOWDOWN:g}; without it there is no limit"
+        )
     if max_power_w is not None and not max_power_w > 0:
         raise BadArgument("--max-power-w: must be more than 0, such as 150 for 150 W")
 

@@ -155,10 +155,11 @@ class CrossvalResult:
     """A cross-validation: the error out of fold, and what the picks lose."""
 
     crossval: CrossValidation
+    unproven_clocks: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign crossval --json``."""
-        return self.crossval.as_dict()
+        return self.crossval.as_dict() | {"unproven_clocks": self.unproven_clocks}
 
     def to_pandas(self) -> pd.DataFrame:
         """The choosers, a row each: mean and most energy lost in %, and how often it was best."""

@@ -12,13 +12,12 @@ answers at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from campaign import fits
-from campaign.errors import BadArgument
 from campaign.result_tables import (
     Coefficients,
     CostsAtSetting,
@@ -120,6 +119,7 @@ class Results:
         *,
         name: str = fits.DEFAULT,
         replace: bool = False,
+        accept_unproven: bool = False,
     ) -> FitResult:
         """Fit the energy model to a site's measurements, and keep the fit in the store.
 
@@ -127,7 +127,8 @@ class Results:
         cross-validation. ``robust``: measurements far from the model count less (Huber).
         ``name``: what the fit is kept as, ``default`` being the one that is used where none is
         named. It takes the place of an earlier one that was asked for in the same way; of another
-        one only with ``replace``.
+        one only with ``replace``. ``accept_unproven``: clocks that nothing showed are taken as
+        they were asked for, which the fit keeps.
 
         Raises:
             BadArgument: no fit can be true to these measurements, or the store keeps a fit of
@@ -139,17 +140,17 @@ class Results:
         request = fits.Request(model, voltage, robust)
         if not replace:
             fits.check_replaceable(self.store, site, name, request)
-        data, findings = self._data_to_fit(site)
+        data, findings = self._data_to_fit(site, accept_unproven)
         made = fit(data, model, voltage, robust=robust)
         fits.keep_fit(self.store, made, name, request, fits.data_id(self.scalars, site))
         return FitResult(made, findings, self.fit_source(site, name))
 
-    def _data_to_fit(self, site: str) -> tuple[Observations, tuple[SiteFinding, ...]]:
-        findings = self.findings(site)
-        for finding in findings:
-            if finding.refuses:
-                raise BadArgument(f"{site}: {finding.finding['text']}")
-        return self.observations(site), findings
+    def _data_to_fit(
+        self, site: str, accept_unproven: bool
+    ) -> tuple[Observations, tuple[SiteFinding, ...]]:
+        from campaign.findings import usable_findings  # noqa: PLC0415
+
+        return self.observations(site), usable_findings(self.findings(site), accept_unproven)
 
     @property
     def fitted_sites(self) -> list[str]:
@@ -235,13 +236,15 @@ class Results:
         train: Sequence[Setting] | None = None,
         objective: str = "energy",
         fitted_on: Results | None = None,
+        accept_unproven: bool = False,
     ) -> CrossvalResult:
         """Cross-validate a site's model; several sites for ``leave-one-site-out``.
 
         ``train``: the settings that a holdout fits on. ``time``: the run time that the model is
         given: ``measured``, ``predicted`` or ``profile``. ``objective``: what the picks minimise
         and are judged by, as for :meth:`predict`. ``fitted_on``: fit on that store's measurements
-        of the site, and predict those of this one, in place of a scheme.
+        of the site, and predict those of this one, in place of a scheme. ``accept_unproven``: as
+        for :meth:`fit`.
 
         Raises:
             BadArgument: arguments that do not go together, or no fit can be true to these
@@ -252,7 +255,7 @@ class Results:
 
         sites = [site] if isinstance(site, str) else list(site)
         return crossvalidate(
-            [self._data_to_fit(name)[0] for name in sites],
+            [self._data_to_fit(name, accept_unproven)[0] for name in sites],
             scheme,
             model=model,
             voltage=voltage,
@@ -260,7 +263,7 @@ class Results:
             time=time,
             train=train,
             objective=objective,
-            fitted_on=None if fitted_on is None else fitted_on._data_to_fit(sites[0])[0],
+            fitted_on=fitted_on and fitted_on._data_to_fit(sites[0], accept_unproven)[0],
         )
 
     def predict(
@@ -274,6 +277,7 @@ class Results:
         all_settings: bool = False,
         profile: str | Path | None = None,
         fit: str = fits.DEFAULT,
+        accept_unproven: bool = False,
     ) -> Predictions:
         """The best setting for each kernel by the fit of this name that the store keeps.
 
@@ -281,38 +285,38 @@ class Results:
         ``objective``: ``energy``, ``time``, ``edp``, ``ed2p`` or ``weighted:ALPHA``.
         ``max_slowdown``: at most this fraction slower than the fastest setting. ``all_settings``:
         legal settings that were not measured as well. ``profile``: a profile file's application
-        instead of the measured kernels.
+        instead of the measured kernels. ``accept_unproven``: as for :meth:`fit`, where the fit
+        was made without.
 
         Raises:
             NoKeptFit: there is no fit.
-            BadArgument: a limit is not positive, or there is no such kernel.
+            BadArgument: a limit is no fraction or not positive, there is no such kernel, or
+                nothing showed the clocks of the measurements.
             CantFit: no setting of any kernel keeps the limits, or the objective is unknown.
         """
-        from campaign.picking import (  # noqa: PLC0415
-            application_candidates,
-            check_limits,
-            clock_unproven,
-            kernel_candidates,
-            picks_within_limits,
-        )
+        from campaign import picking  # noqa: PLC0415
 
-        check_limits(max_slowdown, max_power_w)
+        picking.check_limits(max_slowdown, max_power_w)
         kept, data = self.kept_fit(site, fit), self.observations(site)
+        source = self.fit_source(site, fit)
+        if data.unproven_clocks and not kept.unproven_clocks:
+            self._data_to_fit(site, accept_unproven)
+            source = replace(source, unproven_clocks=True)
         volts = self.setting_volts(site) if all_settings else None
         warnings: list[str] = []
         if profile is not None:
-            one, warnings = application_candidates(Path(profile), kept, data, volts)
+            one, warnings = picking.application_candidates(Path(profile), kept, data, volts)
             among = [one]
         else:
-            among = kernel_candidates(kept, data, kernel, volts)
-        picks, without = picks_within_limits(among, objective, max_slowdown, max_power_w)
+            among = picking.kernel_candidates(kept, data, kernel, volts)
+        picks, without = picking.picks_within_limits(among, objective, max_slowdown, max_power_w)
         device = self.site_record(site).device
         return Predictions(
             site=site,
             simulated=kept.simulated,
-            fit=self.fit_source(site, fit),
+            fit=source,
             data_id=fits.data_id(self.scalars, site),
-            clock_unproven=clock_unproven(self.scalars, site),
+            clock_unproven=picking.clock_unproven(self.scalars, site),
             objective=objective,
             max_slowdown=max_slowdown,
             max_power_w=max_power_w,

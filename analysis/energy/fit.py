@@ -114,6 +114,8 @@ def fit(
         robust=robust,
         outliers=outliers(data, predicted_j) if intervals else [],
         confounded=inseparable(terms, unit) if intervals else [],
+        unproven_clocks=data.unproven_clocks,
+        stated_clocks=data.stated_clocks,
     )
 
 

@@ -159,4 +159,6 @@ def fit_of(kept: object) -> Fit:
         robust=read.robust,
         outliers=[outlier.model_dump() for outlier in read.outliers],
         confounded=[group.model_dump() for group in read.confounded],
+        unproven_clocks=read.unproven_clocks,
+        stated_clocks=read.stated_clocks,
     )

@@ -119,6 +119,8 @@ class FitSummary(Part):
     robust: bool
     outliers: list[Outlier]
     confounded: list[Confounded]
+    unproven_clocks: bool = False
+    stated_clocks: bool = False
     kept: Kept | None = None
     """None of fits that an earlier version kept."""
 

@@ -37,7 +37,8 @@ class Fit:
     relative to the highest clock. ``surface``: the residuals as a smooth surface, None where it
     is not part of the model. ``tried``, ``why``: the forms that were compared, and why this one.
     ``outliers``: rows far from the model; ``confounded``: terms that these measurements cannot
-    separate.
+    separate. ``unproven_clocks``: some measurements were taken to be at the settings that were
+    asked for, which nothing showed; ``stated_clocks``: or as an imported table states them.
     """
 
     site: str
@@ -61,6 +62,8 @@ class Fit:
     robust: bool = False
     outliers: list[dict[str, Any]] = field(default_factory=list)
     confounded: list[dict[str, Any]] = field(default_factory=list)
+    unproven_clocks: bool = False
+    stated_clocks: bool = False
 
     def energy_j(self, data: Observations) -> np.ndarray:
         """Predicted joules of every row: float64 (rows,)."""
@@ -116,6 +119,8 @@ class Fit:
             "robust": self.robust,
             "outliers": self.outliers,
             "confounded": self.confounded,
+            "unproven_clocks": self.unproven_clocks,
+            "stated_clocks": self.stated_clocks,
         }
 
 

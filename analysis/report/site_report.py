@@ -22,6 +22,7 @@ from analysis.measurements.phase_energy import phase_splits
 from analysis.measurements.power_trace import power_trace
 from analysis.quality import check
 from analysis.quality.finding import Finding
+from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.content import MeasurementCounts, SiteReport, StoredFit
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
 
@@ -72,6 +73,11 @@ def site_report(
         model, origin, stale = _fit_to_show(data, stored, findings)
     except CantFit as error:
         return replace(report, data=data, why_no_fit=str(error))
+    if model.unproven_clocks:
+        notes.append(
+            "Clocks unproven: nothing showed that the settings differ. They were accepted as they "
+            "were asked for, and all results here depend on that."
+        )
     n_settings = len(np.unique(data.setting))
     crossvals = []
     form, voltage = requested_form(model)
@@ -103,6 +109,11 @@ def _fit_to_show(
 ) -> tuple[Fit, str, str]:
     """The stored fit, or a new one where there is none or it is of other measurements; which it
     is; and, where there is a stored one that is of other measurements, that it is."""
+    if data.unproven_clocks and not (stored and stored.fit.unproven_clocks):
+        raise CantFit(
+            f"nothing showed at which clocks some measurements of {data.site} ran; to use them as "
+            f"they were asked for, run `campaign fit` with --accept-unproven"
+        )
     which = f"{stored.name}, {stored.made}" if stored else ""
     if stored is not None:
         stale = stored.fit.n != len(data) if stored.stale is None else stored.stale
@@ -111,7 +122,7 @@ def _fit_to_show(
         if stored.keep:
             return stored.fit, which, "The fit is not of the measurements that the store has now"
     for finding in findings:
-        if finding.severity == "refused":
+        if finding.severity == "refused" and finding.check != CLOCK_PROOF:
             raise CantFit(finding.text.removesuffix("."))
     if stored is None:
         return fit(data), "made for this report; the store keeps none", ""

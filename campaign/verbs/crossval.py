@@ -7,7 +7,15 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from campaign.errors import BadArgument
-from campaign.verbs.options import add_json, add_model, add_objective, add_store, read_setting
+from campaign.fits import UNPROVEN_CLOCKS
+from campaign.verbs.options import (
+    add_accept_unproven,
+    add_json,
+    add_model,
+    add_objective,
+    add_store,
+    read_setting,
+)
 from campaign.verbs.printing import explain, print_json, print_table
 
 SUMMARY = "cross-validate the model: its error, and what its picks lose"
@@ -50,6 +58,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_model(parser)
     add_objective(parser)
+    add_accept_unproven(parser)
     add_json(parser)
 
 
@@ -70,6 +79,7 @@ def run(arguments: Namespace) -> int:
         train=train or None,
         objective=arguments.objective,
         fitted_on=open_store(arguments.fitted_on) if arguments.fitted_on else None,
+        accept_unproven=arguments.accept_unproven,
     )
     if arguments.json:
         print_json(result.as_dict())
@@ -100,6 +110,8 @@ def print_crossval(shown: dict[str, Any]) -> None:
             f"mean error by fold: {by_fold['mean_pct']:.2f} % (std {by_fold['std_pct']:.2f}, "
             f"{by_fold['min_pct']:.2f} to {by_fold['max_pct']:.2f})"
         )
+    if shown["unproven_clocks"]:
+        explain(UNPROVEN_CLOCKS)
     decision = shown["decision"]
     rows = [
         [title, entry["mean_lost_pct"], entry["max_lost_pct"], entry["exact"]]

@@ -6,7 +6,14 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from campaign.fits import DEFAULT
-from campaign.verbs.options import SITE_HELP, add_all, add_json, add_model, add_store
+from campaign.verbs.options import (
+    SITE_HELP,
+    add_accept_unproven,
+    add_all,
+    add_json,
+    add_model,
+    add_store,
+)
 from campaign.verbs.printing import explain, print_json, print_table
 
 if TYPE_CHECKING:
@@ -46,6 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="take the place of a fit of this name that was asked for with other options",
     )
+    add_accept_unproven(parser)
     add_all(parser)
     add_json(parser)
 
@@ -61,6 +69,7 @@ def run(arguments: Namespace) -> int:
         robust=arguments.robust,
         name=arguments.name,
         replace=arguments.replace,
+        accept_unproven=arguments.accept_unproven,
     )
     if arguments.json:
         print_json(result.as_dict())
@@ -81,6 +90,8 @@ def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> No
         f"{fit.n_settings} settings, condition number {condition}"
     )
     explain(f"fit {source.name}, {source.made}")
+    for line in source.about_clocks:
+        explain(line)
     if source.stale:
         explain(source.why_stale)
     explain(f"why this model: {fit.why}")

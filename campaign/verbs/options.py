@@ -51,6 +51,15 @@ def add_model(parser: ArgumentParser) -> None:
     )
 
 
+def add_accept_unproven(parser: ArgumentParser) -> None:
+    """``--accept-unproven``."""
+    parser.add_argument(
+        "--accept-unproven",
+        action="store_true",
+        help="take clocks that nothing showed as they were asked for; results will say so",
+    )
+
+
 def add_fit(parser: ArgumentParser, default: str | None = "default") -> None:
     """``--fit``."""
     parser.add_argument(

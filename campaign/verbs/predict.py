@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from campaign.verbs.options import (
     SITE_HELP,
+    add_accept_unproven,
     add_all,
     add_fit,
     add_json,
@@ -58,6 +59,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="also pick legal settings that were not measured (their times are predicted)",
     )
     add_fit(parser)
+    add_accept_unproven(parser)
     add_all(parser)
     add_json(parser)
 
@@ -75,6 +77,7 @@ def run(arguments: Namespace) -> int:
         all_settings=arguments.all_settings,
         profile=arguments.profile,
         fit=arguments.fit,
+        accept_unproven=arguments.accept_unproven,
     )
     if arguments.policy:
         predictions.write_policy(arguments.policy)
