@@ -125,6 +125,18 @@ def test_sweeps_are_what_brute_force_says(tmp_path_factory, ops, threads, exclud
     assert set(times_planned.values()) == {2 * 6}
 
 
+def test_exclude_removes_what_matches_in_every_key(tmp_path):
+    kernels = (
+        '[[kernels]]\nkernel = "sp_fma"\n[kernels.params]\nlevel = "dram"\n'
+        "ops_per_word = [1, 2, 4]\nthreads = [1, 2]\n"
+        "[[kernels.exclude]]\nops_per_word = 2\nthreads = 1\n"
+    )
+    plan = make_plan(campaign_file(tmp_path, kernels=kernels))
+    params = [json.loads(point.params) for point in plan.points]
+    pairs = {(one["ops_per_word"], one["threads"]) for one in params}
+    assert pairs == set(itertools.product([1, 2, 4], [1, 2])) - {(2, 1)}
+
+
 @given(
     st.recursive(
         st.none()
