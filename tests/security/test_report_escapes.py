@@ -261,6 +261,8 @@ def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
                         node=node,
                         time_s=time_s,
                         energy_j=energy_j,
+                        core_mhz_achieved=core,
+                        mem_mhz_achieved=mem,
                         counts=counts,
                     )
                     journal.append(encode(made))
