@@ -243,8 +243,7 @@ class Results:
         ``train``: the settings that a holdout fits on. ``time``: the run time that the model is
         given: ``measured``, ``predicted`` or ``profile``. ``objective``: what the picks minimise
         and are judged by, as for :meth:`predict`. ``fitted_on``: fit on that store's measurements
-        of the site, and predict those of this one, in place of a scheme. ``accept_unproven``: as
-        for :meth:`fit`.
+        of the site, and predict those of this one. ``accept_unproven``: as for :meth:`fit`.
 
         Raises:
             BadArgument: arguments that do not go together, or no fit can be true to these
@@ -254,6 +253,7 @@ class Results:
         from campaign.crossvalidation import crossvalidate  # noqa: PLC0415
 
         sites = [site] if isinstance(site, str) else list(site)
+        elsewhere = fitted_on._data_to_fit(sites[0], accept_unproven)[0] if fitted_on else None
         return crossvalidate(
             [self._data_to_fit(name, accept_unproven)[0] for name in sites],
             scheme,
@@ -263,7 +263,7 @@ class Results:
             time=time,
             train=train,
             objective=objective,
-            fitted_on=fitted_on and fitted_on._data_to_fit(sites[0], accept_unproven)[0],
+            fitted_on=elsewhere,
         )
 
     def predict(
@@ -290,8 +290,7 @@ class Results:
 
         Raises:
             NoKeptFit: there is no fit.
-            BadArgument: a limit is no fraction or not positive, there is no such kernel, or
-                nothing showed the clocks of the measurements.
+            BadArgument: a wrong limit, no such kernel, or clocks that nothing showed.
             CantFit: no setting of any kernel keeps the limits, or the objective is unknown.
         """
         from campaign import picking  # noqa: PLC0415
