@@ -73,6 +73,7 @@ def sweep(
             "energy_j": time_s * power_w,
             "start_unix_s": 1e9 + 10.0 * rng.permutation(time_s.size),
             "provenance": "{}",
+            "clock_proof": "read back",
             "simulated": False,
         }
     )

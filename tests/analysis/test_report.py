@@ -371,6 +371,7 @@ def store_of(folder, site, energy_j, settings, traced=False):
                         Measurement(
                             point=point,
                             status="ok",
+                            clock_proof="read back",
                             node="n1",
                             time_s=time_s,
                             iterations=9,
