@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from campaign.measure.clock_trial import ClockTrial, try_settings
 from campaign.measure.energy import MeterChannel, counted_channels
 from campaign.measure.point_life import node_name
 from sites.clocks import ClocksUnavailable, describe_controls, open_control, right_to_set
+from sites.clocks.slurm import what_flags_set
 from sites.meters import MeterUnreadable, describe_meters, open_meter
 from sites.meters.shared.behaviour import observe
 from sites.site_file import MeterEntry, Site, read_site
@@ -59,7 +63,11 @@ class ClockExamination:
 
     ``settings``: the number of settings in the site file; ``offered``: of settings that the
     hardware offers; ``not_offered``: those of the site file that it does not offer. ``others``:
-    the controls that could set clocks here, where the site file names none.
+    the controls that could set clocks here, where the site file names none. ``can_set``: None
+    where only a trial could show it, and there was none.
+
+    Of the control ``slurm``: ``slurm_version`` is what ``srun --version`` prints, ``flags_set``
+    what its option sets, and ``trials`` what came of steps at the lowest and the highest setting.
     """
 
     control: str
@@ -70,10 +78,13 @@ class ClockExamination:
     mem_mhz_now: float | None = None
     temperature_c: float | None = None
     throttled: list[str] = dataclasses.field(default_factory=list)
-    can_set: bool
+    can_set: bool | None
     why: str
     remedy: str | None
     others: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    slurm_version: str | None = None
+    flags_set: str | None = None
+    trials: list[ClockTrial] = dataclasses.field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +114,12 @@ class NodeExamination:
         parts = {
             "meters": [MeterExamination(**meter) for meter in fields["meters"]],
             "meters_elsewhere": [ProbedMeter(**meter) for meter in fields["meters_elsewhere"]],
-            "clocks": ClockExamination(**fields["clocks"]),
+            "clocks": ClockExamination(
+                **{
+                    **fields["clocks"],
+                    "trials": [ClockTrial(**trial) for trial in fields["clocks"]["trials"]],
+                }
+            ),
         }
         return cls(**{**fields, **parts})
 
@@ -222,6 +238,8 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
     if offered is not None:
         missing = [str(setting) for setting in site.settings if setting not in offered]
         examined = replace(examined, offered=len(offered), not_offered=missing)
+    if site.clocks.control == "slurm":
+        examined = _examine_slurm(site, examined)
     if site.clocks.control == "fixed":
         controls = [about.control for about in describe_controls() if about.sets_clocks]
         rights = [right_to_set(name, root) for name in controls]
@@ -232,6 +250,43 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
         mem_mhz_now=state.setting.mem_mhz,
         temperature_c=state.temperature_c,
         throttled=list(state.throttled),
+    )
+
+
+def _examine_slurm(site: Site, examined: ClockExamination) -> ClockExamination:
+    """Slurm's version, what its option sets, and whether a step's clock follows it.
+
+    Without a job there is no trial: :mod:`campaign.launch.examination_job` starts one.
+    """
+    try:
+        printed = subprocess.run(
+            ["srun", "--version"], capture_output=True, text=True, timeout=60, check=False
+        ).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        printed = ""
+    examined = replace(
+        examined,
+        slurm_version=printed or None,
+        flags_set=what_flags_set(printed, site.clocks.device),
+    )
+    if "SLURM_JOB_ID" not in os.environ:
+        why = "only a job step can show whether Slurm sets them"
+        remedy = "leave --here out, so that a job tries it"
+        return replace(examined, can_set=None, why=why, remedy=remedy)
+    trials = try_settings(site)
+    if all(trial.followed for trial in trials):
+        by = " and ".join(sorted({trial.proof for trial in trials}))
+        why = f"the clock followed at {' and at '.join(trial.asked for trial in trials)} ({by})"
+        return replace(examined, can_set=True, why=why, trials=trials)
+    idle = any(trial.core_mhz is not None for trial in trials) and site.clocks.device == "gpu"
+    return replace(
+        examined,
+        can_set=False,
+        why="the clock did not follow, or nothing shows it"
+        + ("; the GPU was idle, and may have a lower clock then" if idle else ""),
+        remedy="ask the administrators for a Slurm that sets clocks (cpufreq and CpuFreqGovernors "
+        "for --cpu-freq, a plugin for the GPUs for --gpu-freq), or use another control",
+        trials=trials,
     )
 
 

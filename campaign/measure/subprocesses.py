@@ -101,7 +101,7 @@ class SubprocessRunner:
                 f"partition's local_directory"
             )
         if in_step and (refused := _refusal(log)):
-            text = f"Slurm does not set the clock {point.setting}: {refused}"
+            text = f"Slurm does not set the clocks ({point.setting}): {refused}"
             return _failure(point, attempt, started_unix_s, CLOCK_NOT_LEGAL, text)
         if not timed_out and result.exists():
             record = result.read_bytes()

@@ -121,10 +121,15 @@ def _print_clocks(clocks: ClockExamination) -> None:
     if clocks.control == "fixed":
         ability = "clocks are not set"
     else:
-        ability = f"clocks {'can' if clocks.can_set else 'cannot'} be set; {clocks.why}; "
+        can = {True: "can be set", False: "cannot be set", None: "were not tried"}[clocks.can_set]
+        ability = f"clocks {can}; {clocks.why}; "
         ability += f"{clocks.settings} setting{'s'[: clocks.settings != 1]} in the site file"
     state = f"now {', '.join(now)}" if now else "the current clock cannot be read"
     say(f"clock control '{clocks.control}': {ability}; {state}")
+    if clocks.flags_set:
+        say(f"  {clocks.slurm_version or 'Slurm of an unknown version'}: {clocks.flags_set}")
+    for trial in clocks.trials:
+        say(f"  tried {trial.asked}: {trial.proof or trial.text}")
     if clocks.remedy:
         say(f"  to fix it: {clocks.remedy}")
     for setting in clocks.not_offered:

@@ -59,6 +59,23 @@ def step_flags(setting: Setting, device: str) -> list[str]:
     return [] if setting.core_mhz is None else [f"--cpu-freq={setting.core_mhz * 1000:.0f}"]
 
 
+LOCKS_CLOCKS = (26, 5)
+"""The first version of Slurm whose --gpu-freq locks NVIDIA's clocks (CHANGELOG of 26.05)."""
+
+
+def what_flags_set(version: str, device: str) -> str:
+    """What srun's option for clocks sets, a sentence, by what ``srun --version`` says."""
+    if device == "cpu":
+        return "--cpu-freq writes the governor and clocks of cpufreq for the step's CPUs"
+    number = re.search(r"(\d+)\.(\d+)", version)
+    if number is None or (int(number[1]), int(number[2])) < LOCKS_CLOCKS:
+        return (
+            "--gpu-freq sets application clocks of NVIDIA GPUs, which NVML deprecates; from Slurm "
+            "26.05 on it locks clocks"
+        )
+    return "--gpu-freq locks the graphics and memory clocks of NVIDIA GPUs"
+
+
 class SlurmStep:
     """Inside a step: checks that the step has the setting's options, and reads the clocks."""
 
@@ -91,7 +108,7 @@ class SlurmStep:
 
 def rights(root: Path) -> Right:
     """Slurm sets the clocks with its own rights; whether it does, only a step shows."""
-    return Right("slurm", True, "srun asks for a clock with each step; a step shows what came")
+    return Right("slurm", True, "srun asks for a clock with each step")
 
 
 def open_control(site: ControlledSite, root: Path) -> SlurmStep:

@@ -10,6 +10,7 @@ import pytest
 from campaign.command_line import main
 from campaign.measure.node_examination import NodeExamination, examine_node
 from campaign.verbs import doctor
+from sites.clocks.slurm import what_flags_set
 from sites.site_file import find_site, read_site
 from tests.slurm_cluster import SlurmCluster
 
@@ -167,3 +168,52 @@ def test_a_node_of_each_partition_is_asked_through_a_job(
     assert "cluster/cpu-b on node" in capsys.readouterr().out
     assert main(["doctor", str(tmp_path / "site.toml"), "--partition", "gpu"]) == 1
     assert "cpu-a, cpu-b" in capsys.readouterr().err
+
+
+SETS_CLOCKS = """\
+[domains.core]
+frequencies_mhz = [1400, 1700, 2000]
+[clocks]
+control = "slurm"
+tolerance_pct = 5
+"""
+
+
+@pytest.mark.slurm
+def test_a_step_at_two_settings_shows_whether_slurm_sets_clocks(
+    slurm_cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """This machine's clock cannot be set, whatever Slurm takes."""
+    text = SLURM.format(conf=slurm_cluster.conf).partition("[partitions.cpu-b]")[0]
+    (tmp_path / "site.toml").write_text(text + SETS_CLOCKS)
+    assert main(["doctor", str(tmp_path / "site.toml")]) == 1
+    printed = capsys.readouterr().out
+    assert "clock control 'slurm': clocks cannot be set; the clock did not follow" in printed
+    version = slurm_cluster.run("srun", "--version").strip()
+    assert f"  {version}: --cpu-freq writes the governor" in printed
+    tried = [line for line in printed.splitlines() if line.startswith("  tried core ")]
+    assert ["1400" in line for line in tried] == [True, False]
+    assert "asked for 2000 MHz, and a timed loop ran at" in tried[1]
+
+
+def test_without_a_job_slurms_clocks_were_not_tried(tmp_path, capsys):
+    (tmp_path / "site.toml").write_text(SLURM.format(conf="x") + SETS_CLOCKS)
+    main(["doctor", str(tmp_path / "site.toml"), "--here"])
+    printed = capsys.readouterr().out
+    assert "clocks were not tried; only a job step can show" in printed
+    assert "can be set" not in printed
+
+
+@pytest.mark.parametrize(
+    ("version", "device", "said"),
+    [
+        ("slurm 23.11.4", "cpu", "cpufreq"),
+        ("slurm-wlm 22.05.8", "gpu", "application clocks"),
+        ("slurm 25.11.2", "gpu", "application clocks"),
+        ("slurm 26.05.0", "gpu", "locks the graphics"),
+        ("slurm 27.11.0", "gpu", "locks the graphics"),
+        ("", "gpu", "from Slurm 26.05 on"),
+    ],
+)
+def test_what_slurms_flags_set(version, device, said):
+    assert said in what_flags_set(version, device)
