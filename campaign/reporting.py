@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
 
 from analysis.choice.legal_settings import known_volts
-from analysis.report.content import ReportContent, SiteReport, StoredFit
+from analysis.measurements.kernels import dataset_kernels
+from analysis.report.content import ListedOrder, ReportContent, SiteReport, StoredFit
 from analysis.report.site_report import site_report, with_traces
 from campaign.errors import CannotDo
 from campaign.extras import explain_missing
 from campaign.fits import DEFAULT, NoKeptFit, fit_source, kept_fits, read_fit, read_summary
+from campaign.plan.campaign_file import Campaign
+from campaign.plan.plan import listed_inputs
 from campaign.slurm_flags import slurm_flags
 from campaign.store.dataset import open_dataset, read_scalars
 from campaign.store.layout import DamagedStore, Store
@@ -27,12 +33,21 @@ if TYPE_CHECKING:
 FORMATS = ("svg", "pdf", "png")
 
 
-def report_content(store: Store, only: str | None = None, fit_name: str = DEFAULT) -> ReportContent:
+def report_content(
+    store: Store,
+    only: str | None = None,
+    fit_name: str = DEFAULT,
+    *,
+    train: Sequence[tuple[float, float]] | None = None,
+    setting: tuple[float, float] | None = None,
+) -> ReportContent:
     """The content of a store's report: every site that was measured or planned.
 
     ``only``: the name of a site, to leave out all others. ``fit_name``: the kept fits to show.
+    ``train``: the settings that the holdout fits on; ``setting``: that of the rooflines.
 
     Raises:
+        CantFit: ``train`` or ``setting`` has a setting that a site was not measured at.
         NoKeptFit: no site has a fit of this name, which is not the default one's.
     """
     notes = []
@@ -69,6 +84,9 @@ def report_content(store: Store, only: str | None = None, fit_name: str = DEFAUL
             stored=_stored_fit(store, site, fit_name, dataset),
             volts=partial(known_volts, legal=record.legal),
             slurm_flags=partial(slurm_flags, device=record.device),
+            listed=_listed(plan, dataset),
+            train=train,
+            setting=setting,
         )
         try:
             report = with_traces(report, dataset)
@@ -79,6 +97,18 @@ def report_content(store: Store, only: str | None = None, fit_name: str = DEFAUL
     title = str((store.read_json("store.json") or {}).get("name") or store.root.name)
     created = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     return ReportContent(title, store.root.name, created, reports)
+
+
+def _listed(plan: dict[str, Any], dataset: xr.Dataset) -> ListedOrder:
+    """The order of the campaign file that was planned last; none where it cannot be read."""
+    try:
+        campaign = Campaign.model_validate(plan.get("campaign"))
+    except ValidationError:  # no plan, or that of another version
+        return ListedOrder()
+    known = dataset_kernels(dataset) if "kernel" in dataset else {}
+    labels = [known[pair].label for pair in listed_inputs(campaign) if pair in known]
+    pairs = [(pair[0], *pair[1:], math.nan)[:2] for pair in campaign.settings.pairs or []]
+    return ListedOrder(labels, [(core_mhz, mem_mhz) for core_mhz, mem_mhz in pairs])
 
 
 def _stored_fit(store: Store, site: str, name: str, dataset: xr.Dataset) -> StoredFit | None:

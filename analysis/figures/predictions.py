@@ -101,22 +101,35 @@ class Cases:
         return np.asarray((self.predicted_j / self.measured_j - 1.0) * 100.0)
 
 
-def cases(data: Observations, predicted_j: np.ndarray, families: Mapping[str, str]) -> Cases | None:
+def cases(
+    data: Observations,
+    predicted_j: np.ndarray,
+    families: Mapping[str, str],
+    listed: tuple[Sequence[str], Sequence[tuple[float, float]]] = ((), ()),
+) -> Cases | None:
     """Up to eight kernels at up to eight settings, as many as the paper validates with.
 
     The kernels are those with the most energy, one of each family first; the settings are
-    spread over those that have predictions. ``predicted_j``: float64 (rows,), J, NaN where
-    there is none. None without any prediction.
+    spread over those that have predictions. ``listed``: the kernels (labels) and settings in the
+    order in which the campaign file has them; as many are shown in this order, if it lists no
+    more than eight. ``predicted_j``: float64 (rows,), J, NaN where there is none. None without
+    any prediction.
     """
     known = np.isfinite(predicted_j)
     if not known.any():
         return None
     data, predicted_j = data.take(known), predicted_j[known]
-    inputs = foremost(data, families, INPUTS)
+    there = set(data.kernel.tolist())
+    inputs = [label for label in listed[0] if label in there]
+    if not 0 < len(inputs) <= INPUTS or len(inputs) < len(there):
+        inputs = foremost(data, families, INPUTS)
     present = np.unique(data.setting[np.isin(data.kernel, inputs)])
     if len(present) > SETTINGS:
         present = present[np.linspace(0, len(present) - 1, SETTINGS).round().astype(int)]
-    present = present[::-1]  # the fastest clocks first, as the paper lists them
+    present = present[::-1]  # the fastest clocks first
+    in_order = [data.settings.index(pair) for pair in listed[1] if pair in data.settings]
+    if set(in_order) == set(present.tolist()):
+        present = np.array(in_order)
     shape = (len(inputs), len(present))
     measured, predicted = np.full(shape, np.nan), np.full(shape, np.nan)
     for i, kernel in enumerate(inputs):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from analysis.choice.crossval import CrossValidation
 from analysis.choice.pick import Candidates, Pick
 from analysis.energy.fitted import Fit
+from analysis.measurements.hardware_counters import KernelCounters
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
 from analysis.measurements.power_trace import PowerTrace
@@ -47,6 +48,15 @@ class StoredFit:
     keep: bool
 
 
+@dataclass(frozen=True)
+class ListedOrder:
+    """The order in which a campaign file lists kernels (their labels) and settings, (core MHz,
+    memory MHz); empty where it lists none. Figures number them in this order."""
+
+    kernels: Sequence[str] = ()
+    settings: Sequence[tuple[float, float]] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class SiteReport:
     """One site of a report.
@@ -56,7 +66,9 @@ class SiteReport:
     reason where there is no fit. ``notes``: what else could not be done, and why. ``slurm``: a
     kernel's label -> the srun options that request its pick. ``phases``: measured energy by phase
     of the kernels that mark their phases. ``trace``: power against time of one measurement.
-    ``fit_origin``: which fit it is. ``remarks``: what limits how far the results can be trusted.
+    ``counters``: what hardware counters showed. ``listed``: the campaign file's order. ``setting``:
+    that of the rooflines, None for the fastest. ``fit_origin``: which fit it is. ``remarks``: what
+    limits how far the results can be trusted.
     """
 
     site: str
@@ -75,6 +87,9 @@ class SiteReport:
     notes: list[str] = field(default_factory=list)
     phases: list[PhaseSplit] = field(default_factory=list)
     trace: PowerTrace | None = None
+    counters: list[KernelCounters] = field(default_factory=list)
+    listed: ListedOrder = ListedOrder()
+    setting: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from analysis.figures.figure import Figure
 from analysis.figures.svg import figure_svgs
 from analysis.report import display_tables
 from analysis.report.content import ReportContent, SiteReport
+from analysis.report.counter_sheet import utilisation_sheet
 from analysis.report.heat_maps import HeatMap, heat_maps
 from analysis.report.sheets import autotuning_sheet, costs_sheet, validation_sheet
 from analysis.report.site_figures import site_families, site_figures
@@ -62,6 +63,8 @@ class SiteView:
     picks: Table | None
     balances: Table | None
     rooflines: list[Figure]
+    utilisation: Table | None
+    utilisation_figures: list[Figure]
     roofline_setting: str
     times: Table | None
     heat_maps: list[tuple[str, list[HeatMap]]]
@@ -104,6 +107,7 @@ def site_view(site: SiteReport, number: int) -> SiteView:
     model, data, crossvals = site.fit, site.data, site.crossvals
     families = site_families(site)
     figures = site_figures(site)
+    utilisation = utilisation_sheet(site)
     return SiteView(
         anchor=f"site-{number + 1}",
         name=site.site,
@@ -136,6 +140,8 @@ def site_view(site: SiteReport, number: int) -> SiteView:
         picks=display_tables.pick_table(site, families),
         balances=display_tables.balances(figures.lines, model is not None),
         rooflines=figures.rooflines,
+        utilisation=as_table(utilisation, tall=True) if utilisation else None,
+        utilisation_figures=figures.utilisation,
         roofline_setting=figures.setting,
         times=display_tables.times(site.timing, families) if site.timing is not None else None,
         heat_maps=heat_maps(site, families),

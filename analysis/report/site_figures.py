@@ -33,9 +33,11 @@ from analysis.figures.rooflines import roofline_figure
 from analysis.figures.savings import savings_figure
 from analysis.figures.trace import trace_figure
 from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure
+from analysis.figures.utilisation import utilisation_figure
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.report.content import SiteReport
+from analysis.report.counter_sheet import utilisation_sheet
 from analysis.report.sheets import (
     autotuning_sheet,
     cases_sheet,
@@ -48,6 +50,9 @@ from analysis.report.sheets import (
 )
 from analysis.report.tables import Sheet
 from analysis.rooflines.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
+from analysis.time.roof_fractions import roof_fractions
+
+Listed = tuple[Sequence[str], Sequence[tuple[float, float]]]
 
 PHASE = "phase"
 """The parameter by which kernels name the phase of an application that they are."""
@@ -62,6 +67,7 @@ class SiteFigures:
     trace: list[Figure]
     lines: list[tuple[PairPoints, Roofline]]
     rooflines: list[Figure]
+    utilisation: list[Figure]
     predictions: list[Figure]
     breakdowns: list[Figure]
     phases: list[Figure]
@@ -79,6 +85,7 @@ class SiteFigures:
             *self.phases,
             *self.trade_offs,
             *self.rooflines,
+            *self.utilisation,
         ]
 
 
@@ -95,6 +102,10 @@ def site_families(site: SiteReport) -> dict[str, str]:
     return kernel_families([by_label[label] for label in sorted(by_label)])
 
 
+def _listed(site: SiteReport) -> Listed:
+    return site.listed.kernels, site.listed.settings
+
+
 def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
     """Every figure that a site's data allow. ``cap_w``: a cap on power, drawn in the rooflines.
 
@@ -103,7 +114,7 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
     """
     families = site_families(site)
     observed = site.data if site.data is not None else site.timing
-    setting, lines = roofline_lines(observed, site.fit)
+    setting, lines = roofline_lines(observed, site.fit, site.setting)
     try:
         rooflines = [roofline_figure(pp, line, site.simulated, cap_w) for pp, line in lines]
     except ValueError as error:
@@ -116,19 +127,34 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
         savings=[savings_figure(site.picks, families, *named)] if site.picks else [],
         trace=[trace_figure(site.trace, *named)] if site.trace else [],
         rooflines=rooflines,
-        predictions=prediction_figures(site.crossvals, data, families) if data else [],
+        utilisation=_utilisation_figures(site, families),
+        predictions=prediction_figures(site.crossvals, data, families, _listed(site))
+        if data
+        else [],
         breakdowns=(
-            breakdown_figures(model, data, families, site.crossvals) if model and data else []
+            breakdown_figures(model, data, families, site.crossvals, _listed(site))
+            if model and data
+            else []
         ),
         phases=measured_phase_figures(site.phases, *named),
         trade_offs=trade_off_figures(site, lines, families),
     )
 
 
+def _utilisation_figures(site: SiteReport, families: Mapping[str, str]) -> list[Figure]:
+    observed = site.data if site.data is not None else site.timing
+    roofs = roof_fractions(observed) if observed is not None else []
+    if not roofs:
+        return []
+    return [utilisation_figure(roofs, site.counters, families, site.site, site.simulated)]
+
+
 def site_sheets(site: SiteReport) -> list[Sheet]:
     """Every table that goes into a file."""
     data, model = site.data, site.fit
     measured = [phases_sheet(site.phases, site.simulated)] if site.phases else []
+    utilisation = utilisation_sheet(site)
+    measured += [utilisation] if utilisation else []
     if data is None or model is None:
         return measured
     families = site_families(site)
@@ -139,7 +165,7 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
     ]
     if site.crossvals:
         first = site.crossvals[0]
-        shown = cases(data, first.predicted_j, families)
+        shown = cases(data, first.predicted_j, families, _listed(site))
         sheets += [validation_sheet(site.crossvals), autotuning_sheet(first, families)]
         sheets += [cases_sheet(shown)] if shown else []
     if site.picks:
@@ -148,12 +174,13 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
 
 
 def roofline_lines(
-    data: Observations | None, model: Fit | None
+    data: Observations | None, model: Fit | None, at: tuple[float, float] | None = None
 ) -> tuple[str, list[tuple[PairPoints, Roofline]]]:
-    """The fastest setting as text, and at it each pair of classes with its lines."""
+    """The setting ``at``, by default the fastest, as text, and at it each pair of classes with
+    its lines."""
     if data is None or not data.counts:
         return "", []
-    setting = fastest_setting(data)
+    setting = fastest_setting(data) if at is None else data.settings.index(at)
     lines = []
     for points in pair_points(data, setting):
         try:
@@ -165,14 +192,17 @@ def roofline_lines(
 
 
 def prediction_figures(
-    crossvals: Sequence[CrossValidation], data: Observations, families: Mapping[str, str]
+    crossvals: Sequence[CrossValidation],
+    data: Observations,
+    families: Mapping[str, str],
+    listed: Listed,
 ) -> list[Figure]:
     """Each scheme's predictions; for the first also its errors by group, and single cases."""
     figures = [prediction_figure(crossval, data) for crossval in crossvals]
     if crossvals:
         first = crossvals[0]
         figures.insert(1, error_figure(first, data, families))
-        shown = cases(data, first.predicted_j, families)
+        shown = cases(data, first.predicted_j, families, listed)
         if shown:
             figures.append(case_figure(shown))
     return figures
@@ -183,6 +213,7 @@ def breakdown_figures(
     data: Observations,
     families: Mapping[str, str],
     crossvals: Sequence[CrossValidation],
+    listed: Listed,
 ) -> list[Figure]:
     """Where the energy goes: by class, by kind, and by phase where kernels name theirs."""
     setting = fastest_setting(data)
@@ -193,7 +224,7 @@ def breakdown_figures(
         instruction_data_figure(model, data, kernels, setting),
     ]
     predicted_j = crossvals[0].predicted_j if crossvals else model.energy_j(data)
-    shown = cases(data, predicted_j, families)
+    shown = cases(data, predicted_j, families, listed)
     if shown:
         figures.append(kind_figure(model, data, shown.inputs, shown.settings))
     here = data.take(data.setting == setting)

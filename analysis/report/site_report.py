@@ -17,13 +17,19 @@ from analysis.dataset import CLOCK_UNPROVEN, is_complete
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
-from analysis.measurements.observations import CantFit, Observations, observations
+from analysis.measurements.hardware_counters import kernel_counters
+from analysis.measurements.observations import (
+    CantFit,
+    Observations,
+    observations,
+    setting_text,
+)
 from analysis.measurements.phase_energy import phase_splits
 from analysis.measurements.power_trace import power_trace
 from analysis.quality import check
 from analysis.quality.finding import Finding
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
-from analysis.report.content import MeasurementCounts, SiteReport, StoredFit
+from analysis.report.content import ListedOrder, MeasurementCounts, SiteReport, StoredFit
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
 
 HOLDOUT_SETTINGS = 4
@@ -40,6 +46,9 @@ def site_report(
     stored: StoredFit | None = None,
     volts: Callable[[Observations], Volts] | None = None,
     slurm_flags: Callable[[float, float], str] | None = None,
+    listed: ListedOrder | None = None,
+    train: Sequence[tuple[float, float]] | None = None,
+    setting: tuple[float, float] | None = None,
 ) -> SiteReport:
     """Everything that a report shows of one site, except what its traces show.
 
@@ -53,6 +62,12 @@ def site_report(
         stored: the fit to show; made anew where it is of other measurements.
         volts: from the site's rows to the voltages of its legal settings.
         slurm_flags: from core and memory MHz to the srun options that request them.
+        listed: the order of kernels and settings in figures.
+        train: the settings that the holdout fits on; by default a random half.
+        setting: that of the rooflines; by default the fastest.
+
+    Raises:
+        CantFit: ``train`` or ``setting`` has a setting that was not measured.
     """
     rows = dataset["site"].values == site if "site" in dataset else np.zeros(0, bool)
     simulated = bool(dataset["simulated"].values[rows].any()) if rows.any() else simulated
@@ -63,11 +78,18 @@ def site_report(
         simulated=simulated,
         measured=measurement_counts(dataset, rows, planned),
         remarks=worst_first(remarks),
+        listed=listed or ListedOrder(),
+        setting=setting,
+        counters=kernel_counters(dataset, site) if rows.any() else [],
     )
     try:
         data = observations(dataset, site, classes)
     except CantFit as error:
         return replace(report, why_no_fit=str(error), timing=_timing(dataset, site, classes))
+    for pair in [*(train or []), *([setting] if setting else [])]:
+        if pair not in data.settings:
+            known = ", ".join(setting_text(known) for known in data.settings[:8])
+            raise CantFit(f"{site} was not measured at {setting_text(pair)}; known: {known} ...")
     notes = []
     try:
         model, origin, stale = _fit_to_show(data, stored, findings)
@@ -83,7 +105,8 @@ def site_report(
     form, voltage = requested_form(model)
     for scheme in ["leave-one-setting-out", *["holdout"] * (n_settings >= HOLDOUT_SETTINGS)]:
         try:
-            crossvals.append(cross_validate(data, scheme, form, voltage=voltage))
+            own = train if scheme == "holdout" else None
+            crossvals.append(cross_validate(data, scheme, form, voltage=voltage, train=own))
         except CantFit as error:
             notes.append(f"No cross-validation by {scheme}: {error}.")
     if n_settings == 1:

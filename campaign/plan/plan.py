@@ -112,6 +112,17 @@ def make_plan(path: Path) -> Plan:
     return Plan(campaign, sites, points)
 
 
+def listed_inputs(campaign: Campaign) -> list[tuple[str, str]]:
+    """(kernel's name in the store, parameters as JSON) of every parameter set, in the order of
+    the campaign file."""
+    source = Source("campaign", "")
+    return [
+        (entry.label or entry.kernel, params)
+        for i, entry in enumerate(campaign.kernels)
+        for params in _sweep(entry, i, source)
+    ]
+
+
 Sweep = tuple[int, KernelEntry, Kernel, list[str]]
 
 

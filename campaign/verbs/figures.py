@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from campaign.errors import BadArgument, CannotDo
-from campaign.verbs.options import add_store
+from campaign.verbs.options import add_store, read_setting
 from campaign.verbs.printing import say
 
 SUMMARY = "write every figure and table as files for a paper"
@@ -24,6 +24,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--cap-w", type=float, metavar="W", help="draw a cap on power in watts into the rooflines"
     )
+    parser.add_argument(
+        "--setting", metavar="CORE,MEM", help="the rooflines' setting (default: the fastest)"
+    )
+    parser.add_argument(
+        "--train",
+        action="append",
+        metavar="CORE,MEM",
+        help="a setting that the holdout fits on (repeat; default: a random half)",
+    )
 
 
 def run(arguments: Namespace) -> int:
@@ -31,7 +40,12 @@ def run(arguments: Namespace) -> int:
     from campaign.reporting import report_content, write_figures  # noqa: PLC0415
     from campaign.store.layout import open_store  # noqa: PLC0415
 
-    content = report_content(open_store(Path(arguments.store)), arguments.site)
+    content = report_content(
+        open_store(Path(arguments.store)),
+        arguments.site,
+        train=[read_setting(text, "--train") for text in arguments.train or []],
+        setting=read_setting(arguments.setting, "--setting") if arguments.setting else None,
+    )
     if not content.sites:
         raise BadArgument(
             f"{arguments.store}: no measurements"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import re
 import subprocess
@@ -50,9 +51,12 @@ from analysis.report.site_figures import phases
 from analysis.report.tables import Field, Sheet, as_csv, as_tex
 from analysis.rooflines.roofline import fastest_setting, pair_points, roofline
 from campaign.errors import CannotDo
+from campaign.plan.campaign_file import read_campaign
+from campaign.plan.plan import listed_inputs
 from campaign.verbs.figures import run as figures
 from tests.analysis.test_report import store_of
 from tests.analysis.twin_data import twin_dataset
+from tests.docs.pages import ROOT
 
 TABLE_I_852_924 = {
     "eps_sp_pj": 29.0,
@@ -301,6 +305,28 @@ def test_bars_of_cases_are_as_high_as_the_energies(data, crossval, families):
     )
 
 
+def test_cases_are_numbered_in_the_order_of_the_campaign_file(data, crossval, families):
+    kernels = sorted(set(data.kernel))[:8]
+    few = np.isin(data.kernel, kernels) & np.isin(data.setting, range(5))
+    settings = [data.settings[s] for s in (3, 0, 4, 1, 2)]
+    listed = (kernels[::-1], settings)
+    shown = cases(data.take(few), crossval.predicted_j[few], families, listed)
+    assert shown.inputs == kernels[::-1]
+    assert shown.settings == settings
+    row = (data.kernel == kernels[-1]) & (data.setting == 3)
+    assert shown.measured_j[0, 0] == pytest.approx(data.energy_j[row].mean())
+
+
+def test_the_papers_study_lists_its_inputs_in_the_papers_order():
+    """Choi & Vuduc 2016, Table IV: F1 to F8 as (N, Q)."""
+    campaign, _ = read_campaign(ROOT / "examples/tk1-fmm.toml")
+    inputs = [json.loads(params) for _, params in listed_inputs(campaign)]
+    thousands = [(p["n"] // 1024, p["q"]) for p in inputs]
+    assert thousands == [
+        (256, 128), (128, 64), (128, 256), (128, 512), (64, 1024), (64, 512), (64, 128), (64, 64),
+    ]  # fmt: skip
+
+
 def test_errors_by_setting_read_back(data, crossval, families):
     image = drawn(error_figure(crossval, data, families).panels[0])
     x = axis(image, True, False)
@@ -529,7 +555,12 @@ def test_scales_invert(low, ratio, log, share):
 def test_the_verb_writes_every_file_and_says_so(tmp_path, capsys):
     store_of(tmp_path / "s", "lab", True, (500.0, 700.0, 900.0, 1000.0))
     asked = Namespace(
-        store=str(tmp_path / "s"), site="lab", output=str(tmp_path / "out"), cap_w=None
+        store=str(tmp_path / "s"),
+        site="lab",
+        output=str(tmp_path / "out"),
+        cap_w=None,
+        train=["500,900", "700,900"],
+        setting="700,900",
     )
     assert figures(asked) == 0
     said = capsys.readouterr().out.split("\n")[:-1]
@@ -553,6 +584,7 @@ def test_the_verb_writes_every_file_and_says_so(tmp_path, capsys):
 def test_a_site_without_energies_has_nothing_to_fit(tmp_path, capsys):
     store_of(tmp_path / "s", "bare", False, (1000.0,))
     asked = Namespace(store=str(tmp_path / "s"), site=None, output=str(tmp_path), cap_w=None)
+    asked.train = asked.setting = None
     assert figures(asked) == 0
     assert "no energy model" in capsys.readouterr().out
     asked.output = str(tmp_path / "s" / "store.json")

@@ -241,11 +241,12 @@ def test_the_figures_are_there(page):
         ("Energy saved by the picks by family", 1),
         ("Additional run time by family", 1),
         ("Energy against time", 6),
+        ("Fraction of the roof, %", 1),
     ):
         assert sum(label.startswith(start) for label in labels) == n, start
     # Two cross-validations, errors and cases; time against energy and greenup; two breakdowns;
-    # savings.
-    assert page.count("figure") == 5 + 4 + 2 + 2 + 1
+    # savings; fractions of the roof.
+    assert page.count("figure") == 5 + 4 + 2 + 2 + 1 + 1
 
 
 def test_predictions_all_stand_in_the_scatter(html, site):
@@ -282,8 +283,8 @@ def test_a_site_without_meters_shows_times_and_no_energy(tk1):
     assert "Energy is missing" in page.text
     assert "this site has no meter" in page.text
     labels = [attrs["aria-label"] for tag, attrs in page.tags if tag == "svg"]
-    assert len(labels) == 5
-    assert all(label.startswith("Roofline in time") for label in labels)
+    assert len(labels) == 6
+    assert all(label.startswith(("Roofline in time", "Fraction of the roof")) for label in labels)
     headers = " ".join(page.parts["th"])
     assert not re.search(r"\b[mµk]?J\b|\bW\b|pJ|saves", headers)
     assert page.parts["td"][4:9] == ["–"] * 5
