@@ -1,10 +1,17 @@
-"""The refined peak of the U phase: the performance of the host with the phase's instruction mix.
+"""The refined peak of the U phase, and a bound that no loop of it can pass: port pressure.
 
 A peak for multiply-adds alone cannot be reached by a loop that also needs additions, products and
 roots. Choi & Vuduc (2012, section 5.4) refine it: they derive a bound from the rates of the
 instructions, and check it with a synthetic loop that executes independent copies of the mix. Both
-are measured here, on one thread, in loops that keep everything in registers, load nothing, and
-depend only on results that are long complete.
+are measured here, on one thread, in loops that keep everything in registers.
+
+Which instructions share a port of the core differs by processor: some add and multiply on the same
+two ports, others have adders beside their multipliers, and an estimate of 1 / sqrt(x) may use the
+multiplier's port too. So no map of ports is assumed. The pressure of a group of instructions is
+measured: the least time of its instructions, in the numbers of the mix, when none waits for
+another. Additions, products and multiply-adds are one group, roots another, all of the mix a
+third; each instruction alone and the loads are groups too. Executing fewer instructions never
+takes longer, so that a loop takes at least the time of its group with the greatest pressure.
 
 A rate is in vector instructions per second. An interaction is one target's q / r, so that a
 distance that is used both ways counts as two.
@@ -33,25 +40,35 @@ from kernels.fmm_u.loops import (
     squared_distance,
     stop_unrolling,
 )
-from kernels.fmm_u.variants import ITEM_BYTES, Precision, Root, Ways, instructions
+from kernels.fmm_u.variants import (
+    ITEM_BYTES,
+    Precision,
+    Root,
+    Variant,
+    Ways,
+    inner_loads,
+    instructions,
+)
+from kernels.host.memory import paged_array
 from kernels.host.static_type import static
 from kernels.host.vectors import HOST, Vectors
 
-CHAINS = HOST.registers * 3 // 8
-"""Independent chains of one instruction, enough to hide its latency."""
+CHAINS = HOST.registers * 3 // 4
+"""Independent chains of instructions, enough to hide their latency."""
 COPIES = 4
 """Copies of a loop's instructions in one pass, so that the loop's counter costs little."""
 ROUNDS = 20
 """Runs of a loop."""
 RUN_S = 0.002
 """Approximate seconds of one run."""
-ROOTS = {"estimate", "sqrt", "division"}
-"""Instructions that another unit executes than multiply-adds."""
+ROOTS = ("estimate", "sqrt", "division")
+GROUPS = ("arithmetic", "roots", "mix", "mix in turn")
+"""Loops of several instructions; the last two differ in their order."""
 
 
 @dataclass(frozen=True)
 class Mix:
-    """Instructions to be timed: one by its name, or those of the phase's pairs (``pairs``)."""
+    """Instructions to be timed: one by its name, one of the groups, or the phase's ``pairs``."""
 
     what: str
     precision: Precision
@@ -61,7 +78,8 @@ class Mix:
 
     def name(self) -> str:
         """Everything that the compiled loop depends on."""
-        return f"{self.what}-{self.precision}-{self.root}-{self.ways}-{self.vector_bits}"
+        what = self.what.replace(" ", "_")
+        return f"{what}-{self.precision}-{self.root}-{self.ways}-{self.vector_bits}"
 
     @property
     def width(self) -> int:
@@ -73,9 +91,28 @@ class Mix:
         """Targets held in registers, in loops over pairs."""
         return max(1, HOST.registers // 8 - (self.ways == "both"))
 
+    def sequence(self) -> list[str]:
+        """The instructions of one vector of pairs that the loop executes, in its order."""
+        if self.what not in GROUPS:
+            return [self.what]
+        mix = instructions(self.root, self.ways)
+        if self.what != GROUPS[3]:
+            kept = {"arithmetic": False, "roots": True}.get(self.what)
+            return [
+                name
+                for name, count in mix.items()
+                for _ in range(count)
+                if kept is None or kept == (name in ROOTS)
+            ]
+        # Each instruction at even distances.
+        places = [((i + 0.5) / n, name) for name, n in mix.items() for i in range(n)]
+        return [name for _, name in sorted(places)]
+
     def executed(self) -> int:
-        """Instructions, or vectors of pairs, of one pass."""
-        return COPIES * (self.held if self.what == "pairs" else CHAINS)
+        """Instructions, sequences or vectors of pairs of one pass."""
+        if self.what == "pairs":
+            return COPIES * self.held
+        return COPIES * (CHAINS if self.what not in GROUPS else self.held)
 
 
 static(Mix)
@@ -83,18 +120,28 @@ static(Mix)
 
 @dataclass(frozen=True)
 class Peak:
-    """Upper bounds on interactions per second, one thread.
+    """What bounds interactions per second of a mix, one thread.
 
-    ``rates_per_s``: of the mix's instructions, by name. ``serial_per_s``: if no root overlaps with
-    the other instructions; ``overlap_per_s``: if roots and other instructions overlap completely,
-    so that no loop can be faster. ``mix_per_s``: measured with the mix in registers, the refined
-    peak.
+    ``rates_per_s``: of the mix's instructions and of loads, each alone, by name. ``pressure_s``:
+    group of instructions -> least seconds that those of one vector of pairs take.
+    ``interactions``: of one vector of pairs. ``mix_per_s``: interactions per second, measured with
+    the phase's mix in registers: the refined peak, which dependences between instructions lower.
     """
 
     rates_per_s: dict[str, float]
-    serial_per_s: float
-    overlap_per_s: float
+    pressure_s: dict[str, float]
+    interactions: int
     mix_per_s: float
+
+    @property
+    def bound_per_s(self) -> float:
+        """Interactions per second that no loop of this mix passes, its loads left out."""
+        return self.interactions / max(self.pressure_s.values())
+
+    def variant_bound_per_s(self, variant: Variant) -> float:
+        """The same with the loads of a variant's inner loop."""
+        loads_s = inner_loads(variant) / self.rates_per_s["load"]
+        return self.interactions / max(*self.pressure_s.values(), loads_s)
 
 
 class PeakMeter:
@@ -111,15 +158,15 @@ class PeakMeter:
         self._passes: dict[Mix, int] = {}
         self._numbers: dict[Mix, np.ndarray] = {}
         for precision, root, ways in mixes:
-            names = instructions(root, ways)
-            for loop in [self._pairs(precision, root, ways)] + [
-                self._single(name, precision) for name in names
-            ]:
+            for loop in self._loops(precision, root, ways):
                 self._best.setdefault(loop, 0.0)
         for loop in self._best:
             dtype = np.float32 if loop.precision == "single" else np.float64
             rng = np.random.default_rng(0)
-            self._numbers[loop] = rng.uniform(0.5, 1.5, 64 * loop.width).astype(dtype)
+            # On a page's boundary: a load that crosses cache lines takes twice as long.
+            numbers = paged_array(64 * loop.width, np.dtype(dtype))
+            numbers[:] = rng.uniform(0.5, 1.5, len(numbers))
+            self._numbers[loop] = numbers
             _run(loop, self._numbers[loop], 1)
             self._passes[loop] = 64
             while self._seconds(loop) < RUN_S / 2:
@@ -134,26 +181,30 @@ class PeakMeter:
 
     def peak(self, precision: Precision, root: Root, ways: Ways) -> Peak:
         """The peaks of a mix, from all runs so far."""
-        pairs = self._pairs(precision, root, ways)
         mix = instructions(root, ways)
-        rates = {name: self._best[self._single(name, precision)] for name in mix}
-        seconds = {name: count / rates[name] for name, count in mix.items()}
-        roots = sum(seconds[name] for name in mix if name in ROOTS)
-        rest = sum(seconds.values()) - roots
+        pairs = Mix("pairs", precision, root, ways, self._bits)
+        rate = {loop.what: self._best[loop] for loop in self._loops(precision, root, ways)}
+        # Each loop of the whole mix shows that it, and each part of it, can be done in its time.
+        mix_s = 1.0 / max(rate[name] for name in ("mix", "mix in turn", "pairs"))
+        pressure_s = {name: count / rate[name] for name, count in mix.items()}
+        pressure_s |= {name: 1.0 / rate[name] for name in GROUPS[:2] if name in rate}
         interactions = pairs.width * (1 if ways == "one" else 2)
         return Peak(
-            rates,
-            interactions / (roots + rest),
-            interactions / max(roots, rest),
-            interactions * self._best[pairs],
+            {name: rate[name] for name in (*mix, "load")},
+            {name: min(seconds, mix_s) for name, seconds in pressure_s.items()} | {"mix": mix_s},
+            interactions,
+            interactions * rate["pairs"],
         )
 
-    def _pairs(self, precision: Precision, root: Root, ways: Ways) -> Mix:
-        return Mix("pairs", precision, root, ways, self._bits)
-
-    def _single(self, name: str, precision: Precision) -> Mix:
-        # The loop of one instruction is the same for every mix.
-        return Mix(name, precision, "sqrt", "one", self._bits)
+    def _loops(self, precision: Precision, root: Root, ways: Ways) -> list[Mix]:
+        """The loops that a mix's peaks are derived from."""
+        mix = instructions(root, ways)
+        several = [name for name in GROUPS if name != "roots" or root == "sqrt"]
+        return [
+            *(Mix(name, precision, root, ways, self._bits) for name in ("pairs", *several)),
+            # The loop of one instruction is the same for every mix.
+            *(Mix(name, precision, "sqrt", "one", self._bits) for name in (*mix, "load")),
+        ]
 
     def _seconds(self, loop: Mix) -> float:
         """Processor seconds of one run, so that other work on the host is not counted."""
@@ -187,21 +238,26 @@ def _one(v: Vectors, what: str, x: Any, y: Any, z: Any) -> Any:
 
 @intrinsic
 def _chains(typing, mix, numbers, passes):
-    """One instruction, in chains that do not depend on each other."""
+    """Instructions in chains that do not depend on each other."""
 
     def emit(context, builder, signature, arguments):
         v = Vectors(context, builder, signature.args[1].dtype.bitwidth, mix.value.width)
         data = v.data(signature.args[1], arguments[1])
-        places = [ir.Constant(ir.IntType(64), i * v.lanes) for i in range(CHAINS + 2)]
-        slots = [v.slot(v.load(data, place)) for place in places[2:]]
+        places = [ir.Constant(ir.IntType(64), i * v.lanes) for i in range(CHAINS)]
+        slots = [v.slot(v.load(data, place)) for place in places]
+        sequence = mix.value.sequence()
+        executed = mix.value.executed() * len(sequence)
         # Near 1, so that products neither grow nor shrink.
         y, z = _hidden(v, v.constant(1.0)), _hidden(v, v.constant(1e-9))
         with cgutils.for_range(builder, arguments[2]):
             stop_unrolling(v)
-            for _ in range(COPIES):
-                for slot in slots:
-                    builder.store(_one(v, mix.value.what, builder.load(slot), y, z), slot)
-        for place, slot in zip(places[2:], slots, strict=True):
+            for i in range(executed):
+                what, slot = sequence[i % len(sequence)], slots[i % CHAINS]
+                if what == "load":
+                    _hidden(v, v.load(data, places[i % CHAINS]))
+                else:
+                    builder.store(_one(v, what, builder.load(slot), y, z), slot)
+        for place, slot in zip(places, slots, strict=True):
             v.store(builder.load(slot), data, place)
         return context.get_dummy_value()
 

@@ -180,6 +180,14 @@ def instructions(root: Root, ways: Ways) -> dict[str, int]:
     return {**mix, "estimate": 1}
 
 
+def inner_loads(variant: Variant) -> float:
+    """Vectors or broadcast numbers that the inner loop loads for one vector of pairs, at least.
+
+    Four numbers of each source, and its sum where that is written too, serve a whole tile.
+    """
+    return (5 if variant.ways == "both" else 4) / variant.tile
+
+
 def flops(mix: dict[str, int]) -> int:
     """Flops of a mix in one lane: two for a multiply-add, one for every other instruction."""
     return sum(count * (2 if name == "fma" else 1) for name, count in mix.items())
