@@ -6,9 +6,9 @@ Builds each variant of ``kernels.fmm_u.variants``, checks its sums, and times it
 several runs of one U phase, in processor time (with several threads, in wall-clock time).
 Interactions are useful pairs (target, source) only, without those that fill vectors. The refined
 peak (Choi & Vuduc 2012, section 5.4) is that of ``benchmarks.fmm_u_peak`` on the same core, one
-thread: the variant's own mix of instructions in registers. The bound is that of the core's ports, which no loop
-with these instructions and loads can pass. The shares are the fractions of both that the variant
-reaches. Variants that compute a distance once for both points have their own peak.
+thread: the variant's own mix of instructions in registers. The bound is that of the core's ports,
+which no loop with these instructions and loads can pass. The shares are the fractions of both that
+the variant reaches. Variants that compute a distance once for both points have their own peak.
 
 The loops of the bounds and the variants take turns: each round runs every variant once. The last
 lines say how near to its bound each mix's best variant comes, and which variants pass it.

@@ -298,7 +298,8 @@ class RooflineResult:
 
     def _repr_html_(self) -> str:
         columns = ["operation", "memory", "time_balance", "effective_balance", "verdict"]
-        return _html(self.to_pandas()[columns], self.shown["site"])
+        name = self.shown.get("site") or self.shown["platform"]
+        return _html(self.to_pandas()[columns], name)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ LINES: dict[str, dict[str, Any]] = {
     "even": {"color": "ink", "linewidth": 0.7, "linestyle": (0, (5, 3))},
     "tau": {"color": "ink", "linewidth": 0.8, "linestyle": (0, (5, 3))},
     "eps": {"color": "green", "linewidth": 1.0, "linestyle": (0, (2, 2))},
+    "eps_free": {"color": "green", "linewidth": 0.7, "linestyle": (0, (6, 2, 1, 2))},
+    "attained": {"color": "blue", "linewidth": 0.7, "linestyle": (0, (1, 2))},
 }
 POINTS: dict[str, dict[str, Any]] = {
     "dot": {"color": "blue", "alpha": 0.8},
@@ -178,9 +180,10 @@ def _coloured(style: dict[str, Any]) -> dict[str, Any]:
 def _artist(axes: Axes, series: Series, x: Scale, y: Scale) -> Artist | None:
     """Draw a series; what its key in the legend is made from."""
     if isinstance(series, Line):
-        return axes.plot(series.x, series.y, **_coloured(LINES[series.style]))[0]
+        look = LINES.get(series.style, {"color": series.style})
+        return axes.plot(series.x, series.y, **_coloured(look))[0]
     if isinstance(series, Points):
-        look: dict[str, Any] = {"marker": "o", "linestyle": "none", "markeredgewidth": 0.0}
+        look = {"marker": "o", "linestyle": "none", "markeredgewidth": 0.0}
         look |= {} if series.texts else {"markersize": 2.0}
         return axes.plot(series.x, series.y, **look | _coloured(POINTS[series.style]))[0]
     if isinstance(series, Bars):

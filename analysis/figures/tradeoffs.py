@@ -51,17 +51,17 @@ def trade_off_points(line: Roofline) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return i[some], f[some], m[some]
 
 
-def greenup_figure(line: Roofline, setting: tuple[float, float], simulated: bool) -> Figure:
+def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
     """Greenup against speedup by case, with their bounds (Choi & Vuduc 2012, figure 8).
 
-    The line's energies must be known.
+    ``machine``: the setting, or a platform's name. The line's energies must be known.
     """
     i, f, m = trade_off_points(line)
     which = case(line, i, f, m)
     fast, green = speedup(line, i, f, m), greenup(line, i, f, m)
     limits = bounds(line, i, f, m)
     x, y = log_scale([*fast, 1.0], 0.05), log_scale([*green, 1.0], 0.05)
-    where = f"{line.operation} on {line.memory} at {setting_label(setting)}"
+    where = f"{line.operation} on {line.memory} at {machine}"
     where += ", simulated" if simulated else ""
     panels = []
     for number, words in CASE_TEXT.items():
@@ -97,7 +97,7 @@ def greenup_figure(line: Roofline, setting: tuple[float, float], simulated: bool
         f"speedup_greenup_{line.operation}_{line.memory}",
         f"Speedup and greenup (how many times less energy) of a change that multiplies the "
         f"{line.operation} operations by f and divides the {line.memory} bytes by m, at "
-        f"{setting_label(setting)}: f from 1 to {WORK[-1]:g}, m from 1 to {SAVED[-1]:g}, "
+        f"{machine}: f from 1 to {WORK[-1]:g}, m from 1 to {SAVED[-1]:g}, "
         f"intensities from {i.min():.3g} to {i.max():.3g} {unit}/B. Modelled with eqs. 15 and 16 "
         f"of Choi & Vuduc 2012.",
         panels,

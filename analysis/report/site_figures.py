@@ -191,6 +191,22 @@ def roofline_lines(
     return setting_label(data.settings[setting]), lines
 
 
+def site_lines(site: SiteReport) -> list[Roofline]:
+    """The rooflines of a site at its fastest setting whose energies are known."""
+    observed = site.data if site.data is not None else site.timing
+    return [line for _, line in _with_energies(roofline_lines(observed, site.fit)[1])]
+
+
+def _with_energies(
+    lines: Sequence[tuple[PairPoints, Roofline]],
+) -> list[tuple[PairPoints, Roofline]]:
+    return [
+        (points, line)
+        for points, line in lines
+        if math.isfinite(line.eps_op_j) and line.op_energy_j > 0 and line.eps_mem_j > 0
+    ]
+
+
 def prediction_figures(
     crossvals: Sequence[CrossValidation],
     data: Observations,
@@ -264,12 +280,8 @@ def trade_off_figures(
         picked = {p.label: p for p in site.picks}
         if among:
             figures.append(pareto_figure(among, picked, site.simulated))
-    known = [
-        (points, line)
-        for points, line in lines
-        if math.isfinite(line.eps_op_j) and line.op_energy_j > 0 and line.eps_mem_j > 0
-    ]
+    known = _with_energies(lines)
     if known:
         points, line = max(known, key=lambda pair: len(pair[0].kernels))
-        figures.append(greenup_figure(line, points.setting, site.simulated))
+        figures.append(greenup_figure(line, setting_label(points.setting), site.simulated))
     return figures

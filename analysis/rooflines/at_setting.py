@@ -10,6 +10,7 @@ import numpy as np
 from analysis.dataset import MEMORY_CLASSES
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations
+from analysis.rooflines.more_work import work_advice, work_limits
 from analysis.rooflines.power_cap import CappedRoofline
 from analysis.rooflines.regression import CacheEnergy, Regression, cache_energies, regress
 from analysis.rooflines.roofline import Roofline, pair_points, roofline, verdict
@@ -61,7 +62,8 @@ def rooflines_at(
     pairs = []
     for pair in points:
         line, energy_from = _line(data, (pair.operation, pair.memory), setting, fit, regression)
-        pairs.append(_pair(line, len(pair.kernels), energy_from, cap_w))
+        known = {"kernels": len(pair.kernels), "energy_from": energy_from}
+        pairs.append(line_as_dict(line, cap_w if energy_from else None) | known)
     core_mhz, mem_mhz = data.settings[setting]
     return {
         "site": data.site,
@@ -94,15 +96,18 @@ def _line(
         return line, None
 
 
-def _pair(
-    line: Roofline, kernels: int, energy_from: str | None, cap_w: float | None
-) -> dict[str, Any]:
+def line_as_dict(line: Roofline, cap_w: float | None = None) -> dict[str, Any]:
+    """A roofline as plain numbers: peaks, energies, balances, power, and how much more work pays.
+
+    ``cap_w``: also what a cap on power would do.
+
+    Raises:
+        CapTooLow: a cap that is not above the constant power.
+    """
     low_w, most_w, high_w = line.power_limits_w
     shown = {
         "operation": line.operation,
         "memory": line.memory,
-        "kernels": kernels,
-        "energy_from": energy_from,
         "gop_s": 1e-9 / line.tau_op_s,
         "gb_s": 1e-9 / line.tau_mem_s,
         "eps_op_pj": 1e12 * line.eps_op_j,
@@ -118,8 +123,10 @@ def _pair(
         "streaming_w": low_w,
         "most_w": most_w,
         "computing_w": high_w,
+        "more_work": [limits.as_dict() for limits in work_limits(line)],
+        "work_advice": work_advice(line),
     }
-    if cap_w is not None and energy_from is not None:
+    if cap_w is not None:
         shown["cap"] = _capped(line, cap_w)
     return shown
 

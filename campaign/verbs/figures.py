@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument, CannotDo
 from campaign.verbs.options import add_store, read_setting
 from campaign.verbs.printing import say
 
+if TYPE_CHECKING:
+    from analysis.report.content import ReportContent
+
 SUMMARY = "write every figure and table as files for a paper"
-EXAMPLE = "campaign figures campaign-demo/store --site jetson-tk1 -o figures"
-MORE = "Figures as SVG, PDF and PNG, tables as CSV and LaTeX (booktabs)."
+EXAMPLE = """campaign figures campaign-demo/store --site jetson-tk1 -o figures
+  campaign figures --platform gtx-580 --platform gtx-680 -o figures"""
+MORE = (
+    "Figures as SVG, PDF and PNG, tables as CSV and LaTeX (booktabs). --platform draws machines of "
+    "papers, without a store or beside its sites."
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``campaign figures``."""
-    add_store(parser)
+    add_store(parser, needed=False)
     parser.add_argument("--site", metavar="X", help="one site (default: all)")
     parser.add_argument(
         "-o", "--output", default="figures", metavar="DIR", help="default: %(default)s"
@@ -33,11 +42,44 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="CORE,MEM",
         help="a setting that the holdout fits on (repeat; default: a random half)",
     )
+    parser.add_argument(
+        "--platform",
+        action="append",
+        metavar="P",
+        help="a machine as papers print it, by its name in campaign roofline --platform (repeat)",
+    )
 
 
 def run(arguments: Namespace) -> int:
     """Write the figures and tables; prints a line for each file."""
-    from campaign.reporting import report_content, write_figures  # noqa: PLC0415
+    from campaign.platforms import platform_named, write_platform_figures  # noqa: PLC0415
+    from campaign.reporting import write_figures  # noqa: PLC0415
+
+    if not (arguments.store or arguments.platform):
+        raise BadArgument("name a store, or a machine of a paper by --platform")
+    platforms = [platform_named(name) for name in arguments.platform or []]
+    folder, cap_w = Path(arguments.output), arguments.cap_w
+    content = _content(arguments) if arguments.store else None
+    files = [] if content is None else [write_figures(content, folder, cap_w)]
+    if platforms:
+        files.append(write_platform_figures(platforms, folder, content, cap_w))
+    written = 0
+    try:
+        for file in chain(*files):
+            say(f"{file.path}{' (simulated)' if file.simulated else ''}")
+            written += 1
+    except OSError as error:
+        raise CannotDo(f"{error.filename}: cannot write ({error.strerror})") from None
+    for site in content.sites if content else []:
+        if site.why_no_fit:
+            say(f"{site.site}: no energy model: {site.why_no_fit}")
+    if not written:
+        raise CannotDo("nothing to draw; the lines above say why")
+    return 0
+
+
+def _content(arguments: Namespace) -> ReportContent:
+    from campaign.reporting import report_content  # noqa: PLC0415
     from campaign.store.layout import open_store  # noqa: PLC0415
 
     content = report_content(
@@ -52,16 +94,4 @@ def run(arguments: Namespace) -> int:
             + (f" of site {arguments.site!r}" if arguments.site else "")
             + "; run a campaign, or import a table"
         )
-    written = 0
-    try:
-        for file in write_figures(content, Path(arguments.output), arguments.cap_w):
-            say(f"{file.path}{' (simulated)' if file.simulated else ''}")
-            written += 1
-    except OSError as error:
-        raise CannotDo(f"{error.filename}: cannot write ({error.strerror})") from None
-    for site in content.sites:
-        if site.why_no_fit:
-            say(f"{site.site}: no energy model: {site.why_no_fit}")
-    if not written:
-        raise CannotDo("nothing to draw; the lines above say why")
-    return 0
+    return content

@@ -10,9 +10,14 @@ from campaign.errors import BadArgument
 SITE_HELP = "the site's name, as status prints it"
 
 
-def add_store(parser: ArgumentParser) -> None:
+def add_store(parser: ArgumentParser, needed: bool = True) -> None:
     """The store, as the first argument."""
-    parser.add_argument("store", metavar="S", help="the store: the folder that run or import made")
+    parser.add_argument(
+        "store",
+        nargs=None if needed else "?",
+        metavar="S",
+        help="the store: the folder that run or import made",
+    )
 
 
 def add_json(parser: ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import math
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
+from campaign.errors import BadArgument
 from campaign.verbs.options import SITE_HELP, add_fit, add_json, add_store
 from campaign.verbs.printing import explain, print_json, print_table
 
@@ -13,14 +14,20 @@ if TYPE_CHECKING:
     from campaign.fits import FitSource
 
 SUMMARY = "show balances in time and energy at a setting, and whether racing to halt pays"
-EXAMPLE = "campaign roofline campaign-demo/store --site jetson-tk1 --cap-w 15"
-MORE = "Energies are those of the stored fit, or else of the regression at that setting."
+EXAMPLE = """campaign roofline campaign-demo/store --site jetson-tk1 --cap-w 15
+  campaign roofline --platform gtx-580"""
+MORE = (
+    "Energies are those of the stored fit, or else of the regression at that setting. "
+    "--platform shows a machine of a paper instead of a site of a store."
+)
+MOST_PAIRS = 3
+"""Pairs of classes up to which the table of more work has every intensity, also beside a cap."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
-    add_store(parser)
-    parser.add_argument("--site", required=True, metavar="X", help=SITE_HELP)
+    add_store(parser, needed=False)
+    parser.add_argument("--site", metavar="X", help=SITE_HELP)
     parser.add_argument(
         "--setting", metavar="CORE,MEM", help="in MHz (default: the fastest setting)"
     )
@@ -28,13 +35,24 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--cap-w", type=float, metavar="W", help="show what a cap on power in watts would do"
     )
     add_fit(parser, None)
+    parser.add_argument(
+        "--platform",
+        nargs="?",
+        const="",
+        metavar="P",
+        help="a machine as papers print it; without a name: list them",
+    )
     add_json(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Print what bounds time, energy and power at a setting."""
+    if arguments.platform is not None:
+        return _run_platform(arguments)
     from campaign.results import open_store  # noqa: PLC0415
 
+    if not (arguments.store and arguments.site):
+        raise BadArgument("name a store and its --site, or a machine of a paper by --platform")
     result = open_store(arguments.store).roofline(
         arguments.site, arguments.setting, arguments.cap_w, arguments.fit
     )
@@ -43,6 +61,76 @@ def run(arguments: Namespace) -> int:
     else:
         _print(result.as_dict(), result.source)
     return 0
+
+
+def _run_platform(arguments: Namespace) -> int:
+    if arguments.store or arguments.site or arguments.setting or arguments.fit:
+        raise BadArgument(
+            "--platform: shows a machine of a paper, without a store, --site, --setting or --fit; "
+            "campaign figures S --platform P draws both"
+        )
+    if not arguments.platform:
+        return _list_platforms(arguments.json)
+    from campaign.platforms import platform_roofline  # noqa: PLC0415
+
+    shown = platform_roofline(arguments.platform, arguments.cap_w).as_dict()
+    if arguments.json:
+        print_json(shown)
+    else:
+        _print_platform(shown)
+    return 0
+
+
+def _list_platforms(as_json: bool) -> int:
+    from analysis.rooflines.platforms import PLATFORMS, platform_summaries  # noqa: PLC0415
+
+    rows = platform_summaries(list(PLATFORMS.values()))
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(
+            ["platform", "model", "classes", "source"],
+            [
+                [row["platform"], row["model"], ", ".join(row["operations"]), row["source"]]
+                for row in rows
+            ],
+        )
+    return 0
+
+
+def _print_platform(shown: dict[str, Any]) -> None:
+    explain(f"{shown['platform']}: {shown['model']}; {shown['source']}")
+    if shown["note"]:
+        explain(shown["note"])
+    pairs = shown["pairs"]
+    _columns(
+        pairs,
+        {
+            "Gop/s": "gop_s",
+            "attained Gop/s": "attained_gop_s",
+            "% of Gop/s": "attained_op_pct",
+            "GB/s": "gb_s",
+            "attained GB/s": "attained_gb_s",
+            "% of GB/s": "attained_mem_pct",
+            "pJ/op": "eps_op_pj",
+            "pJ/B": "eps_mem_pj",
+            "pi_0 W": "constant_w",
+        },
+    )
+    _print_lines(pairs)
+    for level, pj in shown["caches_pj"].items():
+        explain(f"bytes of {level}: {pj:g} pJ/B")
+    tdp_w = shown["tdp_w"]
+    for pair in pairs:
+        if pair["most_w"] > tdp_w:
+            explain(
+                f"{pair['operation']}/{pair['memory']}: the model's most power of "
+                f"{pair['most_w']:.4g} W is above the stated thermal design power of {tdp_w:g} W; "
+                f"--cap-w shows what a cap does"
+            )
+    for pair in pairs:
+        if "cap" in pair:
+            _print_cap(pair)
 
 
 def _print(shown: dict[str, Any], source: FitSource | None) -> None:
@@ -65,6 +153,16 @@ def _print(shown: dict[str, Any], source: FitSource | None) -> None:
             "energies from": "energy_from",
         },
     )
+    _print_lines(pairs)
+    explain("This is about one setting; campaign predict compares settings.")
+    _print_regression(shown)
+    for pair in pairs:
+        if "cap" in pair:
+            _print_cap(pair)
+
+
+def _print_lines(pairs: list[dict[str, Any]]) -> None:
+    """What a site and a platform have in common: balances, verdicts, and more work."""
     explain("")
     explain(
         "balances in operations per byte: B_tau in time, B_eps in energy, B^_eps in energy with "
@@ -86,11 +184,37 @@ def _print(shown: dict[str, Any], source: FitSource | None) -> None:
     explain("")
     for pair in pairs:
         explain(f"{pair['operation']}/{pair['memory']}: {pair['verdict']}")
-    explain("This is about one setting; campaign predict compares settings.")
-    _print_regression(shown)
+    if len(pairs) <= MOST_PAIRS or not any("cap" in pair for pair in pairs):
+        _print_more_work([pair for pair in pairs if pair["more_work"]])
+
+
+def _print_more_work(pairs: list[dict[str, Any]]) -> None:
+    if not pairs:
+        return
+    explain("")
+    explain(
+        "more operations for fewer bytes: a change saves time or energy if it takes less than so "
+        "many times the operations; with no bytes at all, this is also the greatest greenup (how "
+        "many times less energy); the last column: the greenup of a change that stays memory-bound:"
+    )
+    rows = []
     for pair in pairs:
-        if "cap" in pair:
-            _print_cap(pair)
+        limits = pair["more_work"]
+        for at in limits if len(pairs) <= MOST_PAIRS else limits[1:3]:
+            low, high = at["memory_bound_greenup_low"], at["memory_bound_greenup_high"]
+            rows.append(
+                [
+                    f"{pair['operation']}/{pair['memory']}",
+                    at["intensity"],
+                    at["faster_below_f"],
+                    *at["less_energy_below_f"].values(),
+                    "-" if math.isnan(low) else f"{low:.3g} to {high:.3g}",
+                ]
+            )
+    print_table(["pair", "op/B", "time", "energy: bytes/2", "bytes/4", "no bytes", "greenup"], rows)
+    if len(pairs) <= MOST_PAIRS:
+        for pair in pairs:
+            explain(f"{pair['operation']}/{pair['memory']}: {pair['work_advice']}")
 
 
 def _columns(pairs: list[dict[str, Any]], columns: dict[str, str]) -> None:

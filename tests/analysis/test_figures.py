@@ -30,7 +30,7 @@ from analysis.figures.energy_shares import (
     phase_figure,
 )
 from analysis.figures.figure import Scale, log_scale
-from analysis.figures.labels import kernel_families, shortened
+from analysis.figures.labels import kernel_families, setting_label, shortened
 from analysis.figures.paper import _drawing, figure_files, palette
 from analysis.figures.predictions import case_figure, cases, error_figure, prediction_figure
 from analysis.figures.rooflines import roofline_figure
@@ -131,7 +131,7 @@ def every(data, model, crossval, families, setting, pair, trace):
         class_figure(model, data, names, setting),
         kind_figure(model, data, shown.inputs, shown.settings),
         phase_figure(model, data, np.array([families[k] for k in data.kernel]), "a code"),
-        greenup_figure(pair[1], pair[0].setting, True),
+        greenup_figure(pair[1], setting_label(pair[0].setting), True),
         pareto_figure({k: candidates(model, data, k) for k in names[:3]}, {}, True),
         savings_figure(picks(model, data), families, "tk1", True),
         trace_figure(trace, "tk1", True),
@@ -243,7 +243,7 @@ def test_the_front_is_what_nothing_beats(points):
 
 def test_greenup_dots_are_ratios_of_times_and_energies(pair):
     points, line = pair
-    panels = greenup_figure(line, points.setting, True).panels
+    panels = greenup_figure(line, setting_label(points.setting), True).panels
     assert len(panels) == 3
     for panel in panels:
         image = drawn(panel)
