@@ -225,8 +225,8 @@ def tick_text(value: float) -> str:
     return f"{value:,.6g}".replace("-", "−")
 
 
-def _ticks(low: float, high: float, about: int = 5) -> list[float]:
-    raw = (high - low) / about
+def _ticks(low: float, high: float) -> list[float]:
+    raw = (high - low) / 5  # a step is at most 2.5 times this: two ticks or more
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(m * unit for m in (1.0, 2.0, 5.0, 10.0) if m * unit >= raw)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -240,7 +240,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
     if decades >= 2.5:
         every = max(1, math.ceil(decades / 6))
         return [10.0**k for k in range(first, last + 1) if k % every == 0]
-    if decades < 0.3:
-        return _ticks(low, high, 4)
     heads = (1.0, 2.0, 5.0) if decades > 0.8 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
-    return [head * 10.0**k for k in range(first, last + 1) for head in heads]
+    values = [head * 10.0**k for k in range(first, last + 1) for head in heads]
+    values = [value for value in values if low <= value <= high]
+    return values if decades >= 0.3 and len(values) > 1 else _ticks(low, high)

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from analysis.choice.crossval import cross_validate
@@ -542,6 +542,7 @@ def test_long_names_are_cut_and_families_are_kernels_names():
     assert set(kernel_families(kernels).values()) == {"double"}
 
 
+@example(15.346396661232232, 1.0136331778000593, False, 0.5)
 @given(st.floats(1e-6, 1e6), st.floats(1.01, 1e4), st.booleans(), st.floats(0, 1))
 def test_scales_invert(low, ratio, log, share):
     scale = Scale(low, low * ratio, log)
