@@ -85,7 +85,7 @@ def _content(arguments: Namespace) -> ReportContent:
     content = report_content(
         open_store(Path(arguments.store)),
         arguments.site,
-        train=[read_setting(text, "--train") for text in arguments.train or []],
+        train=[read_setting(text, "--train") for text in arguments.train or []] or None,
         setting=read_setting(arguments.setting, "--setting") if arguments.setting else None,
     )
     if not content.sites:
