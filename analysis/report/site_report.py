@@ -105,7 +105,7 @@ def site_report(
     form, voltage = requested_form(model)
     for scheme in ["leave-one-setting-out", *["holdout"] * (n_settings >= HOLDOUT_SETTINGS)]:
         try:
-            own = train if scheme == "holdout" else None
+            own = (train or None) if scheme == "holdout" else None
             crossvals.append(cross_validate(data, scheme, form, voltage=voltage, train=own))
         except CantFit as error:
             notes.append(f"No cross-validation by {scheme}: {error}.")
