@@ -13,6 +13,7 @@ from analysis.choice.pick import Pick
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, natural, setting_label
+from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.measurements.observations import Observations, kernel_names
 from analysis.report.content import MeasurementCounts, SiteReport
 from analysis.report.sheets import phases_sheet
@@ -290,11 +291,12 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
         return None
     energy_unit, energy = scaled((p.energy_j for p in site.picks), "J")
     time_unit, times = scaled((p.time_s for p in site.picks), "s")
+    names = short_labels(KernelInstance(p.kernel, p.params, p.label) for p in site.picks)
     rows = [
         (
             p.label,
             [
-                p.label,
+                names[p.label],
                 clock(p.core_mhz),
                 clock(p.mem_mhz),
                 energy[i],
@@ -320,7 +322,7 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
         TableColumn("saves", "%"),
         TableColumn("95 % from", "%"),
         TableColumn("to", "%"),
-        TableColumn("against highest clocks", "%"),
+        TableColumn("vs highest", "%"),
         TableColumn("slower", "%"),
         TableColumn("is the best", "%"),
         TableColumn("race to halt", number=False),

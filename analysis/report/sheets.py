@@ -251,7 +251,7 @@ def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
         Field("saving_pct", "saves", "%", 1),
         Field("saving_low_pct", "from", "%", 1),
         Field("saving_high_pct", "to", "%", 1),
-        Field("saving_vs_highest_clocks_pct", "against highest clocks", "%", 1),
+        Field("saving_vs_highest_clocks_pct", "vs highest", "%", 1),
         Field("slowdown_pct", "slower", "%", 1),
         Field("best_probability_pct", "is the best", "%", 0),
     ]
