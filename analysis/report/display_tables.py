@@ -36,7 +36,7 @@ SEVERITY_TEXT = {
     "note": ("note", "notes"),
 }
 """Severity of a remark -> one and several of it."""
-RACE_TEXT = {"right": "right", "worse": "costs more", "open": "cannot be separated"}
+RACE_TEXT = {"right": "right", "worse": "costs more", "open": "open"}
 
 
 def _grouped(families: Mapping[str, str], rows: Sequence[tuple[str, list[str]]]) -> list[RowGroup]:

@@ -72,7 +72,8 @@ def site_report(
     rows = dataset["site"].values == site if "site" in dataset else np.zeros(0, bool)
     simulated = bool(dataset["simulated"].values[rows].any()) if rows.any() else simulated
     findings = check(dataset, site) if rows.any() else []
-    remarks = of_measurements(dataset, rows, findings)
+    accepted = stored is not None and stored.fit.unproven_clocks
+    remarks = of_measurements(dataset, rows, findings, accepted)
     report = SiteReport(
         site=site,
         simulated=simulated,
@@ -95,11 +96,6 @@ def site_report(
         model, origin, stale = _fit_to_show(data, stored, findings)
     except CantFit as error:
         return replace(report, data=data, why_no_fit=str(error))
-    if model.unproven_clocks:
-        notes.append(
-            "Clocks unproven: nothing showed that the settings differ. They were accepted as they "
-            "were asked for, and all results here depend on that."
-        )
     n_settings = len(np.unique(data.setting))
     crossvals = []
     form, voltage = requested_form(model)

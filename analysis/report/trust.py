@@ -17,11 +17,13 @@ import numpy as np
 import xarray as xr
 
 from analysis.choice.pick import SURE, Pick
-from analysis.dataset import CLOCK_PROOFS, CLOCK_UNPROVEN, FAILURES, STATED, is_complete
+from analysis.dataset import FAILURES, STATED, is_complete
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
+from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.measurements.kernels import dataset_kernels
 from analysis.quality.finding import Finding, describe
+from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.tables import RowGroup, Table, TableColumn
 
 SEPARATE = 3
@@ -51,16 +53,17 @@ class Remark:
 
 
 def of_measurements(
-    dataset: xr.Dataset, rows: np.ndarray, findings: Sequence[Finding]
+    dataset: xr.Dataset, rows: np.ndarray, findings: Sequence[Finding], accepted: bool
 ) -> list[Remark]:
-    """What a site's measurements warn of; ``rows``: bool (measurement,), those of the site."""
+    """What a site's measurements warn of; ``rows``: bool (measurement,), those of the site.
+    ``accepted``: whether the fit has accepted unproven clocks."""
     if not rows.any():
         return []
     at = np.flatnonzero(rows)
     return [
         *_failures(dataset, at),
-        *_clocks(dataset, at),
-        *_findings(dataset, findings),
+        *_clocks(dataset, at, findings, accepted),
+        *_findings(dataset, [finding for finding in findings if finding.check != CLOCK_PROOF]),
         *_flags(dataset, at),
     ]
 
@@ -103,34 +106,33 @@ def _failures(dataset: xr.Dataset, at: np.ndarray) -> list[Remark]:
     return [_remark("warning", "failed points", len(failed), "point", f"{text}.", table=table)]
 
 
-def _clocks(dataset: xr.Dataset, at: np.ndarray) -> list[Remark]:
-    status, simulated = (dataset[name].values[at] for name in ("status", "simulated"))
-    proof = dataset["clock_proof"].values[at] if "clock_proof" in dataset else np.full(len(at), "")
-    asked = np.isfinite(dataset["core_mhz"].values[at]) | np.isfinite(dataset["mem_mhz"].values[at])
-    real = is_complete(status) & asked & ~simulated.astype(bool)
-    unproven = is_complete(status) & (status == CLOCK_UNPROVEN)
-    stated = real & (proof == STATED)
-    unknown = real & ~unproven & ~np.isin(proof.astype(object), CLOCK_PROOFS)
+def _clocks(
+    dataset: xr.Dataset, at: np.ndarray, findings: Sequence[Finding], accepted: bool
+) -> list[Remark]:
+    complete = at[is_complete(dataset["status"].values[at])]
+    proof = clock_proofs(dataset, complete)
+    unproven, stated = complete[proof == UNPROVEN], complete[proof == STATED]
+    refused = any(finding.check == CLOCK_PROOF for finding in findings) and not accepted
     remarks = []
-    if unproven.any():
+    if len(unproven):
+        text = (
+            "Nothing showed at which clocks they ran: what differs between two such settings may "
+            "be no effect of a clock."
+        )
+        text += " They were accepted for the fit as they were asked for." * accepted
         remarks.append(
             _remark(
-                "warning",
+                "refused" if refused else "warning",
                 "clocks unproven",
-                int(unproven.sum()),
+                len(unproven),
                 "measurement",
-                "Nothing showed at which clocks they ran: what differs between two such settings "
-                "may be no effect of a clock.",
-                _rows(dataset, at[unproven]),
+                text,
+                _rows(dataset, unproven),
             )
         )
-    if stated.any():
+    if len(stated):
         text = "These are an imported table's, without achieved clocks: its author states them."
-        remarks.append(_remark("note", "clocks as stated", int(stated.sum()), "measurement", text))
-    if unknown.any():
-        text = "The store does not say how their clocks were shown; an earlier version wrote them."
-        count = int(unknown.sum())
-        remarks.append(_remark("note", "proof of clocks not recorded", count, "measurement", text))
+        remarks.append(_remark("note", "clocks as stated", len(stated), "measurement", text))
     return remarks
 
 

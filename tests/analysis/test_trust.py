@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
             for core_mhz in CLOCKS:
                 for repeat in range(REPEATS):
                     journal.append(encode(one(kernel, core_mhz, repeat, noise)))
+    open_store(made.root).fit("cluster", accept_unproven=True)
     return made
 
 
@@ -107,6 +109,17 @@ def test_clocks_are_unproven_or_as_stated(remarks, site):
     assert sum(site.measured.failed.values()) == len(TIMED_OUT) + len(NOT_ACHIEVED)
 
 
+def test_unproven_clocks_are_a_reason_against_any_fit_that_does_not_accept_them(store, tmp_path):
+    shutil.copytree(store.root, tmp_path / "own")
+    for file in (tmp_path / "own" / "fits").iterdir():
+        file.unlink()
+    (without_fit,) = report_content(Store(tmp_path / "own")).sites
+    assert without_fit.fit is None
+    assert "--accept-unproven" in without_fit.why_no_fit
+    first = without_fit.remarks[0]
+    assert (first.severity, first.title) == ("refused", "clocks unproven")
+
+
 def test_one_kind_of_flag_is_one_line_with_its_count(remarks):
     flagged = remarks["flagged measurements"]
     n = 5 * len(CLOCKS) - sum(repeat == 2 for _, _, repeat in [*TIMED_OUT, *NOT_ACHIEVED])
@@ -129,7 +142,7 @@ def test_the_page_says_it_near_the_top_with_a_count_and_links(store, site):
     notes = sum(remark.severity == "note" for remark in site.remarks)
     assert f"{warnings} warnings, {notes} notes:" in text
     assert text.index("How far to trust this") < text.index("What to set, and what it saves")
-    assert "made for this report; the store keeps none" in text
+    assert "Fit: default, made " in text
     links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and "remark" in attrs["href"]]
     targets = {f"#{attrs['id']}" for tag, attrs in page.tags if tag == "h4"}
     assert len(links) == len(site.remarks)
@@ -141,8 +154,7 @@ def test_the_page_says_it_near_the_top_with_a_count_and_links(store, site):
 
 def test_a_policy_counts_the_unproven_clocks(store, tmp_path):
     results = open_store(store.root)
-    results.fit("cluster", name="x")
-    results.policy("cluster", tmp_path / "policy.json", fit="x")
+    results.policy("cluster", tmp_path / "policy.json")
     entry = json.loads(Path(tmp_path / "policy.json").read_text())["sites"]["cluster"]
     assert entry["clock_unproven"] == len(UNPROVEN)
 
