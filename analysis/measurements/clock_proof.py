@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import CLOCK_UNPROVEN, READ_BACK, SIMULATED, STATED
+from analysis.dataset import CLOCK_UNPROVEN, READ_BACK, SIMULATED, STATED, TIMED
+from analysis.measurements.timed_clocks import shown_by_timing
 
 UNPROVEN = "unproven"
 """Of a measurement at a clock that was asked for, which nothing showed."""
@@ -17,7 +18,9 @@ def clock_proofs(dataset: xr.Dataset, rows: np.ndarray) -> np.ndarray:
     As the store says: one of :data:`analysis.dataset.CLOCK_PROOFS`, :data:`UNPROVEN` for the
     status ``clock unproven``, or empty where no clock was asked for. Rows of earlier versions say
     nothing: simulated and imported ones are taken for that, and of the others a domain that was
-    asked for at several clocks is proven where the achieved clock was read.
+    asked for at several clocks is proven where the achieved clock was read. Core clocks that one
+    measurement alone does not prove are shown by the ratios of the timed loop over a node's
+    settings, if there are any (:func:`~analysis.measurements.timed_clocks.shown_by_timing`).
     """
 
     def column(name: str, missing: object) -> np.ndarray:
@@ -28,12 +31,16 @@ def clock_proofs(dataset: xr.Dataset, rows: np.ndarray) -> np.ndarray:
     said = column("clock_proof", "").astype(object)
     silent = said == ""
     asked, read = np.zeros(len(rows), bool), np.ones(len(rows), bool)
+    mem_read = np.ones(len(rows), bool)
     for name in ("core_mhz", "mem_mhz"):
         mhz = column(name, np.nan).astype(float)
         if len(np.unique(mhz[np.isfinite(mhz)])) > 1:
             asked |= np.isfinite(mhz)
             achieved = column(f"{name}_achieved", np.nan).astype(float)
-            read &= np.isfinite(achieved) | ~np.isfinite(mhz)
+            known = np.isfinite(achieved) | ~np.isfinite(mhz)
+            read &= known
+            if name == "mem_mhz":
+                mem_read = known
     simulated = column("simulated", False).astype(bool)
     imported = column("imported", False).astype(bool)
     said[silent & asked & ~read] = UNPROVEN
@@ -41,4 +48,9 @@ def clock_proofs(dataset: xr.Dataset, rows: np.ndarray) -> np.ndarray:
     said[silent & imported] = STATED
     said[silent & simulated] = SIMULATED
     said[column("status", "") == CLOCK_UNPROVEN] = UNPROVEN
+    doubtful = (said == UNPROVEN) & mem_read
+    if doubtful.any() and "core_mhz_timed" in dataset:
+        core_mhz, timed_mhz = (column(name, np.nan) for name in ("core_mhz", "core_mhz_timed"))
+        shown = shown_by_timing(np.array(column("node", "").tolist()), core_mhz, timed_mhz)
+        said[doubtful & shown] = TIMED
     return said

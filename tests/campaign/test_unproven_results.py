@@ -30,6 +30,7 @@ level = "dram"
 ops_per_word = [1, 16, 64]
 """
 NOT_READ, READ, SAID = "not read", "read", "said"
+TIMED, TIMED_THE_SAME = "timed", "timed the same"
 
 
 def measured(folder: Path, how: str, settings: int = 6) -> Path:
@@ -49,6 +50,10 @@ def measured(folder: Path, how: str, settings: int = 6) -> Path:
             made = Measurement(point=point, status=OK, time_s=time_s, energy_j=energy_j)
             if how == READ:
                 made = replace(made, core_mhz_achieved=core, mem_mhz_achieved=mem)
+            if how in (TIMED, TIMED_THE_SAME):
+                rate = 0.31 * (core if how == TIMED else 800.0)
+                made = replace(made, status=CLOCK_UNPROVEN, mem_mhz_achieved=mem)
+                made = replace(made, core_mhz_timed=rate * (1 + 0.002 * (len(point.id) % 3)))
             if how == SAID:
                 made = replace(made, status=CLOCK_UNPROVEN)
             journal.append(encode(made))
@@ -113,6 +118,14 @@ def test_a_report_fits_nothing_that_was_not_accepted(tmp_path):
     report = tmp_path / "report.html"
     assert asked("report", store, "--out", report) == 0
     assert "Nothing showed at which clocks" in " ".join(report.read_text().split())
+
+
+def test_a_timed_loop_whose_ratios_follow_the_clocks_is_proof_enough(tmp_path):
+    """Its cycles are not known: the rates are 0.31 times the clock, or the same at all."""
+    timed = open_store(measured(tmp_path, TIMED)).observations("jetson-tk1")
+    assert len(timed) == 18 and not timed.unproven_clocks
+    same = open_store(measured(tmp_path, TIMED_THE_SAME)).observations("jetson-tk1")
+    assert same.unproven_clocks
 
 
 def test_one_setting_needs_no_proof(tmp_path):
