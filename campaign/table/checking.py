@@ -22,7 +22,9 @@ from analysis.dataset import (
 )
 from campaign.plan.point import ID_CHARS
 from campaign.table.cells import Cells, is_present, object_json, one_line, params_json
+from campaign.table.grouping import group_settings
 from campaign.table.map_file import POINT_ID, TableMap
+from campaign.table.plausibility import note_impossible
 from campaign.table.points import Attempts, attempts_of, numbered_repeats, point_ids_of, worth_of
 from campaign.table.reading import RawTable
 from sites.located_toml import BadFile
@@ -128,12 +130,18 @@ def _frame(
         name: cells.numbers(name, above=True, needed=False, any_sign=of_store)
         for name in ("core_mhz_achieved", "mem_mhz_achieved", "core_mhz_timed")
     }
+    repeat = cells.wholes("repeat", 0, MAX_REPEAT)
+    clocks |= {"core_mhz": core_mhz, "mem_mhz": mem_mhz}
+    if mapping.clocks == "grouped" and not of_store.any():
+        keys = [kernel, params, node, repeat.tolist()]
+        table.notes.extend(group_settings(site, keys, clocks, mapping.number_repeats))
     counts = {
         name: cells.numbers(name, needed=False, any_sign=of_store)
         for name in table.columns
         if name.startswith(COUNT_PREFIX)
     }
     core_v, mem_v, origin = _volts(cells, core_mhz, mem_mhz, of_store, mapping)
+    note_impossible(cells, {**clocks, "core_v": core_v, "mem_v": mem_v}, ~of_store)
     made = {"text": _text, "setup": _text, "meters": lambda value: object_json(value, "meters")}
     texts = {  # a value for all rows costs pandas nothing
         name: cells.texts(name, one) if name in table.columns else one(None)
@@ -152,8 +160,6 @@ def _frame(
             "setup": texts["setup"],
             "meters": texts["meters"],
             "provenance": cells.texts("provenance", lambda v: object_json(v, "provenance")),
-            "core_mhz": core_mhz,
-            "mem_mhz": mem_mhz,
             "time_s": time_s,
             "energy_j": np.where(without, product_j, energy_j),
             "energy_std_j": cells.numbers("energy_std_j", needed=False, any_sign=of_store),
@@ -161,7 +167,7 @@ def _frame(
             "core_v": core_v,
             "mem_v": mem_v,
             "start_unix_s": np.nan_to_num(cells.numbers("start_unix_s", needed=False)),
-            "repeat": cells.wholes("repeat", 0, MAX_REPEAT),
+            "repeat": repeat,
             "ranks": cells.wholes("ranks", 1),
             "iterations": cells.wholes("iterations", 1),
             "attempt": cells.wholes("attempt", 0),

@@ -103,3 +103,34 @@ def _round_mhz(low: float, high: float) -> float:
         if low <= mhz <= high:
             return float(mhz)
     return middle
+
+
+def group_settings(
+    site: Sequence[str],
+    keys: Sequence[Sequence[object]],
+    clocks: dict[str, np.ndarray],
+    repeats_unnumbered: bool,
+) -> list[str]:
+    """Group the clocks of each site, in place; what was grouped, a note each.
+
+    ``clocks``: ``core_mhz``, ``mem_mhz``, and the achieved ones, which take the rows' own values
+    where they have none. ``keys``: as for :func:`grouped_clocks`.
+    """
+    notes = []
+    sites = np.array(site, object)
+    own = [np.array(key, object) for key in keys]
+    for name in ("mem_mhz", "core_mhz"):
+        achieved = clocks[f"{name}_achieved"]
+        for one in dict.fromkeys(site):
+            rows = np.flatnonzero((sites == one) & np.isnan(achieved))
+            mhz = clocks[name][rows]
+            if len(np.unique(mhz)) < 2 * FEWEST:
+                continue
+            beside = [key[rows] for key in own]
+            if name == "core_mhz":
+                beside.append(clocks["mem_mhz"][rows].astype(object))
+            grouped = grouped_clocks(mhz, beside, name, repeats_unnumbered)
+            if grouped.note:
+                achieved[rows], clocks[name][rows] = mhz, grouped.mhz
+                notes.append(f"{one}: {grouped.note}")
+    return notes

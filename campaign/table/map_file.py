@@ -169,6 +169,12 @@ class TableMap(FileModel):
         description="Number the rows of the same point in the order of the file: the first is "
         "repeat 0, the next repeat 1. For tables without a column repeat.",
     )
+    clocks: Literal["grouped", "exact"] = Field(
+        default="grouped",
+        description="grouped: clocks as they were measured, with jitter that is clearly smaller "
+        "than the distance between settings, are taken for the settings that they mean, and each "
+        "row's own is kept as the achieved clock. exact: every clock is a setting.",
+    )
     unknown: Literal["refuse", "label"] = Field(
         default="refuse",
         description="What to do with columns that are neither standard nor named in the map. "

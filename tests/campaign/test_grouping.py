@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from campaign.command_line import main
+from campaign.results import open_store
 from campaign.table.grouping import grouped_clocks
 
 SETTINGS = np.arange(800.0, 2800.0, 100.0)
@@ -73,3 +77,61 @@ def test_rows_without_a_clock_stay_without():
     mhz[7] = np.nan
     grouped = grouped_clocks(mhz, [kernel, repeat], "mem_mhz")
     assert np.flatnonzero(np.isnan(grouped.mhz)).tolist() == [7] and grouped.note
+
+
+def table_of(folder: Path, jitter_mhz: float) -> Path:
+    """Twenty settings of ten kernels; clocks as a counter measured them."""
+    rng = np.random.default_rng(4)
+    asked, kernel, _ = rows(10)
+    mhz = (asked + rng.uniform(-jitter_mhz, jitter_mhz, len(asked))).round(1)
+    path = folder / "t.csv"
+    lines = [
+        f"cpu,k{k},{clock},{(1 + k) * 1000 / clock},{5 + k + clock / 500}"
+        for k, clock in zip(kernel, mhz, strict=True)
+    ]
+    path.write_text("site,kernel,core_mhz,time_s,energy_j\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_an_imported_table_has_the_settings_that_it_means(tmp_path, capsys):
+    table, exact = table_of(tmp_path, 3.0), tmp_path / "exact.toml"
+    assert main(["import", str(table), "--store", str(tmp_path / "s")]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "clocks as measured are taken for 20 settings" in out and 'clocks = "exact"' in out
+    data = open_store(tmp_path / "s").scalars
+    own = data["core_mhz_achieved"].values
+    assert len(np.unique(data["core_mhz"].values)) == 20
+    assert len(np.unique(own)) > 150
+    assert np.abs(own - data["core_mhz"].values).max() <= 6.0
+    exact.write_text('clocks = "exact"\n')
+    assert main(["import", str(table), "--store", str(tmp_path / "x"), "--map", str(exact)]) == 0
+    data = open_store(tmp_path / "x").scalars
+    assert np.array_equal(np.sort(data["core_mhz"].values), np.sort(own))
+    assert np.isnan(data["core_mhz_achieved"].values).all()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "advice"),
+    [
+        ("core_mhz", "1200000", "factor = 0.001"),
+        ("core_mhz", "1.2", "factor = 1000"),
+        ("mem_mhz", "5000000", "factor = 0.001"),
+        ("core_v", "950", "factor = 0.001"),
+        ("core_v", "950000", "factor = 1e-06"),
+    ],
+)
+def test_a_clock_or_voltage_that_no_device_has_is_refused_with_its_line(
+    tmp_path, capsys, column, value, advice
+):
+    good = {"core_mhz": "1200", "mem_mhz": "5000", "core_v": "0.95"}
+    table = tmp_path / "t.csv"
+    lines = [
+        ",".join(["a", f"k{i}", *(good | ({column: value} if i == 1 else {})).values(), "1", "2"])
+        for i in range(3)
+    ]
+    header = ",".join(["site", "kernel", *good, "time_s", "energy_j"])
+    table.write_text("\n".join([header, *lines]) + "\n")
+    assert main(["import", str(table), "--store", str(tmp_path / "s")]) == 2
+    message = capsys.readouterr().err
+    assert f"t.csv:3: {column}: found" in message and advice in message
+    assert "t.csv:2" not in message and not (tmp_path / "s").exists()
