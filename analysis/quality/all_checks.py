@@ -49,7 +49,6 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     findings += identical(rows)
     findings += energy_against_power(rows, power_w)
     findings += possible_clocks_and_volts(rows)
-    findings += possible_operations(rows) or possible_power(rows)
     findings += falling_voltages(rows)
     findings += counts_by_setting(rows)
     findings += power_caps(rows, labels)
@@ -65,11 +64,18 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     findings += apparent_clocks(rows, grids, named)
     findings += swapped_clocks(rows, grids)
     findings += fixed_duration(rows, grids)
-    findings += power_levels(rows, grids)
-    findings += time_levels(rows, grids)
-    findings += against_the_clocks(rows, grids)
+    in_another_unit = power_levels(rows, grids) + time_levels(rows, grids)
+    whole = possible_operations(rows) or _elsewhere(possible_power(rows), in_another_unit)
+    findings += whole + in_another_unit
+    findings += _elsewhere(against_the_clocks(rows, grids), in_another_unit)
     worst_first: tuple[Severity, ...] = ("refused", "warning", "note")
     return sorted(
         (replace(finding, kernels=rows.kernels_at(finding.rows)) for finding in findings),
         key=lambda finding: worst_first.index(finding.severity),
     )
+
+
+def _elsewhere(findings: list[Finding], causes: list[Finding]) -> list[Finding]:
+    """The findings without those whose rows have one of the causes: it comes once."""
+    known = np.concatenate([cause.rows for cause in causes]) if causes else np.zeros(0, np.int64)
+    return [finding for finding in findings if not np.isin(finding.rows, known).all()]
