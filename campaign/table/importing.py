@@ -253,7 +253,7 @@ def _legal(rows: pd.DataFrame, mapping: TableMap) -> Volts:
     """The map's legal settings, with their voltages by the map, else by the rows."""
     volts: dict[str, dict[Any, float]] = {}
     for name, pairs in (("core", mapping.voltage.core), ("mem", mapping.voltage.mem)):
-        own = rows.groupby(f"{name}_mhz")[f"{name}_v"].mean().dropna()
+        own = rows.groupby(f"{name}_mhz")[f"{name}_v"].median().dropna()
         volts[name] = own.to_dict() | dict(pairs)
     legal: Volts = {}
     for core_mhz, *mem in mapping.legal:
