@@ -66,12 +66,13 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
             rows that are the same point: all of them named, up to ten.
     """
     cells = Cells(table)
-    given_ids = cells.texts(POINT_ID, _point_id)
-    frame, power_w = _frame(cells, mapping, given_ids)
+    kinds = _kinds(cells)
+    frame, power_w = _frame(cells, mapping, kinds)
     if mapping.number_repeats:
         frame["repeat"] = numbered_repeats(frame)
-    frame[POINT_ID] = point_ids_of(frame, given_ids)
-    attempts = attempts_of(cells, frame, given_ids)
+    ids = point_ids_of(frame, kinds.ids)
+    frame[POINT_ID] = ids
+    attempts = attempts_of(cells, frame, ids, kinds.ids, kinds.worth)
     if cells.wrong:
         raise BadFile(
             listed(
@@ -95,13 +96,28 @@ def _checked(
     )
 
 
-def _frame(
-    cells: Cells, mapping: TableMap, given_ids: list[str]
-) -> tuple[pd.DataFrame, np.ndarray]:
+@dataclass(frozen=True)
+class _Kinds:
+    """Of every row: the id that it has of a store (empty: none), its status, and its worth."""
+
+    ids: list[str]
+    of_store: np.ndarray
+    status: list[str]
+    worth: np.ndarray
+
+
+def _kinds(cells: Cells) -> _Kinds:
+    ids = cells.texts(POINT_ID, _point_id)
+    status = cells.texts("status", _status)
+    of_store = np.array([point_id != "" for point_id in ids], bool)
+    return _Kinds(ids, of_store, status, worth_of(status))
+
+
+def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame, np.ndarray]:
     """The rows in the store's columns, without ids; and power (W, float64, NaN where not given)."""
     table = cells.table
     exact = table.of_store
-    of_store = np.array([id_ != "" for id_ in given_ids], bool)
+    of_store, complete = kinds.of_store, kinds.worth == worth_of([OK])
     site = cells.texts("site", lambda value: one_line(value, "site", exact))
     kernel = cells.texts("kernel", lambda value: _kernel(value, exact))
     params = cells.texts("params", params_json)
@@ -109,8 +125,6 @@ def _frame(
     partition = cells.texts(
         "partition", lambda v: one_line(v, "partition", exact) if is_present(v) else ""
     )
-    status = cells.texts("status", _status)
-    complete = worth_of(status) == worth_of([OK])
     core_mhz = cells.numbers("core_mhz", above=True, needed=~of_store)
     mem_mhz = cells.numbers("mem_mhz", above=True, needed=False)
     time_s = cells.numbers("time_s", above=True, needed=complete, any_sign=of_store)
@@ -154,7 +168,7 @@ def _frame(
             "kernel": kernel,
             "params": params,
             "node": node,
-            "status": status,
+            "status": kinds.status if "status" in table.columns else OK,
             "text": texts["text"],
             "voltage_origin": origin,
             "setup": texts["setup"],

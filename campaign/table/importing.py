@@ -251,6 +251,8 @@ def site_records(rows: pd.DataFrame, mapping: TableMap, beside: Beside) -> dict[
 
 def _legal(rows: pd.DataFrame, mapping: TableMap) -> Volts:
     """The map's legal settings, with their voltages by the map, else by the rows."""
+    if not mapping.legal:
+        return {}
     volts: dict[str, dict[Any, float]] = {}
     for name, pairs in (("core", mapping.voltage.core), ("mem", mapping.voltage.mem)):
         own = rows.groupby(f"{name}_mhz")[f"{name}_v"].median().dropna()

@@ -12,7 +12,6 @@ import pandas as pd
 from analysis.dataset import COMPLETE, DAMAGED
 from campaign.plan.point import point_ids
 from campaign.table.cells import Cells
-from campaign.table.map_file import POINT_ID
 from sites.setting import Setting
 
 SAME_POINT = ["site", "partition", "kernel", "params", "ranks", "core_mhz", "mem_mhz"]
@@ -47,17 +46,21 @@ def point_ids_of(frame: pd.DataFrame, given: list[str]) -> list[str]:
     return [own or other for own, other in zip(given, made, strict=True)]
 
 
-def attempts_of(cells: Cells, frame: pd.DataFrame, given: list[str]) -> Attempts:
+def attempts_of(
+    cells: Cells, frame: pd.DataFrame, ids: list[str], given: list[str], worth: np.ndarray
+) -> Attempts:
     """Divide the rows into measurements and failed attempts.
 
     Rows with the same id of a store are attempts at one point. Its measurement is the one that is
     complete, else the one with a damaged trace, else the last. Of other rows, one that is the same
-    point as one before it is wrong.
+    point as one before it is wrong. ``ids``: of the rows; ``given``: those that are of a store.
     """
-    worth = worth_of(frame["status"])
+    failures = np.flatnonzero(worth == 0)
+    if len(set(ids)) == len(ids):
+        return Attempts(np.arange(len(ids)), failures)
     attempt = frame["attempt"].to_numpy()
     best: dict[str, int] = {}
-    for i, point_id in enumerate(frame[POINT_ID]):
+    for i, point_id in enumerate(ids):
         if i in cells.wrong:
             continue
         other = best.setdefault(point_id, i)
@@ -75,7 +78,7 @@ def attempts_of(cells: Cells, frame: pd.DataFrame, given: list[str]) -> Attempts
             f"{setting}, repeat {frame['repeat'][i]}); number them in a column repeat or by "
             f"number_repeats in a map file, or rename one",
         )
-    return Attempts(np.array(sorted(best.values()), np.int64), np.flatnonzero(worth == 0))
+    return Attempts(np.array(sorted(best.values()), np.int64), failures)
 
 
 def worth_of(status: Iterable[str]) -> np.ndarray:
