@@ -54,6 +54,9 @@ PHASE_PREFIX = "phase:"
 COUNTERS = "counters"
 """The key of a measurement's provenance that has its hardware counters: see
 :mod:`analysis.measurements.hardware_counters`."""
+RECORDED_PREFIX = "recorded/"
+"""How a channel of the meter ``recorded`` begins, after the names of node and meter: its energies
+are replayed from a file."""
 
 CLASS_UNITS = {
     "sp": "flop",

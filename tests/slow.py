@@ -26,6 +26,8 @@ SLOW = (
     "tests/faults/test_durability.py",
     "tests/kernels/test_microbench.py",
     "tests/campaign/test_table.py::test_other_peoples_format",
+    "tests/campaign/test_round_trip.py::test_a_simulated_campaign",
+    "tests/campaign/test_round_trip.py::test_a_campaign_on_this_machine",
     "tests/analysis/test_drift.py",
     "tests/campaign/test_import.py::test_an_import_killed",
     "tests/analysis/test_figures.py",

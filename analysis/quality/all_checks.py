@@ -29,6 +29,7 @@ from analysis.quality.possible_values import (
     possible_power,
 )
 from analysis.quality.power_caps import power_caps
+from analysis.quality.recorded import recorded_energies
 from analysis.quality.repeats import level_changes, outliers
 from analysis.quality.rows import provenance, rows_of
 from analysis.quality.unproven_clocks import unproven_clocks
@@ -46,6 +47,7 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
         return []
     power_w, labels = provenance(dataset, rows)
     findings = unproven_clocks(rows)
+    findings += recorded_energies(dataset, rows)
     findings += identical(rows)
     findings += energy_against_power(rows, power_w)
     findings += possible_clocks_and_volts(rows)

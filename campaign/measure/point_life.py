@@ -24,6 +24,7 @@ from analysis.dataset import (
     KERNEL_FAILED,
     METER_UNREADABLE,
     OK,
+    RECORDED_PREFIX,
     SIMULATED,
     WRONG_RESULT,
 )
@@ -257,7 +258,13 @@ def _record(
     iterations = sum(window.iterations for window in windows)
     energy, by_window = energy_of(windows, trim_s)
     conditions = windows[-1].conditions
+    meters = _meters(windows, by_window)
     flags = [*measured.flags, *(text for node in by_window for text in node.disagreements)]
+    flags += [
+        f"the energy is replayed from a recording: {name}"
+        for name, meter in meters.items()
+        if meter["counts"] and RECORDED_PREFIX in name
+    ]
     if conditions.get("throttled"):
         flags.append(f"the clocks were throttled: {', '.join(conditions['throttled'])}")
     facts = {
@@ -279,7 +286,7 @@ def _record(
         mem_mhz_achieved=_mean(window.achieved.mem_mhz for window in windows),
         core_mhz_timed=_mean(timed_mhz(windows)),
         counts=counts,
-        meters=_meters(windows, by_window),
+        meters=meters,
         provenance={name: fact for name, fact in facts.items() if fact},
         traces=_traces(windows),
     )

@@ -318,3 +318,15 @@ def test_a_large_campaign_is_checked_in_a_second_or_so():
     began = time.process_time()
     check(dataset, "s")
     assert time.process_time() - began < 1.5
+
+
+def test_energies_that_are_replayed_from_a_recording_are_named():
+    table = sweep(0)
+    channel = {"recorded:recorded/board": {"energy_j": 1.0, "counts": True}}
+    apart = {"recorded:recorded/board": {"energy_j": 1.0, "counts": False}}
+    table["meters"] = json.dumps({"rapl:package": {"energy_j": 1.0, "counts": True}} | apart)
+    table.loc[[3, 5], "meters"] = json.dumps(channel)
+    findings = check(as_dataset(table, "measurement"), table["site"][0])
+    (finding,) = (one for one in findings if one.check == "meter")
+    assert finding.severity == "warning" and finding.rows.tolist() == [3, 5]
+    assert "in 2 rows the energy is replayed from a recording" in finding.text

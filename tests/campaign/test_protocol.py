@@ -204,3 +204,4 @@ def test_a_point_of_several_windows_keeps_all_their_traces(tmp_path):
     (board,) = (name for name in traces if name.startswith("recorded:"))
     assert (np.diff(traces[board].time_ns) > 0).all()
     assert measured.meters[board]["counts"] is True
+    assert f"the energy is replayed from a recording: {board}" in measured.provenance["flags"]
