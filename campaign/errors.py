@@ -17,6 +17,7 @@ EXIT_CODES = {
     "campaign.errors.BadArgument": 2,
     "campaign.store.layout.NotAStore": 2,
     "campaign.store.layout.DamagedStore": 2,
+    "campaign.store.mixtures.ChangedSetup": 2,
     "campaign.fits.NoKeptFit": 2,
     "analysis.measurements.observations.CantFit": 2,
     "campaign.launch.clusters.SubmissionRefused": 2,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from analysis.energy.fit_summary import FitSummary
     from analysis.energy.fitted import Fit
     from campaign.fits import FitSource
+    from campaign.store.mixtures import Mixture
     from campaign.store.states import PartitionStatus
 
 POLICY_KEYS = (
@@ -307,13 +308,15 @@ class Status:
     """What is done, failed and left in a store.
 
     ``failures``: class of failure -> (attempts that ended so, the last one's text). ``flags``:
-    (measurements flagged so, an example) of each flag. ``damage``: a line each.
+    (measurements flagged so, an example) of each flag. ``damage``: a line each. ``mixtures``: of
+    sites whose measurements were made in several ways.
     """
 
     partitions: tuple[PartitionStatus, ...]
     failures: Mapping[str, tuple[int, str]]
     flags: tuple[tuple[int, str], ...]
     damage: tuple[str, ...]
+    mixtures: tuple[Mixture, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -345,6 +348,7 @@ class Status:
             "partitions": self.rows(),
             "failed_attempts": attempts,
             "damage": list(self.damage),
+            "mixtures": [mixture.as_dict() for mixture in self.mixtures],
         }
 
     def to_pandas(self) -> pd.DataFrame:

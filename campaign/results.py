@@ -88,7 +88,13 @@ class Results:
             from campaign.store.verify import damaged_traces  # noqa: PLC0415
 
             damage += damaged_traces(self.store)
-        return Status(tuple(now.partitions), now.failures, tuple(now.flags.values()), tuple(damage))
+        return Status(
+            tuple(now.partitions),
+            now.failures,
+            tuple(now.flags.values()),
+            tuple(damage),
+            tuple(now.mixtures),
+        )
 
     def site_record(self, site: str) -> SiteRecord:
         """What the store knows of a site beside its measurements."""

@@ -14,6 +14,7 @@ SLOW = (
     "tests/docs/test_notebook.py",
     "tests/docs/test_extending.py::test_an_example",
     "tests/campaign/test_command_line.py",
+    "tests/campaign/test_setups.py::test_a_run_that_would_mix",
     "tests/campaign/test_damage.py",
     "tests/faults/test_fuzz.py::test_no_damaged_file",
     "tests/sites/test_clock_contract.py",

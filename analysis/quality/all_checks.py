@@ -21,6 +21,7 @@ from analysis.quality.energy import energy_against_power
 from analysis.quality.finding import Finding, Severity
 from analysis.quality.fixed_duration import fixed_duration
 from analysis.quality.levels import power_levels, time_levels
+from analysis.quality.mixtures import mixed_setups
 from analysis.quality.nodes import node_offsets
 from analysis.quality.noise import median_grid, repeat_noise
 from analysis.quality.possible_values import (
@@ -50,6 +51,7 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     findings += recorded_energies(dataset, rows)
     findings += identical(rows)
     findings += energy_against_power(rows, power_w)
+    findings += mixed_setups(dataset, site)
     findings += possible_clocks_and_volts(rows)
     findings += falling_voltages(rows)
     findings += counts_by_setting(rows)

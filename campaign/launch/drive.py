@@ -8,18 +8,19 @@ import queue
 import shutil
 import signal
 import threading
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
 from distributed.scheduler import KilledWorker
 
-from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, DAMAGED, NODE_LOST, OK
+from analysis.dataset import COMPLETE, NODE_LOST
 from campaign.launch.clusters import LOOPBACK_DASHBOARD, CantLaunch, cancel_jobs, configure_dask
+from campaign.launch.outcome import Outcome, missing_points, outcome
 from campaign.launch.partition_run import FinishedTask, PartitionRun
+from campaign.launch.setup_record import planned_record
 from campaign.launch.worker import TaskResult
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import remove_dead_scratch
@@ -27,11 +28,15 @@ from campaign.measurement import CAN_PASS, Measurement
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
 from campaign.store.compaction import compact, equalize_generations
+from campaign.store.earlier import keep_earlier
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, driver_lock, writing
+from campaign.store.mixtures import changes, refuse_changes
 from campaign.store.planned import write_planned
+from campaign.store.records import StoreContents, read_contents
+from campaign.store.setups import setup_uses
 from campaign.store.site_record import SiteRecord, write_site_record
-from campaign.store.states import NEVER, State, point_states
+from campaign.store.states import point_states
 from campaign.store.verify import repair_samples
 from sites.site_file import Site
 
@@ -56,31 +61,6 @@ class Progress(Protocol):
         """End the display."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: how many of the planned points are in which state.
-
-    ``ok`` and ``clock_unproven``: the statuses of those that are measured.
-    """
-
-    planned: int
-    ok: int
-    clock_unproven: int
-    failed: int
-    left: int
-    interrupted: bool
-
-    @property
-    def measured(self) -> int:
-        """How many points are measured."""
-        return self.ok + self.clock_unproven
-
-    @property
-    def complete(self) -> bool:
-        """Whether every planned point is measured."""
-        return self.measured == self.planned
-
-
 def plan_record(plan: Plan) -> dict[str, Any]:
     """The plan as the store keeps it in campaign.json, beside the points' ids."""
     return {
@@ -98,28 +78,13 @@ def site_record(site: Site) -> SiteRecord:
     )
 
 
-def missing_points(
-    plan: Plan, state: Mapping[str, State], retry_failed: bool
-) -> list[tuple[Point, int]]:
-    """(point, number of the attempt) of every planned point that is still to be measured."""
-    missing = []
-    for point in plan.points:
-        status, attempt = state.get(point.id, NEVER)
-        if status in COMPLETE:
-            continue
-        may_retry = status is None or status in CAN_PASS
-        within_limit = attempt <= plan.campaign.retries.max
-        if status == DAMAGED or retry_failed or (may_retry and within_limit):
-            missing.append((point, attempt))
-    return missing
-
-
 def run(
     plan: Plan,
     store: Store,
     progress: Progress,
     retry_failed: bool = False,
     dashboard: str = LOOPBACK_DASHBOARD,
+    accept_changes: bool = False,
 ) -> Outcome:
     """Measure every planned point that is not in the store yet.
 
@@ -132,11 +97,13 @@ def run(
         progress: shows progress and messages.
         retry_failed: also measure points again that failed.
         dashboard: host:port where Dask's dashboard of the first partition listens.
+        accept_changes: measure also where the store's measurements were made in another way.
 
     Raises:
         StoreBusy: another process is using the store.
         StoreUnwritable: it cannot be written to, here or on a worker.
         DamagedStore: its index cannot be read.
+        ChangedSetup: the store's measurements were made in another way.
         CantLaunch: a partition's jobs cannot be submitted.
     """
     configure_dask()
@@ -146,6 +113,10 @@ def run(
             for text in repair_samples(store):
                 progress.note(text)
             _compact(store, progress, workers_gone=True)
+            contents = read_contents(store)
+            keep_earlier(store, contents.generation)
+            if not accept_changes:
+                _refuse_changes(plan, store, contents)
             ids = {
                 f"{site}/{partition}": [p.id for p in plan.of_partition(site, partition)]
                 for site, partition in plan.partitions
@@ -153,7 +124,7 @@ def run(
             write_planned(store, plan_record(plan), ids)
             for name, site in plan.sites.items():
                 write_site_record(store, name, site_record(site))
-        state = point_states(store)
+        state = point_states(store, contents)
         todo = missing_points(plan, state, retry_failed)
         if todo:
             _CampaignRun(
@@ -174,6 +145,30 @@ def run(
         return outcome(plan, state, interrupted.is_set())
 
 
+def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> None:
+    """Raise an error where the store's measurements were made otherwise than this run's would be.
+
+    Raises:
+        ChangedSetup: they were.
+    """
+    summary = {} if contents.generation is None else contents.generation.summary
+    uses, _ = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
+    kernels = {entry.kernel for entry in plan.campaign.kernels}
+    if uses:
+        planned = [planned_record(_setup(plan, *names, kernels)) for names in plan.partitions]
+        refuse_changes(str(store.root), changes(uses, planned))
+
+
+def _setup(plan: Plan, site: str, partition: str, kernels: Iterable[str]) -> PartitionSetup:
+    return PartitionSetup(
+        site=plan.sites[site],
+        protocol=plan.campaign.protocol,
+        kernels=tuple(sorted(set(kernels))),
+        campaign=plan.campaign.name,
+        partition=partition,
+    )
+
+
 def _tidy_scratch(plan: Plan) -> None:
     """Remove scratch folders that killed workers left on this host. On a Slurm node, its next
     worker does that."""
@@ -187,21 +182,6 @@ def _compact(store: Store, progress: Progress, workers_gone: bool = False) -> No
     """Compact the store, and report what was damaged."""
     for text in compact(store).messages(workers_gone):
         progress.note(text)
-
-
-def outcome(plan: Plan, state: Mapping[str, State], interrupted: bool) -> Outcome:
-    """Count the planned points by their state in the store."""
-    count = Counter(state.get(p.id, NEVER)[0] for p in plan.points)
-    planned, measured = len(plan.points), sum(count[status] for status in COMPLETE)
-    left = len(missing_points(plan, state, False))
-    return Outcome(
-        planned=planned,
-        ok=count[OK],
-        clock_unproven=count[CLOCK_UNPROVEN],
-        failed=planned - measured - left,
-        left=left,
-        interrupted=interrupted and measured < planned,
-    )
 
 
 @contextlib.contextmanager
@@ -397,12 +377,11 @@ def _partition_runs(
         by_partition.setdefault((point.site, point.partition), deque()).append((point, attempt))
     partitions = []
     for (site, partition), waiting in by_partition.items():
-        kernels = tuple(sorted({point.kernel for point, _ in waiting}))
         partitions.append(
             PartitionRun(
                 site=plan.sites[site],
                 partition=partition,
-                setup=PartitionSetup(plan.sites[site], plan.campaign.protocol, kernels),
+                setup=_setup(plan, site, partition, (point.kernel for point, _ in waiting)),
                 waiting=waiting,
                 finished_tasks=finished_tasks,
                 job_name=job_name(store.root, site, partition),

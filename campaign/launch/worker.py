@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,13 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from analysis.dataset import COMPLETE, NODE_LOST
+from campaign.launch.setup_record import node_record
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
 from campaign.plan.point import Point
-from campaign.store.journal import JournalWriter, scalars_of
+from campaign.store.journal import JournalWriter, encode_setup, scalars_of
 from campaign.store.layout import StoreUnwritable
+from campaign.store.setups import setup_id
 
 PLUGIN = "measuring"
 TASK_S = 0.25
@@ -40,6 +42,7 @@ class MeasuringPlugin(WorkerPlugin):
         self.scratch = scratch
         self._runner: SubprocessRunner | None = None
         self._journal: JournalWriter | None = None
+        self._setup_record: dict[str, Any] = {}
 
     def setup(self, worker: Worker) -> None:
         """Start a thread that ends the process after the worker has closed."""
@@ -52,9 +55,10 @@ class MeasuringPlugin(WorkerPlugin):
         between, or a task would take too long.
         """
         if self._runner is None:
-            self._runner = SubprocessRunner(
-                PartitionSetup.from_dict(self.partition_setup), Path(self.scratch)
-            )
+            setup = PartitionSetup.from_dict(self.partition_setup)
+            self._setup_record = node_record(setup)
+            setup = replace(setup, id=setup_id(self._setup_record))
+            self._runner = SubprocessRunner(setup, Path(self.scratch))
         records: list[bytes] = []
         results: list[tuple[str, str]] = []
         began = time.monotonic()
@@ -85,6 +89,7 @@ class MeasuringPlugin(WorkerPlugin):
         try:
             if self._journal is None:
                 self._journal = JournalWriter(Path(self.journals))
+                self._journal.append(encode_setup(self._setup_record))
             self._journal.append(*records)
         except OSError as error:
             self._journal = None  # a record may be cut off: the next one goes to a new journal

@@ -58,18 +58,24 @@ SLURM_VARIABLES = (
     "SLURM_STEP_ID",
     "SLURM_CPU_FREQ_REQ",
     "SLURMD_TRES_FREQ",
-    "SLURM_CLUSTER_NAME",
 )
 VERSION = importlib.metadata.version("dvfs-campaign")
 
 
 @dataclass(frozen=True)
 class PartitionSetup:
-    """What all points of a partition share: the site, the protocol and the kernels' names."""
+    """What all points of a partition share.
+
+    ``kernels``: their names. ``campaign``, ``partition``: names. ``id``: of the record of how this
+    node measures (:mod:`campaign.store.setups`); empty before it is made.
+    """
 
     site: Site
     protocol: Protocol
     kernels: tuple[str, ...]
+    campaign: str = ""
+    partition: str = ""
+    id: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -77,6 +83,9 @@ class PartitionSetup:
             "site": self.site.model_dump(mode="json"),
             "protocol": self.protocol.model_dump(mode="json"),
             "kernels": list(self.kernels),
+            "campaign": self.campaign,
+            "partition": self.partition,
+            "id": self.id,
         }
 
     @classmethod
@@ -86,6 +95,9 @@ class PartitionSetup:
             Site.model_validate(fields["site"]),
             Protocol.model_validate(fields["protocol"]),
             tuple(fields["kernels"]),
+            fields["campaign"],
+            fields["partition"],
+            fields["id"],
         )
 
 
@@ -95,7 +107,12 @@ def measure(setup: PartitionSetup, point: Point, attempt: int) -> Measurement | 
     Called on every rank; returns the measurement on rank 0, and None on the others.
     """
     started = Measurement(
-        point=point, status=OK, attempt=attempt, node=node_name(), start_unix_s=time.time()
+        point=point,
+        status=OK,
+        attempt=attempt,
+        node=node_name(),
+        start_unix_s=time.time(),
+        setup=setup.id,
     )
     try:
         team = Team.of_world(point.ranks)
@@ -353,11 +370,9 @@ def node_name() -> str:
 
 
 def _provenance(setup: PartitionSetup) -> dict[str, Any]:
-    provenance: dict[str, Any] = {
-        "version": VERSION,
-        "python": platform.python_version(),
-        "simulated": setup.site.simulated,
-    }
+    provenance: dict[str, Any] = {"simulated": setup.site.simulated}
+    if not setup.id:  # otherwise the set-up's record says it, once a run and node
+        provenance |= {"version": VERSION, "python": platform.python_version()}
     return provenance | {name: os.environ[name] for name in SLURM_VARIABLES if name in os.environ}
 
 

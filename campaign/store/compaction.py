@@ -41,6 +41,7 @@ from campaign.store.records import (
 )
 from campaign.store.rows import append, open_table, overwrite, rows_of
 from campaign.store.samples import ShardWriter, repair_descriptions
+from campaign.store.setups import write_setups
 from campaign.store.summary import updated
 
 
@@ -117,6 +118,7 @@ def compact(store: Store) -> CompactionResult:
         [entry.scalars for entry in accepted if entry.point_id not in states],
         failed,
     )
+    write_setups(store, tail.setups)  # before a generation refers to them
     manifest = Generation(store.index, tail.consumed, samples_end, shards, summary)
     write_generation(store, base, new_rows, manifest)
     passed = [place for place in tail.damage if place[1] < tail.consumed[place[0]]]

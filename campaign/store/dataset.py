@@ -7,6 +7,7 @@ missing value.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,12 +37,15 @@ from campaign.store.columns import (
     attributes,
     missing_column,
 )
+from campaign.store.current_state import summary_and_states
 from campaign.store.generation import MISSING, Generation, reading
 from campaign.store.layout import DamagedStore, Store
+from campaign.store.mixtures import mixtures
 from campaign.store.records import JournalTail, StoreContents, measurement_row, read_contents
 from campaign.store.regular import NotRegular
 from campaign.store.rows import stored
 from campaign.store.samples import wrong_descriptions
+from campaign.store.setups import setup_uses
 from campaign.store.shard import BadChunk, read_shard
 
 if TYPE_CHECKING:
@@ -261,7 +265,13 @@ def read_scalars(store: Store) -> xr.Dataset:
 
 
 def _attributes(store: Store, contents: StoreContents) -> dict[str, Any]:
-    return {"store": str(store.root), "damaged_records": len(contents.damage)}
+    summary, _ = summary_and_states(contents)
+    uses, _ = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
+    return {
+        "store": str(store.root),
+        "damaged_records": len(contents.damage),
+        "mixtures": json.dumps([mixture.as_dict() for mixture in mixtures(uses)]),
+    }
 
 
 def _opened(generation: Generation, table: str) -> xr.Dataset:

@@ -1,9 +1,10 @@
 """A journal: the records of one worker, in the order in which they were written.
 
-A record is a fixed head (magic, lengths, CRC32C of both parts), the measurement's scalars as
-JSON, and its traces as compressed arrays. It is acknowledged after fdatasync. Each writer has a
-file of its own, created with O_EXCL, so that no two writers append to one file. Checksums find a
-record that is cut off or damaged; the other records stay valid.
+A record is a fixed head (magic, lengths, CRC32C of both parts), the measurement's scalars as JSON,
+and its traces as compressed arrays; or a set-up as JSON, which later records refer to. It is
+acknowledged after fdatasync. Each writer has a file of its own, created with O_EXCL, so that no two
+writers append to one file. Checksums find a record that is cut off or damaged; the other records
+stay valid.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import re
 import socket
 import struct
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -33,6 +34,7 @@ from campaign.plan.point import ID_CHARS, Point
 from campaign.store.durable import sync
 from campaign.store.layout import JOURNAL_SUFFIX
 from campaign.store.regular import open_regular
+from campaign.store.setups import setup_id
 
 blosc.use_threads = False  # a forked child would start Blosc's threads for every record
 
@@ -63,6 +65,10 @@ NOT_IN_EARLIER: dict[str, Any] = {"clock_proof": "", "core_mhz_timed": math.nan,
 UNPACKED = struct.Struct("<4xI")
 """A Blosc buffer's header: after four bytes of versions and sizes, the bytes once unpacked."""
 POINT_ID = re.compile(rb'"id":"([0-9a-f]{%d})"' % ID_CHARS)
+
+
+SETUP = "setup_record"
+"""The key of the only value in the JSON of a record that keeps a set-up."""
 
 
 class TornRecord(Exception):
@@ -122,6 +128,14 @@ def encode(measurement: Measurement) -> bytes:
     return b"".join([head, struct.pack("<I", google_crc32c.value(head)), text, *parts])
 
 
+def encode_setup(record: Mapping[str, Any]) -> bytes:
+    """The record of how measurements are made (:mod:`campaign.store.setups`) as the bytes of one
+    record of a journal. It must be on disk before a measurement that refers to it."""
+    text = json.dumps({SETUP: record}, separators=(",", ":")).encode()
+    head = LENGTHS.pack(MAGIC, len(text), 0, google_crc32c.value(text), 0)
+    return b"".join([head, struct.pack("<I", google_crc32c.value(head)), text])
+
+
 def decode(record: bytes) -> Measurement:
     """The measurement of :func:`encode`.
 
@@ -171,9 +185,12 @@ def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
     if google_crc32c.value(text) != text_crc:
         raise TornRecord("the scalars' checksum does not match")
     try:
-        scalars = {**NOT_IN_EARLIER, **json.loads(text)}
+        scalars = json.loads(text)
+        if isinstance(scalars.get(SETUP), dict):
+            return scalars, text_end, end
+        scalars = {**NOT_IN_EARLIER, **scalars}
         _check(scalars)
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise TornRecord("the scalars are not those of a measurement") from None
     return scalars, text_end, end
 
@@ -273,6 +290,7 @@ class JournalWriter:
 class Scan:
     """The records of a journal, and its damaged parts.
 
+    ``setups``: the records of how measurements were made, by their id.
     ``end``: from where to scan again when the journal has grown. ``damage``: (byte, what is wrong
     there). A record that is still being written looks like damage at the end.
     """
@@ -280,6 +298,7 @@ class Scan:
     entries: list[JournalEntry]
     end: int
     damage: list[tuple[int, str]]
+    setups: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def scan(path: Path, start: int = 0) -> Scan:
@@ -290,6 +309,7 @@ def scan(path: Path, start: int = 0) -> Scan:
     """
     entries: list[JournalEntry] = []
     damage: list[tuple[int, str]] = []
+    setups: dict[str, dict[str, Any]] = {}
     end = start
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -306,9 +326,12 @@ def scan(path: Path, start: int = 0) -> Scan:
                 if not damage or damage[-1][0] < end:
                     damage.append((begin, f"{torn}{_point_in(file, begin, at)}"))
                 continue
-            entries.append(JournalEntry(path, at, at + length, scalars))
+            if SETUP in scalars:
+                setups[setup_id(scalars[SETUP])] = scalars[SETUP]
+            else:
+                entries.append(JournalEntry(path, at, at + length, scalars))
             at = end = at + length
-    return Scan(entries, end, damage)
+    return Scan(entries, end, damage, setups)
 
 
 def _point_in(file: BinaryIO, start: int, end: int | None) -> str:

@@ -9,6 +9,7 @@ A store is a folder::
     traces.zarr/    all samples: time_ns and value, in shards that are written once
     index/N/        generation N: all scalars of all measurements, and where their traces are
                     (campaign.store.generation)
+    setups/         how measurements were made (campaign.store.setups)
     fits/           fits by site and name, as JSON (campaign.fits)
     logs/, tls/     of a run on Slurm: the jobs' output; certificates while it runs
     lock            locked by the running driver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,13 @@ import numpy as np
 from analysis.dataset import COMPLETE, COUNT_PREFIX, DAMAGED, STATUSES
 from campaign.measurement import Measurement
 from campaign.store.generation import STATE, Generation, generation_numbers, newest_generation
-from campaign.store.journal import JournalEntry, Scan, has_writer, scan
+from campaign.store.journal import JournalEntry, has_writer, scan
 from campaign.store.layout import Store
 
 OF_MEASUREMENT = tuple(
-    field.name
-    for field in fields(Measurement)
-    if field.name not in ("point", "counts", "meters", "provenance", "traces")
+    own.name
+    for own in fields(Measurement)
+    if own.name not in ("point", "counts", "meters", "provenance", "traces")
 )
 """The columns that are fields of :class:`Measurement` unchanged."""
 
@@ -34,6 +34,8 @@ class JournalTail:
     consumed: dict[str, int]
     damage: list[tuple[str, int, str]]
     """(journal, byte, what is wrong there)."""
+    setups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The set-ups that these or later records may refer to, by their id."""
 
 
 def journal_tail(
@@ -48,6 +50,7 @@ def journal_tail(
     entries: list[JournalEntry] = []
     ends = {}
     damage = []
+    setups: dict[str, dict[str, Any]] = {}
     for path in store.journal_paths():
         try:
             # Before the scan: a writer may append its last record and end during the scan.
@@ -58,11 +61,12 @@ def journal_tail(
         if is_open and scanned.damage:
             first, _ = scanned.damage[0]
             before = [entry for entry in scanned.entries if entry.offset < first]
-            scanned = Scan(before, first, scanned.damage)
+            scanned = replace(scanned, entries=before, end=first)
         entries += scanned.entries
+        setups |= scanned.setups
         ends[path.name] = scanned.end
         damage += [(path.name, at, what) for at, what in scanned.damage]
-    return JournalTail(entries, ends, damage)
+    return JournalTail(entries, ends, damage, setups)
 
 
 def indexed_statuses(base: Generation | None, ids: Sequence[str]) -> dict[str, str]:

@@ -4,30 +4,32 @@ is read, so that a driver starts, and ``campaign status`` prints, quickly at any
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, FAILURES, STATUSES
-from campaign.store.generation import STATE
+from campaign.store.current_state import status_codes, summary_and_states
 from campaign.store.layout import Store
+from campaign.store.mixtures import Mixture, mixtures
 from campaign.store.planned import planned_ids
 from campaign.store.records import StoreContents, read_contents
-from campaign.store.summary import updated
+from campaign.store.setups import setup_uses
 
 State = tuple[str | None, int]
 """A point's status (None: never measured) and the number of its failed attempts."""
 NEVER: State = (None, 0)
 
 
-def point_states(store: Store) -> dict[str, State]:
-    """Id -> state, of every point that was measured or has failed.
+def point_states(store: Store, contents: StoreContents | None = None) -> dict[str, State]:
+    """Id -> state, of every point that was measured or has failed. ``contents``: what the store
+    holds, where that has been read already.
 
     Raises:
         DamagedStore: every generation is damaged.
     """
-    contents = read_contents(store)
+    contents = contents or read_contents(store)
     status: dict[str, str] = {}
     failed: set[tuple[str, int]] = set()
     if contents.generation is not None:
@@ -55,15 +57,14 @@ def point_states(store: Store) -> dict[str, State]:
 @dataclass(frozen=True)
 class PartitionStatus:
     """How many of a partition's planned points, or of a site's imported ones, are in which state.
-    ``clock_unproven``: how many of the done ones have that status, None where
-    only their number is known. ``latest_unix_s``:
+    ``clock_unproven``: how many of the done ones have that status. ``latest_unix_s``:
     when the last ones began."""
 
     site: str
     partition: str
     planned: int
     done: int
-    clock_unproven: int | None
+    clock_unproven: int
     failed: int
     left: int
     latest_unix_s: list[float]
@@ -78,6 +79,7 @@ class StoreStatus:
     failures: dict[str, tuple[int, str]]
     flags: dict[str, tuple[int, str]]
     damage: list[str]
+    mixtures: list[Mixture]
 
 
 def store_status(store: Store) -> StoreStatus:
@@ -87,12 +89,12 @@ def store_status(store: Store) -> StoreStatus:
         DamagedStore: every generation is damaged, or the plan cannot be read.
     """
     contents = read_contents(store)
-    summary, states = _summary_and_states(contents)
+    summary, states = summary_and_states(contents)
     partitions = []
     planned = planned_ids(store)
     for name, ids in planned.items():
         site, _, partition = name.partition("/")
-        codes = _codes(states, ids)
+        codes = status_codes(states, ids)
         unproven = int((codes == STATUSES.index(CLOCK_UNPROVEN)).sum())
         done = sum(int((codes == STATUSES.index(status)).sum()) for status in COMPLETE)
         left = int((codes < 0).sum())
@@ -110,54 +112,53 @@ def store_status(store: Store) -> StoreStatus:
                 latest_unix_s=latest,
             )
         )
-    planned_sites = {partition.site for partition in partitions}
-    for site, count in sorted(summary.get("sites", {}).items()):
-        if site not in planned_sites:
-            # With a plan in the store these are points of an earlier plan.
-            name = "not planned" if planned else "imported"
-            partitions.append(
-                PartitionStatus(
-                    site=site,
-                    partition=name,
-                    planned=count,
-                    done=count,
-                    clock_unproven=None,
-                    failed=0,
-                    left=0,
-                    latest_unix_s=[],
-                )
+    if states.size > sum(row.done + row.failed for row in partitions):
+        sites = list(summary.get("sites", {}))
+        if not planned and len(sites) == 1:
+            counts = {sites[0]: Counter(STATUSES[code] for code in states["status"].tolist())}
+        else:
+            counts = _counts_without_plan(contents, planned)
+        partitions += [
+            PartitionStatus(
+                site=site,
+                partition="not planned" if planned else "imported",
+                planned=sum(count[status] for status in COMPLETE),
+                done=sum(count[status] for status in COMPLETE),
+                clock_unproven=count[CLOCK_UNPROVEN],
+                failed=0,
+                left=0,
+                latest_unix_s=[],
             )
+            for site, count in sorted(counts.items())
+        ]
+    uses, damage = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
     return StoreStatus(
         partitions,
         {name: (count, text) for name, (count, text) in summary.get("failures", {}).items()},
         {name: (count, text) for name, (count, text) in summary.get("flags", {}).items()},
-        contents.damage,
+        [*contents.damage, *damage],
+        mixtures(uses),
     )
 
 
-def _summary_and_states(contents: StoreContents) -> tuple[dict[str, Any], np.ndarray]:
-    states = np.empty(0, STATE) if contents.generation is None else contents.generation.states()
-    summary = {} if contents.generation is None else contents.generation.summary
-    if contents.tail.entries:
-        ids = np.array([entry.point_id for entry in contents.accepted], STATE["id"])
-        fresh = _codes(states, ids) < 0
-        summary = updated(
-            summary,
-            [entry.scalars for entry in contents.accepted],
-            [e.scalars for e, new in zip(contents.accepted, fresh, strict=True) if new],
-            [entry.scalars for entry in contents.tail.entries],
-        )
-        tail = np.empty(ids.size, STATE)
-        tail["id"], tail["row"] = ids, -1
-        tail["status"] = [STATUSES.index(entry.scalars["status"]) for entry in contents.accepted]
-        states = np.concatenate([states[~np.isin(states["id"], ids)], tail])
-        states = states[np.argsort(states["id"], kind="stable")]
-    return summary, states
+def _counts_without_plan(
+    contents: StoreContents, planned: Mapping[str, np.ndarray]
+) -> dict[str, Counter[str]]:
+    """Site -> status -> measurements of it that the plan does not have: imported ones, or those of
+    an earlier plan."""
+    from campaign.store.dataset import open_tables, read_column  # noqa: PLC0415
 
-
-def _codes(states: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The status of each id as an index into STATUSES, int64; -1 where it has none."""
-    if not states.size:
-        return np.full(ids.size, -1)
-    at = np.minimum(np.searchsorted(states["id"], ids), states.size - 1)
-    return np.where(states["id"][at] == ids, states["status"][at].astype(np.int64), -1)
+    rows: dict[str, tuple[str, str]] = {}
+    if contents.generation is not None:
+        tables = open_tables(contents.generation)
+        names = ("point_id", "site", "status")
+        columns = [read_column(tables, f"measurements/{name}").tolist() for name in names]
+        rows = {own_id: (site, status) for own_id, site, status in zip(*columns, strict=True)}
+    for entry in contents.accepted:
+        rows[entry.point_id] = (entry.scalars["point"]["site"], entry.scalars["status"])
+    ids = {own_id.decode() for part in planned.values() for own_id in part.tolist()}
+    counts: dict[str, Counter[str]] = {}
+    for own_id, (site, status) in rows.items():
+        if own_id not in ids:
+            counts.setdefault(site, Counter())[status] += 1
+    return counts

@@ -22,6 +22,7 @@ class Summary(BaseModel):
     ``sites``: site -> measurements. ``latest_unix_s``: "site/partition" -> when its last points
     began. ``failures``: class -> (attempts, the last one's text). ``flags``: a flag
     without its numbers -> (complete measurements with such a flag, an example of the flag).
+    ``setups``: id of a set-up -> complete measurements.
     """
 
     model_config = ConfigDict(strict=True)
@@ -30,6 +31,7 @@ class Summary(BaseModel):
     latest_unix_s: dict[str, list[FiniteFloat]] = {}
     failures: dict[str, tuple[Count, str]] = {}
     flags: dict[str, tuple[Count, str]] = {}
+    setups: dict[str, Count] = {}
 
 
 def updated(
@@ -46,12 +48,14 @@ def updated(
     latest = {name: list(times) for name, times in summary.get("latest_unix_s", {}).items()}
     failures = dict(summary.get("failures", {}))
     flags = dict(summary.get("flags", {}))
+    setups = Counter(summary.get("setups", {}))
     for scalars in accepted:
         point = scalars["point"]
         latest.setdefault(f"{point['site']}/{point['partition']}", []).append(
             scalars["start_unix_s"]
         )
         if scalars["status"] in COMPLETE:
+            setups[scalars["setup"]] += 1
             for flag in scalars["provenance"].get("flags", ()):
                 kind = NUMBERS.sub("#", flag)
                 flags[kind] = [flags.get(kind, [0])[0] + 1, flag]
@@ -64,6 +68,7 @@ def updated(
         "latest_unix_s": {name: sorted(times)[-LATEST:] for name, times in latest.items()},
         "failures": failures,
         "flags": flags,
+        "setups": dict(setups),
     }
 
 
@@ -75,11 +80,19 @@ def with_sites(summary: Mapping[str, Any], counts: Mapping[str, int]) -> dict[st
     return {**summary, "sites": sites}
 
 
-def without_flags(summary: Mapping[str, Any], flags: Iterable[str]) -> dict[str, Any]:
-    """The summary without the flags of measurements that are not valid any more."""
+def without(
+    summary: Mapping[str, Any], flags: Iterable[str], setups: Iterable[str]
+) -> dict[str, Any]:
+    """The summary without the flags and set-ups of measurements that are not valid any more."""
     left = dict(summary.get("flags", {}))
     for flag in flags:
         kind = NUMBERS.sub("#", flag)
         count, example = left.get(kind, (0, ""))
         left[kind] = [count - 1, example]
-    return {**summary, "flags": {kind: entry for kind, entry in left.items() if entry[0] > 0}}
+    counts = Counter(summary.get("setups", {}))
+    counts.subtract(name for name in setups if name in counts)
+    return {
+        **summary,
+        "flags": {kind: entry for kind, entry in left.items() if entry[0] > 0},
+        "setups": {name: count for name, count in counts.items() if count > 0},
+    }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import zarr
 
-from analysis.dataset import COUNT_PREFIX, DAMAGED
+from analysis.dataset import COMPLETE, COUNT_PREFIX, DAMAGED
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES, column
 from campaign.store.compaction import NewRows, write_generation
 from campaign.store.dataset import open_tables, read_column
@@ -24,7 +24,7 @@ from campaign.store.records import read_contents
 from campaign.store.regular import NotRegular
 from campaign.store.samples import repair_descriptions, wrong_descriptions
 from campaign.store.shard import BadChunk, read_shard
-from campaign.store.summary import without_flags
+from campaign.store.summary import without
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,12 @@ def repair_samples(store: Store) -> list[str]:
         for name in measurements.array_keys()
         if name.startswith(COUNT_PREFIX)
     }
+    setups = []
+    if "setup" in measurements:  # an earlier version wrote none
+        status, setup = (
+            read_column(tables, f"measurements/{name}") for name in ("status", "setup")
+        )
+        setups = [str(setup[row]) for row in rows if status[row] in COMPLETE]
     flags = [flag for text in provenance for flag in json.loads(str(text)).get("flags", ())]
     new_rows = NewRows(
         {
@@ -169,7 +175,7 @@ def repair_samples(store: Store) -> list[str]:
         {},
     )
     known = base.shards | {shard.name: shard.now for shard in shards}
-    summary = without_flags(base.summary, flags)
+    summary = without(base.summary, flags, setups)
     write_generation(store, base, new_rows, replace(base, shards=known, summary=summary))
     messages += [f"traces.zarr/{shard.name} {shard.what}" for shard in shards if not shard.lost]
     return messages + [

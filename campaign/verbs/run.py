@@ -14,7 +14,7 @@ from campaign.verbs.options import add_json
 from campaign.verbs.printing import of_statuses, print_json, say
 
 if TYPE_CHECKING:
-    from campaign.launch.drive import Outcome
+    from campaign.launch.outcome import Outcome
 
 SUMMARY = "run the points that are not yet measured; continues an interrupted campaign"
 EXAMPLE = "campaign run campaign-demo/campaign.toml --store campaign-demo/store"
@@ -31,6 +31,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--retry-failed",
         action="store_true",
         help="try all failed points again, whatever the failure was",
+    )
+    parser.add_argument(
+        "--accept-changes",
+        action="store_true",
+        help="measure into a store whose measurements were made in another way: another protocol, "
+        "site file, version or campaign",
     )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument(
@@ -70,7 +76,14 @@ def run(arguments: Namespace) -> int:
     store = create_store(store_path.resolve(), plan.campaign.name)
     progress = progress_for(arguments.quiet)
     try:
-        outcome = drive(plan, store, progress, arguments.retry_failed, arguments.dashboard)
+        outcome = drive(
+            plan,
+            store,
+            progress,
+            arguments.retry_failed,
+            arguments.dashboard,
+            arguments.accept_changes,
+        )
     except SubmissionRefused as error:
         raise BadArgument(f"{error}. What was measured is kept; correct the site file") from None
     except (CantLaunch, StoreUnwritable) as error:

@@ -57,6 +57,8 @@ def run(arguments: Namespace) -> int:
             explain(f"{count} attempts failed: {name}; the last: {text}")
         for line in status.damage:
             explain(f"damaged: {line}")
+        for mixture in status.mixtures:
+            explain(f"{mixture.site}: {mixture.text}")
         for count, flag in status.flags:
             explain(f"{count} measurements are flagged, for example: {flag}")
     return 0 if status.complete and not (arguments.verify and status.damage) else 1

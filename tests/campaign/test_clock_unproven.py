@@ -10,7 +10,8 @@ import pytest
 
 from analysis.dataset import CLOCK_UNPROVEN, OK
 from campaign.command_line import main
-from campaign.launch.drive import missing_points, outcome, plan_record
+from campaign.launch.drive import plan_record
+from campaign.launch.outcome import missing_points, outcome
 from campaign.measurement import Measurement
 from campaign.plan.plan import Plan, make_plan
 from campaign.store.compaction import compact

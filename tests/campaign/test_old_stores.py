@@ -116,6 +116,24 @@ def test_fitting_again_gives_the_same_fit(old: Path, capsys: pytest.CaptureFixtu
     assert_same_fit(now, json.loads((old / "fit.json").read_text()))
 
 
+def test_another_protocol_than_its_last_plan_is_named(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its rows name no set-up: the plan in its campaign.json stands for them, also later."""
+    store, campaign = old / "store", old / "small.toml"
+    text = campaign.read_text()
+    assert "min_duration_s = 0.05" in text
+    campaign.write_text(text.replace("min_duration_s = 0.05", "min_duration_s = 7.5"))
+    for _ in range(2):
+        assert main(["run", str(campaign), "--store", str(store), "--quiet"]) == 2
+        assert "protocol.min_duration_s: 0.05 (144 points), now 7.5" in capsys.readouterr().err
+    (kept,) = (store / "setups").iterdir()
+    assert kept.name == f"earlier.{SITE}.json"
+    assert json.loads(kept.read_text())["record"]["protocol"]["min_duration_s"] == 0.05
+    campaign.write_text(text)
+    assert output(capsys, "run", str(campaign), "--store", str(store), "--quiet")["complete"]
+
+
 def test_its_campaign_has_nothing_left_to_measure(
     old: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,69 @@
+"""Which planned points are still to be measured, and how a run ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, DAMAGED, OK
+from campaign.measurement import CAN_PASS
+from campaign.plan.plan import Plan
+from campaign.plan.point import Point
+from campaign.store.states import NEVER, State
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: how many of the planned points are in which state.
+
+    ``ok`` and ``clock_unproven``: the statuses of those that are measured.
+    """
+
+    planned: int
+    ok: int
+    clock_unproven: int
+    failed: int
+    left: int
+    interrupted: bool
+
+    @property
+    def measured(self) -> int:
+        """How many points are measured."""
+        return self.ok + self.clock_unproven
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned point is measured."""
+        return self.measured == self.planned
+
+
+def missing_points(
+    plan: Plan, state: Mapping[str, State], retry_failed: bool
+) -> list[tuple[Point, int]]:
+    """(point, number of the attempt) of every planned point that is still to be measured."""
+    missing = []
+    for point in plan.points:
+        status, attempt = state.get(point.id, NEVER)
+        if status in COMPLETE:
+            continue
+        may_retry = status is None or status in CAN_PASS
+        within_limit = attempt <= plan.campaign.retries.max
+        if status == DAMAGED or retry_failed or (may_retry and within_limit):
+            missing.append((point, attempt))
+    return missing
+
+
+def outcome(plan: Plan, state: Mapping[str, State], interrupted: bool) -> Outcome:
+    """Count the planned points by their state in the store."""
+    count = Counter(state.get(p.id, NEVER)[0] for p in plan.points)
+    planned, measured = len(plan.points), sum(count[status] for status in COMPLETE)
+    left = len(missing_points(plan, state, False))
+    return Outcome(
+        planned=planned,
+        ok=count[OK],
+        clock_unproven=count[CLOCK_UNPROVEN],
+        failed=planned - measured - left,
+        left=left,
+        interrupted=interrupted and measured < planned,
+    )

@@ -1,0 +1,257 @@
+"""Which values of a set-up matter for a measurement, and where those of a store differ in them.
+
+A value matters if another one could give another time, energy or count at the same point. So the
+time limit, the retries, the number of nodes, wall times, accounts, folders and the list of legal
+clocks do not. What only some records have (the source of a kernel that was measured, the voltage
+at a clock, a partition, what a node is) is compared where both have it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from campaign.store.setups import Record, SetupUse
+from sites.errors import WithRemedy
+
+WITHOUT_EFFECT = {
+    "protocol": ("timeout_s",),
+    "site": ("name", "description", "legal", "domains", "partitions", "slurm"),
+}
+"""The entries that do not matter. Of domains and partitions some do, see below."""
+OF_PARTITION = ("cores", "exclusive", "directives")
+OF_ENVIRONMENT = ("modules", "variables")
+OF_NODE = ("cpu", "board", "gpus", "gpu_driver")
+WHERE_BOTH_HAVE_IT = ("kernels.", "site.domains.", "site.partitions.", "node.", "version")
+NOT_THERE = None
+"""The value of a key that a record lacks. A file cannot say it otherwise."""
+MOST_SHOWN = 6
+VALUE_CHARS = 60
+
+
+class ChangedSetup(WithRemedy):
+    """A run would add measurements that were made in another way than those of the store."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key, and each of its values with the number of measurements under it."""
+
+    key: str
+    values: tuple[tuple[Any, int], ...]
+
+    def __str__(self) -> str:
+        values = (f"{value_text(value)} ({_points(points)})" for value, points in self.values)
+        return f"{self.key} {', '.join(values)}"
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A site's measurements under several set-ups: how many, and in what they differ."""
+
+    site: str
+    setups: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def text(self) -> str:
+        """The mixture in a sentence."""
+        shown = [str(difference) for difference in self.differences[:MOST_SHOWN]]
+        more = len(self.differences) - len(shown)
+        end = f"; and {more} more differences" if more else ""
+        return f"measurements under {self.setups} set-ups: {'; '.join(shown)}{end}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON types: the fields, and ``text``."""
+        differences = [
+            {"key": difference.key, "values": [list(pair) for pair in difference.values]}
+            for difference in self.differences
+        ]
+        return {
+            "site": self.site,
+            "setups": self.setups,
+            "text": self.text,
+            "differences": differences,
+        }
+
+
+@dataclass(frozen=True)
+class Change:
+    """A key whose value a run would change; ``points``: measurements under the ``old`` one."""
+
+    site: str
+    key: str
+    old: Any
+    points: int
+    new: Any
+
+    def __str__(self) -> str:
+        where = f"{self.site}: " if self.site else ""
+        old, new = value_text(self.old), value_text(self.new)
+        return f"{where}{self.key}: {old} ({_points(self.points)}), now {new}"
+
+
+def values_that_matter(record: Record) -> dict[str, Any]:
+    """Key -> value, of everything in a record that matters for the measurements."""
+    site, versions = record["site"], record.get("versions", {})
+    values: dict[str, Any] = {"campaign": record["campaign"]}
+    values |= _flat("protocol", _without(record["protocol"], WITHOUT_EFFECT["protocol"]))
+    values |= _flat("site", _without(site, WITHOUT_EFFECT["site"]))
+    for name, domain in (site.get("domains") or {}).items():
+        volts = {f"{mhz:g}": volt for mhz, volt in (domain or {}).get("voltage_v") or ()}
+        for mhz in (domain or {}).get("frequencies_mhz", ()):
+            values[f"site.domains.{name}.voltage_v.{mhz:g}"] = volts.get(f"{mhz:g}")
+    name = record.get("partition", "")
+    partition = site.get("partitions", {}).get(name, {})
+    environment = partition.get("environment", {})
+    own = {key: partition[key] for key in OF_PARTITION if key in partition}
+    own |= {key: environment[key] for key in OF_ENVIRONMENT if key in environment}
+    values |= _flat(f"site.partitions.{name}", own)
+    if "version" in versions:
+        values["version"] = versions["version"]
+    values |= _flat("kernels", versions.get("kernels", {}))
+    if not site.get("twin"):  # what is simulated does not depend on the node
+        node = record.get("node", {})
+        values |= {f"node.{key}": node[key] for key in OF_NODE if key in node}
+    return values
+
+
+def _without(fields: Record, names: Iterable[str]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _flat(key: str, value: Any) -> dict[str, Any]:
+    """Nested tables, and lists of tables, as one: ``meters.0.kind``."""
+    if isinstance(value, Mapping):
+        entries: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        entries = enumerate(value)
+    else:
+        return {key: value}
+    flat: dict[str, Any] = {}
+    for name, item in entries:
+        flat |= _flat(f"{key}.{name}", item)
+    return flat
+
+
+def mixtures(uses: Iterable[SetupUse]) -> list[Mixture]:
+    """The sites whose measurements were made under several set-ups, by name."""
+    by_site: dict[str, list[tuple[dict[str, Any], int]]] = {}
+    for use in uses:
+        by_site.setdefault(use.site, []).append((values_that_matter(use.record), use.points))
+    found = (_mixture(site, by_site[site]) for site in sorted(by_site))
+    return [mixture for mixture in found if mixture is not None]
+
+
+def _mixture(site: str, uses: Sequence[tuple[dict[str, Any], int]]) -> Mixture | None:
+    differences = []
+    for key in dict.fromkeys(key for values, _ in uses for key in values):
+        points: dict[str, list[Any]] = {}
+        for values, count in uses:
+            if key in values or not key.startswith(WHERE_BOTH_HAVE_IT):
+                value = values.get(key, NOT_THERE)
+                points.setdefault(json.dumps(value, sort_keys=True), [value, 0])[1] += count
+        if len(points) > 1:
+            ordered = sorted(points.values(), key=lambda pair: -pair[1])
+            differences.append(Difference(key, tuple((value, n) for value, n in ordered)))
+    if not differences:
+        return None
+    kept: list[dict[str, Any]] = []
+    keys = [difference.key for difference in differences]
+    for values, _ in sorted(uses, key=lambda use: -len(use[0])):
+        own = {key: values[key] for key in keys if key in values}
+        if not any(all(one.get(key, own[key]) == own[key] for key in own) for one in kept):
+            kept.append(own)
+    return Mixture(site, len(kept), tuple(differences))
+
+
+def changes(uses: Sequence[SetupUse], planned: Iterable[Record]) -> list[Change]:
+    """What a run of these planned records would change: where no measurement of the same site was
+    made with all of the planned values, against the set-up that differs least."""
+    made = [(use, values_that_matter(use.record)) for use in uses]
+    result: dict[tuple[str, str], Change] = {}
+    for record in planned:
+        site, wanted = str(record["site"]["name"]), values_that_matter(record)
+        own = [(values, use.points) for use, values in made if use.site == site]
+        every = [(values, use.points) for use, values in made]
+        for change in (
+            *_of_name(every, wanted),
+            *_of_optional(site, own, wanted),
+            *_of_nearest(site, own, wanted),
+        ):
+            result.setdefault((change.site, change.key), change)
+    return list(result.values())
+
+
+Made = Sequence[tuple[dict[str, Any], int]]
+
+
+def _of_name(every: Made, wanted: Mapping[str, Any]) -> list[Change]:
+    """The campaign's name, over all sites of the store."""
+    names = {values["campaign"]: 0 for values, _ in every}
+    for values, points in every:
+        names[values["campaign"]] += points
+    if not names or wanted["campaign"] in names:
+        return []
+    old = max(names, key=lambda name: names[name])
+    return [Change("", "campaign", old, names[old], wanted["campaign"])]
+
+
+def _of_optional(site: str, made: Made, wanted: Mapping[str, Any]) -> list[Change]:
+    """The keys that are compared where both have them, each on its own."""
+    result = []
+    for key in filter(lambda name: name.startswith(WHERE_BOTH_HAVE_IT), wanted):
+        having = [(values[key], points) for values, points in made if key in values]
+        if having and all(value != wanted[key] for value, _ in having):
+            old = having[-1][0]
+            points = sum(count for value, count in having if value == old)
+            result.append(Change(site, key, old, points, wanted[key]))
+    return result
+
+
+def _of_nearest(site: str, made: Made, wanted: Mapping[str, Any]) -> list[Change]:
+    """The keys that every record has, together, against the set-up that differs least."""
+    best: list[Change] | None = None
+    for values, points in made:
+        keys = [
+            key
+            for key in dict.fromkeys((*values, *wanted))
+            if key != "campaign"
+            and not key.startswith(WHERE_BOTH_HAVE_IT)
+            and values.get(key, NOT_THERE) != wanted.get(key, NOT_THERE)
+        ]
+        if best is None or len(keys) < len(best):
+            best = [
+                Change(site, key, values.get(key, NOT_THERE), points, wanted.get(key, NOT_THERE))
+                for key in keys
+            ]
+    return best or []
+
+
+def refuse_changes(store_path: str, found: Sequence[Change]) -> None:
+    """Raise an error that names every change.
+
+    Raises:
+        ChangedSetup: there are changes.
+    """
+    if found:
+        lines = "".join(f"\n  {change}" for change in found)
+        raise ChangedSetup(
+            f"{store_path}: this run would measure otherwise than the measurements that are there:"
+            f"{lines}\nmeasure into a new store (--store)",
+            "or keep both in this one with --accept-changes, and see them named by campaign status",
+        )
+
+
+def value_text(value: Any) -> str:
+    """A value on one line; of a long one the begin."""
+    if value is NOT_THERE:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= VALUE_CHARS else text[: VALUE_CHARS - 3] + "..."
+
+
+def _points(count: int) -> str:
+    return f"{count} point{'' if count == 1 else 's'}"

@@ -1,0 +1,108 @@
+"""Set-ups: how measurements were made. One record a run and a node, which its measurements name.
+
+::
+
+    setups/ID.json              campaign, site and its file's content, partition, protocol,
+                                versions, node, slurm: plain JSON; ID is a hash of it
+    setups/earlier.SITE.json    what the plan said of a site's measurements that earlier versions
+                                made: their column ``setup`` is empty
+
+A worker writes the record into its journal, durably, before the first measurement that refers to
+it. A compaction writes it into ``setups/`` before it commits a generation that refers to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from campaign.store.layout import DamagedStore, Store
+from campaign.store.site_record import site_file_name
+
+ID_CHARS = 16
+FOLDER = "setups"
+EARLIER = "earlier."
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SetupUse:
+    """A record, and how many complete measurements of the store were made so."""
+
+    record: Record
+    points: int
+
+    @property
+    def site(self) -> str:
+        """The site's name."""
+        return str(self.record["site"]["name"])
+
+
+def setup_id(record: Record) -> str:
+    """The id of a record: the begin of the SHA-256 of its JSON with sorted keys."""
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:ID_CHARS]
+
+
+def write_setups(store: Store, records: Mapping[str, Record]) -> None:
+    """Keep records by their ids, durably. A record that is there already is not written."""
+    for name, record in records.items():
+        if read_setup(store, name) is None:
+            store.write_json(f"{FOLDER}/{name}.json", record)
+
+
+def read_setup(store: Store, name: str) -> Record | None:
+    """The record of an id; None where the store has none, or it is not what was written."""
+    record = _json(store, name)
+    return record if isinstance(record, dict) and setup_id(record) == name else None
+
+
+def write_earlier(store: Store, site: str, use: SetupUse) -> None:
+    """Keep what is known of measurements without a record of their own."""
+    name = EARLIER + site_file_name(site)
+    digest = setup_id(use.record)
+    store.write_json(
+        f"{FOLDER}/{name}", {"points": use.points, "digest": digest, "record": use.record}
+    )
+
+
+def has_earlier(store: Store, site: str) -> bool:
+    """Whether :func:`write_earlier` was called for a site."""
+    return (store.root / FOLDER / (EARLIER + site_file_name(site))).exists()
+
+
+def setup_uses(
+    store: Store, points: Mapping[str, int], in_journals: Mapping[str, Record]
+) -> tuple[list[SetupUse], list[str]]:
+    """How the store's measurements were made, and a line for each record that cannot be read.
+
+    ``points``: id -> complete measurements. ``in_journals``: records that may not be in files yet.
+    """
+    uses, damage = [], []
+    for name in filter(None, points):
+        record = in_journals.get(name) or read_setup(store, name)
+        if record is not None:
+            uses.append(SetupUse(record, points[name]))
+        elif points[name]:
+            damage.append(
+                f"{FOLDER}/{name}.json is not what was written: how {points[name]} measurements "
+                f"were made is not known"
+            )
+    for path in sorted((store.root / FOLDER).glob(f"{EARLIER}*.json")):
+        kept = _json(store, path.stem)
+        if isinstance(kept, dict) and setup_id(kept.get("record", {})) == kept.get("digest"):
+            uses.append(SetupUse(kept["record"], int(kept["points"])))
+        else:
+            damage.append(f"{FOLDER}/{path.name} is not what was written")
+    return [use for use in uses if use.points], damage
+
+
+def _json(store: Store, name: str) -> Any:
+    with contextlib.suppress(DamagedStore):
+        return store.read_json(f"{FOLDER}/{name}.json")
+    return None

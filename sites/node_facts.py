@@ -1,0 +1,89 @@
+"""What a node is, as far as its files say: for the record of how a measurement was made.
+
+Nothing is opened or started: the names and versions are those that the kernel shows in /proc and
+/sys (Linux: Documentation/filesystems/proc.rst; NVIDIA's driver: README, "The /proc interface").
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+CPU_KEYS = ("model name", "cpu model", "Model", "Hardware", "cpu")
+"""The lines of /proc/cpuinfo that name the processor, by architecture."""
+ARM_KEYS = ("CPU implementer", "CPU part", "CPU variant")
+SLURM_FACTS = {
+    "cluster": "SLURM_CLUSTER_NAME",
+    "job": "SLURM_JOB_ID",
+    "partition": "SLURM_JOB_PARTITION",
+}
+NVIDIA = "proc/driver/nvidia"
+AMD_DRIVER = "sys/module/amdgpu/version"
+
+
+def node_facts(root: Path = Path("/")) -> dict[str, Any]:
+    """The node's processor, GPUs and kernel; a fact that nothing shows is left out.
+
+    ``cpu``: its model; ``cores``: logical ones; ``gpus``: their models; ``gpu_driver``: its
+    version; ``board``: of an embedded system; ``os_kernel``: the release of Linux.
+    """
+    facts = {
+        "cpu": _cpu(_text(root / "proc/cpuinfo")),
+        "cores": os.cpu_count(),
+        "board": _text(root / "proc/device-tree/model").strip("\0 \n"),
+        "gpus": _nvidia_gpus(root) or _amd_gpus(root),
+        "gpu_driver": _nvidia_driver(root) or _text(root / AMD_DRIVER).strip(),
+        "os_kernel": platform.release(),
+    }
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def slurm_facts() -> dict[str, str]:
+    """The cluster, job and partition of the Slurm job that this process is in; else empty."""
+    return {
+        name: os.environ[variable]
+        for name, variable in SLURM_FACTS.items()
+        if variable in os.environ
+    }
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _cpu(cpuinfo: str) -> str:
+    first: dict[str, str] = {}
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        first.setdefault(name.strip(), value.strip())
+    named = next((first[key] for key in CPU_KEYS if first.get(key)), "")
+    arm = " ".join(f"{key.removeprefix('CPU ')} {first[key]}" for key in ARM_KEYS if key in first)
+    return named or arm or platform.machine()
+
+
+def _nvidia_gpus(root: Path) -> list[str]:
+    models = []
+    for path in sorted((root / NVIDIA / "gpus").glob("*/information")):
+        match = re.search(r"^Model:\s*(.*\S)", _text(path), re.MULTILINE)
+        models += [match[1]] if match else []
+    return models
+
+
+def _nvidia_driver(root: Path) -> str:
+    match = re.search(r"Module.*?\s(\d+\.[\d.]+)\s", _text(root / NVIDIA / "version"))
+    return match[1] if match else ""
+
+
+def _amd_gpus(root: Path) -> list[str]:
+    models = []
+    for device in sorted((root / "sys/class/drm").glob("card[0-9]*/device")):
+        if _text(device / "vendor").strip() == "0x1002" and "-" not in device.parent.name:
+            name = _text(device / "product_name").strip()
+            models.append(name or f"AMD {_text(device / 'device').strip()}")
+    return models

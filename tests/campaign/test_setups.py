@@ -1,0 +1,279 @@
+"""How each measurement was made is kept before it; a run that would mix says what it changes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaign.command_line import main
+from campaign.launch.drive import run as drive
+from campaign.launch.progress import PlainProgress
+from campaign.launch.setup_record import node_record, planned_record
+from campaign.measure.point_life import PartitionSetup
+from campaign.plan.plan import make_plan
+from campaign.results import open_store as open_results
+from campaign.store.compaction import compact, equalize_generations
+from campaign.store.dataset import read_scalars
+from campaign.store.journal import JournalWriter, encode, encode_setup, scan
+from campaign.store.layout import Store, create_store, open_store
+from campaign.store.mixtures import changes, mixtures
+from campaign.store.setups import SetupUse, read_setup, setup_id, write_setups
+from campaign.store.states import store_status
+from kernels.registry import KERNELS
+from kernels.sources import source_hash
+from sites.site_file import built_in_sites
+from tests.campaign.test_journal import measurement
+
+ROOT = Path(__file__).parents[2]
+SITE = built_in_sites()["jetson-tk1"].read_text()
+CAMPAIGN = """\
+name = "first"
+repeats = 1
+[[sites]]
+site = "site.toml"
+settings = { choose = "random", count = 6, seed = 1 }
+[protocol]
+min_duration_s = 0.3
+[retries]
+max = 2
+[[kernels]]
+kernel = "sp_fma"
+params = { level = "dram", ops_per_word = 4 }
+"""
+
+
+def write_files(folder: Path, campaign: str = CAMPAIGN, site: str = SITE) -> Path:
+    (folder / "site.toml").write_text(site)
+    (folder / "c.toml").write_text(campaign)
+    return folder / "c.toml"
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """What a run of a campaign file would keep of each partition, without the node."""
+    plan = make_plan(path)
+    kernels = tuple(sorted({entry.kernel for entry in plan.campaign.kernels}))
+    return [
+        planned_record(
+            PartitionSetup(
+                site=plan.sites[site],
+                protocol=plan.campaign.protocol,
+                kernels=kernels,
+                campaign=plan.campaign.name,
+                partition=partition,
+            )
+        )
+        for site, partition in plan.partitions
+    ]
+
+
+def changed(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("= 0.3", "= 2.0", ["protocol.min_duration_s: 0.3 (6 points), now 2.0"]),
+        ("misc_w = 0.0", "misc_w = 1.5", ["site.twin.misc_w: 0.0 (6 points), now 1.5"]),
+        ("[852, 1.030]", "[852, 1.1]", ["site.domains.core.voltage_v.852: 1.03 (6 points), now"]),
+        ('name = "first"', 'name = "second"', ["campaign: first (6 points), now second"]),
+        ("cores = 1", "cores = 2", ["site.partitions.board.cores: 1 (6 points), now 2"]),
+        ("[retries]\nmax = 2", "[retries]\nmax = 5", []),
+        ("nodes = 2", 'nodes = 9\nwalltime = "02:00:00"\naccount = "a"', []),
+        ("= 0.3", "= 0.3\ntimeout_s = 33.0", []),
+        ("count = 6", "count = 12", []),
+        ("repeats = 1", "repeats = 3", []),
+        ("ops_per_word = 4 }", 'ops_per_word = 4 }\n[[kernels]]\nkernel = "idle"', []),
+    ],
+)
+def test_only_what_matters_for_a_value_is_a_change(tmp_path, old, new, expected):
+    uses = [SetupUse(record, 6) for record in records(write_files(tmp_path))]
+    files = [text.replace(old, new) for text in (CAMPAIGN, SITE)]
+    assert files != [CAMPAIGN, SITE]
+    found = [str(change) for change in changes(uses, records(write_files(tmp_path, *files)))]
+    assert len(found) == len(expected)
+    for text, start in zip(found, expected, strict=True):
+        assert text.removeprefix("jetson-tk1: ").startswith(start)
+
+
+def test_another_version_and_another_kernel_source_are_changes(tmp_path):
+    (record,) = records(write_files(tmp_path))
+    earlier = json.loads(json.dumps(record))
+    earlier["versions"] |= {"version": "0.0.9", "commit": "ab", "kernels": {"sp_fma": "123"}}
+    found = {change.key: change.old for change in changes([SetupUse(earlier, 4)], [record])}
+    assert found == {"version": "0.0.9", "kernels.sp_fma": "123"}
+    # A mixture that is there already is not asked for again.
+    assert changes([SetupUse(earlier, 4), SetupUse(record, 2)], [record]) == []
+
+
+def test_a_mixture_counts_the_points_under_each_value(tmp_path):
+    (record,) = records(write_files(tmp_path))
+    other = json.loads(json.dumps(record))
+    other["protocol"]["min_duration_s"] = 2.0
+    uses = [SetupUse(record, 4), SetupUse(record | {"slurm": {"job": "7"}}, 2)]
+    assert mixtures(uses) == []  # another job measures alike
+    (mixture,) = mixtures([*uses, SetupUse(other, 3)])
+    assert mixture.text == (
+        "measurements under 2 set-ups: protocol.min_duration_s 0.3 (6 points), 2.0 (3 points)"
+    )
+    old_driver, new_driver = (
+        {**record, "site": {**record["site"], "twin": None}, "node": {"gpu_driver": version}}
+        for version in ("550.54.14", "560.35.03")
+    )
+    (mixture,) = mixtures([SetupUse(old_driver, 2), SetupUse(new_driver, 5)])
+    assert mixture.differences[0].values == (("560.35.03", 5), ("550.54.14", 2))
+
+
+def test_a_source_hash_is_of_the_kernels_own_files(tmp_path):
+    hashes = {name: source_hash(name) for name in KERNELS}
+    assert hashes["sp_fma"] == hashes["load"] != hashes["fmm"]
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from kernels.sources import source_hash\n"
+        "print(source_hash('sp_fma'), source_hash('idle'))"
+    )
+    subprocess.run(["cp", "-r", ROOT / "kernels", tmp_path], check=True)
+    fma = tmp_path / "kernels" / "microbench" / "fma.py"
+    fma.write_text(fma.read_text() + "\n# another\n")
+    words = ["env", "-u", "PYTHONPATH", "python3", "-c", code, str(tmp_path)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    sp_fma, idle = done.stdout.split()
+    assert sp_fma != hashes["sp_fma"]
+    assert idle == hashes["idle"]
+
+
+def keep(store: Store, record: dict[str, Any], *repeats: int) -> Path:
+    with JournalWriter(store.journals) as journal:
+        journal.append(encode_setup(record))
+        for repeat in repeats:
+            journal.append(encode(replace(measurement(repeat), setup=setup_id(record))))
+        return journal.path
+
+
+def test_cut_anywhere_a_measurement_has_its_set_up(tmp_path):
+    store = create_store(tmp_path / "store", "test")
+    (record,) = records(write_files(tmp_path))
+    path = keep(store, record, 0, 1)
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 7):
+        path.write_bytes(whole[:size])
+        scanned = scan(path)
+        for entry in scanned.entries:
+            assert scanned.setups[entry.scalars["setup"]] == record
+
+
+def test_killed_between_the_set_up_and_its_measurement_nothing_is_left(tmp_path):
+    store = create_store(tmp_path / "store", "test")
+    (record,) = records(write_files(tmp_path))
+    keep(store, record, 0)
+    compact(store)
+    alone = keep(store, record | {"slurm": {"job": "2"}})
+    for _ in range(2):
+        assert compact(store).messages(writers_gone=True) == []
+        equalize_generations(store)
+    assert not alone.exists()
+    assert [path.stem for path in (store.root / "setups").iterdir()] == [setup_id(record)]
+
+
+def test_a_set_up_is_in_its_file_before_the_index_refers_to_it(tmp_path):
+    """Killed after the one and before the other, both are there; and never the other way round."""
+    store = create_store(tmp_path / "store", "test")
+    (record,) = records(write_files(tmp_path))
+    keep(store, record, 0, 1)
+    write_setups(store, {setup_id(record): record})  # and killed
+    assert store_status(open_store(store.root)).damage == []
+    (store.root / "setups" / f"{setup_id(record)}.json").unlink()
+    (store.root / "setups").rmdir()
+    (store.root / "setups").touch()  # it cannot be written
+    with pytest.raises(OSError, match="setups"):
+        compact(store)
+    assert list(store.index.iterdir()) == []
+    (store.root / "setups").unlink()
+    compact(store)
+    assert read_setup(store, setup_id(record)) == record
+    assert read_scalars(store)["setup"].values.tolist() == [setup_id(record)] * 2
+
+
+def test_a_damaged_set_up_is_named_and_nothing_else_is_lost(tmp_path, capsys):
+    store = create_store(tmp_path / "store", "test")
+    (record,) = records(write_files(tmp_path))
+    keep(store, record, 0, 1)
+    compact(store)
+    path = store.root / "setups" / f"{setup_id(record)}.json"
+    path.write_text(path.read_text().replace("0.3", "0.4"))
+    assert main(["status", str(store.root)]) == 0
+    assert "how 2 measurements were made is not known" in " ".join(capsys.readouterr().out.split())
+    assert read_scalars(store).sizes["measurement"] == 2
+
+
+def run(path: Path, *words: str) -> int:
+    return main(["run", str(path), "--store", str(path.parent / "s"), "--quiet", *words])
+
+
+def test_a_run_that_would_mix_asks_and_what_is_mixed_is_named(tmp_path, capsys):
+    """The two cases of a user: another duration of the windows with other constants of the site,
+    and another campaign's name, on a store of six points."""
+    assert run(write_files(tmp_path)) == 0
+    (kept,) = (tmp_path / "s" / "setups").iterdir()
+    record = json.loads(kept.read_text())
+    assert record["site"]["twin"]["misc_w"] == 0.0
+    assert record["versions"]["version"]
+    assert len(record["versions"]["kernels"]["sp_fma"]) == 12
+    assert record["node"]["os_kernel"]
+    results = open_results(tmp_path / "s")
+    assert set(results.scalars["setup"].values.tolist()) == {kept.stem}
+    assert "python" not in results.scalars["provenance"].values[0]
+    capsys.readouterr()
+
+    longer = changed(changed(CAMPAIGN, "= 0.3", "= 2.0"), "count = 6", "count = 9")
+    site = changed(SITE, "misc_w = 0.0", "misc_w = 1.5")
+    path = write_files(tmp_path, longer, site)
+    assert run(path) == 2
+    error = capsys.readouterr().err
+    assert "protocol.min_duration_s: 0.3 (6 points), now 2.0\n" in error
+    assert "site.twin.misc_w: 0.0 (6 points), now 1.5\n" in error
+    assert "--accept-changes" in error
+    assert len(open_results(tmp_path / "s").scalars["setup"]) == 6
+
+    assert run(path, "--accept-changes") == 0
+    capsys.readouterr()
+    assert main(["status", str(tmp_path / "s")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    expected = "2 set-ups: protocol.min_duration_s 0.3 (6 points), 2.0 (3 points); site.twin.misc_w"
+    assert f"jetson-tk1: measurements under {expected} 0.0 (6 points), 1.5 (3 points)" in shown
+    results = open_results(tmp_path / "s")
+    assert any(
+        "mixed set-ups" in found.text_for_people() for found in results.findings("jetson-tk1")
+    )
+
+    other = changed(longer, 'name = "first"', 'name = "second"')
+    other = changed(
+        changed(other, "count = 9", "count = 2"), "ops_per_word = 4", "ops_per_word = 8"
+    )
+    path = write_files(tmp_path, other, site)
+    assert run(path) == 2
+    assert "campaign: first (9 points), now second" in capsys.readouterr().err
+    assert run(path, "--accept-changes") == 0
+    assert run(path) == 0  # it is in the store already, and accepted
+    capsys.readouterr()
+    main(["status", str(tmp_path / "s"), "--json"])
+    rows = json.loads(capsys.readouterr().out)["partitions"]
+    assert [(row["partition"], row["done"]) for row in rows] == [("board", 2), ("not planned", 9)]
+
+
+def test_nothing_is_asked_while_no_point_is_complete(tmp_path):
+    store = create_store(tmp_path / "s", "first")
+    plan = make_plan(write_files(tmp_path, CAMPAIGN.replace("count = 6", "count = 1")))
+    failed = replace(measurement(0), point=plan.points[0], status="wrong result")
+    setup = PartitionSetup(plan.sites["jetson-tk1"], plan.campaign.protocol, ("sp_fma",), "other")
+    record = node_record(setup)
+    with JournalWriter(store.journals) as journal:
+        journal.append(encode_setup(record), encode(replace(failed, setup=setup_id(record))))
+    outcome = drive(plan, store, PlainProgress(quiet=True))
+    assert (outcome.failed, outcome.ok) == (1, 0)
