@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +19,15 @@ import pytest
 from campaign.measure.point_life import PartitionSetup, measure
 from campaign.measure.protocol import PointSetup, energy_of, idle_power, meter_needs_s, run_protocol
 from campaign.measure.sampler import MeterTrace, OpenMeter
+from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import Window
 from campaign.measurement import Trace
 from campaign.plan.campaign_file import Protocol
 from kernels.host.ranks import Team
 from sites.clocks.fixed import Fixed
-from sites.meters import Channel, MeterUnreadable, open_meter
+from sites.meters import Channel, MeterUnreadable, Reading, open_meter
 from sites.setting import AS_FOUND
-from sites.site_file import MeterEntry, Partition, Site
+from sites.site_file import MeterEntry, Partition, Site, built_in_sites, read_site
 from tests.points import a_point
 
 LATE = 0.25
@@ -205,3 +209,79 @@ def test_a_point_of_several_windows_keeps_all_their_traces(tmp_path):
     assert (np.diff(traces[board].time_ns) > 0).all()
     assert measured.meters[board]["counts"] is True
     assert f"the energy is replayed from a recording: {board}" in measured.provenance["flags"]
+
+
+class Noting:
+    """A kernel that notes when it ran, in s of CLOCK_MONOTONIC."""
+
+    def __init__(self) -> None:
+        self.ran_s: list[tuple[float, float]] = []
+
+    def run(self, iterations: int) -> None:
+        begin_s = time.monotonic()
+        time.sleep(0.002 * iterations)
+        self.ran_s.append((begin_s, time.monotonic()))
+
+
+@pytest.mark.parametrize("cool_down_s", [0.0, 0.4])
+def test_the_node_cools_down_after_the_last_window(tmp_path, cool_down_s):
+    kernel = Noting()
+    with powered(tmp_path, lambda t: 40e6 * t) as meter:
+        quick = {"steady_pct": 0.0, "min_duration_s": 0.02}
+        setup = setup_with(meter, tmp_path, cool_down_s=cool_down_s, **quick)
+        run_protocol(replace(setup, prepared=kernel))
+        idle_s = time.monotonic() - kernel.ran_s[-1][1]
+    assert cool_down_s <= idle_s < cool_down_s + 0.4
+
+
+class SeesPart:
+    """A meter of constant power that samples a quarter of the time, as NVML's of an A100."""
+
+    name = "sees-part"
+    channels = (
+        Channel(name="gpu", domain="gpu", kind="power", resolution=0.001, period_s=0.06, seen=0.25),
+    )
+
+    def read(self) -> Reading:
+        return Reading(time.monotonic_ns(), (300.0,))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_windows_begin_at_random_phases_of_a_meter_that_sees_part_of_the_time(tmp_path):
+    """Without the wait all windows would begin at one phase of the meter's period.
+
+    The wait is drawn from Python's generator: each gap between two runs is a constant and the
+    draw that belongs to it.
+    """
+    kernel, windows, seed = Noting(), 8, 5
+    meter = OpenMeter(SeesPart())
+    protocol = Protocol(
+        warm_up_s=0.0, steady_pct=0.0, min_duration_s=0.01, uncertainty_pct=1e-9, max_windows=8
+    )
+    setup = PointSetup(kernel, Team(), [meter], Fixed(tmp_path), protocol)
+    random.seed(seed)
+    run_protocol(setup)
+    expected = random.Random(seed)
+    draws_s = [expected.uniform(0.0, 0.06) for _ in range(windows)]
+    last = kernel.ran_s[-windows:]
+    gaps_s = [after[0] - before[1] for before, after in pairwise(last)]
+    assert np.corrcoef(gaps_s, draws_s[1:])[0, 1] > 0.9
+    assert np.ptp(gaps_s) > 0.02
+
+
+@pytest.mark.parametrize("meter_hz", [None, 256.0])
+def test_the_simulated_meter_has_the_rate_of_its_site(meter_hz):
+    """The board's meter takes 1,024 samples a second (PowerMon 2; Choi and Vuduc 2016)."""
+    site = read_site(built_in_sites()["jetson-tk1"])
+    if meter_hz is not None:
+        twin = site.twin.model_copy(update={"meter_hz": meter_hz})
+        site = site.model_copy(update={"twin": twin})
+    window = simulate_window(site, {"sp": 1e9}, site.settings[0], 0.5, "seed")
+    trace = window.traces[0]
+    hz = meter_hz or 1024.0
+    inside_s = trace.trace.time_ns[:-1] / 1e9
+    assert np.diff(inside_s) == pytest.approx(1.0 / hz, rel=1e-5)
+    assert trace.trace.time_ns.size == pytest.approx(hz * window.end_ns / 1e9, abs=2)
+    assert trace.channel.period_s == pytest.approx(1.0 / hz)
