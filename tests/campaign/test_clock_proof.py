@@ -179,6 +179,7 @@ ONE_MEMORY, TWO_MEMORIES = [800.0], [400.0, 800.0]
         (None, [AT_1000, AT_1000], "timed", ""),
         # One window of several, one edge, or one CPU that is not shown: nothing is.
         (None, [AT_1000, window()], "", "core clock 1000 MHz: this node"),
+        (None, [window(core=1000.0), window()], "", "core clock 1000 MHz: this node"),
         (None, [AT_1000, window(before=(1000.0,), after=(900.0,))], "", "900 to 1001 MHz"),
         (None, [window(before=(1000.0,), after=(1000.0, 1000.0, 900.0))], "", "timed loop"),
         (None, [window(before=(1000.0,))], "", "core clock"),

@@ -1,0 +1,167 @@
+"""Clock controls that do nothing, and the machine at its own clock: what is taken as shown.
+
+    .venv/bin/python benchmarks/unproven_clocks.py [--points 500] [--ratios]
+
+1. **A control that sets nothing** and reports nothing: points at clocks that the machine does not
+   have, each measured as in a campaign (kernel idle, windows of 10 ms). None may be ok.
+2. **The same of a GPU**, where no loop is timed; and with a reader that shows the true clock.
+3. **The machine's own clock, asked for**: how many points are taken as shown, how many stay
+   unproven, and how many would fail, at a tolerance of 5 %. The last are false alarms.
+4. ``--ratios``: the comparison over settings, on the clocks that were timed in 1, and on rates that
+   follow the clocks.
+
+This machine's clock cannot be set, and turbo changes it in steps; its load is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from analysis.quality.timed_clocks import shown_by_timing  # noqa: E402
+from campaign.measure.point_life import PartitionSetup, measure  # noqa: E402
+from campaign.measurement import Measurement  # noqa: E402
+from campaign.plan.campaign_file import Protocol  # noqa: E402
+from campaign.plan.point import make_point  # noqa: E402
+from kernels.host.timed_clock import compile_chain, timed_core_mhz  # noqa: E402
+from sites.clocks import CONTROLS  # noqa: E402
+from sites.setting import Setting  # noqa: E402
+from sites.site_file import Site  # noqa: E402
+
+TOLERANCE_PCT = 5.0
+QUICK = Protocol(min_duration_s=0.01, warm_up_s=0.0, idle_s=0.0)
+CONTROL = """
+from sites.clocks.shared.control import ClockState, ControlDescription
+from sites.setting import AS_FOUND, Setting
+
+ABOUT = ControlDescription("pretends", "nothing", "nothing", {"shows": "nothing or true"}, DEVICE)
+
+
+class Pretends:
+    def __init__(self, options):
+        self.options = options
+
+    def legal(self):
+        return None
+
+    def set(self, setting):
+        pass
+
+    def state(self):
+        mhz = self.options.get("shows")
+        return ClockState(AS_FOUND if mhz is None else Setting(mhz), source="a file")
+
+    def restore(self):
+        pass
+
+
+def open_control(site, root):
+    return Pretends(site.clocks.options)
+"""
+
+
+def register(folder: Path) -> None:
+    """Two controls that do nothing: of a CPU, and of a GPU, whose clock no loop can time."""
+    for device in ("cpu", "gpu"):
+        text = CONTROL.replace("DEVICE", repr(device))
+        (folder / f"pretends_{device}.py").write_text(text)
+        CONTROLS[f"pretends-{device}"] = f"pretends_{device}"
+    sys.path.insert(0, str(folder))
+
+
+def measured(device: str, mhz: float, shows: float | None = None) -> Measurement:
+    """A point at a clock that nothing sets."""
+    options = {} if shows is None else {"shows": shows}
+    clocks = {"control": f"pretends-{device}", "options": options, "tolerance_pct": TOLERANCE_PCT}
+    domains = {"core": {"frequencies_mhz": [mhz]}}
+    site = Site.model_validate(
+        {"name": "pretended", "partitions": {"all": {}}, "domains": domains, "clocks": clocks}
+    )
+    point = make_point(
+        site=site.name,
+        partition="all",
+        kernel="idle",
+        label="idle",
+        params="{}",
+        ranks=1,
+        setting=Setting(mhz),
+        repeat=0,
+    )
+    done = measure(PartitionSetup(site, QUICK, ("idle",)), point, 0)
+    assert done is not None
+    return done
+
+
+def counted(title: str, points: list[Measurement]) -> None:
+    """Print how many points have each status and proof."""
+    statuses = collections.Counter(
+        f"{point.status}{f' ({point.clock_proof})' if point.clock_proof else ''}"
+        for point in points
+    )
+    print(f"{title}: {dict(statuses)}", flush=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--points", type=int, default=500)
+    parser.add_argument("--ratios", action="store_true")
+    arguments = parser.parse_args()
+    compile_chain()
+    seen = [mhz for _ in range(20) for mhz in timed_core_mhz()]
+    own_mhz = statistics.median(seen)
+    print(
+        f"the machine's clock: {min(seen):.0f} to {max(seen):.0f} MHz; "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
+    rng = random.Random(1)
+    # Away from the clocks that the machine itself has, by more than the tolerance.
+    away = [
+        rng.choice([rng.uniform(0.25, 0.87), rng.uniform(1.13, 2.0)]) * own_mhz
+        for _ in range(arguments.points)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        register(Path(folder))
+        fake = [measured("cpu", mhz) for mhz in away]
+        counted("nothing is set, nothing is reported, a loop is timed", fake)
+        counted("the same of a GPU", [measured("gpu", mhz) for mhz in away])
+        true = [measured("gpu", mhz, shows=own_mhz) for mhz in away]
+        counted("nothing is set, and the true clock is read back", true)
+        began = time.monotonic()
+        own = [measured("cpu", own_mhz) for _ in range(arguments.points)]
+        seconds = (time.monotonic() - began) / arguments.points
+        counted(f"the machine's own clock, {TOLERANCE_PCT:g} %, {seconds:.3f} s a point", own)
+    print(f"load {os.getloadavg()[0]:.1f}")
+    if arguments.ratios:
+        ratios(fake, rng)
+
+
+def ratios(fake: list[Measurement], rng: random.Random) -> None:
+    """The comparison over settings, of rates as they were timed, and of rates that follow."""
+    asked = np.array([point.point.setting.core_mhz for point in fake])
+    timed = np.array([point.core_mhz_timed for point in fake])
+    timed = np.where(np.isfinite(timed), timed, statistics.median(timed_core_mhz()))
+    node = np.zeros(len(asked))
+    print(
+        f"by ratios, nothing set: {shown_by_timing(node, asked, timed, TOLERANCE_PCT).sum()} shown"
+    )
+    follow = 0.5 * asked * np.exp([rng.gauss(0.0, 0.005) for _ in asked])
+    print(f"by ratios, all set: {shown_by_timing(node, asked, follow, TOLERANCE_PCT).sum()} shown")
+
+
+if __name__ == "__main__":
+    main()
