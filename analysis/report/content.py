@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from analysis.choice.crossval import CrossValidation
 from analysis.choice.pick import Candidates, Pick
+from analysis.energy.applications import ApplicationEnergy
 from analysis.energy.fitted import Fit
 from analysis.measurements.hardware_counters import KernelCounters
 from analysis.measurements.observations import Observations
@@ -68,7 +69,8 @@ class SiteReport:
     of the kernels that mark their phases. ``trace``: power against time of one measurement.
     ``counters``: what hardware counters showed. ``listed``: the campaign file's order. ``setting``:
     that of the rooflines, None for the fastest. ``fit_origin``: which fit it is. ``remarks``: what
-    limits how far the results can be trusted.
+    limits how far the results can be trusted. ``applications``: their energies by the fit of the
+    microbenchmarks alone.
     """
 
     site: str
@@ -90,6 +92,7 @@ class SiteReport:
     counters: list[KernelCounters] = field(default_factory=list)
     listed: ListedOrder = ListedOrder()
     setting: tuple[float, float] | None = None
+    applications: list[ApplicationEnergy] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from analysis.choice.crossval import CrossValidation
 from analysis.energy.fitted import Fit
+from analysis.figures.applications import application_figure
 from analysis.figures.energy_shares import (
     class_figure,
     count_figure,
@@ -36,6 +37,7 @@ from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figu
 from analysis.figures.utilisation import utilisation_figure
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.report.application_sheet import application_sheet
 from analysis.report.content import SiteReport
 from analysis.report.counter_sheet import utilisation_sheet
 from analysis.report.sheets import (
@@ -73,6 +75,8 @@ class SiteFigures:
     phases: list[Figure]
     """Measured energy by phase."""
     trade_offs: list[Figure]
+    applications: list[Figure]
+    """Energies of applications' variants by the microbenchmarks' fit."""
 
     @property
     def all(self) -> list[Figure]:
@@ -81,6 +85,7 @@ class SiteFigures:
             *self.savings,
             *self.trace,
             *self.predictions,
+            *self.applications,
             *self.breakdowns,
             *self.phases,
             *self.trade_offs,
@@ -138,6 +143,7 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
         ),
         phases=measured_phase_figures(site.phases, *named),
         trade_offs=trade_off_figures(site, lines, families),
+        applications=[application_figure(shown) for shown in site.applications],
     )
 
 
@@ -170,6 +176,7 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
         sheets += [cases_sheet(shown)] if shown else []
     if site.picks:
         sheets.append(picks_sheet(site.picks, site.simulated))
+    sheets += [application_sheet(shown) for shown in site.applications]
     return sheets + measured
 
 
@@ -192,9 +199,9 @@ def roofline_lines(
 
 
 def site_lines(site: SiteReport) -> list[Roofline]:
-    """The rooflines of a site at its fastest setting whose energies are known."""
+    """The rooflines of a site whose energies are known, at the setting of its rooflines."""
     observed = site.data if site.data is not None else site.timing
-    return [line for _, line in _with_energies(roofline_lines(observed, site.fit)[1])]
+    return [line for _, line in _with_energies(roofline_lines(observed, site.fit, site.setting)[1])]
 
 
 def _with_energies(

@@ -14,6 +14,7 @@ import xarray as xr
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import Volts, all_candidates, picks
 from analysis.dataset import CLOCK_UNPROVEN, is_complete
+from analysis.energy.applications import energies_or_why
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
@@ -105,6 +106,8 @@ def site_report(
             crossvals.append(cross_validate(data, scheme, form, voltage=voltage, train=own))
         except CantFit as error:
             notes.append(f"No cross-validation by {scheme}: {error}.")
+    applications, why_none = energies_or_why(data, form, voltage)
+    notes += [why_none] if why_none else []
     if n_settings == 1:
         notes.append("No picks: this site was measured at one setting, so there is no choice.")
     chosen = picks(model, data) if n_settings > 1 else []
@@ -120,6 +123,7 @@ def site_report(
         candidates=all_candidates(model, data, volts=volts(data) if volts else None),
         slurm=flags,
         notes=notes,
+        applications=applications,
     )
 
 

@@ -1,0 +1,151 @@
+"""Applications' energies by the microbenchmarks' fit: whether the coefficients carry over.
+
+Choi & Vuduc 2012, section 5.3, predict the energy of some 390 variants of one loop of the fast
+multipole method (FMM_U) from microbenchmarks: 32 % off, always too low, as only flops and bytes
+were counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.dataset import moves_data
+from analysis.energy.fit import fit
+from analysis.energy.fitted import Fit
+from analysis.energy.models import AUTO
+from analysis.measurements.kernels import KernelInstance
+from analysis.measurements.observations import CantFit, Observations, kernel_names
+
+ARITHMETIC = ("sp", "dp", "int")
+FEWEST = 2
+"""Variants that an application must have, to be shown by variant."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantEnergy:
+    """One variant of an application at one setting, the mean of its ``n`` measurements, J.
+
+    ``predicted_j``: by the microbenchmarks' fit, NaN where it does not know a class that the
+    variant counts, or the setting's voltage. ``without_integers_j``: the same with no energy for
+    integer operations.
+    """
+
+    kernel: KernelInstance
+    core_mhz: float
+    mem_mhz: float
+    n: int
+    measured_j: float
+    predicted_j: float
+    without_integers_j: float
+
+    @property
+    def error_pct(self) -> float:
+        """Relative error of the prediction, signed, %."""
+        return 100.0 * (self.predicted_j / self.measured_j - 1.0)
+
+    @property
+    def error_without_integers_pct(self) -> float:
+        """The same where only flops, bytes and time are paid for."""
+        return 100.0 * (self.without_integers_j / self.measured_j - 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationEnergy:
+    """The variants of one application, and the fit of the microbenchmarks that predicts them."""
+
+    name: str
+    site: str
+    simulated: bool
+    fitted: Fit
+    variants: list[VariantEnergy]
+
+    @property
+    def errors_pct(self) -> np.ndarray:
+        """Signed relative errors of the predicted variants, %: float64."""
+        errors = np.array([variant.error_pct for variant in self.variants])
+        return errors[np.isfinite(errors)]
+
+
+def application_energies(
+    data: Observations, model: str = AUTO, voltage: str = AUTO
+) -> list[ApplicationEnergy]:
+    """Every application with two or more variants, predicted with its measured time.
+
+    A microbenchmark counts at most one class of arithmetic and one of bytes; an application has a
+    kernel that counts more. Empty where there are no applications or no microbenchmarks.
+
+    Raises:
+        CantFit: the microbenchmarks do not allow a fit.
+    """
+    single = {label: _is_single(data, label) for label in kernel_names(data)}
+    names = {data.instance(label).name for label, one in single.items() if not one}
+    of = np.array([data.instance(label).name for label in data.kernel.tolist()], object)
+    counted = data.has_counts
+    micro = counted & np.array([name not in names for name in of.tolist()], bool)
+    if not names or not micro.any():
+        return []
+    training = data.take(micro)
+    fitted = fit(training, model, voltage, intervals=False)
+    known = {name for name, n in training.counts.items() if (np.nan_to_num(n) > 0).any()}
+    shown = []
+    for name in sorted(names):
+        variants = _variants(data.take(counted & (of == name)), fitted, known)
+        if len({variant.kernel.label for variant in variants}) >= FEWEST:
+            shown.append(
+                ApplicationEnergy(
+                    name=name,
+                    site=data.site,
+                    simulated=data.simulated,
+                    fitted=fitted,
+                    variants=variants,
+                )
+            )
+    return shown
+
+
+def _is_single(data: Observations, label: str) -> bool:
+    """Whether a kernel counts at most one class of arithmetic and one of bytes."""
+    mine = data.kernel == label
+    classes = [n for n, values in data.counts.items() if (np.nan_to_num(values[mine]) > 0).any()]
+    arithmetic = [name for name in classes if name in ARITHMETIC]
+    return len(arithmetic) <= 1 and sum(map(moves_data, classes)) <= 1
+
+
+def _variants(data: Observations, fitted: Fit, known: set[str]) -> list[VariantEnergy]:
+    """Each kernel at each setting; ``known``: the classes that the fit was given."""
+    parts_j = fitted.parts_j(data)
+    for name, values in data.counts.items():
+        if name not in known:
+            parts_j[np.nan_to_num(values) > 0] = np.nan
+    integers = [i for i, term in enumerate(fitted.terms) if term.of == "int"]
+    predicted_j = parts_j.sum(axis=1)
+    without_j = predicted_j - parts_j[:, integers].sum(axis=1)
+    rows = []
+    for label in kernel_names(data):
+        for setting in np.unique(data.setting[data.kernel == label]):
+            mine = (data.kernel == label) & (data.setting == setting)
+            core_mhz, mem_mhz = data.settings[setting]
+            rows.append(
+                VariantEnergy(
+                    kernel=data.instance(label),
+                    core_mhz=core_mhz,
+                    mem_mhz=mem_mhz,
+                    n=int(mine.sum()),
+                    measured_j=float(data.energy_j[mine].mean()),
+                    predicted_j=float(predicted_j[mine].mean()),
+                    without_integers_j=float(without_j[mine].mean()),
+                )
+            )
+    return rows
+
+
+def energies_or_why(
+    data: Observations, model: str, voltage: str
+) -> tuple[list[ApplicationEnergy], str]:
+    """:func:`application_energies`, and the reason where the microbenchmarks allow no fit."""
+    try:
+        return application_energies(data, model, voltage), ""
+    except CantFit as error:
+        return [], f"No energy of applications by the microbenchmarks' fit: {error}."
