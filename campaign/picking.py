@@ -23,12 +23,29 @@ from analysis.measurements.observations import (
 )
 from campaign.errors import BadArgument
 from campaign.plan.profile_file import Profile, read_profile
+from campaign.result_tables import Prediction
+from campaign.slurm_flags import slurm_flags
 
 LEFT_OUT = "\N{HORIZONTAL ELLIPSIS}"
 MOST_SLOWDOWN = 1.0
 """A larger fraction is meant as percent."""
 ROOF_MARGIN = 0.05
 """By how much a rate may be above the best one measured before it is doubtful: times vary."""
+
+
+def asked_candidates(
+    fit: Fit,
+    data: Observations,
+    kernel: str | None,
+    profile: str | Path | None,
+    volts: Volts | None,
+) -> tuple[list[Candidates], list[str]]:
+    """The candidates of a profile's application, or else of the kernels that are called so; and
+    what is doubtful about the profile."""
+    if profile is None:
+        return kernel_candidates(fit, data, kernel, volts), []
+    application, warnings = application_candidates(Path(profile), fit, data, volts)
+    return [application], warnings
 
 
 def kernel_candidates(
@@ -160,3 +177,10 @@ def picks_within_limits(
     if not picks:
         raise CantFit(without[0])
     return picks, without
+
+
+def with_flags(picks: Sequence[Pick], simulated: bool, device: str) -> tuple[Prediction, ...]:
+    """The picks with the Slurm flags that ask for their settings."""
+    return tuple(
+        Prediction(one, simulated, slurm_flags(one.core_mhz, one.mem_mhz, device)) for one in picks
+    )

@@ -23,13 +23,11 @@ from campaign.result_tables import (
     CostsAtSetting,
     CrossvalResult,
     FitResult,
-    Prediction,
     Predictions,
     RooflineResult,
     SiteFinding,
     Status,
 )
-from campaign.slurm_flags import slurm_flags
 from campaign.store import layout
 from campaign.store.site_record import SiteRecord, read_site_record
 
@@ -308,12 +306,7 @@ class Results:
             self._data_to_fit(site, accept_unproven)
             source = replace(source, unproven_clocks=True)
         volts = self.setting_volts(site) if all_settings else None
-        warnings: list[str] = []
-        if profile is not None:
-            one, warnings = picking.application_candidates(Path(profile), kept, data, volts)
-            among = [one]
-        else:
-            among = picking.kernel_candidates(kept, data, kernel, volts)
+        among, warnings = picking.asked_candidates(kept, data, kernel, profile, volts)
         picks, without = picking.picks_within_limits(among, objective, max_slowdown, max_power_w)
         device = self.site_record(site).device
         return Predictions(
@@ -325,10 +318,7 @@ class Results:
             objective=objective,
             max_slowdown=max_slowdown,
             max_power_w=max_power_w,
-            predictions=tuple(
-                Prediction(pick, kept.simulated, slurm_flags(pick.core_mhz, pick.mem_mhz, device))
-                for pick in picks
-            ),
+            predictions=picking.with_flags(picks, kept.simulated, device),
             without_pick=tuple(without),
             warnings=tuple(warnings),
         )

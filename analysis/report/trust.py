@@ -248,7 +248,8 @@ def _remark(
     lines: Sequence[str] = (),
     table: Table | None = None,
 ) -> Remark:
-    counted = f"{count:,} {noun}{'' if count == 1 else 's'}"
+    # What is wrong with all measurements of a site names none of them.
+    counted = f"{count:,} {noun}{'' if count == 1 else 's'}" if count else f"all {noun}s"
     return Remark(
         severity=severity, title=title, count=counted, text=text, lines=list(lines), table=table
     )

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.quality import check
 from analysis.report.page import render
-from analysis.report.trust import Remark, of_picks
+from analysis.report.trust import Remark, of_measurements, of_picks
 from campaign.measurement import Measurement
 from campaign.plan.point import make_point
 from campaign.reporting import report_content
@@ -171,3 +172,15 @@ def test_picks_are_doubted_by_their_intervals(site):
             assert counts[title].startswith(f"{len(picks)} pick")
         else:
             assert title not in counts
+
+
+def test_a_mixture_of_set_ups_is_about_all_measurements(store):
+    dataset = open_store(store.root).scalars
+    difference = {"key": "protocol.min_duration_s", "values": [[0.3, 40], [2.0, 35]]}
+    mixture = {"site": "cluster", "setups": 2, "text": "under 2 set-ups: min_duration_s"}
+    mixed = dataset.assign_attrs(mixtures=json.dumps([mixture | {"differences": [difference]}]))
+    rows = mixed["site"].values == "cluster"
+    remarks = of_measurements(mixed, rows, check(mixed, "cluster"), accepted=True)
+    (remark,) = (remark for remark in remarks if remark.title == "check of mixed set-ups")
+    assert remark.count == "all measurements"
+    assert remark.text.startswith("Under 2 set-ups: min_duration_s. ")
