@@ -229,6 +229,8 @@ def test_a_cap_at_the_stated_power_of_a_gtx_580(capsys):
     """Eq. 7's 378.3 W under 244 W: (378.3 - 122) / (244 - 122) times slower at the balance."""
     assert main(["roofline", "--platform", "gtx-580", "--cap-w", "244", "--json"]) == 0
     sp = json.loads(capsys.readouterr().out)["pairs"][0]
+    assert sp["attained_op_pct"] == pytest.approx(100 * 1400 / 1581.06)
+    assert sp["attained_mem_pct"] == pytest.approx(100 * 168 / 192.4)
     at_balance = sp["cap"]["at"][2]
     assert at_balance["slowdown_pct"] == pytest.approx(100 * (256.33 / 122 - 1), abs=0.1)
     assert main(["roofline", "--platform", "gtx-580", "--cap-w", "100"]) == 2
