@@ -30,7 +30,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from analysis.quality.timed_clocks import shown_by_timing  # noqa: E402
+from analysis.measurements.timed_clocks import shown_by_timing  # noqa: E402
 
 from campaign.measure.point_life import PartitionSetup, measure  # noqa: E402
 from campaign.measurement import Measurement  # noqa: E402
