@@ -130,6 +130,46 @@ TRACE_COLUMNS = (*TRACE_TEXT_COLUMNS, *TRACE_INTEGER_COLUMNS)
 but for ``row_start`` and ``row_size``: the trace's samples are those from ``row_start`` to
 ``row_start + row_size`` along the dimension ``sample``."""
 
+LONG_NAMES = {
+    "point_id": "hash of what was measured",
+    "site": "site",
+    "partition": "partition of the site",
+    "kernel": "kernel",
+    "params": "parameters of the kernel, JSON",
+    "node": "node that measured",
+    "status": "how the measurement ended",
+    "text": "text of a failure",
+    "voltage_origin": "where the voltages are from",
+    "clock_proof": "how the clocks were shown",
+    "setup": "record of how it was measured",
+    "meters": "properties and energy of each channel, JSON",
+    "provenance": "further facts, JSON",
+    "core_mhz": "core clock asked for",
+    "mem_mhz": "memory clock asked for",
+    "time_s": "time of an iteration",
+    "energy_j": "energy of an iteration",
+    "energy_std_j": "standard uncertainty of the energy",
+    "core_mhz_achieved": "core clock read back",
+    "mem_mhz_achieved": "memory clock read back",
+    "core_mhz_timed": "core clock by a timed loop",
+    "core_v": "core voltage",
+    "mem_v": "memory voltage",
+    "start_unix_s": "begin, since 1970-01-01 UTC",
+    "repeat": "number of the repeat",
+    "ranks": "MPI ranks",
+    "iterations": "iterations of the kernel in the windows",
+    "attempt": "number of the attempt",
+    "simulated": "whether the machine is simulated",
+    "imported": "whether it comes from a table",
+    "channel": "channel of a meter",
+    "domain": "part of the node that the channel measures",
+    "unit": "unit of the channel's values",
+    "measurement": "row of the trace's measurement",
+    "row_start": "the trace's first sample",
+    "row_size": "samples of the trace",
+}
+"""The long names (CF conventions) of the columns of measurements and traces."""
+
 
 def is_complete(status: Any) -> Any:
     """Whether a point of this status is done; of an array, elementwise (bool)."""

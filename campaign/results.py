@@ -69,6 +69,18 @@ class Results:
 
         return read_scalars(self.store)
 
+    def trace(self, point_id: str, channel: str | None = None) -> xr.DataArray:
+        """One measurement's trace along ``time`` (s), in its unit (``units``).
+
+        ``channel``: may be left out where the measurement has one meter's channel.
+
+        Raises:
+            BadArgument: there is no such measurement, or not one such trace.
+        """
+        from campaign.store.trace import trace_of  # noqa: PLC0415
+
+        return trace_of(self.dataset, point_id, channel)
+
     @property
     def sites(self) -> list[str]:
         """The sites that the store has measurements of, sorted."""

@@ -16,6 +16,7 @@ from analysis.dataset import (
     COUNT_PREFIX,
     FAILURE_TEXT_COLUMNS,
     INTEGER_COLUMNS,
+    LONG_NAMES,
     MEASUREMENT_COLUMNS,
     TRACE_COLUMNS,
     TRACE_INTEGER_COLUMNS,
@@ -25,6 +26,17 @@ from analysis.dataset import (
 
 SAMPLES = {"time_ns": "int64", "value": "float64"}
 """The arrays of all samples, and their types."""
+PADDING: dict[str, Any] = {"time_ns": np.iinfo(np.int64).min, "value": np.nan}
+"""The value of samples that belong to no trace, such as those that fill up a shard."""
+SAMPLE_ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "time_ns": {
+        "long_name": "time of a sample since the begin of its measurement's first window",
+        "units": "ns",
+        "_FillValue": PADDING["time_ns"],
+    },
+    "value": {"long_name": "reading of a trace's channel", "units": "that of the trace"},
+}
+"""The attributes of the arrays of samples. The unit of a value is its trace's, W or J mostly."""
 SHARD_SAMPLES = 1 << 20
 """Samples in a file."""
 CHUNK_SAMPLES = 1 << 16
@@ -57,9 +69,13 @@ def missing_column(name: str, rows: int) -> np.ndarray:
 
 
 def attributes(name: str) -> dict[str, Any]:
-    """The attributes of a column's array: its unit, if it has one."""
-    if name in COLUMN_UNITS:
-        return {"units": COLUMN_UNITS[name]}
+    """The attributes of a column's array: ``long_name``, and ``units`` of a number."""
     if name.startswith(COUNT_PREFIX):
-        return {"units": class_unit(name.removeprefix(COUNT_PREFIX))}
-    return {}
+        kind = name.removeprefix(COUNT_PREFIX)
+        return {"long_name": f"{kind} in an iteration", "units": class_unit(kind)}
+    labels = {"long_name": LONG_NAMES[name]} if name in LONG_NAMES else {}
+    if name in COLUMN_UNITS:
+        labels["units"] = COLUMN_UNITS[name]
+    elif name in INTEGER_COLUMNS or name in TRACE_INTEGER_COLUMNS:
+        labels["units"] = "1"
+    return labels

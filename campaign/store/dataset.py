@@ -31,6 +31,8 @@ from analysis.dataset import (
 from campaign.store.columns import (
     CHUNK_SAMPLES,
     FAILURE_COLUMNS,
+    PADDING,
+    SAMPLE_ATTRIBUTES,
     SAMPLES,
     SHARD_SAMPLES,
     TABLES,
@@ -217,7 +219,8 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
     Dimensions: ``measurement`` (a row of the measurements table), ``trace`` (one channel of one
     measurement: ``trace_measurement`` is its row; its samples are those from ``row_start`` to
     ``row_start + row_size``), ``sample`` (lazy: ``time_ns`` int64 from the window's start,
-    ``value`` float64 in the trace's unit). Nothing is written, so that another user's store opens
+    ``value`` float64 in the trace's unit). Samples that belong to no trace are missing: ``value``
+    is NaN, ``time_ns`` the least int64. Nothing is written, so that another user's store opens
     too. Values are read when they are used; while records are still in journals, the scalars are
     in memory.
 
@@ -245,7 +248,8 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
         names = {name: f"trace_{name}" for name in (*TRACE_TEXT_COLUMNS, "measurement")}
         dataset = dataset.merge(traces.rename_vars(names))
     if contents.generation is not None and contents.generation.samples_end:
-        dataset = dataset.merge(_samples(store, contents.generation, chunk_samples))
+        spans = tuple(traces[name].values for name in ("row_start", "row_size"))
+        dataset = dataset.merge(_samples(store, contents.generation, chunk_samples, *spans))
     return dataset.assign_attrs(_attributes(store, contents))
 
 
@@ -281,6 +285,8 @@ def _opened(generation: Generation, table: str) -> xr.Dataset:
         if name not in dataset:  # an earlier version wrote the table
             values = stored(missing_column(name, dataset.sizes[dimension]))
             dataset[name] = (dimension, values, attributes(name))
+    for name in dataset.data_vars:
+        dataset[name].attrs = attributes(str(name))  # an earlier version may have written others
     return dataset[sorted(map(str, dataset.data_vars))]
 
 
@@ -289,10 +295,12 @@ class Samples:
 
     ndim = 1
 
-    def __init__(self, folder: Path, name: str, generation: Generation) -> None:
+    def __init__(self, folder: Path, name: str, generation: Generation, unused: np.ndarray) -> None:
         self.dtype = np.dtype(SAMPLES[name])
         self.shape = (generation.samples_end,)
         self._folder, self._name, self._shards = folder, name, generation.shards
+        self._unused = unused
+        """int64 (n, 2), sorted: the samples from, to that belong to no trace."""
 
     def __getitem__(self, key: tuple[slice]) -> np.ndarray:
         wanted = range(self.shape[0])[key[0]]
@@ -302,18 +310,25 @@ class Samples:
         return self._read(low, high + 1)[:: wanted.step]
 
     def _read(self, low: int, high: int) -> np.ndarray:
-        parts = []
+        parts, first = [], low
         while low < high:
             number, start = divmod(low, SHARD_SAMPLES)
             end = min(SHARD_SAMPLES, start + high - low)
             parts.append(self._shard(number, start, end))
             low += end - start
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        read = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        from_gap = np.searchsorted(self._unused[:, 1], first, side="right")
+        to_gap = np.searchsorted(self._unused[:, 0], high)
+        if from_gap < to_gap:
+            read = read.copy()
+            for start, stop in self._unused[from_gap:to_gap].tolist():
+                read[max(start - first, 0) : stop - first] = PADDING[self._name]
+        return read
 
     def _shard(self, number: int, start: int, end: int) -> np.ndarray:
         name = f"{self._name}/c/{number}"
         if self._shards[name] == MISSING:
-            return np.zeros(end - start, self.dtype)  # no trace has samples in it
+            return np.full(end - start, PADDING[self._name], self.dtype)  # no trace is in it
         try:
             return read_shard(self._folder / name, self.dtype, start, end)
         except BadChunk as error:
@@ -325,10 +340,25 @@ class Samples:
             raise DamagedStore(f"{self._folder / name}: is missing; {OPEN_AGAIN}") from None
 
     def __dask_tokenize__(self) -> object:
-        return str(self._folder / self._name), sorted(self._shards.items())
+        return str(self._folder / self._name), sorted(self._shards.items()), self._unused
 
 
-def _samples(store: Store, generation: Generation, chunk_samples: int) -> xr.Dataset:
+def _unused(row_start: np.ndarray, row_size: np.ndarray, samples_end: int) -> np.ndarray:
+    """The samples (from, to; int64 (n, 2)) that belong to no trace: padding, and what is left of
+    traces that were measured again."""
+    order = np.argsort(row_start, kind="stable")
+    starts = np.append(row_start[order], samples_end)
+    ends = np.append(0, (row_start + row_size)[order])
+    return np.stack([ends, starts], axis=1)[ends < starts]
+
+
+def _samples(
+    store: Store,
+    generation: Generation,
+    chunk_samples: int,
+    row_start: np.ndarray,
+    row_size: np.ndarray,
+) -> xr.Dataset:
     """The samples of a generation, lazy. A compaction that was killed, or is running, may have
     written more samples after them."""
     import dask.array as da  # noqa: PLC0415
@@ -340,9 +370,15 @@ def _samples(store: Store, generation: Generation, chunk_samples: int) -> xr.Dat
             f"that were written; run or import again to repair it"
         )
     variables = {}
+    unused = _unused(row_start, row_size, generation.samples_end)
     for name in SAMPLES:
         samples = da.from_array(
-            Samples(store.traces, name, generation), chunk_samples, asarray=False, fancy=False
+            Samples(store.traces, name, generation, unused),
+            chunk_samples,
+            asarray=False,
+            fancy=False,
         )
-        variables[name] = ("sample", samples)
+        labels = dict(SAMPLE_ATTRIBUTES[name])
+        encoding = {"_FillValue": labels.pop("_FillValue")} if "_FillValue" in labels else {}
+        variables[name] = xr.Variable("sample", samples, labels, encoding)
     return xr.Dataset(variables)
