@@ -31,7 +31,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from analysis.measurements.timed_clocks import shown_by_timing  # noqa: E402
-
 from campaign.measure.point_life import PartitionSetup, measure  # noqa: E402
 from campaign.measurement import Measurement  # noqa: E402
 from campaign.plan.campaign_file import Protocol  # noqa: E402
