@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.dataset import POSSIBLE
+from analysis.dataset import POSSIBLE, SIMULATED, STATED
+from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
+from campaign.store.dataset import as_dataset
 from sites.site_file import built_in_sites, read_site
 from tests.analysis.test_quality import CORE_MHZ, findings, only, sweep
 
@@ -198,3 +200,33 @@ def test_core_and_memory_columns_that_are_swapped_are_seen():
     frame = counted(16)
     swapped = frame.assign(core_mhz=frame["mem_mhz"], mem_mhz=frame["core_mhz"])
     assert any("seem to be swapped" in finding.text for finding in findings(swapped, "clocks"))
+
+
+def test_a_constant_voltage_with_a_dip_is_no_reversed_table():
+    frame = counted(17).assign(core_v=0.9)
+    frame.loc[frame["core_mhz"] == 900, "core_v"] = 0.85
+    assert only(frame, "voltages").severity == "warning"
+
+
+def test_a_kernel_of_six_times_the_power_is_in_no_other_unit():
+    frame = counted(18)
+    frame.loc[frame["kernel"] == "k3", "energy_j"] *= 6
+    assert findings(frame, "units") == []
+
+
+def test_some_kernels_of_one_fixed_duration_among_others_refuse_nothing():
+    frame = counted(19)
+    mask = frame["kernel"].isin(["k3", "k4", "k5"])
+    power_w = frame["energy_j"] / frame["time_s"]
+    frame.loc[mask, "time_s"] = 10.0
+    frame.loc[mask, "energy_j"] = 10.0 * power_w[mask]
+    assert {finding.severity for finding in findings(frame, "time")} == {"warning"}
+
+
+@pytest.mark.parametrize(
+    ("column", "proof"), [("imported", STATED), ("simulated", SIMULATED), ("", UNPROVEN)]
+)
+def test_clocks_of_a_store_that_does_not_say_how_they_were_shown(column, proof):
+    frame = counted(20).drop(columns="clock_proof").assign(**({column: True} if column else {}))
+    proofs = clock_proofs(as_dataset(frame, "measurement"), np.arange(len(frame)))
+    assert set(proofs.tolist()) == {proof}

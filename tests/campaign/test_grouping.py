@@ -135,3 +135,11 @@ def test_a_clock_or_voltage_that_no_device_has_is_refused_with_its_line(
     message = capsys.readouterr().err
     assert f"t.csv:3: {column}: found" in message and advice in message
     assert "t.csv:2" not in message and not (tmp_path / "s").exists()
+
+
+def test_jitter_that_is_not_clearly_smaller_than_the_distance_stays():
+    """Readings 10 MHz wide, 15 MHz from those of the next setting."""
+    rng = np.random.default_rng(5)
+    asked, kernel, repeat = rows(40, 1, np.arange(2000.0, 2250.0, 25.0))
+    mhz = asked + rng.uniform(-5, 5, len(asked))
+    assert not grouped_clocks(mhz, [kernel, repeat], "core_mhz").note
