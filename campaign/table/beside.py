@@ -1,31 +1,39 @@
 """What a table of measurements cannot hold, in a file beside it: ``TABLE.sites.json``.
 
 The sites' records (the classes' domains, the device, the legal settings and their voltages), and
-the setups under which the measurements were made.
+how the measurements were made.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from campaign.store.layout import Store, replace_file
-from campaign.store.site_record import SiteRecord, as_json, read_site_record, record_of
+from campaign.store.records import read_contents
+from campaign.store.setups import EARLIER, FOLDER, SetupUse, read_setup, setup_id
+from campaign.store.site_record import (
+    SiteRecord,
+    as_json,
+    read_site_record,
+    record_of,
+    site_file_name,
+)
 from sites.located_toml import BadFile, read_text
 
 SUFFIX = ".sites.json"
-SETUP_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True)
 class Beside:
-    """The records of sites, by name, and the setups, by id."""
+    """The records of sites, by name; the set-ups, by id; and, by site, what is known of
+    measurements without a set-up of their own."""
 
     sites: dict[str, SiteRecord] = field(default_factory=dict)
-    setups: dict[str, Any] = field(default_factory=dict)
+    setups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    earlier: dict[str, SetupUse] = field(default_factory=dict)
 
 
 def path_beside(table: Path) -> Path:
@@ -34,19 +42,28 @@ def path_beside(table: Path) -> Path:
 
 
 def write_beside(store: Store, sites: list[str], table: Path) -> Path:
-    """Write what a store holds of these sites, and its setups, beside a table; the file's path.
+    """Write what a store holds of these sites, and its set-ups, beside a table; the file's path.
 
     Raises:
         OSError: it cannot be written.
         DamagedStore: a record of the store is not what was written.
     """
-    setups = {
-        path.stem: store.read_json(f"setups/{path.name}")
-        for path in sorted((store.root / "setups").glob("*.json"))
+    setups = dict(read_contents(store).tail.setups)
+    for path in sorted((store.root / FOLDER).glob("*.json")):
+        record = None if path.name.startswith(EARLIER) else read_setup(store, path.stem)
+        if record is not None:
+            setups[path.stem] = dict(record)
+    kept = {
+        "sites": {site: as_json(read_site_record(store, site)) for site in sites},
+        "setups": setups,
+        "earlier": {
+            site: earlier
+            for site in sites
+            if (earlier := store.read_json(f"{FOLDER}/{EARLIER}{site_file_name(site)}"))
+        },
     }
-    records = {site: as_json(read_site_record(store, site)) for site in sites}
     path = path_beside(table)
-    replace_file(path, json.dumps({"sites": records, "setups": setups}, indent=1).encode() + b"\n")
+    replace_file(path, json.dumps(kept, indent=1).encode() + b"\n")
     return path
 
 
@@ -62,11 +79,15 @@ def read_beside(table: Path) -> Beside:
     try:
         kept = json.loads(read_text(path))
         records = {site: record_of(record) for site, record in kept["sites"].items()}
-        setups = dict(kept["setups"])
-        if None in records.values() or not all(map(SETUP_ID.fullmatch, setups)):
+        setups = {name: dict(record) for name, record in kept["setups"].items()}
+        earlier = {
+            site: SetupUse(dict(use["record"]), int(use["points"]))
+            for site, use in kept["earlier"].items()
+        }
+        if None in records.values() or any(setup_id(setups[name]) != name for name in setups):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise BadFile(
             "is not what export writes beside a table", "export again, or remove it", str(path)
         ) from None
-    return Beside({site: record for site, record in records.items() if record}, setups)
+    return Beside({site: record for site, record in records.items() if record}, setups, earlier)

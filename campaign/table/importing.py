@@ -23,6 +23,7 @@ from campaign.store.dataset import Tables, current_tables
 from campaign.store.generation import Generation, newest_generation
 from campaign.store.layout import Store, create_store, driver_lock, writing
 from campaign.store.samples import ShardWriter, repair_descriptions
+from campaign.store.setups import has_earlier, write_earlier, write_setups
 from campaign.store.site_record import SiteRecord, Volts, has_site_record, write_site_record
 from campaign.store.summary import updated, with_sites
 from campaign.table.beside import Beside, path_beside, read_beside
@@ -72,7 +73,7 @@ def import_table(
     # A table that is refused must not leave a new, empty store behind.
     checked = checked_rows(read_table(table, mapping), mapping)
     beside = read_beside(table)
-    if beside.sites or beside.setups:
+    if beside != Beside():
         checked.notes.append(f"{path_beside(table)}: read with it")
     folder = None if traces is None else TraceFolder(traces)
     into = create_store(store.resolve(), store.name)
@@ -111,9 +112,10 @@ def import_rows(
             for site, record in site_records(rows, mapping, beside).items():
                 if not has_site_record(store, site):
                     write_site_record(store, site, record)
-            for name, setup in beside.setups.items():
-                if store.read_json(f"setups/{name}.json") is None:
-                    store.write_json(f"setups/{name}.json", setup)
+            write_setups(store, beside.setups)
+            for site, use in beside.earlier.items():
+                if not has_earlier(store, site):
+                    write_earlier(store, site, use)
             failures = _new_failures(checked, tables)
             if new.any() or len(failures):
                 _add(store, rows[new], Counter(rows["site"][~there]), failures, traces)
@@ -217,12 +219,13 @@ def _with_records(
             "point": {"site": site, "partition": partition},
             "start_unix_s": start,
             "status": status,
+            "setup": setup,
             "provenance": json.loads(provenance) if '"flags"' in provenance else {},
         }
-        for site, partition, start, status, provenance in zip(
+        for site, partition, start, status, setup, provenance in zip(
             *(
                 measured[name].tolist()
-                for name in ("site", "partition", "start_unix_s", "status", "provenance")
+                for name in ("site", "partition", "start_unix_s", "status", "setup", "provenance")
             ),
             strict=True,
         )

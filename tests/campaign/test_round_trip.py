@@ -92,6 +92,11 @@ def assert_same_stores(one: Path, other: Path, with_traces: bool = False) -> Non
     for site in set(a.measurements["site"]):
         stores = (open_store(path) for path in (one, other))
         assert len({repr(read_site_record(store, site)) for store in stores}) == 1
+    setups = [
+        {file.name: file.read_bytes() for file in (path / "setups").glob("*.json")}
+        for path in (one, other)
+    ]
+    assert setups[0] == setups[1]
     if with_traces:
         assert traces_of(one) == traces_of(other)
 
@@ -134,6 +139,7 @@ def test_a_simulated_campaign_and_its_fit_come_back(tmp_path, capsys):
     again = imported(table, tmp_path / "again", "--traces", traces)
     assert_same_stores(store, again, with_traces=True)
     assert current_tables(open_store(again))[0].measurements["simulated"].all()
+    assert len(list((again / "setups").glob("*.json"))) == 1
     fits = [open_results(path).fit("jetson-tk1").summary for path in (store, again)]
     assert fits[0] == fits[1]
     imported(tmp_path / "o.parquet", tmp_path / "third")
@@ -327,7 +333,11 @@ def test_a_wrong_value_in_an_exported_table_is_named(tmp_path, capsys, name, val
 
 def test_a_wrong_file_beside_the_table_is_refused(tmp_path, capsys):
     table = exported(crafted(tmp_path / "s", [measurement()]), tmp_path)
-    for text in ("[]", '{"sites": {"s": 1}, "setups": {}}', '{"sites": {}, "setups": {"../x": 1}}'):
+    for text in (
+        "[]",
+        '{"sites": {"s": 1}, "setups": {}}',
+        '{"sites": {}, "setups": {"../x": {}}, "earlier": {}}',
+    ):
         (tmp_path / "out.csv.sites.json").write_text(text)
         assert main(["import", str(table), "--store", str(tmp_path / "again")]) == 2
         assert "out.csv.sites.json: is not what export writes" in capsys.readouterr().err
