@@ -20,10 +20,10 @@ from analysis.dataset import COMPLETE, NODE_LOST
 from campaign.launch.clusters import LOOPBACK_DASHBOARD, CantLaunch, cancel_jobs, configure_dask
 from campaign.launch.outcome import Outcome, missing_points, outcome
 from campaign.launch.partition_run import FinishedTask, PartitionRun
+from campaign.launch.scratch import tidy_scratch
 from campaign.launch.setup_record import planned_record
 from campaign.launch.worker import TaskResult
 from campaign.measure.point_life import PartitionSetup
-from campaign.measure.subprocesses import remove_dead_scratch
 from campaign.measurement import CAN_PASS, Measurement
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
@@ -107,7 +107,7 @@ def run(
         CantLaunch: a partition's jobs cannot be submitted.
     """
     configure_dask()
-    _tidy_scratch(plan)
+    tidy_scratch(plan)
     with driver_lock(store), _interrupts() as interrupted:
         with writing(store):
             for text in repair_samples(store):
@@ -139,7 +139,7 @@ def run(
             with writing(store):
                 _compact(store, progress)
             state = point_states(store)
-            _tidy_scratch(plan)
+            tidy_scratch(plan)
         with writing(store):
             equalize_generations(store)
         return outcome(plan, state, interrupted.is_set())
@@ -167,15 +167,6 @@ def _setup(plan: Plan, site: str, partition: str, kernels: Iterable[str]) -> Par
         campaign=plan.campaign.name,
         partition=partition,
     )
-
-
-def _tidy_scratch(plan: Plan) -> None:
-    """Remove scratch folders that killed workers left on this host. On a Slurm node, its next
-    worker does that."""
-    for name, partition in plan.partitions:
-        entry = plan.sites[name].partitions[partition]
-        if entry.scheduler == "local":
-            remove_dead_scratch(Path(entry.local_directory))
 
 
 def _compact(store: Store, progress: Progress, workers_gone: bool = False) -> None:
