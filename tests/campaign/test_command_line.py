@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shlex
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -78,14 +78,21 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+def children_cpu_s() -> float:
+    """Processor time of all children that have ended, s."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def test_help_answers_at_once():
+    """In processor time: the wall time also depends on what else runs on the machine."""
     seconds = []
     for _ in range(5):
-        began = time.monotonic()
+        began_s = children_cpu_s()
         subprocess.run(
             [sys.executable, "-m", "campaign", "--help"], cwd=ROOT, check=True, capture_output=True
         )
-        seconds.append(time.monotonic() - began)
+        seconds.append(children_cpu_s() - began_s)
     assert statistics.median(seconds) < 0.3
 
 

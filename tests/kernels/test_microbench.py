@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from analysis.dataset import CLASS_UNITS
-from kernels.host.caches import Cache, Level, read_caches, working_set_bytes
+from kernels.host.caches import Cache, Level, memory_bytes, read_caches, working_set_bytes
 from kernels.host.ranks import Team
 from kernels.kernel import Kernel, KernelFailed, WrongResult
 from kernels.microbench.chains import REGISTER_STEPS, Affine, ChainParams, words_per_iteration
@@ -286,9 +288,23 @@ def test_the_chase_visits_every_line_once_before_it_comes_back() -> None:
 # Running
 
 
+@pytest.fixture
+def small_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels read a recorded tree, whose caches make a working set for dram of 64 MiB."""
+    record_tree(tmp_path, last_cache="16M")
+    for name in ("chains", "chase", "load"):
+        module = import_module(f"kernels.microbench.{name}")
+        monkeypatch.setattr(module, "read_caches", partial(read_caches, tmp_path))
+
+
 @pytest.mark.parametrize("kernel", [sp_fma, dp_fma, int_mad, load, chase])
 @pytest.mark.parametrize("level", ["register", *LEVELS])
-def test_every_kernel_runs_at_every_level(kernel: Any, level: Any) -> None:
+def test_every_kernel_runs_at_every_level(
+    kernel: Any, level: Any, request: pytest.FixtureRequest
+) -> None:
+    if level == "dram":
+        # This machine's own working set may have 1 GiB; one kernel is run on it below.
+        request.getfixturevalue("small_caches")
     given: dict[str, Any] = {"level": level}
     if kernel in (load, chase):
         if level == "register":
@@ -308,9 +324,11 @@ def test_every_kernel_runs_at_every_level(kernel: Any, level: Any) -> None:
     assert run.parts == []
 
 
+@pytest.mark.usefixtures("small_caches")
 def test_an_iteration_continues_where_the_last_one_ended() -> None:
     run = prepared(dp_fma, level="dram", ops_per_word=64)
     part = run.parts[0]
+    assert 3 * words_per_iteration(64) < part.data.size == 8 * MIB
     before = part._next
     run.run(3)
     assert part._next == (before + 3 * words_per_iteration(64)) % part.data.size
@@ -356,11 +374,17 @@ def test_another_thread_advances_while_a_kernel_runs() -> None:
     assert sum(begin < t < end for t in ticks) > (end - begin) / 0.002 / 10
 
 
-def test_every_page_of_a_working_set_is_written() -> None:
+def test_this_machines_largest_working_set_is_run_and_its_every_page_written() -> None:
     run = prepared(load, level="dram")
+    expected = working_set_bytes("dram", read_caches(), memory_bytes())
+    assert run.parts[0].data.nbytes == expected
     words_per_page = 4096 // 8
     assert np.all(run.parts[0].data[::words_per_page] != 0)
     assert run.parts[0].data.ctypes.data % (2 * MIB) == 0
+    run.run(1)
+    run.check()
+    run.run(2)
+    run.check()
     run.close()
 
 
@@ -374,13 +398,13 @@ def write_cache(root: Path, index: int, **entries: str) -> None:
         (folder / name).write_text(text + "\n", encoding="ascii")
 
 
-def record_tree(root: Path) -> None:
+def record_tree(root: Path, last_cache: str = "48M") -> None:
     line = {"coherency_line_size": "64"}
     write_cache(root, 0, level="1", type="Data", size="48K", shared_cpu_list="0,64", **line)
     write_cache(root, 1, level="1", type="Instruction", size="32K", shared_cpu_list="0,64", **line)
     write_cache(root, 2, level="2", type="Unified", size="1280K", shared_cpu_list="0,64", **line)
     write_cache(
-        root, 3, level="3", type="Unified", size="48M", shared_cpu_list="0-31,64-95", **line
+        root, 3, level="3", type="Unified", size=last_cache, shared_cpu_list="0-31,64-95", **line
     )
 
 
