@@ -265,31 +265,31 @@ def test_the_twin_is_the_same_measurement_twice():
     assert first.provenance["simulated"] is True
 
 
-WAYS_TO_START = (("localhost", 1), ("localhost", 2), ("jetson-tk1", 1))
-"""A site and ranks: a fork, ranks of their own, and the fork server itself."""
-
-
 @pytest.mark.parametrize(
-    ("name", "ranks", "file"),
+    ("name", "ranks", "files"),
     [
-        *((*way, "result.new") for way in WAYS_TO_START),
-        *((*way, "log") for way in WAYS_TO_START),
-        ("localhost", 2, "point.json"),
+        # A fork, ranks of their own, and the fork server itself.
+        ("localhost", 1, ("log", "result.new")),
+        ("localhost", 2, ("log", "point.json", "result.new")),
+        ("jetson-tk1", 1, ("log", "result.new")),
     ],
 )
 def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_point(
-    tmp_path, name, ranks, file
+    tmp_path, name, ranks, files
 ):
+    """The files in the order in which they are written: that a later one is refused shows that
+    those before it were written again."""
     site = read_site(built_in_sites()[name])
     point = a_point(
         site=site.name, partition=next(iter(site.partitions)), ranks=ranks, setting=site.settings[0]
     )
     runner = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)), tmp_path)
     try:
-        (runner.folder / file).mkdir()  # what nothing can be written to
-        with pytest.raises(StoreUnwritable, match=rf"{file}: Is a directory"):
-            runner.measure(point, 0)
-        (runner.folder / file).rmdir()
+        for file in files:
+            (runner.folder / file).mkdir()  # what nothing can be written to
+            with pytest.raises(StoreUnwritable, match=rf"{file}: Is a directory"):
+                runner.measure(point, 0)
+            (runner.folder / file).rmdir()
         assert decode(runner.measure(point, 0)).status == "ok"
     finally:
         runner.close()
