@@ -383,7 +383,11 @@ def _holdout(
         same = (measured == np.nan_to_num(np.array(train))[:, None]).all(axis=2)
         stray = [pair for pair, at in zip(train, same, strict=True) if not at.any()]
         if stray:
-            raise CantFit(f"holdout trains on {setting_text(stray[0])}, which was not measured")
+            known = ",".join(f"{mhz:g}" for mhz in data.settings[-1] if not np.isnan(mhz))
+            raise CantFit(
+                f"holdout trains on {setting_text(stray[0])}, which was not measured; "
+                f"a measured setting is {known or 'as found'}"
+            )
         chosen = same.argmax(axis=1)
     test = ~np.isin(data.setting, chosen)
     if not test.any():
