@@ -1,46 +1,66 @@
-"""Whether the 95 % intervals hold the truth in 95 % of campaigns, and picks are as sure as said.
+"""Whether the 95 % intervals hold the truth in 95 % of cases, and picks are as sure as said.
 
     .venv/bin/python benchmarks/interval_coverage.py [--seeds 400] [--auto-seeds 400]
+        [--boards 60] [--data DIR] [--splits 8] [--store STORE --site X] [--only NAME]
 
-Every seed is a simulated campaign: the noise-free energies of the simulated Jetson TK1 times
-fresh normal noise, of which each setting has a part that all its runs share, each run one of its
-own, and each time one. The truth is the fit of the noise-free rows, so only noise stands between
-a campaign's fit and it. All that is printed is simulated.
+Against truths that are known, on the simulated Jetson TK1: every seed is a campaign, the
+noise-free energies times normal noise, of which each setting has a part that all its runs share,
+each run one of its own, and each time one.
 
-Picks are made as ``campaign predict`` makes them. A pick hits where it is the setting with the
-least noise-free energy; two settings that are equal to 1e-7 count by the first.
+- ``smooth model``: the truth is the noise-free model; what a setting's runs share is an error of
+  the campaign, drawn anew for each. The constants' intervals are judged by this truth too.
+- ``board``: what a setting's runs share is the board's own and part of the truth (``--boards``).
+
+Against measurements that were kept back, of public data (``--data``, the folder of
+``benchmarks/real_data.py``) and of a store (``--store``): a random half of the settings,
+``--splits`` times, or half of the repeats. The fit sees the others alone; then the savings and the
+best settings that were measured are the truth. Kept-back repeats have noise of their own, by which
+the intervals are widened for this comparison (that of the fit of all repeats); "bare" is without.
+
+The interval of a pick's saving is judged for each pick that is not the fastest setting; "any" are
+those of all settings against the fastest. A pick hits where it is the setting with the least true
+energy to 1e-7. Deciles of P(best) with 30 cases or more are judged. What is simulated says so.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+# The matrices are small: threads would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-
+sys.path.insert(0, str(Path(__file__).parent))
 SETTING_GAIN = 0.015
 RUN_GAIN = 0.025
 TIME_GAIN = 0.003
 DECILES = 10
-TIE = 7
-"""Decimals of energy over the least energy: what is alike to these is a tie."""
+FEWEST = 30
+"""Cases of a decile that are judged."""
+TIE_PCT = 1e-5
+"""What is above the least energy by no more is as good as the best."""
+Setting = tuple[float, float]
 
 
 def campaign(quiet, seed: int):
-    """The noise-free rows with the noise of one seed."""
+    """The noise-free rows with the noise of one seed, and with what its settings share alone."""
     rng = np.random.default_rng(seed)
     n = len(quiet)
-    gain = 1 + rng.normal(0, SETTING_GAIN, len(quiet.settings))[quiet.setting]
-    gain += rng.normal(0, RUN_GAIN, n)
+    shared = 1 + rng.normal(0, SETTING_GAIN, len(quiet.settings))[quiet.setting]
+    gain = shared + rng.normal(0, RUN_GAIN, n)
     slower = 1 + rng.normal(0, TIME_GAIN, n)
-    return replace(quiet, energy_j=quiet.energy_j * gain, time_s=quiet.time_s * slower)
+    noisy = replace(quiet, energy_j=quiet.energy_j * gain, time_s=quiet.time_s * slower)
+    return noisy, replace(quiet, energy_j=quiet.energy_j * shared)
 
 
 def truths(quiet) -> dict[str, float]:
@@ -54,29 +74,114 @@ def truths(quiet) -> dict[str, float]:
     }
 
 
-def least_energies(quiet) -> dict[str, dict[tuple[float, float], float]]:
-    """Kernel -> setting -> noise-free joules, in the order of the settings."""
-    least_j: dict[str, dict[tuple[float, float], float]] = defaultdict(dict)
-    for i in np.argsort(quiet.setting, kind="stable"):
-        least_j[quiet.kernel[i]][quiet.settings[quiet.setting[i]]] = float(quiet.energy_j[i])
-    return dict(least_j)
+def true_energies(data) -> dict[str, dict[Setting, float]]:
+    """Kernel -> setting -> mean joules, in the order of the settings."""
+    total = defaultdict(lambda: defaultdict(list))
+    for i in np.argsort(data.setting, kind="stable"):
+        total[data.kernel[i]][data.settings[data.setting[i]]].append(float(data.energy_j[i]))
+    return {
+        kernel: {setting: float(np.mean(joules)) for setting, joules in by_setting.items()}
+        for kernel, by_setting in total.items()
+    }
 
 
-def measure(quiet, model: str, seeds: int) -> tuple[dict, dict, np.ndarray, np.ndarray, float]:
-    """Of all seeds: coverage and half-widths by constant, the picks, forms chosen, and seconds.
+@dataclass
+class Picks:
+    """Picks against the truth: ``made`` holds (P(best), hit, loss said, loss real) of each;
+    ``held`` and ``any_held`` (held, width in %) of intervals, ``bare`` those without the noise of
+    what was kept back; ``verdicts`` (said worse or right, true)."""
 
-    The picks: float64 (cases, 4) of probability, hit, expected and actual loss in %.
-    """
-    from analysis.choice.pick import picks
+    made: list[tuple[float, float, float, float]] = field(default_factory=list)
+    held: list[tuple[bool, float]] = field(default_factory=list)
+    any_held: list[tuple[bool, float]] = field(default_factory=list)
+    bare: list[bool] = field(default_factory=list)
+    verdicts: list[bool] = field(default_factory=list)
+    unsaid: int = 0
+
+    def add(self, among, truth: Mapping[Setting, float], noise: float | None = None) -> None:
+        """Judge a kernel; ``noise``: variance of what was kept back, in log energy."""
+        from analysis.choice.pick import pick
+
+        chosen = pick(among)
+        if among.energy_draws_j is None:
+            self.unsaid += 1
+            return
+        known = {_comparable(setting): joules for setting, joules in truth.items()}
+        places = [_comparable(setting) for setting in among.settings]
+        true_j = np.array([known.get(place, np.nan) for place in places])
+        best = places.index(_comparable((chosen.core_mhz, chosen.mem_mhz)))
+        fastest = int(np.argmin(among.time_s))
+        draws = among.energy_draws_j
+        saving = (1 - true_j / true_j[fastest]) * 100
+        if noise is not None:
+            if best != fastest:
+                self.bare.append(chosen.saving_low_pct <= saving[best] <= chosen.saving_high_pct)
+            own = np.random.default_rng(0).normal(size=draws.shape) * np.sqrt(noise)
+            draws = draws * np.exp(own)
+        low, high = np.percentile((1 - draws / draws[fastest]) * 100, [2.5, 97.5], axis=1)
+        held = (low <= saving) & (saving <= high)
+        known_saving = np.isfinite(saving) & (np.arange(len(saving)) != fastest)
+        self.any_held += zip(held[known_saving], (high - low)[known_saving], strict=True)
+        if known_saving[best]:
+            self.held.append((bool(held[best]), float(high[best] - low[best])))
+        if np.isfinite(true_j[best]):
+            lost = float(true_j[best] / np.nanmin(true_j) - 1) * 100
+            hit = lost <= TIE_PCT
+            self.made.append((chosen.best_probability, hit, chosen.expected_loss_pct, lost))
+        if chosen.race_to_halt in ("worse", "right") and np.isfinite(true_j[fastest]):
+            least = int(np.nanargmin(true_j))
+            right = least == fastest if chosen.race_to_halt == "right" else least != fastest
+            self.verdicts.append(right)
+
+    def show(self, name: str) -> None:
+        """A line, and the deciles of the probability with enough cases."""
+        if not self.made:
+            print(f"{name:<34} no intervals: fewer than three settings", flush=True)
+            return
+        probability, hit, said, lost = np.array(self.made, float).T
+        held, wide = np.array(self.held, float).reshape(-1, 2).T
+        any_held, any_wide = np.array(self.any_held, float).T
+        without = f" ({np.mean(self.bare) * 100:.1f} bare)" if self.bare else ""
+        print(
+            f"{name:<34}{len(probability):>6}{np.mean(held) * 100 if held.size else 100:>7.1f}"
+            f"{np.median(wide) if wide.size else 0:>8.2f}{any_held.mean() * 100:>7.1f}"
+            f"{np.median(any_wide):>8.2f}{probability.mean():>8.3f}{hit.mean():>7.3f}"
+            f"{said.mean():>8.3f}{lost.mean():>8.3f}"
+            f"{np.mean(self.verdicts) * 100 if self.verdicts else 100:>7.1f}{without}"
+        )
+        decile = np.minimum((probability * DECILES).astype(int), DECILES - 1)
+        judged = [k for k in range(DECILES) if (decile == k).sum() >= FEWEST]
+        if judged:
+            texts = [
+                f"{probability[decile == k].mean():.2f} {hit[decile == k].mean():.2f}"
+                f" ({(decile == k).sum()})"
+                for k in judged
+            ]
+            print(f"    P(best) said, hit (cases): {', '.join(texts)}", flush=True)
+
+
+HEADER = (
+    f"{'truth':<34}{'picks':>6}{'held %':>7}{'width':>8}{'any %':>7}{'width':>8}"
+    f"{'P(best)':>8}{'hit':>7}{'lost %':>8}{'real':>8}{'race':>7}"
+)
+
+
+def _comparable(setting: Setting) -> tuple[float | None, ...]:
+    """NaN is not equal to itself."""
+    return tuple(None if np.isnan(mhz) else mhz for mhz in setting)
+
+
+def constants(quiet, model: str, seeds: int) -> tuple[dict, dict, dict, Picks]:
+    """Of all seeds: coverage and half-widths by constant, forms chosen, and the picks."""
+    from analysis.choice.pick import all_candidates
     from analysis.energy.fit import fit
     from analysis.energy.fitted import costs_at
 
-    truth, least = truths(quiet), least_energies(quiet)
+    truth, true_j = truths(quiet), true_energies(quiet)
     exact = fit(quiet, "choi", "known")
-    held, width, forms, made = defaultdict(list), defaultdict(list), defaultdict(int), []
-    start = time.monotonic()
+    held, width, forms, made = defaultdict(list), defaultdict(list), defaultdict(int), Picks()
     for seed in range(seeds):
-        data = campaign(quiet, seed)
+        data, _ = campaign(quiet, seed)
         fitted = fit(data, model, "known")
         forms[fitted.model] += 1
         for i, term in enumerate(fitted.terms):
@@ -91,15 +196,96 @@ def measure(quiet, model: str, seeds: int) -> tuple[dict, dict, np.ndarray, np.n
             true = costs_at(exact, *pair, *volt).constant_w[0]
             held["constant power"].append(low <= true <= high)
             width["constant power"].append((high - low) / 2 / power_w)
-        for chosen in picks(fitted, data):
-            true_j = np.array(list(least[chosen.label].values()))
-            relative = np.round(true_j / true_j.min(), TIE)
-            best = list(least[chosen.label])[int(np.argmin(relative))]
-            mine_j = least[chosen.label][chosen.core_mhz, chosen.mem_mhz]
-            hit = (chosen.core_mhz, chosen.mem_mhz) == best
-            lost = (mine_j / true_j.min() - 1) * 100
-            made.append((chosen.best_probability, hit, chosen.expected_loss_pct, lost))
-    return held, width, forms, np.array(made), time.monotonic() - start
+        for kernel, among in all_candidates(fitted, data).items():
+            made.add(among, true_j[kernel])
+    return held, width, forms, made
+
+
+def boards(quiet, model: str, seeds: int) -> Picks:
+    """Campaigns of boards whose settings have gains of their own, which are true."""
+    from analysis.choice.pick import all_candidates
+    from analysis.energy.fit import fit
+
+    made = Picks()
+    for seed in range(seeds):
+        data, board = campaign(quiet, seed)
+        true_j = true_energies(board)
+        for kernel, among in all_candidates(fit(data, model, "known"), data).items():
+            made.add(among, true_j[kernel])
+    return made
+
+
+def kept_back_settings(sites: list, splits: int) -> Picks:
+    """Half of the settings fitted (three at least), all to choose from, judged by all."""
+    from analysis.choice.pick import all_candidates
+    from analysis.energy.fit import fit
+    from analysis.measurements.observations import CantFit
+
+    made = Picks()
+    for data in sites:
+        true_j, n = true_energies(data), len(data.settings)
+        volts = {
+            data.settings[s]: (
+                float(data.core_v[data.setting == s].mean()),
+                float(data.mem_v[data.setting == s].mean()),
+            )
+            for s in np.unique(data.setting)
+        }
+        for split in range(splits):
+            seen = np.random.default_rng(split).permutation(n)[: max(n // 2, min(3, n - 1))]
+            training = data.take(np.isin(data.setting, seen))
+            try:
+                among = all_candidates(fit(training), training, None, volts)
+            except CantFit:
+                continue
+            for kernel, candidates in among.items():
+                made.add(candidates, true_j[kernel])
+    return made
+
+
+def kept_back_repeats(sites: list) -> Picks | None:
+    """The even repeats fitted and judged by the odd ones, and the other way round."""
+    from analysis.choice.pick import all_candidates
+    from analysis.energy.fit import fit
+
+    made = Picks()
+    for data in sites:
+        repeat = repeats(data)
+        if not repeat.any():
+            continue
+        whole = fit(data).discrepancy
+        for half in (0, 1):
+            training, kept = data.take(repeat % 2 == half), data.take(repeat % 2 != half)
+            true_j = true_energies(kept)
+            for kernel, among in all_candidates(fit(training), training).items():
+                each = (kept.kernel == kernel).sum() / len(true_j[kernel])
+                made.add(among, true_j[kernel], whole.noise[kernel] / each)
+    return made if made.made else None
+
+
+def repeats(data) -> np.ndarray:
+    """int64 (rows,): how many rows of the same kernel and setting come before each."""
+    before: dict[tuple[str, int], int] = defaultdict(int)
+    number = np.empty(len(data), np.int64)
+    for i, cell in enumerate(zip(data.kernel.tolist(), data.setting.tolist(), strict=True)):
+        number[i] = before[cell]
+        before[cell] += 1
+    return number
+
+
+def public_sets(folder: Path) -> Iterator[tuple[str, Callable[[], list]]]:
+    """The data sets of ``benchmarks/real_data.py``: a name, and a function that loads it."""
+    import real_data
+
+    yield "Titan X, voltage table", lambda: [real_data.titan_x(folder, True)]
+    yield "Titan X, voltage unknown", lambda: [real_data.titan_x(folder, False)]
+    yield "GTX 980, lumped", lambda: [real_data.gtx_980(folder, False)]
+    yield "GTX 980, counts", lambda: [real_data.gtx_980(folder, True)]
+    for suite in ("cBench", "PARSEC"):
+        for counts in (False, True):
+            name = f"XU3 {suite}, {'counts' if counts else 'lumped'}"
+            yield name, lambda s=suite, c=counts: [real_data.odroid(folder, s, c)]
+    yield "phones, every cluster a site", lambda: list(real_data.phones(folder, 10))
 
 
 def show_coverage(held: dict, width: dict) -> None:
@@ -112,31 +298,11 @@ def show_coverage(held: dict, width: dict) -> None:
     print(f"  {'all classes':<16}{len(classes):>10}{np.mean(classes) * 100:>9.1f}")
 
 
-def show_picks(made: np.ndarray) -> None:
-    """Cases, mean probability and hit rate by decile of probability; expected and actual loss."""
-    probability, hit, expected, lost = made.T
-    decile = np.minimum((probability * DECILES).astype(int), DECILES - 1)
-    print(f"  {'probability':<14}{'cases':>8}{'mean said':>11}{'hit rate':>10}", end="")
-    print(f"{'loss said %':>13}{'loss real %':>13}")
-    rows = [(f"{k / DECILES:.1f} to {(k + 1) / DECILES:.1f}", decile == k) for k in range(DECILES)]
-    for name, mine in [*rows, ("all", np.ones(len(made), bool))]:
-        if mine.any():
-            print(f"  {name:<14}{mine.sum():>8}{probability[mine].mean():>11.3f}", end="")
-            print(f"{hit[mine].mean():>10.3f}{expected[mine].mean():>13.3f}", end="")
-            print(f"{lost[mine].mean():>13.3f}")
-
-
-def main() -> int:
+def simulated(arguments: argparse.Namespace) -> None:
+    """Both truths of the simulated board."""
     from analysis.measurements.observations import observations
     from tests.analysis.twin_data import twin_dataset
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=400, help="campaigns with model choi")
-    parser.add_argument("--auto-seeds", type=int, default=400, help="campaigns with model auto")
-    parser.add_argument("--per-family", type=int, default=8, help="kernels of each family")
-    arguments = parser.parse_args()
     quiet = observations(twin_dataset("off", per_family=arguments.per_family), "tk1")
     print(
         f"simulated Jetson TK1: {len(set(quiet.kernel.tolist()))} kernels x "
@@ -146,12 +312,60 @@ def main() -> int:
     for model, seeds in (("choi", arguments.seeds), ("auto", arguments.auto_seeds)):
         if seeds <= 0:
             continue
-        held, width, forms, made, took_s = measure(quiet, model, seeds)
+        start = time.monotonic()
+        held, width, forms, made = constants(quiet, model, seeds)
         chosen = ", ".join(f"{name} {n}" for name, n in sorted(forms.items(), key=lambda f: -f[1]))
+        took_s = time.monotonic() - start
         print(f"\nmodel {model}: {seeds} simulated campaigns, chosen {chosen} ({took_s:.0f} s)")
         show_coverage(held, width)
-        print()
-        show_picks(made)
+        print(f"\n{HEADER}")
+        made.show("smooth model (simulated)")
+    if arguments.boards:
+        print(f"\n{HEADER}")
+        boards(quiet, "auto", arguments.boards).show("board (simulated)")
+
+
+def kept_back(arguments: argparse.Namespace) -> None:
+    """What was measured and kept back, of a store and of public data."""
+    sets: list[tuple[str, Callable[[], list]]] = []
+    if arguments.store:
+        from campaign.results import open_store
+
+        sets.append(("store", lambda: [open_store(arguments.store).observations(arguments.site)]))
+    if arguments.data:
+        sets += public_sets(arguments.data)
+    print(f"\n{HEADER}")
+    for name, load in sets:
+        if arguments.only.lower() not in name.lower():
+            continue
+        try:
+            sites = load()
+        except FileNotFoundError as error:
+            print(f"{name}: left out, {error.filename} is not there")
+            continue
+        kept_back_settings(sites, arguments.splits).show(f"{name}: settings")
+        if (by_repeats := kept_back_repeats(sites)) is not None:
+            by_repeats.show(f"{name}: repeats")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=400, help="campaigns with model choi")
+    parser.add_argument("--auto-seeds", type=int, default=400, help="campaigns with model auto")
+    parser.add_argument("--boards", type=int, default=60, help="boards with gains of their own")
+    parser.add_argument("--per-family", type=int, default=8, help="kernels of each family")
+    parser.add_argument("--data", type=Path, help="the folder of public data sets")
+    parser.add_argument("--store", type=Path, help="a store, half of whose settings are kept back")
+    parser.add_argument("--site", default="jetson-tk1", help="of the store")
+    parser.add_argument("--splits", type=int, default=8, help="random halves of the settings")
+    parser.add_argument("--only", default="", help="data sets whose name contains this")
+    arguments = parser.parse_args()
+    if arguments.seeds or arguments.auto_seeds or arguments.boards:
+        simulated(arguments)
+    if arguments.data or arguments.store:
+        kept_back(arguments)
     return 0
 
 

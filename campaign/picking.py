@@ -159,6 +159,14 @@ def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
         raise BadArgument("--max-power-w: must be more than 0, such as 150 for 150 W")
 
 
+def older_fit(store: Path, site: str) -> str:
+    """What is said of a fit that an earlier version kept."""
+    return (
+        "these intervals are of a fit of an earlier version, and too narrow; for new ones run: "
+        f"campaign fit {store} --site {site}"
+    )
+
+
 def picks_within_limits(
     among: Sequence[Candidates],
     objective: str,

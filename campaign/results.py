@@ -319,6 +319,8 @@ class Results:
             source = replace(source, unproven_clocks=True)
         volts = self.setting_volts(site) if all_settings else None
         among, warnings = picking.asked_candidates(kept, data, kernel, profile, volts)
+        if kept.is_of_older_version:
+            warnings.append(picking.older_fit(self.store.root, site))
         picks, without = picking.picks_within_limits(among, objective, max_slowdown, max_power_w)
         device = self.site_record(site).device
         return Predictions(

@@ -38,11 +38,12 @@ def _weighted(name: str, alpha: float) -> Objective:
 
 
 ENERGY = Objective("energy", "energy", "J", lambda energy_j, time_s: energy_j)
+TIME = Objective("time", "time", "s", lambda energy_j, time_s: time_s)
 OBJECTIVES = {
     objective.name: objective
     for objective in (
         ENERGY,
-        Objective("time", "time", "s", lambda energy_j, time_s: time_s),
+        TIME,
         Objective("edp", "energy-delay product", "J s", lambda e, t: e * t),
         Objective("ed2p", "energy-delay-squared product", "J s^2", lambda e, t: e * t**2),
     )

@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from analysis.choice.objectives import TIME
 from analysis.choice.objectives import objective as objective_of
-from analysis.energy.curves import at_voltage
+from analysis.choice.posterior import Cells, has_posterior, posteriors
 from analysis.energy.fitted import Fit
-from analysis.energy.terms.registry import design_matrix
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.time.class_roofline import fit_class_roofline
-from analysis.time.kernel_roofline import TimeModel, fit_time
+from analysis.time.kernel_roofline import fit_time
+from analysis.time.refits import refit_times
 
-DRAWS = 1000
-SEED = 20250101
+TIE = 1e-5
+"""Expected costs that differ by less than this are alike; then the medians decide."""
 SURE = 0.95
 """The probability from which a verdict is given."""
 
@@ -82,53 +83,127 @@ class Candidates:
 
 
 def candidates(
+    fitted: Fit, data: Observations, kernel: str, volts: Volts | None = None
+) -> Candidates:
+    """A kernel's candidates: :func:`all_candidates` of it alone."""
+    return all_candidates(fitted, data, [kernel], volts)[kernel]
+
+
+def all_candidates(
     fitted: Fit,
     data: Observations,
-    kernel: str,
+    kernels: Sequence[str] | None = None,
     volts: Volts | None = None,
-    *,
-    times: TimeModel | None = None,
-    drawn: np.ndarray | None = None,
-) -> Candidates:
-    """A kernel's predicted energy, and its time, at every measured setting and those of ``volts``.
+) -> dict[str, Candidates]:
+    """Label -> a kernel (all by default, named by label) at every setting that may be picked.
 
-    ``volts``: further legal settings and their voltages. Time is the mean measured one where
-    there is one, else that of ``times`` (by default the model fitted on ``data``). ``drawn``:
-    :func:`coefficient_draws` of the fit, where they are at hand.
+    These are the measured ones, and those of ``volts``, further legal settings and their voltages.
+    Time is the mean measured one where there is one, else the time model's of ``data``.
+
+    Raises:
+        CantFit: a kernel was not measured.
     """
-    mine = data.take(data.kernel == kernel)
-    if not len(mine):
+    labels = list(kernels or kernel_names(data))
+    code = {label: i for i, label in enumerate(labels)}
+    number = np.array([code.get(label, -1) for label in data.kernel.tolist()], np.int64)
+    if missing := sorted(set(labels) - {labels[i] for i in np.unique(number[number >= 0])}):
         raise CantFit(
-            f"no measurements of kernel {kernel!r}; known: {', '.join(kernel_names(data)[:12])}"
+            f"no measurements of kernel {missing[0]!r}; known: {', '.join(kernel_names(data)[:12])}"
         )
-    times = times or fit_time(data)
     known = {**(volts or {}), **_measured_volts(data)}
     settings = sorted(known)
+    place = {setting: i for i, setting in enumerate(settings)}
+    shape = (len(labels), len(settings))
+    mine = np.flatnonzero(number >= 0)
+    at = np.array([place.get(setting, -1) for setting in data.settings])[data.setting[mine]]
+    cell = number[mine] * len(settings) + at
+    repeats = np.bincount(cell, minlength=shape[0] * shape[1])
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            total = np.bincount(cell, values[mine], len(repeats))
+            return np.asarray((total / repeats).reshape(shape))
+
+    times = fit_time(data)
     core_mhz, mem_mhz = np.array(settings).T
-    time_s = times.time_s(kernel, core_mhz, mem_mhz)
-    repeats = np.zeros(len(settings), int)
-    measured_j = np.full(len(settings), np.nan)
-    at = {data.settings[s]: s for s in np.unique(mine.setting)}
-    for i, setting in enumerate(settings):
-        if setting in at:
-            rows = mine.setting == at[setting]
-            repeats[i] = rows.sum()
-            time_s[i] = mine.time_s[rows].mean()
-            measured_j[i] = mine.energy_j[rows].mean()
-    volt = np.array([known[s] for s in settings])
-    there = replace(
-        mine.take(np.zeros(len(settings), np.int64)),
+    time_s = mean(data.time_s)
+    missing_times = np.isnan(time_s)
+    deviation = None
+    time_std = times.spread / np.sqrt(np.maximum(repeats.reshape(shape), 1))
+    if missing_times.any():
+        predicted = np.stack([times.time_s(label, core_mhz, mem_mhz) for label in labels])
+        time_s = np.where(missing_times, predicted, time_s)
+        if has_posterior(fitted):
+            refits = refit_times(data, times, labels, core_mhz, mem_mhz)
+            deviation = {
+                label: refits.deviation[label] * missing_times[i] for label, i in code.items()
+            }
+            beyond = np.sqrt([[refits.variance[label]] for label in labels])
+            time_std = np.where(missing_times, beyond, time_std)
+    first = np.array([mine[np.flatnonzero(number[mine] == i)[0]] for i in range(len(labels))])
+    there = _at_settings(data.take(np.repeat(first, len(settings))), settings, known, time_s)
+    cells = Cells(
+        there=there,
+        kernels=labels,
+        repeats=repeats.reshape(shape),
+        mean_log_j=mean(np.log(data.energy_j)),
+        time_std=time_std,
+        time_deviation=deviation,
+    )
+    return _judged(fitted, cells, mean(data.energy_j), repeats.reshape(shape) > 0)
+
+
+def _at_settings(
+    rows: Observations,
+    settings: list[tuple[float, float]],
+    volts: Volts,
+    time_s: np.ndarray,
+) -> Observations:
+    """The rows, M of each kernel together, at the M settings with their voltages and times."""
+    n = len(rows) // len(settings)
+    volt = np.tile(np.array([volts[setting] for setting in settings]), (n, 1))
+    core_mhz, mem_mhz = np.tile(np.array(settings), (n, 1)).T
+    return replace(
+        rows,
         core_mhz=core_mhz,
         mem_mhz=mem_mhz,
         core_v=volt[:, 0],
         mem_v=volt[:, 1],
-        time_s=time_s,
-        setting=np.arange(len(settings)),
+        time_s=time_s.reshape(-1),
+        setting=np.tile(np.arange(len(settings)), n),
         settings=settings,
     )
-    return _candidates_at(
-        fitted, there, repeats > 0, measured_j, times.spread / np.sqrt(repeats.clip(1)), drawn
-    )
+
+
+def _judged(
+    fitted: Fit, cells: Cells, measured_j: np.ndarray, measured: np.ndarray
+) -> dict[str, Candidates]:
+    """The candidates of each kernel of ``cells``, with their posterior where the fit has one."""
+    there, shape = cells.there, cells.repeats.shape
+    energy_j = fitted.energy_j(there).reshape(shape)
+    time_s = there.time_s.reshape(shape)
+    among = {
+        label: Candidates(
+            **there.instance(label).as_dict(),
+            settings=there.settings,
+            energy_j=energy_j[i],
+            time_s=time_s[i],
+            measured=measured[i],
+            measured_j=measured_j[i],
+        )
+        for i, label in enumerate(cells.kernels)
+    }
+    if not has_posterior(fitted):
+        return among
+    return {
+        label: replace(
+            among[label],
+            energy_j=posterior.energy_j,
+            energy_draws_j=posterior.energy_draws_j,
+            time_draws_s=posterior.time_draws_s,
+        )
+        for label, posterior in zip(cells.kernels, posteriors(fitted, cells, energy_j), strict=True)
+    }
 
 
 def profile_candidates(
@@ -164,50 +239,24 @@ def profile_candidates(
     ceilings = fit_class_roofline(data)
     known = {**(volts or {}), **_measured_volts(data)}
     settings = sorted(known)
-    core_mhz, mem_mhz = np.array(settings).T
-    volt = np.array([known[s] for s in settings])
     n = len(settings)
-    here = np.array([setting == measured_at for setting in settings])
-    there = replace(
+    time_s = ceilings.time_s(counts, measured_s, measured_at, *np.array(settings).T)
+    rows = replace(
         data.take(np.zeros(n, np.int64)),
         kernel=np.full(n, kernel, object),
         instances={},
-        core_mhz=core_mhz,
-        mem_mhz=mem_mhz,
-        core_v=volt[:, 0],
-        mem_v=volt[:, 1],
-        time_s=ceilings.time_s(counts, measured_s, measured_at, core_mhz, mem_mhz),
         counts={name: np.full(n, counts.get(name, 0.0)) for name in data.counts},
-        setting=np.arange(n),
-        settings=settings,
     )
-    spread = np.where(here, 0.0, ceilings.spread)
-    return _candidates_at(fitted, there, here, np.full(n, np.nan), spread, None)
-
-
-def _candidates_at(
-    fitted: Fit,
-    there: Observations,
-    measured: np.ndarray,
-    measured_j: np.ndarray,
-    time_spread: np.ndarray,
-    drawn: np.ndarray | None,
-) -> Candidates:
-    among = Candidates(
-        **there.instance(str(there.kernel[0])).as_dict(),
-        settings=there.settings,
-        energy_j=fitted.energy_j(there),
-        time_s=there.time_s,
-        measured=measured,
-        measured_j=measured_j,
+    here = np.array([[setting == measured_at for setting in settings]])
+    unknown = np.full((1, n), np.nan)
+    cells = Cells(
+        there=_at_settings(rows, settings, known, time_s),
+        kernels=[kernel],
+        repeats=np.zeros((1, n), np.int64),
+        mean_log_j=unknown,
+        time_std=np.where(here, 0.0, ceilings.spread),
     )
-    if not np.isfinite(fitted.covariance).all():
-        return among
-    drawn = coefficient_draws(fitted) if drawn is None else drawn
-    energy_draws_j, slower = _draws(fitted, there, drawn, time_spread)
-    return replace(
-        among, energy_draws_j=energy_draws_j, time_draws_s=there.time_s[:, None] * slower
-    )
+    return _judged(fitted, cells, unknown, here)[kernel]
 
 
 def _measured_volts(data: Observations) -> dict[tuple[float, float], tuple[float, float]]:
@@ -218,41 +267,6 @@ def _measured_volts(data: Observations) -> dict[tuple[float, float], tuple[float
             for volt in (data.core_v, data.mem_v)
         )
     return {data.settings[s]: (float(core_v[s]), float(mem_v[s])) for s in np.flatnonzero(n)}
-
-
-def coefficient_draws(fitted: Fit) -> np.ndarray:
-    """What the coefficients may be: float64 (terms, DRAWS), always the same for the same fit.
-
-    Student's t with the freedom of the measured settings about the values. Some may fall below 0:
-    where terms cannot be separated, one is as much too low as the other is too high, and only
-    their sum, the energy, is meant.
-    """
-    generator = np.random.default_rng(SEED)
-    spread, axes = np.linalg.eigh(fitted.covariance)
-    freedom = max(fitted.n_settings - 1, 1)
-    normal = generator.normal(size=(len(spread), DRAWS))
-    normal /= np.sqrt(generator.chisquare(freedom, DRAWS) / freedom)
-    return np.asarray(fitted.value[:, None] + (axes * np.sqrt(np.maximum(spread, 0.0))) @ normal)
-
-
-def _draws(
-    fitted: Fit, there: Observations, drawn: np.ndarray, time_spread: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Joules (settings, draws), and the factors on time (settings, draws)."""
-    generator = np.random.default_rng(SEED + 1)
-    slower = 1.0 + time_spread[:, None] * generator.normal(size=(len(there), DRAWS))
-    columns = design_matrix(at_voltage(there, fitted.voltage, fitted.curves), fitted.terms)
-    by_time = np.array([term.pays_for == "time" for term in fitted.terms])
-    energy_j = columns[:, ~by_time] @ drawn[~by_time]
-    energy_j += (columns[:, by_time] @ drawn[by_time]) * slower
-    if fitted.surface is not None:
-        factor = 1.0 + fitted.surface.at(there)[:, None]
-        for covariance in fitted.surface.spread(np.array(there.settings)):
-            spread, axes = np.linalg.eigh(covariance)
-            root = axes * np.sqrt(np.maximum(spread, 0.0))
-            factor = factor + root @ generator.normal(size=(len(spread), DRAWS))
-        energy_j = energy_j * factor
-    return energy_j, slower
 
 
 def pick(
@@ -283,8 +297,15 @@ def pick(
         raise CantFit(
             f"{among.label}: no setting is within these limits; its least power is {least_w:.4g} W"
         )
-    score = np.where(allowed, score_of(energy_j, time_s), np.inf)
-    best = int(np.argmin(score))
+    drawn_j, drawn_s = among.energy_draws_j, among.time_draws_s
+    score = score_of(energy_j[allowed], time_s[allowed])
+    scores = None
+    if drawn_j is not None and drawn_s is not None:
+        scores = score_of(drawn_j[allowed], drawn_s[allowed])
+        expected = scores.mean(axis=1)
+        score = np.where(expected <= expected.min() * (1.0 + TIE), score, np.inf)
+    chosen = int(np.argmin(score))
+    best = int(np.flatnonzero(allowed)[chosen])
     core_mhz, mem_mhz = among.settings[best]
     best_pick = Pick(
         kernel=among.kernel,
@@ -299,20 +320,22 @@ def pick(
         measured=bool(among.measured[best]),
         saving_vs_highest_clocks_pct=_saving_vs_highest_pct(among, best),
     )
-    if among.energy_draws_j is None or among.time_draws_s is None:
+    if scores is None or drawn_j is None:
         return best_pick
-    drawn_j = among.energy_draws_j
-    scores = score_of(drawn_j[allowed], among.time_draws_s[allowed])
-    mine = scores[int(allowed[:best].sum())]
     saving_pct = (1.0 - drawn_j[best] / drawn_j[fastest]) * 100.0
     low, high = np.percentile(saving_pct, [2.5, 97.5])
+    least = scores.min(axis=0)
+    best_probability = float(np.mean(scores[chosen] <= least))
+    saves = float(np.mean(saving_pct > 0.0))
+    if best == fastest:  # what is not sure is then whether another setting saves
+        saves = 1.0 - (1.0 if objective == TIME.name else best_probability)
     return replace(
         best_pick,
         saving_low_pct=float(low),
         saving_high_pct=float(high),
-        best_probability=float(np.mean(mine <= scores.min(axis=0))),
-        expected_loss_pct=float(np.mean(mine / scores.min(axis=0) - 1.0) * 100.0),
-        race_to_halt=_verdict(best == fastest, float(np.mean(saving_pct > 0.0))),
+        best_probability=best_probability,
+        expected_loss_pct=float(np.mean(scores[chosen] / least - 1.0) * 100.0),
+        race_to_halt=_verdict(best == fastest, saves),
     )
 
 
@@ -335,9 +358,10 @@ def _saving_vs_highest_pct(among: Candidates, best: int) -> float:
 
 
 def _verdict(is_fastest: bool, saves: float) -> str:
-    if is_fastest or saves <= 1.0 - SURE:
+    """``saves``: how probable it is that a setting other than the fastest saves energy."""
+    if saves <= 1.0 - SURE:
         return "right"
-    return "worse" if saves >= SURE else "open"
+    return "worse" if saves >= SURE and not is_fastest else "open"
 
 
 def picks(
@@ -356,18 +380,3 @@ def picks(
         pick(kernel, objective, max_slowdown=max_slowdown, max_power_w=max_power_w)
         for kernel in among.values()
     ]
-
-
-def all_candidates(
-    fitted: Fit,
-    data: Observations,
-    kernels: list[str] | None = None,
-    volts: Volts | None = None,
-) -> dict[str, Candidates]:
-    """Label -> the candidates of each kernel (all by default, named by their labels)."""
-    times = fit_time(data)
-    drawn = coefficient_draws(fitted) if np.isfinite(fitted.covariance).all() else None
-    return {
-        kernel: candidates(fitted, data, kernel, volts, times=times, drawn=drawn)
-        for kernel in kernels or kernel_names(data)
-    }

@@ -12,12 +12,15 @@ from analysis.energy.curves import at_voltage
 from analysis.energy.fitted import CONFIDENCE, Fit
 from analysis.energy.forms import Form, forms
 from analysis.energy.intervals import (
+    MIN_SETTINGS_FOR_INTERVALS,
     choosing_without_each_setting,
     jackknife,
     node_covariance,
     without_each_setting,
 )
 from analysis.energy.models import AUTO
+from analysis.energy.out_of_fold import estimate_discrepancy
+from analysis.energy.refits import Refits
 from analysis.energy.remarks import inseparable, outliers
 from analysis.energy.surface import fit_surface
 from analysis.energy.terms.registry import design_matrix
@@ -82,15 +85,20 @@ def fit(
         predicted_j = predicted_j * (1.0 + surface.at(data))
     value = solution.value[order]
     covariance, freedom = np.full((len(terms), len(terms)), np.nan), np.inf
-    with_choice = covariance
+    with_choice, refits, discrepancy = covariance, None, None
     if intervals:
         of_nodes, freedom = node_covariance(choice, data, weight)
-        by_setting = without_each_setting(choice)
+        solutions = without_each_setting(training, solution)
+        by_setting = np.stack([without.value for without in solutions])
         chosen_again = choosing_without_each_setting(choice, by_setting, candidates, data, weight)
         covariance, with_choice = (
             (jackknife(left_out) + of_nodes)[np.ix_(order, order)]
             for left_out in (by_setting, chosen_again)
         )
+        if len(solutions) >= MIN_SETTINGS_FOR_INTERVALS:
+            curves = [without.curves for without in solutions] if training.estimated else []
+            refits = Refits(by_setting[:, order], curves)
+            discrepancy = estimate_discrepancy(training, solutions, surface)
     reach = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(with_choice))
     return Fit(
         site=data.site,
@@ -109,6 +117,8 @@ def fit(
         dropped=dropped,
         curves=solution.curves,
         surface=surface,
+        refits=refits,
+        discrepancy=discrepancy,
         tried=choice.tried,
         why=choice.why,
         robust=robust,

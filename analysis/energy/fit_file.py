@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import AfterValidator, Field, FiniteFloat, ValidationError, model_validator
 
 from analysis.energy.curves import Curves, VoltageCurve
+from analysis.energy.discrepancy import Discrepancy
 from analysis.energy.fit_summary import FitSummary, Part, first_error
 from analysis.energy.fitted import Fit, finite
+from analysis.energy.refits import Refits
 from analysis.energy.surface import Surface
 from analysis.energy.terms.registry import KINDS, term_of
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Square = Annotated[list[list[float]], Field(min_length=1)]
 Pair = Annotated[list[FiniteFloat | None], Field(min_length=2, max_length=2)]
 Shape = Annotated[list[Positive], Field(min_length=2, max_length=2)]
@@ -67,6 +71,28 @@ class _Surface(Part):
         return self
 
 
+class _Discrepancy(Part):
+    kernel: NotNegative
+    setting: NotNegative
+    own: NotNegative
+    freedom: Positive
+    scale: dict[str, NotNegative]
+    noise: dict[str, NotNegative]
+
+
+class _Refits(Part):
+    value: Annotated[list[list[FiniteFloat]], Field(min_length=2)]
+    curves: list[_Curves]
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Self:
+        if len({len(row) for row in self.value}) != 1:
+            raise ValueError("every refit must have as many values")
+        if self.curves and len(self.curves) != len(self.value):
+            raise ValueError("every refit must have its curves, or none")
+        return self
+
+
 class _KeptFit(FitSummary):
     """What is read of :func:`as_kept`: the summary, and what predictions are computed from."""
 
@@ -75,6 +101,8 @@ class _KeptFit(FitSummary):
     covariance_with_choice: Square
     curves: _Curves
     surface: _Surface | None = None
+    refits: _Refits | None = None
+    discrepancy: _Discrepancy | None = None
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
@@ -83,6 +111,10 @@ class _KeptFit(FitSummary):
         for matrix in (self.covariance, self.covariance_with_choice):
             if {len(self.terms)} != {len(matrix), *map(len, matrix)}:
                 raise ValueError("a covariance must have a row and a column for each term")
+        if self.refits is not None and len(self.refits.value[0]) != len(self.terms):
+            raise ValueError("a refit must have a value for each term")
+        if (self.refits is None) != (self.discrepancy is None):
+            raise ValueError("refits and discrepancy must both be there, or neither")
         return self
 
 
@@ -96,11 +128,14 @@ def as_kept(fitted: Fit) -> dict[str, Any]:
         "terms": [term.as_dict() for term in fitted.terms],
         "covariance": fitted.covariance.tolist(),
         "covariance_with_choice": fitted.covariance_with_choice.tolist(),
-        "curves": {
-            name: [curve.mhz.tolist(), curve.volt.tolist()]
-            for name, curve in (("core", fitted.curves.core), ("mem", fitted.curves.mem))
-        },
+        "curves": _kept_curves(fitted.curves),
     }
+    if fitted.refits is not None and fitted.discrepancy is not None:
+        kept["refits"] = {
+            "value": fitted.refits.value.tolist(),
+            "curves": [_kept_curves(curves) for curves in fitted.refits.curves],
+        }
+        kept["discrepancy"] = asdict(fitted.discrepancy)
     if fitted.surface is not None:
         kept["surface"] = {
             "mhz": [[finite(mhz) for mhz in pair] for pair in fitted.surface.mhz],
@@ -110,6 +145,18 @@ def as_kept(fitted: Fit) -> dict[str, Any]:
             "own_shape": list(fitted.surface.own_shape),
         }
     return kept
+
+
+def _kept_curves(curves: Curves) -> dict[str, list[list[float]]]:
+    return {
+        name: [curve.mhz.tolist(), curve.volt.tolist()]
+        for name, curve in (("core", curves.core), ("mem", curves.mem))
+    }
+
+
+def _curves_of(read: _Curves) -> Curves:
+    core, mem = (VoltageCurve(*np.array(curve)) for curve in (read.core, read.mem))
+    return Curves(core, mem, np.zeros(0))
 
 
 def fit_of(kept: object) -> Fit:
@@ -133,7 +180,10 @@ def fit_of(kept: object) -> Fit:
             (read.surface.shape[0], read.surface.shape[1]),
             (read.surface.own_shape[0], read.surface.own_shape[1]),
         )
-    core, mem = (VoltageCurve(*np.array(curve)) for curve in (read.curves.core, read.curves.mem))
+    refits = discrepancy = None
+    if read.refits is not None and read.discrepancy is not None:
+        refits = Refits(np.array(read.refits.value), [_curves_of(c) for c in read.refits.curves])
+        discrepancy = Discrepancy(**read.discrepancy.model_dump())
 
     def column(name: str) -> np.ndarray:
         return np.array([getattr(one, name) for one in read.coefficients], float)
@@ -153,8 +203,10 @@ def fit_of(kept: object) -> Fit:
         covariance_with_choice=np.array(read.covariance_with_choice),
         condition_number=np.inf if read.condition_number is None else read.condition_number,
         dropped=[dropped.model_dump() for dropped in read.dropped],
-        curves=Curves(core, mem, np.zeros(0)),
+        curves=_curves_of(read.curves),
         surface=surface,
+        refits=refits,
+        discrepancy=discrepancy,
         why=read.why,
         robust=read.robust,
         outliers=[outlier.model_dump() for outlier in read.outliers],

@@ -125,7 +125,16 @@ class FitSummary(Part):
     """None of fits that an earlier version kept."""
 
 
-NOT_IN_SUMMARY = ("terms", "covariance", "covariance_with_choice", "curves", "surface", "kept")
+NOT_IN_SUMMARY = (
+    "terms",
+    "covariance",
+    "covariance_with_choice",
+    "curves",
+    "surface",
+    "refits",
+    "discrepancy",
+    "kept",
+)
 
 
 def summary_json(kept: dict[str, Any]) -> dict[str, Any]:

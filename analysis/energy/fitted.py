@@ -13,6 +13,7 @@ from scipy import special
 
 from analysis.energy.curves import Curves, at_voltage
 from analysis.energy.models import ESTIMATED
+from analysis.energy.refits import Refits
 from analysis.energy.surface import Surface
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.terms.term import OperatingPoint, Term
@@ -20,6 +21,7 @@ from analysis.measurements.observations import Observations
 
 if TYPE_CHECKING:
     from analysis.energy.choosing import TriedForm
+    from analysis.energy.discrepancy import Discrepancy
 
 CONFIDENCE = 0.95
 """Of every interval."""
@@ -35,9 +37,11 @@ class Fit:
     chosen again without each setting, as the intervals have it. ``voltage``: measured, table,
     unit (V = 1), or the family that was estimated (floor, free): then ``curves`` hold V(f),
     relative to the highest clock. ``surface``: the residuals as a smooth surface, None where it
-    is not part of the model. ``tried``, ``why``: the forms that were compared, and why this one.
-    ``outliers``: rows far from the model; ``confounded``: terms that these measurements cannot
-    separate. ``unproven_clocks``: some measurements were taken to be at the settings that were
+    is not part of the model. ``refits``, ``discrepancy``: what intervals of energies and savings
+    come from; None with fewer than three settings, and in fits that an earlier version kept.
+    ``tried``, ``why``: the forms that were compared, and why this one. ``outliers``: rows far
+    from the model; ``confounded``: terms that these measurements cannot separate.
+    ``unproven_clocks``: some measurements were taken to be at the settings that were
     asked for, which nothing showed; ``stated_clocks``: or as an imported table states them.
     """
 
@@ -57,6 +61,8 @@ class Fit:
     dropped: list[dict[str, str]]
     curves: Curves
     surface: Surface | None = None
+    refits: Refits | None = None
+    discrepancy: Discrepancy | None = None
     tried: list[TriedForm] = field(default_factory=list)
     why: str = ""
     robust: bool = False
@@ -64,6 +70,11 @@ class Fit:
     confounded: list[dict[str, Any]] = field(default_factory=list)
     unproven_clocks: bool = False
     stated_clocks: bool = False
+
+    @property
+    def is_of_older_version(self) -> bool:
+        """Whether it has a covariance, but not what an interval of a saving needs."""
+        return self.discrepancy is None and bool(np.isfinite(self.covariance).all())
 
     def energy_j(self, data: Observations) -> np.ndarray:
         """Predicted joules of every row: float64 (rows,)."""

@@ -9,6 +9,7 @@ import numpy as np
 from analysis.energy.choosing import MIN_SETTINGS, FormChoice, choose
 from analysis.energy.curves import at_voltage
 from analysis.energy.forms import Form
+from analysis.energy.refits import jackknife_deviations
 from analysis.energy.training import FormSolution, Training, prepare, solve_form
 from analysis.measurements.observations import Observations
 
@@ -27,20 +28,18 @@ def jackknife(left_out: np.ndarray) -> np.ndarray:
     n = len(left_out)
     if n < MIN_SETTINGS_FOR_INTERVALS:
         return np.full((left_out.shape[1], left_out.shape[1]), np.nan)
-    off = left_out - left_out.mean(axis=0)
-    return np.asarray(off.T @ off * (n - 1) / n)
+    off = jackknife_deviations(left_out)
+    return np.asarray(off.T @ off)
 
 
-def _without(training: Training, solution: FormSolution, block: int) -> np.ndarray:
-    weight = np.ones(len(training.equations.settings))
-    weight[block] = 0.0
-    return solve_form(training, weight, solution).value
-
-
-def without_each_setting(choice: FormChoice) -> np.ndarray:
-    """The coefficients without each setting in turn, the form given: float64 (S, p)."""
-    blocks = range(len(choice.training.equations.settings))
-    return np.stack([_without(choice.training, choice.solution, block) for block in blocks])
+def without_each_setting(training: Training, solution: FormSolution) -> list[FormSolution]:
+    """The coefficients and curves without each setting in turn, the form given: S of them."""
+    left_out = []
+    for block in range(len(training.equations.settings)):
+        weight = np.ones(len(training.equations.settings))
+        weight[block] = 0.0
+        left_out.append(solve_form(training, weight, solution))
+    return left_out
 
 
 def choosing_without_each_setting(
@@ -110,10 +109,8 @@ def node_covariance(
         # The terms must be the training's, whatever varies among these voltages.
         if [t.name for t in prepared.equations.terms] != [t.name for t in training.equations.terms]:
             return none, freedom
-        blocks = range(len(prepared.equations.settings))
-        of_nodes += sign * jackknife(
-            np.stack([_without(prepared, solution, block) for block in blocks])
-        )
+        left_out = without_each_setting(prepared, solution)
+        of_nodes += sign * jackknife(np.stack([without.value for without in left_out]))
     # A difference of two estimates: where it is negative, nodes have nothing in common.
     spread, axes = np.linalg.eigh(of_nodes)
     return np.asarray((axes * np.maximum(spread, 0.0)) @ axes.T), min(freedom, len(nodes) - 1)

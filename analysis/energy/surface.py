@@ -100,28 +100,19 @@ class Surface:
             own[:, columns] = weights @ deviation[np.ix_(there, columns)]
         return shared, own
 
-    def spread(self, mhz: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How unsure the surface is at settings (M, 2): covariances (M, M), of relative energy.
+    def growth(self, mhz: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How unsure the surface is at settings (M, 2): covariances (M, M), relative to its noise.
 
         Of the shared surface, and of a kernel's own deviation from it (of one that was measured
-        at every setting of the surface).
+        at every setting of the surface). Next to 0 amid many settings, large far from all.
         """
         scaled, wanted = _scaled(self.mhz, mhz)
-        mean = _mean(self.residual)
         covariances = []
-        for shape, values in (
-            (self.shape, mean[:, None]),
-            (self.own_shape, self.residual - mean[:, None]),
-        ):
-            reach, noise = shape
+        for reach, noise in (self.shape, self.own_shape):
             held = _correlation(scaled, scaled, reach) + noise * np.eye(len(scaled))
             towards = _correlation(scaled, wanted, reach)
-            whole = values[:, np.isfinite(values).all(axis=0)]
-            size = 0.0
-            if whole.size:
-                size = float((whole * np.linalg.solve(held, whole)).sum()) / whole.size
             left = _correlation(wanted, wanted, reach) - towards.T @ np.linalg.solve(held, towards)
-            covariances.append(size * left)
+            covariances.append(np.asarray(left / noise))
         return covariances[0], covariances[1]
 
 

@@ -19,10 +19,12 @@ from analysis.energy.curves import LEVEL, Curves, VoltageCurve
 from analysis.energy.normal_equations import NormalEquations, solve
 
 LOWEST_V = 0.5
-"""No relative voltage is estimated below this: DVFS ranges are narrower than a factor of two."""
+"""No relative voltage is estimated below this: few DVFS ranges reach a factor of two."""
 KNEE_END = 0.95
 FLOOR_STARTS = ((0.9, 0.0), (0.75, 0.0), (0.85, 0.4), (0.75, 0.7))
 FREE_START_V = 0.8
+LARGEST_FALL = 7.0
+"""To a thousandth of what is above the lowest voltage."""
 MAX_STEPS = 60
 
 
@@ -130,29 +132,37 @@ class _Floor:
 
 
 class _Free:
-    """The falls of log V from each clock to the next lower one, all >= 0."""
+    """How far V is above the lowest, in logarithms: its falls from each clock to the next lower.
+
+    V - LOWEST_V = (1 - LOWEST_V) exp(-sum of the falls above), so that falls >= 0 make a curve that
+    rises with the clock, and none goes below LOWEST_V.
+    """
 
     def __init__(self, mhz: np.ndarray) -> None:
         known = np.isfinite(mhz)
         self.mhz = np.unique(mhz[known])
         self.size = max(len(self.mhz) - 1, 0)
         self.of = np.minimum(np.searchsorted(self.mhz, np.where(known, mhz, np.inf)), self.size)
-        # log V of the i-th clock is the sum of all falls above it, negative.
+        # The i-th clock's logarithm is the sum of all falls above it, negative.
         self.falls = -np.triu(np.ones((self.size + 1, self.size + 1)), 1)[:, 1:]
 
     def bounds(self) -> list[tuple[float, float]]:
-        return [(0.0, -float(np.log(LOWEST_V)))] * self.size
+        return [(0.0, LARGEST_FALL)] * self.size
 
     def start(self, _i: int) -> np.ndarray:
-        return np.full(self.size, -np.log(FREE_START_V) / max(self.size, 1))
+        above = (FREE_START_V - LOWEST_V) / (1.0 - LOWEST_V)
+        return np.full(self.size, -np.log(above) / max(self.size, 1))
 
     def volts(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The voltage of each setting, and how each number changes it: (S,), (S, size)."""
         if not self.size:
             return np.ones(len(self.of)), np.zeros((len(self.of), 0))
         by = self.falls[self.of]
-        volt = np.exp(by @ numbers)
-        return volt, by * volt[:, None]
+        above = (1.0 - LOWEST_V) * np.exp(by @ numbers)
+        return LOWEST_V + above, by * above[:, None]
 
     def curve(self, numbers: np.ndarray) -> VoltageCurve:
-        return VoltageCurve(self.mhz, np.exp(self.falls @ numbers)) if self.size else LEVEL
+        if not self.size:
+            return LEVEL
+        above = (1.0 - LOWEST_V) * np.exp(self.falls @ numbers)
+        return VoltageCurve(self.mhz, LOWEST_V + above)

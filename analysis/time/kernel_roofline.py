@@ -80,6 +80,15 @@ def fit_time(data: Observations) -> TimeModel:
     return replace(model, spread=float(np.median(deviation)) / NORMAL_MEDIAN)
 
 
+def fit_without(
+    model: TimeModel, mine: Observations, kernel: str, left_out: np.ndarray
+) -> TimeModel:
+    """The model of one kernel from its rows ``mine`` but those ``left_out``, the exponent given."""
+    core, mem = _ratios(mine.core_mhz[~left_out], mine.mem_mhz[~left_out], model.top_mhz)
+    paced_s, _ = _fit_kernel(core, mem, mine.time_s[~left_out], model.exponent)
+    return replace(model, paced_s={kernel: paced_s})
+
+
 def _fit_kernel(
     core: np.ndarray, mem: np.ndarray, time_s: np.ndarray, p: float
 ) -> tuple[tuple[float, float, float], float]:

@@ -53,6 +53,17 @@ def test_a_fit_comes_back_as_it_was(voltage, counted):
     assert again.as_dict() | {"tried": 0} == fitted.as_dict() | {"tried": 0}
 
 
+def test_a_fit_of_an_earlier_version_is_read(fitted, data):
+    """Its file has neither refits nor a discrepancy; one without the other is no fit."""
+    kept = json.loads(json.dumps(as_kept(fitted)))
+    older = {name: kept[name] for name in kept if name not in ("refits", "discrepancy")}
+    again = fit_of(older)
+    assert again.is_of_older_version
+    np.testing.assert_array_equal(again.energy_j(data), fitted.energy_j(data))
+    with pytest.raises(NoFit, match="refits and discrepancy"):
+        fit_of(older | {"refits": kept["refits"]})
+
+
 def test_a_fit_without_intervals_comes_back(data):
     one = fit(data.take(data.setting == 0))
     again = through_json(one)

@@ -63,18 +63,14 @@ def test_the_surface_is_the_posterior_mean_of_two_gaussian_processes():
         np.testing.assert_allclose(own[:, k], expected, rtol=1e-8, atol=1e-12)
 
 
-def test_its_spread_is_the_posterior_covariance_at_the_likeliest_size():
+def test_how_unsure_it_is_is_the_posterior_covariance_over_the_noise():
     surface = made(1)
-    mean = surface.residual.mean(axis=1)
-    seen = (mean[:, None], surface.residual - mean[:, None])
-    for spread, values, (reach, noise) in zip(
-        surface.spread(BETWEEN), seen, (surface.shape, surface.own_shape), strict=True
+    for growth, (reach, noise) in zip(
+        surface.growth(BETWEEN), (surface.shape, surface.own_shape), strict=True
     ):
-        inverse = np.linalg.inv(kernel_matrix(GRID, GRID, reach) + noise * np.eye(len(GRID)))
-        size = np.mean([v @ inverse @ v / len(GRID) for v in values.T])
-        _, covariance = posterior(GRID, values, BETWEEN, (reach, noise))
-        np.testing.assert_allclose(spread, size * covariance, rtol=1e-7, atol=1e-14)
-        assert (np.linalg.eigvalsh(spread) > -1e-12).all()
+        _, covariance = posterior(GRID, np.zeros(len(GRID)), BETWEEN, (reach, noise))
+        np.testing.assert_allclose(growth, covariance / noise, rtol=1e-7, atol=1e-12)
+        assert (np.linalg.eigvalsh(growth) > -1e-10).all()
 
 
 def test_the_shapes_are_the_likeliest_of_all_that_are_tried():
@@ -112,7 +108,7 @@ def test_far_from_every_measured_setting_nothing_is_added_and_nothing_known():
     shared, own = surface.at_settings(far)
     assert np.abs(shared).max() < 1e-12
     assert np.abs(own).max() < 1e-12
-    for near, away in zip(surface.spread(GRID[:2]), surface.spread(far), strict=True):
+    for near, away in zip(surface.growth(GRID[:2]), surface.growth(far), strict=True):
         assert (np.diag(away) > np.diag(near)).all()
 
 

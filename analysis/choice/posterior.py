@@ -1,0 +1,238 @@
+"""What energies and times of kernels at settings may be: one posterior for every cell.
+
+A cell is a kernel at a setting. Before its own measurement is looked at, the logarithm of its
+energy is the model's, plus
+
+- what the joint refits differ by (coefficients, voltage curve and predicted time of one refit
+  together; a draw is a sum of their jackknife deviations);
+- a kernel effect, the same at all settings;
+- the discrepancy: a setting's and the cell's own effect, of the variance D that was found out of
+  fold (:mod:`analysis.energy.discrepancy`), with a surface more where that is unsure.
+
+Then the kernel's measured cells are conditioned on (Kennedy & O'Hagan 2001, as Gaussian
+conditioning in log energy), each with the noise of its mean: s^2 / n of n repeats. So a cell that
+was measured often has its measured energy, and one that never was has the model's.
+
+Without repeats, s^2 is not known: what one measurement differs from the model by may be real or
+noise. Of a measured cell, 40 % of D then count as real and the rest as noise. Were it one half,
+the error would be half the difference, and its stated standard deviation sqrt(D) / 2, whichever of
+the two it really is. But a pick looks for the least of many cells, and the least is low by chance
+more often than not: at 40 % the picks of boards whose settings differ, and of boards that only
+seem to, are about as often the best as said (``benchmarks/interval_coverage.py``). A cell that
+was not measured has all of D.
+
+All is relative: units of energy and time do not matter, and no energy is below 0. Draws are the
+same for the same fit and measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.energy.curves import at_voltage
+from analysis.energy.discrepancy import LEAST_SHARE, Discrepancy
+from analysis.energy.fitted import Fit
+from analysis.energy.refits import jackknife_deviations
+from analysis.energy.terms.registry import design_matrix
+from analysis.measurements.observations import Observations
+
+DRAWS = 1000
+SEED = 20250101
+REAL_SHARE = 0.4
+"""Of what a single measurement differs from the model by: the share that is taken as real."""
+RIDGE, TINY = 1e-12, 1e-20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """Kernels at settings, all kernels at the same M settings.
+
+    ``there``: K M rows, a kernel's M rows together, with the times that are taken; ``kernels``:
+    the K labels. ``repeats``: int64 (K, M); ``mean_log_j``: float64 (K, M), of the measured
+    energies, NaN where there is none. ``time_deviation``: kernel -> (S, M), the jackknife's
+    deviations of log times, 0 where they are measured; None where all are.
+    ``time_std``: float64 (K, M), what log times may be off by beside these.
+    """
+
+    there: Observations
+    kernels: list[str]
+    repeats: np.ndarray
+    mean_log_j: np.ndarray
+    time_std: np.ndarray
+    time_deviation: Mapping[str, np.ndarray] | None = None
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Of one kernel at M settings: ``energy_j`` (M,), the median; draws float64 (M, draws) of
+    energy (J) and of time (s)."""
+
+    energy_j: np.ndarray
+    energy_draws_j: np.ndarray
+    time_draws_s: np.ndarray
+
+
+def has_posterior(fitted: Fit) -> bool:
+    """Whether the fit says how sure it is: it has three settings or more."""
+    return fitted.refits is not None or bool(np.isfinite(fitted.covariance).all())
+
+
+def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Posterior]:
+    """The posterior of every kernel of ``cells``; ``predicted_j`` (K, M): the fit's joules.
+
+    A fit that an earlier version kept has no refits and no discrepancy: its posterior has what its
+    coefficients' covariance gives, and measured cells are not conditioned on.
+    """
+    n_settings = predicted_j.shape[1]
+    elasticity = _share_of_time(fitted, cells.there).reshape(predicted_j.shape)
+    of_energy = _refit_deviations(fitted, cells, predicted_j)
+    of_time = np.zeros((0, *predicted_j.shape))
+    if cells.time_deviation is not None:
+        of_time = np.stack([cells.time_deviation[kernel] for kernel in cells.kernels], axis=1)
+    # A refit has its coefficients and its times; after new settings the fit has fewer than these.
+    first = 0 if len(of_time) == len(of_energy) else len(of_energy)
+    deviations = np.zeros((max(len(of_energy), first + len(of_time)), *predicted_j.shape))
+    deviations[: len(of_energy)] += of_energy
+    deviations[first : first + len(of_time)] += elasticity * of_time
+    rng = np.random.default_rng(SEED)
+    normal = _standard_normal(rng, len(deviations) + 1)
+    own, noise, time = (_standard_normal(rng, n_settings) for _ in range(3))
+    smooth = _smooth_draws(fitted, cells.there.settings, rng)
+    results = []
+    for i, kernel in enumerate(cells.kernels):
+        prior = _prior(fitted.discrepancy, kernel, deviations[:, i], cells.repeats[i])
+        away = cells.mean_log_j[i] - np.log(predicted_j[i])
+        mean, drawn = prior.conditioned(away, normal, own, noise)
+        if smooth is not None:
+            drawn += np.sqrt(prior.setting) * smooth[0] + np.sqrt(prior.own) * smooth[1]
+        slower = cells.time_std[i][:, None] * time
+        drawn += ((cells.repeats[i] == 0) * elasticity[i])[:, None] * slower
+        slower += of_time[:, i].T @ normal[first : first + len(of_time)]
+        energy_j = predicted_j[i] * np.exp(mean)
+        time_s = cells.there.time_s[i * n_settings : (i + 1) * n_settings]
+        results.append(
+            Posterior(energy_j, energy_j[:, None] * np.exp(drawn), time_s[:, None] * np.exp(slower))
+        )
+    return results
+
+
+def _standard_normal(rng: np.random.Generator, n: int) -> np.ndarray:
+    """float64 (n, DRAWS); of each draw the opposite is there too, so that means are exact."""
+    half = rng.normal(size=(n, DRAWS // 2))
+    return np.concatenate([half, -half], axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prior:
+    """One kernel's log energies about the model before its measurements are looked at.
+
+    ``measured``: the cells to condition on; ``deviation``: float64 (rows, M), whose products sum to
+    a covariance; ``real``, ``noise``: float64 (M,), variances; ``setting``, ``own``: variances by
+    which a surface's errors are multiplied.
+    """
+
+    measured: np.ndarray
+    deviation: np.ndarray
+    real: np.ndarray
+    noise: np.ndarray
+    setting: float = 0.0
+    own: float = 0.0
+
+    def conditioned(
+        self, away: np.ndarray, normal: np.ndarray, own: np.ndarray, noise: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The mean (M,) and draws about it (M, draws), given how far measured cells are ``away``.
+
+        A draw from the prior becomes one from the posterior by what its own simulated
+        measurements leave (Matheron's rule).
+        """
+        drawn = self.deviation.T @ normal[: len(self.deviation)]
+        drawn += np.sqrt(self.real)[:, None] * own
+        at = self.measured
+        if not len(at):
+            return np.zeros(len(away)), drawn
+        covariance = self.deviation.T @ self.deviation[:, at]
+        covariance[at, np.arange(len(at))] += self.real[at]
+        seen = covariance[at].copy()
+        seen[np.diag_indices(len(at))] += self.noise[at] + RIDGE * max(float(seen.max()), TINY)
+        gain = np.linalg.solve(seen, covariance.T).T
+        simulated = drawn[at] + np.sqrt(self.noise[at])[:, None] * noise[at]
+        return gain @ away[at], drawn - gain @ simulated
+
+
+def _prior(
+    discrepancy: Discrepancy | None, kernel: str, refits: np.ndarray, repeats: np.ndarray
+) -> _Prior:
+    """The prior of a kernel; ``refits``: float64 (S, M), their deviations.
+
+    Variances that few settings were left out for are widened to have Student's 95 % points.
+    """
+    if discrepancy is None:
+        none = np.zeros(len(repeats))
+        return _Prior(measured=np.flatnonzero(none), deviation=refits, real=none, noise=none)
+    wider = discrepancy.widening
+    setting = discrepancy.setting * wider**2
+    own = discrepancy.own * discrepancy.scale.get(kernel, 1.0) * wider**2
+    there = repeats > 0
+    known = discrepancy.noise.get(kernel)
+    if known is None:
+        whole = setting + own
+        real = np.where(there, REAL_SHARE * whole, whole)
+        noise = np.full(len(repeats), (1.0 - REAL_SHARE) * whole)
+    else:
+        noise = known / np.maximum(repeats, 1)
+        beyond = setting + own - (float(noise[there].mean()) if there.any() else 0.0)
+        real = np.full(len(repeats), max(beyond, LEAST_SHARE * (setting + own)))
+    of_kernel = np.full(len(repeats), np.sqrt(discrepancy.kernel))
+    return _Prior(
+        measured=np.flatnonzero(there),
+        deviation=np.vstack([refits * wider, of_kernel]),
+        real=real,
+        noise=noise,
+        setting=setting,
+        own=own,
+    )
+
+
+def _refit_deviations(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> np.ndarray:
+    """What the refits differ by in log energy: float64 (S, K, M), the jackknife's deviations.
+
+    Beside a surface they are 0: each refit would have a surface of its own, and what these differ
+    by is part of the discrepancy.
+    """
+    shape, terms = predicted_j.shape, fitted.terms
+    if fitted.refits is None:
+        columns = design_matrix(at_voltage(cells.there, fitted.voltage, fitted.curves), terms)
+        spread, axes = np.linalg.eigh(fitted.covariance)
+        by_axis = (axes * np.sqrt(np.maximum(spread, 0.0))).T @ columns.T
+        return np.asarray(by_axis.reshape(-1, *shape) / predicted_j)
+    n = len(fitted.refits.value)
+    if fitted.surface is not None:
+        return np.zeros((n, *shape))
+    joules = fitted.refits.energy_j(cells.there, fitted.voltage, terms).reshape(n, *shape)
+    log_j = np.log(np.where(joules > 0, joules, predicted_j))
+    return jackknife_deviations(log_j.reshape(n, -1)).reshape(n, *shape)
+
+
+def _share_of_time(fitted: Fit, there: Observations) -> np.ndarray:
+    """The share of each row's joules that its time pays for: how log energy follows log time."""
+    parts = fitted.parts_j(there)
+    by_time = np.array([term.pays_for == "time" for term in fitted.terms])
+    return np.asarray(parts[:, by_time].sum(axis=1) / np.maximum(parts.sum(axis=1), 1e-300))
+
+
+def _smooth_draws(
+    fitted: Fit, settings: list[tuple[float, float]], rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Draws (M, draws) of the surface's errors, shared and own, relative to its noise."""
+    if fitted.surface is None or fitted.discrepancy is None:
+        return None
+    drawn = []
+    for covariance in fitted.surface.growth(np.array(settings)):
+        spread, axes = np.linalg.eigh(covariance)
+        root = axes * np.sqrt(np.maximum(spread, 0.0))
+        drawn.append(root @ _standard_normal(rng, len(spread)))
+    return drawn[0], drawn[1]

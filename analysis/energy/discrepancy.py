@@ -1,0 +1,84 @@
+"""What a model lacks: how far measured energies are from it at settings left out of the fit.
+
+The logarithm of a kernel's measured energy at a setting, less the model's, is
+
+    kernel effect + setting effect + own effect of the two + noise / sqrt(repeats).
+
+The variances of the four are found from predictions out of fold: every setting is predicted by
+the joint refit (coefficients, voltage curve and surface) without it. A smooth model cannot do
+away with the first three by averaging: they are the discrepancy of Kennedy & O'Hagan (2001). The
+kernel effect is the same at all settings of a kernel and cancels in savings.
+
+- The refits' own uncertainty is in these residuals too. It is known (the jackknife's variance of
+  each cell), so the discrepancy is what makes residuals over (jackknife + discrepancy) have a mean
+  square of one (Paule & Mandel 1982).
+- Some kernels are farther from the model than others. Each has a factor on its own effect's
+  variance, drawn towards 1 as far as so few settings leave room for chance.
+- Noise is what repeats of one kernel at one setting differ by. Without repeats it cannot be
+  separated from the discrepancy: see :mod:`analysis.choice.posterior`.
+- With a surface the variances are those beside it, and between settings they grow as the surface
+  fades (:meth:`analysis.energy.surface.Surface.growth`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import special
+
+LEAST_SHARE = 0.1
+"""The discrepancy is at least this share of the residuals' variance out of fold."""
+HALVINGS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discrepancy:
+    """Variances of log energy about the model, out of fold.
+
+    ``kernel``, ``setting``, ``own``: of the effects of a kernel, of a setting, and of both
+    together; ``scale``: kernel -> factor on ``own``, 1 for others; ``noise``: kernel -> variance
+    of one measurement about its cell's mean, empty without repeats; ``freedom``: of Student's t
+    for intervals, from how many settings and kernels the variances were estimated.
+    """
+
+    kernel: float
+    setting: float
+    own: float
+    freedom: float
+    scale: dict[str, float] = field(default_factory=dict)
+    noise: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def widening(self) -> float:
+        """Student's 97.5 % point over the normal one: what normal deviations are multiplied by."""
+        return float(special.stdtrit(max(self.freedom, 1.0), 0.975) / special.ndtri(0.975))
+
+
+def shrunk(square: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Factors (K,) of variances relative to their mean, from mean squares of ``n`` numbers each.
+
+    A mean square of n normal numbers has a relative variance of 2 / n by chance; what the K
+    differ by beyond that is taken as real, and each is drawn towards the mean accordingly.
+    """
+    if len(square) < 2 or not square.mean() > 0:
+        return np.ones(len(square))
+    relative = square / square.mean()
+    by_chance = 2.0 / np.maximum(n, 1)
+    real = max(float(relative.var(ddof=1) - by_chance.mean()), 0.0)
+    weight = real / (real + by_chance)
+    return np.asarray(weight * relative + (1.0 - weight))
+
+
+def share_beside(square: np.ndarray, known: np.ndarray, variance: np.ndarray) -> float:
+    """The share of ``variance`` at which squares over (known + share variance) have a mean of 1."""
+    if not square.size or not variance.max() > 0:
+        return 1.0
+    low, high = LEAST_SHARE, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if np.mean(square / np.maximum(known + middle * variance, 1e-300)) > 1.0:
+            low = middle
+        else:
+            high = middle
+    return high

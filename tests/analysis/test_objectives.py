@@ -1,0 +1,52 @@
+"""Objectives by their formulas, and picks by each from all settings by brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.choice.objectives import objective
+from analysis.choice.pick import Candidates, pick
+from analysis.measurements.kernels import KernelInstance
+
+# Joules and seconds of five settings: each of the objectives has another one as its best.
+ENERGY_J = [1.0, 1.2, 1.5, 1.9, 4.0]
+TIME_S = [4.0, 2.7, 2.3, 1.9, 1.8]
+BEST = {"energy": 0, "time": 4, "edp": 1, "ed2p": 3}
+
+
+def by_formula(name: str, energy_j: float, time_s: float) -> float:
+    if name == "energy":
+        return energy_j
+    if name == "time":
+        return time_s
+    if name == "edp":  # energy times delay
+        return energy_j * time_s
+    return energy_j * time_s * time_s  # ed2p: energy times delay squared
+
+
+@pytest.mark.parametrize("name", BEST)
+def test_an_objective_is_its_formula_and_its_pick_the_least(name):
+    energy_j, time_s = np.array(ENERGY_J), np.array(TIME_S)
+    expected = [by_formula(name, e, t) for e, t in zip(ENERGY_J, TIME_S, strict=True)]
+    np.testing.assert_allclose(objective(name).score(energy_j, time_s), expected, rtol=1e-15)
+    assert int(np.argmin(expected)) == BEST[name]
+    settings = [(100.0 * i, 500.0) for i in range(1, 6)]
+    among = Candidates(
+        **KernelInstance("k").as_dict(),
+        settings=settings,
+        energy_j=energy_j,
+        time_s=time_s,
+        measured=np.ones(5, bool),
+        measured_j=energy_j,
+    )
+    chosen = pick(among, name)
+    assert (chosen.core_mhz, chosen.mem_mhz) == settings[BEST[name]]
+
+
+@pytest.mark.parametrize(("name", "unit"), [("edp", "J s"), ("ed2p", "J s^2")])
+def test_the_names_and_units_belong_to_their_formulas(name, unit):
+    assert objective(name).name == name
+    assert objective(name).unit == unit
+    slower = objective(name).score(np.array([3.0]), np.array([2.0]))[0]
+    assert slower / 3.0 == {"edp": 2.0, "ed2p": 4.0}[name]
