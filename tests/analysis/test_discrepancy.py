@@ -37,7 +37,9 @@ def board(
 
 def test_the_four_variances_come_back():
     made = {"kernel": 0.05, "setting": 0.02, "own": 0.04}
-    fitted = [fit(board(seed, **made, noise=0.03), "choi", "known").discrepancy for seed in range(3)]
+    fitted = [
+        fit(board(seed, **made, noise=0.03), "choi", "known").discrepancy for seed in range(3)
+    ]
     for name, std in made.items():
         variance = np.mean([getattr(one, name) for one in fitted])
         expected = std**2 + (0.03**2 / 2 if name == "own" else 0.0)

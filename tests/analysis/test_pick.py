@@ -122,7 +122,9 @@ def columns_by_hand(data: Observations, fitted: Fit, kernel: str) -> tuple[np.nd
     return columns, np.array([not t.name.startswith("c0_") for t in fitted.terms])
 
 
-def posterior_by_hand(data: Observations, fitted: Fit, kernel: str) -> tuple[np.ndarray, np.ndarray]:
+def posterior_by_hand(
+    data: Observations, fitted: Fit, kernel: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of log energy at the settings, by precisions: no repeats, no surface."""
     columns, _ = columns_by_hand(data, fitted, kernel)
     n = len(fitted.refits.value)
