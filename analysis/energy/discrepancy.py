@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import special
 
-LEAST_SHARE = 0.1
+LEAST_SHARE = 0.005
 """The discrepancy is at least this share of the residuals' variance out of fold."""
 HALVINGS = 40
 
@@ -52,7 +52,12 @@ class Discrepancy:
     @property
     def widening(self) -> float:
         """Student's 97.5 % point over the normal one: what normal deviations are multiplied by."""
-        return float(special.stdtrit(max(self.freedom, 1.0), 0.975) / special.ndtri(0.975))
+        return widening(self.freedom)
+
+
+def widening(freedom: float) -> float:
+    """Student's 97.5 % point over the normal one."""
+    return float(special.stdtrit(max(freedom, 1.0), 0.975) / special.ndtri(0.975))
 
 
 def shrunk(square: np.ndarray, n: np.ndarray) -> np.ndarray:

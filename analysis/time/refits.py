@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.energy.discrepancy import shrunk
+from analysis.energy.discrepancy import share_beside, shrunk, widening
 from analysis.energy.refits import jackknife_deviations
 from analysis.measurements.observations import Observations
 from analysis.time.kernel_roofline import TimeModel, fit_without
@@ -18,7 +18,7 @@ class TimeRefits:
     """Log times at M settings, by kernel.
 
     ``deviation``: kernel -> float64 (S, M), the jackknife's deviations, a row a setting left out;
-    ``variance``: kernel -> the mean square of log times less those predicted, out of fold.
+    ``variance``: kernel -> what log times differ from the model by, out of fold, beyond these.
     """
 
     deviation: dict[str, np.ndarray]
@@ -32,26 +32,36 @@ def refit_times(
     core_mhz: np.ndarray,
     mem_mhz: np.ndarray,
 ) -> TimeRefits:
-    """The refits of ``model``, at the settings ``core_mhz``, ``mem_mhz`` (M,)."""
+    """The refits of ``model``, at the settings ``core_mhz``, ``mem_mhz`` (M,).
+
+    Widened, as the settings are few, to have Student's 95 % points.
+    """
     settings = np.unique(data.setting)
-    deviation, square = {}, []
+    deviation, square, known = {}, [], []
     for kernel in kernels:
         mine = data.take(data.kernel == kernel)
         log_s = np.tile(np.log(model.time_s(kernel, core_mhz, mem_mhz)), (len(settings), 1))
-        away = [np.zeros(0)]
+        there_s = np.log(model.time_s(kernel, mine.core_mhz, mine.mem_mhz))
+        refits = np.tile(there_s, (len(settings), 1))
+        away = np.full(len(mine), np.nan)
         for i, setting in enumerate(settings):
             left_out = mine.setting == setting
             if left_out.any() and not left_out.all():
                 without = fit_without(model, mine, kernel, left_out)
                 log_s[i] = np.log(without.time_s(kernel, core_mhz, mem_mhz))
-                there = mine.take(left_out)
-                there_s = without.time_s(kernel, there.core_mhz, there.mem_mhz)
-                away.append(np.log(there.time_s / there_s))
+                refits[i] = np.log(without.time_s(kernel, mine.core_mhz, mine.mem_mhz))
+                away[left_out] = np.log(mine.time_s[left_out]) - refits[i, left_out]
         deviation[kernel] = jackknife_deviations(log_s)
-        square.append(np.concatenate(away) ** 2)
+        predicted = np.isfinite(away)
+        square.append(away[predicted] ** 2)
+        known.append((jackknife_deviations(refits)[:, predicted] ** 2).sum(axis=0))
+    wider = widening(len(settings) - 1)
+    deviation = {kernel: wider * values for kernel, values in deviation.items()}
     n = np.array([len(part) for part in square])
     if not n.any():
         return TimeRefits(deviation, dict.fromkeys(kernels, 0.0))
     mean = np.array([part.sum() for part in square]) / np.maximum(n, 1)
     variance = float(mean @ n / n.sum()) * shrunk(mean, n)
+    share = share_beside(np.concatenate(square), np.concatenate(known), np.repeat(variance, n))
+    variance = variance * share * wider**2
     return TimeRefits(deviation, dict(zip(kernels, variance.tolist(), strict=True)))
