@@ -93,6 +93,15 @@ def test_traces_are_readable(old: Path) -> None:
         assert np.mean(power_w) == pytest.approx(mean_w, rel=0.05)
 
 
+SURENESS = (
+    "saving_low_pct",
+    "saving_high_pct",
+    "best_probability",
+    "expected_loss_pct",
+    "race_to_halt",
+)
+
+
 def test_a_kept_fit_and_its_predictions_are_the_same(
     old: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +115,12 @@ def test_a_kept_fit_and_its_predictions_are_the_same(
     for pick, earlier in zip(picks, earlier_picks, strict=True):
         kernel = earlier.pop("kernel")
         assert pick["kernel"] == kernel.split()[0]
+        # How sure they are is said in another way now, and that the fit is an earlier one.
+        assert pick["saving_low_pct"] <= pick["saving_pct"] <= pick["saving_high_pct"]
+        assert any("earlier version" in text for text in pick["warnings"])
+        for name in SURENESS:
+            assert name in pick
+            earlier.pop(name, None)
         for name, value in earlier.items():
             is_number = isinstance(value, float)
             assert pick[name] == (pytest.approx(value, rel=EXACT) if is_number else value), name
