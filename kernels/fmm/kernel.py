@@ -13,8 +13,9 @@ from pydantic import Field, model_validator
 
 from kernels.fmm.accuracy import DIGITS, BadInput, accuracy
 from kernels.fmm.constants import PHASES
-from kernels.fmm.counts.by_phase import evaluation_counts, total_counts
+from kernels.fmm.counts.by_phase import evaluation_counts, phase_counts, total_counts
 from kernels.fmm.counts.machine import DEFAULT_MACHINE, MachineModel, host_machine
+from kernels.fmm.counts.work import Work, work_of
 from kernels.fmm.distributions import Distribution, points
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelFailed, Mark, Params, WrongResult, not_compiled
@@ -87,8 +88,9 @@ class PreparedFmm:
     """A prepared method, its charges, and the result of its last run.
 
     ``places``: float64 (n, 3); ``charges``: float64 (n,), of all ranks; ``mine``: the slice of
-    them that this rank has; ``potentials``: float64, at these. ``ranks``: how many there are.
-    ``marked``: for each marked evaluation its begin in ns, its phases' seconds, and its end in ns.
+    them that this rank has; ``potentials``: float64, at these. ``share``: this rank's part of the
+    work, None where there is one rank. ``marked``: for each marked evaluation its begin in ns, its
+    phases' seconds, and its end in ns.
     """
 
     params: FmmParams
@@ -96,7 +98,7 @@ class PreparedFmm:
     places: np.ndarray
     charges: np.ndarray
     mine: slice
-    ranks: int
+    share: Work | None
     potentials: np.ndarray
     marked: list[tuple[int, tuple[float, ...], int]]
 
@@ -123,11 +125,12 @@ class PreparedFmm:
             ]
         return marks
 
-    def counts(self) -> Counts | None:
-        """Operations of one evaluation on this host; None where there are several ranks."""
-        if self.ranks > 1:
-            return None
-        return total_counts(_count(self.params, host_machine()))
+    def counts(self) -> Counts:
+        """Operations of this rank in one evaluation, on this host."""
+        machine = host_machine()
+        if self.share is not None:
+            return total_counts(phase_counts(self.share, machine))
+        return total_counts(_count(self.params, machine))
 
     def check(self) -> None:
         """Compare :data:`CHECKED` targets with direct summation."""
@@ -172,10 +175,12 @@ def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
         )
         mine = slice(team.rank, None, team.size)
         method: Fmm
+        share = None
         if team.size > 1:
             from kernels.fmm.mpi_ranks import RankedFmm  # noqa: PLC0415
 
             method = RankedFmm(team.comm, np.ascontiguousarray(places[mine]), setup)
+            share = work_of(method, method.messages)
         else:
             method = prepare_method(places, None, setup)
         prepared = PreparedFmm(
@@ -184,7 +189,7 @@ def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
             places=places,
             charges=charges,
             mine=mine,
-            ranks=team.size,
+            share=share,
             potentials=np.empty(0),
             marked=[],
         )

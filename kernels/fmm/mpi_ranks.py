@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from kernels.fmm.accuracy import BadInput
 from kernels.fmm.constants import COARSEST
+from kernels.fmm.counts.work import Messages
 from kernels.fmm.method import Fmm, Setup, TreePart
 from kernels.fmm.operators.surfaces import surface_size
 from kernels.fmm.phases.u_schedule import leaf_costs
@@ -88,6 +90,9 @@ class RankedFmm(Fmm):
             given: float64 (n, 3), any points, which are sources and targets; the rank that gives
                 a point need not be the one that owns it afterwards.
             setup: the same on all ranks.
+
+        Raises:
+            BadInput: a rank would have no leaf. Raised on all ranks.
         """
         self.comm = comm
         rank, ranks = comm.Get_rank(), comm.Get_size()
@@ -98,6 +103,11 @@ class RankedFmm(Fmm):
         lists = build_lists(tree, surface_size(setup.order))
         owner = _owners(tree, lists, setup, ranks)
         active = _active(tree, owner, ranks)
+        if not active.any(axis=1).all():
+            raise BadInput(
+                f"{int(tree.end[0])} points in {len(tree.leaves)} leaves cannot be divided among "
+                f"{ranks} ranks: take fewer ranks, more points or smaller leaves"
+            )
         # Send points to their owners. Sorted points of one leaf, and leaves of one owner, are
         # contiguous.
         leaves = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
@@ -161,6 +171,18 @@ class RankedFmm(Fmm):
     def n_sources(self) -> int:
         """The number of charges that this rank gives."""
         return len(self._sorted)
+
+    @property
+    def messages(self) -> Messages:
+        """What this rank exchanges in an evaluation of potentials."""
+        return Messages(
+            given=len(self._sorted),
+            owned=self._here,
+            sent=len(self._ghosts.send),
+            received=len(self._ghosts.receive),
+            rows_sent=len(self._nodes.send),
+            rows_received=len(self._nodes.receive),
+        )
 
     def evaluate(self, charges: np.ndarray) -> np.ndarray:
         """The potentials of all ranks' charges at the points that this rank gave. Collective."""

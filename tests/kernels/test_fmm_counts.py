@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from kernels.fmm.constants import BOTH_WAYS, ITSELF, PHASES, SPARE_VECTORS
 from kernels.fmm.counts.by_phase import phase_counts
 from kernels.fmm.counts.machine import MachineModel
-from kernels.fmm.counts.work import Work, planned_work
+from kernels.fmm.counts.work import Messages, Work, planned_work
 from kernels.fmm.distributions import points
 from kernels.fmm.kernel import fmm
 from kernels.host.ranks import Team
@@ -101,13 +102,34 @@ def test_each_pair_of_x_and_w_is_counted_once():
     work = work_of("plummer", 64)
     counts = phase_counts(work, MachineModel(vector_bytes=8))
     size = work.tree.end - work.tree.begin
-    pairs = {(leaf, node) for leaf, node in work.far.tolist()}
-    assert len(pairs) == len(work.far) > 0
+    pairs = {(leaf, node) for leaf, node in work.w_pairs.tolist()}
+    assert len(pairs) == len(work.w_pairs) > 0
+    assert {(leaf, node) for leaf, node in work.x_pairs.tolist()} == pairs
     at_surfaces = sum(int(size[leaf]) * (56 * 20 + 3) for leaf, _ in pairs)
     nodes = len(work.tree)
     assert counts["x"]["dp"] == at_surfaces + nodes * 56 + nodes
     slots = int(size[work.tree.leaves].sum()) + SPARE_VECTORS
     assert counts["w"]["dp"] == at_surfaces + slots
+
+
+def test_a_ranks_messages_are_gathered_and_added():
+    """Charges of 8 bytes through indices of 8 bytes; rows of a surface's 56 densities."""
+    work = work_of("plummer", 64)
+    machine = MachineModel(vector_bytes=8, caches=())
+    alone = phase_counts(work, machine)
+    messages = Messages(given=7, owned=50, sent=300, received=2000, rows_sent=11, rows_received=13)
+    counts = phase_counts(replace(work, messages=messages), machine)
+    more = {
+        phase: {name: counts[phase].get(name, 0) - n for name, n in alone[phase].items()}
+        for phase in PHASES
+    }
+    assert more["up"] == {
+        "dp": 13 * 56,
+        "int": (7 + 300) * LOOK_UP + 2050 * PASS + (11 + 13) * (LOOK_UP + 56 * PASS),
+        "dram": (7 + 300) * 24 + 2050 * 16 + (2 * 11 + 3 * 13) * 56 * 8,
+    }
+    assert more["u"] == {"dp": 0, "int": 7 * LOOK_UP, "dram": 7 * 24}
+    assert all(not any(more[phase].values()) for phase in ("x", "v", "down", "w"))
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,9 @@ def test_every_pair_of_points_is_taken_exactly_once(distribution: str, threads: 
         if what == BOTH_WAYS:
             taken[nodes(source), nodes(target)] += 1
         assert (target == source) == (what == ITSELF)
-    for leaf, node in work.far.tolist():
+    for leaf, node in work.w_pairs.tolist():
         taken[nodes(leaf), nodes(node)] += 1
+    for leaf, node in work.x_pairs.tolist():
         taken[nodes(node), nodes(leaf)] += 1
     for pairs in work.v_list.pairs:
         for source, target in pairs.T.tolist():

@@ -1,8 +1,15 @@
 """The operations that one evaluation executes, by phase and by class.
 
 Flops are exact; integer operations and bytes follow a model. The counts are those of potentials
-without gradients, computed by one rank. They depend on the tree, the lists and the accuracy alone:
-nothing is evaluated. Importing these modules does not import Numba.
+without gradients. They depend on the tree, the lists and the accuracy alone: nothing is evaluated.
+Importing these modules does not import Numba.
+
+Of several MPI ranks each counts what it does itself: the pairs of points and nodes of its own
+leaves, the nodes above them, and the spectra of its nodes and of those that act on them. What
+several ranks compute is counted by each of them: the nodes above the leaves of several, the
+spectra of sources, and the distances of a pair of leaves of two ranks, which one rank alone
+computes once for both leaves. Rows of densities that a rank receives are added, which is counted;
+what the MPI library does to move data is not.
 
 Flops (``sp``, ``dp``) are what the loops execute, including lanes that only fill a vector. A fused
 multiply-add is 2, the processor's estimate of 1 / sqrt(x) is 1, a root with a division is 2, a

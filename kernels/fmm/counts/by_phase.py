@@ -73,7 +73,7 @@ def total_counts(phases: Mapping[str, Counts]) -> Counts:
 def phase_counts(
     work: Work, machine: MachineModel = DEFAULT_MACHINE
 ) -> dict[str, dict[str, float]]:
-    """Phase -> class -> operations of one evaluation, all threads together."""
+    """Phase -> class -> operations of one evaluation by one process, all threads together."""
     tallies = {phase: Tally(work.bits, machine.caches) for phase in PHASES}
     shape = Sizes(work, machine)
     _up(tallies["up"], shape)
@@ -129,16 +129,17 @@ def _solve(tally: Tally, s: Sizes, which: int) -> None:
 
 def _between_levels(tally: Tally, s: Sizes) -> None:
     """M2M or L2L: one product for each octant and level, and adding its rows."""
-    tree = s.work.tree
+    tree, active = s.work.tree, s.work.active
     octant = tree.octants()
     for level, (a, b) in enumerate(pairwise(tree.levels)):
-        if level <= COARSEST:
+        nodes = s.level_sizes[level]
+        if level <= COARSEST or not nodes:
             continue
-        rows = np.bincount(octant[a:b], minlength=CHILDREN)
+        rows = np.bincount(octant[a:b][active[a:b]], minlength=CHILDREN)
         tally.product(rows, s.surface, s.surface)
-        numbers = (b - a) * s.surface
+        numbers = nodes * s.surface
         tally.flops(numbers)
-        tally.ints(LOOP_OPS * numbers / s.lanes + INDEXED_OPS * (b - a))
+        tally.ints(LOOP_OPS * numbers / s.lanes + INDEXED_OPS * nodes)
         # A gather, and an addition to gathered rows.
         tally.moved(3 * numbers * s.size, numbers * s.size)
         tally.moved(2 * numbers * s.size, s.rows_bytes)
@@ -147,8 +148,17 @@ def _between_levels(tally: Tally, s: Sizes) -> None:
 
 
 def _up(tally: Tally, s: Sizes) -> None:
-    """P2M, M2M, the solution; before them the charges are copied into their slots."""
-    n = s.sources[s.work.tree.leaves].sum()
+    """P2M, M2M, the solution; before them the charges are copied into their slots.
+
+    Ranks exchange charges before, and densities after.
+    """
+    messages = s.work.messages
+    if messages is not None:
+        _look_up(tally, s, messages.given + messages.sent)
+        copied = messages.owned + messages.received
+        tally.ints(LOOP_OPS * copied * DOUBLE_BYTES / s.machine.vector_bytes)
+        tally.moved(copied * 2 * DOUBLE_BYTES, s.all_bytes)
+    n = s.sources[s.work.leaves].sum()
     tally.ints(INDEXED_OPS * n)
     tally.moved(n * (2 * DOUBLE_BYTES + s.size), s.all_bytes)
     tally.moved(s.slots * s.size, s.all_bytes)
@@ -156,13 +166,26 @@ def _up(tally: Tally, s: Sizes) -> None:
     _points_to_surfaces(tally, s, s.own_leaves, s.own_leaves)
     _between_levels(tally, s)
     _solve(tally, s, 0)
+    if messages is not None:
+        # Rows are gathered to be sent; received rows are added to those of their nodes.
+        rows = messages.rows_sent + messages.rows_received
+        tally.ints(rows * (INDEXED_OPS + LOOP_OPS * s.columns / s.lanes))
+        tally.moved((rows + messages.rows_received) * s.row_bytes, s.rows_bytes)
+        tally.moved(rows * s.row_bytes, rows * s.row_bytes)
+        tally.flops(messages.rows_received * s.columns)
+
+
+def _look_up(tally: Tally, s: Sizes, count: int) -> None:
+    """Gathering or scattering numbers in double precision by indices of 64 bits."""
+    tally.ints(INDEXED_OPS * count)
+    tally.moved(count * 3 * DOUBLE_BYTES, s.all_bytes)
 
 
 def _x(tally: Tally, s: Sizes) -> None:
     """P2L, after the check potentials are set to 0."""
     tally.moved(s.nodes * s.row_bytes, s.rows_bytes)
-    if len(s.work.far):
-        _points_to_surfaces(tally, s, s.work.far[:, 0], s.work.far[:, 1])
+    if len(s.work.x_pairs):
+        _points_to_surfaces(tally, s, *s.work.x_pairs.T)
 
 
 def _v(tally: Tally, s: Sizes) -> None:
@@ -170,7 +193,7 @@ def _v(tally: Tally, s: Sizes) -> None:
     parents = s.work.v_list
     if not parents.levels:
         return
-    p, count = s.work.order, float(len(parents))
+    p, count, acted_on = s.work.order, float(len(parents)), float(parents.acted_on)
     n, line, plane = 2 * p - 1, p * CHILDREN, p * p * CHILDREN
     frequencies = n * n * p
     spectrum = 2 * CHILDREN * s.size
@@ -210,27 +233,30 @@ def _v(tally: Tally, s: Sizes) -> None:
     table = 2.0 * frequencies * V_OFFSETS * s.size * len(parents.levels)
     tally.moved(table, s.all_bytes)
     # At every frequency the matrices are filled, by offset, and all pairs are processed.
-    both = 2 * (len(parents) + 1) * spectrum
+    both = (len(parents) + 1 + parents.acted_on + 1) * spectrum
     once = directions * (matrix * s.size + INDEX_BYTES * matrix / 2) + 2.0 * INDEX_BYTES * pairs
     tally.moved(frequencies * once, once + 2 * V_OFFSETS * s.size + both)
     tally.moved(filled * s.size + frequencies * groups * matrix * s.size, matrix * s.size)
     # Sources and targets of a group: three spectra, at their first use from a larger level.
-    tally.moved(2.0 * spectra, s.slab_bytes)
-    again = frequencies * pairs * 3.0 * spectrum - 2.0 * spectra
+    first_use = float(frequencies * both)
+    tally.moved(first_use, s.slab_bytes)
+    again = frequencies * pairs * 3.0 * spectrum - first_use
     tally.moved(max(again, 0.0), both)
 
     # Backward: 2 products along x for each kz and ky, 2 along y for each kz, 1 along z.
+    children = int((parents.children[: parents.acted_on] >= 0).sum())
     scratch = work = (2 * p * plane + 4 * p * line) * s.size
-    count_two_products(tally, s, 2 * count * p * n, (p, p), CHILDREN, 4 * line * s.size)
-    count_two_products(tally, s, 2 * count * p, (p, p), line, 4 * p * line * s.size)
+    count_two_products(tally, s, 2 * acted_on * p * n, (p, p), CHILDREN, 4 * line * s.size)
+    count_two_products(tally, s, 2 * acted_on * p, (p, p), line, 4 * p * line * s.size)
     for first, last in s.slabs:
-        count_two_products(tally, s, count, (p, last - first), plane, work)
+        count_two_products(tally, s, acted_on, (p, last - first), plane, work)
     sums = p * n * CHILDREN * 4 * (p - 1) + p * line * 4 * (p - 1)
-    tally.flops(count * sums)
-    tally.ints(count * LOOP_OPS * sums / CHILDREN)
-    tally.moved(count * 2 * sums * s.size, scratch)
-    tally.moved(count * frequencies * spectrum, s.slab_bytes)
-    tally.moved(count * frequencies * LINE_BYTES, scratch + frequencies * (spectrum + LINE_BYTES))
+    tally.flops(acted_on * sums)
+    tally.ints(acted_on * LOOP_OPS * sums / CHILDREN)
+    tally.moved(acted_on * 2 * sums * s.size, scratch)
+    tally.moved(acted_on * frequencies * spectrum, s.slab_bytes)
+    lines = acted_on * frequencies * LINE_BYTES
+    tally.moved(lines, scratch + frequencies * (spectrum + LINE_BYTES))
     tally.flops(2.0 * len(s.slabs) * children * s.surface)
     _grids(tally, s, children, scratch)
 
@@ -253,15 +279,15 @@ def _down(tally: Tally, s: Sizes) -> None:
 
 def _w(tally: Tally, s: Sizes) -> None:
     """M2P, and converting the sums from its unit to that of the U phase."""
-    if len(s.work.far):
-        _surfaces_to_points(tally, s, s.work.far[:, 0], s.work.far[:, 1])
+    if len(s.work.w_pairs):
+        _surfaces_to_points(tally, s, *s.work.w_pairs.T)
     tally.flops(s.slots)
     tally.ints(LOOP_OPS * s.slots / s.lanes)
     tally.moved(2 * s.slots * s.size, s.slots * s.size)
 
 
 def _u(tally: Tally, s: Sizes) -> None:
-    """P2P, and copying the sums into the user's order."""
+    """P2P, and copying the sums into the user's order, on ranks also into the messages' order."""
     near, work = s.work.near, s.work
     ns, nt = s.sources[near[:, 1]], s.targets[near[:, 0]]
     what = near[:, 2]
@@ -292,7 +318,9 @@ def _u(tally: Tally, s: Sizes) -> None:
     tally.moved(4 * sums * s.size, window)
     tally.moved(4.0 * ns.sum() * s.size + sums.sum() * s.size, around)
     tally.moved(s.slots * s.slot_bytes, s.all_bytes)
-    targets = s.targets[work.tree.leaves].sum()
+    targets = s.targets[work.leaves].sum()
     tally.flops(targets, wide=True)
     tally.ints(INDEXED_OPS * targets)
     tally.moved(targets * (2 * DOUBLE_BYTES + s.size), s.all_bytes)
+    if work.messages is not None:
+        _look_up(tally, s, work.messages.given)

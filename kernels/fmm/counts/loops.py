@@ -47,8 +47,8 @@ class Sizes:
         self.nodes = len(tree)
         self.sources = tree.end - tree.begin
         self.targets = tree.target_end - tree.target_begin
-        self.own_leaves = tree.leaves[tree.level[tree.leaves] >= COARSEST]
-        leaves = tree.leaves
+        self.own_leaves = np.flatnonzero(work.own & (tree.level >= COARSEST))
+        leaves = work.leaves
         self.slots = (
             int(padded(self.targets[leaves], self.lanes).sum()) + SPARE_VECTORS * self.lanes
         )
@@ -57,7 +57,7 @@ class Sizes:
         self.row_bytes = self.columns * self.size
         # Densities and check potentials, which are read and written alternately.
         self.rows_bytes = 2 * self.nodes * self.row_bytes
-        self.level_sizes = np.diff(tree.levels)
+        self.level_sizes = np.add.reduceat(work.active, tree.levels[:-1], dtype=np.int64)
         self.slabs = slabs(work.order, len(work.v_list), self.size)
         planes = max(b - a for a, b in self.slabs) / work.order
         frequencies = plane_frequencies(work.order) * work.order

@@ -18,18 +18,41 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """What is evaluated.
+class Messages:
+    """What one of several MPI ranks exchanges in an evaluation: numbers of charges and of rows.
 
-    ``tree``, ``far`` and ``v_list``: as in :class:`kernels.fmm.method.Fmm`; ``near``: int32 (n, 3),
-    the pairs of leaves of all threads. ``order``: points along an edge of a surface. ``bits``: 32
-    or 64, of a number in the loops; ``steps``: Newton steps of near pairs; ``ranks``: for each
-    level the singular values that the upward and the downward solution keep. ``coincident``: all
-    points lie at one place.
+    ``given``: charges that it gives and potentials that it gets back; ``owned``: charges of the
+    points in its leaves. ``sent``: those of them that other ranks need; ``received``: charges of
+    other ranks' leaves. ``rows_sent``, ``rows_received``: a node's upward densities each.
+    """
+
+    given: int
+    owned: int
+    sent: int
+    received: int
+    rows_sent: int
+    rows_received: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What one process evaluates: all of a tree, or a rank's part of it.
+
+    ``tree``, ``v_list``, ``w_pairs`` and ``x_pairs``: as in :class:`kernels.fmm.method.Fmm`;
+    ``near``: int32 (n, 3), the pairs of leaves of all threads. ``own``, ``active``: as in
+    :class:`kernels.fmm.method.TreePart`; ``leaves``: the leaves whose points the process holds,
+    its own and those of other ranks that act on it directly. ``order``: points along an edge of a
+    surface. ``bits``: 32 or 64, of a number in the loops; ``steps``: Newton steps of near pairs;
+    ``ranks``: for each level the singular values that the upward and the downward solution keep.
+    ``coincident``: all points lie at one place. ``messages``: None where there is one process.
     """
 
     tree: Octree
-    far: np.ndarray
+    own: np.ndarray
+    active: np.ndarray
+    leaves: np.ndarray
+    w_pairs: np.ndarray
+    x_pairs: np.ndarray
     near: np.ndarray
     v_list: VList
     order: int
@@ -38,13 +61,19 @@ class Work:
     ranks: list[tuple[int, int]]
     interaction: str = "laplace"
     coincident: bool = False
+    messages: Messages | None = None
 
 
-def work_of(method: Fmm) -> Work:
-    """What a prepared method evaluates."""
+def work_of(method: Fmm, messages: Messages | None = None) -> Work:
+    """What a prepared method evaluates; ``messages``: of a rank of several."""
+    holds = [points.end > points.begin for points in (method.sources, method.targets)]
     return Work(
         tree=method.tree,
-        far=method.lists.far,
+        own=method.part.own,
+        active=method.part.active,
+        leaves=np.flatnonzero(holds[0] | holds[1]),
+        w_pairs=method.w_pairs,
+        x_pairs=method.x_pairs,
         near=np.concatenate(method.near),
         v_list=method.v_list,
         order=method.order,
@@ -52,6 +81,7 @@ def work_of(method: Fmm) -> Work:
         steps=method.rule.steps,
         ranks=[(o.up_solve[0].shape[1], o.down_solve[0].shape[1]) for o in method.operators],
         interaction=method.rule.interaction,
+        messages=messages,
     )
 
 
@@ -69,7 +99,11 @@ def planned_work(
     lists = build_lists(tree, surface_size(order))
     return Work(
         tree=tree,
-        far=lists.far,
+        own=tree.first_child < 0,
+        active=np.ones(len(tree), bool),
+        leaves=tree.leaves,
+        w_pairs=lists.far,
+        x_pairs=lists.far,
         near=np.concatenate(share_pairs(tree, lists.near, True, threads)),
         v_list=build_v_list(tree, lists.colleagues, False),
         order=order,
