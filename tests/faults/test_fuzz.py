@@ -249,7 +249,9 @@ def test_params_that_no_reader_of_json_takes_are_kept_as_text(tmp_path):
 
 def test_power_times_time_beyond_all_numbers_is_refused(tmp_path):
     header = HEADER.replace("energy_j", "power_w")
-    said = refusal(tmp_path, f"{header}\na,k,1,1e308,1e308\na,k,2,1e-300,1e-300\na,k,3,1,1\n")
+    said = refusal(
+        tmp_path, f"{header}\na,k,1000,1e308,1e308\na,k,2000,1e-300,1e-300\na,k,3000,1,1\n"
+    )
     assert [line.partition(" ")[0].rpartition(":")[0][-3:] for line in said.splitlines()] == [
         "v:2",
         "v:3",

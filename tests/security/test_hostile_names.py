@@ -468,7 +468,8 @@ def test_a_store_of_any_name(tmp_path, monkeypatch, capsys, text):
     assert (tmp_path / text / "store.json").is_file()
     assert main(["status", store]) == 0
     assert main(["export", store, "--csv", f"{store}.out"]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {table.name, text, f"{text}.out"}
+    written = {f"{text}.out", f"{text}.out.sites.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {table.name, text, *written}
 
 
 # What is called to reach Slurm: real programs that write down how they were called.
