@@ -110,7 +110,8 @@ def all_candidates(
         raise CantFit(
             f"no measurements of kernel {missing[0]!r}; known: {', '.join(kernel_names(data)[:12])}"
         )
-    known = {**(volts or {}), **_measured_volts(data)}
+    measured = _measured_volts(data)
+    known = {**(volts or {}), **measured}
     settings = sorted(known)
     place = {setting: i for i, setting in enumerate(settings)}
     shape = (len(labels), len(settings))
@@ -148,6 +149,7 @@ def all_candidates(
         repeats=repeats.reshape(shape),
         mean_log_j=mean(np.log(data.energy_j)),
         time_std=time_std,
+        fitted_at=np.array([setting in measured for setting in settings]),
         time_deviation=deviation,
     )
     return _judged(fitted, cells, mean(data.energy_j), repeats.reshape(shape) > 0)
@@ -237,7 +239,8 @@ def profile_candidates(
             f"{', '.join(sorted(classes))}"
         )
     ceilings = fit_class_roofline(data)
-    known = {**(volts or {}), **_measured_volts(data)}
+    measured = _measured_volts(data)
+    known = {**(volts or {}), **measured}
     settings = sorted(known)
     n = len(settings)
     time_s = ceilings.time_s(counts, measured_s, measured_at, *np.array(settings).T)
@@ -255,6 +258,7 @@ def profile_candidates(
         repeats=np.zeros((1, n), np.int64),
         mean_log_j=unknown,
         time_std=np.where(here, 0.0, ceilings.spread),
+        fitted_at=np.array([setting in measured for setting in settings]),
     )
     return _judged(fitted, cells, unknown, here)[kernel]
 

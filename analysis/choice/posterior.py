@@ -33,7 +33,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.energy.curves import at_voltage
-from analysis.energy.discrepancy import LEAST_SHARE, Discrepancy
+from analysis.energy.discrepancy import LEAST_SHARE, Discrepancy, beyond_measured
 from analysis.energy.fitted import Fit
 from analysis.energy.refits import jackknife_deviations
 from analysis.energy.terms.registry import design_matrix
@@ -54,7 +54,8 @@ class Cells:
     the K labels. ``repeats``: int64 (K, M); ``mean_log_j``: float64 (K, M), of the measured
     energies, NaN where there is none. ``time_deviation``: kernel -> (S, M), the jackknife's
     deviations of log times, 0 where they are measured; None where all are.
-    ``time_std``: float64 (K, M), what log times may be off by beside these.
+    ``time_std``: float64 (K, M), what log times may be off by beside these. ``fitted_at``: bool
+    (M,), the settings at which any kernel was measured.
     """
 
     there: Observations
@@ -62,6 +63,7 @@ class Cells:
     repeats: np.ndarray
     mean_log_j: np.ndarray
     time_std: np.ndarray
+    fitted_at: np.ndarray
     time_deviation: Mapping[str, np.ndarray] | None = None
 
 
@@ -87,7 +89,10 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
     coefficients' covariance gives, and measured cells are not conditioned on.
     """
     n_settings = predicted_j.shape[1]
-    elasticity = _share_of_time(fitted, cells.there).reshape(predicted_j.shape)
+    parts = fitted.parts_j(cells.there)
+    by_time = np.array([term.pays_for == "time" for term in fitted.terms])
+    elasticity = _share(parts, by_time).reshape(predicted_j.shape)
+    beyond = _beyond(fitted, cells, parts)
     of_energy = _refit_deviations(fitted, cells, predicted_j)
     of_time = np.zeros((0, *predicted_j.shape))
     if cells.time_deviation is not None:
@@ -101,13 +106,17 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
     normal = _standard_normal(rng, len(deviations) + 1)
     own, noise, time = (_standard_normal(rng, n_settings) for _ in range(3))
     smooth = _smooth_draws(fitted, cells.there.settings, rng)
+    slope = _standard_normal(rng, len(beyond))
     results = []
     for i, kernel in enumerate(cells.kernels):
         prior = _prior(fitted.discrepancy, kernel, deviations[:, i], cells.repeats[i])
+        there = cells.fitted_at
+        prior.real[there] += (beyond[:, i, there] ** 2).sum(axis=0)
         away = cells.mean_log_j[i] - np.log(predicted_j[i])
         mean, drawn = prior.conditioned(away, normal, own, noise)
         if smooth is not None:
             drawn += np.sqrt(prior.setting) * smooth[0] + np.sqrt(prior.own) * smooth[1]
+        drawn += np.where(there, 0.0, beyond[:, i]).T @ slope
         slower = cells.time_std[i][:, None] * time
         drawn += ((cells.repeats[i] == 0) * elasticity[i])[:, None] * slower
         slower += of_time[:, i].T @ normal[first : first + len(of_time)]
@@ -217,11 +226,22 @@ def _refit_deviations(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> np.
     return jackknife_deviations(log_j.reshape(n, -1)).reshape(n, *shape)
 
 
-def _share_of_time(fitted: Fit, there: Observations) -> np.ndarray:
-    """The share of each row's joules that its time pays for: how log energy follows log time."""
-    parts = fitted.parts_j(there)
-    by_time = np.array([term.pays_for == "time" for term in fitted.terms])
-    return np.asarray(parts[:, by_time].sum(axis=1) / np.maximum(parts.sum(axis=1), 1e-300))
+def _share(parts_j: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    """The share of each row's joules that some of the terms pay for: float64 (rows,)."""
+    total = np.maximum(parts_j.sum(axis=1), 1e-300)
+    return np.asarray(parts_j[:, terms].sum(axis=1) / total)
+
+
+def _beyond(fitted: Fit, cells: Cells, parts_j: np.ndarray) -> np.ndarray:
+    """Standard deviations of log energy, float64 (4, K, M), by how far a setting lies beyond the
+    others: :func:`~analysis.energy.discrepancy.beyond_measured`, times its domain's share."""
+    shape = cells.repeats.shape
+    if fitted.discrepancy is None:
+        return np.zeros((4, *shape))
+    far = beyond_measured(np.array(cells.there.settings), cells.fitted_at, fitted.voltage)
+    domains = np.array([term.domain for term in fitted.terms])
+    shares = [_share(parts_j, own).reshape(shape) for own in (domains != "mem", domains == "mem")]
+    return np.asarray(far[:, None, :] * np.repeat(shares, 2, axis=0))
 
 
 def _smooth_draws(

@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import special
 
+from analysis.energy.models import KNOWN
+
 LEAST_SHARE = 0.005
 """The discrepancy is at least this share of the residuals' variance out of fold."""
 HALVINGS = 40
@@ -58,6 +60,31 @@ class Discrepancy:
 def widening(freedom: float) -> float:
     """Student's 97.5 % point over the normal one."""
     return float(special.stdtrit(max(freedom, 1.0), 0.975) / special.ndtri(0.975))
+
+
+def beyond_measured(mhz: np.ndarray, measured: np.ndarray, voltage: str) -> np.ndarray:
+    """How far settings lie beyond the *other* measured ones: float64 (4, M), in log clock.
+
+    ``mhz``: float64 (M, 2), core and memory; ``measured``: bool (M,); ``voltage``: of the fit. The
+    rows: core clocks below the lowest and above the highest, then memory clocks. 0 where voltages
+    are known, where the site does not have the clock, and where fewer than two are measured.
+
+    Beyond the measured clocks nothing shows the voltage. Between one that stays and one in
+    proportion to the clock, V^2 grows by the clock to the power of 0 to 2: an error of log energy
+    of one standard deviation for one of log clock, as far as the domain pays for the energy.
+    """
+    far = np.zeros((4, len(mhz)))
+    if voltage == KNOWN or measured.sum() < 2:
+        return far
+    for domain in range(2):
+        logs = np.log(mhz[:, domain])
+        if not np.isfinite(logs).all():
+            continue
+        for row, side in ((2 * domain, -logs), (2 * domain + 1, logs)):
+            second, highest = np.sort(side[measured])[-2:]
+            others = np.where(measured & (side == highest), second, highest)
+            far[row] = np.maximum(side - others, 0.0)
+    return far
 
 
 def shrunk(square: np.ndarray, n: np.ndarray) -> np.ndarray:

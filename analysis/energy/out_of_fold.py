@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.energy.discrepancy import Discrepancy, share_beside, shrunk
+from analysis.energy.discrepancy import Discrepancy, beyond_measured, share_beside, shrunk
 from analysis.energy.refits import jackknife_deviations
 from analysis.energy.surface import ResidualCells, Surface, relative_residual
 from analysis.energy.training import FormSolution, Training, predict
@@ -39,7 +39,9 @@ def estimate_discrepancy(
     variance = shared * (1 + growth[:, :1]) + own_variance * scale * (1 + growth[:, 1:])
     centred = np.where(known, residual - kernel, 0.0)
     square = (centred**2)[known] * n_settings / max(n_settings - 1, 1)
-    share = share_beside(square, jackknife[known], variance[known])
+    far = beyond_measured(training.mhz, np.ones(n_settings, bool), training.form.voltage)
+    explained = jackknife + (far**2).sum(axis=0)[:, None]
+    share = share_beside(square, explained[known], variance[known])
     whole = shared + own_variance
     parts = shared**2 / max(n_settings - 1, 1) + own_variance**2 / freedom
     return Discrepancy(

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.energy.discrepancy import share_beside, shrunk
+from analysis.choice.pick import all_candidates
+from analysis.energy.discrepancy import beyond_measured, share_beside, shrunk
 from analysis.energy.fit import fit
 from analysis.energy.refits import jackknife_deviations
 from analysis.measurements.observations import Observations, kernel_names
@@ -128,3 +129,58 @@ def test_predicted_times_are_as_unsure_as_they_are_off():
     assert max(refits.variance.values()) < 1e-10
     assert max(np.abs(deviation).max() for deviation in refits.deviation.values()) < 1e-5
     assert all(deviation.shape == (45, 2) for deviation in refits.deviation.values())
+
+
+def test_how_far_settings_lie_beyond_the_other_measured_ones():
+    mhz = np.array(
+        [[250.0, 800.0], [500.0, 800.0], [1000.0, 800.0], [1000.0, 400.0], [4000.0, 1.0]]
+    )
+    measured = np.array([False, True, True, True, False])
+    core_below, core_above, mem_below, mem_above = np.exp(beyond_measured(mhz, measured, "floor"))
+    np.testing.assert_allclose(core_below, [2, 2, 1, 1, 1])
+    np.testing.assert_allclose(core_above, [1, 1, 1, 1, 4])  # two are measured at 1,000 MHz
+    np.testing.assert_allclose(mem_below, [1, 1, 1, 2, 400])
+    np.testing.assert_allclose(mem_above, 1)
+    assert not beyond_measured(mhz, measured, "known").any()
+    mhz[:, 1] = np.nan
+    assert not beyond_measured(mhz, measured, "unit")[2:].any()
+
+
+def without_voltages() -> Observations:
+    """A board whose energies are exactly those of V = 1, with core and memory joules alone."""
+    data = grid_observations(3, kernels=6, known_voltage=False, clock_tree=False)
+    core_j, mem_j = (sum(data.counts[name] * pj for name, pj in of) for of in CLASSES)
+    return replace(data, energy_j=(core_j + mem_j) * 1e-12)
+
+
+CLASSES = [("sp", 20.0), ("int", 45.0)], [("dram", 300.0)]
+
+
+def test_beyond_the_measured_clocks_an_unknown_voltage_makes_energy_less_sure():
+    """In closed form: the core's share of the joules, times the distance in log clock."""
+    data = without_voltages()
+    fitted = fit(data, "choi", "unit")
+    beyond = {(2000.0, 900.0): (1.0, 1.0), (4000.0, 900.0): (1.0, 1.0)}
+    for kernel, among in all_candidates(fitted, data, volts=beyond).items():
+        mine = np.flatnonzero(data.kernel == kernel)[0]
+        core_j, mem_j = (sum(data.counts[n][mine] * pj for n, pj in of) for of in CLASSES)
+        logs = np.log(among.energy_draws_j)
+        std = logs.std(axis=1)
+        for setting, far in zip(beyond, (np.log(2), np.log(4)), strict=True):
+            expected = far * core_j / (core_j + mem_j)
+            assert std[among.settings.index(setting)] == pytest.approx(expected, rel=0.08)
+        assert std[among.measured].max() < 1e-3
+        np.testing.assert_allclose(among.energy_j, (core_j + mem_j) * 1e-12, rtol=1e-3)
+
+
+def test_errors_at_the_ends_are_not_taken_for_those_between():
+    """Ends 15 % off, as of an unknown voltage, and 1 % between: between is not all the same."""
+    data = grid_observations(
+        2, kernels=1, counted=0.0, core_mhz=tuple(np.geomspace(300, 1500, 9)), mem_mhz=(800.0,)
+    )
+    rng = np.random.default_rng(0)
+    energy_j = 5.0 * np.exp(rng.normal(0, 0.01, 9)) * np.where(np.arange(9) % 8, 1.0, 1.15)
+    flat = replace(data, energy_j=energy_j, core_v=np.ones(9), mem_v=np.ones(9), voltage="unit")
+    unknown = fit(flat, "choi", "unit").discrepancy
+    stated = fit(replace(flat, voltage="table"), "choi", "known").discrepancy
+    assert unknown.setting < 0.3 * stated.setting
