@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import special
 
-from analysis.energy.models import KNOWN
+from analysis.energy.models import NOT_KNOWN
 
 LEAST_SHARE = 0.005
 """The discrepancy is at least this share of the residuals' variance out of fold."""
@@ -74,7 +74,7 @@ def beyond_measured(mhz: np.ndarray, measured: np.ndarray, voltage: str) -> np.n
     of one standard deviation for one of log clock, as far as the domain pays for the energy.
     """
     far = np.zeros((4, len(mhz)))
-    if voltage == KNOWN or measured.sum() < 2:
+    if voltage not in NOT_KNOWN or measured.sum() < 2:
         return far
     for domain in range(2):
         logs = np.log(mhz[:, domain])

@@ -19,10 +19,11 @@ MODEL_HELP = (
     "surface of the residuals; auto: chosen by cross-validation"
 )
 
-KNOWN = "known"
 ESTIMATED = ("floor", "free")
 """The families of voltage curves that are estimated, the simpler first."""
-VOLTAGE_NAMES = (AUTO, KNOWN, "unit", *ESTIMATED)
+NOT_KNOWN = ("unit", *ESTIMATED)
+"""Where a form's voltages are neither measured nor of a table."""
+VOLTAGE_NAMES = (AUTO, "known", "unit", *ESTIMATED)
 VOLTAGE_HELP = (
     "known: measured or from a table; unit: V = 1; floor, free: estimated from the energies; "
     "auto: known where it is, otherwise chosen by cross-validation"

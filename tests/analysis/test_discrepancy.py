@@ -141,7 +141,8 @@ def test_how_far_settings_lie_beyond_the_other_measured_ones():
     np.testing.assert_allclose(core_above, [1, 1, 1, 1, 4])  # two are measured at 1,000 MHz
     np.testing.assert_allclose(mem_below, [1, 1, 1, 2, 400])
     np.testing.assert_allclose(mem_above, 1)
-    assert not beyond_measured(mhz, measured, "known").any()
+    for known in ("known", "measured", "table"):
+        assert not beyond_measured(mhz, measured, known).any()
     mhz[:, 1] = np.nan
     assert not beyond_measured(mhz, measured, "unit")[2:].any()
 
@@ -170,6 +171,9 @@ def test_beyond_the_measured_clocks_an_unknown_voltage_makes_energy_less_sure():
             expected = far * core_j / (core_j + mem_j)
             assert std[among.settings.index(setting)] == pytest.approx(expected, rel=0.08)
         assert std[among.measured].max() < 1e-3
+        stated = replace(data, voltage="table")
+        known = all_candidates(fit(stated, "choi", "known"), stated, [kernel], beyond)[kernel]
+        assert np.log(known.energy_draws_j).std(axis=1).max() < 1e-3
         np.testing.assert_allclose(among.energy_j, (core_j + mem_j) * 1e-12, rtol=1e-3)
 
 
@@ -184,3 +188,7 @@ def test_errors_at_the_ends_are_not_taken_for_those_between():
     unknown = fit(flat, "choi", "unit").discrepancy
     stated = fit(replace(flat, voltage="table"), "choi", "known").discrepancy
     assert unknown.setting < 0.3 * stated.setting
+    # So the ends are held to their own measurements, and are no less sure than the others.
+    (among,) = all_candidates(fit(flat, "choi", "unit"), flat).values()
+    np.testing.assert_allclose(among.energy_j[[0, -1]], energy_j[[0, -1]], rtol=0.01)
+    assert np.log(among.energy_draws_j).std(axis=1).max() < 0.03
