@@ -21,6 +21,9 @@ more often than not: at 40 % the picks of boards whose settings differ, and of b
 seem to, are about as often the best as said (``benchmarks/interval_coverage.py``). A cell that
 was not measured has all of D.
 
+Beyond the measured clocks, where no voltage is known, unmeasured cells have in addition what that
+voltage may be (:func:`~analysis.energy.discrepancy.beyond_measured`).
+
 All is relative: units of energy and time do not matter, and no energy is below 0. Draws are the
 same for the same fit and measurements.
 """
@@ -116,7 +119,8 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
         mean, drawn = prior.conditioned(away, normal, own, noise)
         if smooth is not None:
             drawn += np.sqrt(prior.setting) * smooth[0] + np.sqrt(prior.own) * smooth[1]
-        drawn += np.where(there, 0.0, beyond[:, i]).T @ slope
+        if beyond.any():
+            drawn += np.where(there, 0.0, beyond[:, i]).T @ slope
         slower = cells.time_std[i][:, None] * time
         drawn += ((cells.repeats[i] == 0) * elasticity[i])[:, None] * slower
         slower += of_time[:, i].T @ normal[first : first + len(of_time)]
