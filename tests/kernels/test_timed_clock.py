@@ -14,9 +14,6 @@ import pytest
 from kernels.host import timed_clock
 from kernels.host.timed_clock import MOST_CPUS, compile_chain, selected, timed_core_mhz
 
-KNOWN = platform.machine() in timed_clock.ADDITIONS
-pytestmark = pytest.mark.skipif(not KNOWN, reason="the cycles of an addition are not known here")
-
 
 def test_every_addition_needs_the_one_before():
     """In the assembly of the loop: one register is read and written by all of them."""

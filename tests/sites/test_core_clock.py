@@ -138,8 +138,9 @@ def in_process(seconds: float) -> None:
 def test_perf_counts_in_threads_and_processes_while_they_run(run: Callable[[float], None]):
     """On the event ``tsc``, which every x86 has: its rate is the same wherever it is counted."""
     clock = count_in_process("tsc")
-    if clock is None:
-        pytest.skip("no event source msr, or no right to it")
+    if clock is None:  # root may count it wherever the source is
+        assert os.getuid() != 0 or not Path("/sys/bus/event_source/devices/msr").is_dir()
+        return
     spin(0.02)
     rate_mhz = clock.mhz()
     before = os.times()
