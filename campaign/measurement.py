@@ -22,6 +22,13 @@ CAN_PASS = {CLOCK_NOT_ACHIEVED, METER_UNREADABLE, TIMED_OUT, NODE_LOST, DAMAGED}
 """The failures that another attempt may not have. Any other failure would come again."""
 
 
+def will_be_tried_again(status: str | None, failed_attempts: int, most_retries: int) -> bool:
+    """Whether a run measures a point of this status (None: never measured) again by itself."""
+    if status == DAMAGED:
+        return True
+    return (status is None or status in CAN_PASS) and failed_attempts <= most_retries
+
+
 @dataclass(frozen=True)
 class Trace:
     """One channel's readings over a window, or when a phase of the kernel ran.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
+    from campaign.failures import Failures
 
 Setting = tuple[float, float]
 """(core MHz, memory MHz); NaN where a site has no such clock."""
@@ -105,6 +106,16 @@ class Results:
             tuple(damage),
             tuple(now.mixtures),
         )
+
+    def failures(self, kernel: str | None = None, node: str | None = None) -> Failures:
+        """The failed attempts by kernel, reason and node; of one kernel or node where it is named.
+
+        Raises:
+            BadArgument: no attempt of this kernel, or on this node, has failed.
+        """
+        from campaign.failures import grouped_failures  # noqa: PLC0415
+
+        return grouped_failures(self.store, kernel, node)
 
     def site_record(self, site: str) -> SiteRecord:
         """What the store knows of a site beside its measurements."""

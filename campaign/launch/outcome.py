@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, DAMAGED, OK
-from campaign.measurement import CAN_PASS
+from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, OK
+from campaign.measurement import will_be_tried_again
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
 from campaign.store.states import NEVER, State
@@ -47,9 +47,7 @@ def missing_points(
         status, attempt = state.get(point.id, NEVER)
         if status in COMPLETE:
             continue
-        may_retry = status is None or status in CAN_PASS
-        within_limit = attempt <= plan.campaign.retries.max
-        if status == DAMAGED or retry_failed or (may_retry and within_limit):
+        if retry_failed or will_be_tried_again(status, attempt, plan.campaign.retries.max):
             missing.append((point, attempt))
     return missing
 

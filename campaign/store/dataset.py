@@ -143,7 +143,7 @@ def _merged(contents: StoreContents) -> Tables:
         }
     else:
         group = open_tables(contents.generation)
-        frames = {name: _frame(group, name) for name in ("measurements", "traces", "failures")}
+        frames = {name: read_table(group, name) for name in ("measurements", "traces", "failures")}
     measurements, traces = frames["measurements"], frames["traces"]
     if contents.accepted:
         fresh = pd.DataFrame([measurement_row(entry.scalars) for entry in contents.accepted])
@@ -168,7 +168,8 @@ def _merged(contents: StoreContents) -> Tables:
     )
 
 
-def _frame(group: zarr.Group, table: str) -> pd.DataFrame:
+def read_table(group: zarr.Group, table: str) -> pd.DataFrame:
+    """A whole table. A column that an earlier version did not write has its missing value."""
     arrays = group[table]
     assert isinstance(arrays, zarr.Group)  # noqa: S101
     names = sorted(arrays.array_keys())  # Zarr lists them in the folder's arbitrary order

@@ -11,6 +11,7 @@ VERBS = {
     "plan": "campaign.verbs.plan",
     "run": "campaign.verbs.run",
     "status": "campaign.verbs.status",
+    "failures": "campaign.verbs.failures",
     "doctor": "campaign.verbs.doctor",
     "import": "campaign.verbs.import_",
     "export": "campaign.verbs.export",

@@ -1,0 +1,57 @@
+"""The failed attempts that a store keeps, each with what became of its point."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.dataset import COMPLETE, FAILURES
+from campaign.measurement import will_be_tried_again
+from campaign.store.columns import FAILURE_COLUMNS
+from campaign.store.dataset import open_tables, read_table
+from campaign.store.layout import Store
+from campaign.store.planned import planned_ids
+from campaign.store.records import measurement_row, read_contents
+from campaign.store.states import point_states
+
+FAILED, WAITING, MEASURED = "failed", "waiting", "measured since"
+"""What became of a point: no further attempt is made; a campaign that runs, or the next one,
+makes one; or a later attempt measured it."""
+
+
+def failed_attempts(store: Store) -> pd.DataFrame:
+    """Every failed attempt, in order of its begin: a row each, with the columns
+    :data:`campaign.store.columns.FAILURE_COLUMNS` and ``outcome`` of its point, one of
+    :data:`FAILED`, :data:`WAITING` and :data:`MEASURED`.
+
+    Raises:
+        DamagedStore: every generation is damaged, or the plan cannot be read.
+    """
+    contents = read_contents(store)
+    fresh = [
+        measurement_row(entry.scalars)
+        for entry in contents.tail.entries
+        if entry.scalars["status"] in FAILURES
+    ]
+    frame = pd.DataFrame(fresh, columns=list(FAILURE_COLUMNS))
+    if contents.generation is not None and contents.generation.summary.get("failures"):
+        kept = read_table(open_tables(contents.generation), "failures")[list(FAILURE_COLUMNS)]
+        frame = pd.concat([kept, frame]) if fresh else kept
+    clocks = ["core_mhz", "mem_mhz"]
+    frame[clocks] = frame[clocks].astype(np.float64)  # None becomes NaN
+    # One attempt may fail twice, because Dask repeats the task of a lost worker.
+    frame = frame.drop_duplicates(["point_id", "attempt"], keep="last")
+    states = point_states(store, contents) if len(frame) else {}
+    plan = store.read_json("campaign.json") or {}
+    most = int(plan.get("campaign", {}).get("retries", {}).get("max", 0))
+    planned = {own_id.decode() for ids in planned_ids(store).values() for own_id in ids.tolist()}
+
+    def outcome(point_id: str) -> str:
+        status, attempts = states[point_id]
+        if status in COMPLETE:
+            return MEASURED
+        again = point_id in planned and will_be_tried_again(status, attempts, most)
+        return WAITING if again else FAILED
+
+    frame["outcome"] = [outcome(point_id) for point_id in frame["point_id"]]
+    return frame.sort_values("start_unix_s", kind="stable", ignore_index=True)
