@@ -21,6 +21,7 @@ VERBS = [
     "plan",
     "run",
     "status",
+    "failures",
     "doctor",
     "import",
     "export",
