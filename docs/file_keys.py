@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from docs.field_texts import field_texts
 from sites.located_toml import FileModel
 from sites.site_file import NAME_CHECK
 
@@ -32,8 +33,15 @@ def key_tables(model: type[FileModel]) -> list[tuple[str, list[list[str]]]]:
     """
     headers = _headers(model)
     return [
-        (header, [_row(name, field, header, headers) for name, field in table.model_fields.items()])
+        (
+            header,
+            [
+                [*_row(name, field, header, headers), texts[name]]
+                for name, field in table.model_fields.items()
+            ],
+        )
         for table, header in _depth_first(model, headers)
+        for texts in [field_texts(table)]
     ]
 
 
@@ -89,7 +97,7 @@ def _row(
         values += "" if own == listed else f", with the keys of `{listed}`"
         if _holds_text(field.annotation):
             values = f"table of texts, or {values}"
-    return [f"`{name}`", values, _default(field), field.description or ""]
+    return [f"`{name}`", values, _default(field)]
 
 
 def _holds_text(annotation: Any) -> bool:

@@ -18,8 +18,9 @@ from campaign.plan.profile_file import Profile
 from campaign.profiles.counter_map import CounterMap, built_in_maps, read_counter_map
 from campaign.table.map_file import TableMap
 from docs.file_keys import HEADER, key_tables
+from docs.kernel_parameters import parameters_of
 from kernels.classes import CLASSES
-from kernels.registry import describe_all
+from kernels.registry import KERNELS, find_kernel
 from sites.clocks import describe_controls
 from sites.counters.group_file import CounterGroup, built_in_groups, read_group
 from sites.located_toml import FileModel
@@ -75,9 +76,9 @@ def kernels() -> str:
                 f"`{kernel.name}`",
                 kernel.summary,
                 kernel.counted,
-                ", ".join(f"`{parameter.name}`" for parameter in kernel.parameters) or "none",
+                ", ".join(f"`{parameter.name}`" for parameter in parameters_of(kernel)) or "none",
             ]
-            for kernel in describe_all()
+            for kernel in map(find_kernel, KERNELS)
         ],
     )
 
@@ -85,8 +86,8 @@ def kernels() -> str:
 def parameters() -> str:
     """One row a parameter of each kernel."""
     rows = []
-    for kernel in describe_all():
-        for parameter in kernel.parameters:
+    for kernel in map(find_kernel, KERNELS):
+        for parameter in parameters_of(kernel):
             default = "required" if parameter.required else _default(parameter.default)
             cells = [f"`{kernel.name}`", f"`{parameter.name}`", parameter.description]
             rows.append([*cells, parameter.values, default])

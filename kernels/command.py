@@ -21,33 +21,26 @@ LAST_LINES_CHARS = 2000
 CLASS = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 """The name of a class, which is also part of the name of a column and a file."""
 Word = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+ClassName = Annotated[str, StringConstraints(pattern=f"^{CLASS}$")]
+Count = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 
 
 class CommandParams(Params):
     """A program, its operation counts, and how to recognise a correct run."""
 
-    argv: Annotated[tuple[Word, ...], Field(min_length=1, strict=False)] = Field(
-        description="the program and its arguments, passed on unchanged: no shell reads them"
-    )
-    cwd: str | None = Field(
-        default=None, description="directory to run in; default: that of the measuring process"
-    )
-    counts: (
-        dict[
-            Annotated[str, StringConstraints(pattern=f"^{CLASS}$")],
-            Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)],
-        ]
-        | None
-    ) = Field(default=None, description="operations of one run, by class")
-    reports_counts: bool = Field(
-        default=False,
-        description="the program itself writes its counts, a JSON object of class to number, to "
-        "the file that the environment variable CAMPAIGN_COUNTS_FILE names",
-    )
-    exit_code: int = Field(default=0, description="exit code of a correct run")
-    expect: str | None = Field(
-        default=None, description="text that the output of a correct run contains"
-    )
+    argv: Annotated[tuple[Word, ...], Field(min_length=1, strict=False)]
+    """the program and its arguments, passed on unchanged: no shell reads them"""
+    cwd: str | None = None
+    """directory to run in; default: that of the measuring process"""
+    counts: dict[ClassName, Count] | None = None
+    """operations of one run, by class"""
+    reports_counts: bool = False
+    """the program itself writes its counts, a JSON object of class to number, to the file that the
+    environment variable CAMPAIGN_COUNTS_FILE names"""
+    exit_code: int = 0
+    """exit code of a correct run"""
+    expect: str | None = None
+    """text that the output of a correct run contains"""
 
 
 class _Command:

@@ -14,9 +14,8 @@ from kernels.kernel import Counts, Kernel, Params
 class IdleParams(Params):
     """How long nothing is done."""
 
-    sleep_s: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] = Field(
-        default=0.0, description="seconds to sleep in one iteration"
-    )
+    sleep_s: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] = 0.0
+    """seconds to sleep in one iteration"""
 
 
 class _Idle:

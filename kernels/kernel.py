@@ -35,7 +35,7 @@ class WrongResult(Exception):
 class Params(BaseModel):
     """A kernel's parameters. An unknown or mistyped one is an error of the campaign file.
 
-    The description of each field is shown in the documentation.
+    The text below each field is shown in the documentation.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

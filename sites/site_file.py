@@ -86,14 +86,11 @@ def voltage_pairs(value: Any) -> Any:
 class Domain(FileModel):
     """A clock domain: its legal frequencies, and its voltage at each where a table is known."""
 
-    frequencies_mhz: list[Positive] = Field(
-        min_length=1, description="The legal clocks of this domain, in MHz."
-    )
-    voltage_v: list[tuple[Positive, Positive]] | None = Field(
-        default=None,
-        description="The voltage at each clock, as a list of [MHz, V]: one entry for every legal "
-        "frequency, or no table at all.",
-    )
+    frequencies_mhz: list[Positive] = Field(min_length=1)
+    """The legal clocks of this domain, in MHz."""
+    voltage_v: list[tuple[Positive, Positive]] | None = None
+    """The voltage at each clock, as a list of [MHz, V]: one entry for every legal frequency, or no
+    table at all."""
 
     _pairs = field_validator("voltage_v", mode="before")(voltage_pairs)
 
@@ -114,48 +111,45 @@ class Domain(FileModel):
 class Domains(FileModel):
     """The clock domains of a site; leave out a domain whose clock cannot be set."""
 
-    core: Domain | None = Field(default=None, description="The core clock: of CPU cores or a GPU.")
-    mem: Domain | None = Field(default=None, description="The memory clock.")
+    core: Domain | None = None
+    """The core clock: of CPU cores or a GPU."""
+    mem: Domain | None = None
+    """The memory clock."""
 
 
 class Legal(FileModel):
     """The core clocks that are legal at one memory clock."""
 
-    mem_mhz: Positive = Field(description="A memory clock, in MHz.")
-    core_mhz: list[Positive] = Field(
-        min_length=1, description="The core clocks that are legal at this memory clock, in MHz."
-    )
+    mem_mhz: Positive
+    """A memory clock, in MHz."""
+    core_mhz: list[Positive] = Field(min_length=1)
+    """The core clocks that are legal at this memory clock, in MHz."""
 
 
 class CoreVoltage(FileModel):
     """The hwmon input that shows the core voltage (see sites.clocks.shared.hwmon_voltage)."""
 
-    chip: OneLine = Field(description="The name of the hwmon chip, such as amdgpu.")
-    label: OneLine = Field(description="The label of its voltage input, such as vddgfx.")
+    chip: OneLine
+    """The name of the hwmon chip, such as amdgpu."""
+    label: OneLine
+    """The label of its voltage input, such as vddgfx."""
 
 
 class Clocks(FileModel):
     """How clocks are set: a control registered in :mod:`sites.clocks`, and of which device."""
 
-    control: str = Field(
-        default="fixed", description="How clocks are set: the name of a clock control."
-    )
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="The options of the clock control."
-    )
-    core_voltage: CoreVoltage | None = Field(
-        default=None,
-        description="Where the node reports its core voltage. The measured voltage is then used "
-        "instead of the table in [domains.core].",
-    )
-    device: Literal["cpu", "gpu"] = Field(
-        default="cpu", description="Whether the clocks are those of a CPU or of a GPU."
-    )
-    tolerance_pct: NotNegative = Field(
-        default=2.0,
-        description="How far an achieved clock may be from the requested clock, in %. A "
-        "measurement that is further off fails.",
-    )
+    control: str = "fixed"
+    """How clocks are set: the name of a clock control."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The options of the clock control."""
+    core_voltage: CoreVoltage | None = None
+    """Where the node reports its core voltage. The measured voltage is then used instead of the
+    table in [domains.core]."""
+    device: Literal["cpu", "gpu"] = "cpu"
+    """Whether the clocks are those of a CPU or of a GPU."""
+    tolerance_pct: NotNegative = 2.0
+    """How far an achieved clock may be from the requested clock, in %. A measurement that is
+    further off fails."""
 
     @field_validator("control")
     @classmethod
@@ -166,13 +160,13 @@ class Clocks(FileModel):
 class MeterEntry(FileModel):
     """One meter of a node: a kind registered in :mod:`sites.meters`, and its options."""
 
-    kind: str = Field(description="The kind of meter.")
-    use: Literal["energy", "check"] = Field(
-        default="energy",
-        description="energy: the meter counts in a measurement's energy. check: it is only "
-        "compared with the meters that count.",
-    )
-    options: dict[str, Any] = Field(default_factory=dict, description="The options of the meter.")
+    kind: str
+    """The kind of meter."""
+    use: Literal["energy", "check"] = "energy"
+    """energy: the meter counts in a measurement's energy. check: it is only compared with the
+    meters that count."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The options of the meter."""
 
     @field_validator("kind")
     @classmethod
@@ -183,69 +177,51 @@ class MeterEntry(FileModel):
 class OperationClass(FileModel):
     """An operation class of the site."""
 
-    domain: Literal["core", "mem"] = Field(
-        description="The clock domain whose voltage determines the energy of an operation."
-    )
-    counted_as: list[Name] = Field(
-        default_factory=list,
-        description="Classes of the kernels' counts that belong to this class at this site: on a "
-        'GPU whose L1 cache and shared memory are one SRAM, shared has counted_as = ["l1"].',
-    )
+    domain: Literal["core", "mem"]
+    """The clock domain whose voltage determines the energy of an operation."""
+    counted_as: list[Name] = Field(default_factory=list)
+    """Classes of the kernels' counts that belong to this class at this site: on a GPU whose L1
+    cache and shared memory are one SRAM, shared has counted_as = ["l1"]."""
 
 
 class Environment(FileModel):
     """What a job on this partition needs before the worker starts."""
 
-    python: OneLine | None = Field(
-        default=None,
-        description="The Python interpreter on the nodes (default: the one that runs campaign).",
-    )
-    modules: list[OneLine] = Field(
-        default_factory=list, description="Environment modules to load (`module load`)."
-    )
-    variables: dict[Variable, OneLine] = Field(
-        default_factory=dict, description="Environment variables to set."
-    )
+    python: OneLine | None = None
+    """The Python interpreter on the nodes (default: the one that runs campaign)."""
+    modules: list[OneLine] = Field(default_factory=list)
+    """Environment modules to load (`module load`)."""
+    variables: dict[Variable, OneLine] = Field(default_factory=dict)
+    """Environment variables to set."""
 
 
 class Partition(FileModel):
     """A partition of the site, as its scheduler knows it."""
 
-    scheduler: Literal["local", "slurm"] = Field(
-        default="local",
-        description="local: workers run on this machine. slurm: workers run in Slurm jobs.",
-    )
-    nodes: Annotated[int, Field(ge=1)] = Field(
-        default=1,
-        description="How many nodes measure at the same time, each with one worker in an "
-        "allocation of its own.",
-    )
-    cores: Annotated[int, Field(ge=1)] = Field(default=1, description="Cores of a node to request.")
-    memory: Memory = Field(default="2GB", description="Memory of a node to request, such as 4GB.")
-    walltime: Walltime = Field(
-        default="01:00:00", description="Time limit of a job, as HH:MM:SS or D-HH:MM:SS."
-    )
-    account: SlurmWord | None = Field(
-        default=None, description="The Slurm account to charge (--account)."
-    )
-    qos: SlurmWord | None = Field(default=None, description="The Slurm quality of service (--qos).")
-    directives: list[OneLine] = Field(
-        default_factory=list, description="Further options of sbatch, such as --gres=gpu:1."
-    )
-    exclusive: bool = Field(
-        default=True, description="Whether a job gets its node alone (--exclusive)."
-    )
-    interface: Interface | None = Field(
-        default=None,
-        description="The network interface over which workers and scheduler connect, such as ib0.",
-    )
-    local_directory: OneLine = Field(
-        default="/tmp",  # noqa: S108  (node-local scratch; a private folder is made in it)
-        description="A folder on the node's local disk for temporary files.",
-    )
-    environment: Environment = Field(
-        default=Environment(), description="What a job needs before the worker starts."
-    )
+    scheduler: Literal["local", "slurm"] = "local"
+    """local: workers run on this machine. slurm: workers run in Slurm jobs."""
+    nodes: Annotated[int, Field(ge=1)] = 1
+    """How many nodes measure at the same time, each with one worker in an allocation of its own."""
+    cores: Annotated[int, Field(ge=1)] = 1
+    """Cores of a node to request."""
+    memory: Memory = "2GB"
+    """Memory of a node to request, such as 4GB."""
+    walltime: Walltime = "01:00:00"
+    """Time limit of a job, as HH:MM:SS or D-HH:MM:SS."""
+    account: SlurmWord | None = None
+    """The Slurm account to charge (--account)."""
+    qos: SlurmWord | None = None
+    """The Slurm quality of service (--qos)."""
+    directives: list[OneLine] = Field(default_factory=list)
+    """Further options of sbatch, such as --gres=gpu:1."""
+    exclusive: bool = True
+    """Whether a job gets its node alone (--exclusive)."""
+    interface: Interface | None = None
+    """The network interface over which workers and scheduler connect, such as ib0."""
+    local_directory: OneLine = "/tmp"  # noqa: S108  (a private folder is made in it)
+    """A folder on the node's local disk for temporary files."""
+    environment: Environment = Environment()
+    """What a job needs before the worker starts."""
 
     @field_validator("directives")
     @classmethod
@@ -259,93 +235,72 @@ class Partition(FileModel):
 class Slurm(FileModel):
     """How to reach the site's Slurm from the machine that runs the campaign."""
 
-    conf: OneLine | None = Field(
-        default=None,
-        description="The path of the cluster's slurm.conf (SLURM_CONF), where it is not the "
-        "default of this machine.",
-    )
-    submit_prefix: list[OneLine] = Field(
-        default_factory=list,
-        description='Words to put before sbatch, srun, squeue and scancel, such as ["ssh", '
-        '"login-b"].',
-    )
+    conf: OneLine | None = None
+    """The path of the cluster's slurm.conf (SLURM_CONF), where it is not the default of this
+    machine."""
+    submit_prefix: list[OneLine] = Field(default_factory=list)
+    """Words to put before sbatch, srun, squeue and scancel, such as ["ssh", "login-b"]."""
 
 
 class Twin(FileModel):
     """The constants of a simulated machine, which a fit of its measurements should recover."""
 
-    energy_pj_per_v2: dict[Name, NotNegative] = Field(
-        description="Class -> energy of one operation, in pJ/V^2 (Choi & Vuduc 2016, eq. 6 and 7)."
-    )
-    rate_per_cycle: dict[Name, Positive] = Field(
-        description="Class -> operations per cycle of the class's clock domain."
-    )
-    leakage_core_w_per_v: NotNegative = Field(
-        description="Leakage of the core domain, in W per V of its voltage."
-    )
-    leakage_mem_w_per_v: NotNegative = Field(
-        description="Leakage of the memory domain, in W per V of its voltage."
-    )
-    misc_w: NotNegative = Field(description="Constant power that depends on no voltage, in W.")
-    overlap: Annotated[float, Field(ge=1, strict=False)] = Field(
-        default=8.0,
-        description="Exponent p of T = (sum_k t_k^p)^(1/p): with 1 the times of the classes add "
-        "up; the larger p, the closer T is to the longest of them (a roofline).",
-    )
-    launch_s: NotNegative = Field(default=20e-6, description="Time to launch one iteration, in s.")
-    meter_hz: Positive = Field(
-        default=1024.0, description="Samples per second of the simulated power meter, in Hz."
-    )
-    noise: Literal["default", "off"] = Field(
-        default="default", description="Whether time and power are noisy."
-    )
-    setting_gain_pct: NotNegative = Field(
-        default=1.5,
-        description="Relative standard deviation of the power error that all runs at one setting "
-        "share, in %.",
-    )
-    run_gain_pct: NotNegative = Field(
-        default=2.5, description="Relative standard deviation of one run's power, in %."
-    )
-    time_pct: NotNegative = Field(
-        default=0.3, description="Relative standard deviation of one run's time, in %."
-    )
-    sample_w: NotNegative = Field(
-        default=0.05, description="Standard deviation of one power sample, in W."
-    )
+    energy_pj_per_v2: dict[Name, NotNegative]
+    """Class -> energy of one operation, in pJ/V^2 (Choi & Vuduc 2016, eq. 6 and 7)."""
+    rate_per_cycle: dict[Name, Positive]
+    """Class -> operations per cycle of the class's clock domain."""
+    leakage_core_w_per_v: NotNegative
+    """Leakage of the core domain, in W per V of its voltage."""
+    leakage_mem_w_per_v: NotNegative
+    """Leakage of the memory domain, in W per V of its voltage."""
+    misc_w: NotNegative
+    """Constant power that depends on no voltage, in W."""
+    overlap: Annotated[float, Field(ge=1, strict=False)] = 8.0
+    """Exponent p of T = (sum_k t_k^p)^(1/p): with 1 the times of the classes add up; the larger p,
+    the closer T is to the longest of them (a roofline)."""
+    launch_s: NotNegative = 20e-6
+    """Time to launch one iteration, in s."""
+    meter_hz: Positive = 1024.0
+    """Samples per second of the simulated power meter, in Hz."""
+    noise: Literal["default", "off"] = "default"
+    """Whether time and power are noisy."""
+    setting_gain_pct: NotNegative = 1.5
+    """Relative standard deviation of the power error that all runs at one setting share, in %."""
+    run_gain_pct: NotNegative = 2.5
+    """Relative standard deviation of one run's power, in %."""
+    time_pct: NotNegative = 0.3
+    """Relative standard deviation of one run's time, in %."""
+    sample_w: NotNegative = 0.05
+    """Standard deviation of one power sample, in W."""
 
 
 class Site(FileModel):
     """A site file, checked. Build it with :func:`read_site`."""
 
-    name: Name = Field(description="The name of the site in stores and reports.")
-    description: str = Field(default="", description="One line about the machine.")
-    domains: Domains = Field(default=Domains(), description="The clock domains that can be set.")
-    legal: list[Legal] = Field(
-        default_factory=list,
-        description="Restrictions: the core clocks that are legal at a memory clock. At memory "
-        "clocks without an entry, all core clocks are legal.",
-    )
-    clocks: Clocks = Field(default=Clocks(), description="How clocks are set.")
-    meters: list[MeterEntry] = Field(
-        default_factory=list, description="The meters of the site's nodes."
-    )
-    counters: dict[Name, OneLine | CounterGroup] = Field(
-        default_factory=dict,
-        description="Groups of hardware counters to read around each window: a name, and the "
-        "group: a built-in one, the path of a group file, or a table with its keys.",
-    )
-    classes: dict[Name, OperationClass] = Field(
-        default_factory=dict, description="Operation classes that differ from the defaults."
-    )
-    partitions: dict[Name, Partition] = Field(
-        min_length=1, description="Partition name -> how to run on it."
-    )
-    slurm: Slurm = Field(default=Slurm(), description="How to reach the site's Slurm.")
-    twin: Twin | None = Field(
-        default=None,
-        description="The constants of a simulated machine; the clock control is then twin.",
-    )
+    name: Name
+    """The name of the site in stores and reports."""
+    description: str = ""
+    """One line about the machine."""
+    domains: Domains = Domains()
+    """The clock domains that can be set."""
+    legal: list[Legal] = Field(default_factory=list)
+    """Restrictions: the core clocks that are legal at a memory clock. At memory clocks without an
+    entry, all core clocks are legal."""
+    clocks: Clocks = Clocks()
+    """How clocks are set."""
+    meters: list[MeterEntry] = Field(default_factory=list)
+    """The meters of the site's nodes."""
+    counters: dict[Name, OneLine | CounterGroup] = Field(default_factory=dict)
+    """Groups of hardware counters to read around each window: a name, and the group: a built-in
+    one, the path of a group file, or a table with its keys."""
+    classes: dict[Name, OperationClass] = Field(default_factory=dict)
+    """Operation classes that differ from the defaults."""
+    partitions: dict[Name, Partition] = Field(min_length=1)
+    """Partition name -> how to run on it."""
+    slurm: Slurm = Slurm()
+    """How to reach the site's Slurm."""
+    twin: Twin | None = None
+    """The constants of a simulated machine; the clock control is then twin."""
 
     @cached_property
     def settings(self) -> list[Setting]:

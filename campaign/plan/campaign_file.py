@@ -15,22 +15,16 @@ from sites.site_file import Name, NotNegative, OneLine, Positive, known
 class Settings(FileModel):
     """Which of a site's legal settings are measured."""
 
-    choose: Literal["all", "pairs", "random"] = Field(
-        default="all",
-        description="all: every legal setting. pairs: those listed in pairs. random: count of "
-        "them, drawn at random.",
-    )
-    pairs: list[list[Positive]] | None = Field(
-        default=None,
-        description="For choose = 'pairs': settings as [core MHz, memory MHz], or [core MHz] "
-        "where the site has no memory clock.",
-    )
-    count: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="For choose = 'random': how many settings are drawn."
-    )
-    seed: int = Field(
-        default=0, description="For choose = 'random': the same seed draws the same settings."
-    )
+    choose: Literal["all", "pairs", "random"] = "all"
+    """all: every legal setting. pairs: those listed in pairs. random: count of them, drawn at
+    random."""
+    pairs: list[list[Positive]] | None = None
+    """For choose = 'pairs': settings as [core MHz, memory MHz], or [core MHz] where the site has no
+    memory clock."""
+    count: Annotated[int, Field(ge=1)] | None = None
+    """For choose = 'random': how many settings are drawn."""
+    seed: int = 0
+    """For choose = 'random': the same seed draws the same settings."""
 
     @field_validator("pairs")
     @classmethod
@@ -44,44 +38,33 @@ class Settings(FileModel):
 class SiteEntry(FileModel):
     """A site of the campaign."""
 
-    site: OneLine = Field(
-        description="A site file, relative to the campaign file, or the name of a built-in site."
-    )
-    partitions: list[Name] | None = Field(
-        default=None, description="The partitions to measure on (default: all of the site)."
-    )
-    settings: Settings | None = Field(
-        default=None, description="The settings at this site, instead of the campaign's [settings]."
-    )
+    site: OneLine
+    """A site file, relative to the campaign file, or the name of a built-in site."""
+    partitions: list[Name] | None = None
+    """The partitions to measure on (default: all of the site)."""
+    settings: Settings | None = None
+    """The settings at this site, instead of the campaign's [settings]."""
 
 
 class KernelEntry(FileModel):
     """A kernel and the parameters with which it is measured."""
 
-    kernel: str = Field(description="The name of a registered kernel.")
-    label: Name | None = Field(
-        default=None,
-        description="The kernel's name in the store and in reports (default: the kernel's own "
-        "name). Two entries of one label must be of one kernel.",
-    )
-    params: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Parameter = value, or a list of values. Every value of one list is combined "
-        "with every value of the others.",
-    )
-    zip: list[dict[str, list[Any]]] = Field(
-        default_factory=list,
-        description="Tables of lists of equal length. The first values of a table's lists are "
-        "used together, then the second ones, and so on; each table is combined with the rest.",
-    )
-    exclude: list[dict[str, Any]] = Field(
-        default_factory=list,
-        description="Combinations to leave out: those that have all values of a table. A list "
-        "matches any of its values.",
-    )
-    ranks: Annotated[int, Field(ge=1)] = Field(
-        default=1, description="The number of MPI ranks of a node that run the kernel together."
-    )
+    kernel: str
+    """The name of a registered kernel."""
+    label: Name | None = None
+    """The kernel's name in the store and in reports (default: the kernel's own name). Two entries
+    of one label must be of one kernel."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """Parameter = value, or a list of values. Every value of one list is combined with every value
+    of the others."""
+    zip: list[dict[str, list[Any]]] = Field(default_factory=list)
+    """Tables of lists of equal length. The first values of a table's lists are used together, then
+    the second ones, and so on; each table is combined with the rest."""
+    exclude: list[dict[str, Any]] = Field(default_factory=list)
+    """Combinations to leave out: those that have all values of a table. A list matches any of its
+    values."""
+    ranks: Annotated[int, Field(ge=1)] = 1
+    """The number of MPI ranks of a node that run the kernel together."""
 
     @field_validator("kernel")
     @classmethod
@@ -95,83 +78,63 @@ class Protocol(FileModel):
     Steps that serve meters are left out where no meter is read.
     """
 
-    idle_s: NotNegative = Field(
-        default=1.0,
-        description="How long the node's idle power is measured at the point's setting, in s.",
-    )
-    warm_up_s: NotNegative = Field(
-        default=0.5, description="How long the kernel runs at least before the measurement, in s."
-    )
-    steady_pct: NotNegative = Field(
-        default=1.0,
-        description="The warm-up ends when the mean powers of two successive stretches differ by "
-        "at most this, in %, or by at most twice their uncertainties. 0: this is not checked.",
-    )
-    warm_up_max_s: NotNegative = Field(
-        default=30.0,
-        description="The longest warm-up, in s. The measurement is flagged where power is not "
-        "steady by then.",
-    )
-    min_duration_s: NotNegative = Field(
-        default=1.0, description="The shortest window, in s: the kernel is repeated to fill it."
-    )
-    window_pct: NotNegative = Field(
-        default=1.0,
-        description="The window is made long enough that the meter's resolution and period cause "
-        "at most this uncertainty, in %. 0: this is not considered.",
-    )
-    max_duration_s: Positive = Field(
-        default=60.0, description="The longest window that window_pct may ask for, in s."
-    )
-    trim_s: NotNegative = Field(
-        default=0.0,
-        description="How much is cut off each end of a window before its power is determined, "
-        "in s.",
-    )
-    uncertainty_pct: Positive | None = Field(
-        default=None,
-        description="Windows are repeated until the random part of the energy's standard "
-        "uncertainty is at most this, in % (default: there is one window).",
-    )
-    max_windows: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=10, description="The most windows that uncertainty_pct may ask for."
-    )
-    cool_down_s: NotNegative = Field(
-        default=0.0, description="How long the node is idle after the last window, in s."
-    )
-    sampling_hz: Positive = Field(
-        default=100.0, description="How often meters are read, in readings per second."
-    )
-    timeout_s: Positive = Field(
-        default=600.0,
-        description="A measurement that takes longer is killed with all its processes, and has "
-        "failed, in s.",
-    )
+    idle_s: NotNegative = 1.0
+    """How long the node's idle power is measured at the point's setting, in s."""
+    warm_up_s: NotNegative = 0.5
+    """How long the kernel runs at least before the measurement, in s."""
+    steady_pct: NotNegative = 1.0
+    """The warm-up ends when the mean powers of two successive stretches differ by at most this, in
+    %, or by at most twice their uncertainties. 0: this is not checked."""
+    warm_up_max_s: NotNegative = 30.0
+    """The longest warm-up, in s. The measurement is flagged where power is not steady by then."""
+    min_duration_s: NotNegative = 1.0
+    """The shortest window, in s: the kernel is repeated to fill it."""
+    window_pct: NotNegative = 1.0
+    """The window is made long enough that the meter's resolution and period cause at most this
+    uncertainty, in %. 0: this is not considered."""
+    max_duration_s: Positive = 60.0
+    """The longest window that window_pct may ask for, in s."""
+    trim_s: NotNegative = 0.0
+    """How much is cut off each end of a window before its power is determined, in s."""
+    uncertainty_pct: Positive | None = None
+    """Windows are repeated until the random part of the energy's standard uncertainty is at most
+    this, in % (default: there is one window)."""
+    max_windows: Annotated[int, Field(ge=1, le=1000)] = 10
+    """The most windows that uncertainty_pct may ask for."""
+    cool_down_s: NotNegative = 0.0
+    """How long the node is idle after the last window, in s."""
+    sampling_hz: Positive = 100.0
+    """How often meters are read, in readings per second."""
+    timeout_s: Positive = 600.0
+    """A measurement that takes longer is killed with all its processes, and has failed, in s."""
 
 
 class Retries(FileModel):
     """How often a point is measured again after a failure that another attempt may not have."""
 
-    max: Annotated[int, Field(ge=0, le=100)] = Field(
-        default=2, description="Further attempts at a point after the first."
-    )
+    max: Annotated[int, Field(ge=0, le=100)] = 2
+    """Further attempts at a point after the first."""
 
 
 class Campaign(FileModel):
     """A campaign file, checked. Read it with :func:`read_campaign`."""
 
-    name: Name = Field(description="The campaign's name, which its store keeps.")
-    seed: int = Field(default=0, description="The seed of the random order of the points.")
-    repeats: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=1, description="How often each point is measured, in blocks one after another."
-    )
-    sites: list[SiteEntry] = Field(min_length=1, description="Where to measure.")
-    kernels: list[KernelEntry] = Field(min_length=1, description="What to measure.")
-    settings: Settings = Field(
-        default=Settings(), description="Which of each site's legal settings to measure."
-    )
-    protocol: Protocol = Field(default=Protocol(), description="How each point is measured.")
-    retries: Retries = Field(default=Retries(), description="How often a failure is tried again.")
+    name: Name
+    """The campaign's name, which its store keeps."""
+    seed: int = 0
+    """The seed of the random order of the points."""
+    repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """How often each point is measured, in blocks one after another."""
+    sites: list[SiteEntry] = Field(min_length=1)
+    """Where to measure."""
+    kernels: list[KernelEntry] = Field(min_length=1)
+    """What to measure."""
+    settings: Settings = Settings()
+    """Which of each site's legal settings to measure."""
+    protocol: Protocol = Protocol()
+    """How each point is measured."""
+    retries: Retries = Retries()
+    """How often a failure is tried again."""
 
 
 def read_campaign(path: Path) -> tuple[Campaign, Source]:

@@ -13,17 +13,16 @@ from sites.site_file import Name, NotNegative, Positive
 class Profile(FileModel):
     """A profile file, checked. Read it with :func:`read_profile`."""
 
-    kernel: Name = Field(description="The application's name.")
-    core_mhz: Positive | None = Field(
-        default=None, description="The core clock of the run, in MHz (none where it has no clock)."
-    )
-    mem_mhz: Positive | None = Field(
-        default=None, description="The memory clock of the run, in MHz (none where it has none)."
-    )
-    time_s: Positive = Field(description="The time of the run, in s.")
-    counts: dict[Name, NotNegative] = Field(
-        min_length=1, description="Class = the operations of the run, in the unit of the class."
-    )
+    kernel: Name
+    """The application's name."""
+    core_mhz: Positive | None = None
+    """The core clock of the run, in MHz (none where it has no clock)."""
+    mem_mhz: Positive | None = None
+    """The memory clock of the run, in MHz (none where it has none)."""
+    time_s: Positive
+    """The time of the run, in s."""
+    counts: dict[Name, NotNegative] = Field(min_length=1)
+    """Class = the operations of the run, in the unit of the class."""
 
 
 def read_profile(path: Path) -> tuple[Profile, Source]:

@@ -28,20 +28,16 @@ Factors = dict[str, Number]
 class CounterMap(FileModel):
     """A counter map, checked. Read it with :func:`read_counter_map`."""
 
-    description: str = Field(description="One line: which profiler and device.")
-    layout: Literal["perf-stat", "likwid", "ncu", "nsys", "nvprof"] = Field(
-        description="How the profiler's file is laid out."
-    )
-    time_s: Factors = Field(
-        default_factory=dict,
-        description="Counter -> factor; the sum of counters times factors is the time in s. "
-        "Counters with a unit of time are already in s.",
-    )
-    counts: dict[Name, Factors] = Field(
-        default_factory=dict,
-        description="Class of operations -> counter -> factor; the sum is the class's count. "
-        "Counters with a unit of bytes are already in bytes.",
-    )
+    description: str
+    """One line: which profiler and device."""
+    layout: Literal["perf-stat", "likwid", "ncu", "nsys", "nvprof"]
+    """How the profiler's file is laid out."""
+    time_s: Factors = Field(default_factory=dict)
+    """Counter -> factor; the sum of counters times factors is the time in s. Counters with a unit
+    of time are already in s."""
+    counts: dict[Name, Factors] = Field(default_factory=dict)
+    """Class of operations -> counter -> factor; the sum is the class's count. Counters with a unit
+    of bytes are already in bytes."""
 
 
 def built_in_maps() -> dict[str, Path]:

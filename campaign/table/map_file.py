@@ -42,33 +42,23 @@ REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 class ColumnSource(FileModel):
     """Where a standard column is from: one column of the table, or several; and its conversion."""
 
-    column: str | None = Field(
-        default=None, description="The name of the column in the table. One of column, sum, join."
-    )
-    sum: list[str] = Field(
-        default_factory=list,
-        description="Columns of numbers that are added: the energies of package and DRAM. A row "
-        "that lacks one of them has no value.",
-    )
-    join: list[str] = Field(
-        default_factory=list,
-        description="Columns of text that are joined: a name and a size. Empty ones are left out.",
-    )
-    separator: str = Field(default=" ", description="What join puts between two columns.")
-    reciprocal: bool = Field(
-        default=False,
-        description="Take 1 / value first: for time_s from a column of iterations per second.",
-    )
-    factor: Positive = Field(
-        default=1.0,
-        description="What a value of the column is multiplied by to give the standard unit: 1e-3 "
-        "where a column for time_s is in ms.",
-    )
-    offset: float = Field(
-        default=0.0,
-        description="What is added after the factor, in the standard unit: -0.5 where a column "
-        "for time_s holds half a second of set-up.",
-    )
+    column: str | None = None
+    """The name of the column in the table. One of column, sum, join."""
+    sum: list[str] = Field(default_factory=list)
+    """Columns of numbers that are added: the energies of package and DRAM. A row that lacks one of
+    them has no value."""
+    join: list[str] = Field(default_factory=list)
+    """Columns of text that are joined: a name and a size. Empty ones are left out."""
+    separator: str = " "
+    """What join puts between two columns."""
+    reciprocal: bool = False
+    """Take 1 / value first: for time_s from a column of iterations per second."""
+    factor: Positive = 1.0
+    """What a value of the column is multiplied by to give the standard unit: 1e-3 where a column
+    for time_s is in ms."""
+    offset: float = 0.0
+    """What is added after the factor, in the standard unit: -0.5 where a column for time_s holds
+    half a second of set-up."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -89,17 +79,13 @@ class ColumnSource(FileModel):
 class Keep(FileModel):
     """Rows are kept where a column has one of some values, or matches a regular expression."""
 
-    column: str = Field(description="The name of the column in the table.")
-    values: list[str | float | int | bool] = Field(
-        default_factory=list,
-        description="Keep rows with one of these values. Numbers are equal by value, and text "
-        "exactly.",
-    )
-    matches: str | None = Field(
-        default=None,
-        description="Keep rows where this regular expression matches some part of the text: "
-        "'^gemm' for names that begin with gemm.",
-    )
+    column: str
+    """The name of the column in the table."""
+    values: list[str | float | int | bool] = Field(default_factory=list)
+    """Keep rows with one of these values. Numbers are equal by value, and text exactly."""
+    matches: str | None = None
+    """Keep rows where this regular expression matches some part of the text: '^gemm' for names that
+    begin with gemm."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
@@ -120,12 +106,10 @@ class Keep(FileModel):
 class VoltageTables(FileModel):
     """Voltage by clock where the table carries none: (MHz, V) pairs."""
 
-    core: list[tuple[Positive, Positive]] = Field(
-        default_factory=list, description="The core voltage at each core clock, as [MHz, V]."
-    )
-    mem: list[tuple[Positive, Positive]] = Field(
-        default_factory=list, description="The memory voltage at each memory clock, as [MHz, V]."
-    )
+    core: list[tuple[Positive, Positive]] = Field(default_factory=list)
+    """The core voltage at each core clock, as [MHz, V]."""
+    mem: list[tuple[Positive, Positive]] = Field(default_factory=list)
+    """The memory voltage at each memory clock, as [MHz, V]."""
 
     _pairs = field_validator("core", "mem", mode="before")(voltage_pairs)
 
@@ -133,72 +117,46 @@ class VoltageTables(FileModel):
 class TableMap(FileModel):
     """A map file: how a table with other column names or units is read."""
 
-    layout: Literal["table", "blocks"] = Field(
-        default="table",
-        description="table: every line is a row. blocks: a line of one field names the kernel of "
-        "the lines that follow it.",
-    )
-    fields: list[str] | None = Field(
-        default=None,
-        description="The names of the columns in order, where the file has no header line.",
-    )
-    delimiter: Literal[",", ";", "\t", "|", " "] | None = Field(
-        default=None,
-        description="What separates the columns (default: recognised among comma, semicolon, tab "
-        "and |). With a space, several in a row count as one.",
-    )
-    decimal: Literal[".", ","] | None = Field(
-        default=None,
-        description="The decimal mark of numbers (default: recognised; 1,234 alone could be "
-        "either, and is refused).",
-    )
-    columns: dict[str, ColumnSource] = Field(
-        default_factory=dict,
-        description="Standard column -> the name of the column in the table, or a table of where "
-        "it is from and its conversion.",
-    )
-    constants: dict[str, str | float | int | bool] = Field(
-        default_factory=dict, description="Standard column -> one value for every row."
-    )
-    keep: list[Keep] = Field(
-        default_factory=list,
-        description="Which rows are kept, where not all: those that every rule keeps.",
-    )
-    number_repeats: bool = Field(
-        default=False,
-        description="Number the rows of the same point in the order of the file: the first is "
-        "repeat 0, the next repeat 1. For tables without a column repeat.",
-    )
-    clocks: Literal["grouped", "exact"] = Field(
-        default="grouped",
-        description="grouped: clocks as they were measured, with jitter that is clearly smaller "
-        "than the distance between settings, are taken for the settings that they mean, and each "
-        "row's own is kept as the achieved clock. exact: every clock is a setting.",
-    )
-    unknown: Literal["refuse", "label"] = Field(
-        default="refuse",
-        description="What to do with columns that are neither standard nor named in the map. "
-        "refuse: nothing is imported. label: they are kept as labels.",
-    )
-    classes: dict[Name, Literal["core", "mem"]] = Field(
-        default_factory=dict,
-        description="Class -> its clock domain, where it is not the default: mem for dram and "
-        "mem, core for every other class.",
-    )
-    voltage: VoltageTables = Field(
-        default=VoltageTables(), description="The voltage of each clock, for a table without it."
-    )
-    legal: list[list[Positive]] = Field(
-        default_factory=list,
-        description="The settings that the device can be set to, as [core MHz, memory MHz] or "
-        "[core MHz]: predict --all-settings picks among them. Their voltages are those of "
-        "voltage, else of the rows at the same clock.",
-    )
-    device: Literal["cpu", "gpu"] | None = Field(
-        default=None,
-        description="Whether the clocks are those of a CPU or of a GPU, for the Slurm flags of "
-        "the picks (default: gpu where the table has memory clocks, otherwise cpu).",
-    )
+    layout: Literal["table", "blocks"] = "table"
+    """table: every line is a row. blocks: a line of one field names the kernel of the lines that
+    follow it."""
+    fields: list[str] | None = None
+    """The names of the columns in order, where the file has no header line."""
+    delimiter: Literal[",", ";", "\t", "|", " "] | None = None
+    """What separates the columns (default: recognised among comma, semicolon, tab and |). With a
+    space, several in a row count as one."""
+    decimal: Literal[".", ","] | None = None
+    """The decimal mark of numbers (default: recognised; 1,234 alone could be either, and is
+    refused)."""
+    columns: dict[str, ColumnSource] = Field(default_factory=dict)
+    """Standard column -> the name of the column in the table, or a table of where it is from and
+    its conversion."""
+    constants: dict[str, str | float | int | bool] = Field(default_factory=dict)
+    """Standard column -> one value for every row."""
+    keep: list[Keep] = Field(default_factory=list)
+    """Which rows are kept, where not all: those that every rule keeps."""
+    number_repeats: bool = False
+    """Number the rows of the same point in the order of the file: the first is repeat 0, the next
+    repeat 1. For tables without a column repeat."""
+    clocks: Literal["grouped", "exact"] = "grouped"
+    """grouped: clocks as they were measured, with jitter that is clearly smaller than the distance
+    between settings, are taken for the settings that they mean, and each row's own is kept as the
+    achieved clock. exact: every clock is a setting."""
+    unknown: Literal["refuse", "label"] = "refuse"
+    """What to do with columns that are neither standard nor named in the map. refuse: nothing is
+    imported. label: they are kept as labels."""
+    classes: dict[Name, Literal["core", "mem"]] = Field(default_factory=dict)
+    """Class -> its clock domain, where it is not the default: mem for dram and mem, core for every
+    other class."""
+    voltage: VoltageTables = VoltageTables()
+    """The voltage of each clock, for a table without it."""
+    legal: list[list[Positive]] = Field(default_factory=list)
+    """The settings that the device can be set to, as [core MHz, memory MHz] or [core MHz]: predict
+    --all-settings picks among them. Their voltages are those of voltage, else of the rows at the
+    same clock."""
+    device: Literal["cpu", "gpu"] | None = None
+    """Whether the clocks are those of a CPU or of a GPU, for the Slurm flags of the picks (default:
+    gpu where the table has memory clocks, otherwise cpu)."""
 
     @field_validator("columns", mode="before")
     @classmethod

@@ -33,22 +33,18 @@ MOST_MARKED = 1000
 class FmmParams(Params):
     """What is evaluated, how accurately, and by how many threads."""
 
-    n: int = Field(ge=1, description="points, which are both sources and targets")
-    q: int | None = Field(
-        default=None, ge=1, description="most points in a leaf; default: the fastest that is known"
-    )
-    digits: int = Field(
-        default=6,
-        ge=DIGITS[0],
-        le=DIGITS[1],
-        description="relative L2 error at most 10^-digits; in single precision 3 to 5 digits",
-    )
-    precision: Literal["single", "double"] = Field(
-        default="double",
-        description="of the result; 5 digits or fewer are computed in single precision",
-    )
-    distribution: Distribution = Field(default="uniform", description="where the points lie")
-    threads: int = Field(default=1, ge=1, description="threads of one rank")
+    n: int = Field(ge=1)
+    """points, which are both sources and targets"""
+    q: int | None = Field(default=None, ge=1)
+    """most points in a leaf; default: the fastest that is known"""
+    digits: int = Field(default=6, ge=DIGITS[0], le=DIGITS[1])
+    """relative L2 error at most 10^-digits; in single precision 3 to 5 digits"""
+    precision: Literal["single", "double"] = "double"
+    """of the result; 5 digits or fewer are computed in single precision"""
+    distribution: Distribution = "uniform"
+    """where the points lie"""
+    threads: int = Field(default=1, ge=1)
+    """threads of one rank"""
 
     @model_validator(mode="after")
     def _within_reach(self) -> FmmParams:

@@ -48,9 +48,12 @@ SEED = 20120101
 class FmmUParams(Variant):
     """The points, and the variant."""
 
-    n: int = Field(default=65_536, ge=1, le=1 << 26, description="points, uniform in a cube")
-    q: int = Field(default=256, ge=1, description="most points in a leaf of the octree")
-    distribution: Literal["uniform"] = Field(default="uniform", description="where the points lie")
+    n: int = Field(default=65_536, ge=1, le=1 << 26)
+    """points, uniform in a cube"""
+    q: int = Field(default=256, ge=1)
+    """most points in a leaf of the octree"""
+    distribution: Literal["uniform"] = "uniform"
+    """where the points lie"""
 
 
 @dataclass(frozen=True)

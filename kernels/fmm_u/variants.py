@@ -42,41 +42,29 @@ _ROUNDING = {"single": 2.0**-24, "double": 2.0**-53}
 class Variant(Params):
     """One way to write the loops of the U phase."""
 
-    layout: Layout = Field(
-        default="soa",
-        description="order of the points' numbers; soa: rows of x, of y, of z and of charges; "
-        "aos: x, y, z and charge of each point side by side; blocked: a vector each of x, y, z "
-        "and charges, repeated",
-    )
-    lanes: Side = Field(
-        default="targets",
-        description="which points fill the SIMD lanes: targets (each source is broadcast) or "
-        "sources (each target is broadcast)",
-    )
-    tile: Tile = Field(
-        default=4,
-        description="vectors of targets, or targets, that stay in registers with their sums while "
-        "all sources of the U list pass",
-    )
-    unroll: Unroll = Field(
-        default=1,
-        description="sources, or vectors of sources, that one pass of the inner loop takes",
-    )
-    ways: Ways = Field(
-        default="one",
-        description="one: a distance is computed for each of the two points' sums; both: once for "
-        "both sums (Newton's third law)",
-    )
-    precision: Precision = Field(default="single", description="of coordinates, charges and sums")
-    root: Root = Field(
-        default="newton1",
-        description="how 1 / r is computed: by square root and division, or by the processor's "
-        "estimate and 0, 1 or 2 Newton steps",
-    )
-    vector_bits: VectorBits = Field(default=512, description="bits of a vector")
-    threads: int = Field(
-        default=1, ge=1, le=4096, description="threads of one rank, which share the leaves"
-    )
+    layout: Layout = "soa"
+    """order of the points' numbers; soa: rows of x, of y, of z and of charges; aos: x, y, z and
+    charge of each point side by side; blocked: a vector each of x, y, z and charges, repeated"""
+    lanes: Side = "targets"
+    """which points fill the SIMD lanes: targets (each source is broadcast) or sources (each target
+    is broadcast)"""
+    tile: Tile = 4
+    """vectors of targets, or targets, that stay in registers with their sums while all sources of
+    the U list pass"""
+    unroll: Unroll = 1
+    """sources, or vectors of sources, that one pass of the inner loop takes"""
+    ways: Ways = "one"
+    """one: a distance is computed for each of the two points' sums; both: once for both sums
+    (Newton's third law)"""
+    precision: Precision = "single"
+    """of coordinates, charges and sums"""
+    root: Root = "newton1"
+    """how 1 / r is computed: by square root and division, or by the processor's estimate and 0, 1
+    or 2 Newton steps"""
+    vector_bits: VectorBits = 512
+    """bits of a vector"""
+    threads: int = Field(default=1, ge=1, le=4096)
+    """threads of one rank, which share the leaves"""
 
     @model_validator(mode="after")
     def _can_be_built(self) -> Variant:

@@ -33,16 +33,12 @@ _SMALLEST_VOLUME = 1 << 12
 class ChainParams(Params):
     """Where the words come from, and how much is computed with each."""
 
-    level: Literal["register", "l1", "l2", "l3", "dram"] = Field(
-        default="register",
-        description="level of the memory hierarchy that serves the loads; register: no loads",
-    )
-    ops_per_word: int | None = Field(
-        default=None,
-        ge=1,
-        description="multiply-adds per word loaded; required unless the level is register",
-    )
-    threads: int = Field(default=1, ge=1, description="threads of one rank, each with its own data")
+    level: Literal["register", "l1", "l2", "l3", "dram"] = "register"
+    """level of the memory hierarchy that serves the loads; register: no loads"""
+    ops_per_word: int | None = Field(default=None, ge=1)
+    """multiply-adds per word loaded; required unless the level is register"""
+    threads: int = Field(default=1, ge=1)
+    """threads of one rank, each with its own data"""
 
     @model_validator(mode="after")
     def _words_have_ops(self) -> ChainParams:

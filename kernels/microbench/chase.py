@@ -29,10 +29,10 @@ BYTES_PER_HOP: dict[Level, int] = {"l1": 8, "l2": LINE_BYTES, "l3": LINE_BYTES, 
 class ChaseParams(Params):
     """Where the lines are."""
 
-    level: Level = Field(description="level of the memory hierarchy that serves the loads")
-    threads: int = Field(
-        default=1, ge=1, description="threads of one rank, each with its own cycle of lines"
-    )
+    level: Level
+    """level of the memory hierarchy that serves the loads"""
+    threads: int = Field(default=1, ge=1)
+    """threads of one rank, each with its own cycle of lines"""
 
 
 def count_hops(params: ChaseParams) -> Counts:

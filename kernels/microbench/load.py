@@ -27,8 +27,10 @@ WORD = np.dtype(np.int64)
 class LoadParams(Params):
     """Where the words come from."""
 
-    level: Level = Field(description="level of the memory hierarchy that serves the loads")
-    threads: int = Field(default=1, ge=1, description="threads of one rank, each with its own data")
+    level: Level
+    """level of the memory hierarchy that serves the loads"""
+    threads: int = Field(default=1, ge=1)
+    """threads of one rank, each with its own data"""
 
 
 def count_loads(params: LoadParams) -> Counts:

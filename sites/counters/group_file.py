@@ -31,17 +31,13 @@ Number = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 class CounterGroup(FileModel):
     """A counter group, checked. Read it with :func:`read_group`."""
 
-    description: str = Field(description="One line: which processors, and what is counted.")
-    events: dict[Name, str] = Field(
-        min_length=1,
-        description='Name -> event as perf writes it: "instructions", "r01c7", or '
-        '"cpu/event=0xc7,umask=0x01/".',
-    )
-    derived: dict[Name, dict[Name, Number]] = Field(
-        default_factory=dict,
-        description="Class of operations -> event -> factor; the sum of events times factors. "
-        "l2 = { fills = 64 } counts bytes from events of 64 bytes.",
-    )
+    description: str
+    """One line: which processors, and what is counted."""
+    events: dict[Name, str] = Field(min_length=1)
+    """Name -> event as perf writes it: "instructions", "r01c7", or "cpu/event=0xc7,umask=0x01/"."""
+    derived: dict[Name, dict[Name, Number]] = Field(default_factory=dict)
+    """Class of operations -> event -> factor; the sum of events times factors. l2 = { fills = 64 }
+    counts bytes from events of 64 bytes."""
 
     def derive(self, counts: Mapping[str, float]) -> dict[str, float]:
         """Class -> count, of the classes whose events were all counted.

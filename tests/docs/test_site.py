@@ -12,8 +12,10 @@ from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
 from campaign.profiles.counter_map import CounterMap
 from campaign.table.map_file import TableMap
+from docs.field_texts import field_texts
 from docs.tables import DOCS, with_tables
 from sites.counters.group_file import CounterGroup
+from sites.located_toml import FileModel
 from sites.site_file import Site
 from tests.docs.pages import ROOT
 
@@ -51,10 +53,12 @@ def test_the_tables_are_those_of_the_registries() -> None:
 
 def test_the_file_reference_has_every_key_with_its_meaning() -> None:
     rows = (DOCS / "file-reference.md").read_text(encoding="utf-8").splitlines()
+    models = {table.__name__: table for table in FileModel.__subclasses__()}
     for model in FILES:
         for table in tables_of(model):
-            for key, schema in table.get("properties", {}).items():
-                meaning = schema.get("description", "").replace("|", "\\|")
+            texts = field_texts(models[table["title"]])
+            for key in table["properties"]:
+                meaning = texts.get(key, "").replace("|", "\\|")
                 assert meaning, f"{model.__name__}: {key} has no description"
                 of_key = [row for row in rows if row.startswith(f"| `{key}` |")]
                 assert any(row.endswith(f"| {meaning} |") for row in of_key), f"{key}: {meaning}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from analysis.dataset import CLASS_UNITS, class_unit
+from docs.kernel_parameters import parameters_of
 from kernels.classes import CLASSES
-from kernels.registry import KERNELS, describe, describe_all, find_kernel
+from kernels.registry import KERNELS, find_kernel
 
 
 def test_every_class_has_a_meaning_in_its_unit() -> None:
@@ -18,28 +19,25 @@ def test_every_class_has_a_meaning_in_its_unit() -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_description_is_complete(name: str) -> None:
-    kernel = describe(name)
-    assert kernel.name == name == find_kernel(name).name
+    kernel = find_kernel(name)
+    assert kernel.name == name
     assert kernel.summary
     assert kernel.counted
     assert set(kernel.classes) <= set(CLASSES)
-    assert {p.name for p in kernel.parameters} == set(find_kernel(name).params.model_fields)
-    for parameter in kernel.parameters:
+    parameters = parameters_of(kernel)
+    assert {p.name for p in parameters} == set(kernel.params.model_fields)
+    for parameter in parameters:
         assert parameter.description, parameter.name
         assert parameter.values, parameter.name
         assert parameter.default is None or not parameter.required
 
 
-def test_descriptions_come_in_the_registrys_order() -> None:
-    assert [kernel.name for kernel in describe_all()] == list(KERNELS)
-
-
 def test_values_are_described_in_words() -> None:
-    allowed = {p.name: p.values for p in describe("fmm").parameters}
+    allowed = {p.name: p.values for p in parameters_of(find_kernel("fmm"))}
     assert allowed["digits"] == "integer >= 3 and <= 10"
     assert allowed["precision"] == "single, double"
     assert allowed["q"] == "integer >= 1"
-    (argv, *_) = describe("command").parameters
+    (argv, *_) = parameters_of(find_kernel("command"))
     assert argv.required
     assert argv.values == "list of strings"
 

@@ -1,0 +1,60 @@
+"""The parameters of a kernel, as the documentation lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from docs.field_texts import field_texts
+from kernels.kernel import Kernel
+
+
+@dataclass(frozen=True)
+class ParameterDescription:
+    """A parameter of a kernel.
+
+    ``values``: the values allowed, in words; ``default``: None also where it is ``required``.
+    """
+
+    name: str
+    description: str
+    values: str
+    required: bool
+    default: Any
+
+
+def parameters_of(kernel: Kernel) -> tuple[ParameterDescription, ...]:
+    """A kernel's parameters, in their order."""
+    schemas = kernel.params.model_json_schema()["properties"]
+    texts = field_texts(kernel.params)
+    return tuple(
+        ParameterDescription(
+            name,
+            texts[name],
+            _allowed_values(schemas[name]),
+            field.is_required(),
+            None if field.is_required() else field.default,
+        )
+        for name, field in kernel.params.model_fields.items()
+    )
+
+
+def _allowed_values(schema: Mapping[str, Any]) -> str:
+    """The values that a JSON schema allows, in words."""
+    if "anyOf" in schema:
+        return " or ".join(
+            _allowed_values(option) for option in schema["anyOf"] if option.get("type") != "null"
+        )
+    if "enum" in schema:
+        return ", ".join(str(value) for value in schema["enum"])
+    if "const" in schema:
+        return str(schema["const"])
+    if schema["type"] == "array":
+        return f"list of {_allowed_values(schema['items'])}s"
+    if schema["type"] == "object":
+        (of_names,) = schema["patternProperties"].values()
+        return f"table of class to {_allowed_values(of_names)}"
+    limits = [f">= {schema['minimum']:,}"] if "minimum" in schema else []
+    limits += [f"<= {schema['maximum']:,}"] if "maximum" in schema else []
+    return " ".join([str(schema["type"]), " and ".join(limits)]).strip()
