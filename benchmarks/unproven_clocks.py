@@ -43,7 +43,8 @@ from sites.site_file import Site  # noqa: E402
 TOLERANCE_PCT = 5.0
 QUICK = Protocol(min_duration_s=0.01, warm_up_s=0.0, idle_s=0.0)
 CONTROL = """
-from sites.clocks.shared.control import ClockState, ControlDescription
+from sites.clocks.shared.control import ClockState
+from sites.clocks.shared.description import ControlDescription
 from sites.setting import AS_FOUND, Setting
 
 ABOUT = ControlDescription("pretends", "nothing", "nothing", {"shows": "nothing or true"}, DEVICE)

@@ -12,7 +12,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from itertools import takewhile
@@ -89,6 +89,27 @@ class NvmlLibrary:
     path: str
     nvml: Any
 
+    def close(self) -> None:
+        """Undo one :func:`open_library`. It is not an error if the driver is gone by then."""
+        with suppress(self.nvml.NVMLError):
+            self.nvml.nvmlShutdown()
+
+    @contextmanager
+    def explained(self, what: str) -> Iterator[None]:
+        """Turn pynvml's errors in the body into :class:`NvmlUnavailable`, about ``what``."""
+        try:
+            yield
+        except self.nvml.NVMLError as error:
+            raise self.error(what, error.value) from error
+        except self.nvml.NVMLLibraryMismatchError as error:
+            raise NvmlUnavailable(f"{what}: {error}", OLD_DRIVER_REMEDY, 13) from error
+
+    def error(self, what: str, code: int) -> NvmlUnavailable:
+        """The error for an NVML return code, such as a field's own."""
+        text = str(self.nvml.NVMLError(code)).rstrip(".")
+        remedy = REMEDIES.get(code, OTHER_REMEDY)
+        return NvmlUnavailable(f"{what}: {text} (NVML error {code})", remedy, code)
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -107,7 +128,7 @@ class Gpu:
 
 
 def open_library(root: Path) -> NvmlLibrary:
-    """Load NVML and initialise it; to be closed with :func:`close_library`.
+    """Load NVML and initialise it; to be closed with :meth:`NvmlLibrary.close`.
 
     Args:
         root: ``/``: the library that the dynamic linker finds; otherwise
@@ -133,7 +154,7 @@ def open_library(root: Path) -> NvmlLibrary:
         except OSError as error:
             raise NvmlUnavailable(f"{path} cannot be loaded: {error}", ABSENT_REMEDY) from error
     library = NvmlLibrary(path, nvml)
-    with explained(library, path):
+    with library.explained(path):
         nvml.nvmlInit()
     return library
 
@@ -151,32 +172,6 @@ def _copy_of_pynvml(source: str) -> Any:
     finally:
         del sys.modules[spec.name]
     return module
-
-
-def close_library(library: NvmlLibrary) -> None:
-    """Undo one :func:`open_library`. It is not an error if the driver is gone by then."""
-    try:
-        library.nvml.nvmlShutdown()
-    except library.nvml.NVMLError:
-        return
-
-
-@contextmanager
-def explained(library: NvmlLibrary, what: str) -> Iterator[None]:
-    """Turn pynvml's errors in the body into :class:`NvmlUnavailable`, about ``what``."""
-    try:
-        yield
-    except library.nvml.NVMLError as error:
-        raise unavailable(library, what, error.value) from error
-    except library.nvml.NVMLLibraryMismatchError as error:
-        raise NvmlUnavailable(f"{what}: {error}", OLD_DRIVER_REMEDY, 13) from error
-
-
-def unavailable(library: NvmlLibrary, what: str, code: int) -> NvmlUnavailable:
-    """The error for an NVML return code, such as a field's own."""
-    text = str(library.nvml.NVMLError(code)).rstrip(".")
-    remedy = REMEDIES.get(code, OTHER_REMEDY)
-    return NvmlUnavailable(f"{what}: {text} (NVML error {code})", remedy, code)
 
 
 def find_gpus(
@@ -228,10 +223,10 @@ def _is_device(word: str) -> bool:
 def _all_gpus(library: NvmlLibrary) -> tuple[Gpu, ...]:
     nvml = library.nvml
     gpus = []
-    with explained(library, library.path):
+    with library.explained(library.path):
         count = nvml.nvmlDeviceGetCount()
     for index in range(count):
-        with explained(library, f"GPU {index}"):
+        with library.explained(f"GPU {index}"):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
         gpus.append(Gpu(index, uuid, name, handle))

@@ -20,10 +20,9 @@ from sites.clocks.shared.control import (
     ClockNotLegal,
     ClockState,
     ClocksUnavailable,
-    ControlDescription,
     ControlledSite,
-    Right,
 )
+from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.hwmon_voltage import with_voltage
 from sites.described_options import check_module_options
 

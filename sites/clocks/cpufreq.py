@@ -28,15 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from sites.clocks import uncore
-from sites.clocks.shared.control import (
-    ClockNotLegal,
-    ClockState,
-    ClocksUnavailable,
-    ControlDescription,
-    ControlledSite,
-    Right,
-)
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
 from sites.clocks.shared.core_clock import open_core_clock
+from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import (
     CHECK_DRIVER,

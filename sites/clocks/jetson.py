@@ -21,14 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.control import (
-    ClockNotLegal,
-    ClockState,
-    ClocksUnavailable,
-    ControlDescription,
-    ControlledSite,
-    Right,
-)
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import (
     CHECK_DRIVER,

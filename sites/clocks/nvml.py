@@ -23,14 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.control import (
-    ClockNotLegal,
-    ClockState,
-    ClocksUnavailable,
-    ControlDescription,
-    ControlledSite,
-    Right,
-)
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.gpu_clocks import GRAPHICS, MEMORY, GpuClocks, as_clocks_unavailable
 from sites.clocks.shared.journal import (
     Entry,
@@ -40,15 +34,7 @@ from sites.clocks.shared.journal import (
     log_left_over,
     signals_wait,
 )
-from sites.nvml_library import (
-    Gpu,
-    NvmlLibrary,
-    NvmlUnavailable,
-    close_library,
-    explained,
-    find_gpus,
-    open_library,
-)
+from sites.nvml_library import Gpu, NvmlLibrary, NvmlUnavailable, find_gpus, open_library
 from sites.setting import Setting
 
 ABOUT = ControlDescription(
@@ -132,7 +118,7 @@ class Nvml:
 
     def _table_of(self, gpu: Gpu) -> dict[int, frozenset[int]]:
         nvml = self.library.nvml
-        with as_clocks_unavailable(), explained(self.library, f"{gpu.label}: its legal clocks"):
+        with as_clocks_unavailable(), self.library.explained(f"{gpu.label}: its legal clocks"):
             memory = nvml.nvmlDeviceGetSupportedMemoryClocks(gpu.handle)
             table = {
                 int(mhz): frozenset(nvml.nvmlDeviceGetSupportedGraphicsClocks(gpu.handle, mhz))
@@ -204,7 +190,7 @@ class Nvml:
 
     def _call(self, gpu: Gpu, what: str, function: Any, mhz: int) -> None:
         try:
-            with explained(self.library, f"{gpu.label}: locking {what}"):
+            with self.library.explained(f"{gpu.label}: locking {what}"):
                 function(gpu.handle, mhz, mhz)
         except NvmlUnavailable as error:
             if error.code == INVALID_ARGUMENT:
@@ -260,7 +246,7 @@ def open_control(site: ControlledSite, root: Path) -> Nvml:
         try:
             gpus = find_gpus(library, names)
         except BaseException:
-            close_library(library)
+            library.close()
             raise
     return Nvml(root, library, gpus, site.clocks.tolerance_pct)
 
@@ -307,7 +293,7 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
         except NvmlUnavailable as error:
             (gone if error.code in GONE_CODES else failed).append(f"{uuid}: {error.what}")
         finally:
-            close_library(library)
+            library.close()
     return PutBack(tuple(done), tuple(gone), tuple(failed))
 
 
@@ -322,7 +308,7 @@ def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[Nvm
         if not wanted:
             continue
         try:
-            with explained(library, f"{gpu.label}: unlocking its clocks"):
+            with library.explained(f"{gpu.label}: unlocking its clocks"):
                 function(gpu.handle)
         except NvmlUnavailable as error:
             # A clock that cannot be locked has no lock to remove.
@@ -352,4 +338,4 @@ def _give_up(library: NvmlLibrary, gpus: Sequence[LockedGpu]) -> None:
         for locked in gpus:
             if _unlock(library, locked):
                 locked.journal.let_go()
-    close_library(library)
+    library.close()

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sites.clocks.shared.control import (
-    ClockNotLegal,
-    ClockState,
-    ControlDescription,
-    ControlledSite,
-    Right,
-)
+from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
+from sites.clocks.shared.description import ControlDescription, Right
 from sites.setting import Setting
 
 ABOUT = ControlDescription(

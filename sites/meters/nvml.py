@@ -49,11 +49,8 @@ from sites.nvml_library import (
     Gpu,
     NvmlLibrary,
     NvmlUnavailable,
-    close_library,
-    explained,
     find_gpus,
     open_library,
-    unavailable,
 )
 
 ABOUT = MeterDescription(
@@ -119,12 +116,12 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
                 channels.append(channel)
                 signals.append(signal)
     except BaseException as error:
-        close_library(library)
+        library.close()
         if isinstance(error, NvmlUnavailable):
             raise MeterUnreadable(error.what, error.remedy) from error
         raise
     resources = ExitStack()
-    resources.callback(close_library, library)
+    resources.callback(library.close)
     counters = [
         None if signal.source else Counter(f"the energy of {signal.gpu.label}", Fraction(1, 1000))
         for signal in signals
@@ -251,7 +248,7 @@ def _find_power(
 def _is_usage_instant(library: NvmlLibrary, gpu: Gpu) -> bool:
     """Whether nvmlDeviceGetPowerUsage is instantaneous; if the GPU does not say, it is not."""
     try:
-        with explained(library, gpu.label):
+        with library.explained(gpu.label):
             architecture: int = library.nvml.nvmlDeviceGetArchitecture(gpu.handle)
     except NvmlUnavailable as error:
         if not error.is_unsupported:
@@ -268,16 +265,16 @@ def _read_signal(library: NvmlLibrary, signal: Signal) -> int:
     """
     nvml, gpu, source = library.nvml, signal.gpu, signal.source
     if source is None:
-        with explained(library, f"the energy of {gpu.label}"):
+        with library.explained(f"the energy of {gpu.label}"):
             return int(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu.handle))
     what = f"the power of {gpu.label}"
-    with explained(library, what):
+    with library.explained(what):
         if source.field is None:
             return int(nvml.nvmlDeviceGetPowerUsage(gpu.handle))
         (answer,) = nvml.nvmlDeviceGetFieldValues(gpu.handle, [(source.field, source.scope)])
     # The call succeeds even if a field fails, and the field's value is then undefined.
     if answer.nvmlReturn != nvml.NVML_SUCCESS:
-        raise unavailable(library, f"{what}, field {source.field}", answer.nvmlReturn)
+        raise library.error(f"{what}, field {source.field}", answer.nvmlReturn)
     if answer.valueType == nvml.NVML_VALUE_TYPE_UNSIGNED_INT:
         return int(answer.value.uiVal)
     if answer.valueType == nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:

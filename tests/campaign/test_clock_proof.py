@@ -23,7 +23,8 @@ from tests.sites.clock_layouts import LAYOUTS, copy
 
 QUICK = Protocol(min_duration_s=0.01, warm_up_s=0.0, idle_s=0.0)
 PRETENDS = """\
-from sites.clocks.shared.control import ClockState, ControlDescription
+from sites.clocks.shared.control import ClockState
+from sites.clocks.shared.description import ControlDescription
 from sites.setting import Setting
 
 ABOUT = ControlDescription("pretends", "nothing", "nothing", {"reports_mhz": "a clock"})

@@ -12,13 +12,7 @@ import pytest
 from sites.meters import MeterUnreadable, open_meter
 from sites.meters.nvml import GAIN_PCT
 from sites.meters.shared.open_meter import OpenMeter
-from sites.nvml_library import (
-    LIBRARY,
-    NvmlUnavailable,
-    close_library,
-    find_gpus,
-    open_library,
-)
+from sites.nvml_library import LIBRARY, NvmlUnavailable, find_gpus, open_library
 from tests.sites.fake_nvml import TREE, installed, put
 from tests.sites.meter_layouts.layout import copied, opener
 
@@ -298,7 +292,7 @@ def test_locked_clocks_of_the_fake_library(root: Path) -> None:
         nvml.nvmlDeviceSetGpuLockedClocks(gpu.handle, 1200, 1200)
     assert nvml.nvmlDeviceGetTemperature(gpu.handle, nvml.NVML_TEMPERATURE_GPU) == 34
     assert nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu.handle) == 0
-    close_library(library)
+    library.close()
 
 
 def test_two_trees_at_once(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -308,14 +302,14 @@ def test_two_trees_at_once(root: Path, tmp_path_factory: pytest.TempPathFactory)
     with installed(other):
         second = open_library(other)
         assert second.nvml.nvmlLib is not first.nvml.nvmlLib
-        close_library(second)
+        second.close()
     assert [gpu.index for gpu in find_gpus(first)] == [0, 1]
-    close_library(first)
+    first.close()
 
 
 def test_a_closed_library_is_an_error(root: Path) -> None:
     library = open_library(root)
-    close_library(library)
-    close_library(library)
+    library.close()
+    library.close()
     with pytest.raises(NvmlUnavailable, match="Uninitialized"):
         find_gpus(library)

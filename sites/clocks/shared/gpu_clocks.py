@@ -13,15 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sites.clocks.shared.control import ClockState, ClocksUnavailable
-from sites.nvml_library import (
-    Gpu,
-    NvmlLibrary,
-    NvmlUnavailable,
-    close_library,
-    explained,
-    find_gpus,
-    open_library,
-)
+from sites.nvml_library import Gpu, NvmlLibrary, NvmlUnavailable, find_gpus, open_library
 from sites.setting import Setting
 
 GRAPHICS, SM, MEMORY = 0, 1, 2
@@ -71,7 +63,7 @@ class GpuClocks:
 
     def clock_mhz(self, gpu: Gpu, kind: int) -> float:
         """The present clock of one kind."""
-        with as_clocks_unavailable(), explained(self.library, f"{gpu.label}: its clocks"):
+        with as_clocks_unavailable(), self.library.explained(f"{gpu.label}: its clocks"):
             return float(self.library.nvml.nvmlDeviceGetClockInfo(gpu.handle, kind))
 
     def reasons(self, gpu: Gpu) -> list[str]:
@@ -82,7 +74,7 @@ class GpuClocks:
             if function is None:
                 continue
             try:
-                with explained(self.library, f"{gpu.label}: its throttle reasons"):
+                with self.library.explained(f"{gpu.label}: its throttle reasons"):
                     bits = int(function(gpu.handle))
             except NvmlUnavailable as error:
                 if error.is_unsupported:
@@ -94,7 +86,7 @@ class GpuClocks:
         return []
 
     def _temperature_c(self, gpu: Gpu) -> float | None:
-        with suppress(NvmlUnavailable), explained(self.library, gpu.label):
+        with suppress(NvmlUnavailable), self.library.explained(gpu.label):
             return float(self.library.nvml.nvmlDeviceGetTemperature(gpu.handle, GPU_TEMPERATURE))
         return None
 
@@ -114,9 +106,9 @@ def open_gpu_clocks(root: Path) -> GpuClocks | None:
         clocks = GpuClocks(library, find_gpus(library))
         clocks.state()
     except (NvmlUnavailable, ClocksUnavailable):
-        close_library(library)
+        library.close()
         return None
-    weakref.finalize(clocks, close_library, library)
+    weakref.finalize(clocks, library.close)
     return clocks
 
 

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sites.clocks.shared.control import ClocksUnavailable, Right
+from sites.clocks.shared.control import ClocksUnavailable
+from sites.clocks.shared.description import Right
 
 SETTLE_S = 1.0
 """How long the hardware may take: drivers answer within a few ms (a PLL relock, a mailbox)."""
