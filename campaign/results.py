@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
     from campaign.failures import Failures
+    from campaign.shown_measurement import ShownMeasurement
 
 Setting = tuple[float, float]
 """(core MHz, memory MHz); NaN where a site has no such clock."""
@@ -81,6 +82,17 @@ class Results:
         from campaign.store.trace import trace_of  # noqa: PLC0415
 
         return trace_of(self.dataset, point_id, channel)
+
+    def measurement(self, point: str) -> ShownMeasurement:
+        """Everything that the store has of one measurement. ``point``: the point's id, or its
+        begin.
+
+        Raises:
+            BadArgument: there is no such measurement, or several.
+        """
+        from campaign.shown_measurement import shown_measurement  # noqa: PLC0415
+
+        return shown_measurement(self.store, self.dataset, point)
 
     @property
     def sites(self) -> list[str]:

@@ -47,7 +47,17 @@ def power_trace(dataset: xr.Dataset, site: str) -> PowerTrace | None:
     rows = rows[good[rows]]
     if not len(rows):
         return None
-    row = int(rows[np.argsort(power_w[rows], kind="stable")[len(rows) // 2]])
+    return row_trace(dataset, int(rows[np.argsort(power_w[rows], kind="stable")[len(rows) // 2]]))
+
+
+def row_trace(dataset: xr.Dataset, row: int) -> PowerTrace | None:
+    """The trace of the measurement ``row``. None where it keeps no trace of power or energy.
+
+    Only the samples of this measurement are read. ``dataset``: a store's, with its traces.
+    """
+    if "trace_measurement" not in dataset or "time_ns" not in dataset:
+        return None
+    owner, unit = dataset["trace_measurement"].values, dataset["trace_unit"].values.astype(object)
     one = {name: dataset[name].values[row] for name in ("time_s", "energy_j", "iterations")}
     windows_s = np.array([[0.0, one["time_s"] * one["iterations"]]])
     channels = {}
@@ -66,6 +76,8 @@ def power_trace(dataset: xr.Dataset, site: str) -> PowerTrace | None:
             step = np.diff(time_s) > 0
             middle = (time_s[1:] + time_s[:-1]) / 2.0
             channels[name] = (middle[step], np.diff(value)[step] / np.diff(time_s)[step])
+    if not channels:
+        return None
     kernel, params = (str(dataset[name].values[row]) for name in ("kernel", "params"))
     return PowerTrace(
         kernel=kernel_instances([(kernel, params)])[kernel, params].label,

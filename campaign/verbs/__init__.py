@@ -12,6 +12,7 @@ VERBS = {
     "run": "campaign.verbs.run",
     "status": "campaign.verbs.status",
     "failures": "campaign.verbs.failures",
+    "show": "campaign.verbs.show",
     "doctor": "campaign.verbs.doctor",
     "import": "campaign.verbs.import_",
     "export": "campaign.verbs.export",

@@ -22,6 +22,7 @@ VERBS = [
     "run",
     "status",
     "failures",
+    "show",
     "doctor",
     "import",
     "export",

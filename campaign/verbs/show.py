@@ -1,0 +1,201 @@
+"""show: everything that the store has of one measurement, with its trace as a plot."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from campaign.verbs.options import add_all, add_json, add_store
+from campaign.verbs.printing import WIDTH, explain, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from campaign.shown_measurement import ShownMeasurement
+
+SUMMARY = "show one measurement: times, energies, clocks, meters, counts, set-up and its trace"
+MORE = (
+    "The trace is drawn with braille characters, and in plain ASCII where the output is not UTF-8."
+)
+EXAMPLE = "campaign show campaign-demo/store f389da64"
+MOST_PLOTS = 3
+"""Channels that are drawn without ``--all``."""
+FROM_SETUP = {
+    "campaign": ("campaign",),
+    "version": ("versions", "version"),
+    "commit": ("versions", "commit"),
+    "CPU": ("node", "cpu"),
+    "GPUs": ("node", "gpus"),
+    "GPU driver": ("node", "gpu_driver"),
+    "board": ("node", "board"),
+    "release of Linux": ("node", "os_kernel"),
+    "Slurm cluster": ("slurm", "cluster"),
+    "Slurm job": ("slurm", "job"),
+    "Slurm partition": ("slurm", "partition"),
+}
+"""What is shown of the record of how it was measured, and where it is there."""
+SHOWN_APART = ("flags", "simulated", "imported")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    add_store(parser)
+    parser.add_argument("point", metavar="POINT", help="the point's id, or the begin of it")
+    parser.add_argument("--svg", metavar="F", help="also write the trace as a drawing to this file")
+    add_all(parser)
+    add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Print the measurement."""
+    from campaign.results import open_store  # noqa: PLC0415
+
+    shown = open_store(arguments.store).measurement(arguments.point)
+    if arguments.json:
+        print_json(shown.as_dict())
+    else:
+        _print(shown, arguments.all)
+    if arguments.svg:
+        shown.write_svg(arguments.svg)
+        if not arguments.json:
+            say(f"trace: {arguments.svg}")
+    return 0
+
+
+def _print(shown: ShownMeasurement, every_row: bool) -> None:
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
+    own = shown.scalars
+    setting = setting_text((own["core_mhz"], own["mem_mhz"]))
+    simulated = " (simulated)" if shown.simulated else " (imported)" if own["imported"] else ""
+    began = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(own["start_unix_s"]))
+    where = f"{own['site']}/{own['partition']}" if own["partition"] else own["site"]
+    node = f" on node {own['node']}" if own["node"] else ""
+    say(f"point {own['point_id']}{simulated}")
+    explain(f"{shown.instance.label} at {setting}, {where}{node}, {began}")
+    explain(
+        f"status {own['status']}, repeat {own['repeat']}, attempt {own['attempt'] + 1}, "
+        f"MPI ranks {own['ranks']}"
+    )
+    for line in own["text"].splitlines():
+        explain(f"  {line}")
+    if math.isfinite(own["time_s"]):
+        _print_measured(shown, every_row)
+    for flag in shown.provenance.get("flags", ()):
+        explain(f"flag: {flag}")
+    say()
+    explain(f"set-up: {own['setup'] or 'no record'}")
+    for name, value in _facts(shown):
+        explain(f"  {name}: {value}")
+    if math.isfinite(own["time_s"]):
+        _print_trace(shown, every_row)
+
+
+def _print_measured(shown: ShownMeasurement, every_row: bool) -> None:
+    from analysis.measurements.clock_proof import UNPROVEN  # noqa: PLC0415
+
+    own = shown.scalars
+    say()
+    print_table(["quantity", "value", "uncertainty", "unit"], list(_quantities(shown)))
+    say()
+    print_table(
+        ["clock", "asked MHz", "achieved MHz", "timed MHz", "V"],
+        [
+            ["core", *(own[f"core_{n}"] for n in ("mhz", "mhz_achieved", "mhz_timed", "v"))],
+            ["memory", *(own[f"mem_{n}"] for n in ("mhz", "mhz_achieved")), None, own["mem_v"]],
+        ],
+    )
+    proof = {"": "nothing, and none was asked for", UNPROVEN: "nothing (clock unproven)"}
+    explain(f"clocks shown by: {proof.get(shown.clock_proof, shown.clock_proof)}")
+    explain(f"voltages from: {own['voltage_origin'] or 'none is known'}")
+    _print_counts(shown)
+    _print_meters(shown, every_row)
+
+
+def _quantities(shown: ShownMeasurement) -> Iterator[list[Any]]:
+    own = shown.scalars
+    iterations = own["iterations"] or None
+    yield ["time of an iteration", own["time_s"], None, "s"]
+    yield ["energy of an iteration", own["energy_j"], own["energy_std_j"], "J"]
+    yield ["mean power", shown.power_w, None, "W"]
+    yield ["iterations", iterations, None, "1"]
+    yield ["windows", shown.provenance.get("protocol", {}).get("windows"), None, "1"]
+    yield ["time of the windows", own["time_s"] * (iterations or math.nan), None, "s"]
+
+
+def _print_counts(shown: ShownMeasurement) -> None:
+    from analysis.dataset import class_unit  # noqa: PLC0415
+
+    if not shown.counts:
+        say("operation counts: not known")
+        return
+    rows = [
+        [name, count, class_unit(name), count / shown.scalars["time_s"], f"{class_unit(name)}/s"]
+        for name, count in shown.counts.items()
+    ]
+    say()
+    print_table(["class", "in an iteration", "unit", "rate", "unit"], rows)
+
+
+def _print_meters(shown: ShownMeasurement, every_row: bool) -> None:
+    if not shown.meters:
+        say("meters: none")
+        return
+    say()
+    print_table(
+        ["channel", "domain", "kind", "period s", "energy J", "uncertainty J", "counts"],
+        [
+            [
+                name,
+                *(meter.get(key) for key in ("domain", "kind", "period_s", "energy_j")),
+                meter.get("energy_std_j"),
+                {True: "yes", False: "no"}.get(meter.get("counts", ""), "-"),
+            ]
+            for name, meter in shown.meters.items()
+        ],
+        every_row,
+    )
+
+
+def _facts(shown: ShownMeasurement) -> Iterator[tuple[str, str]]:
+    """What the set-up's record and the measurement's provenance say, a line each."""
+    for name, keys in FROM_SETUP.items():
+        value: Any = shown.setup or {}
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value:
+            yield name, ", ".join(value) if isinstance(value, list) else str(value)
+    for name, value in shown.provenance.items():
+        if name not in SHOWN_APART and value not in (None, "", [], {}):
+            yield name, _flat(value)
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, Mapping):
+        parts = (f"{name} {_flat(item)}" for name, item in value.items())
+        return ", ".join(f"({part})" if ", " in part else part for part in parts)
+    if isinstance(value, list):
+        return " ".join(map(_flat, value))
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _print_trace(shown: ShownMeasurement, every_channel: bool) -> None:
+    from campaign.terminal_plot import can_show_braille, plot  # noqa: PLC0415
+
+    say()
+    if shown.trace is None:
+        say("no trace of power (a trace is kept once the run has ended)")
+        return
+    width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
+    drawn = list(shown.trace.channels.items())
+    spans = [(float(begin), float(end)) for begin, end in shown.trace.windows_s]
+    for name, (time_s, power_w) in drawn if every_channel else drawn[:MOST_PLOTS]:
+        say(f"power of {name}, W, against s from the first window's begin; windows are marked")
+        braille = can_show_braille(sys.stdout.encoding)
+        for line in plot(time_s, power_w, spans, width=width, braille=braille):
+            say(line)
+    if len(drawn) > MOST_PLOTS and not every_channel:
+        say(f"and {len(drawn) - MOST_PLOTS} more channels (--all draws them)")
