@@ -9,6 +9,7 @@ import re
 import tomllib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -342,3 +343,26 @@ def _members(kind: Any) -> list[Any]:
     if get_origin(kind) in (Union, UnionType):
         return [member for part in get_args(kind) for member in _members(part)]
     return [kind]
+
+
+def built_in_files(folder: str) -> dict[str, Path]:
+    """Name -> path of the TOML files in a folder of this project, given as ``room/folder``."""
+    room, _, below = folder.partition("/")
+    return {path.stem: path for path in sorted(Path(str(files(room)), below).glob("*.toml"))}
+
+
+def find_file(name: str, beside: Path, built_in: Mapping[str, Path], what: str) -> Path:
+    """The path of a file that another names: a built-in's name, or a path beside the other.
+
+    Raises:
+        BadFile: it is neither.
+    """
+    if name.endswith(".toml"):
+        return beside / name
+    if name in built_in:
+        return built_in[name]
+    kind = what.rsplit(maxsplit=1)[-1]
+    raise BadFile(
+        f"unknown {what} {name!r}",
+        f"name a {kind} file (ending in .toml) or one of: {', '.join(built_in)}",
+    )

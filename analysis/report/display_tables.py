@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from analysis.report.content import MeasurementCounts, SiteReport
 from analysis.report.sheets import phases_sheet
 from analysis.report.tables import (
     MISSING,
+    Cells,
     RowGroup,
     Table,
     TableColumn,
@@ -36,15 +39,17 @@ SEVERITY_TEXT = {
     "note": ("note", "notes"),
 }
 """Severity of a remark -> one and several of it."""
+Row = TypeVar("Row")
+TextColumn = partial(TableColumn, number=False)
 RACE_TEXT = {"right": "right", "worse": "costs more", "open": "open"}
 
 
-def _grouped(families: Mapping[str, str], rows: Sequence[tuple[str, list[str]]]) -> list[RowGroup]:
-    """(kernel, cells) rows by family, families by name, the others last."""
-    groups: dict[str, list[list[str]]] = {}
-    for kernel, cells in sorted(rows, key=lambda row: natural(row[0])):
-        groups.setdefault(families[kernel], []).append(cells)
-    return [RowGroup(name, groups[name]) for name in family_order(groups)]
+def _grouped(families: Mapping[str, str], rows: Mapping[str, Row]) -> dict[str, list[Row]]:
+    """The rows of kernels by family, families by name, the others last."""
+    groups: dict[str, list[Row]] = {}
+    for kernel in sorted(rows, key=natural):
+        groups.setdefault(families[kernel], []).append(rows[kernel])
+    return {name: groups[name] for name in family_order(groups)}
 
 
 def facts(measured: MeasurementCounts) -> list[tuple[str, str]]:
@@ -67,19 +72,8 @@ def facts(measured: MeasurementCounts) -> list[tuple[str, str]]:
     return shown
 
 
-def overview(sites: Sequence[SiteReport]) -> Table:
+def overview(sites: Sequence[SiteReport]) -> Table | None:
     """A row a site: how much was measured, how good the model is, what its picks save."""
-    columns = [
-        TableColumn("site", number=False),
-        TableColumn("points"),
-        TableColumn("kernels"),
-        TableColumn("settings"),
-        TableColumn("error out of fold", "%"),
-        TableColumn("lost by the model's picks", "%"),
-        TableColumn("lost by race to halt", "%"),
-        TableColumn("energy saved, median", "%"),
-        TableColumn("additional time, median", "%"),
-    ]
     rows = []
     for site in sites:
         first = site.crossvals[0] if site.crossvals else None
@@ -93,15 +87,19 @@ def overview(sites: Sequence[SiteReport]) -> Table:
             for name in ("saving_pct", "slowdown_pct")
         ]
         rows.append(
-            [
-                site.site + (" (simulated)" if site.simulated else ""),
-                f"{site.measured.ok:,}",
-                f"{site.measured.kernels:,}",
-                f"{site.measured.settings:,}",
-                *(decimals(v) for v in (error, *lost, *medians)),
-            ]
+            {
+                TextColumn("site"): site.site + (" (simulated)" if site.simulated else ""),
+                TableColumn("points"): f"{site.measured.ok:,}",
+                TableColumn("kernels"): f"{site.measured.kernels:,}",
+                TableColumn("settings"): f"{site.measured.settings:,}",
+                TableColumn("error out of fold", "%"): decimals(error),
+                TableColumn("lost by the model's picks", "%"): decimals(lost[0]),
+                TableColumn("lost by race to halt", "%"): decimals(lost[1]),
+                TableColumn("energy saved, median", "%"): decimals(medians[0]),
+                TableColumn("additional time, median", "%"): decimals(medians[1]),
+            }
         )
-    return Table("Summary", columns, [RowGroup("", rows)])
+    return Table.of("Summary", {"": rows}) if rows else None
 
 
 def trust_summary(site: SiteReport) -> str:
@@ -161,47 +159,38 @@ def coefficients(model: Fit, lumped: bool) -> Table | None:
         ]
         half = (high - value) / value * 100.0 if value > 0 else math.nan
         unit = term.unit.replace("^2", "²")
-        rows.append([term.name, *texts, decimals(half), unit, term.title])
-    if not rows:
-        return None
-    columns = [
-        TableColumn("coefficient", number=False),
-        TableColumn("value"),
-        TableColumn("95 % from"),
-        TableColumn("to"),
-        TableColumn("±", "%"),
-        TableColumn("unit", number=False),
-        TableColumn("meaning", number=False),
-    ]
+        rows.append(
+            {
+                TextColumn("coefficient"): term.name,
+                TableColumn("value"): texts[0],
+                TableColumn("95 % from"): texts[1],
+                TableColumn("to"): texts[2],
+                TableColumn("±", "%"): decimals(half),
+                TextColumn("unit"): unit,
+                TextColumn("meaning"): term.title,
+            }
+        )
     caption = "Coefficients of the kernels without counts" if lumped else "Coefficients"
-    return Table(caption, columns, [RowGroup("", rows)], tall=lumped)
+    return Table.of(caption, {"": rows}, tall=lumped) if rows else None
 
 
 def decisions(crossvals: Sequence[CrossValidation]) -> Table | None:
     """The energy that each method of choosing a setting loses, a group a scheme."""
-    groups = []
+    groups: dict[str, list[Cells]] = {}
     for crossval in crossvals:
-        rows = []
         for name, chooser in crossval.choosers.items():
             exact = decimals(chooser.exact, 1) if chooser.exact % 1 else f"{chooser.exact:.0f}"
-            rows.append(
-                [
-                    CHOOSERS.get(name, name),
-                    decimals(chooser.mean_lost_pct, 2),
-                    decimals(chooser.max_lost_pct, 2),
-                    f"{exact} of {len(crossval.cases)}",
-                ]
+            groups.setdefault(crossval.scheme, []).append(
+                {
+                    TextColumn("method"): CHOOSERS.get(name, name),
+                    TableColumn("lost, mean", "%"): decimals(chooser.mean_lost_pct, 2),
+                    TableColumn("lost, largest", "%"): decimals(chooser.max_lost_pct, 2),
+                    TableColumn("best setting chosen", "kernels"): (
+                        f"{exact} of {len(crossval.cases)}"
+                    ),
+                }
             )
-        if rows:
-            groups.append(RowGroup(crossval.scheme, rows))
-    columns = [
-        TableColumn("method", number=False),
-        TableColumn("lost, mean", "%"),
-        TableColumn("lost, largest", "%"),
-        TableColumn("best setting chosen", "kernels"),
-    ]
-    caption = "Energy lost by the choice of a setting"
-    return Table(caption, columns, groups) if groups else None
+    return Table.of("Energy lost by the choice of a setting", groups) if groups else None
 
 
 def pick_summary(picks: Sequence[Pick]) -> str:
@@ -242,29 +231,20 @@ def family_picks(site: SiteReport, families: Mapping[str, str]) -> Table | None:
             np.array([getattr(p, which) for p in group]) for which in ("saving_pct", "slowdown_pct")
         )
         rows.append(
-            [
-                name,
-                most,
-                f"{settings.count(most)} of {len(settings)}",
-                *(
-                    decimals(float(f(values)))
-                    for values in (saving, slower)
-                    for f in (np.median, np.max)
+            {
+                TextColumn("family"): name,
+                TextColumn("most frequent pick", "core/memory"): most,
+                TableColumn("for", "kernels"): f"{settings.count(most)} of {len(settings)}",
+                TableColumn("saves, median", "%"): decimals(float(np.median(saving))),
+                TableColumn("saves, largest", "%"): decimals(float(saving.max())),
+                TableColumn("slower, median", "%"): decimals(float(np.median(slower))),
+                TableColumn("slower, largest", "%"): decimals(float(slower.max())),
+                TextColumn("srun options"): (
+                    site.slurm.get(group[settings.index(most)].label) or MISSING
                 ),
-                site.slurm.get(group[settings.index(most)].label) or MISSING,
-            ]
+            }
         )
-    columns = [
-        TableColumn("family", number=False),
-        TableColumn("most frequent pick", "core/memory", number=False),
-        TableColumn("for", "kernels"),
-        TableColumn("saves, median", "%"),
-        TableColumn("saves, largest", "%"),
-        TableColumn("slower, median", "%"),
-        TableColumn("slower, largest", "%"),
-        TableColumn("srun options", number=False),
-    ]
-    return Table("Picks by family of kernels", columns, [RowGroup("", rows)])
+    return Table.of("Picks by family of kernels", {"": rows})
 
 
 def phases(site: SiteReport) -> Table | None:
@@ -292,44 +272,26 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
     energy_unit, energy = scaled((p.energy_j for p in site.picks), "J")
     time_unit, times = scaled((p.time_s for p in site.picks), "s")
     names = short_labels(KernelInstance(p.kernel, p.params, p.label) for p in site.picks)
-    rows = [
-        (
-            p.label,
-            [
-                names[p.label],
-                clock(p.core_mhz),
-                clock(p.mem_mhz),
-                energy[i],
-                times[i],
-                decimals(p.saving_pct),
-                decimals(p.saving_low_pct),
-                decimals(p.saving_high_pct),
-                decimals(p.saving_vs_highest_clocks_pct),
-                decimals(p.slowdown_pct),
-                decimals(p.best_probability * 100.0, 0),
-                RACE_TEXT.get(p.race_to_halt, MISSING),
-                site.slurm.get(p.label) or MISSING,
-            ],
-        )
+    rows = {
+        p.label: {
+            TextColumn("kernel"): names[p.label],
+            TableColumn("core", "MHz"): clock(p.core_mhz),
+            TableColumn("memory", "MHz"): clock(p.mem_mhz),
+            TableColumn("energy, predicted", energy_unit): energy[i],
+            TableColumn("time", time_unit): times[i],
+            TableColumn("saves", "%"): decimals(p.saving_pct),
+            TableColumn("95 % from", "%"): decimals(p.saving_low_pct),
+            TableColumn("to", "%"): decimals(p.saving_high_pct),
+            TableColumn("vs highest", "%"): decimals(p.saving_vs_highest_clocks_pct),
+            TableColumn("slower", "%"): decimals(p.slowdown_pct),
+            TableColumn("is the best", "%"): decimals(p.best_probability * 100.0, 0),
+            TextColumn("race to halt"): RACE_TEXT.get(p.race_to_halt, MISSING),
+            TextColumn("srun options"): site.slurm.get(p.label) or MISSING,
+        }
         for i, p in enumerate(site.picks)
-    ]
-    columns = [
-        TableColumn("kernel", number=False),
-        TableColumn("core", "MHz"),
-        TableColumn("memory", "MHz"),
-        TableColumn("energy, predicted", energy_unit),
-        TableColumn("time", time_unit),
-        TableColumn("saves", "%"),
-        TableColumn("95 % from", "%"),
-        TableColumn("to", "%"),
-        TableColumn("vs highest", "%"),
-        TableColumn("slower", "%"),
-        TableColumn("is the best", "%"),
-        TableColumn("race to halt", number=False),
-        TableColumn("srun options", number=False),
-    ]
+    }
     caption = f"The pick of each of {len(rows)} kernels"
-    return Table(caption, columns, _grouped(families, rows), tall=True)
+    return Table.of(caption, _grouped(families, rows), tall=True)
 
 
 def balances(lines: Sequence[tuple[PairPoints, Roofline]], with_energy: bool) -> Table | None:
@@ -338,42 +300,25 @@ def balances(lines: Sequence[tuple[PairPoints, Roofline]], with_energy: bool) ->
         return None
     rows = []
     for points, line in lines:
-        cells = [
-            f"{points.operation} / {points.memory}",
-            f"{len(points.kernels)}",
-            fixed(1e-9 / line.tau_op_s, 3),
-            fixed(1e-9 / line.tau_mem_s, 3),
-            fixed(line.time_balance, 3),
-        ]
+        cells = {
+            TextColumn("operations / bytes"): f"{points.operation} / {points.memory}",
+            TableColumn("kernels"): f"{len(points.kernels)}",
+            TableColumn("best rate", "Gop/s"): fixed(1e-9 / line.tau_op_s, 3),
+            TableColumn("best rate", "GB/s"): fixed(1e-9 / line.tau_mem_s, 3),
+            TableColumn("Bτ", "op/B"): fixed(line.time_balance, 3),
+        }
         if with_energy:
-            cells += [
-                fixed(line.eps_op_j * 1e12, 3),
-                fixed(line.eps_mem_j * 1e12, 3),
-                decimals(line.constant_w, 2),
-                decimals(line.op_efficiency, 2),
-                fixed(line.energy_balance, 3),
-                fixed(line.half_efficiency_intensity, 3),
-                fixed(line.power_limits_w[1], 3),
-            ]
+            cells |= {
+                TableColumn("ε of an operation", "pJ"): fixed(line.eps_op_j * 1e12, 3),
+                TableColumn("ε of a byte", "pJ"): fixed(line.eps_mem_j * 1e12, 3),
+                TableColumn("π₀", "W"): decimals(line.constant_w, 2),
+                TableColumn("η"): decimals(line.op_efficiency, 2),
+                TableColumn("Bε", "op/B"): fixed(line.energy_balance, 3),
+                TableColumn("B\u0302ε", "op/B"): fixed(line.half_efficiency_intensity, 3),
+                TableColumn("largest power", "W"): fixed(line.power_limits_w[1], 3),
+            }
         rows.append(cells)
-    columns = [
-        TableColumn("operations / bytes", number=False),
-        TableColumn("kernels"),
-        TableColumn("best rate", "Gop/s"),
-        TableColumn("best rate", "GB/s"),
-        TableColumn("Bτ", "op/B"),
-    ]
-    if with_energy:
-        columns += [
-            TableColumn("ε of an operation", "pJ"),
-            TableColumn("ε of a byte", "pJ"),
-            TableColumn("π₀", "W"),
-            TableColumn("η"),
-            TableColumn("Bε", "op/B"),
-            TableColumn("B\u0302ε", "op/B"),
-            TableColumn("largest power", "W"),
-        ]
-    return Table("Balance points", columns, [RowGroup("", rows)])
+    return Table.of("Balance points", {"": rows})
 
 
 def times(data: Observations, families: Mapping[str, str]) -> Table:
@@ -385,29 +330,26 @@ def times(data: Observations, families: Mapping[str, str]) -> Table:
         means = np.array([mine.time_s[mine.setting == s].mean() for s in settings])
         rows.append((kernel, settings, means))
     unit, texts = scaled([v for _, _, means in rows for v in (means.min(), means.max())], "s")
-    cells = [
-        (
+    cells = {
+        kernel: [
             kernel,
-            [
-                kernel,
-                f"{len(settings)}",
-                setting_label(data.settings[settings[np.argmin(means)]]),
-                texts[2 * i],
-                setting_label(data.settings[settings[np.argmax(means)]]),
-                texts[2 * i + 1],
-                decimals(float(means.max() / means.min()), 2),
-            ],
-        )
+            f"{len(settings)}",
+            setting_label(data.settings[settings[np.argmin(means)]]),
+            texts[2 * i],
+            setting_label(data.settings[settings[np.argmax(means)]]),
+            texts[2 * i + 1],
+            decimals(float(means.max() / means.min()), 2),
+        ]
         for i, (kernel, settings, means) in enumerate(rows)
-    ]
+    }
     columns = [
-        TableColumn("kernel", number=False),
+        TextColumn("kernel"),
         TableColumn("settings"),
-        TableColumn("fastest at", number=False),
+        TextColumn("fastest at"),
         TableColumn("time", unit),
-        TableColumn("slowest at", number=False),
+        TextColumn("slowest at"),
         TableColumn("time", unit),
         TableColumn("ratio"),
     ]
-    caption = f"Times of {len(rows)} kernels; energy is missing"
-    return Table(caption, columns, _grouped(families, cells), tall=True)
+    groups = [RowGroup(name, group) for name, group in _grouped(families, cells).items()]
+    return Table(f"Times of {len(rows)} kernels; energy is missing", columns, groups, tall=True)

@@ -20,10 +20,25 @@ from analysis.figures.labels import family_order, unit_name
 from analysis.figures.predictions import Cases
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
-from analysis.report.tables import Field, Sheet
+from analysis.report.tables import (
+    CORE_MHZ,
+    ERROR_PCT,
+    KERNEL,
+    MEASURED_J,
+    MEM_MHZ,
+    PREDICTED_J,
+    Field,
+    Row,
+    Sheet,
+)
 
 MODEL, ORACLE = "model", "time oracle"
 HOLDOUT = "holdout"
+CONSTANT_W = (
+    Field("const_power_w", "constant power", "W", 2),
+    Field("const_power_low_w", "95 % from", "W", 2),
+    Field("const_power_high_w", "to", "W", 2),
+)
 
 
 def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidation] = ()) -> Sheet:
@@ -37,7 +52,7 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
     estimated = model.voltage in ESTIMATED
     key, unit, places = ("relative_v", "V/V at top", 3) if estimated else ("mv", "mV", 0)
     holdout = next((c for c in crossvals if c.scheme == HOLDOUT), None)
-    rows: list[list[str | float]] = []
+    rows: list[dict[Field, str | float]] = []
     for s in np.unique(data.setting):
         mine = data.setting == s
         known_v = (float(data.core_v[mine].mean()), float(data.mem_v[mine].mean()))
@@ -46,31 +61,30 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
         volts = [costs.core_v, costs.mem_v] if estimated else [v * 1e3 for v in known_v]
         if model.voltage == "unit":
             volts = [math.nan, math.nan]
-        row: list[str | float] = [
-            costs.core_mhz,
-            volts[0],
-            costs.mem_mhz,
-            volts[1],
-            *(costs.operation_pj[name][0] for name in classes),
-            *costs.constant_w,
-        ]
-        if holdout is not None:
-            row.insert(0, "V" if np.isfinite(holdout.predicted_j[mine]).any() else "T")
-        rows.append(row)
-    fields = [
-        Field("core_mhz", "core", "MHz", 0),
-        Field(f"core_{key}", "core", unit, places),
-        Field("mem_mhz", "memory", "MHz", 0),
-        Field(f"mem_{key}", "memory", unit, places),
-        *(Field(f"eps_{name}_pj", name, f"pJ/{unit_name(name)}", -1) for name in classes),
-        Field("const_power_w", "constant power", "W", 2),
-        Field("const_power_low_w", "95 % from", "W", 2),
-        Field("const_power_high_w", "to", "W", 2),
-    ]
-    if holdout is not None:
-        fields.insert(0, Field("type", "type"))
+        split = {} if holdout is None else {Field("type", "type"): _fitted_on(holdout, mine)}
+        rows.append(
+            split
+            | {
+                CORE_MHZ: costs.core_mhz,
+                Field(f"core_{key}", "core", unit, places): volts[0],
+                MEM_MHZ: costs.mem_mhz,
+                Field(f"mem_{key}", "memory", unit, places): volts[1],
+            }
+            | {
+                Field(f"eps_{name}_pj", name, f"pJ/{unit_name(name)}", -1): (
+                    costs.operation_pj[name][0]
+                )
+                for name in classes
+            }
+            | dict(zip(CONSTANT_W, costs.constant_w, strict=True))
+        )
     caption = "Costs at each measured setting"
-    return Sheet("costs_by_setting", caption, model.simulated, fields, rows)
+    return Sheet.of("costs_by_setting", caption, model.simulated, rows)
+
+
+def _fitted_on(holdout: CrossValidation, rows: np.ndarray) -> str:
+    """Whether a holdout fitted on these rows (T) or predicted them (V)."""
+    return "V" if np.isfinite(holdout.predicted_j[rows]).any() else "T"
 
 
 def autotuning_sheet(crossval: CrossValidation, families: Mapping[str, str]) -> Sheet:
@@ -117,30 +131,23 @@ def autotuning_sheet(crossval: CrossValidation, families: Mapping[str, str]) -> 
 
 def validation_sheet(crossvals: Sequence[CrossValidation]) -> Sheet:
     """The error of predicted energy out of fold, a row a scheme (section II-D)."""
-    rows: list[list[str | float]] = []
+    rows: list[Row] = []
     for crossval in crossvals:
         shown = crossval.as_dict()
         rows.append(
-            [
-                crossval.scheme,
-                _chosen(crossval),
-                float(crossval.n_folds),
-                float(crossval.n),
-                *(float(shown[f"{name}_pct"]) for name in ("mape", "std", "min", "max")),
-            ]
+            {
+                Field("scheme", "scheme"): crossval.scheme,
+                Field("model", "model"): _chosen(crossval),
+                Field("folds", "folds", "", 0): crossval.n_folds,
+                Field("samples", "predictions", "", 0): crossval.n,
+                Field("mean_pct", "mean", "%", 2): shown["mape_pct"],
+                Field("std_pct", "std", "%", 2): shown["std_pct"],
+                Field("min_pct", "smallest", "%", 2): shown["min_pct"],
+                Field("max_pct", "largest", "%", 2): shown["max_pct"],
+            }
         )
-    fields = [
-        Field("scheme", "scheme"),
-        Field("model", "model"),
-        Field("folds", "folds", "", 0),
-        Field("samples", "predictions", "", 0),
-        Field("mean_pct", "mean", "%", 2),
-        Field("std_pct", "std", "%", 2),
-        Field("min_pct", "smallest", "%", 2),
-        Field("max_pct", "largest", "%", 2),
-    ]
     simulated = any(crossval.simulated for crossval in crossvals)
-    return Sheet("validation", "Error of predicted energy, out of fold", simulated, fields, rows)
+    return Sheet.of("validation", "Error of predicted energy, out of fold", simulated, rows)
 
 
 def _chosen(crossval: CrossValidation) -> str:
@@ -152,110 +159,81 @@ def _chosen(crossval: CrossValidation) -> str:
 
 def coefficients_sheet(model: Fit) -> Sheet:
     """Every coefficient of a fit with its interval and unit (Choi & Vuduc 2016, eq. 9)."""
-    rows: list[list[str | float]] = [
-        [term.name, float(value), float(low), float(high), term.unit]
+    rows: list[Row] = [
+        {
+            Field("coefficient", "coefficient"): term.name,
+            Field("value", "value", "", -1): value,
+            Field("low", "95 % from", "", -1): low,
+            Field("high", "to", "", -1): high,
+            Field("unit", "unit"): term.unit,
+        }
         for term, value, low, high in zip(
             model.terms, model.value, model.low, model.high, strict=True
         )
     ]
-    fields = [
-        Field("coefficient", "coefficient"),
-        Field("value", "value", "", -1),
-        Field("low", "95 % from", "", -1),
-        Field("high", "to", "", -1),
-        Field("unit", "unit"),
-    ]
-    return Sheet("coefficients", "Coefficients", model.simulated, fields, rows)
+    return Sheet.of("coefficients", "Coefficients", model.simulated, rows)
 
 
 def cases_sheet(shown: Cases) -> Sheet:
     """The kernels and settings that figures 5 and 7 number, with both energies (Table IV)."""
-    rows: list[list[str | float]] = [
-        [
-            f"F{i + 1}",
-            kernel,
-            f"S{j + 1}",
-            *setting,
-            float(shown.measured_j[i, j]),
-            float(shown.predicted_j[i, j]),
-            float(shown.error_pct[i, j]),
-        ]
+    rows: list[Row] = [
+        {
+            Field("input", "input"): f"F{i + 1}",
+            KERNEL: kernel,
+            Field("setting", "setting"): f"S{j + 1}",
+            CORE_MHZ: core_mhz,
+            MEM_MHZ: mem_mhz,
+            MEASURED_J: shown.measured_j[i, j],
+            PREDICTED_J: shown.predicted_j[i, j],
+            ERROR_PCT: shown.error_pct[i, j],
+        }
         for i, kernel in enumerate(shown.inputs)
-        for j, setting in enumerate(shown.settings)
-    ]
-    fields = [
-        Field("input", "input"),
-        Field("kernel", "kernel"),
-        Field("setting", "setting"),
-        Field("core_mhz", "core", "MHz", 0),
-        Field("mem_mhz", "memory", "MHz", 0),
-        Field("measured_j", "measured", "J", -1),
-        Field("predicted_j", "predicted", "J", -1),
-        Field("error_pct", "error", "%", 2),
+        for j, (core_mhz, mem_mhz) in enumerate(shown.settings)
     ]
     caption = "Measured and predicted energy of the numbered kernels and settings"
-    return Sheet("measured_predicted", caption, shown.simulated, fields, rows)
+    return Sheet.of("measured_predicted", caption, shown.simulated, rows)
 
 
 def shares_sheet(model: Fit, data: Observations) -> Sheet:
     """The share of each class in every row's predicted energy (figures 4 and 6)."""
     split = by_class(model, data)
-    share_pct = split["share"].values * 100.0
     predicted_j = split["energy_j"].values.sum(axis=1)
-    rows: list[list[str | float]] = [
-        [
-            str(data.kernel[i]),
-            float(data.core_mhz[i]),
-            float(data.mem_mhz[i]),
-            float(data.energy_j[i]),
-            float(predicted_j[i]),
-            *map(float, share_pct[i]),
-        ]
+    shares = [Field(f"{name}_pct", str(name), "%", 1) for name in split["part"].values]
+    rows: list[Row] = [
+        {
+            KERNEL: str(data.kernel[i]),
+            CORE_MHZ: data.core_mhz[i],
+            MEM_MHZ: data.mem_mhz[i],
+            MEASURED_J: data.energy_j[i],
+            PREDICTED_J: predicted_j[i],
+        }
+        | dict(zip(shares, split["share"].values[i] * 100.0, strict=True))
         for i in range(len(data))
     ]
-    fields = [
-        Field("kernel", "kernel"),
-        Field("core_mhz", "core", "MHz", 0),
-        Field("mem_mhz", "memory", "MHz", 0),
-        Field("measured_j", "measured", "J", -1),
-        Field("predicted_j", "predicted", "J", -1),
-        *(Field(f"{name}_pct", str(name), "%", 1) for name in split["part"].values),
-    ]
-    return Sheet("energy_shares", "Predicted energy by its use", model.simulated, fields, rows)
+    return Sheet.of("energy_shares", "Predicted energy by its use", model.simulated, rows)
 
 
 def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
     """The pick of each kernel, and what it saves and costs against the fastest setting."""
-    rows: list[list[str | float]] = [
-        [
-            p.label,
-            p.core_mhz,
-            p.mem_mhz,
-            p.energy_j,
-            p.time_s,
-            p.saving_pct,
-            p.saving_low_pct,
-            p.saving_high_pct,
-            p.saving_vs_highest_clocks_pct,
-            p.slowdown_pct,
-            p.best_probability * 100.0,
-        ]
+    rows: list[Row] = [
+        {
+            KERNEL: p.label,
+            CORE_MHZ: p.core_mhz,
+            MEM_MHZ: p.mem_mhz,
+            Field("energy_j", "energy, predicted", "J", -1): p.energy_j,
+            Field("time_s", "time", "s", -1): p.time_s,
+            Field("saving_pct", "saves", "%", 1): p.saving_pct,
+            Field("saving_low_pct", "from", "%", 1): p.saving_low_pct,
+            Field("saving_high_pct", "to", "%", 1): p.saving_high_pct,
+            Field("saving_vs_highest_clocks_pct", "vs highest", "%", 1): (
+                p.saving_vs_highest_clocks_pct
+            ),
+            Field("slowdown_pct", "slower", "%", 1): p.slowdown_pct,
+            Field("best_probability_pct", "is the best", "%", 0): p.best_probability * 100.0,
+        }
         for p in picks
     ]
-    fields = [
-        Field("kernel", "kernel"),
-        Field("core_mhz", "core", "MHz", 0),
-        Field("mem_mhz", "memory", "MHz", 0),
-        Field("energy_j", "energy, predicted", "J", -1),
-        Field("time_s", "time", "s", -1),
-        Field("saving_pct", "saves", "%", 1),
-        Field("saving_low_pct", "from", "%", 1),
-        Field("saving_high_pct", "to", "%", 1),
-        Field("saving_vs_highest_clocks_pct", "vs highest", "%", 1),
-        Field("slowdown_pct", "slower", "%", 1),
-        Field("best_probability_pct", "is the best", "%", 0),
-    ]
-    return Sheet("picks", "The pick of each kernel", simulated, fields, rows)
+    return Sheet.of("picks", "The pick of each kernel", simulated, rows)
 
 
 def phases_sheet(splits: Sequence[PhaseSplit], simulated: bool) -> Sheet:
@@ -263,34 +241,23 @@ def phases_sheet(splits: Sequence[PhaseSplit], simulated: bool) -> Sheet:
 
     Phases shorter than ``meter_period_s`` are blurred with their neighbours.
     """
-    rows: list[list[str | float]] = [
-        [
-            split.label,
-            split.at,
-            split.core_mhz,
-            split.mem_mhz,
-            phase,
-            float(split.energy_j[i]),
-            float(split.share[i]) * 100.0,
-            float(split.time_s[i]),
-            float(split.energy_j[i] / split.time_s[i]) if split.time_s[i] > 0 else math.nan,
-            split.period_s,
-            float(split.repeats),
-        ]
+    rows: list[Row] = [
+        {
+            KERNEL: split.label,
+            Field("at", "setting is"): split.at,
+            CORE_MHZ: split.core_mhz,
+            MEM_MHZ: split.mem_mhz,
+            Field("phase", "phase"): phase,
+            Field("energy_j", "energy", "J", -1): energy_j,
+            Field("share_pct", "share", "%", 1): share * 100.0,
+            Field("time_s", "time", "s", -1): time_s,
+            Field("power_w", "power", "W", 2): energy_j / time_s if time_s > 0 else math.nan,
+            Field("meter_period_s", "meter's period", "s", -1): split.period_s,
+            Field("repeats", "repeats", "", 0): split.repeats,
+        }
         for split in splits
-        for i, phase in enumerate(split.phases)
+        for phase, energy_j, share, time_s in zip(
+            split.phases, split.energy_j, split.share, split.time_s, strict=True
+        )
     ]
-    fields = [
-        Field("kernel", "kernel"),
-        Field("at", "setting is"),
-        Field("core_mhz", "core", "MHz", 0),
-        Field("mem_mhz", "memory", "MHz", 0),
-        Field("phase", "phase"),
-        Field("energy_j", "energy", "J", -1),
-        Field("share_pct", "share", "%", 1),
-        Field("time_s", "time", "s", -1),
-        Field("power_w", "power", "W", 2),
-        Field("meter_period_s", "meter's period", "s", -1),
-        Field("repeats", "repeats", "", 0),
-    ]
-    return Sheet("phase_energy", "Measured energy by phase", simulated, fields, rows)
+    return Sheet.of("phase_energy", "Measured energy by phase", simulated, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,9 @@ class TableColumn:
     name: str
     unit: str = ""
     number: bool = True
+
+
+Cells = Mapping[TableColumn, str]
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,13 @@ class Table:
     groups: list[RowGroup]
     tall: bool = False
     """Whether it scrolls inside its box once it is taller than that."""
+
+    @classmethod
+    def of(cls, caption: str, groups: Mapping[str, Sequence[Cells]], tall: bool = False) -> Table:
+        """A table of groups of one row or more, each of which has the same columns in order."""
+        (first, *_), *_ = groups.values()
+        rows = [RowGroup(name, [list(row.values()) for row in of]) for name, of in groups.items()]
+        return cls(caption, list(first), rows, tall)
 
 
 def fixed(value: float, digits: int = 4) -> str:
@@ -100,6 +110,14 @@ class Field:
     places: int | None = None
 
 
+Row = Mapping[Field, str | float]
+KERNEL = Field("kernel", "kernel")
+CORE_MHZ, MEM_MHZ = Field("core_mhz", "core", "MHz", 0), Field("mem_mhz", "memory", "MHz", 0)
+MEASURED_J = Field("measured_j", "measured", "J", -1)
+PREDICTED_J = Field("predicted_j", "predicted", "J", -1)
+ERROR_PCT = Field("error_pct", "error", "%", 2)
+
+
 @dataclass(frozen=True)
 class Sheet:
     """A table of values: shown in the report, and written as CSV and LaTeX.
@@ -112,6 +130,12 @@ class Sheet:
     simulated: bool
     fields: list[Field]
     rows: list[list[str | float]]
+
+    @classmethod
+    def of(cls, name: str, caption: str, simulated: bool, rows: Sequence[Row]) -> Sheet:
+        """A sheet of one row or more, each of which has the same fields in the same order."""
+        values = [[v if isinstance(v, str) else float(v) for v in row.values()] for row in rows]
+        return cls(name, caption, simulated, list(rows[0]), values)
 
 
 def as_table(sheet: Sheet, tall: bool = False) -> Table:

@@ -1,22 +1,22 @@
 """Machines as papers print them, for comparison: peak rates, energies and constant power.
 
-Choi & Vuduc 2012, tables 2 to 5 and section 4.2, and Choi & Vuduc 2013 (slides). As in section 4.2,
-an operation's time is the inverse of the peak rate that the manufacturer states.
+Their numbers are in ``platforms.toml``. As in Choi & Vuduc 2012, section 4.2, an operation's time
+is the inverse of the peak rate that the manufacturer states.
 """
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
 
 from analysis.rooflines.at_setting import line_as_dict
 from analysis.rooflines.roofline import Roofline
 
 MEMORY = "dram"
-PAPER = "Choi & Vuduc 2012, tables 3 to 5"
-SLIDES = "Choi & Vuduc 2013 (slides)"
 
 
 class UnknownPlatform(ValueError):
@@ -71,82 +71,13 @@ class Platform:
         )
 
 
-PLATFORMS = {
-    platform.name: platform
-    for platform in (
-        Platform(
-            name="gtx-580",
-            model="NVIDIA GeForce GTX 580 (Fermi)",
-            source=PAPER,
-            operations={
-                "sp": Operation(1581.06, 99.7, 1400.0, 168.0),
-                "dp": Operation(197.63, 212.0, 196.0, 170.0),
-            },
-            gb_s=192.4,
-            eps_mem_pj=513.0,
-            constant_w=122.0,
-            tdp_w=244.0,
-            caches_pj={"l1": 149.0, "l2": 257.0},
-        ),
-        Platform(
-            name="gtx-680",
-            model="NVIDIA GeForce GTX 680 (Kepler)",
-            source=PAPER,
-            operations={
-                "sp": Operation(3532.8, 43.2, 3000.0, 147.0),
-                "dp": Operation(147.2, 262.9, 148.0, 147.0),
-            },
-            gb_s=192.2,
-            eps_mem_pj=437.5,
-            constant_w=66.37,
-            tdp_w=190.0,
-            caches_pj={"shared": 51.0, "l2": 195.0},
-        ),
-        Platform(
-            name="i7-950",
-            model="Intel Core i7-950 (Nehalem)",
-            source=PAPER,
-            operations={
-                "sp": Operation(106.56, 371.0, 99.4, 18.7),
-                "dp": Operation(53.28, 670.0, 49.7, 18.9),
-            },
-            gb_s=25.6,
-            eps_mem_pj=795.0,
-            constant_w=122.0,
-            tdp_w=130.0,
-        ),
-        Platform(
-            name="omap-4460",
-            model="TI OMAP 4460 (Cortex A9)",
-            source=SLIDES,
-            operations={"sp": Operation(9.6, 16.85), "dp": Operation(3.6, 280.15)},
-            gb_s=3.2,
-            eps_mem_pj=814.7,
-            constant_w=3.5,
-            tdp_w=0.6,
-        ),
-        Platform(
-            name="i3-3217u",
-            model="Intel Core i3-3217U (Ivy Bridge)",
-            source=SLIDES,
-            operations={"sp": Operation(57.7, 14.72), "dp": Operation(28.8, 24.297)},
-            gb_s=25.6,
-            eps_mem_pj=417.7,
-            constant_w=16.52,
-            tdp_w=17.0,
-        ),
-        Platform(
-            name="fermi-keckler",
-            model="NVIDIA Fermi, energies by Keckler et al.",
-            source="Choi & Vuduc 2012, table 2",
-            note="no constant power is known; the paper takes it as 0",
-            operations={"dp": Operation(515.0, 25.0)},
-            gb_s=144.0,
-            eps_mem_pj=360.0,
-            constant_w=0.0,
-        ),
-    )
-}
+def _read(name: str, row: dict[str, Any]) -> Platform:
+    operations = {op: Operation(**numbers) for op, numbers in row["operations"].items()}
+    return Platform(name=name, **row | {"operations": operations})
+
+
+_TABLE = (files("analysis.rooflines") / "platforms.toml").read_text(encoding="utf-8")
+PLATFORMS = {name: _read(name, row) for name, row in tomllib.loads(_TABLE).items()}
 
 
 def find_platform(name: str) -> Platform:

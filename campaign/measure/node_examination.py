@@ -22,7 +22,8 @@ from sites.clocks import ClocksUnavailable, describe_controls, open_control, rig
 from sites.clocks.slurm import what_flags_set
 from sites.meters import MeterUnreadable, describe_meters, open_meter
 from sites.meters.shared.behaviour import observe
-from sites.site_file import MeterEntry, Site, read_site
+from sites.site_file import MeterEntry, Site
+from sites.site_reading import read_site
 from sites.twin.machine import board_channel
 
 OBSERVED_S = 1.0

@@ -21,7 +21,8 @@ from kernels.kernel import Kernel, KernelFailed
 from kernels.registry import find_kernel
 from sites.located_toml import BadFile, KeyPath, NoSuchFile, Source, value_remedy
 from sites.setting import Setting
-from sites.site_file import Site, find_site, read_site
+from sites.site_file import Site
+from sites.site_reading import find_site, read_site
 
 MAX_POINTS = 20_000_000
 

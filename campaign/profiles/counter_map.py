@@ -12,14 +12,13 @@ A map is a TOML file, one of those in ``campaign/profiles/maps`` or a user's own
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from sites.counters.group_file import Number
-from sites.located_toml import BadFile, FileModel, parse, read_text
+from sites.located_toml import FileModel, built_in_files, find_file, parse, read_text
 from sites.site_file import Name
 
 Factors = dict[str, Number]
@@ -42,8 +41,7 @@ class CounterMap(FileModel):
 
 def built_in_maps() -> dict[str, Path]:
     """Name -> path of the maps that come with the project."""
-    folder = Path(str(files("campaign"))) / "profiles" / "maps"
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    return built_in_files("campaign/profiles/maps")
 
 
 def read_counter_map(name: str) -> CounterMap:
@@ -52,11 +50,5 @@ def read_counter_map(name: str) -> CounterMap:
     Raises:
         BadFile: there is none, or with file, line, key, what was found and what would be right.
     """
-    built_in = built_in_maps()
-    if not name.endswith(".toml") and name not in built_in:
-        raise BadFile(
-            f"unknown counter map {name!r}",
-            f"name a map file (ending in .toml) or one of: {', '.join(built_in)}",
-        )
-    path = built_in.get(name, Path(name))
+    path = find_file(name, Path(), built_in_maps(), "counter map")
     return parse(path, read_text(path), CounterMap)[0]

@@ -34,7 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Examine this node, or a node of each Slurm partition; 0 when all can measure energy."""
     from campaign.measure.node_examination import examine_node  # noqa: PLC0415
-    from sites.site_file import find_site, read_site  # noqa: PLC0415
+    from sites.site_reading import find_site, read_site  # noqa: PLC0415
 
     path = find_site(arguments.site, Path.cwd())
     site = read_site(path)

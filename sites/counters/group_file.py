@@ -15,13 +15,12 @@ A derived count is a sum of events times factors. Its name is a class of operati
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from sites.located_toml import BadFile, FileModel, matching, parse, read_text
+from sites.located_toml import FileModel, built_in_files, matching, parse, read_text
 
 NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 Name = Annotated[str, matching(NAME, "must be 1 to 64 letters, digits, _ . -")]
@@ -56,25 +55,7 @@ class CounterGroup(FileModel):
 
 def built_in_groups() -> dict[str, Path]:
     """Name -> path of the groups that come with the project."""
-    folder = Path(str(files("sites"))) / "counters" / "groups"
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
-
-
-def find_group(name: str, beside: Path) -> Path:
-    """The path of a group that a site file names: a built-in's name, or a path beside it.
-
-    Raises:
-        BadFile: it is neither.
-    """
-    if name.endswith(".toml"):
-        return beside / name
-    built_in = built_in_groups()
-    if name in built_in:
-        return built_in[name]
-    raise BadFile(
-        f"unknown counter group {name!r}",
-        f"name a group file (ending in .toml) or one of: {', '.join(built_in)}",
-    )
+    return built_in_files("sites/counters/groups")
 
 
 def read_group(path: Path) -> CounterGroup:

@@ -9,7 +9,7 @@ import pytest
 from analysis.dataset import POSSIBLE, SIMULATED, STATED
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from campaign.store.dataset import as_dataset
-from sites.site_file import built_in_sites, read_site
+from sites.site_reading import built_in_sites, read_site
 from tests.analysis.test_quality import CORE_MHZ, findings, only, sweep
 
 

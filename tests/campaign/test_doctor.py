@@ -11,7 +11,7 @@ from campaign.command_line import main
 from campaign.measure.node_examination import NodeExamination, examine_node
 from campaign.verbs import doctor
 from sites.clocks.slurm import what_flags_set
-from sites.site_file import find_site, read_site
+from sites.site_reading import find_site, read_site
 from tests.slurm_cluster import SlurmCluster
 
 LOCAL = """\

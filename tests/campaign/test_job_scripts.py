@@ -12,7 +12,8 @@ import pytest
 
 from campaign.command_line import main
 from campaign.launch.clusters import NOT_NOW, CantLaunch, call_slurm, job_script
-from sites.site_file import Environment, Partition, Site, Slurm, built_in_sites, read_site
+from sites.site_file import Environment, Partition, Site, Slurm
+from sites.site_reading import built_in_sites, read_site
 
 GOLDEN = Path(__file__).parent / "golden"
 

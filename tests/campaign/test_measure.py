@@ -22,7 +22,8 @@ from campaign.store.journal import decode
 from campaign.store.layout import StoreUnwritable
 from kernels.registry import find_kernel
 from sites.setting import AS_FOUND, Setting
-from sites.site_file import Site, built_in_sites, read_site
+from sites.site_file import Site
+from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
 
 QUICK = Protocol(min_duration_s=0.05, warm_up_s=0.02, sampling_hz=200.0, timeout_s=60.0)

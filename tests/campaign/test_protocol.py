@@ -27,7 +27,8 @@ from kernels.host.ranks import Team
 from sites.clocks.fixed import Fixed
 from sites.meters import Channel, MeterUnreadable, Reading, open_meter
 from sites.setting import AS_FOUND
-from sites.site_file import MeterEntry, Partition, Site, built_in_sites, read_site
+from sites.site_file import MeterEntry, Partition, Site
+from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
 
 LATE = 0.25

@@ -24,7 +24,7 @@ from campaign.plan.plan import make_plan
 from campaign.plan.point import Point
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
-from sites.site_file import built_in_sites, read_site
+from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
 from tests.slurm_cluster import SlurmCluster
 from tests.slurm_fixtures import need_slurm

@@ -26,7 +26,7 @@ from campaign.store.setups import SetupUse, read_setup, setup_id, write_setups
 from campaign.store.states import store_status
 from kernels.registry import KERNELS
 from kernels.sources import source_hash
-from sites.site_file import built_in_sites
+from sites.site_reading import built_in_sites
 from tests.campaign.test_journal import measurement
 
 ROOT = Path(__file__).parents[2]

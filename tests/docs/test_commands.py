@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from campaign.plan.campaign_file import read_campaign
-from sites.site_file import read_site
+from sites.site_reading import read_site
 from tests.docs.pages import (
     EXTENDING,
     LANGUAGES,

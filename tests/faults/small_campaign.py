@@ -11,7 +11,7 @@ from campaign.measure.point_life import PartitionSetup, measure
 from campaign.measurement import Measurement
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point
-from sites.site_file import built_in_sites
+from sites.site_reading import built_in_sites
 
 NAME = "c.toml"
 SCRATCH = "scratch"

@@ -39,7 +39,7 @@ from kernels.host.ranks import Team
 from kernels.host.vectors import estimate_bits, lanes_of
 from kernels.kernel import Mark, Marked, WrongResult
 from sites.located_toml import BadFile
-from sites.site_file import find_site, read_site
+from sites.site_reading import find_site, read_site
 from sites.twin.machine import constant_w, iteration_s
 
 TABLE_IV = Path(__file__).parents[2] / "examples/tk1-fmm.toml"

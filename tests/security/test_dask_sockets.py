@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sites.site_file import built_in_sites
+from sites.site_reading import built_in_sites
 
 ROOT = Path(__file__).parents[2]
 CAMPAIGN = """\

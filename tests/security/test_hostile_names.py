@@ -27,7 +27,8 @@ from campaign.store.journal import decode
 from kernels.host.ranks import Team
 from kernels.registry import find_kernel
 from sites.located_toml import BadFile
-from sites.site_file import Site, built_in_sites, read_site
+from sites.site_file import Site
+from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ from sites.counters.counting import (
 from sites.counters.group_file import CounterGroup, built_in_groups, read_group
 from sites.located_toml import BadFile
 from sites.perf_event import EventSpec, EventUnknown, find_event
-from sites.site_file import read_site
+from sites.site_reading import read_site
 from tests.sites.meter_layouts.layout import TREES
 
 SKX = TREES / "perf-counters-skx"

@@ -12,7 +12,7 @@ from campaign.measure.node_examination import examine_node
 from campaign.verbs import doctor
 from sites.clocks import CONTROLS, describe_controls, right_to_set
 from sites.meters import METERS, describe_meters, open_meter
-from sites.site_file import find_site, read_site
+from sites.site_reading import find_site, read_site
 
 NEW_METER = """\
 from sites.meters.shared.meter import MeterDescription, MeterUnreadable

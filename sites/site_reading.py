@@ -1,0 +1,189 @@
+"""Find and read a site file, and check what its keys say of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sites import clocks, meters
+from sites.counters.group_file import CounterGroup, built_in_groups, read_group
+from sites.located_toml import (
+    BadFile,
+    KeyPath,
+    Source,
+    built_in_files,
+    find_file,
+    parse,
+    read_text,
+)
+from sites.site_file import Domain, Site, Twin
+
+
+def built_in_sites() -> dict[str, Path]:
+    """Name -> path of the site files that come with the project."""
+    return built_in_files("sites/builtin")
+
+
+def read_site(path: Path) -> Site:
+    """Read and check a site file.
+
+    Raises:
+        BadFile: with file, line, key, what was found and what would be right.
+    """
+    site, source = parse(path, read_text(path), Site)
+    _check_voltages(site, source)
+    _check_legal(site, source)
+    _check_control(site, source)
+    _check_options(site, source)
+    if site.twin is not None:
+        _check_twin(site, site.twin, source)
+    return site.model_copy(update={"counters": _read_groups(site, source, path.parent)})
+
+
+def _read_groups(site: Site, source: Source, beside: Path) -> dict[str, CounterGroup]:
+    """The groups of hardware counters, with those of files read."""
+    groups = {}
+    events: dict[str, str] = {}
+    for name, entry in site.counters.items():
+        if isinstance(entry, CounterGroup):
+            groups[name] = entry
+        else:
+            try:
+                path = find_file(entry, beside, built_in_groups(), "counter group")
+            except BadFile as error:
+                raise source.error(("counters", name), error.what, error.remedy) from None
+            groups[name] = read_group(path)
+        for event, counted in groups[name].events.items():
+            if events.setdefault(event, counted) != counted:
+                raise source.error(
+                    ("counters", name),
+                    f"the event {event!r} is {counted!r} here and {events[event]!r} in a group "
+                    "before",
+                    "give one of them another name",
+                )
+    return groups
+
+
+def _check_voltages(site: Site, source: Source) -> None:
+    for name in ("core", "mem"):
+        domain: Domain | None = getattr(site.domains, name)
+        if domain is None:
+            continue
+        key = ("domains", name)
+        if len(set(domain.frequencies_mhz)) < len(domain.frequencies_mhz):
+            raise source.error((*key, "frequencies_mhz"), "a frequency twice", "list it once")
+        missing = [mhz for mhz in domain.frequencies_mhz if mhz not in domain.volts]
+        if domain.voltage_v is not None and missing:
+            raise source.error(
+                (*key, "voltage_v"),
+                f"no voltage for {missing[0]:g} MHz",
+                "give every legal frequency its [MHz, V], or leave voltage_v out",
+            )
+
+
+def _check_control(site: Site, source: Source) -> None:
+    control = site.clocks.control
+    if control == "fixed" and (site.domains.core or site.domains.mem):
+        raise source.error(
+            ("clocks", "control"),
+            "control 'fixed' sets no clocks, and [domains] lists frequencies to set",
+            "choose another control, or leave [domains] out",
+        )
+    if control not in ("fixed", "twin") and not (site.domains.core or site.domains.mem):
+        raise source.error(
+            ("clocks", "control"),
+            f"control {control!r} has no clocks to set",
+            "list [domains.core] frequencies_mhz, or set control = 'fixed'",
+        )
+    if (control == "twin") != site.simulated:
+        raise source.error(
+            ("clocks", "control"),
+            f"control {control!r} and {'a' if site.simulated else 'no'} [twin] table",
+            "a simulated machine has both: control = 'twin' and a [twin] table",
+        )
+    if site.simulated and site.meters:
+        raise source.error(
+            ("meters", 0, "kind"),
+            "a meter of a real node on a simulated machine",
+            "leave [[meters]] out: a simulated machine has its own meter (twin.meter_hz)",
+        )
+    if control == "slurm":
+        if site.domains.mem and site.clocks.device == "cpu":
+            raise source.error(
+                ("domains", "mem"),
+                "the control 'slurm' sets no memory clock of a CPU (srun --cpu-freq)",
+                "leave [domains.mem] out, or set device = 'gpu' in [clocks]",
+            )
+        local = [name for name, p in site.partitions.items() if p.scheduler != "slurm"]
+        if local:
+            raise source.error(
+                ("partitions", local[0], "scheduler"),
+                "the control 'slurm' sets clocks by job steps, and this partition is not Slurm's",
+                "set scheduler = 'slurm', or choose another clock control",
+            )
+
+
+def _check_options(site: Site, source: Source) -> None:
+    """Refuse options that a meter or the clock control does not have or cannot use."""
+    checks: list[tuple[KeyPath, Callable[..., None], str, dict[str, Any]]] = [
+        (("clocks",), clocks.check_options, site.clocks.control, site.clocks.options)
+    ]
+    for i, entry in enumerate(site.meters):
+        checks.append((("meters", i), meters.check_options, entry.kind, entry.options))
+    for key, check, name, options in checks:
+        try:
+            check(name, options)
+        except ValueError as error:
+            named = [option for option in options if option in str(error)]
+            what, _, remedy = str(error).partition("; ")
+            remedy = remedy or "see the page Meters and clocks of the documentation"
+            raise source.error((*key, "options", *named[:1]), what, remedy) from None
+
+
+def _check_legal(site: Site, source: Source) -> None:
+    core = site.domains.core.frequencies_mhz if site.domains.core else []
+    for i, entry in enumerate(site.legal):
+        if site.domains.mem is None or entry.mem_mhz not in site.domains.mem.frequencies_mhz:
+            raise source.error(
+                ("legal", i, "mem_mhz"),
+                f"found {entry.mem_mhz:g} MHz",
+                "must be one of domains.mem.frequencies_mhz",
+            )
+        unlisted = [mhz for mhz in entry.core_mhz if mhz not in core]
+        if unlisted:
+            raise source.error(
+                ("legal", i, "core_mhz"),
+                f"found {unlisted[0]:g} MHz",
+                "must be one of domains.core.frequencies_mhz",
+            )
+
+
+def _check_twin(site: Site, twin: Twin, source: Source) -> None:
+    for name in sorted({*twin.energy_pj_per_v2, *twin.rate_per_cycle}):
+        for table in ("energy_pj_per_v2", "rate_per_cycle"):
+            if name not in getattr(twin, table):
+                raise source.error(("twin", table), f"no value for class {name!r}", "give one")
+        if name not in site.classes:
+            raise source.error(
+                ("twin", "energy_pj_per_v2", name),
+                f"class {name!r} has no domain",
+                f"add [classes.{name}] with its domain",
+            )
+    for name in ("core", "mem"):
+        domain = getattr(site.domains, name)
+        if domain is None or not domain.volts:
+            raise source.error(
+                ("domains", name),
+                "a simulated machine without a voltage table",
+                "give the domain its voltage_v",
+            )
+
+
+def find_site(name: str, beside: Path) -> Path:
+    """The path of a site that a campaign file names: a built-in's name, or a path beside it.
+
+    Raises:
+        BadFile: it is neither.
+    """
+    return find_file(name, beside, built_in_sites(), "site")
