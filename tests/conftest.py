@@ -10,9 +10,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.session_folder import session_folder
 from tests.slow import EARLY, SLOW
 
 pytest_plugins = ["tests.slurm_fixtures"]
+
+# Made here, before pytest starts its workers, which find it in their environment.
+session_folder()
 
 settings.register_profile(
     "campaign", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True

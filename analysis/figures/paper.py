@@ -89,7 +89,7 @@ def figure_files(figure: Figure, simulated: bool, kinds: Sequence[str]) -> dict[
     with mpl.rc_context(style):
         drawing = _drawing(figure, simulated)
         drawing.draw_without_rendering()
-        drawing.set_layout_engine("none")  # the layout is done: not again for each format
+        drawing.set_layout_engine(None)  # the layout is done: no second drawing for each format
         contents = {}
         for kind in kinds:
             buffer = BytesIO()

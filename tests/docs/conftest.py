@@ -10,6 +10,4 @@ from tests.docs.workplace import Workplace
 @pytest.fixture(scope="session")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     """A folder in which ``campaign demo`` has run."""
-    place = Workplace(tmp_path_factory.mktemp("pages"))
-    place.run("campaign demo")
-    return place
+    return Workplace(tmp_path_factory.mktemp("pages"))

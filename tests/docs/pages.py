@@ -103,6 +103,18 @@ def steps(block: Block) -> list[Step]:
     return [Step(step.command, step.output or None) for step in result]
 
 
+def commands_of_pages() -> list[Step]:
+    """All commands that ``test_commands.py`` runs."""
+    return [
+        step
+        for page in PAGES
+        if page != EXTENDING
+        for block in blocks(page)
+        if block.language in ("console", "sh") and block.directive != "not run"
+        for step in steps(block)
+    ]
+
+
 def first_difference(shown: list[str], printed: str) -> str | None:
     """Where ``printed`` is not as a page shows it; None where it is.
 

@@ -32,7 +32,6 @@ def renewed(shown: list[str], printed: str) -> list[str]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         workplace = Workplace(Path(folder))
-        workplace.run("campaign demo")
         for page in (page for page in PAGES if page != EXTENDING):
             text = page.read_text(encoding="utf-8")
             for block in blocks(page):

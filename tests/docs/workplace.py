@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.demo import copy_demo
 from tests.docs.pages import ROOT, Block, steps
+from tests.shared_imports import program
 
 SHARED = ("examples", "sites", "tests")
 """Folders of the repository that the pages' commands read."""
@@ -20,7 +22,7 @@ class Workplace:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        self.printed: dict[str, str] = {}
+        self.printed = {"campaign demo": copy_demo(folder)}
         for name in SHARED:
             (folder / name).symlink_to(ROOT / name)
 
@@ -28,7 +30,8 @@ class Workplace:
         """Standard output and error of a command, which must end with 0."""
         command = SAME_AS.get(command, command)
         if command not in self.printed:
-            path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+            folders = [str(program().parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+            path = os.pathsep.join(folders)
             ended = subprocess.run(
                 ["bash", "-o", "pipefail", "-ec", command],
                 cwd=self.folder,
@@ -40,7 +43,7 @@ class Workplace:
                 timeout=200,
                 check=False,
             )
-            assert ended.returncode == 0, (
+            assert ended.returncode == 0 and "Traceback" not in ended.stdout, (
                 f"{command}\nended with {ended.returncode}\n{ended.stdout}"
             )
             self.printed[command] = ended.stdout
