@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import pandas as pd
 
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.rows import Rows
@@ -10,12 +13,13 @@ from analysis.quality.rows import Rows
 
 def identical(rows: Rows) -> list[Finding]:
     """Rows that are one measurement listed twice: with the same key, or the same values."""
-    key = np.column_stack([rows.cell, rows.partition, rows.node, rows.repeat])
-    _, group, size = np.unique(key, axis=0, return_inverse=True, return_counts=True)
-    twice = np.flatnonzero(size[group.reshape(-1)] > 1)
+    key = pd.DataFrame(np.column_stack([rows.cell, rows.partition, rows.node, rows.repeat]))
+    is_twice = key.duplicated(keep=False).to_numpy()
+    twice = np.flatnonzero(is_twice)
     findings = []
     if len(twice):
-        first = [rows.where(rows.kernel[i], rows.setting[i]) for i in twice[:: max(size.max(), 2)]]
+        firsts = np.flatnonzero(is_twice & ~key.duplicated().to_numpy())
+        first = [rows.where(rows.kernel[i], rows.setting[i]) for i in firsts]
         findings.append(
             Finding(
                 "duplicates",
@@ -31,13 +35,14 @@ def identical(rows: Rows) -> list[Finding]:
 
 def _copies(rows: Rows) -> list[Finding]:
     """Series (a kernel's repeat on a node) whose time and energy are another's, bit for bit."""
+    by_value = (rows.values["energy"], rows.values["time"], rows.setting)
+    if not _equal_neighbours(np.lexsort(by_value), by_value).any():
+        return []
     series_key = np.column_stack([rows.kernel, rows.partition, rows.node, rows.repeat])
     keys, series = np.unique(series_key, axis=0, return_inverse=True)
     series = series.reshape(-1)
-    order = np.lexsort([series, rows.values["energy"], rows.values["time"], rows.setting])
-    same = np.ones(len(order) - 1, bool)
-    for values in (rows.setting, rows.values["time"], rows.values["energy"]):
-        same &= values[order[1:]] == values[order[:-1]]
+    order = np.lexsort([series, *by_value])
+    same = _equal_neighbours(order, by_value)
     a, b = order[:-1][same], order[1:][same]
     distinct = series[a] != series[b]
     a, b = a[distinct], b[distinct]
@@ -78,3 +83,11 @@ def _copies(rows: Rows) -> list[Finding]:
             )
         )
     return findings
+
+
+def _equal_neighbours(order: np.ndarray, columns: Sequence[np.ndarray]) -> np.ndarray:
+    """bool: whether a row, in this order, has the values of the one before it."""
+    same = np.ones(len(order) - 1, bool)
+    for values in columns:
+        same &= values[order[1:]] == values[order[:-1]]
+    return same

@@ -16,7 +16,9 @@ def recorded_energies(dataset: xr.Dataset, rows: Rows) -> list[Finding]:
     """Rows whose energy is of a channel of the meter ``recorded``."""
     if "meters" not in dataset:
         return []
-    replayed = np.array([_is_replayed(str(text)) for text in dataset["meters"].values[rows.index]])
+    meters = dataset["meters"].values[rows.index].tolist()
+    is_replayed = {text: _is_replayed(str(text)) for text in set(meters)}
+    replayed = np.array([is_replayed[text] for text in meters])
     if not replayed.any():
         return []
     return [

@@ -103,7 +103,10 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
     if len(ranks) > 1:
         names = [f"{name} ranks={ranks[r]}" for name, r in zip(names, which_ranks, strict=True)]
     mhz = np.column_stack([column("core_mhz", np.nan), column("mem_mhz", np.nan)]).astype(float)
-    settings, setting = np.unique(np.nan_to_num(mhz, nan=-1.0), axis=0, return_inverse=True)
+    known_mhz = np.nan_to_num(mhz, nan=-1.0)
+    # As complex numbers pairs are sorted several times as fast as as rows.
+    pair_mhz, setting = np.unique(known_mhz[:, 0] + 1j * known_mhz[:, 1], return_inverse=True)
+    settings = np.column_stack([pair_mhz.real, pair_mhz.imag])
     achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
     volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
     node, nodes = pd.factorize(column("node", ""))
@@ -118,7 +121,7 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
         kernel=code.astype(np.int64),
         kernels=names,
         instances=instances,
-        setting=setting.reshape(-1).astype(np.int64),
+        setting=setting.astype(np.int64),
         mhz=np.where(settings < 0, np.nan, settings),
         node=node,
         nodes=[str(name) for name in nodes],

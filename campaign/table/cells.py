@@ -112,7 +112,7 @@ class Cells:
                 raise ValueError(f"{name}: found {text[:40]}; must be a whole number")
             return number
 
-        return np.array([number or 0 for number in self.texts(name, whole)], np.int64)
+        return self._array(name, whole, np.int64)
 
     def truths(self, name: str) -> np.ndarray:
         """bool, a column of true and false; False where there is none."""
@@ -124,7 +124,13 @@ class Cells:
                 shown = str(value)[:40]
                 raise ValueError(f"{name}: found {shown!r}; must be true or false") from None
 
-        return np.array([bool(value) for value in self.texts(name, truth)], bool)
+        return self._array(name, truth, bool)
+
+    def _array(self, name: str, made: Callable[[Any], Any], dtype: type) -> np.ndarray:
+        """A column through ``made``; 0 where a value was refused."""
+        if name not in self.table.columns:
+            return np.full(len(self.table.lines), made(None), dtype)
+        return np.array([value or 0 for value in self.texts(name, made)], dtype)
 
 
 def is_present(value: Any) -> bool:

@@ -64,8 +64,7 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
     if _is_parquet(path):
         header, lines, values = _parquet(path)
     else:
-        (header, lines, rows), notes = read_delimited(path, mapping)
-        values = list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in header]
+        (header, lines, values), notes = read_delimited(path, mapping)
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise BadFile(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
@@ -183,11 +182,7 @@ def _with_decimal_points(
     """
     if decimal == ".":
         return []
-    with_commas = [
-        name
-        for name in names
-        if set(map(type, theirs[name])) == {str} and "," in "\n".join(theirs[name])
-    ]
+    with_commas = [name for name in names if _has_comma(theirs[name])]
     texts = [text for name in with_commas for text in theirs[name] if "," in text]
     if decimal is None:
         if not texts or not all(map(DECIMAL_COMMA.fullmatch, texts)):
@@ -207,6 +202,13 @@ def _with_decimal_points(
     for name in with_commas:
         theirs[name] = [value.replace(",", ".", 1) for value in theirs[name]]
     return [] if decimal or not texts else [f"{path}: its numbers have decimal commas"]
+
+
+def _has_comma(values: list[Any]) -> bool:
+    try:
+        return "," in "\n".join(values)
+    except TypeError:  # not all are text: they were read as numbers
+        return False
 
 
 def _ambiguous(path: Path, text: str) -> BadFile:
