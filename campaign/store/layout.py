@@ -31,7 +31,10 @@ from typing import Any
 from campaign.store.durable import sync
 from campaign.store.regular import read_regular
 
-FORMAT = 2
+FORMAT = 3
+"""Of a store that has records of how its measurements were made, which versions that read no more
+than format 2 would take for damage."""
+READABLE = (2, FORMAT)
 JOURNAL_SUFFIX = ".journal"
 
 
@@ -162,10 +165,11 @@ def open_store(root: Path) -> Store:
         raise NotAStore(
             f"{root}: is not a store; name a folder that campaign run or import created"
         )
-    if head["format"] != FORMAT:
+    if head["format"] not in READABLE:
         raise NotAStore(
-            f"{root}: store format {ascii(head['format'])[:20]}, but this version reads format "
-            f"{FORMAT}; use the version that wrote the store, or measure into a new one"
+            f"{root}: store format {ascii(head['format'])[:20]}, but this version reads formats "
+            f"{', '.join(map(str, READABLE))}; use the version that wrote the store, or measure "
+            "into a new one"
         )
     return store
 
@@ -173,6 +177,8 @@ def open_store(root: Path) -> Store:
 @contextmanager
 def driver_lock(store: Store) -> Iterator[None]:
     """Lock the store for one driver. The system unlocks it when the driver dies.
+
+    A store of an earlier format gets this version's: what is written from now on is of it.
 
     Raises:
         StoreBusy: another process has locked it.
@@ -198,6 +204,9 @@ def driver_lock(store: Store) -> Iterator[None]:
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()
+            head = store.read_json("store.json")
+            if head["format"] != FORMAT:
+                store.write_json("store.json", head | {"format": FORMAT})
         yield
         with writing(store):
             file.truncate(0)

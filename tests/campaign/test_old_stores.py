@@ -15,7 +15,7 @@ from campaign.command_line import main
 from campaign.store.compaction import compact
 from campaign.store.dataset import current_tables, open_dataset, read_scalars
 from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import open_store
+from campaign.store.layout import driver_lock, open_store
 from tests.campaign.test_journal import measurement
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "stores" / "format-2.tar.gz"
@@ -79,6 +79,19 @@ def test_columns_that_it_does_not_have_are_missing(old: Path) -> None:
             assert dataset[name].values.tolist() == [""] * 144 + [getattr(made, name)]
         assert np.isnan(dataset["core_mhz_timed"].values).tolist() == [True] * 144 + [False]
         compact(store)
+
+
+def test_a_driver_gives_it_the_present_format(old: Path) -> None:
+    """An earlier version would take the new records for damage; reading changes nothing."""
+    head = old / "store" / "store.json"
+    before = json.loads(head.read_text())
+    open_dataset(open_store(old / "store"))
+    assert json.loads(head.read_text()) == before
+    with driver_lock(open_store(old / "store")):
+        pass
+    assert json.loads(head.read_text()) == before | {"format": 3}
+    assert before["format"] == 2
+    open_store(old / "store")
 
 
 def test_traces_are_readable(old: Path) -> None:
