@@ -15,15 +15,15 @@ from pathlib import Path
 from analysis.dataset import CLASS_UNITS, MEMORY_CLASSES
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
-from campaign.profiles.counter_map import CounterMap, built_in_maps, read_counter_map
+from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap, read_counter_map
 from campaign.table.map_file import TableMap
 from docs.file_keys import HEADER, key_tables
 from docs.kernel_parameters import parameters_of
 from kernels.classes import CLASSES
 from kernels.registry import KERNELS, find_kernel
 from sites.clocks import describe_controls
-from sites.counters.group_file import CounterGroup, built_in_groups, read_group
-from sites.located_toml import FileModel
+from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
+from sites.located_toml import FileModel, built_in_files
 from sites.meters import describe_meters
 from sites.site_file import Site
 
@@ -113,7 +113,7 @@ def classes() -> str:
 def counter_groups() -> str:
     """One row a built-in group of hardware counters."""
     rows = []
-    for name, path in built_in_groups().items():
+    for name, path in built_in_files(BUILT_IN_GROUPS).items():
         group = read_group(path)
         derived = ", ".join(f"`{derived}`" for derived in group.derived)
         rows.append([f"`{name}`", group.description, derived])
@@ -123,7 +123,7 @@ def counter_groups() -> str:
 def counter_maps() -> str:
     """One row a built-in map of a profiler's counters."""
     rows = []
-    for name in built_in_maps():
+    for name in built_in_files(BUILT_IN_MAPS):
         own = read_counter_map(name)
         rows.append([f"`{name}`", own.description, ", ".join(f"`{c}`" for c in own.counts)])
     return _table(["map", "is for", "classes"], rows)

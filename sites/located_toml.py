@@ -351,14 +351,15 @@ def built_in_files(folder: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(Path(str(files(room)), below).glob("*.toml"))}
 
 
-def find_file(name: str, beside: Path, built_in: Mapping[str, Path], what: str) -> Path:
-    """The path of a file that another names: a built-in's name, or a path beside the other.
+def find_file(name: str, beside: Path, folder: str, what: str) -> Path:
+    """The path of a file that another names: of a built-in in ``folder``, or beside the other.
 
     Raises:
         BadFile: it is neither.
     """
     if name.endswith(".toml"):
         return beside / name
+    built_in = built_in_files(folder)
     if name in built_in:
         return built_in[name]
     kind = what.rsplit(maxsplit=1)[-1]

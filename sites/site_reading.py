@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sites import clocks, meters
-from sites.counters.group_file import CounterGroup, built_in_groups, read_group
+from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
 from sites.located_toml import (
     BadFile,
     KeyPath,
@@ -19,10 +19,12 @@ from sites.located_toml import (
 )
 from sites.site_file import Domain, Site, Twin
 
+BUILT_IN_SITES = "sites/builtin"
+
 
 def built_in_sites() -> dict[str, Path]:
     """Name -> path of the site files that come with the project."""
-    return built_in_files("sites/builtin")
+    return built_in_files(BUILT_IN_SITES)
 
 
 def read_site(path: Path) -> Site:
@@ -50,7 +52,7 @@ def _read_groups(site: Site, source: Source, beside: Path) -> dict[str, CounterG
             groups[name] = entry
         else:
             try:
-                path = find_file(entry, beside, built_in_groups(), "counter group")
+                path = find_file(entry, beside, BUILT_IN_GROUPS, "counter group")
             except BadFile as error:
                 raise source.error(("counters", name), error.what, error.remedy) from None
             groups[name] = read_group(path)
@@ -186,4 +188,4 @@ def find_site(name: str, beside: Path) -> Path:
     Raises:
         BadFile: it is neither.
     """
-    return find_file(name, beside, built_in_sites(), "site")
+    return find_file(name, beside, BUILT_IN_SITES, "site")

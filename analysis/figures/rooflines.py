@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -43,7 +44,10 @@ def roofline_figure(
     where += ", simulated" if simulated else ""
 
     def panel(
-        title: str, unit: str, measured: np.ndarray, model: np.ndarray, limited: np.ndarray | None
+        title: str,
+        unit: str,
+        measured: np.ndarray,
+        model: Callable[[Roofline | CappedRoofline], np.ndarray],
     ) -> Panel:
         texts = [
             f"{kernel.label}: {v:.4g} {unit} at intensity {i:.4g}"
@@ -59,9 +63,9 @@ def roofline_figure(
             )
             for value, style, name in balances
         ]
-        lines = [Line(xs, model, "model", "model")]
-        if limited is not None:
-            lines.append(Line(xs, limited, "capped", "under the cap"))
+        lines = [Line(xs, model(line), "model", "model")]
+        if capped is not None:
+            lines.append(Line(xs, model(capped), "capped", "under the cap"))
         dots = Points(points.intensity, measured, "dot", "measured kernel", texts)
         return Panel(
             f"{title}, {unit}",
@@ -76,31 +80,14 @@ def roofline_figure(
             f"{title} of {where}: {len(points.kernels)} measured kernels and the model's line",
         )
 
-    panels = [
-        panel(
-            "Roofline in time",
-            f"G{op}/s",
-            points.operations / points.time_s / 1e9,
-            line.speed_ops_s(xs) / 1e9,
-            capped.speed_ops_s(xs) / 1e9 if capped else None,
-        )
-    ]
+    speed = points.operations / points.time_s / 1e9
+    panels = [panel("Roofline in time", f"G{op}/s", speed, lambda of: of.speed_ops_s(xs) / 1e9)]
     if with_energy:
+        per_joule = points.operations / points.energy_j / 1e9
+        power_w = points.energy_j / points.time_s
         panels += [
-            panel(
-                "Arch line",
-                f"G{op}/J",
-                points.operations / points.energy_j / 1e9,
-                line.efficiency_ops_j(xs) / 1e9,
-                capped.efficiency_ops_j(xs) / 1e9 if capped else None,
-            ),
-            panel(
-                "Power line",
-                "W",
-                points.energy_j / points.time_s,
-                line.power_w(xs),
-                capped.power_w(xs) if capped else None,
-            ),
+            panel("Arch line", f"G{op}/J", per_joule, lambda of: of.efficiency_ops_j(xs) / 1e9),
+            panel("Power line", "W", power_w, lambda of: of.power_w(xs)),
         ]
     caption = (
         f"{points.operation} {op}s on {points.memory} bytes: {len(points.kernels)} kernels at "

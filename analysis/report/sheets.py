@@ -13,11 +13,13 @@ import numpy as np
 from analysis.choice.crossval import CrossValidation
 from analysis.choice.losses import CaseLoss
 from analysis.choice.pick import Pick
+from analysis.energy.applications import ApplicationEnergy
 from analysis.energy.breakdown import by_class
 from analysis.energy.fitted import Fit, costs_at
 from analysis.energy.models import ESTIMATED
-from analysis.figures.labels import family_order, unit_name
+from analysis.figures.labels import family_order, file_stem, unit_name
 from analysis.figures.predictions import Cases
+from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
 from analysis.report.tables import (
@@ -261,3 +263,28 @@ def phases_sheet(splits: Sequence[PhaseSplit], simulated: bool) -> Sheet:
         )
     ]
     return Sheet.of("phase_energy", "Measured energy by phase", simulated, rows)
+
+
+def application_sheet(shown: ApplicationEnergy) -> Sheet:
+    """One row a variant and setting, largest error first; without a prediction last."""
+    names = short_labels(variant.kernel for variant in shown.variants)
+    ordered = sorted(
+        shown.variants, key=lambda v: -abs(v.error_pct) if v.error_pct == v.error_pct else 1.0
+    )
+    rows: list[Row] = [
+        {
+            Field("variant", "variant"): names[v.kernel.label],
+            CORE_MHZ: v.core_mhz,
+            MEM_MHZ: v.mem_mhz,
+            Field("n", "measurements", "", 0): v.n,
+            MEASURED_J: v.measured_j,
+            PREDICTED_J: v.predicted_j,
+            ERROR_PCT: v.error_pct,
+            Field("error_without_integers_pct", "without integers", "%", 2): (
+                v.error_without_integers_pct
+            ),
+        }
+        for v in ordered
+    ]
+    caption = f"Energy of the variants of {shown.name} by the microbenchmarks' fit"
+    return Sheet.of(f"variants_{file_stem(shown.name)}", caption, shown.simulated, rows)

@@ -37,10 +37,10 @@ from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figu
 from analysis.figures.utilisation import utilisation_figure
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
-from analysis.report.application_sheet import application_sheet
 from analysis.report.content import SiteReport
 from analysis.report.counter_sheet import utilisation_sheet
 from analysis.report.sheets import (
+    application_sheet,
     autotuning_sheet,
     cases_sheet,
     coefficients_sheet,

@@ -18,10 +18,11 @@ from typing import Literal
 from pydantic import Field
 
 from sites.counters.group_file import Number
-from sites.located_toml import FileModel, built_in_files, find_file, parse, read_text
+from sites.located_toml import FileModel, find_file, parse, read_text
 from sites.site_file import Name
 
 Factors = dict[str, Number]
+BUILT_IN_MAPS = "campaign/profiles/maps"
 
 
 class CounterMap(FileModel):
@@ -39,16 +40,11 @@ class CounterMap(FileModel):
     of bytes are already in bytes."""
 
 
-def built_in_maps() -> dict[str, Path]:
-    """Name -> path of the maps that come with the project."""
-    return built_in_files("campaign/profiles/maps")
-
-
 def read_counter_map(name: str) -> CounterMap:
     """Read and check a map: a built-in's name, or a path that ends in .toml.
 
     Raises:
         BadFile: there is none, or with file, line, key, what was found and what would be right.
     """
-    path = find_file(name, Path(), built_in_maps(), "counter map")
+    path = find_file(name, Path(), BUILT_IN_MAPS, "counter map")
     return parse(path, read_text(path), CounterMap)[0]

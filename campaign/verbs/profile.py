@@ -43,11 +43,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Print or write the profile file."""
     from campaign.errors import BadArgument, CannotDo  # noqa: PLC0415
-    from campaign.profiles.counter_map import built_in_maps, read_counter_map  # noqa: PLC0415
+    from campaign.profiles.counter_map import BUILT_IN_MAPS, read_counter_map  # noqa: PLC0415
     from campaign.profiles.profile import read_application  # noqa: PLC0415
+    from sites.located_toml import built_in_files  # noqa: PLC0415
 
     if arguments.maps:
-        for name in built_in_maps():
+        for name in built_in_files(BUILT_IN_MAPS):
             say(f"{name:16} {read_counter_map(name).description}")
         return 0
     if not arguments.files:
@@ -56,9 +57,8 @@ def run(arguments: Namespace) -> int:
     for text in arguments.files:
         path, equals, map_name = text.rpartition("=")
         if not equals or not path:
-            raise BadArgument(
-                f"found {text!r}; must be FILE=MAP with a map of: {', '.join(built_in_maps())}"
-            )
+            maps = ", ".join(built_in_files(BUILT_IN_MAPS))
+            raise BadArgument(f"found {text!r}; must be FILE=MAP with a map of: {maps}")
         sources.append((Path(path), map_name))
     profile = read_application(
         sources,

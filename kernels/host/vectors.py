@@ -39,6 +39,20 @@ def estimate_bits(bits: int) -> int:
             return 23 if bits == 32 else 52
 
 
+def broadcast(builder: ir.IRBuilder, value: Any, vector: ir.VectorType) -> Any:
+    """A vector with a scalar in every lane."""
+    i32 = ir.IntType(32)
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(i32, 0))
+    mask = ir.Constant(ir.VectorType(i32, vector.count), [0] * vector.count)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+
+def fence(builder: ir.IRBuilder) -> None:
+    """Keep the compiler from moving loads across."""
+    clobber = ir.FunctionType(ir.VoidType(), [])
+    builder.asm(clobber, "", "~{memory}", [], side_effect=True)
+
+
 class Vectors:
     """Emits operations on vectors of one floating-point type into a function being compiled."""
 
@@ -69,11 +83,7 @@ class Vectors:
 
     def spread(self, value: Any) -> Any:
         """A vector with a scalar in every lane."""
-        undefined = ir.Constant(self.vector, ir.Undefined)
-        i32 = ir.IntType(32)
-        first = self.builder.insert_element(undefined, value, ir.Constant(i32, 0))
-        mask = ir.Constant(ir.VectorType(i32, self.lanes), [0] * self.lanes)
-        return self.builder.shuffle_vector(first, undefined, mask)
+        return broadcast(self.builder, value, self.vector)
 
     def number(self, pointer: Any, index: Any) -> Any:
         """The number at an index, in every lane."""
@@ -89,8 +99,7 @@ class Vectors:
 
     def fence(self) -> None:
         """Keep the compiler from moving loads across, which would make short chains long."""
-        clobber = ir.FunctionType(ir.VoidType(), [])
-        self.builder.asm(clobber, "", "~{memory}", [], side_effect=True)
+        fence(self.builder)
 
     def slot(self, value: Any) -> Any:
         """A variable that lives across a loop: a stack slot that LLVM turns into a register."""

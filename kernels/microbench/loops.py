@@ -28,6 +28,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernels.host.processor import host_vectors
+from kernels.host.vectors import broadcast, fence
 
 _HOST = host_vectors()
 VECTOR_BYTES, _REGISTERS, FUSED = _HOST.bytes, _HOST.registers, _HOST.fused
@@ -66,14 +67,6 @@ class _Vectors:
         data = self.context.make_array(array_type)(self.context, self.builder, array).data
         return self.builder.bitcast(data, self.vector.as_pointer())
 
-    def broadcast(self, value: Any) -> Any:
-        """A vector with the value in every lane."""
-        undefined = ir.Constant(self.vector, ir.Undefined)
-        index = ir.IntType(32)
-        first = self.builder.insert_element(undefined, value, ir.Constant(index, 0))
-        mask = ir.Constant(ir.VectorType(index, self.lanes), [0] * self.lanes)
-        return self.builder.shuffle_vector(first, undefined, mask)
-
     def load(self, pointer: Any, index: Any) -> Any:
         """The vector at an index (in vectors), which may be an int or a value."""
         return self.builder.load(self._at(pointer, index), align=VECTOR_BYTES)
@@ -81,8 +74,7 @@ class _Vectors:
     def start(self, pointer: Any) -> None:
         """Load every accumulator."""
         # Keeps the compiler from moving the loads out of the loop over iterations.
-        clobber = ir.FunctionType(ir.VoidType(), [])
-        self.builder.asm(clobber, "", "~{memory}", [], side_effect=True)
+        fence(self.builder)
         for i, slot in enumerate(self.slots):
             self.builder.store(self.load(pointer, i), slot)
 
@@ -125,7 +117,7 @@ def _registers(typing, start, end, pairs, p, q, r, s):
     def emit(context, builder, signature, arguments):
         arrays, (pairs, *constants) = arguments[:2], arguments[2:]
         block = _Vectors(context, builder, signature.args[0].dtype, CHAIN_VECTORS)
-        p, q, r, s = (block.broadcast(c) for c in constants)
+        p, q, r, s = (broadcast(builder, c, block.vector) for c in constants)
         first, last = (block.pointer(t, a) for t, a in zip(signature.args[:2], arrays, strict=True))
         block.start(first)
         with cgutils.for_range(builder, pairs):
@@ -150,7 +142,7 @@ def _stream_of_chains(odd: bool) -> Callable[..., Any]:
         def emit(context, builder, signature, arguments):
             data, first, blocks, passes, start, end, half, *constants = arguments
             block = _Vectors(context, builder, signature.args[0].dtype, STREAM_VECTORS)
-            p, q, r, s = (block.broadcast(c) for c in constants)
+            p, q, r, s = (broadcast(builder, c, block.vector) for c in constants)
             base = builder.gep(block.pointer(signature.args[0], data), [first])
             block.start(block.pointer(signature.args[4], start))
 

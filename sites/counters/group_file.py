@@ -20,8 +20,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sites.located_toml import FileModel, built_in_files, matching, parse, read_text
+from sites.located_toml import FileModel, matching, parse, read_text
 
+BUILT_IN_GROUPS = "sites/counters/groups"
 NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 Name = Annotated[str, matching(NAME, "must be 1 to 64 letters, digits, _ . -")]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=False)]
@@ -51,11 +52,6 @@ class CounterGroup(FileModel):
                 if value >= 0:
                     derived[name] = value
         return derived
-
-
-def built_in_groups() -> dict[str, Path]:
-    """Name -> path of the groups that come with the project."""
-    return built_in_files("sites/counters/groups")
 
 
 def read_group(path: Path) -> CounterGroup:

@@ -10,7 +10,7 @@ from analysis.figures.applications import application_figure
 from analysis.figures.figure import Points
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import Observations
-from analysis.report.application_sheet import application_sheet
+from analysis.report.sheets import application_sheet
 from analysis.report.tables import as_csv
 
 EPS_J = {"sp": 30e-12, "int": 60e-12, "dram": 400e-12, "l1": 0.0}

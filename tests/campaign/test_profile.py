@@ -9,7 +9,8 @@ import pytest
 
 from campaign.command_line import main
 from campaign.plan.profile_file import read_profile
-from campaign.profiles.counter_map import built_in_maps, read_counter_map
+from campaign.profiles.counter_map import BUILT_IN_MAPS, read_counter_map
+from sites.located_toml import built_in_files
 
 PERF = """# started on Sun Nov 22 18:38:34 2026
 
@@ -169,4 +170,4 @@ def test_table_iii_of_the_paper_is_the_map_of_kepler() -> None:
 def test_maps_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", "--maps"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(built_in_maps())
+    assert [line.split()[0] for line in lines] == list(built_in_files(BUILT_IN_MAPS))

@@ -19,8 +19,8 @@ from sites.counters.counting import (
     count_between,
     open_counters,
 )
-from sites.counters.group_file import CounterGroup, built_in_groups, read_group
-from sites.located_toml import BadFile
+from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
+from sites.located_toml import BadFile, built_in_files
 from sites.perf_event import EventSpec, EventUnknown, find_event
 from sites.site_reading import read_site
 from tests.sites.meter_layouts.layout import TREES
@@ -65,7 +65,7 @@ def test_a_wrong_name_is_refused_with_what_there_is(name: str, said: str) -> Non
 
 
 def test_a_recorded_window_gives_flops_and_bytes_by_level_and_what_was_multiplexed() -> None:
-    group = read_group(built_in_groups()["intel-server"])
+    group = read_group(built_in_files(BUILT_IN_GROUPS)["intel-server"])
     counters = open_counters(group.events, SKX)
     counters.begin()
     counts = counters.end()
@@ -148,11 +148,11 @@ def test_an_event_that_this_machine_lacks_is_an_error_with_a_remedy() -> None:
             counters.end()
 
 
-@pytest.mark.parametrize("name", built_in_groups())
-def test_built_in_groups_are_read_and_count_events_that_have_numbers(
+@pytest.mark.parametrize("name", built_in_files(BUILT_IN_GROUPS))
+def test_BUILT_IN_GROUPS_are_read_and_count_events_that_have_numbers(
     name: str, tmp_path: Path
 ) -> None:
-    group = read_group(built_in_groups()[name])
+    group = read_group(built_in_files(BUILT_IN_GROUPS)[name])
     shutil.copytree(SKX, tmp_path / "root")
     cpu = tmp_path / "root/sys/bus/event_source/devices/cpu"
     shutil.copytree(cpu, cpu.with_name("armv8_pmuv3_0"))

@@ -52,29 +52,20 @@ WRONG_OPTIONS = (
 # left unread for 8 s: what holds a test up for longer is no busy machine any more.
 LAYOUTS = [
     Layout(
-        name="powercap-2s-intel",
+        name=tree,
         kind="powercap",
-        tree="powercap-2s-intel",
-        channels=tuple(INTEL),
-        show=show_zones(INTEL),
-        faults=faults_of(INTEL["package-1"]),
+        tree=tree,
+        channels=tuple(zones),
+        show=show_zones(zones),
+        faults=faults_of(zones[broken]),
         options={"max_power_w": 3e4},
         wrong_options=WRONG_OPTIONS,
         greatest_step_j=2.7e3,
         wraps=True,
         from_files=True,
-    ),
-    Layout(
-        name="powercap-amd",
-        kind="powercap",
-        tree="powercap-amd",
-        channels=tuple(AMD),
-        show=show_zones(AMD),
-        faults=faults_of(AMD["package-0"]),
-        options={"max_power_w": 3e4},
-        wrong_options=WRONG_OPTIONS,
-        greatest_step_j=2.7e3,
-        wraps=True,
-        from_files=True,
-    ),
+    )
+    for tree, zones, broken in (
+        ("powercap-2s-intel", INTEL, "package-1"),
+        ("powercap-amd", AMD, "package-0"),
+    )
 ]
