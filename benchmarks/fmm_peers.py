@@ -35,29 +35,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-SEED = 5
-CHECKED = 1000
-"""Targets on which the error is measured."""
-CUT = 20.0
-"""The radius at which the Plummer model is cut off, in its own unit."""
-PLACES = (
-    ("uniform", 65_536),
-    ("uniform", 131_072),
-    ("uniform", 262_144),
-    ("plummer", 131_072),
-    ("sphere", 131_072),
-)
-GOALS = ((3e-4, "double"), (3e-6, "double"), (1e-8, "double"), (3e-4, "single"))
+from benchmarks.peers.rows import GOALS, PLACES, Row, make_rows, numbers_of
+
 DIGITS = {3e-4: 3.5, 3e-6: 5.5, 1e-8: 8.0}
 """The digits that are requested of our code for an error, in addition to the order."""
 EXAFMM_QS = (100, 150, 250, 350, 500, 700)
@@ -74,23 +60,6 @@ FAST = ("exafmm-t", "pvfmm")
 """Our time is compared with the faster of these codes."""
 TIME_LIMIT_S = 900
 HEAD = f"{'row':>3} {'points, error, precision':32} {'threads':>7}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """A set of points and an error to reach. ``file``: the file with the points."""
-
-    number: int
-    place: str
-    n: int
-    goal: float
-    precision: str
-    file: str = ""
-
-    @property
-    def name(self) -> str:
-        """The row in words."""
-        return f"{self.place} {self.n:,} {self.goal:.0e} {self.precision}"
 
 
 @dataclass(frozen=True)
@@ -116,55 +85,6 @@ class Code:
 
 class Failed(Exception):
     """A process that ended without a result."""
-
-
-def uniform(random: np.random.Generator, n: int) -> np.ndarray:
-    """Points of the unit cube."""
-    return random.random((n, 3))
-
-
-def directions(random: np.random.Generator, n: int) -> np.ndarray:
-    """Vectors of length 1."""
-    v = random.normal(size=(n, 3))
-    return v / np.linalg.norm(v, axis=1)[:, None]
-
-
-def plummer(random: np.random.Generator, n: int) -> np.ndarray:
-    """Points of a Plummer model, cut off and scaled into the unit cube."""
-    r = np.empty(0)
-    while len(r) < n:
-        more = 1 / np.sqrt(random.random(n) ** (-2 / 3) - 1)
-        r = np.concatenate([r, more[more < CUT]])
-    return 0.5 + directions(random, n) * r[:n, None] / (2 * CUT)
-
-
-def sphere(random: np.random.Generator, n: int) -> np.ndarray:
-    """Points of the surface of the sphere in the unit cube."""
-    return 0.5 + 0.5 * directions(random, n)
-
-
-MAKERS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
-    "uniform": uniform,
-    "plummer": plummer,
-    "sphere": sphere,
-}
-
-
-def make_rows(folder: Path, numbers: set[int], n: int | None) -> list[Row]:
-    """The selected rows, their points written to the folder; ``n``: of points in every row."""
-    rows = []
-    for number, (place, goal_of_row) in enumerate(((p, g) for p in PLACES for g in GOALS), 1):
-        if number not in numbers:
-            continue
-        (kind, points), (goal, precision) = place, goal_of_row
-        count = n or points
-        file = folder / f"{kind}{count}.bin"
-        if not file.exists():
-            random = np.random.default_rng(SEED)
-            x = MAKERS[kind](random, count)
-            np.column_stack([x, random.uniform(-1, 1, count)]).astype("<f8").tofile(file)
-        rows.append(Row(number, kind, count, goal, precision, str(file)))
-    return rows
 
 
 def run(code: Code, row: Row, order: float, q: int, threads: int, repeats: int) -> dict[str, Any]:
@@ -381,105 +301,9 @@ def write(file: Path | None, what: dict[str, Any]) -> None:
         file.write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")
 
 
-def memory_mb(field: str) -> float:
-    """``VmRSS``, the resident memory of this process, or ``VmHWM``, its peak, in MB."""
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) / 1024
-    raise ValueError(f"/proc/self/status has no {field}")
-
-
-def begin_peak_mb() -> float:
-    """The resident memory of this process, MB. Resets its peak, where the system allows it."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        print(
-            "the peak includes the memory of the imports: it cannot be reset here", file=sys.stderr
-        )
-    return memory_mb("VmRSS")
-
-
-def read_points(file: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The places (n, 3) and charges (n,) of a file of points, float64."""
-    data = np.fromfile(file, "<f8", 4 * n).reshape(-1, 4)
-    if len(data) != n:
-        sys.exit(f"{file} has fewer than {n} points")
-    return np.ascontiguousarray(data[:, :3]), data[:, 3].copy()
-
-
-def since_start_s() -> float:
-    """Seconds since the system started this process, to 0.01."""
-    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-    ticks = int(fields[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-
-
-def direct_error(file: str, x: np.ndarray, charges: np.ndarray, potentials: np.ndarray) -> float:
-    """The relative L2 error on evenly strided targets against direct summation, whose sums are
-    kept in a file next to the points."""
-    count = min(len(x), CHECKED)
-    picked = np.arange(count) * len(x) // count
-    kept = Path(f"{file}.{len(x)}.npy")
-    if kept.exists():
-        direct = np.load(kept, allow_pickle=False)
-    else:
-        direct = np.empty(count)
-        for k, i in enumerate(picked):
-            r2 = ((x - x[i]) ** 2).sum(axis=1)
-            with np.errstate(divide="ignore"):
-                direct[k] = np.where(r2 > 0, 1 / np.sqrt(r2), 0) @ charges / (4 * np.pi)
-        new = kept.with_suffix(f".{os.getpid()}.npy")
-        np.save(new, direct)
-        new.rename(kept)
-    return float(np.linalg.norm(potentials[picked] - direct) / np.linalg.norm(direct))
-
-
-def ours(arguments: list[str]) -> None:
-    """Run our code and print what the drivers print.
-
-    ``arguments``: POINTS N ORDER Q THREADS PRECISION DIGITS REPEATS.
-    """
-    file, precision = arguments[0], arguments[5]
-    n, order, q, threads, repeats = (int(arguments[i]) for i in (1, 2, 3, 4, 7))
-    from kernels.fmm.interface import prepare
-
-    held_mb = begin_peak_mb()
-    x, charges = read_points(file, n)
-    began = time.perf_counter()
-    method = prepare(
-        x, digits=float(arguments[6]), order=order, q=q, threads=threads, precision=precision
-    )
-    prepared = time.perf_counter() - began
-    seconds, first = [], 0.0
-    for _ in range(repeats):
-        began = time.perf_counter()
-        potentials = method.evaluate(charges)
-        seconds.append(time.perf_counter() - began)
-        first = first or since_start_s()
-    peak_mb = memory_mb("VmHWM")
-    print(json.dumps({
-        "code": "ours", "n": n, "order": order, "q": q, "threads": threads,
-        "precision": precision, "evaluation_s": [round(s, 6) for s in seconds],
-        "tree_s": round(method.seconds["tree"], 6),
-        "setup_s": round(prepared - method.seconds["tree"], 6), "first_answer_s": round(first, 3),
-        "resident_mb": round(peak_mb - held_mb, 1), "imports_mb": round(held_mb, 1),
-        "error": direct_error(file, x, charges, potentials), "computes": "potential",
-    }))  # fmt: skip
-
-
-def numbers_of(text: str) -> set[int]:
-    """``1-4,7`` -> {1, 2, 3, 4, 7}."""
-    numbers: set[int] = set()
-    for part in text.split(","):
-        low, _, high = part.partition("-")
-        numbers |= set(range(int(low), int(high or low) + 1))
-    return numbers
-
-
 def codes_of(asked: argparse.Namespace) -> list[Code]:
     """Our code, and the codes whose programs were given."""
-    us = (sys.executable, str(Path(__file__).resolve()), "--ours")
+    us = (sys.executable, str(Path(__file__).resolve().parent / "peers" / "ours.py"))
     codes = [Code("ours", us, tuple(range(4, 11)), OUR_QS)]
     if asked.exafmm_t:
         codes.append(Code("exafmm-t", (asked.exafmm_t,), tuple(range(3, 10)), EXAFMM_QS))
@@ -493,9 +317,6 @@ def codes_of(asked: argparse.Namespace) -> list[Code]:
 
 def main() -> None:
     """Print the tables."""
-    if sys.argv[1:2] == ["--ours"]:
-        ours(sys.argv[2:])
-        return
     rows = ", ".join(
         f"{i * len(GOALS) + 1}-{(i + 1) * len(GOALS)} {kind} {n:,}"
         for i, (kind, n) in enumerate(PLACES)

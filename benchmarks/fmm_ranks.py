@@ -27,7 +27,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.fmm_peers import begin_peak_mb, memory_mb
+from benchmarks.peers.ours import begin_peak_mb, memory_mb
 
 LEAST_FASTER = 1.6
 EVALUATIONS = 5

@@ -29,7 +29,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.fmm_peers import OUR_QS, begin_peak_mb, memory_mb
+from benchmarks.fmm_peers import OUR_QS
+from benchmarks.peers.ours import begin_peak_mb, memory_mb
 
 SEED = 5
 MOST_GROWTH = 1.25

@@ -21,7 +21,6 @@ import os
 import random
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -31,78 +30,20 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from analysis.measurements.timed_clocks import shown_by_timing  # noqa: E402
-from campaign.measure.point_life import PartitionSetup, measure  # noqa: E402
 from campaign.measurement import Measurement  # noqa: E402
-from campaign.plan.campaign_file import Protocol  # noqa: E402
-from campaign.plan.point import make_point  # noqa: E402
 from kernels.host.timed_clock import compile_chain, timed_core_mhz  # noqa: E402
 from sites.clocks import CONTROLS  # noqa: E402
 from sites.setting import Setting  # noqa: E402
-from sites.site_file import Site  # noqa: E402
+from tests.campaign import pretended_clocks  # noqa: E402
+from tests.campaign.pretended_clocks import measured, pretending_site  # noqa: E402
 
 TOLERANCE_PCT = 5.0
-QUICK = Protocol(min_duration_s=0.01, warm_up_s=0.0, idle_s=0.0)
-CONTROL = """
-from sites.clocks.shared.control import ClockState
-from sites.clocks.shared.description import ControlDescription
-from sites.setting import AS_FOUND, Setting
-
-ABOUT = ControlDescription("pretends", "nothing", "nothing", {"shows": "nothing or true"}, DEVICE)
 
 
-class Pretends:
-    def __init__(self, options):
-        self.options = options
-
-    def legal(self):
-        return None
-
-    def set(self, setting):
-        pass
-
-    def state(self):
-        mhz = self.options.get("shows")
-        return ClockState(AS_FOUND if mhz is None else Setting(mhz), source="a file")
-
-    def restore(self):
-        pass
-
-
-def open_control(site, root):
-    return Pretends(site.clocks.options)
-"""
-
-
-def register(folder: Path) -> None:
-    """Two controls that do nothing: of a CPU, and of a GPU, whose clock no loop can time."""
-    for device in ("cpu", "gpu"):
-        text = CONTROL.replace("DEVICE", repr(device))
-        (folder / f"pretends_{device}.py").write_text(text)
-        CONTROLS[f"pretends-{device}"] = f"pretends_{device}"
-    sys.path.insert(0, str(folder))
-
-
-def measured(device: str, mhz: float, shows: float | None = None) -> Measurement:
-    """A point at a clock that nothing sets."""
-    options = {} if shows is None else {"shows": shows}
-    clocks = {"control": f"pretends-{device}", "options": options, "tolerance_pct": TOLERANCE_PCT}
-    domains = {"core": {"frequencies_mhz": [mhz]}}
-    site = Site.model_validate(
-        {"name": "pretended", "partitions": {"all": {}}, "domains": domains, "clocks": clocks}
-    )
-    point = make_point(
-        site=site.name,
-        partition="all",
-        kernel="idle",
-        label="idle",
-        params="{}",
-        ranks=1,
-        setting=Setting(mhz),
-        repeat=0,
-    )
-    done = measure(PartitionSetup(site, QUICK, ("idle",)), point, 0)
-    assert done is not None
-    return done
+def measured_at(device: str, mhz: float, shows: float | None = None) -> Measurement:
+    """A point at a clock that nothing sets: of a CPU, or of a GPU, whose clock no loop can time."""
+    site = pretending_site([mhz], None, TOLERANCE_PCT, device, reports_mhz=shows)
+    return measured(site, Setting(mhz))
 
 
 def counted(title: str, points: list[Measurement]) -> None:
@@ -135,17 +76,16 @@ def main() -> None:
         rng.choice([rng.uniform(0.25, 0.87), rng.uniform(1.13, 2.0)]) * own_mhz
         for _ in range(arguments.points)
     ]
-    with tempfile.TemporaryDirectory() as folder:
-        register(Path(folder))
-        fake = [measured("cpu", mhz) for mhz in away]
-        counted("nothing is set, nothing is reported, a loop is timed", fake)
-        counted("the same of a GPU", [measured("gpu", mhz) for mhz in away])
-        true = [measured("gpu", mhz, shows=own_mhz) for mhz in away]
-        counted("nothing is set, and the true clock is read back", true)
-        began = time.monotonic()
-        own = [measured("cpu", own_mhz) for _ in range(arguments.points)]
-        seconds = (time.monotonic() - began) / arguments.points
-        counted(f"the machine's own clock, {TOLERANCE_PCT:g} %, {seconds:.3f} s a point", own)
+    CONTROLS["pretends"] = pretended_clocks.__name__
+    fake = [measured_at("cpu", mhz) for mhz in away]
+    counted("nothing is set, nothing is reported, a loop is timed", fake)
+    counted("the same of a GPU", [measured_at("gpu", mhz) for mhz in away])
+    true = [measured_at("gpu", mhz, shows=own_mhz) for mhz in away]
+    counted("nothing is set, and the true clock is read back", true)
+    began = time.monotonic()
+    own = [measured_at("cpu", own_mhz) for _ in range(arguments.points)]
+    seconds = (time.monotonic() - began) / arguments.points
+    counted(f"the machine's own clock, {TOLERANCE_PCT:g} %, {seconds:.3f} s a point", own)
     print(f"load {os.getloadavg()[0]:.1f}")
     if arguments.ratios:
         ratios(fake, rng)

@@ -11,6 +11,7 @@ import numpy as np
 from analysis.choice.crossval import CrossValidation
 from analysis.figures.figure import Axis, Bars, Figure, Line, Panel, Points, Rule, Texts, log_scale
 from analysis.figures.labels import family_order, setting_label, shortened
+from analysis.figures.range_panel import range_panel
 from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations, kernel_names
 
@@ -277,34 +278,23 @@ def error_figure(
         f"Absolute error of predicted energy, {crossval.scheme}: the mean, and the range from "
         f"the smallest to the largest, by setting (core/memory) and by family of kernels.",
         [
-            range_panel("Error by setting, %", by_setting, f"Error by setting, {what}"),
-            range_panel("Error by family, %", by_family, f"Error by family of kernels, {what}"),
+            _error_panel("setting", by_setting, f"Error by setting, {what}"),
+            _error_panel("family", by_family, f"Error by family of kernels, {what}"),
         ],
     )
 
 
-def range_panel(title: str, groups: Sequence[tuple[str, np.ndarray]], description: str) -> Panel:
-    """A row a group: a line from its smallest to its largest value, and a dot at its mean."""
-    stats = np.array([[f(values) for f in (np.min, np.mean, np.max)] for _, values in groups])
-    low, mean, high = stats.T
-    rows = np.arange(len(groups), dtype=float)
-    gap = np.full(len(groups), np.nan)
+def _error_panel(by: str, groups: Sequence[tuple[str, np.ndarray]], description: str) -> Panel:
+    ranges = [(name, (v.min(), v.mean(), v.max())) for name, v in groups]
     texts = [
         f"{name}: mean {m:.3g} %, {a:.3g} to {b:.3g} %, {len(values)} predictions"
-        for (name, values), (a, m, b) in zip(groups, stats, strict=True)
+        for (name, values), (_, (a, m, b)) in zip(groups, ranges, strict=True)
     ]
-    return Panel(
-        title,
-        Axis("absolute error, %", low=0.0, include=[0.1]),
-        Axis(names=[(i, shortened(name, 20)) for i, (name, _) in enumerate(groups)]),
-        [
-            Line(
-                np.column_stack([low, high, gap]).ravel(),
-                np.column_stack([rows, rows, gap]).ravel(),
-                "span",
-                "smallest to largest",
-            ),
-            Points(mean, rows, "dot", "mean", texts),
-        ],
-        description,
+    return range_panel(
+        f"Error by {by}, %",
+        "absolute error, %",
+        ranges,
+        middle="mean",
+        texts=texts,
+        description=description,
     )

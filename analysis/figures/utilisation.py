@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.figures.figure import Axis, Figure, Line, Panel, Points
-from analysis.figures.labels import family_order, shortened
+from analysis.figures.figure import Figure, Panel
+from analysis.figures.labels import family_order
+from analysis.figures.range_panel import range_panel
 from analysis.measurements.hardware_counters import KernelCounters
 from analysis.time.roof_fractions import RoofFraction
 
@@ -45,24 +46,12 @@ def _panel(
 ) -> Panel:
     names = family_order({families[label] for label in values})
     groups = [np.array([v for k, v in values.items() if families[k] == name]) for name in names]
-    low, median, high = (np.array([f(v) for v in groups]) for f in (np.min, np.median, np.max))
-    rows, gap = np.arange(len(names), dtype=float), np.full(len(names), np.nan)
+    ranges = [
+        (name, (v.min(), np.median(v), v.max())) for name, v in zip(names, groups, strict=True)
+    ]
     texts = [
         f"{name}: {m:.3g} in the median, {a:.3g} to {b:.3g}, {len(group)} kernels"
-        for name, a, m, b, group in zip(names, low, median, high, groups, strict=True)
+        for (name, (a, m, b)), group in zip(ranges, groups, strict=True)
     ]
-    return Panel(
-        title,
-        Axis(axis, low=0.0, include=[0.1]),
-        Axis(names=[(i, shortened(name, 20)) for i, name in enumerate(names)]),
-        [
-            Line(
-                np.column_stack([low, high, gap]).ravel(),
-                np.column_stack([rows, rows, gap]).ravel(),
-                "span",
-                "smallest to largest",
-            ),
-            Points(median, rows, "dot", "median", texts),
-        ],
-        f"{title} by family of kernels, {what}",
-    )
+    about = f"{title} by family of kernels, {what}"
+    return range_panel(title, axis, ranges, middle="median", texts=texts, description=about)

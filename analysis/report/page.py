@@ -4,70 +4,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-from analysis.figures.figure import Figure
 from analysis.figures.svg import figure_svgs
 from analysis.report import display_tables
 from analysis.report.content import ReportContent, SiteReport
 from analysis.report.counter_sheet import utilisation_sheet
-from analysis.report.heat_maps import HeatMap, heat_maps
+from analysis.report.heat_maps import heat_maps
 from analysis.report.sheets import autotuning_sheet, costs_sheet, validation_sheet
 from analysis.report.site_figures import site_families, site_figures
-from analysis.report.tables import Table, as_table
-from analysis.report.trust import Remark
+from analysis.report.tables import as_table
 
 SCHEME_TEXT = {
     "leave-one-setting-out": "each setting is predicted by a fit on all the others",
     "holdout": "fitted on one part of the settings, tested on the rest",
     "leave-one-kernel-out": "each kernel is predicted by a fit on all the others",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class SiteView:
-    """What the template shows of one site: texts, tables and figures."""
-
-    anchor: str
-    name: str
-    simulated: bool
-    no_energy: bool
-    facts: list[tuple[str, str]]
-    why_no_fit: str
-    trust: str
-    remarks: list[Remark]
-    notes: list[str]
-    fit_facts: list[tuple[str, str]]
-    clock_terms: bool
-    dropped: list[tuple[str, str]]
-    coefficients: Table | None
-    lumped: Table | None
-    costs: Table | None
-    errors: Table | None
-    decisions: Table | None
-    schemes: list[tuple[str, str]]
-    autotuning: Table | None
-    savings: list[Figure]
-    trace: list[Figure]
-    predictions: list[Figure]
-    breakdowns: list[Figure]
-    phase_figures: list[Figure]
-    phases: Table | None
-    trade_offs: list[Figure]
-    pick_summary: str
-    family_picks: Table | None
-    picks: Table | None
-    balances: Table | None
-    rooflines: list[Figure]
-    utilisation: Table | None
-    utilisation_figures: list[Figure]
-    roofline_setting: str
-    times: Table | None
-    heat_maps: list[tuple[str, list[HeatMap]]]
 
 
 def render(content: ReportContent) -> str:
@@ -102,47 +58,41 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def site_view(site: SiteReport, number: int) -> SiteView:
-    """Everything that is shown of a site, formatted."""
+def site_view(site: SiteReport, number: int) -> dict[str, Any]:
+    """Everything that the template shows of a site: texts, tables and figures."""
     model, data, crossvals = site.fit, site.data, site.crossvals
     families = site_families(site)
     figures = site_figures(site)
     utilisation = utilisation_sheet(site)
-    return SiteView(
-        anchor=f"site-{number + 1}",
-        name=site.site,
-        simulated=site.simulated,
-        no_energy=data is None and site.timing is not None,
-        facts=display_tables.facts(site.measured),
-        why_no_fit=site.why_no_fit,
-        trust=display_tables.trust_summary(site),
-        remarks=site.remarks,
-        notes=site.notes,
-        fit_facts=display_tables.fit_facts(model, site.fit_origin) if model else [],
-        clock_terms=model is not None and any(term.kind == "clock" for term in model.terms),
-        dropped=[(entry["name"], entry["why"]) for entry in model.dropped] if model else [],
-        coefficients=display_tables.coefficients(model, lumped=False) if model else None,
-        lumped=display_tables.coefficients(model, lumped=True) if model else None,
-        costs=as_table(costs_sheet(model, data, crossvals), tall=True) if model and data else None,
-        errors=as_table(validation_sheet(crossvals)) if crossvals else None,
-        decisions=display_tables.decisions(crossvals),
-        schemes=[(c.scheme, SCHEME_TEXT.get(c.scheme, "")) for c in crossvals],
-        autotuning=as_table(autotuning_sheet(crossvals[0], families)) if crossvals else None,
-        savings=figures.savings,
-        trace=figures.trace,
-        predictions=figures.predictions,
-        breakdowns=figures.breakdowns,
-        phase_figures=figures.phases,
-        phases=display_tables.phases(site),
-        trade_offs=figures.trade_offs,
-        pick_summary=display_tables.pick_summary(site.picks),
-        family_picks=display_tables.family_picks(site, families),
-        picks=display_tables.pick_table(site, families),
-        balances=display_tables.balances(figures.lines, model is not None),
-        rooflines=figures.rooflines,
-        utilisation=as_table(utilisation, tall=True) if utilisation else None,
-        utilisation_figures=figures.utilisation,
-        roofline_setting=figures.setting,
-        times=display_tables.times(site.timing, families) if site.timing is not None else None,
-        heat_maps=heat_maps(site, families),
-    )
+    return {
+        "anchor": f"site-{number + 1}",
+        "name": site.site,
+        "simulated": site.simulated,
+        "figures": figures,
+        "no_energy": data is None and site.timing is not None,
+        "facts": display_tables.facts(site.measured),
+        "why_no_fit": site.why_no_fit,
+        "trust": display_tables.trust_summary(site),
+        "remarks": site.remarks,
+        "notes": site.notes,
+        "fit_facts": display_tables.fit_facts(model, site.fit_origin) if model else [],
+        "clock_terms": model is not None and any(term.kind == "clock" for term in model.terms),
+        "dropped": [(entry["name"], entry["why"]) for entry in model.dropped] if model else [],
+        "coefficients": display_tables.coefficients(model, lumped=False) if model else None,
+        "lumped": display_tables.coefficients(model, lumped=True) if model else None,
+        "costs": as_table(costs_sheet(model, data, crossvals), tall=True)
+        if model and data
+        else None,
+        "errors": as_table(validation_sheet(crossvals)) if crossvals else None,
+        "decisions": display_tables.decisions(crossvals),
+        "schemes": [(c.scheme, SCHEME_TEXT.get(c.scheme, "")) for c in crossvals],
+        "autotuning": as_table(autotuning_sheet(crossvals[0], families)) if crossvals else None,
+        "phases": display_tables.phases(site),
+        "pick_summary": display_tables.pick_summary(site.picks),
+        "family_picks": display_tables.family_picks(site, families),
+        "picks": display_tables.pick_table(site, families),
+        "balances": display_tables.balances(figures.lines, model is not None),
+        "utilisation": as_table(utilisation, tall=True) if utilisation else None,
+        "times": display_tables.times(site.timing, families) if site.timing is not None else None,
+        "heat_maps": heat_maps(site, families),
+    }

@@ -19,7 +19,7 @@ import numpy as np  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.fmm_peers import direct_error, memory_mb, read_points, since_start_s  # noqa: E402
+from benchmarks.peers.ours import direct_error, memory_mb, read_points, since_start_s  # noqa: E402
 
 x, charges = read_points(file, int(n))
 sources = np.asfortranarray(x.T)

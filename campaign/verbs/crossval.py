@@ -8,14 +8,7 @@ from typing import Any
 
 from campaign.errors import BadArgument
 from campaign.fits import UNPROVEN_CLOCKS
-from campaign.verbs.options import (
-    add_accept_unproven,
-    add_json,
-    add_model,
-    add_objective,
-    add_store,
-    read_setting,
-)
+from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table
 
 SUMMARY = "cross-validate the model: its error, and what its picks lose"
@@ -24,7 +17,7 @@ EXAMPLE = "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leav
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
-    add_store(parser)
+    options.add_store(parser)
     parser.add_argument(
         "--site",
         required=True,
@@ -56,10 +49,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="fit on another store's measurements of the site, such as those of microbenchmarks, "
         "and predict this store's",
     )
-    add_model(parser)
-    add_objective(parser)
-    add_accept_unproven(parser)
-    add_json(parser)
+    options.add_model(parser)
+    options.add_objective(parser)
+    options.add_accept_unproven(parser)
+    options.add_json(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -68,7 +61,7 @@ def run(arguments: Namespace) -> int:
 
     if arguments.fitted_on and arguments.scheme:
         raise BadArgument("--fitted-on and --scheme: give one of them")
-    train = [read_setting(text, "--train") for text in arguments.train or []]
+    train = [options.read_setting(text, "--train") for text in arguments.train or []]
     result = open_store(arguments.store).crossval(
         arguments.site,
         arguments.scheme or "leave-one-setting-out",

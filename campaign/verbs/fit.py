@@ -6,14 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from campaign.fits import DEFAULT
-from campaign.verbs.options import (
-    SITE_HELP,
-    add_accept_unproven,
-    add_all,
-    add_json,
-    add_model,
-    add_store,
-)
+from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table
 
 if TYPE_CHECKING:
@@ -38,9 +31,9 @@ VOLTAGE_TEXT = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
-    add_store(parser)
-    parser.add_argument("--site", required=True, metavar="X", help=SITE_HELP)
-    add_model(parser)
+    options.add_store(parser)
+    parser.add_argument("--site", required=True, metavar="X", help=options.SITE_HELP)
+    options.add_model(parser)
     parser.add_argument(
         "--name",
         default=DEFAULT,
@@ -53,9 +46,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="take the place of a fit of this name that was asked for with other options",
     )
-    add_accept_unproven(parser)
-    add_all(parser)
-    add_json(parser)
+    options.add_accept_unproven(parser)
+    options.add_all(parser)
+    options.add_json(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from campaign.verbs.options import (
-    SITE_HELP,
-    add_accept_unproven,
-    add_all,
-    add_fit,
-    add_json,
-    add_objective,
-    add_store,
-)
+from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table, shortened
 
 if TYPE_CHECKING:
@@ -26,15 +18,15 @@ KERNEL_WIDTH = 30
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
-    add_store(parser)
-    parser.add_argument("--site", required=True, metavar="X", help=SITE_HELP)
+    options.add_store(parser)
+    parser.add_argument("--site", required=True, metavar="X", help=options.SITE_HELP)
     parser.add_argument(
         "--kernel",
         metavar="K",
         help="a kernel as the table names it, the first word of that name for all such kernels, "
         "or a label in --json",
     )
-    add_objective(parser)
+    options.add_objective(parser)
     parser.add_argument(
         "--max-slowdown",
         type=float,
@@ -58,10 +50,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="also pick legal settings that were not measured (their times are predicted)",
     )
-    add_fit(parser)
-    add_accept_unproven(parser)
-    add_all(parser)
-    add_json(parser)
+    options.add_fit(parser)
+    options.add_accept_unproven(parser)
+    options.add_all(parser)
+    options.add_json(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -4,92 +4,24 @@ from __future__ import annotations
 
 import math
 import statistics
-from pathlib import Path
 
 import pytest
 
 from campaign.measure import clock_proof, point_life
 from campaign.measure.clock_proof import ClockNotAchieved, ClockProof, prove
-from campaign.measure.point_life import PartitionSetup, measure
 from campaign.measure.window import Window
-from campaign.measurement import Measurement
-from campaign.plan.campaign_file import Protocol
-from campaign.plan.point import make_point
 from kernels.host.timed_clock import timed_core_mhz
 from sites.clocks import CONTROLS
 from sites.setting import AS_FOUND, Setting
-from sites.site_file import Site
+from tests.campaign import pretended_clocks
+from tests.campaign.pretended_clocks import measured, pretending_site
 from tests.sites.clock_layouts import LAYOUTS, copy
-
-QUICK = Protocol(min_duration_s=0.01, warm_up_s=0.0, idle_s=0.0)
-PRETENDS = """\
-from sites.clocks.shared.control import ClockState
-from sites.clocks.shared.description import ControlDescription
-from sites.setting import Setting
-
-ABOUT = ControlDescription("pretends", "nothing", "nothing", {"reports_mhz": "a clock"})
-
-
-class Pretends:
-    def __init__(self, options):
-        self.options = options
-
-    def legal(self):
-        return None
-
-    def set(self, setting):
-        pass
-
-    def state(self):
-        return ClockState(Setting(self.options.get("reports_mhz"), self.options.get("reports_mem")))
-
-    def restore(self):
-        pass
-
-
-def open_control(site, root):
-    return Pretends(site.clocks.options)
-"""
-
-
-def site_of(
-    core_mhz: list[float], mem_mhz: list[float] | None = None, pct: float = 5.0, **options: object
-) -> Site:
-    domains = {"core": {"frequencies_mhz": core_mhz}}
-    if mem_mhz:
-        domains["mem"] = {"frequencies_mhz": mem_mhz}
-    return Site.model_validate(
-        {
-            "name": "pretended",
-            "partitions": {"all": {}},
-            "domains": domains,
-            "clocks": {"control": "pretends", "options": options, "tolerance_pct": pct},
-        }
-    )
 
 
 @pytest.fixture(autouse=True)
-def pretends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def pretends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control that is registered and does nothing."""
-    (tmp_path / "pretended_control.py").write_text(PRETENDS)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(CONTROLS, "pretends", "pretended_control")
-
-
-def measured(site: Site, setting: Setting) -> Measurement:
-    point = make_point(
-        site=site.name,
-        partition="all",
-        kernel="idle",
-        label="idle",
-        params="{}",
-        ranks=1,
-        setting=setting,
-        repeat=0,
-    )
-    done = measure(PartitionSetup(site, QUICK, ("idle",)), point, 0)
-    assert done is not None
-    return done
+    monkeypatch.setitem(CONTROLS, "pretends", pretended_clocks.__name__)
 
 
 def true_mhz() -> float:
@@ -100,7 +32,7 @@ def true_mhz() -> float:
 def test_a_control_that_does_nothing_proves_nothing():
     """At other clocks than the machine's own: none is taken as shown."""
     mhz = [round(true_mhz() * factor) for factor in (0.25, 0.5, 0.8, 1.25, 2.0)]
-    site = site_of([float(m) for m in mhz])
+    site = pretending_site([float(m) for m in mhz])
     for setting in site.settings:
         done = measured(site, setting)
         assert done.status == "clock not achieved", done.text
@@ -110,7 +42,7 @@ def test_a_control_that_does_nothing_proves_nothing():
 
 def test_the_machine_at_its_own_clock_is_shown_by_timing():
     for _ in range(3):  # on a busy machine a timing may be interrupted all the time
-        site = site_of([true_mhz()], pct=8.0)  # its turbo has steps of 3 %
+        site = pretending_site([true_mhz()], pct=8.0)  # its turbo has steps of 3 %
         done = measured(site, site.settings[0])
         if done.status == "ok":
             break
@@ -120,14 +52,14 @@ def test_the_machine_at_its_own_clock_is_shown_by_timing():
 
 
 def test_nothing_is_asked_and_nothing_has_to_be_shown():
-    done = measured(site_of([1.0, 2.0]), AS_FOUND)
+    done = measured(pretending_site([1.0, 2.0]), AS_FOUND)
     assert (done.status, done.clock_proof, done.text) == ("ok", "", "")
     assert done.core_mhz_timed == pytest.approx(true_mhz(), rel=0.1)
 
 
 def test_where_neither_reading_nor_timing_works_the_measurement_is_kept(monkeypatch):
     monkeypatch.setattr(point_life, "_timed_cpus", lambda site, team: frozenset())
-    site = site_of([1000.0])
+    site = pretending_site([1000.0])
     done = measured(site, site.settings[0])
     assert done.status == "clock unproven"
     assert done.text == "core clock 1000 MHz: this node does not report it"
@@ -145,7 +77,7 @@ def test_what_a_driver_repeats_is_no_clock(tmp_path, monkeypatch):
     monkeypatch.setattr(point_life, "_timed_cpus", lambda site, team: frozenset())
     with layout.running(root):
         for setting in (layout.legal[0], layout.legal[-1]):
-            done = measured(site_of([setting.core_mhz or 0.0]), setting)
+            done = measured(pretending_site([setting.core_mhz or 0.0]), setting)
             shown = (root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq").read_text()
             assert done.status == "clock unproven", shown
             assert math.isnan(done.core_mhz_achieved)
@@ -194,7 +126,7 @@ ONE_MEMORY, TWO_MEMORIES = [800.0], [400.0, 800.0]
 )
 def test_what_shows_a_clock(mem_mhz, windows, by, missing):
     asked = Setting(1000.0, 800.0 if mem_mhz else None)
-    proof = prove(site_of([1000.0], mem_mhz), asked, windows)
+    proof = prove(pretending_site([1000.0], mem_mhz), asked, windows)
     assert proof.by == by
     assert missing in proof.missing
     assert bool(proof.missing) == (by == "")
@@ -216,16 +148,16 @@ def test_what_shows_a_clock(mem_mhz, windows, by, missing):
 def test_what_contradicts_a_clock_is_a_failure(mem_mhz, windows, said):
     asked = Setting(1000.0, 800.0 if mem_mhz else None)
     with pytest.raises(ClockNotAchieved, match=said):
-        prove(site_of([1000.0], mem_mhz), asked, windows)
+        prove(pretending_site([1000.0], mem_mhz), asked, windows)
 
 
 def test_nothing_asked_is_nothing_missing():
-    assert prove(site_of([1000.0]), AS_FOUND, [window(core=3.0)]) == ClockProof()
+    assert prove(pretending_site([1000.0]), AS_FOUND, [window(core=3.0)]) == ClockProof()
 
 
 def test_timing_is_not_taken_closer_than_it_is():
     """A tolerance of 0 % is for clocks that are read; a reference clock may be 0.2 % off."""
-    site = site_of([1000.0], pct=0.0)
+    site = pretending_site([1000.0], pct=0.0)
     near = window(before=(998.0,), after=(998.0,))
     assert prove(site, Setting(1000.0), [near]).by == "timed"
     with pytest.raises(ClockNotAchieved):

@@ -242,6 +242,20 @@ TPMI = tuple(float(mhz) for mhz in range(1600, 2201, 100))
 TPMI_COMPUTE = tuple(float(mhz) for mhz in range(800, 2201, 100))
 ORIN_LEGAL = _product((306.0, 612.0, 918.0, 1300.5), (204.0, 665.6, 2133.0, 3199.0))
 
+
+def _uncore_layout(
+    name: str, folders: tuple[str, ...], mhz: tuple[float, ...], **more: Any
+) -> ClockLayout:
+    """The control of the uncore clock alone, by default on a tree with TPMI."""
+    return ClockLayout(
+        name=name,
+        control="uncore",
+        legal=_product((None,), mhz),
+        shown=lambda root: Setting(None, _uncore(root, folders)),
+        **{"tree": "uncore-tpmi", "device": f"{UNCORE}/uncore01"} | more,
+    )
+
+
 LAYOUTS = [
     ClockLayout(
         name="cpufreq-acpi",
@@ -297,39 +311,32 @@ LAYOUTS = [
         numbers=(f"{UNCORE}/package_01_die_00/initial_max_freq_khz", f"{CPU0}/scaling_min_freq"),
         device=f"{UNCORE}/package_01_die_00",
     ),
-    ClockLayout(
-        name="uncore-2s",
-        control="uncore",
+    _uncore_layout(
+        "uncore-2s",
+        ("package_00_die_00", "package_01_die_00"),
+        UNCORE_2S,
         tree="cpufreq-uncore-2s",
-        legal=_product((None,), UNCORE_2S),
         illegal=(Setting(None, 1100.0), Setting(1700.0, 1200.0)),
-        shown=lambda root: Setting(None, _uncore(root, ("package_00_die_00", "package_01_die_00"))),
         written=(f"{UNCORE}/package_00_die_00/initial_min_freq_khz",),
         numbers=(f"{UNCORE}/package_01_die_00/initial_max_freq_khz",),
         device=f"{UNCORE}/package_01_die_00",
     ),
-    ClockLayout(
-        name="uncore-tpmi",
-        control="uncore",
-        tree="uncore-tpmi",
-        legal=_product((None,), TPMI),
+    _uncore_layout(
+        "uncore-tpmi",
+        ("uncore00", "uncore01", "uncore02"),
+        TPMI,
         illegal=(Setting(None, 1500.0), Setting(None, 2300.0)),
-        shown=lambda root: Setting(None, _uncore(root, ("uncore00", "uncore01", "uncore02"))),
         written=(f"{UNCORE}/uncore02/initial_max_freq_khz",),
         numbers=(f"{UNCORE}/uncore00/initial_max_freq_khz",),
-        device=f"{UNCORE}/uncore01",
     ),
-    ClockLayout(
-        name="uncore-tpmi-compute",
-        control="uncore",
-        tree="uncore-tpmi",
+    _uncore_layout(
+        "uncore-tpmi-compute",
+        ("uncore00", "uncore01"),
+        TPMI_COMPUTE,
         options={"domain_ids": [0, 1]},
-        legal=_product((None,), TPMI_COMPUTE),
         illegal=(Setting(None, 700.0), Setting(None, 2300.0)),
-        shown=lambda root: Setting(None, _uncore(root, ("uncore00", "uncore01"))),
         written=(f"{UNCORE}/uncore00/initial_max_freq_khz", f"{UNCORE}/uncore02/domain_id"),
         numbers=(f"{UNCORE}/uncore01/initial_max_freq_khz",),
-        device=f"{UNCORE}/uncore01",
     ),
     ClockLayout(
         name="jetson-orin",

@@ -140,6 +140,16 @@ def in_time(attempt: Callable[[], None]) -> None:
             continue
 
 
+def in_time_on_a_machine(layout: Layout, check: Callable[[Layout, Path, Meter], None]) -> None:
+    """Run a check of a meter on a machine of its own, and repeat both as :func:`in_time` does."""
+
+    def attempt() -> None:
+        with machine(layout) as root, closing(open_in(layout, root)) as meter:
+            check(layout, root, meter)
+
+    in_time(attempt)
+
+
 def values_at(
     layout: Layout, channels: tuple[Channel, ...], phase: float, rise: float
 ) -> dict[str, float]:
@@ -279,11 +289,7 @@ def check_rises(layout: Layout, root: Path, meter: Meter, phase: float, rises: l
 
 @each_layout_that(lambda layout: layout.wraps)
 def test_energies_are_exact_over_several_wraps(layout: Layout) -> None:
-    def attempt() -> None:
-        with machine(layout) as root, closing(open_in(layout, root)) as meter:
-            check_several_wraps(layout, root, meter)
-
-    in_time(attempt)
+    in_time_on_a_machine(layout, check_several_wraps)
 
 
 def check_several_wraps(layout: Layout, root: Path, meter: Meter) -> None:
@@ -352,12 +358,7 @@ print(json.dumps(log))
 @each_layout
 def test_a_writer_replays_values_while_they_are_read(layout: Layout) -> None:
     """No reading is outside what was shown around its time."""
-
-    def attempt() -> None:
-        with machine(layout) as root, closing(open_in(layout, root)) as meter:
-            check_while_written(layout, root, meter)
-
-    in_time(attempt)
+    in_time_on_a_machine(layout, check_while_written)
 
 
 def check_while_written(layout: Layout, root: Path, meter: Meter) -> None:

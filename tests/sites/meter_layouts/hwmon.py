@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -57,48 +58,33 @@ WRONG_OPTIONS: tuple[tuple[Mapping[str, object], str], ...] = (
 )
 GRACE_FILE = HWMON / "hwmon8/device/power1_average"
 AMD_FILE = HWMON / "hwmon1/energy6_input"
-AMD_FAULTS = {**file_faults(AMD_FILE, HWMON, "-12\n"), **resets_of(AMD_FILE)}
+AMD_LAYOUT = Layout(
+    name="amd-energy-hwmon",
+    kind="hwmon",
+    tree="amd-energy-hwmon",
+    channels=tuple(AMD),
+    show=show_energies,
+    faults={**file_faults(AMD_FILE, HWMON, "-12\n"), **resets_of(AMD_FILE)},
+    wrong_options=WRONG_OPTIONS,
+    from_files=True,
+)
+SOCKET = {"chip": "amd_energy", "label": "Esocket1", "domain": "package"}
+CORE = {"chip": "amd_energy", "label": "Ecore002", "domain": "core", "inside": "Esocket1"}
 LAYOUTS = [
-    Layout(
+    AMD_LAYOUT,
+    dataclasses.replace(
+        AMD_LAYOUT,
+        name="amd-energy-hwmon-named",
+        channels=tuple(AMD_CORE),
+        options={"sensors": [SOCKET, CORE]},
+    ),
+    dataclasses.replace(
+        AMD_LAYOUT,
         name="grace-hwmon",
-        kind="hwmon",
         tree="grace-hwmon",
         channels=tuple(GRACE),
         show=show_powers,
         faults=file_faults(GRACE_FILE, HWMON, "-12\n"),
-        wrong_options=WRONG_OPTIONS,
         greatest_power_w=900.0,
-        from_files=True,
-    ),
-    Layout(
-        name="amd-energy-hwmon",
-        kind="hwmon",
-        tree="amd-energy-hwmon",
-        channels=tuple(AMD),
-        show=show_energies,
-        faults=AMD_FAULTS,
-        wrong_options=WRONG_OPTIONS,
-        from_files=True,
-    ),
-    Layout(
-        name="amd-energy-hwmon-named",
-        kind="hwmon",
-        tree="amd-energy-hwmon",
-        channels=tuple(AMD_CORE),
-        show=show_energies,
-        faults=AMD_FAULTS,
-        options={
-            "sensors": [
-                {"chip": "amd_energy", "label": "Esocket1", "domain": "package"},
-                {
-                    "chip": "amd_energy",
-                    "label": "Ecore002",
-                    "domain": "core",
-                    "inside": "Esocket1",
-                },
-            ]
-        },
-        wrong_options=WRONG_OPTIONS,
-        from_files=True,
     ),
 ]
