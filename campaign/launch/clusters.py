@@ -180,8 +180,11 @@ def job_keywords(
 
 
 def prologue(partition: Partition) -> list[str]:
-    """The job script's lines before the worker: modules and variables, quoted for the shell."""
-    lines = [f"module load {shlex.quote(name)}" for name in partition.environment.modules]
+    """The job script's lines before the worker: modules and variables, quoted for the shell.
+
+    A module that cannot be loaded ends the job with the status of ``module load``.
+    """
+    lines = [f"module load {shlex.quote(name)} || exit" for name in partition.environment.modules]
     lines += [
         f"export {name}={shlex.quote(value)}"
         for name, value in partition.environment.variables.items()
@@ -270,22 +273,6 @@ def _check_interface(site: Site, partition_name: str) -> None:
             f"{site.name}: partitions.{partition_name}.interface: this host has no network "
             f"interface {wanted!r}; it has {', '.join(sorted(existing))}"
         )
-
-
-JOB_LINE = re.compile(r"^(\d+)\|(\w+)$", re.MULTILINE)
-
-
-def queued_jobs(site: Site, job_name: str) -> dict[str, str]:
-    """Job id -> state, of this campaign's jobs that are queued or running."""
-    out = call_slurm(site, "squeue", "--noheader", f"--name={job_name}", "--format=%i|%T")
-    return dict(JOB_LINE.findall(out))
-
-
-def cancel_jobs(site: Site, job_name: str) -> None:
-    """Cancel all jobs of this name, such as those that a killed driver left."""
-    left = queued_jobs(site, job_name)
-    if left:
-        call_slurm(site, "scancel", *left)
 
 
 def configure_dask() -> None:

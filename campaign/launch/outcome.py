@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, OK
 from campaign.measurement import will_be_tried_again
@@ -17,7 +17,8 @@ from campaign.store.states import NEVER, State
 class Outcome:
     """How a run ended: how many of the planned points are in which state.
 
-    ``ok`` and ``clock_unproven``: the statuses of those that are measured.
+    ``ok`` and ``clock_unproven``: the statuses of those that are measured. ``given_up``:
+    "site/partition" -> why no more of its points were measured in this run.
     """
 
     planned: int
@@ -26,6 +27,7 @@ class Outcome:
     failed: int
     left: int
     interrupted: bool
+    given_up: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def measured(self) -> int:
@@ -52,7 +54,12 @@ def missing_points(
     return missing
 
 
-def outcome(plan: Plan, state: Mapping[str, State], interrupted: bool) -> Outcome:
+def outcome(
+    plan: Plan,
+    state: Mapping[str, State],
+    interrupted: bool,
+    given_up: Mapping[str, str] | None = None,
+) -> Outcome:
     """Count the planned points by their state in the store."""
     count = Counter(state.get(p.id, NEVER)[0] for p in plan.points)
     planned, measured = len(plan.points), sum(count[status] for status in COMPLETE)
@@ -64,4 +71,5 @@ def outcome(plan: Plan, state: Mapping[str, State], interrupted: bool) -> Outcom
         failed=planned - measured - left,
         left=left,
         interrupted=interrupted and measured < planned,
+        given_up=dict(given_up or {}),
     )

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import queue
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from distributed import Client, Future
 
-from campaign.launch.clusters import (
-    CantLaunch,
-    SubmissionRefused,
-    queued_jobs,
-    start_local,
-    start_slurm,
-)
+from campaign.launch.clusters import CantLaunch, SubmissionRefused, start_local, start_slurm
+from campaign.launch.slurm_queue import QueueWatch, cancel_jobs
+from campaign.launch.slurm_workers import Note, SlurmWorkers
+from campaign.launch.starts import Starts
 from campaign.launch.worker import TASK_S, MeasuringPlugin, measure_points
 from campaign.measure.point_life import PartitionSetup
+from campaign.plan.plan import Plan
 from campaign.plan.point import Point
+from campaign.store.layout import Store
 from sites.site_file import Site
 
 SUPERVISE_S = 3.0
-START_GRACE_S = 20.0
 IN_FLIGHT_A_WORKER = 4
 MOST_POINTS = 64
 
@@ -56,6 +53,8 @@ class PartitionRun:
     waiting: deque[Attempt]
     finished_tasks: queue.SimpleQueue[FinishedTask]
     job_name: str
+    starts: int
+    """How many starts may fail in a row."""
     in_flight: dict[str, tuple[tuple[Attempt, ...], Future]] = field(default_factory=dict)
     point_s: float | None = None
     """Mean seconds of a point in the last finished task; None before the first."""
@@ -63,17 +62,38 @@ class PartitionRun:
     """Ids of points from a task whose worker died: each is submitted in a task of its own."""
     submission_errors: list[CantLaunch] = field(default_factory=list)
     """sbatch's errors for jobs that it did not accept."""
+    watch: QueueWatch | None = None
     cluster: Any = None
     client: Any = None
+    slurm_workers: SlurmWorkers | None = None
+    given_up: str = ""
+    """Why nothing more is measured here in this run; empty where that is not so."""
+    problem: str = ""
+    """Why jobs may be left."""
+    _closing: threading.Thread | None = None
     _supervised: float = 0.0
     _numbers: Iterator[int] = field(default_factory=itertools.count)
-    _absent_since: dict[str, float] = field(default_factory=dict)
     _reported: set[str] = field(default_factory=set)
 
     @property
     def is_slurm(self) -> bool:
         """Whether the partition's nodes are allocated by Slurm."""
         return self.site.partitions[self.partition].scheduler == "slurm"
+
+    @property
+    def label(self) -> str:
+        """site/partition."""
+        return f"{self.site.name}/{self.partition}"
+
+    @property
+    def starting(self) -> bool:
+        """Whether Slurm should be asked more often, since a job is expected to start."""
+        return self.slurm_workers is not None and self.slurm_workers.starting
+
+    @property
+    def active(self) -> bool:
+        """Whether points are left and may be measured."""
+        return bool(self.left) and not self.given_up
 
     @property
     def wanted(self) -> int:
@@ -85,12 +105,14 @@ class PartitionRun:
         """Points that are not measured yet."""
         return len(self.waiting) + sum(len(attempts) for attempts, _ in self.in_flight.values())
 
-    def open(self, store_root: Path, journals: Path, logs: Path, dashboard: str) -> None:
+    def open(self, store: Store, dashboard: str, watch: QueueWatch | None) -> None:
         """Start the cluster and register the measuring plugin on its workers."""
+        logs = store.root / "logs"
+        self.watch = watch
         partition = self.site.partitions[self.partition]
         if self.is_slurm:
             logs.mkdir(parents=True, exist_ok=True)
-            tls = store_root / "tls"
+            tls = store.root / "tls"
             self.cluster = start_slurm(
                 site=self.site,
                 partition_name=self.partition,
@@ -104,9 +126,18 @@ class PartitionRun:
             self.cluster = start_local(partition, dashboard)
         self.client = Client(self.cluster, set_as_default=False)
         self.client.register_plugin(
-            MeasuringPlugin(self.setup.as_dict(), str(journals), partition.local_directory)
+            MeasuringPlugin(self.setup.as_dict(), str(store.journals), partition.local_directory)
         )
         if self.is_slurm:
+            assert watch is not None  # noqa: S101
+            self.slurm_workers = SlurmWorkers(
+                cluster=self.cluster,
+                label=self.label,
+                job_name=self.job_name,
+                logs=logs,
+                watch=watch,
+                starts=Starts(self.starts),
+            )
             self.cluster.scale(self.wanted)
 
     def dashboard(self) -> str:
@@ -149,52 +180,31 @@ class PartitionRun:
 
         return report
 
-    def supervise(self) -> None:
-        """Replace workers that were lost.
-
-        dask-jobqueue notices neither a Slurm job that was cancelled before its worker connected,
-        nor one that Slurm holds back for two minutes after a requeue. A worker is given up when
-        it is not connected and its job is neither running nor waiting for its first start;
-        scaling up then submits another job.
+    def supervise(self) -> list[Note]:
+        """Replace workers that were lost; messages for people.
 
         Raises:
             SubmissionRefused: sbatch does not accept the partition's jobs.
         """
         now = time.monotonic()
         if now - self._supervised < SUPERVISE_S:
-            return
+            return []
         self._supervised = now
-        if not self.is_slurm:
+        if self.slurm_workers is None:
             # Dask itself does not always replace a process that was killed.
             nodes = self.site.partitions[self.partition].nodes
             if len(self.cluster.workers) < nodes:
                 self.cluster.scale(nodes)
-            return
+            return []
         for error in self.submission_errors:
             if isinstance(error, SubmissionRefused):
                 raise error
-        connected = {str(w["id"]) for w in self.cluster.scheduler_info["workers"].values()}
-        workers = dict(self.cluster.workers)
-        absent = {str(name): job for name, job in workers.items() if str(name) not in connected}
-        self._absent_since = {name: self._absent_since.get(name, now) for name in absent}
-        if absent:
-            try:
-                queued = queued_jobs(self.site, self.job_name)
-            except CantLaunch as error:
-                logging.getLogger(__name__).warning("%s", error)
-                return
-            for name, job in absent.items():
-                grace = now - self._absent_since[name] < START_GRACE_S
-                if job.job_id in queued and (queued[job.job_id] == "PENDING" or grace):
-                    continue
-                if job.job_id is None and grace:
-                    continue
-                self._give_up(name, job)
-        # After a failed submission Dask lists a worker that does not exist.
-        if min(len(self.cluster.worker_spec), len(self.cluster.workers)) < self.wanted:
-            self.cluster.scale(self.wanted)
+        messages = self.slurm_workers.supervise(self.wanted)
+        if self.slurm_workers.given_up:
+            self.give_up(self.slurm_workers.given_up)
+        return [*messages, *((text,) for text in self._submission_delays())]
 
-    def submission_delays(self) -> list[str]:
+    def _submission_delays(self) -> list[str]:
         """sbatch's messages since the last call about jobs that it does not accept now, each
         once."""
         texts = (
@@ -204,23 +214,53 @@ class PartitionRun:
         )
         new_texts = [text for text in dict.fromkeys(texts) if text not in self._reported]
         self._reported.update(new_texts)
-        return new_texts
+        return [f"{text}; submission is repeated until Slurm accepts the job" for text in new_texts]
 
-    def _give_up(self, name: str, job: Any) -> None:
-        """Remove a lost worker from the cluster, which cancels its job."""
-        for spec in [key for key in self.cluster.worker_spec if str(key) == name]:
-            del self.cluster.worker_spec[spec]
-        # This also submits jobs for missing workers; sbatch's errors are kept already.
-        with contextlib.suppress(CantLaunch, TimeoutError):
-            self.cluster.sync(self.cluster._correct_state)
-        self._absent_since.pop(name, None)
+    def give_up(self, reason: str) -> None:
+        """Measure no more here in this run: what is left, another run can measure."""
+        self.given_up = reason
+        futures = [future for _, future in self.in_flight.values()]
+        for attempts, _ in self.in_flight.values():
+            self.waiting.extend(attempts)
+        self.in_flight.clear()
+        self.release(futures)
 
-    def close(self) -> None:
+    def release(self, futures: Sequence[Future] = ()) -> None:
+        """Begin to end the partition's workers, jobs and scheduler, in a thread."""
+        if self._closing is None:
+            futures = [*futures, *(future for _, future in self.in_flight.values())]
+            self._closing = threading.Thread(target=self._close, args=(futures,))
+            self._closing.start()
+
+    def wait_released(self) -> None:
+        """Wait until :meth:`release` is done."""
+        if self._closing is not None:
+            self._closing.join()
+
+    def _close(self, futures: Sequence[Future]) -> None:
         """Cancel tasks that have not started, and end workers, jobs and scheduler."""
-        for _, future in self.in_flight.values():
+        for future in futures:
             with contextlib.suppress(Exception):
                 future.cancel()
         for part in (self.client, self.cluster):
             if part is not None:
                 with contextlib.suppress(Exception):
                     part.close(timeout=20)
+        if self.is_slurm and self.cluster is not None:
+            try:
+                cancel_jobs(self.site, [self.job_name])
+            except CantLaunch as error:  # the next run cancels them before it submits its own
+                self.problem = f"{error}; jobs named {self.job_name} may be left"
+
+
+def partition_setup(
+    plan: Plan, site: str, partition: str, kernels: Iterable[str]
+) -> PartitionSetup:
+    """What the workers of a partition must know to measure."""
+    return PartitionSetup(
+        site=plan.sites[site],
+        protocol=plan.campaign.protocol,
+        kernels=tuple(sorted(set(kernels))),
+        campaign=plan.campaign.name,
+        partition=partition,
+    )

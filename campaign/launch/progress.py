@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from analysis.dataset import COMPLETE
 from campaign.extras import missing_extra
@@ -15,6 +15,22 @@ if TYPE_CHECKING:
 
 PLAIN_EVERY_S = 10.0
 MAX_NOTES = 20
+
+
+class ShowsProgress(Protocol):
+    """Shows progress: points done, failed and left, by partition ("site/partition")."""
+
+    def start(self, points: dict[str, int], dashboards: dict[str, str]) -> None:
+        """The number of points to measure and the dashboard's address of each partition."""
+
+    def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
+        """A point was measured, or failed."""
+
+    def note(self, text: str, *lines: str) -> None:
+        """Show a message, and further lines indented."""
+
+    def stop(self) -> None:
+        """End the display."""
 
 
 def progress_for(quiet: bool = False) -> PlainProgress:
@@ -37,7 +53,7 @@ class PlainProgress:
         self._shown = self._began
 
     def start(self, points: dict[str, int], dashboards: dict[str, str]) -> None:
-        """See :class:`campaign.launch.drive.Progress`."""
+        """See :class:`ShowsProgress`."""
         self.total = dict(points)
         self.done = dict.fromkeys(points, 0)
         self.failed = dict.fromkeys(points, 0)
@@ -48,7 +64,7 @@ class PlainProgress:
             self._say(f"{partition}: {count} points to measure; {shown}")
 
     def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
-        """See :class:`campaign.launch.drive.Progress`."""
+        """See :class:`ShowsProgress`."""
         if not will_retry:
             if status in COMPLETE:
                 self.done[partition] += 1
@@ -80,11 +96,11 @@ class PlainProgress:
             f"{self.left(partition)} left, {end}"
         )
 
-    def note(self, text: str) -> None:
-        """See :class:`campaign.launch.drive.Progress`."""
+    def note(self, text: str, *lines: str) -> None:
+        """See :class:`ShowsProgress`."""
         self.notes += 1
         if self.notes <= MAX_NOTES:
-            self._say(printable(text))
+            self._say("\n    ".join(printable(line) for line in (text, *lines)))
         elif self.notes == MAX_NOTES + 1:
             self._say("more failures are not shown; `campaign status` lists them")
 
@@ -93,7 +109,7 @@ class PlainProgress:
             print(text, file=sys.stderr, flush=True)
 
     def stop(self) -> None:
-        """See :class:`campaign.launch.drive.Progress`."""
+        """See :class:`ShowsProgress`."""
 
 
 class BarProgress(PlainProgress):

@@ -53,11 +53,29 @@ class AllocationGone(Exception):
     """The worker's Slurm job has ended, so that no step can start. The point has not failed."""
 
 
+class ScratchUnwritable(StoreUnwritable):
+    """The scratch folder of a partition's nodes cannot be written to. No point has failed."""
+
+
 class SubprocessRunner:
-    """Measures points in subprocesses, with a scratch folder of its own."""
+    """Measures points in subprocesses, with a scratch folder of its own.
+
+    Raises:
+        ScratchUnwritable: the folder cannot be made.
+    """
 
     def __init__(self, setup: PartitionSetup, scratch: Path | None = None) -> None:
         self.setup = setup
+        self._server: subprocess.Popen[bytes] | None = None
+        try:
+            self._make_folder(scratch)
+        except OSError as error:
+            raise ScratchUnwritable(
+                f"{error.filename or scratch}: {error.strerror}; this folder is in the "
+                f"partition's local_directory"
+            ) from None
+
+    def _make_folder(self, scratch: Path | None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(), dir=scratch))
         # Locked while this process lives: a folder that can be locked is a dead worker's.
         new_lock = self.folder / "lock.new"
@@ -66,14 +84,13 @@ class SubprocessRunner:
         new_lock.rename(self.folder / "lock")
         remove_dead_scratch(self.folder.parent)
         self.setup_file = self.folder / "setup.json"
-        self.setup_file.write_text(json.dumps(setup.as_dict()))
-        self._server: subprocess.Popen[bytes] | None = None
+        self.setup_file.write_text(json.dumps(self.setup.as_dict()))
 
     def measure(self, point: Point, attempt: int) -> bytes:
         """Measure a point. Returns a whole record, also of a failure.
 
         Raises:
-            StoreUnwritable: the scratch folder cannot be written to, in two attempts.
+            ScratchUnwritable: the scratch folder cannot be written to, in two attempts.
             AllocationGone: the worker's Slurm job has ended.
         """
         result = self.folder / "result"
@@ -96,7 +113,7 @@ class SubprocessRunner:
                 break
             problem = _last_output(log)
         else:
-            raise StoreUnwritable(
+            raise ScratchUnwritable(
                 f"{self.folder}: the result cannot be written ({problem}); this folder is in the "
                 f"partition's local_directory"
             )

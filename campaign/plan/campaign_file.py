@@ -110,10 +110,14 @@ class Protocol(FileModel):
 
 
 class Retries(FileModel):
-    """How often a point is measured again after a failure that another attempt may not have."""
+    """How often a point is measured again after a failure that another attempt may not have, and
+    a worker started again."""
 
     max: Annotated[int, Field(ge=0, le=100)] = 2
     """Further attempts at a point after the first."""
+    starts: Annotated[int, Field(ge=1, le=100)] = 3
+    """How many Slurm jobs of a partition may end in a row before their worker has connected. The
+    partition is then given up in this run."""
 
 
 class Campaign(FileModel):

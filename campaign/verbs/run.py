@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from campaign.errors import BadArgument, CannotDo
 from campaign.extras import missing_extra
 from campaign.verbs.options import add_json
-from campaign.verbs.printing import of_statuses, print_json, say
+from campaign.verbs.printing import explain, of_statuses, print_json, say
 
 if TYPE_CHECKING:
     from campaign.launch.outcome import Outcome
@@ -98,9 +98,13 @@ def run(arguments: Namespace) -> int:
 
 
 def _print(outcome: Outcome, path: Path, store_path: Path) -> None:
+    for partition, reason in outcome.given_up.items():
+        explain(f"{partition} was given up in this run: {reason}")
     end = "complete" if outcome.complete else "not complete"
     if outcome.interrupted:
         end = "interrupted; run it again to continue"
+    elif outcome.given_up:
+        end += f"; given up: {', '.join(outcome.given_up)}; fix the cause and run it again"
     elif outcome.failed:
         store = shlex.quote(str(store_path))
         end += (

@@ -17,7 +17,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from campaign.command_line import main
-from campaign.launch.clusters import CantLaunch, job_script, queued_jobs
+from campaign.launch.clusters import CantLaunch, job_script
+from campaign.launch.slurm_queue import queued_jobs
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
@@ -499,7 +500,7 @@ def reached(folder: Path, slurm: str) -> None:
         encoding="utf-8",
     )
     with pytest.raises(CantLaunch, match="no controller here"):
-        queued_jobs(read_site(path), "dvfs-0")
+        queued_jobs(read_site(path), ["dvfs-0"])
 
 
 def test_slurm_is_called_without_a_shell(tmp_path, monkeypatch):
@@ -535,7 +536,7 @@ def test_slurm_is_called_through_ssh_with_the_words_as_they_are(tmp_path, monkey
     assert not (tmp_path / "MARK").exists()
     called = words_of(tmp_path / "called")
     assert called[-1] == f"SLURM_CONF={conf}"
-    assert "--format=%i|%T" in called
+    assert "--format=%i|%j|%T|%r" in called
 
 
 @pytest.mark.slurm

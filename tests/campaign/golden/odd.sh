@@ -13,7 +13,7 @@
 #SBATCH -o STORE/logs/%x-%j.log
 #SBATCH --gres=gpu:4
 #SBATCH --constraint=a100&nvlink
-module load cuda/12.4
-module load '$(touch x)'
+module load cuda/12.4 || exit
+module load '$(touch x)' || exit
 export WORDS='a '"'"'b'"'"' "c" $HOME; touch x'
 '/opt/envs/a b/bin/python' -m distributed.cli.dask_worker SCHEDULER --name WORKER --nthreads 1 --memory-limit 186.26GiB --no-nanny --death-timeout 60 --local-directory '/scratch/my dir' --no-dashboard --preload campaign.launch.timers --interface ib0

@@ -1,0 +1,225 @@
+"""One run of the driver: every partition's cluster, from the first job to the last point."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import threading
+from collections import deque
+
+from distributed.scheduler import KilledWorker
+
+from analysis.dataset import COMPLETE, NODE_LOST
+from campaign.launch.clusters import LOOPBACK_DASHBOARD
+from campaign.launch.partition_run import FinishedTask, PartitionRun, partition_setup
+from campaign.launch.progress import ShowsProgress
+from campaign.launch.slurm_queue import QueueWatch, cancel_jobs, job_name
+from campaign.launch.worker import TaskResult
+from campaign.measure.subprocesses import ScratchUnwritable
+from campaign.measurement import CAN_PASS, Measurement
+from campaign.plan.plan import Plan
+from campaign.plan.point import Point
+from campaign.store.compaction import compact
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import Store, writing
+
+COMPACT_AFTER = 20_000
+TICK_S = 0.2
+RESULT_S = 1.0
+
+
+class CampaignRun:
+    """One run of the driver, from its first submission to its last finished task."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        progress: ShowsProgress,
+        todo: list[tuple[Point, int]],
+        retry_failed: bool,
+        interrupted: threading.Event,
+        dashboard: str,
+    ) -> None:
+        self.plan = plan
+        self.store = store
+        self.dashboard = dashboard
+        self.progress = progress
+        self.interrupted = interrupted
+        self.finished_tasks: queue.SimpleQueue[FinishedTask] = queue.SimpleQueue()
+        # With --retry-failed the limit on attempts holds for this run, otherwise over all runs.
+        self.last_attempt = {
+            p.id: (n if retry_failed else 0) + plan.campaign.retries.max for p, n in todo
+        }
+        self.partitions = _partition_runs(plan, store, todo, self.finished_tasks)
+        self.watches: dict[str, QueueWatch] = {}
+        self.journal: JournalWriter | None = None
+
+    def run_until_done(self) -> dict[str, str]:
+        """Start the partitions' clusters, run until nothing is left or an interrupt comes, and
+        close the clusters. Returns why partitions were given up, by "site/partition"."""
+        try:
+            self._open()
+            points_since = 0
+            while (
+                any(partition.active for partition in self.partitions)
+                and not self.interrupted.is_set()
+            ):
+                for partition in self.partitions:
+                    if partition.active:
+                        partition.submit_tasks()
+                        for note in partition.supervise():
+                            self.progress.note(*note)
+                for watch in self.watches.values():
+                    watch.often = any(p.starting for p in self.partitions if p.watch is watch)
+                points_since += self._collect_finished()
+                if points_since >= COMPACT_AFTER:
+                    with writing(self.store):
+                        compact_store(self.store, self.progress)
+                    points_since = 0
+        finally:
+            self.progress.stop()
+            for partition in self.partitions:
+                partition.release()
+            for partition in self.partitions:
+                partition.wait_released()
+                if partition.problem:
+                    self.progress.note(partition.problem)
+            for watch in self.watches.values():
+                watch.stop()
+            if self.journal is not None:
+                self.journal.close()
+        return {p.label: p.given_up for p in self.partitions if p.given_up and p.left}
+
+    def _open(self) -> None:
+        shutil.rmtree(
+            self.store.root / "tls", ignore_errors=True
+        )  # left by a driver that was killed
+        names: dict[str, list[str]] = {}
+        for partition in self.partitions:
+            if partition.is_slurm:
+                names.setdefault(partition.site.name, []).append(partition.job_name)
+        for site, own in names.items():
+            cancel_jobs(self.plan.sites[site], own)
+            self.watches[site] = QueueWatch(self.plan.sites[site], own)
+        for number, partition in enumerate(self.partitions):
+            dashboard = LOOPBACK_DASHBOARD if number else self.dashboard
+            partition.open(self.store, dashboard, self.watches.get(partition.site.name))
+        self.progress.start(
+            {partition.label: partition.left for partition in self.partitions},
+            {partition.label: partition.dashboard() for partition in self.partitions},
+        )
+
+    def _collect_finished(self) -> int:
+        """Account for the tasks that have ended; returns how many points came back."""
+        points = 0
+        wait_s = TICK_S
+        while True:
+            try:
+                task = self.finished_tasks.get(timeout=wait_s)
+            except queue.Empty:
+                return points
+            wait_s = 0.0
+            in_flight = task.partition.in_flight.get(task.key)
+            if in_flight is None or in_flight[1] is not task.future:
+                continue
+            error, result = None, None
+            try:
+                if not task.future.cancelled():
+                    error = task.future.exception(timeout=RESULT_S)
+                    result = None if error is not None else task.future.result(timeout=RESULT_S)
+            except TimeoutError:  # its worker died with the result; Dask runs the task again
+                self.finished_tasks.put(task)
+                return points
+            points += self._account_for(task, error, result)
+
+    def _account_for(
+        self, task: FinishedTask, error: BaseException | None, result: TaskResult | None
+    ) -> int:
+        """Update the books with a task's error or result; returns how many points came back."""
+        partition, attempts = task.partition, task.attempts
+        del partition.in_flight[task.key]
+        if task.future.cancelled():
+            # The scheduler dropped the task; it says nothing about the points.
+            partition.waiting.extendleft(reversed(attempts))
+            return 0
+        if isinstance(error, KilledWorker):
+            if len(attempts) > 1:  # one of them may be the cause: run each in a task of its own
+                partition.alone.update(point.id for point, _ in attempts)
+                partition.waiting.extendleft(reversed(attempts))
+                return 0
+            times = error.allowed_failures + 1
+            status, text = NODE_LOST, f"the worker died {times} times while it measured this point"
+            point, attempt = attempts[0]
+            self._record(Measurement(point=point, status=status, text=text, attempt=attempt))
+            results = [(status, text)]
+        elif isinstance(error, ScratchUnwritable):
+            partition.waiting.extendleft(reversed(attempts))
+            partition.give_up(f"{error}; make room there, or set another folder")
+            self.progress.note(f"{partition.label}: {partition.given_up}")
+            return 0
+        elif result is None:
+            assert error is not None  # noqa: S101
+            raise error
+        else:
+            results = result.results
+            if results:
+                partition.point_s = result.seconds / len(results)
+        task.future.release()
+        partition.waiting.extendleft(reversed(attempts[len(results) :]))
+        for (point, attempt), (status, text) in zip(attempts, results, strict=False):
+            self._finish_point(partition, point, attempt, status, text)
+        return len(results)
+
+    def _finish_point(
+        self, partition: PartitionRun, point: Point, attempt: int, status: str, text: str
+    ) -> None:
+        again = status in CAN_PASS and attempt < self.last_attempt[point.id]
+        if again:
+            partition.waiting.append((point, attempt + 1))
+        if status not in COMPLETE:
+            self.progress.note(
+                f"{point.label} {point.params} at {point.setting}: {status}: "
+                f"{(text.splitlines() or [''])[-1]}{' (will be tried again)' if again else ''}"
+            )
+        self.progress.point_finished(partition.label, status, again)
+
+    def _record(self, measurement: Measurement) -> None:
+        """Write a failure that only the driver knows of into the driver's own journal."""
+        with writing(self.store):
+            if self.journal is None:
+                self.journal = JournalWriter(self.store.journals)
+            self.journal.append(encode(measurement))
+
+
+def _partition_runs(
+    plan: Plan,
+    store: Store,
+    todo: list[tuple[Point, int]],
+    finished_tasks: queue.SimpleQueue[FinishedTask],
+) -> list[PartitionRun]:
+    by_partition: dict[tuple[str, str], deque[tuple[Point, int]]] = {}
+    for point, attempt in todo:
+        by_partition.setdefault((point.site, point.partition), deque()).append((point, attempt))
+    partitions = []
+    for (site, partition), waiting in by_partition.items():
+        partitions.append(
+            PartitionRun(
+                site=plan.sites[site],
+                partition=partition,
+                setup=partition_setup(
+                    plan, site, partition, (point.kernel for point, _ in waiting)
+                ),
+                waiting=waiting,
+                finished_tasks=finished_tasks,
+                job_name=job_name(store.root, site, partition),
+                starts=plan.campaign.retries.starts,
+            )
+        )
+    return partitions
+
+
+def compact_store(store: Store, progress: ShowsProgress, workers_gone: bool = False) -> None:
+    """Compact the store, and report what was damaged."""
+    for text in compact(store).messages(workers_gone):
+        progress.note(text)

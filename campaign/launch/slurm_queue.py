@@ -1,0 +1,112 @@
+"""Slurm's queue: a campaign's jobs, by one squeue call for all partitions of a site."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from campaign.launch.clusters import CantLaunch, call_slurm
+from sites.site_file import Site
+
+LOOK_S = 10.0
+SOON_S = 3.0
+"""The interval of looks while a job is expected to start its worker."""
+FORMAT = "%i|%j|%T|%r"
+"""Id, name, state and reason, which may contain anything but a line's end."""
+JOB_LINE = re.compile(r"^(\d+)\|([^|\n]+)\|(\w+)\|(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedJob:
+    """A job that is not over: ``state`` and ``reason`` as squeue prints them."""
+
+    id: str
+    name: str
+    state: str
+    reason: str
+
+
+def job_name(store_root: Path, site: str, partition: str) -> str:
+    """A Slurm job name that only this store and this partition use."""
+    digest = hashlib.sha256(f"{store_root.resolve()} {site} {partition}".encode()).hexdigest()
+    return f"dvfs-{digest[:10]}"
+
+
+def queued_jobs(site: Site, names: Iterable[str]) -> tuple[QueuedJob, ...]:
+    """The jobs of these names that are queued or running.
+
+    Raises:
+        CantLaunch: squeue failed, or did not answer in time.
+    """
+    out = call_slurm(
+        site, "squeue", "--noheader", f"--name={','.join(names)}", f"--format={FORMAT}"
+    )
+    return tuple(
+        QueuedJob(id=job_id, name=name, state=state, reason=reason.strip())
+        for job_id, name, state, reason in JOB_LINE.findall(out)
+    )
+
+
+def cancel_jobs(site: Site, names: Sequence[str]) -> None:
+    """Cancel all jobs of these names, such as those that a killed driver left.
+
+    Raises:
+        CantLaunch: squeue or scancel failed, or did not answer in time.
+    """
+    left = [job.id for job in queued_jobs(site, names)]
+    if left:
+        call_slurm(site, "scancel", *left)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What squeue printed when it was called at ``began_s`` (monotonic)."""
+
+    began_s: float
+    jobs: tuple[QueuedJob, ...]
+
+    def named(self, name: str) -> dict[str, QueuedJob]:
+        """Job id -> job, of those with this name."""
+        return {job.id: job for job in self.jobs if job.name == name}
+
+
+class QueueWatch:
+    """Calls squeue now and then, in a thread: while Slurm does not answer, a call takes long."""
+
+    def __init__(self, site: Site, names: Sequence[str]) -> None:
+        self._site = site
+        self._names = names
+        self.look = Look(-1.0, ())
+        """The last answer."""
+        self.silent_since: float | None = None
+        """When the first call began that Slurm has not answered; None after an answer."""
+        self.problem = ""
+        """The error of the last call, where it failed."""
+        self.often = True
+        """Whether to look every :data:`SOON_S`."""
+        self._ended = threading.Event()
+        threading.Thread(target=self._look_on, daemon=True).start()
+
+    def stop(self) -> None:
+        """Call squeue no more."""
+        self._ended.set()
+
+    def _look_on(self) -> None:
+        while not self._ended.is_set():
+            began_s = time.monotonic()
+            try:
+                self.look = Look(began_s, queued_jobs(self._site, self._names))
+                self.silent_since = None
+            except CantLaunch as error:
+                self.problem = str(error)
+                if self.silent_since is None:
+                    self.silent_since = began_s
+            until_s = began_s + (SOON_S if self.often else LOOK_S)
+            while time.monotonic() < until_s and not self._ended.wait(0.2):
+                if self.often:
+                    until_s = min(until_s, began_s + SOON_S)

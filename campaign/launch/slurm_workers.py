@@ -1,0 +1,134 @@
+"""The workers of a Slurm partition: a job each, replaced when it ends, within limits."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from campaign.launch.slurm_queue import QueueWatch
+from campaign.launch.starts import Starts, last_lines
+
+SUBMISSION_S = 20.0
+"""After this time a job without an id was not accepted by sbatch."""
+START_S = 120.0
+"""How long a job may run before its worker connects: Python may have to be read from a busy file
+system, and the worker itself gives up after a minute without a connection."""
+FRESH_S = 60.0
+"""Slurm is asked more often while a job is so young."""
+
+JobKey = tuple[str, str | None]
+"""A worker's name and the id of its job, None before sbatch has given one."""
+
+
+Note = tuple[str, ...]
+"""A message for people, and further lines of it."""
+
+
+@dataclass(kw_only=True)
+class SlurmWorkers:
+    """What is known of the workers of a partition that runs.
+
+    dask-jobqueue notices neither a Slurm job that was cancelled before its worker connected, nor
+    one whose worker could not start. Here a worker is removed when it is not connected and its
+    job is neither waiting nor running, or runs for too long without it. Removing it cancels the
+    job, and scaling up submits another one.
+    """
+
+    cluster: Any
+    label: str
+    """site/partition, for messages."""
+    job_name: str
+    logs: Path
+    watch: QueueWatch
+    starts: Starts
+    given_up: str = ""
+    """Why no worker is started any more and none is connected; empty while there is hope."""
+    _connected: frozenset[str] = frozenset()
+    _absent_s: dict[JobKey, float] = field(default_factory=dict)
+    """Since when (monotonic) each worker that is not connected is known."""
+    _running_s: dict[JobKey, float] = field(default_factory=dict)
+    """Since when its job runs."""
+
+    @property
+    def starting(self) -> bool:
+        """Whether a worker is expected soon, or a job to end without one."""
+        now_s = time.monotonic()
+        return bool(self._running_s) or any(
+            now_s - since_s < FRESH_S for since_s in self._absent_s.values()
+        )
+
+    def supervise(self, wanted: int) -> list[Note]:
+        """Replace the workers that were lost, up to ``wanted``; messages for people."""
+        now_s = time.monotonic()
+        connected = frozenset(
+            str(worker["id"]) for worker in self.cluster.scheduler_info["workers"].values()
+        )
+        if connected != self._connected:
+            self._connected = connected
+            self.starts.reset()
+        absent = {
+            (str(name), job.job_id): job
+            for name, job in dict(self.cluster.workers).items()
+            if str(name) not in connected
+        }
+        self._absent_s = {key: self._absent_s.get(key, now_s) for key in absent}
+        self._running_s = {key: s for key, s in self._running_s.items() if key in absent}
+        messages: list[Note] = []
+        gone = [key for key in absent if self._has_gone(key, now_s)]
+        if gone:
+            self._remove({name for name, _ in gone})
+            ended = [job_id for _, job_id in gone if job_id is not None]
+            if ended:
+                messages += self._failed_start(ended, now_s)
+        answers = self.watch.silent_since is None
+        # After a failed submission Dask lists a worker that does not exist.
+        there = min(len(self.cluster.worker_spec), len(self.cluster.workers))
+        if there < wanted and answers and self.starts.allowed(now_s):
+            self.cluster.scale(wanted)
+        return messages
+
+    def _has_gone(self, key: JobKey, now_s: float) -> bool:
+        """Whether the job of a worker that is not connected has ended, or should have one."""
+        _, job_id = key
+        if job_id is None:
+            return now_s - self._absent_s[key] >= SUBMISSION_S
+        if self.watch.look.began_s <= self._absent_s[key]:
+            return False  # the job may be younger than what squeue printed
+        job = self.watch.look.named(self.job_name).get(job_id)
+        if job is None or job.state == "COMPLETING":
+            return True
+        if job.state != "RUNNING":
+            self._running_s.pop(key, None)
+            return False
+        return now_s - self._running_s.setdefault(key, now_s) >= START_S
+
+    def _remove(self, names: set[str]) -> None:
+        """Remove workers from the cluster, which cancels their jobs."""
+        spec = self.cluster.worker_spec
+        for name in [name for name in spec if str(name) in names]:
+            del spec[name]
+        self.cluster.scale(len(spec))  # Dask now compares its workers with the specification
+
+    def _failed_start(self, job_ids: list[str], now_s: float) -> list[Note]:
+        """Count jobs that have ended without their worker as one failed start."""
+        wait_s = self.starts.fail(now_s)
+        log = self.logs / f"{self.job_name}-{job_ids[-1]}.log"
+        lines = last_lines(log)
+        jobs = f"job {', '.join(job_ids)} ended before its worker had connected"
+        if len(job_ids) > 1:
+            jobs = f"jobs {', '.join(job_ids)} ended before their workers had connected"
+        count = f"{self.starts.failed} of {self.starts.most} in a row"
+        then = f"the next is submitted in {wait_s:g} s"
+        if self.starts.spent and self._connected:
+            then = f"no more are submitted; {len(self._connected)} other workers go on"
+        elif self.starts.spent:
+            then = "the partition is given up in this run"
+            said = f"ends: {lines[-1]}" if lines else "is empty or missing"
+            self.given_up = (
+                f"{self.starts.failed} jobs in a row ended before their worker had connected; the "
+                f"log of job {job_ids[-1]}, {log}, {said}"
+            )
+        text = f"{self.label}: {jobs} ({count}); {then}; the log {log}"
+        return [(f"{text} ends:", *lines) if lines else (f"{text} is empty or missing",)]
