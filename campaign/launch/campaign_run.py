@@ -65,13 +65,7 @@ class CampaignRun:
                 any(partition.active for partition in self.partitions)
                 and not self.interrupted.is_set()
             ):
-                for partition in self.partitions:
-                    if partition.active:
-                        partition.submit_tasks()
-                        for note in partition.supervise():
-                            self.progress.note(*note)
-                for watch in self.watches.values():
-                    watch.often = any(p.starting for p in self.partitions if p.watch is watch)
+                self._attend_to_partitions()
                 points_since += self._collect_finished()
                 if points_since >= COMPACT_AFTER:
                     with writing(self.store):
@@ -90,6 +84,17 @@ class CampaignRun:
             if self.journal is not None:
                 self.journal.close()
         return {p.label: p.given_up for p in self.partitions if p.given_up and p.left}
+
+    def _attend_to_partitions(self) -> None:
+        for partition in self.partitions:
+            if not partition.left:
+                partition.release()  # its nodes, while other partitions go on
+            elif partition.active:
+                partition.submit_tasks()
+                for note in partition.supervise():
+                    self.progress.note(*note)
+        for watch in self.watches.values():
+            watch.often = any(p.starting for p in self.partitions if p.watch is watch)
 
     def _open(self) -> None:
         shutil.rmtree(

@@ -87,7 +87,23 @@ class SlurmWorkers:
         there = min(len(self.cluster.worker_spec), len(self.cluster.workers))
         if there < wanted and answers and self.starts.allowed(now_s):
             self.cluster.scale(wanted)
+        self._release_surplus(wanted)
         return messages
+
+    def _release_surplus(self, wanted: int) -> None:
+        """End the jobs of workers that have nothing to do, where fewer are wanted: those whose
+        worker is not there yet first. A worker that measures is kept."""
+        spec = [str(name) for name in self.cluster.worker_spec]
+        if len(spec) <= wanted:
+            return
+        waiting = [name for name in spec if name not in self._connected]
+        unneeded = [*waiting, *self.cluster.sync(self._idle)]
+        self._remove(set(unneeded[: len(spec) - wanted]))
+
+    async def _idle(self) -> list[str]:
+        """Names of the workers that have no task."""
+        workers = self.cluster.scheduler.workers.values()
+        return [str(worker.name) for worker in workers if not worker.processing]
 
     def _has_gone(self, key: JobKey, now_s: float) -> bool:
         """Whether the job of a worker that is not connected has ended, or should have one."""

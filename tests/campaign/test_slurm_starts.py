@@ -1,10 +1,12 @@
-"""Partitions of a real Slurm whose workers cannot start, beside one that works, in one run."""
+"""The jobs of a real Slurm's partitions: which are started, given up and released, and when."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -41,7 +43,7 @@ warm_up_s = 0.02
 starts = 2
 [[kernels]]
 kernel = "idle"
-params = {{ sleep_s = [0.10, 0.11] }}
+params = {{ sleep_s = {sleeps} }}
 """
 BAD = {
     "nopython": ("cpu-a", 1, '[partitions.cpu-a.environment]\npython = "/nope/python"'),
@@ -57,10 +59,12 @@ def write_site(folder: Path, cluster: SlurmCluster, name: str, entry: tuple[str,
     (folder / f"{name}.toml").write_text(text)
 
 
-def run_on(folder: Path, names: list[str]) -> subprocess.CompletedProcess[str]:
+def run_on(
+    folder: Path, names: list[str], sleeps: Sequence[float] = (0.10, 0.11)
+) -> subprocess.CompletedProcess[str]:
     """``campaign run --json`` on these sites."""
     sites = "".join(f'[[sites]]\nsite = "{name}.toml"\n' for name in names)
-    (folder / "c.toml").write_text(CAMPAIGN.format(sites=sites))
+    (folder / "c.toml").write_text(CAMPAIGN.format(sites=sites, sleeps=list(sleeps)))
     words = ["campaign", "run", str(folder / "c.toml"), "--store", str(folder / "S"), "--json"]
     return subprocess.run(
         [sys.executable, "-m", *words],
@@ -108,6 +112,39 @@ def test_workers_that_cannot_start_are_given_up_and_other_partitions_go_on(
     frame = current_tables(open_store(tmp_path / "S"))[0].measurements
     assert sorted(frame["point_id"]) == sorted(p.id for p in make_plan(tmp_path / "c.toml").points)
     assert slurm_cluster.jobs() == []
+
+
+@pytest.mark.slurm
+def test_nodes_are_released_when_nothing_is_left_for_them(
+    tmp_path: Path, slurm_cluster: SlurmCluster
+) -> None:
+    """Three points of 4 s: on two nodes one of these has nothing to do after its first, and on the
+    other partition's one node they take 4 s longer."""
+    write_site(tmp_path, slurm_cluster, "wide", ("cpu-a", 2, ""))
+    write_site(tmp_path, slurm_cluster, "narrow", ("cpu-b", 1, ""))
+    began = datetime.now().timestamp()
+    done = run_on(tmp_path, ["wide", "narrow"], sleeps=(4.0, 4.1, 4.2))
+    assert done.returncode == 0, done.stderr
+    frame = current_tables(open_store(tmp_path / "S"))[0].measurements
+    assert set(frame["status"]) == {"ok"}
+    frame["end"] = frame["start_unix_s"] + frame["time_s"] * frame["iterations"]
+    last_s = frame.groupby("site")["end"].max()
+    assert last_s["narrow"] > last_s["wide"] + 2.0, "this test needs a partition that ends later"
+    name = job_name(tmp_path / "S", "wide", "cpu-a")
+    ends_s = sorted(end for end in job_ends(slurm_cluster, name) if end > began)
+    assert len(ends_s) == 2
+    print(f"released {[end - last_s['wide'] for end in ends_s]} s after the last point")
+    assert ends_s[0] < last_s["wide"], "a node without a point is released while others measure"
+    assert ends_s[1] < last_s["wide"] + 15.0
+    assert ends_s[1] < last_s["narrow"], "it does not wait for the other partition"
+
+
+def job_ends(cluster: SlurmCluster, name: str) -> list[float]:
+    """When the jobs of this name ended, by Slurm, in Unix seconds (whole ones)."""
+    jobs = cluster.run("scontrol", "-o", "show", "job").splitlines()
+    fields = [dict(w.partition("=")[::2] for w in job.split()) for job in jobs]
+    ends = [job["EndTime"] for job in fields if job.get("JobName") == name]
+    return [datetime.fromisoformat(end).timestamp() for end in ends]
 
 
 def test_failed_starts_are_further_apart_each_time_and_bounded() -> None:
