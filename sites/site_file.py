@@ -231,6 +231,9 @@ class Slurm(FileModel):
     machine."""
     submit_prefix: list[OneLine] = Field(default_factory=list)
     """Words to put before sbatch, srun, squeue and scancel, such as ["ssh", "login-b"]."""
+    no_answer_s: Positive = 1800.0
+    """How long Slurm may give no answer while no worker of a partition is connected, before the
+    partition is given up in this run, in s."""
 
 
 class Twin(FileModel):

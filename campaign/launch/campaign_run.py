@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import shutil
 import threading
+import time
 from collections import deque
 
 from distributed.scheduler import KilledWorker
@@ -25,6 +26,7 @@ from campaign.store.layout import Store, writing
 
 COMPACT_AFTER = 20_000
 TICK_S = 0.2
+SHOWN_S = 1.0
 RESULT_S = 1.0
 
 
@@ -54,6 +56,7 @@ class CampaignRun:
         self.partitions = _partition_runs(plan, store, todo, self.finished_tasks)
         self.watches: dict[str, QueueWatch] = {}
         self.journal: JournalWriter | None = None
+        self._shown_s = 0.0
 
     def run_until_done(self) -> dict[str, str]:
         """Start the partitions' clusters, run until nothing is left or an interrupt comes, and
@@ -95,6 +98,12 @@ class CampaignRun:
                     self.progress.note(*note)
         for watch in self.watches.values():
             watch.often = any(p.starting for p in self.partitions if p.watch is watch)
+            if text := watch.news():
+                self.progress.note(text)
+        now_s = time.monotonic()
+        if now_s - self._shown_s >= SHOWN_S:
+            self._shown_s = now_s
+            self.progress.show({p.label: p.now() for p in self.partitions if p.active})
 
     def _open(self) -> None:
         shutil.rmtree(

@@ -9,12 +9,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from distributed import Client, Future
 
 from campaign.launch.clusters import CantLaunch, SubmissionRefused, start_local, start_slurm
+from campaign.launch.partition_now import PartitionNow
 from campaign.launch.slurm_queue import QueueWatch, cancel_jobs
 from campaign.launch.slurm_workers import Note, SlurmWorkers
 from campaign.launch.starts import Starts
@@ -90,6 +91,18 @@ class PartitionRun:
         """Whether Slurm should be asked more often, since a job is expected to start."""
         return self.slurm_workers is not None and self.slurm_workers.starting
 
+    def now(self) -> PartitionNow:
+        """The partition's jobs, workers and current point, for people."""
+        if self.slurm_workers is None:
+            now = PartitionNow(workers=len(self.cluster.scheduler_info["workers"]))
+        else:
+            now = self.slurm_workers.now()
+        first = next(iter(self.in_flight.values()), None)  # Dask begins with the first submitted
+        if first is None or not now.workers:
+            return now
+        point = first[0][0][0]
+        return replace(now, measuring=f"{point.label} {point.params} at {point.setting}")
+
     @property
     def active(self) -> bool:
         """Whether points are left and may be measured."""
@@ -137,6 +150,7 @@ class PartitionRun:
                 logs=logs,
                 watch=watch,
                 starts=Starts(self.starts),
+                no_answer_s=self.site.slurm.no_answer_s,
             )
             self.cluster.scale(self.wanted)
 

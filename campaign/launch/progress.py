@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from analysis.dataset import COMPLETE
 from campaign.extras import missing_extra
+from campaign.launch.partition_now import PartitionNow
 from campaign.printable import printable
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
 PLAIN_EVERY_S = 10.0
+UNCHANGED_EVERY_S = 600.0
 MAX_NOTES = 20
 
 
@@ -25,6 +28,9 @@ class ShowsProgress(Protocol):
 
     def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
         """A point was measured, or failed."""
+
+    def show(self, now: Mapping[str, PartitionNow]) -> None:
+        """Show how the partitions stand that are not done."""
 
     def note(self, text: str, *lines: str) -> None:
         """Show a message, and further lines indented."""
@@ -41,7 +47,8 @@ def progress_for(quiet: bool = False) -> PlainProgress:
 
 
 class PlainProgress:
-    """A line for each partition on standard error, every ten seconds and at its end."""
+    """A line for each partition on standard error at its end, and every ten seconds where it has
+    changed; every ten minutes where it has not."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -49,6 +56,8 @@ class PlainProgress:
         self.done: dict[str, int] = {}
         self.failed: dict[str, int] = {}
         self.notes = 0
+        self.now: Mapping[str, PartitionNow] = {}
+        self._last: dict[str, tuple[object, float]] = {}
         self._began = time.monotonic()
         self._shown = self._began
 
@@ -76,11 +85,23 @@ class PlainProgress:
         """Points of a partition that are not done yet."""
         return self.total[partition] - self.done[partition] - self.failed[partition]
 
+    def show(self, now: Mapping[str, PartitionNow]) -> None:
+        """See :class:`ShowsProgress`."""
+        self.now = now
+        if time.monotonic() - self._shown >= PLAIN_EVERY_S:
+            self._show_lines()
+
     def _show(self, partition: str) -> None:
-        now = time.monotonic()
-        if now - self._shown >= PLAIN_EVERY_S or self.left(partition) == 0:
-            self._shown = now
-            for name in self.total:
+        if time.monotonic() - self._shown >= PLAIN_EVERY_S or self.left(partition) == 0:
+            self._show_lines()
+
+    def _show_lines(self) -> None:
+        self._shown = time.monotonic()
+        for name in self.total:
+            key = (self.done[name], self.failed[name], name in self.now and self.now[name].key)
+            last_key, last_s = self._last.get(name, (None, 0.0))
+            if key != last_key or self._shown - last_s >= UNCHANGED_EVERY_S:
+                self._last[name] = (key, self._shown)
                 self._say(self._line(name))
 
     def _line(self, partition: str) -> str:
@@ -91,9 +112,10 @@ class PlainProgress:
             if finished
             else "no estimate yet"
         )
+        now = f"; {self.now[partition]}" if partition in self.now and self.left(partition) else ""
         return (
             f"{partition}: {self.done[partition]} done, {self.failed[partition]} failed, "
-            f"{self.left(partition)} left, {end}"
+            f"{self.left(partition)} left, {end}{printable(now)}"
         )
 
     def note(self, text: str, *lines: str) -> None:
@@ -117,7 +139,7 @@ class BarProgress(PlainProgress):
 
     def __init__(self) -> None:
         super().__init__()
-        from rich.console import Console  # noqa: PLC0415
+        from rich.console import Console, RenderableType  # noqa: PLC0415
         from rich.progress import (  # noqa: PLC0415
             BarColumn,
             MofNCompleteColumn,
@@ -125,8 +147,19 @@ class BarProgress(PlainProgress):
             TextColumn,
             TimeRemainingColumn,
         )
+        from rich.text import Text  # noqa: PLC0415
 
-        self._bars = Progress(
+        shown = self
+
+        class Bars(Progress):
+            """The bars, and below them a line for each partition that is not done."""
+
+            def get_renderables(self) -> Iterable[RenderableType]:
+                yield from super().get_renderables()
+                for name, now in shown.now.items():
+                    yield Text(printable(f"{name}: {now}"), no_wrap=True, overflow="ellipsis")
+
+        self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -142,6 +175,9 @@ class BarProgress(PlainProgress):
             self._tasks[partition] = self._bars.add_task(partition, total=count, failed=0)
         self._bars.start()
 
+    def show(self, now: Mapping[str, PartitionNow]) -> None:
+        self.now = now
+
     def _show(self, partition: str) -> None:
         finished = self.done[partition] + self.failed[partition]
         self._bars.update(self._tasks[partition], completed=finished, failed=self.failed[partition])
@@ -150,4 +186,5 @@ class BarProgress(PlainProgress):
         self._bars.console.print(text, markup=False, highlight=False)
 
     def stop(self) -> None:
+        self.now = {}
         self._bars.stop()

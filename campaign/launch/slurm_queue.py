@@ -89,8 +89,22 @@ class QueueWatch:
         """The error of the last call, where it failed."""
         self.often = True
         """Whether to look every :data:`SOON_S`."""
+        self._said_silent = False
         self._ended = threading.Event()
         threading.Thread(target=self._look_on, daemon=True).start()
+
+    def news(self) -> str:
+        """A message where Slurm has begun to answer, or not to, since the last call; or empty."""
+        silent = self.silent_since is not None
+        if silent == self._said_silent:
+            return ""
+        self._said_silent = silent
+        if not silent:
+            return f"{self._site.name}: Slurm answers again"
+        return (
+            f"{self._site.name}: Slurm does not answer ({self.problem}); it is asked again, "
+            f"workers that are connected go on, and no jobs are submitted"
+        )
 
     def stop(self) -> None:
         """Call squeue no more."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from campaign.launch.partition_now import PartitionNow, duration
+from campaign.launch.queue_reasons import remedy
 from campaign.launch.slurm_queue import QueueWatch
 from campaign.launch.starts import Starts, last_lines
 
@@ -43,13 +45,19 @@ class SlurmWorkers:
     logs: Path
     watch: QueueWatch
     starts: Starts
+    no_answer_s: float
+    """How long Slurm may give no answer while no worker is connected."""
     given_up: str = ""
     """Why no worker is started any more and none is connected; empty while there is hope."""
     _connected: frozenset[str] = frozenset()
+    _none_since_s: float = field(default_factory=time.monotonic)
+    """Since when no worker is connected, where none is."""
     _absent_s: dict[JobKey, float] = field(default_factory=dict)
     """Since when (monotonic) each worker that is not connected is known."""
     _running_s: dict[JobKey, float] = field(default_factory=dict)
     """Since when its job runs."""
+    _pending_s: dict[str, float] = field(default_factory=dict)
+    """Since when each job that waits is seen to wait."""
 
     @property
     def starting(self) -> bool:
@@ -67,6 +75,7 @@ class SlurmWorkers:
         )
         if connected != self._connected:
             self._connected = connected
+            self._none_since_s = now_s
             self.starts.reset()
         absent = {
             (str(name), job.job_id): job
@@ -82,13 +91,50 @@ class SlurmWorkers:
             ended = [job_id for _, job_id in gone if job_id is not None]
             if ended:
                 messages += self._failed_start(ended, now_s)
-        answers = self.watch.silent_since is None
+        if not self.given_up:
+            messages += self._never_starts()
+        silent_s = self.watch.silent_since
+        if silent_s is not None and not connected:
+            unanswered_s = now_s - max(silent_s, self._none_since_s)
+            if unanswered_s >= self.no_answer_s:
+                self.given_up = (
+                    f"Slurm has not answered for {duration(unanswered_s)}, and no worker is "
+                    f"connected ({self.watch.problem})"
+                )
         # After a failed submission Dask lists a worker that does not exist.
         there = min(len(self.cluster.worker_spec), len(self.cluster.workers))
-        if there < wanted and answers and self.starts.allowed(now_s):
+        if there < wanted and silent_s is None and self.starts.allowed(now_s):
             self.cluster.scale(wanted)
         self._release_surplus(wanted)
         return messages
+
+    def _never_starts(self) -> list[Note]:
+        """Start no more jobs where Slurm says that one can never start."""
+        for job in self.watch.look.named(self.job_name).values():
+            change = remedy(job.reason) if job.state == "PENDING" else None
+            if change is not None and not self.starts.spent:
+                self.starts.failed = self.starts.most
+                reason = f"job {job.id} can never start ({job.reason}); {change}"
+                if not self._connected:
+                    self.given_up = reason
+                return [(f"{self.label}: {reason}",)]
+        return []
+
+    def now(self) -> PartitionNow:
+        """The partition's jobs and workers, for people."""
+        jobs = list(self.watch.look.named(self.job_name).values())
+        pending = [job for job in jobs if job.state == "PENDING"]
+        now_s = time.monotonic()
+        self._pending_s = {job.id: self._pending_s.get(job.id, now_s) for job in pending}
+        longest = min(pending, key=lambda job: self._pending_s[job.id], default=None)
+        return PartitionNow(
+            workers=len(self._connected),
+            running=sum(job.state == "RUNNING" for job in jobs),
+            pending=len(pending),
+            pending_s=0.0 if longest is None else now_s - self._pending_s[longest.id],
+            reason="" if longest is None else longest.reason,
+            silent=self.watch.silent_since is not None,
+        )
 
     def _release_surplus(self, wanted: int) -> None:
         """End the jobs of workers that have nothing to do, where fewer are wanted: those whose

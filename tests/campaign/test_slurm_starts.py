@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from campaign.launch.partition_now import PartitionNow
+from campaign.launch.progress import PLAIN_EVERY_S, UNCHANGED_EVERY_S, PlainProgress
+from campaign.launch.queue_reasons import remedy
 from campaign.launch.slurm_queue import job_name
 from campaign.launch.starts import BACKOFF_S, MAX_BACKOFF_S, Starts, last_lines
 from campaign.plan.plan import make_plan
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
-from tests.slurm_cluster import SlurmCluster
+from tests.slurm_cluster import SlurmCluster, SlurmError
 
 ROOT = Path(__file__).parents[2]
 SITE = """\
@@ -25,6 +32,7 @@ name = "{name}"
 control = "fixed"
 [slurm]
 conf = "{conf}"
+no_answer_s = 4.0
 [partitions.{partition}]
 scheduler = "slurm"
 nodes = {nodes}
@@ -49,6 +57,7 @@ BAD = {
     "nopython": ("cpu-a", 1, '[partitions.cpu-a.environment]\npython = "/nope/python"'),
     "nomodule": ("cpu-b", 2, '[partitions.cpu-b.environment]\nmodules = ["gcc/99"]'),
     "noscratch": ("cpu-b", 1, 'local_directory = "/dev/null/scratch"'),
+    "toolong": ("cpu-b", 1, 'walltime = "2-00:00:00"'),
 }
 """Site -> its partition, its nodes, and what is wrong with it."""
 
@@ -59,21 +68,32 @@ def write_site(folder: Path, cluster: SlurmCluster, name: str, entry: tuple[str,
     (folder / f"{name}.toml").write_text(text)
 
 
-def run_on(
+def start_on(
     folder: Path, names: list[str], sleeps: Sequence[float] = (0.10, 0.11)
-) -> subprocess.CompletedProcess[str]:
-    """``campaign run --json`` on these sites."""
+) -> subprocess.Popen[str]:
+    """Begin ``campaign run --json`` on these sites."""
     sites = "".join(f'[[sites]]\nsite = "{name}.toml"\n' for name in names)
     (folder / "c.toml").write_text(CAMPAIGN.format(sites=sites, sleeps=list(sleeps)))
     words = ["campaign", "run", str(folder / "c.toml"), "--store", str(folder / "S"), "--json"]
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", *words],
         cwd=ROOT,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=240,
-        check=False,
     )
+
+
+def run_on(
+    folder: Path, names: list[str], sleeps: Sequence[float] = (0.10, 0.11)
+) -> subprocess.CompletedProcess[str]:
+    """:func:`start_on`, to its end."""
+    run = start_on(folder, names, sleeps)
+    try:
+        out, error = run.communicate(timeout=240)
+    finally:
+        run.kill()
+    return subprocess.CompletedProcess(run.args, run.returncode, out, error)
 
 
 @pytest.mark.slurm
@@ -83,18 +103,22 @@ def test_workers_that_cannot_start_are_given_up_and_other_partitions_go_on(
     write_site(tmp_path, slurm_cluster, "good", ("cpu-a", 1, ""))
     for name, entry in BAD.items():
         write_site(tmp_path, slurm_cluster, name, entry)
+    slurm_cluster.run("scontrol", "update", "partitionname=cpu-b", "MaxTime=1-00:00:00")
     done = run_on(tmp_path, ["good", *BAD])
     assert done.returncode == 1, done.stderr
     end = json.loads(done.stdout)
-    assert (end["ok"], end["failed"], end["left"]) == (2, 0, 6)
+    assert (end["ok"], end["failed"], end["left"]) == (2, 0, 8)
     assert set(end["given_up"]) == {f"{name}/{entry[0]}" for name, entry in BAD.items()}
     assert "/nope/python: No such file or directory" in end["given_up"]["nopython/cpu-a"]
     assert "module" in end["given_up"]["nomodule/cpu-b"]
     assert "/dev/null/scratch" in end["given_up"]["noscratch/cpu-b"]
+    assert "can never start (PartitionTimeLimit); set a shorter walltime" in done.stderr
+    assert "PartitionTimeLimit" in end["given_up"]["toolong/cpu-b"]
     # The log's lines are shown, and the log and its job are named.
     assert "\n    " in done.stderr
     logs = list((tmp_path / "S" / "logs").iterdir())
     nodes = sum(nodes for _, nodes, _ in BAD.values())
+    assert job_name(tmp_path / "S", "toolong", "cpu-b") not in " ".join(map(str, logs))
     assert len(logs) <= 1 + 2 * nodes, "no more than two starts a partition"
     name = job_name(tmp_path / "S", "nomodule", "cpu-b")
     failed = [log for log in logs if log.name.startswith(name)]
@@ -139,6 +163,46 @@ def test_nodes_are_released_when_nothing_is_left_for_them(
     assert ends_s[1] < last_s["narrow"], "it does not wait for the other partition"
 
 
+@pytest.mark.slurm
+def test_a_queue_that_waits_is_shown_and_a_slurm_that_is_gone_ends_the_run(
+    tmp_path: Path, slurm_cluster: SlurmCluster
+) -> None:
+    write_site(tmp_path, slurm_cluster, "site", ("cpu-a", 1, ""))
+    for node in ("n1", "n2"):
+        slurm_cluster.set_node(node, "drain")
+    run = start_on(tmp_path, ["site"])
+    try:
+        assert run.stderr is not None
+        lines = iter(run.stderr.readline, "")
+        shown = next(line for line in lines if "pending" in line)
+        assert re.search(
+            r"site/cpu-a: 0 done, 0 failed, 2 left, no estimate yet; 0 workers; jobs: 0 running, "
+            r"1 pending for \d+ s \((ReqNodeNotAvail|Nodes required for job are DOWN)",
+            shown,
+        )
+        slurm_cluster.kill_controller()
+        out, rest = run.communicate(timeout=120)
+    finally:
+        run.kill()
+        slurm_cluster.restart_controller()
+    assert run.returncode == 1, rest
+    assert rest.count("Unable to contact slurm controller") <= 3, "it is said once"
+    assert rest.count("Slurm does not answer (") == 1
+    end = json.loads(out)
+    assert "Slurm has not answered for" in end["given_up"]["site/cpu-a"]
+    assert (end["failed"], end["left"]) == (0, 2)
+    deadline = time.monotonic() + 30.0
+    while (states := slurm_cluster.node_states())["n1"] != "idle" or states["n2"] != "idle":
+        assert time.monotonic() < deadline, states
+        for node in ("n1", "n2"):
+            with suppress(SlurmError):  # it has not registered with the new controller yet
+                slurm_cluster.set_node(node, "resume")
+        time.sleep(0.2)
+    again = run_on(tmp_path, ["site"])
+    assert again.returncode == 0, again.stderr
+    assert slurm_cluster.jobs() == []
+
+
 def job_ends(cluster: SlurmCluster, name: str) -> list[float]:
     """When the jobs of this name ended, by Slurm, in Unix seconds (whole ones)."""
     jobs = cluster.run("scontrol", "-o", "show", "job").splitlines()
@@ -162,6 +226,66 @@ def test_failed_starts_are_further_apart_each_time_and_bounded() -> None:
     assert waits[-1] == MAX_BACKOFF_S
     starts.reset()
     assert starts.allowed(now_s)
+
+
+@pytest.mark.parametrize(
+    ("reason", "never"),
+    [
+        ("PartitionTimeLimit", True),
+        ("PartitionNodeLimit", True),
+        ("PartitionConfig", True),
+        ("MaxMemPerLimit", True),
+        ("BadConstraints", True),
+        ("AccountNotAllowed", True),
+        ("QOSMaxWallDurationPerJobLimit", True),
+        ("AssocMaxCpuPerJobLimit", True),
+        ("AssocMaxNodePerJobLimit", True),
+        ("Resources", False),
+        ("Priority", False),
+        ("None", False),
+        ("AssocMaxJobsLimit", False),
+        ("AssocGrpCpuLimit", False),
+        ("QOSMaxCpuPerUserLimit", False),
+        ("QOSMaxJobsPerUserLimit", False),
+        ("ReqNodeNotAvail, UnavailableNodes:n[3-4]", False),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher", False),
+        ("PartitionDown", False),
+        ("PartitionInactive", False),
+        ("BeginTime", False),
+        ("JobHeldUser", False),
+        ("Licenses", False),
+        ("Reservation", False),
+    ],
+)
+def test_reasons_that_never_pass(reason: str, never: bool) -> None:
+    """By squeue's manual, JOB REASON CODES."""
+    assert (remedy(reason) is not None) == never
+
+
+def test_lines_come_when_something_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = PlainProgress()
+    progress.start({"s/p": 4}, {"s/p": "http://127.0.0.1:1/status"})
+    waits = PartitionNow(pending=2, pending_s=3725.0, reason="Priority\x1b[2J")
+
+    def lines_after(seconds: float, now: PartitionNow) -> list[str]:
+        capsys.readouterr()
+        progress._shown -= seconds  # as if that much later
+        progress._last = {name: (key, s - seconds) for name, (key, s) in progress._last.items()}
+        progress.show({"s/p": now})
+        return capsys.readouterr().err.splitlines()
+
+    assert lines_after(PLAIN_EVERY_S / 2, waits) == []
+    assert lines_after(PLAIN_EVERY_S, waits) == [
+        "s/p: 0 done, 0 failed, 4 left, no estimate yet; 0 workers; jobs: 0 running, 2 pending for "
+        "1 h 2 min (Priority\\x1b[2J)"
+    ]
+    assert lines_after(PLAIN_EVERY_S, replace(waits, pending_s=3800.0)) == []
+    works = PartitionNow(workers=1, running=1, measuring="dp_fma {} at core 1400 MHz")
+    assert lines_after(PLAIN_EVERY_S, works)[0].endswith(
+        "1 worker; jobs: 1 running; now dp_fma {} at core 1400 MHz"
+    )
+    assert lines_after(PLAIN_EVERY_S, works) == []
+    assert len(lines_after(UNCHANGED_EVERY_S, works)) == 1
 
 
 def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
