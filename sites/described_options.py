@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -17,3 +17,23 @@ def check_module_options(module: ModuleType, options: Mapping[str, Any]) -> None
     parse = getattr(module, "parse_options", None)
     if parse is not None:
         parse(options)
+
+
+def list_option(
+    options: Mapping[str, Any],
+    name: str,
+    what: str,
+    fits: Callable[[Any], bool] = lambda element: True,
+) -> list[Any] | None:
+    """An option that is a list of elements that fit; None where it is not given.
+
+    Raises:
+        ValueError: it is something else or empty; the text says ``what`` it is.
+    """
+    value = options.get(name)
+    if value is None:
+        return None
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_list or not value or not all(map(fits, value)):
+        raise ValueError(f"{name} is {what}, not {value!r}")
+    return list(value)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
+from sites.clocks.shared.control import ClockNotLegal, ControlledSite
 from sites.clocks.shared.description import ControlDescription, Right
-from sites.clocks.shared.reading import open_reading
+from sites.clocks.shared.reading import ReadClocks
 from sites.setting import AS_FOUND, Setting
 
 ABOUT = ControlDescription(
@@ -17,24 +17,12 @@ ABOUT = ControlDescription(
 )
 
 
-class Fixed:
+class Fixed(ReadClocks):
     """Leaves every clock as it is."""
-
-    def __init__(self, root: Path, device: str = "cpu") -> None:
-        self._read = open_reading(device, root)
 
     def set(self, setting: Setting) -> None:
         if setting != AS_FOUND:
             raise ClockNotLegal(f"{setting}: the control 'fixed' sets no clocks")
-
-    def legal(self) -> None:
-        """The hardware is not asked."""
-
-    def state(self) -> ClockState:
-        return self._read()
-
-    def restore(self) -> None:
-        """Nothing was set."""
 
 
 def rights(root: Path) -> Right:

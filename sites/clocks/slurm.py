@@ -13,9 +13,9 @@ import os
 import re
 from pathlib import Path
 
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
+from sites.clocks.shared.control import ClockNotLegal, ControlledSite
 from sites.clocks.shared.description import ControlDescription, Right
-from sites.clocks.shared.reading import open_reading
+from sites.clocks.shared.reading import ReadClocks
 from sites.setting import Setting
 
 ABOUT = ControlDescription(
@@ -71,12 +71,11 @@ def what_flags_set(version: str, device: str) -> str:
     return "--gpu-freq locks the graphics and memory clocks of NVIDIA GPUs"
 
 
-class SlurmStep:
-    """Inside a step: checks that the step has the setting's options, and reads the clocks."""
+class SlurmStep(ReadClocks):
+    """Inside a step: checks that the step has the setting's options, and reads the clocks.
 
-    def __init__(self, site: ControlledSite, root: Path) -> None:
-        self.device = site.clocks.device
-        self._read = open_reading(self.device, root)
+    Slurm does not report what it can set, and resets the clocks when the step ends.
+    """
 
     def set(self, setting: Setting) -> None:
         flags = step_flags(setting, self.device)
@@ -91,15 +90,6 @@ class SlurmStep:
                 f"{requested!r}; is this process a job step?"
             )
 
-    def legal(self) -> None:
-        """Slurm does not report what it can set."""
-
-    def state(self) -> ClockState:
-        return self._read()
-
-    def restore(self) -> None:
-        """Slurm resets the clocks when the step ends."""
-
 
 def rights(root: Path) -> Right:
     """Slurm sets the clocks with its own rights; whether it does, only a step shows."""
@@ -109,4 +99,4 @@ def rights(root: Path) -> Right:
 def open_control(site: ControlledSite, root: Path) -> SlurmStep:
     """See :mod:`sites.clocks`."""
     ABOUT.check_options(site.clocks.options)
-    return SlurmStep(site, root)
+    return SlurmStep(root, site.clocks.device)

@@ -33,6 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
 from sites.meters.shared.open_meter import OpenMeter
@@ -167,18 +168,11 @@ def _read_all(library: Any, gpus: Sequence[AmdGpu]) -> list[float]:
 
 def parse_options(options: Mapping[str, Any]) -> list[int] | None:
     ABOUT.check_options(options)
-    devices = options.get("devices")
-    if devices is None:
-        return None
-    if (
-        isinstance(devices, str)
-        or not isinstance(devices, Sequence)
-        or not devices
-        or not all(type(index) is int and index >= 0 for index in devices)
-        or len(set(devices)) < len(devices)
-    ):
-        raise ValueError(f"devices is a list of different indices, such as [0, 1], not {devices!r}")
-    return list(devices)
+    what = "a list of different indices, such as [0, 1]"
+    devices = list_option(options, "devices", what, lambda i: type(i) is int and i >= 0)
+    if devices is not None and len(set(devices)) < len(devices):
+        raise ValueError(f"devices is {what}, not {devices!r}")
+    return devices
 
 
 def _find_gpus(library: Any, indices: Sequence[int] | None) -> list[AmdGpu]:

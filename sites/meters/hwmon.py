@@ -29,6 +29,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.hwmon_sensors import HWMON, REMEDIES, Sensor, find_sensors
@@ -129,11 +130,9 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
 
 def parse_options(options: Mapping[str, Any]) -> tuple[ChosenSensor, ...] | None:
     ABOUT.check_options(options)
-    entries = options.get("sensors")
+    entries = list_option(options, "sensors", f"a list of tables with {', '.join(KEYS)}")
     if entries is None:
         return None
-    if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence) or not entries:
-        raise ValueError(f"sensors is a list of tables with {', '.join(KEYS)}, not {entries!r}")
     choices = tuple(_parse_entry(entry) for entry in entries)
     for choice in choices:
         if choice.inside is not None:

@@ -41,6 +41,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
 from sites.meters.shared.open_meter import OpenMeter
@@ -139,18 +140,16 @@ def _read_signals(library: NvmlLibrary, signals: Sequence[Signal]) -> list[int]:
 
 def parse_options(options: Mapping[str, Any]) -> Sequence[int | str] | None:
     ABOUT.check_options(options)
-    devices = options.get("devices")
+    devices = list_option(options, "devices", 'a list such as [0, 1] or ["GPU-5f1c"]')
     if devices is None:
         return None
-    if isinstance(devices, str) or not isinstance(devices, Sequence) or not devices:
-        raise ValueError(f'devices is a list such as [0, 1] or ["GPU-5f1c"], not {devices!r}')
     for device in devices:
         is_index = isinstance(device, int) and not isinstance(device, bool) and device >= 0
         if not is_index and not (isinstance(device, str) and device):
             raise ValueError(f"{device!r} in devices is neither an index nor a UUID")
     if len(set(devices)) < len(devices):
         raise ValueError(f"devices lists a GPU twice: {devices!r}")
-    return list(devices)
+    return devices
 
 
 def _find_channels(library: NvmlLibrary, gpu: Gpu) -> list[tuple[Channel, Signal]]:

@@ -26,6 +26,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
@@ -165,11 +166,9 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
 
 def parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:
     ABOUT.check_options(options)
-    names = options.get("events")
+    names = list_option(options, "events", f"a list of {', '.join(DOMAINS)}")
     if names is None:
         return None
-    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
-        raise ValueError(f"events is a list of {', '.join(DOMAINS)}, not {names!r}")
     for name in names:
         if name not in DOMAINS:
             raise ValueError(f"{name!r} in events is not one of {', '.join(DOMAINS)}")

@@ -40,6 +40,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, parse_number, read_once
@@ -116,14 +117,8 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
 
 def parse_options(options: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, float | None]:
     ABOUT.check_options(options)
-    names = options.get("zones")
-    if names is not None and (
-        isinstance(names, str)
-        or not isinstance(names, Sequence)
-        or not names
-        or not all(isinstance(name, str) for name in names)
-    ):
-        raise ValueError(f"zones is a list of channel names such as package-0, not {names!r}")
+    what = "a list of channel names such as package-0"
+    names = list_option(options, "zones", what, lambda name: isinstance(name, str))
     max_power_w = options.get("max_power_w")
     if max_power_w is not None and not (
         isinstance(max_power_w, int | float)

@@ -35,3 +35,20 @@ def open_reading(device: str, root: Path) -> Callable[[], ClockState]:
         return ClockState(Setting(core.mhz()), source=core.source)
 
     return read_cpus
+
+
+class ReadClocks:
+    """What a control does that sets no clocks of the node itself: it reads them."""
+
+    def __init__(self, root: Path, device: str = "cpu") -> None:
+        self.device = device
+        self._read = open_reading(device, root)
+
+    def legal(self) -> None:
+        """What the node offers is not known."""
+
+    def state(self) -> ClockState:
+        return self._read()
+
+    def restore(self) -> None:
+        """This process set nothing."""

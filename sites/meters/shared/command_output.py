@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sites.described_options import list_option
 from sites.meters.shared.meter import MeterDescription, MeterUnreadable
 
 PROGRAM_FOLDERS = (Path("usr/bin"), Path("usr/sbin"), Path("bin"), Path("sbin"))
@@ -100,18 +101,9 @@ def parse_command_options(
         ValueError: an unknown option, or one with a wrong value.
     """
     about.check_options(options)
-    command = options.get("command")
-    if command is not None and (
-        isinstance(command, str)
-        or not isinstance(command, Sequence)
-        or not command
-        or not all(isinstance(word, str) and word for word in command)
-    ):
-        raise ValueError(
-            f'command is a list of words such as ["sudo", "-n", "COMMAND"], not {command!r}'
-        )
-    limit_s = parse_seconds(options, "limit_s")
-    return (None if command is None else list(command)), limit_s
+    what = 'a list of words such as ["sudo", "-n", "COMMAND"]'
+    command = list_option(options, "command", what, lambda w: isinstance(w, str) and bool(w))
+    return command, parse_seconds(options, "limit_s")
 
 
 def parse_seconds(options: Mapping[str, Any], name: str) -> float | None:
