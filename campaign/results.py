@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
+    from campaign.comparison import Comparison
     from campaign.failures import Failures
     from campaign.shown_measurement import ShownMeasurement
 
@@ -392,6 +393,32 @@ class Results:
             kept, source = self.kept_fit(site, name), self.fit_source(site, name)
         shown = site_rooflines(self.observations(site), kept, setting, cap_w)
         return RooflineResult(shown | {"fit": source and source.as_dict()}, source)
+
+    def compare(
+        self,
+        other: Results | None = None,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        alike_nodes: bool = False,
+    ) -> Comparison:
+        """What changed from this store to ``other``; or from one part of this one to another.
+
+        ``before``, ``after``: a date (UTC), or begins of set-ups' ids with commas.
+        ``alike_nodes``: take all nodes for equal.
+
+        Raises:
+            BadArgument: nothing is in common, or the parts are not parts.
+        """
+        from campaign.comparison import compare_stores  # noqa: PLC0415
+
+        return compare_stores(
+            self.store,
+            None if other is None else other.store,
+            before=before,
+            after=after,
+            alike_nodes=alike_nodes,
+        )
 
     def report(self, path: str | Path, fit: str = fits.DEFAULT) -> Path:
         """Write the report that a person reads, one HTML file; its path.

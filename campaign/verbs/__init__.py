@@ -21,6 +21,7 @@ VERBS = {
     "crossval": "campaign.verbs.crossval",
     "profile": "campaign.verbs.profile",
     "predict": "campaign.verbs.predict",
+    "compare": "campaign.verbs.compare",
     "roofline": "campaign.verbs.roofline",
     "report": "campaign.verbs.report",
     "figures": "campaign.verbs.figures",

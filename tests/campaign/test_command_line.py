@@ -34,6 +34,7 @@ VERBS = [
     "crossval",
     "profile",
     "predict",
+    "compare",
     "roofline",
     "report",
     "figures",

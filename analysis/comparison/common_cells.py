@@ -1,0 +1,108 @@
+"""The cells that two sets of measurements of one site have in common, as arrays of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from analysis.dataset import is_complete
+from analysis.measurements.kernels import KernelInstance, kernel_instances
+
+CELL = ["partition", "kernel", "params", "core_mhz", "mem_mhz"]
+"""What makes a cell of one site: its point without the repeat."""
+QUANTITIES = {"time": "time_s", "energy": "energy_j"}
+SIMULATED_NODE = "simulated"
+"""In place of the node of a simulated machine, whose results do not depend on where it ran."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Measurements of common cells, a row each, and what each belongs to (int64 codes).
+
+    ``log_value``: float64, the natural logarithm of a time or an energy. ``cell``: see ``cells``.
+    ``after``: bool, whether it is of the second set. ``node``: over both sets. ``session``: a
+    node's measurements of one repeat in one set, which were made in one part of the campaign.
+    ``cells``: a row a cell, with :data:`CELL`'s columns, its kernel's code ``kernel_code``, and
+    ``label``. ``nodes``: the nodes' names.
+    """
+
+    log_value: np.ndarray
+    cell: np.ndarray
+    after: np.ndarray
+    node: np.ndarray
+    session: np.ndarray
+    cells: pd.DataFrame
+    nodes: list[str]
+
+    @property
+    def cell_side(self) -> np.ndarray:
+        """int64: the cell in one of the two sets; even of the first, odd of the second."""
+        return 2 * self.cell + self.after
+
+
+def site_frame(dataset: xr.Dataset, site: str) -> pd.DataFrame:
+    """The complete measurements of a site, with the columns that a comparison needs."""
+    names = [*CELL, "node", "repeat", "simulated", "status", "start_unix_s", "setup"]
+    names += [*QUANTITIES.values()]
+    mine = dataset["site"].values == site
+    frame = pd.DataFrame({name: dataset[name].values[mine] for name in names})
+    frame = frame[is_complete(frame["status"])].reset_index(drop=True)
+    for name in ("partition", "kernel", "params", "node"):
+        frame[name] = [str(value) for value in frame[name]]
+    frame.loc[frame["simulated"], "node"] = SIMULATED_NODE
+    return frame
+
+
+def common_rows(
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    quantity: str,
+    instances: Mapping[tuple[str, str], KernelInstance],
+) -> Rows | None:
+    """The rows of two frames (:func:`site_frame`) in cells that both have the quantity of; None
+    where there is no such cell. A missing value is never taken for a number."""
+    column = QUANTITIES[quantity]
+    parts = []
+    for side, frame in enumerate((before, after)):
+        value = frame[column].to_numpy(dtype=np.float64)
+        part = frame[np.isfinite(value) & (value > 0)].copy()
+        part["side"] = side
+        parts.append(part)
+    rows = pd.concat(parts, ignore_index=True)
+    sides = rows.groupby(CELL, dropna=False)["side"].transform("nunique")
+    rows = rows[sides == 2].reset_index(drop=True)
+    if rows.empty:
+        return None
+    cell = rows.groupby(CELL, dropna=False, sort=False).ngroup().to_numpy()
+    cells = rows.drop_duplicates(CELL)[CELL].reset_index(drop=True)
+    cells["kernel_code"] = cells.groupby(["kernel", "params"], sort=False).ngroup()
+    cells["label"] = [
+        instances[pair].label for pair in zip(cells.kernel, cells.params, strict=True)
+    ]
+    nodes, node = np.unique(rows["node"].to_numpy(dtype=object).astype(str), return_inverse=True)
+    session = rows.groupby(["side", "node", "repeat"], sort=False).ngroup().to_numpy()
+    return Rows(
+        log_value=np.log(rows[column].to_numpy(dtype=np.float64)),
+        cell=cell,
+        after=rows["side"].to_numpy() == 1,
+        node=node,
+        session=session,
+        cells=cells,
+        nodes=[str(name) for name in nodes],
+    )
+
+
+def instances_of(*datasets: xr.Dataset) -> dict[tuple[str, str], KernelInstance]:
+    """(kernel, params) -> instance, labelled among all kernels of all datasets."""
+    pairs = {
+        (str(kernel), str(params))
+        for dataset in datasets
+        for kernel, params in zip(
+            dataset["kernel"].values.tolist(), dataset["params"].values.tolist(), strict=True
+        )
+    }
+    return kernel_instances(pairs)

@@ -1,0 +1,79 @@
+"""Simulated pairs of campaigns on the same points, with noise, drift and unlike nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import xarray as xr
+
+from analysis.comparison.changes import Change, compare_site, with_adjusted
+
+SITE = "s"
+QUANTITIES = ("time_s", "energy_j")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaigns:
+    """How pairs of campaigns are simulated. Of (time, energy), as relative standard deviations:
+    ``noise`` of one measurement of a typical kernel; ``drift`` of each repeat of the plan on each
+    node; ``offset`` between nodes. Kernels' noise differs by ``spread`` (of its logarithm).
+    ``nodes``: those of the first and of the second campaign; a worker takes the next point.
+    """
+
+    kernels: int = 20
+    settings: int = 8
+    repeats: int = 3
+    nodes: tuple[Sequence[int], Sequence[int]] = ((0, 1), (0, 1))
+    noise: tuple[float, float] = (0.003, 0.01)
+    drift: tuple[float, float] = (0.001, 0.002)
+    offset: tuple[float, float] = (0.01, 0.03)
+    spread: float = 0.4
+
+
+def pair(campaigns: Campaigns, seed: int, factor: np.ndarray | float = 1.0) -> list[xr.Dataset]:
+    """Two campaigns; time and energy of the second are ``factor`` (kernels,) times the first's."""
+    random = np.random.default_rng(seed)
+    kernels, settings, most_nodes = campaigns.kernels, campaigns.settings, 16
+    shape = (kernels, settings)
+    truth = {name: random.normal(0.0, 1.0, shape) for name in QUANTITIES}
+    offsets = {
+        name: random.normal(0.0, size, most_nodes)
+        for name, size in zip(QUANTITIES, campaigns.offset, strict=True)
+    }
+    unlike = np.exp(random.normal(0.0, campaigns.spread, kernels))
+    index = np.array(list(product(range(campaigns.repeats), *map(range, shape))))
+    repeat, kernel, setting = index.T
+    datasets = []
+    for names, change in zip(campaigns.nodes, (1.0, factor), strict=True):
+        node = random.choice(names, len(index))
+        columns: dict[str, np.ndarray] = {}
+        for name, noise, drift in zip(QUANTITIES, campaigns.noise, campaigns.drift, strict=True):
+            of_session = random.normal(0.0, drift, (campaigns.repeats, most_nodes))
+            log_value = truth[name][kernel, setting] + offsets[name][node]
+            log_value += of_session[repeat, node]
+            log_value += random.normal(0.0, 1.0, len(index)) * noise * unlike[kernel]
+            columns[name] = np.exp(log_value) * np.broadcast_to(change, kernels)[kernel]
+        columns |= {
+            "core_mhz": 1000.0 + setting,
+            "mem_mhz": np.full(len(index), np.nan),
+            "start_unix_s": np.zeros(len(index)),
+            "repeat": repeat,
+            "simulated": np.zeros(len(index), bool),
+            "kernel": np.array([f"k{i}" for i in kernel], object),
+            "node": np.array([f"n{i}" for i in node], object),
+        }
+        fixed = {"site": SITE, "partition": "p", "params": "{}", "status": "ok", "setup": ""}
+        columns |= {name: np.full(len(index), text, object) for name, text in fixed.items()}
+        datasets.append(
+            xr.Dataset({name: ("measurement", values) for name, values in columns.items()})
+        )
+    return datasets
+
+
+def changes_of(campaigns: Campaigns, seed: int, factor: np.ndarray | float = 1.0) -> list[Change]:
+    """The changes that a comparison of a simulated pair finds."""
+    before, after = pair(campaigns, seed, factor)
+    return with_adjusted(compare_site(before, after, SITE)[1])

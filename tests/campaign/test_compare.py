@@ -1,0 +1,116 @@
+"""campaign compare: two stores, one store before and after a change, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from campaign.command_line import main
+from campaign.results import open_store
+from campaign.store.compaction import compact
+from campaign.store.layout import open_store as open_layout
+from campaign.store.setups import setup_id
+from tests.campaign.compared_stores import CLOCKS_MHZ, DRIVERS, KERNELS, SITE, setup_record, write
+
+IDS = [setup_id(setup_record(driver)) for driver in DRIVERS]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stores ``old`` and ``new`` of one driver each, ``both``, and ``again``, as ``old``."""
+    path = tmp_path_factory.mktemp("compare")
+    write(path / "both")
+    write(path / "old", DRIVERS[:1])
+    write(path / "new", DRIVERS[1:])
+    write(path / "again", DRIVERS[:1])
+    compact(open_layout(path / "both"))
+    return path
+
+
+def compared(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict:
+    assert main(["compare", *words, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_two_stores_and_the_parts_of_one_are_compared_alike(folder, capsys):
+    old, new, both = (str(folder / name) for name in ("old", "new", "both"))
+    of_stores = compared(capsys, old, new)
+    for words in (
+        ["--after", "2026-02-01"],
+        ["--before", "2026-02-01T00:00+01:00"],
+        ["--before", IDS[0][:6]],
+        ["--before", IDS[0], "--after", IDS[1]],
+    ):
+        of_parts = compared(capsys, both, *words)
+        assert of_parts["changes"] == of_stores["changes"]
+        assert of_parts["setup_changes"] == of_stores["setup_changes"]
+    backwards = compared(capsys, new, old)
+    ratios = [np.array([c["ratio"] for c in r["changes"]]) for r in (of_stores, backwards)]
+    assert sorted(ratios[0]) == pytest.approx(sorted(1.0 / ratios[1]))
+
+
+def test_the_ratio_is_that_of_the_geometric_means(folder, capsys):
+    changes = compared(capsys, str(folder / "old"), str(folder / "new"))["changes"]
+    means = {}
+    for side in ("old", "new"):
+        frame = open_store(folder / side).scalars[["kernel", "core_mhz", "time_s"]].to_dataframe()
+        means[side] = np.log(frame.set_index(["kernel", "core_mhz"])["time_s"]).groupby(
+            level=[0, 1]
+        )
+    expected = np.exp(means["new"].mean() - means["old"].mean())
+    points = [c for c in changes if c["level"] == "point" and c["quantity"] == "time"]
+    assert len(points) == len(KERNELS) * len(CLOCKS_MHZ)
+    for change in points:
+        kernel = change["kernel"].split()[0]
+        assert change["ratio"] == pytest.approx(expected[kernel, change["core_mhz"]])
+        assert change["before"] == change["after"] == 3
+    found = {c["kernel"] for c in changes if c["significant"] and c["level"] == "kernel"}
+    assert found == {"fmm n=1"}
+
+
+def test_what_changed_in_the_set_ups_is_named(folder, capsys):
+    (change,) = compared(capsys, str(folder / "old"), str(folder / "new"))["setup_changes"]
+    assert (change["site"], change["key"]) == (SITE, "node.gpu_driver")
+    assert change["before"] == [[DRIVERS[0], 18]] and change["after"] == [[DRIVERS[1], 18]]
+
+
+@pytest.mark.parametrize(("limit", "code"), [("1", 1), ("0", 1), ("5", 0)])
+def test_a_significant_regression_above_the_limit_ends_with_1(folder, capsys, limit, code):
+    words = [str(folder / "old"), str(folder / "new"), "--fail-above", limit]
+    assert main(["compare", *words]) == code
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[-1].endswith(f"of more than {limit} %")
+
+
+def test_equal_stores_and_improvements_end_with_0(folder, capsys):
+    same = compared(capsys, str(folder / "old"), str(folder / "again"), "--fail-above", "0")
+    assert not any(change["significant"] for change in same["changes"])
+    assert {change["ratio"] for change in same["changes"]} == {1.0}
+    compared(capsys, str(folder / "new"), str(folder / "old"), "--fail-above", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["both"], IDS[0]),
+        (["both", "--before", "monday"], "2026-03-01"),
+        (["both", "--before", IDS[0], "--after", IDS[0][:4]], "in common"),
+        (["both", "--after", "2027-01-01"], "no measured point in common"),
+        (["old", "new", "--before", "2026-02-01"], "one store"),
+    ],
+)
+def test_what_cannot_be_compared_is_answered_with_what_can(folder, capsys, words, says):
+    given = [str(folder / word) if (folder / word).exists() else word for word in words]
+    assert main(["compare", *given]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_the_example_of_the_page_is_the_one_that_is_written_here(folder):
+    kept = Path(__file__).parents[1] / "data" / "stores" / "driver-change"
+    ours, theirs = (open_store(path).scalars for path in (folder / "both", kept))
+    for name in ("point_id", "time_s", "energy_j", "setup"):
+        assert ours[name].values.tolist() == theirs[name].values.tolist()
