@@ -21,7 +21,7 @@ MORE = (
     "of comparisons (Benjamini-Hochberg): between equal stores, 5 % of the comparisons at most "
     "report a change."
 )
-EXAMPLE = "campaign compare before/store after/store --fail-above 1"
+EXAMPLE = "campaign compare campaign-demo/store campaign-demo/store --fail-above 1"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
