@@ -433,20 +433,25 @@ class Results:
         return write_report(self.store, Path(path), fit)
 
     def figures(
-        self, folder: str | Path, site: str | None = None, cap_w: float | None = None
+        self,
+        folder: str | Path,
+        site: str | None = None,
+        cap_w: float | None = None,
+        fit: str = fits.DEFAULT,
     ) -> list[Path]:
         """Write every figure and table as files for a paper; their paths.
 
         ``site``: one site (default: all, each in a folder of its own). ``cap_w``: draw a cap on
-        power into the rooflines.
+        power into the rooflines. ``fit``: the name of the kept fits to show.
 
         Raises:
             CantFit: a cap at or below the constant power.
+            NoKeptFit: no site has a fit of this name.
             OSError: a file cannot be written.
         """
         from campaign.reporting import report_content, write_figures  # noqa: PLC0415
 
-        content = report_content(self.store, site)
+        content = report_content(self.store, site, fit)
         return [file.path for file in write_figures(content, Path(folder), cap_w)]
 
 

@@ -1,4 +1,4 @@
-"""Everything that a store has of one measurement, found by its point's id or the id's begin."""
+"""Everything that a store has of one measurement, found by the id of its point."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class ShownMeasurement:
 def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMeasurement:
     """The measurement of a point.
 
-    ``dataset``: that of the store, with its traces. ``point``: the point's id, or a begin of it
+    ``dataset``: that of the store, with its traces. ``point``: the point's id, or a beginning of it
     that no other measured point has.
 
     Raises:
@@ -167,6 +167,6 @@ def _row(store: Store, dataset: xr.Dataset, point: str) -> int:
         raise BadArgument(f"point {point!r} is planned, and was not measured yet")
     example = f", such as {ids[0]}" if ids else ""
     raise BadArgument(
-        f"no measurement of a point {point!r} in the store; give an id or its begin{example}: "
+        f"no measurement of a point {point!r} in the store; give an id or its beginning{example}: "
         f"campaign export {store.root} --csv - lists them in the column point_id"
     )

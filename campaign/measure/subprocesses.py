@@ -233,7 +233,7 @@ def _in_scratch(path: Path) -> Iterator[None]:
 
 
 def scratch_prefix() -> str:
-    """The begin of the names of this node's scratch folders. Nodes may share their parent."""
+    """What the names of this node's scratch folders begin with. Nodes may share their parent."""
     return f"campaign-{platform.node()}-"
 
 

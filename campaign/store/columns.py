@@ -30,7 +30,7 @@ PADDING: dict[str, Any] = {"time_ns": np.iinfo(np.int64).min, "value": np.nan}
 """The value of samples that belong to no trace, such as those that fill up a shard."""
 SAMPLE_ATTRIBUTES: dict[str, dict[str, Any]] = {
     "time_ns": {
-        "long_name": "time of a sample since the begin of its measurement's first window",
+        "long_name": "time of a sample since the start of its measurement's first window",
         "units": "ns",
         "_FillValue": PADDING["time_ns"],
     },

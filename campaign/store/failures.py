@@ -20,7 +20,7 @@ makes one; or a later attempt measured it."""
 
 
 def failed_attempts(store: Store) -> pd.DataFrame:
-    """Every failed attempt, in order of its begin: a row each, with the columns
+    """Every failed attempt, in order of its start: a row each, with the columns
     :data:`campaign.store.columns.FAILURE_COLUMNS` and ``outcome`` of its point, one of
     :data:`FAILED`, :data:`WAITING` and :data:`MEASURED`.
 

@@ -246,7 +246,7 @@ def refuse_changes(store_path: str, found: Sequence[Change]) -> None:
 
 
 def value_text(value: Any) -> str:
-    """A value on one line; of a long one the begin."""
+    """A value on one line; cut off where it is long."""
     if value is NOT_THERE:
         return "none"
     text = value if isinstance(value, str) else json.dumps(value)

@@ -44,7 +44,7 @@ class SetupUse:
 
 
 def setup_id(record: Record) -> str:
-    """The id of a record: the begin of the SHA-256 of its JSON with sorted keys."""
+    """The id of a record: the first characters of the SHA-256 of its JSON with sorted keys."""
     text = json.dumps(record, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:ID_CHARS]
 

@@ -22,7 +22,7 @@ def trace_of(dataset: xr.Dataset, point_id: str, channel: str | None = None) -> 
 
     Returns:
         float64 along ``time``, in the unit that its attribute ``units`` says. The coordinate
-        ``time`` is in s from the begin of the first window (negative: before it).
+        ``time`` is in s from the start of the first window (negative: before it).
 
     Raises:
         BadArgument: there is no such measurement, or not one such trace.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument, CannotDo
-from campaign.verbs.options import add_store, read_setting
+from campaign.verbs.options import add_fit, add_store, read_setting
 from campaign.verbs.printing import say
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="P",
         help="a machine as papers print it, by its name in campaign roofline --platform (repeat)",
     )
+    add_fit(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -85,6 +86,7 @@ def _content(arguments: Namespace) -> ReportContent:
     content = report_content(
         open_store(Path(arguments.store)),
         arguments.site,
+        arguments.fit,
         train=[read_setting(text, "--train") for text in arguments.train or []] or None,
         setting=read_setting(arguments.setting, "--setting") if arguments.setting else None,
     )

@@ -43,7 +43,7 @@ SHOWN_APART = ("flags", "simulated", "imported")
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     add_store(parser)
-    parser.add_argument("point", metavar="POINT", help="the point's id, or the begin of it")
+    parser.add_argument("point", metavar="POINT", help="the point's id, or the beginning of it")
     parser.add_argument("--svg", metavar="F", help="also write the trace as a drawing to this file")
     add_all(parser)
     add_json(parser)
@@ -193,7 +193,7 @@ def _print_trace(shown: ShownMeasurement, every_channel: bool) -> None:
     drawn = list(shown.trace.channels.items())
     spans = [(float(begin), float(end)) for begin, end in shown.trace.windows_s]
     for name, (time_s, power_w) in drawn if every_channel else drawn[:MOST_PLOTS]:
-        say(f"power of {name}, W, against s from the first window's begin; windows are marked")
+        say(f"power of {name}, W, against s from the start of the first window; windows are marked")
         braille = can_show_braille(sys.stdout.encoding)
         for line in plot(time_s, power_w, spans, width=width, braille=braille):
             say(line)

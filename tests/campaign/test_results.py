@@ -265,7 +265,7 @@ def test_every_result_names_its_fit(own_store, capsys, tmp_path):
         assert entry["store"]["data_id"] == entry["fit"]["data_id"]
     listed = printed(capsys, "coefficients", path)
     assert {fit["fit"]["name"] for fit in listed} >= {"default", "trial"}
-    for words in (["predict"], ["roofline"], ["coefficients"], ["report"]):
+    for words in (["predict"], ["roofline"], ["coefficients"], ["report"], ["figures"]):
         site = [] if words == ["report"] else ["--site", SITE]
         assert main([*words, path, *site, "--fit", "none"]) == 2
         assert "none" in capsys.readouterr().err
