@@ -171,7 +171,7 @@ def _parts(record: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
-    """The scalars at the beginning of ``record``, the end of their text, and the end of the record."""
+    """The scalars at the start of ``record``, the end of their text, and the end of the record."""
     if len(record) < HEAD.size:
         raise TornRecord("cut off in its head")
     magic, text_bytes, payload_bytes, text_crc, _, head_crc = HEAD.unpack_from(record)
