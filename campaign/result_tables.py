@@ -336,6 +336,7 @@ class Status:
                 "clock_unproven": row.clock_unproven,
                 "failed": row.failed,
                 "left": row.left,
+                "waiting": row.waiting,
                 "seconds_to_end": seconds_to_end(row.latest_unix_s, row.left) if row.left else 0.0,
             }
             for row in self.partitions

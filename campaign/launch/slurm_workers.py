@@ -159,8 +159,8 @@ class SlurmWorkers:
         if self.watch.look.began_s <= self._absent_s[key]:
             return False  # the job may be younger than what squeue printed
         job = self.watch.look.named(self.job_name).get(job_id)
-        if job is None or job.state == "COMPLETING":
-            return True
+        if job is None or job.state == "COMPLETING" or job.reason.endswith("requeued held"):
+            return True  # a job that Slurm holds since its launch failed waits for ever
         if job.state != "RUNNING":
             self._running_s.pop(key, None)
             return False

@@ -13,7 +13,6 @@ import fcntl
 import json
 import os
 import platform
-import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +26,7 @@ from typing import Any
 from analysis.dataset import CLOCK_NOT_LEGAL, KERNEL_FAILED, NODE_LOST, TIMED_OUT
 from campaign.measure.__main__ import RecordUnwritten
 from campaign.measure.point_life import PartitionSetup, node_name
+from campaign.measure.slurm_words import StepEnd, step_end
 from campaign.measurement import Measurement
 from campaign.plan.point import Point
 from campaign.store.journal import TornRecord, encode, scalars_of
@@ -41,12 +41,17 @@ FROM_OUTSIDE = {code for s in SIGNALS_FROM_OUTSIDE for code in (-s, 128 + s)}
 """Exit statuses of a subprocess that was ended from outside: by a job's cancellation, the OOM
 killer, or a node that goes down. The point itself may be measurable."""
 PR_SET_PDEATHSIG = 1
-JOB_IS_GONE = re.compile(
-    r"^srun: error: (.* has expired|.* already completing or completed|Unable to confirm allocation"
-    r"|.*[Ee]xpired or invalid job|.*Invalid job id)",
-    re.MULTILINE,
-)
-"""srun's errors where no step can start in the worker's allocation any more."""
+STEP_PAUSE_S = 5.0
+STEP_WAIT_S = 600.0
+"""How long a step is started again while Slurm does not answer."""
+
+
+STEP_STATUS = {
+    StepEnd.LOST: (NODE_LOST, "Slurm lost or ended the job step"),
+    StepEnd.OUT_OF_MEMORY: (KERNEL_FAILED, "out of memory in a job step"),
+    StepEnd.REFUSED: (KERNEL_FAILED, "Slurm cannot start the job step"),
+}
+"""What a step that left no result is recorded as."""
 
 
 class AllocationGone(Exception):
@@ -91,8 +96,18 @@ class SubprocessRunner:
 
         Raises:
             ScratchUnwritable: the scratch folder cannot be written to, in two attempts.
-            AllocationGone: the worker's Slurm job has ended.
+            AllocationGone: the worker's Slurm job has ended, or Slurm does not answer for
+                :data:`STEP_WAIT_S`.
         """
+        until_s = time.monotonic() + STEP_WAIT_S
+        while (record := self._measured(point, attempt)) is None:
+            if time.monotonic() >= until_s:
+                raise AllocationGone(f"Slurm does not answer: {_last_output(self.folder / 'log')}")
+            time.sleep(STEP_PAUSE_S)
+        return record
+
+    def _measured(self, point: Point, attempt: int) -> bytes | None:
+        """See :meth:`measure`; None where Slurm does not answer, so that no step could start."""
         result = self.folder / "result"
         log = self.folder / "log"
         in_step = self.setup.site.clocks.control == "slurm"
@@ -130,10 +145,16 @@ class SubprocessRunner:
             limit_s = self.setup.protocol.timeout_s
             text = f"killed after {limit_s:g} s; last output: {output}"
             return _failure(point, attempt, started_unix_s, TIMED_OUT, text)
-        if "SLURM_JOB_ID" in os.environ and JOB_IS_GONE.search(output):
+        end = step_end(output) if "SLURM_JOB_ID" in os.environ else StepEnd.KERNEL
+        if end == StepEnd.NO_ANSWER:
+            return None
+        if end == StepEnd.GONE:
             raise AllocationGone(output)
         text = f"the measuring subprocess ended with {_exit_name(exit_code)}; last output: {output}"
         status = NODE_LOST if exit_code in FROM_OUTSIDE else KERNEL_FAILED
+        if end in STEP_STATUS:
+            status, reason = STEP_STATUS[end]
+            text = f"{reason}; last output: {output}"
         return _failure(point, attempt, started_unix_s, status, text)
 
     def _forked(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, FAILURES, STATUSES
+from campaign.measurement import CAN_PASS, will_be_tried_again
 from campaign.store.current_state import status_codes, summary_and_states
 from campaign.store.layout import Store
 from campaign.store.mixtures import Mixture, mixtures
@@ -31,22 +32,11 @@ def point_states(store: Store, contents: StoreContents | None = None) -> dict[st
     """
     contents = contents or read_contents(store)
     status: dict[str, str] = {}
-    failed: set[tuple[str, int]] = set()
     if contents.generation is not None:
-        from campaign.store.dataset import open_tables, read_column  # noqa: PLC0415
-
         states = contents.generation.states()
         names = np.array(STATUSES, object)[states["status"]]
         status = dict(zip(states["id"].astype(str).tolist(), names.tolist(), strict=True))
-        if contents.generation.summary.get("failures"):
-            tables = open_tables(contents.generation)
-            ids = read_column(tables, "failures/point_id")
-            failed.update(zip(ids, read_column(tables, "failures/attempt").tolist(), strict=True))
-    for entry in contents.tail.entries:
-        if entry.scalars["status"] in FAILURES:
-            failed.add((entry.point_id, entry.scalars["attempt"]))
-    # One attempt may fail twice, because Dask repeats the task of a lost worker.
-    failures = Counter(point_id for point_id, _ in failed)
+    failures = _failed_attempts(contents)
     status |= {entry.point_id: entry.scalars["status"] for entry in contents.accepted}
     return {
         point_id: (status.get(point_id), failures[point_id])
@@ -54,11 +44,28 @@ def point_states(store: Store, contents: StoreContents | None = None) -> dict[st
     }
 
 
+def _failed_attempts(contents: StoreContents) -> Counter[str]:
+    """Point id -> its failed attempts."""
+    failed: set[tuple[str, int]] = set()
+    if contents.generation is not None and contents.generation.summary.get("failures"):
+        from campaign.store.dataset import open_tables, read_column  # noqa: PLC0415
+
+        tables = open_tables(contents.generation)
+        ids = read_column(tables, "failures/point_id")
+        failed.update(zip(ids, read_column(tables, "failures/attempt").tolist(), strict=True))
+    for entry in contents.tail.entries:
+        if entry.scalars["status"] in FAILURES:
+            failed.add((entry.point_id, entry.scalars["attempt"]))
+    # One attempt may fail twice, because Dask repeats the task of a lost worker.
+    return Counter(point_id for point_id, _ in failed)
+
+
 @dataclass(frozen=True)
 class PartitionStatus:
     """How many of a partition's planned points, or of a site's imported ones, are in which state.
-    ``clock_unproven``: how many of the done ones have that status. ``latest_unix_s``:
-    when the last ones began."""
+    ``clock_unproven``: how many of the done ones have that status. ``left``: those that a run
+    measures, ``waiting`` of which have failed and are tried again. ``failed``: those that no run
+    measures by itself. ``latest_unix_s``: when the last ones began."""
 
     site: str
     partition: str
@@ -67,6 +74,7 @@ class PartitionStatus:
     clock_unproven: int
     failed: int
     left: int
+    waiting: int
     latest_unix_s: list[float]
 
 
@@ -92,12 +100,19 @@ def store_status(store: Store) -> StoreStatus:
     summary, states = summary_and_states(contents)
     partitions = []
     planned = planned_ids(store)
+    attempts = _failed_attempts(contents) if summary.get("failures") else Counter()
+    most_retries = _most_retries(store)
     for name, ids in planned.items():
         site, _, partition = name.partition("/")
         codes = status_codes(states, ids)
         unproven = int((codes == STATUSES.index(CLOCK_UNPROVEN)).sum())
         done = sum(int((codes == STATUSES.index(status)).sum()) for status in COMPLETE)
-        left = int((codes < 0).sum())
+        may_pass = np.isin(codes, [STATUSES.index(status) for status in CAN_PASS])
+        waiting = sum(
+            will_be_tried_again(STATUSES[code], attempts[point_id.decode()], most_retries)
+            for point_id, code in zip(ids[may_pass].tolist(), codes[may_pass], strict=True)
+        )
+        left = int((codes < 0).sum()) + waiting
         latest = summary.get("latest_unix_s", {}).get(name, [])
         failed = ids.size - done - left
         partitions.append(
@@ -109,6 +124,7 @@ def store_status(store: Store) -> StoreStatus:
                 clock_unproven=unproven,
                 failed=failed,
                 left=left,
+                waiting=waiting,
                 latest_unix_s=latest,
             )
         )
@@ -127,6 +143,7 @@ def store_status(store: Store) -> StoreStatus:
                 clock_unproven=count[CLOCK_UNPROVEN],
                 failed=0,
                 left=0,
+                waiting=0,
                 latest_unix_s=[],
             )
             for site, count in sorted(counts.items())
@@ -139,6 +156,14 @@ def store_status(store: Store) -> StoreStatus:
         [*contents.damage, *damage],
         mixtures(uses),
     )
+
+
+def _most_retries(store: Store) -> int:
+    """How often the plan's campaign tries a failed point again; 0 where the plan does not say."""
+    try:
+        return int(store.read_json("campaign.json")["campaign"]["retries"]["max"])
+    except (LookupError, TypeError, ValueError, OverflowError):
+        return 0
 
 
 def _counts_without_plan(

@@ -16,6 +16,14 @@ from campaign.verbs.printing import (
 
 SUMMARY = "show what is done, failed and left, and when it will end"
 EXAMPLE = "campaign status campaign-demo/store"
+COLUMNS = {
+    "planned": "planned",
+    "done": "done",
+    "failed": "failed",
+    "left": "left",
+    "waiting": "to retry",
+    "seconds_to_end": "seconds left",
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -37,18 +45,21 @@ def run(arguments: Namespace) -> int:
         print_json(status.as_dict())
     else:
         rows = status.rows()
-        names = ("planned", "done", "clock_unproven", "failed", "left")
+        names = ("planned", "done", "clock_unproven", "failed", "left", "waiting")
         total = {name: sum(row[name] or 0 for row in rows) for name in names}
         proofs = of_statuses(total["done"], total["clock_unproven"])
+        again = f" ({total['waiting']} of them tried again after a failure)"
         say(
             f"{total['done']} of {total['planned']} points done{proofs}, {total['failed']} failed, "
-            f"{total['left']} left"
+            f"{total['left']} left{again * bool(total['waiting'])}"
         )
-        header = ["site", "partition", "planned", "done", "failed", "left", "seconds left"]
+        # "to retry" is rare: a column of zeros would only take room.
+        columns = [name for name in COLUMNS if name != "waiting" or total["waiting"]]
+        header = ["site", "partition", *(COLUMNS[name] for name in columns)]
         table = [
             [
                 *(shortened(row[name], 24) for name in ("site", "partition")),
-                *(row[name] for name in ("planned", "done", "failed", "left", "seconds_to_end")),
+                *(row[name] for name in columns),
             ]
             for row in rows
         ]

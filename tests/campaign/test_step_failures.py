@@ -1,0 +1,193 @@
+"""Job steps that Slurm lost, refused or could not start, and which of them are tried again."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analysis.dataset import CLOCK_UNPROVEN, KERNEL_FAILED, NODE_LOST, OK
+from campaign.command_line import main
+from campaign.launch.drive import plan_record
+from campaign.launch.outcome import outcome
+from campaign.measure.point_life import PartitionSetup
+from campaign.measure.slurm_words import StepEnd, step_end
+from campaign.measure.subprocesses import SubprocessRunner
+from campaign.measurement import CAN_PASS, Measurement
+from campaign.plan.campaign_file import Protocol
+from campaign.plan.plan import make_plan
+from campaign.store.compaction import compact
+from campaign.store.journal import JournalWriter, decode, encode
+from campaign.store.layout import create_store
+from campaign.store.planned import write_planned
+from campaign.store.states import point_states
+from sites.site_reading import built_in_sites, read_site
+from tests.points import a_point
+from tests.slurm_cluster import SlurmCluster
+
+
+@pytest.mark.parametrize(
+    ("printed", "end"),
+    [
+        # Recorded from a Slurm 22.05 whose nodes, daemons and jobs were harmed.
+        ("srun: error: Node failure on n3", StepEnd.LOST),
+        ("srun: error: Timed out waiting for job step to complete", StepEnd.LOST),
+        ("srun: error: Slurm job 27429 has expired", StepEnd.GONE),
+        (
+            "srun: error: Unable to confirm allocation for job 27434: Unable to contact slurm "
+            "controller (connect failure)",
+            StepEnd.NO_ANSWER,
+        ),
+        ("srun: error: Only allocated 1 nodes asked for 2", StepEnd.REFUSED),
+        # From the strings of srun and slurmstepd, and of slurm_errno.c.
+        (
+            "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE "
+            "FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
+            StepEnd.LOST,
+        ),
+        (
+            "slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME "
+            "LIMIT ***",
+            StepEnd.LOST,
+        ),
+        (
+            "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO "
+            "PREEMPTION ***",
+            StepEnd.LOST,
+        ),
+        (
+            "srun: error: Task launch for StepId=7.0 failed on node n1: Job credential expired",
+            StepEnd.LOST,
+        ),
+        (
+            "srun: error: Unable to confirm allocation for job 7: Invalid job id specified",
+            StepEnd.GONE,
+        ),
+        (
+            "srun: error: Unable to create step for job 7: Requested node configuration is not "
+            "available",
+            StepEnd.REFUSED,
+        ),
+        (
+            "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.0. Some of your processes "
+            "may have been killed by the cgroup out-of-memory handler.\n"
+            "srun: error: n1: task 0: Out Of Memory",
+            StepEnd.OUT_OF_MEMORY,
+        ),
+        # The program's own end, and Slurm's words on it or in its output.
+        ("srun: error: n1: task 0: Exited with exit code 3", StepEnd.KERNEL),
+        (
+            "srun: error: n1: task 1: Segmentation fault\n"
+            "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+            "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***",
+            StepEnd.KERNEL,
+        ),
+        ("my solver: Node failure on edge 3; Unable to contact slurm controller", StepEnd.KERNEL),
+    ],
+)
+def test_what_became_of_a_step_by_slurms_words(printed: str, end: StepEnd) -> None:
+    assert step_end(f"a first line\n{printed}\n") == end
+    assert (KERNEL_FAILED in CAN_PASS, NODE_LOST in CAN_PASS) == (False, True)
+
+
+class Step:
+    """A job on n3, and a point that is measured in a step of it, from this process."""
+
+    def __init__(
+        self, cluster: SlurmCluster, folder: Path, monkeypatch: pytest.MonkeyPatch, sleep_s: float
+    ) -> None:
+        site = read_site(built_in_sites()["slurm-example"])
+        clocks = site.clocks.model_copy(update={"tolerance_pct": 1000.0})
+        site = site.model_copy(update={"clocks": clocks, "meters": []})
+        quick = Protocol(idle_s=0.0, warm_up_s=0.0, min_duration_s=0.0, timeout_s=90.0)
+        self.job = cluster.submit("#!/bin/bash\nsleep 600\n", "-o/dev/null", "-pcpu-b", "-wn3")
+        while cluster.job_state(self.job) != "RUNNING":
+            time.sleep(0.1)
+        for name, value in {**cluster.environment, "SLURM_JOB_ID": self.job}.items():
+            monkeypatch.setenv(name, value)
+        self.runner = SubprocessRunner(PartitionSetup(site, quick, ("idle",)), folder)
+        self.point = a_point(
+            site=site.name,
+            partition=next(iter(site.partitions)),
+            setting=site.settings[0],
+            params=json.dumps({"sleep_s": sleep_s}),
+        )
+
+    def measure(self, after_s: float, harm: Callable[[], object]) -> Measurement:
+        """What comes of it, and of ``harm`` so long after its begin."""
+        timer = threading.Timer(after_s, harm)
+        timer.start()
+        try:
+            return decode(self.runner.measure(self.point, 0))
+        finally:
+            timer.join()
+            self.runner.close()
+
+
+@pytest.mark.slurm
+def test_a_lost_step_is_no_fault_of_the_kernel(
+    tmp_path: Path, slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Step(slurm_cluster, tmp_path, monkeypatch, 60.0)
+    lost = step.measure(3.0, lambda: slurm_cluster.set_node("n3", "down"))
+    slurm_cluster.set_node("n3", "resume")
+    assert lost.status == NODE_LOST, lost.text
+    assert "srun: error: Node failure on n3" in lost.text
+
+
+@pytest.mark.slurm
+def test_a_step_waits_for_a_controller_that_comes_back(
+    tmp_path: Path, slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.time()
+    step = Step(slurm_cluster, tmp_path, monkeypatch, 0.1)
+    state = slurm_cluster.base / "state" / "job_state"
+    while not state.exists() or state.stat().st_mtime < began + 2.0:  # what it forgets is gone
+        slurm_cluster.run("scontrol", "update", f"jobid={step.job}", "comment=changed")
+        time.sleep(0.5)
+    slurm_cluster.kill_controller()
+    # srun itself asks for nine seconds, and gives up.
+    made = step.measure(10.0, slurm_cluster.restart_controller)
+    slurm_cluster.scancel(step.job)
+    assert made.status in (OK, CLOCK_UNPROVEN), made.text
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_points_that_are_tried_again_are_counted_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], compacted: bool
+) -> None:
+    """Of five points one is ok, one failed for good, one three times, one once, one not at all."""
+    path = tmp_path / "c.toml"
+    path.write_text(
+        'name = "small"\n[retries]\nmax = 2\n[[sites]]\nsite = "jetson-tk1"\n'
+        'settings = { choose = "random", count = 5, seed = 1 }\n'
+        '[[kernels]]\nkernel = "sp_fma"\nparams = { level = "dram", ops_per_word = 4 }\n'
+    )
+    plan = make_plan(path)
+    store = create_store(tmp_path / "store", "small")
+    write_planned(store, plan_record(plan), {"jetson-tk1/board": [p.id for p in plan.points]})
+    ended = [(0, OK, 0), (1, KERNEL_FAILED, 0), (3, NODE_LOST, 0)]
+    ended += [(2, NODE_LOST, attempt) for attempt in range(3)]
+    with JournalWriter(store.journals) as journal:
+        for i, status, attempt in ended:
+            made = Measurement(point=plan.points[i], status=status, attempt=attempt)
+            journal.append(encode(made))
+    if compacted:
+        compact(store)
+    assert main(["status", str(store.root)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        lines[0] == "1 of 5 points done, 2 failed, 2 left (1 of them tried again after a failure)"
+    )
+    assert lines[1].split() == [
+        *("site", "partition", "planned", "done", "failed", "left", "to", "retry"),
+        *("seconds", "left"),
+    ]
+    main(["status", str(store.root), "--json"])
+    (row,) = json.loads(capsys.readouterr().out)["partitions"]
+    now = outcome(plan, point_states(store), interrupted=False)
+    assert (row["failed"], row["left"], row["waiting"]) == (now.failed, now.left, 1) == (2, 2, 1)
