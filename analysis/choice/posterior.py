@@ -6,8 +6,9 @@ energy is the model's, plus
 - what the joint refits differ by (coefficients, voltage curve and predicted time of one refit
   together; a draw is a sum of their jackknife deviations);
 - a kernel effect, the same at all settings;
-- the discrepancy: a setting's and the cell's own effect, of the variance D that was found out of
-  fold (:mod:`analysis.energy.discrepancy`), with a surface more where that is unsure.
+- the discrepancy, of the variance that was found out of fold
+  (:mod:`analysis.energy.discrepancy`): a part that neighbouring settings have in common, and a
+  rough part of variance D that is each setting's own.
 
 Then the kernel's measured cells are conditioned on (Kennedy & O'Hagan 2001, as Gaussian
 conditioning in log energy), each with the noise of its mean: s^2 / n of n repeats. So a cell that
@@ -39,6 +40,7 @@ from analysis.energy.curves import at_voltage
 from analysis.energy.discrepancy import LEAST_SHARE, Discrepancy, beyond_measured
 from analysis.energy.fitted import Fit
 from analysis.energy.refits import jackknife_deviations
+from analysis.energy.surface import correlation
 from analysis.energy.terms.registry import design_matrix
 from analysis.measurements.observations import Observations
 
@@ -106,19 +108,17 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
     deviations[: len(of_energy)] += of_energy
     deviations[first : first + len(of_time)] += elasticity * of_time
     rng = np.random.default_rng(SEED)
-    normal = _standard_normal(rng, len(deviations) + 1)
+    smooth = _root(cells)
+    normal = _standard_normal(rng, len(deviations) + 1 + n_settings)
     own, noise, time = (_standard_normal(rng, n_settings) for _ in range(3))
-    smooth = _smooth_draws(fitted, cells.there.settings, rng)
     slope = _standard_normal(rng, len(beyond))
     results = []
     for i, kernel in enumerate(cells.kernels):
-        prior = _prior(fitted.discrepancy, kernel, deviations[:, i], cells.repeats[i])
+        prior = _prior(fitted.discrepancy, kernel, deviations[:, i], cells.repeats[i], smooth)
         there = cells.fitted_at
         prior.real[there] += (beyond[:, i, there] ** 2).sum(axis=0)
         away = cells.mean_log_j[i] - np.log(predicted_j[i])
         mean, drawn = prior.conditioned(away, normal, own, noise)
-        if smooth is not None:
-            drawn += np.sqrt(prior.setting) * smooth[0] + np.sqrt(prior.own) * smooth[1]
         if beyond.any():
             drawn += np.where(there, 0.0, beyond[:, i]).T @ slope
         slower = cells.time_std[i][:, None] * time
@@ -151,8 +151,6 @@ class _Prior:
     deviation: np.ndarray
     real: np.ndarray
     noise: np.ndarray
-    setting: float = 0.0
-    own: float = 0.0
 
     def conditioned(
         self, away: np.ndarray, normal: np.ndarray, own: np.ndarray, noise: np.ndarray
@@ -177,7 +175,11 @@ class _Prior:
 
 
 def _prior(
-    discrepancy: Discrepancy | None, kernel: str, refits: np.ndarray, repeats: np.ndarray
+    discrepancy: Discrepancy | None,
+    kernel: str,
+    refits: np.ndarray,
+    repeats: np.ndarray,
+    smooth: np.ndarray,
 ) -> _Prior:
     """The prior of a kernel; ``refits``: float64 (S, M), their deviations.
 
@@ -187,26 +189,24 @@ def _prior(
         none = np.zeros(len(repeats))
         return _Prior(measured=np.flatnonzero(none), deviation=refits, real=none, noise=none)
     wider = discrepancy.widening
-    setting = discrepancy.setting * wider**2
-    own = discrepancy.own * discrepancy.scale.get(kernel, 1.0) * wider**2
+    whole = discrepancy.setting + discrepancy.own * discrepancy.scale.get(kernel, 1.0)
+    whole *= wider**2
+    rough = discrepancy.rough * whole
     there = repeats > 0
     known = discrepancy.noise.get(kernel)
     if known is None:
-        whole = setting + own
-        real = np.where(there, REAL_SHARE * whole, whole)
-        noise = np.full(len(repeats), (1.0 - REAL_SHARE) * whole)
+        real = np.where(there, REAL_SHARE * rough, rough)
+        noise = np.full(len(repeats), (1.0 - REAL_SHARE) * rough)
     else:
         noise = known / np.maximum(repeats, 1)
-        beyond = setting + own - (float(noise[there].mean()) if there.any() else 0.0)
-        real = np.full(len(repeats), max(beyond, LEAST_SHARE * (setting + own)))
+        beyond = rough - (float(noise[there].mean()) if there.any() else 0.0)
+        real = np.full(len(repeats), max(beyond, LEAST_SHARE * rough))
     of_kernel = np.full(len(repeats), np.sqrt(discrepancy.kernel))
     return _Prior(
         measured=np.flatnonzero(there),
-        deviation=np.vstack([refits * wider, of_kernel]),
+        deviation=np.vstack([refits * wider, of_kernel, np.sqrt(whole - rough) * smooth]),
         real=real,
         noise=noise,
-        setting=setting,
-        own=own,
     )
 
 
@@ -248,15 +248,9 @@ def _beyond(fitted: Fit, cells: Cells, parts_j: np.ndarray) -> np.ndarray:
     return np.asarray(far[:, None, :] * np.repeat(shares, 2, axis=0))
 
 
-def _smooth_draws(
-    fitted: Fit, settings: list[tuple[float, float]], rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Draws (M, draws) of the surface's errors, shared and own, relative to its noise."""
-    if fitted.surface is None or fitted.discrepancy is None:
-        return None
-    drawn = []
-    for covariance in fitted.surface.growth(np.array(settings)):
-        spread, axes = np.linalg.eigh(covariance)
-        root = axes * np.sqrt(np.maximum(spread, 0.0))
-        drawn.append(root @ _standard_normal(rng, len(spread)))
-    return drawn[0], drawn[1]
+def _root(cells: Cells) -> np.ndarray:
+    """Whose product with its transpose is the correlation of the settings: float64 (M, M)."""
+    mhz = np.array(cells.there.settings)
+    near = correlation(mhz, mhz, mhz[cells.fitted_at] if cells.fitted_at.any() else mhz)
+    spread, axes = np.linalg.eigh(near)
+    return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))).T)

@@ -2,22 +2,21 @@
 
 The logarithm of a kernel's measured energy at a setting, less the model's, is
 
-    kernel effect + setting effect + own effect of the two + noise / sqrt(repeats).
+    kernel effect + discrepancy + noise / sqrt(repeats).
 
-The variances of the four are found from predictions out of fold: every setting is predicted by
-the joint refit (coefficients, voltage curve and surface) without it. A smooth model cannot do
-away with the first three by averaging: they are the discrepancy of Kennedy & O'Hagan (2001). The
-kernel effect is the same at all settings of a kernel and cancels in savings.
+The discrepancy (Kennedy & O'Hagan 2001) is what a smooth model cannot do away with by averaging. A
+share of its variance, ``rough``, is each setting's own; the rest has neighbouring settings in
+common: a Gaussian process over the logarithms of both clocks, of correlation exp(-distance). Such
+a process is sure between settings that were measured, and the less so the farther a setting lies
+beyond them. The kernel effect is the same at all settings of a kernel and cancels in savings.
 
-- The refits' own uncertainty is in these residuals too. It is known (the jackknife's variance of
-  each cell), so the discrepancy is what makes residuals over (jackknife + discrepancy) have a mean
-  square of one (Paule & Mandel 1982).
-- Some kernels are farther from the model than others. Each has a factor on its own effect's
+- The variances come from predictions out of fold by joint refits (coefficients, voltage curve and
+  surface), each without a random half of the settings: as many as a campaign often leaves out.
+  That is more than a setting left out alone shows, whose neighbours are all there.
+- Some kernels are farther from the model than others. Each has a factor on its own part of the
   variance, drawn towards 1 as far as so few settings leave room for chance.
 - Noise is what repeats of one kernel at one setting differ by. Without repeats it cannot be
   separated from the discrepancy: see :mod:`analysis.choice.posterior`.
-- With a surface the variances are those beside it, and between settings they grow as the surface
-  fades (:meth:`analysis.energy.surface.Surface.growth`).
 """
 
 from __future__ import annotations
@@ -38,10 +37,12 @@ HALVINGS = 40
 class Discrepancy:
     """Variances of log energy about the model, out of fold.
 
-    ``kernel``, ``setting``, ``own``: of the effects of a kernel, of a setting, and of both
-    together; ``scale``: kernel -> factor on ``own``, 1 for others; ``noise``: kernel -> variance
-    of one measurement about its cell's mean, empty without repeats; ``freedom``: of Student's t
-    for intervals, from how many settings and kernels the variances were estimated.
+    ``kernel``: of the kernel effect; ``setting``, ``own``: of the discrepancy, what all kernels
+    have in common and each kernel's own; ``rough``: the share of both that neighbouring settings
+    do not have in common, 1 in fits of earlier versions; ``scale``: kernel -> factor on ``own``, 1
+    for others; ``noise``: kernel -> variance of one measurement about its cell's mean, empty
+    without repeats; ``freedom``: of Student's t for intervals, from how many settings and kernels
+    the variances were estimated.
     """
 
     kernel: float
@@ -50,6 +51,7 @@ class Discrepancy:
     freedom: float
     scale: dict[str, float] = field(default_factory=dict)
     noise: dict[str, float] = field(default_factory=dict)
+    rough: float = 1.0
 
     @property
     def widening(self) -> float:

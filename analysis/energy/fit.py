@@ -98,7 +98,7 @@ def fit(
         if len(solutions) >= MIN_SETTINGS_FOR_INTERVALS:
             curves = [without.curves for without in solutions] if training.estimated else []
             refits = Refits(by_setting[:, order], curves)
-            discrepancy = estimate_discrepancy(training, solutions, surface)
+            discrepancy = estimate_discrepancy(training, solution, solutions, surface)
     reach = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(with_choice))
     return Fit(
         site=data.site,

@@ -78,6 +78,7 @@ class _Discrepancy(Part):
     freedom: Positive
     scale: dict[str, NotNegative]
     noise: dict[str, NotNegative]
+    rough: NotNegative = 1.0
 
 
 class _Refits(Part):

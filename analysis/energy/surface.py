@@ -95,25 +95,10 @@ class Surface:
         shared = _smoother(scaled, wanted, self.shape) @ mean
         own = np.zeros((len(mhz), len(self.kernels)))
         deviation = self.residual - mean[:, None]
-        for there, columns in _patterns(deviation):
+        for there, columns in patterns(deviation):
             weights = _smoother(scaled[there], wanted, self.own_shape)
             own[:, columns] = weights @ deviation[np.ix_(there, columns)]
         return shared, own
-
-    def growth(self, mhz: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How unsure the surface is at settings (M, 2): covariances (M, M), relative to its noise.
-
-        Of the shared surface, and of a kernel's own deviation from it (of one that was measured
-        at every setting of the surface). Next to 0 amid many settings, large far from all.
-        """
-        scaled, wanted = _scaled(self.mhz, mhz)
-        covariances = []
-        for reach, noise in (self.shape, self.own_shape):
-            held = _correlation(scaled, scaled, reach) + noise * np.eye(len(scaled))
-            towards = _correlation(scaled, wanted, reach)
-            left = _correlation(wanted, wanted, reach) - towards.T @ np.linalg.solve(held, towards)
-            covariances.append(np.asarray(left / noise))
-        return covariances[0], covariances[1]
 
 
 def fit_surface(data: Observations, predicted_j: np.ndarray) -> Surface | None:
@@ -166,6 +151,13 @@ def _correlation(one: np.ndarray, other: np.ndarray, reach: float) -> np.ndarray
     return np.asarray(np.exp(-0.5 * _square_distance(one, other) / reach**2))
 
 
+def correlation(one: np.ndarray, other: np.ndarray, mhz: np.ndarray) -> np.ndarray:
+    """Of a rough process over log clocks, exp(-distance): float64 (M, N), between settings (M, 2)
+    and (N, 2). The unit of distance is the range of the clocks ``mhz``, float64 (S, 2)."""
+    scaled = [_scaled(mhz, settings)[1] for settings in (one, other)]
+    return np.asarray(np.exp(-np.sqrt(_square_distance(*scaled))))
+
+
 def _smoother(at: np.ndarray, wanted: np.ndarray, shape: tuple[float, float]) -> np.ndarray:
     """(M, S): how much each residual at ``at`` counts for the surface at each ``wanted``."""
     reach, noise = shape
@@ -175,7 +167,7 @@ def _smoother(at: np.ndarray, wanted: np.ndarray, shape: tuple[float, float]) ->
     return np.asarray(solved.T)
 
 
-def _patterns(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def patterns(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(rows that are there, columns that have just these rows): kernels measured alike."""
     there = np.isfinite(values)
     if there.all():
@@ -198,7 +190,7 @@ def _likeliest(scaled: np.ndarray, values: list[np.ndarray]) -> list[tuple[float
     shapes = []
     for columns_of in values:
         square, log_det, n = np.zeros(SHAPES), np.zeros(SHAPES), 0
-        for there, columns in _patterns(columns_of):
+        for there, columns in patterns(columns_of):
             if there.tobytes() not in spectra:
                 reaches = np.array(REACHES)[:, None, None]
                 held = np.exp(-0.5 * _square_distance(scaled[there], scaled[there]) / reaches**2)

@@ -10,6 +10,7 @@ import pytest
 from analysis.choice.pick import all_candidates
 from analysis.energy.discrepancy import beyond_measured, share_beside, shrunk
 from analysis.energy.fit import fit
+from analysis.energy.out_of_fold import kept_settings
 from analysis.energy.refits import jackknife_deviations
 from analysis.measurements.observations import Observations, kernel_names
 from analysis.time.kernel_roofline import fit_time
@@ -48,6 +49,29 @@ def test_the_four_variances_come_back():
         assert variance == pytest.approx(expected, rel=0.45 if name == "kernel" else 0.2)
     noise = np.mean([list(one.noise.values()) for one in fitted])
     assert noise == pytest.approx(0.03**2, rel=0.1)
+
+
+def test_what_neighbouring_settings_have_in_common_is_not_taken_for_what_is_each_ones_own():
+    rough = {}
+    for common in (False, True):
+        data = board(3, 0.0, 0.0, 0.002, 0.0, repeats=1)
+        logs = np.log(np.array(data.settings))
+        unit = (logs - logs.min(axis=0)) / np.ptp(logs, axis=0)
+        apart = np.linalg.norm(unit[:, None] - unit[None], axis=2)
+        covariance = np.exp(-apart) if common else np.eye(len(unit))
+        effect = 0.03 * np.linalg.cholesky(covariance) @ np.random.default_rng(1).normal(size=45)
+        shaped = replace(data, energy_j=data.energy_j * np.exp(effect)[data.setting])
+        rough[common] = fit(shaped, "choi", "known").discrepancy.rough
+    assert rough[True] <= 0.1
+    assert rough[False] >= 0.6
+
+
+def test_every_setting_is_left_out_in_half_of_the_refits():
+    for n in (8, 9, 31):
+        kept = kept_settings(n)
+        assert (kept.sum(axis=0) * 2 == len(kept)).all()
+        assert set(kept.sum(axis=1)) <= {n // 2, n - n // 2}
+    np.testing.assert_array_equal(kept_settings(3), ~np.eye(3, dtype=bool))
 
 
 def test_a_board_that_is_the_model_lacks_nothing():
