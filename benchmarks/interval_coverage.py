@@ -1,7 +1,7 @@
 """Whether the 95 % intervals hold the truth in 95 % of cases, and picks are as sure as said.
 
     .venv/bin/python benchmarks/interval_coverage.py [--seeds 400] [--auto-seeds 400]
-        [--boards 60] [--data DIR] [--splits 8] [--store STORE --site X] [--only NAME]
+        [--boards 60] [--data DIR] [--splits 24] [--store STORE --site X] [--only NAME]
 
 Against truths that are known, on the simulated Jetson TK1: every seed is a campaign, the
 noise-free energies times normal noise, of which each setting has a part that all its runs share,
@@ -359,7 +359,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="the folder of public data sets")
     parser.add_argument("--store", type=Path, help="a store, half of whose settings are kept back")
     parser.add_argument("--site", default="jetson-tk1", help="of the store")
-    parser.add_argument("--splits", type=int, default=8, help="random halves of the settings")
+    parser.add_argument("--splits", type=int, default=24, help="random halves of the settings")
     parser.add_argument("--only", default="", help="data sets whose name contains this")
     arguments = parser.parse_args()
     if arguments.seeds or arguments.auto_seeds or arguments.boards:
