@@ -4,6 +4,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
 
+# Hundreds of processes run the tests: each would compile the sources again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: setup demo docs check test faults clean
 
 setup: $(STAMP)

@@ -438,11 +438,13 @@ class Results:
         site: str | None = None,
         cap_w: float | None = None,
         fit: str = fits.DEFAULT,
+        formats: Sequence[str] = ("svg", "pdf", "png"),
     ) -> list[Path]:
         """Write every figure and table as files for a paper; their paths.
 
         ``site``: one site (default: all, each in a folder of its own). ``cap_w``: draw a cap on
-        power into the rooflines. ``fit``: the name of the kept fits to show.
+        power into the rooflines. ``fit``: the name of the kept fits to show. ``formats``: of the
+        figures.
 
         Raises:
             CantFit: a cap at or below the constant power.
@@ -452,7 +454,7 @@ class Results:
         from campaign.reporting import report_content, write_figures  # noqa: PLC0415
 
         content = report_content(self.store, site, fit)
-        return [file.path for file in write_figures(content, Path(folder), cap_w)]
+        return [file.path for file in write_figures(content, Path(folder), cap_w, formats)]
 
 
 def open_store(path: str | Path) -> Results:

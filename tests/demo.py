@@ -28,7 +28,6 @@ def copy_demo(folder: Path) -> str:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=200,
                 check=False,
             )
             assert done.returncode == 0, done.stdout

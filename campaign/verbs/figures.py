@@ -31,6 +31,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "-o", "--output", default="figures", metavar="DIR", help="default: %(default)s"
     )
     parser.add_argument(
+        "--format",
+        action="append",
+        choices=("svg", "pdf", "png"),
+        help="of the figures (repeat; default: all)",
+    )
+    parser.add_argument(
         "--cap-w", type=float, metavar="W", help="draw a cap on power in watts into the rooflines"
     )
     parser.add_argument(
@@ -54,16 +60,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Write the figures and tables; prints a line for each file."""
     from campaign.platforms import platform_named, write_platform_figures  # noqa: PLC0415
-    from campaign.reporting import write_figures  # noqa: PLC0415
+    from campaign.reporting import FORMATS, write_figures  # noqa: PLC0415
 
     if not (arguments.store or arguments.platform):
         raise BadArgument("name a store, or a machine of a paper by --platform")
     platforms = [platform_named(name) for name in arguments.platform or []]
     folder, cap_w = Path(arguments.output), arguments.cap_w
+    formats = arguments.format or FORMATS
     content = _content(arguments) if arguments.store else None
-    files = [] if content is None else [write_figures(content, folder, cap_w)]
+    files = [] if content is None else [write_figures(content, folder, cap_w, formats)]
     if platforms:
-        files.append(write_platform_figures(platforms, folder, content, cap_w))
+        files.append(write_platform_figures(platforms, folder, content, cap_w, formats))
     written = 0
     try:
         for file in chain(*files):

@@ -422,8 +422,8 @@ def test_files_for_a_paper_draw_the_same_values(pair, data, crossval, families):
 
 
 def test_files_for_a_paper_stand_alone_and_are_always_the_same(every):
-    for figure in every:
-        files = figure_files(figure, True, ("svg", "pdf", "png"))
+    written = [figure_files(figure, True, ("svg", "pdf", "png")) for figure in every]
+    for figure, files in zip(every, written, strict=True):
         root = ET.fromstring(files["svg"].decode())
         for element in root.iter():
             for name, value in element.attrib.items():
@@ -440,9 +440,7 @@ def test_files_for_a_paper_stand_alone_and_are_always_the_same(every):
         assert b"/FontFile2" in pdf
         assert b"Helvetica" not in pdf
         assert files["png"].startswith(b"\x89PNG")
-    assert figure_files(every[0], True, ("svg", "pdf", "png")) == figure_files(
-        every[0], True, ("svg", "pdf", "png")
-    )
+    assert figure_files(every[0], True, ("svg", "pdf", "png")) == written[0]
     real = ET.fromstring(figure_files(every[0], False, ("svg",))["svg"].decode())
     assert "simulated" not in "".join(real.itertext())
 
@@ -563,6 +561,7 @@ def test_the_verb_writes_every_file_and_says_so(tmp_path, capsys):
         train=["500,900", "700,900"],
         setting="700,900",
         platform=None,
+        format=None,
     )
     assert figures(asked) == 0
     said = capsys.readouterr().out.split("\n")[:-1]
@@ -586,7 +585,7 @@ def test_the_verb_writes_every_file_and_says_so(tmp_path, capsys):
 def test_a_site_without_energies_has_nothing_to_fit(tmp_path, capsys):
     store_of(tmp_path / "s", "bare", False, (1000.0,))
     asked = Namespace(store=str(tmp_path / "s"), site=None, output=str(tmp_path), cap_w=None)
-    asked.train = asked.setting = asked.platform = None
+    asked.train = asked.setting = asked.platform = asked.format = None
     assert figures(asked) == 0
     assert "no energy model" in capsys.readouterr().out
     asked.output = str(tmp_path / "s" / "store.json")

@@ -147,7 +147,8 @@ def test_policy_report_and_figures_write_files(store, tmp_path):
     assert entry["max_slowdown"] == 0.5
     assert len(entry["kernels"]) == len(picks.predictions)
     assert store.report(tmp_path / "report.html").read_text().startswith("<!")
-    assert {path.suffix for path in store.figures(tmp_path / "figures")} >= {".svg", ".csv"}
+    written = store.figures(tmp_path / "figures", formats=["svg"])
+    assert {path.suffix for path in written} == {".svg", ".csv", ".tex"}
 
 
 def test_a_policy_asks_for_the_core_and_the_memory_clock_that_take_least(store, tmp_path):

@@ -19,6 +19,7 @@ from campaign.command_line import main
 from campaign.plan.plan import make_plan
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.layout import open_store
+from tests.shared_imports import program
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,9 +65,10 @@ def campaign_file(folder: Path, text: str = TWIN) -> Path:
     return path
 
 
-def start(path: Path) -> subprocess.Popen[str]:
+def start(path: Path, *command: str | Path) -> subprocess.Popen[str]:
+    command = command or (sys.executable, "-m", "campaign")
     return subprocess.Popen(
-        [sys.executable, "-m", "campaign", "run", str(path), "--store", str(path.parent / "store")],
+        [*command, "run", str(path), "--store", str(path.parent / "store")],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -76,7 +78,7 @@ def start(path: Path) -> subprocess.Popen[str]:
 
 
 def run(path: Path) -> tuple[int, str]:
-    process = start(path)
+    process = start(path, program())  # the imports are shared: nothing happens to this run
     out, _ = process.communicate(timeout=120)
     return process.returncode, out
 

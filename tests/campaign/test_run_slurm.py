@@ -26,6 +26,7 @@ from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
 from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
+from tests.shared_imports import program
 from tests.slurm_cluster import SlurmCluster
 from tests.slurm_fixtures import need_slurm
 
@@ -98,17 +99,10 @@ params = { sleep_s = [0.30, 0.31, 0.32] }
 """
 
 
-def start(campaign: Path) -> subprocess.Popen[str]:
+def start(campaign: Path, *command: str | Path) -> subprocess.Popen[str]:
+    command = command or (sys.executable, "-m", "campaign")
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "campaign",
-            "run",
-            str(campaign),
-            "--store",
-            str(campaign.parent / "store"),
-        ],
+        [*command, "run", str(campaign), "--store", str(campaign.parent / "store")],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -118,7 +112,7 @@ def start(campaign: Path) -> subprocess.Popen[str]:
 
 
 def finish(campaign: Path) -> str:
-    process = start(campaign)
+    process = start(campaign, program())  # the imports are shared: nothing happens to this run
     out, _ = process.communicate(timeout=240)
     assert process.returncode == 0, out
     return out
@@ -191,7 +185,7 @@ def test_a_cluster_that_sets_no_clock(tmp_path, tmp_path_factory):
             ),
         ]
         campaign = campaign_file(tmp_path, sites, SLEEPS + "[retries]\nmax = 0\n")
-        process = start(campaign)
+        process = start(campaign, program())
         out, _ = process.communicate(timeout=240)
         assert process.returncode == 1, out
     frame = measurements(campaign)

@@ -21,7 +21,6 @@ from tests.docs.pages import (
 )
 from tests.docs.workplace import Workplace
 
-pytestmark = pytest.mark.xdist_group("docs")
 RUN = [page for page in PAGES if page != EXTENDING]
 SITE_TABLES = '\n[partitions.p]\nscheduler = "slurm"\n'
 KERNEL = '\n[[kernels]]\nkernel = "idle"\n'

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.docs.pages import ROOT
 from tests.docs.workplace import Workplace
 
-pytestmark = pytest.mark.xdist_group("docs")
 NOTEBOOK = ROOT / "examples" / "from-store-to-plot.ipynb"
 
 

@@ -179,7 +179,7 @@ def test_a_browser_runs_nothing_of_the_names(hostile, shown, tmp_path):
 
 
 def test_figures_are_well_formed_and_hold_no_script(hostile, tmp_path, capsys):
-    assert main(["figures", str(hostile), "-o", str(tmp_path / "figures")]) == 0
+    assert main(["figures", str(hostile), "-o", str(tmp_path / "figures"), "--format", "svg"]) == 0
     svgs = sorted((tmp_path / "figures").rglob("*.svg"))
     assert svgs
     for path in svgs:
@@ -199,7 +199,7 @@ def test_figures_are_well_formed_and_hold_no_script(hostile, tmp_path, capsys):
 def test_figures_stay_in_their_folder(tmp_path, sites, capsys):
     store = store_of(tmp_path / "in", sites, ("ka",), "n1")
     output = tmp_path / "out" / "figures"
-    assert main(["figures", str(store), "-o", str(output)]) == 0
+    assert main(["figures", str(store), "-o", str(output), "--format", "svg"]) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["figures"]
     assert all(path.is_dir() for path in output.iterdir())
     assert len(list(output.iterdir())) == len(sites)
@@ -208,7 +208,7 @@ def test_figures_stay_in_their_folder(tmp_path, sites, capsys):
 def test_tex_tables_run_no_command(tmp_path, capsys):
     names = (r"\input{/etc/passwd}", r"\write18{id}", r"a & b % c _ # $x^2$ {~}")
     store = store_of(tmp_path / "in", ("s",), names, "n1")
-    assert main(["figures", str(store), "-o", str(tmp_path / "figures")]) == 0
+    assert main(["figures", str(store), "-o", str(tmp_path / "figures"), "--format", "svg"]) == 0
     texts = [path.read_text() for path in (tmp_path / "figures").glob("*.tex")]
     assert texts
     assert any("input" in text for text in texts)

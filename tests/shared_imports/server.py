@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import json
@@ -15,14 +14,16 @@ import selectors
 import signal
 import socket
 import sys
-import threading
 import types
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from campaign.command_line import main
+
 PACKAGES = ("campaign", "analysis", "sites", "kernels")
 LATER = (
+    "distributed.dashboard.scheduler",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_pdf",
     "matplotlib.backends.backend_svg",
@@ -73,6 +74,8 @@ class Server:
         while True:
             for key, _ in self.selector.select():
                 command = key.data
+                if key.fileobj not in self.selector.get_map():
+                    continue  # its command has ended meanwhile
                 if key.fileobj is self.listener:
                     connection, _ = self.listener.accept()
                     self.selector.register(connection, selectors.EVENT_READ, Command(connection))
@@ -107,15 +110,26 @@ class Server:
         request = json.loads(command.text)
         command.process = os.fork()
         if command.process == 0:
-            self.selector.close()
-            for entry in (self.listener, command.connection):
-                entry.close()
-            os.close(self.owner)
+            self.leave(command)
             become(request, command.streams)
+            # It ends as any interpreter does: threads, exit functions, objects' finalizers.
+            sys.exit(main())
         for stream in command.streams:
             os.close(stream)
         command.ended = os.pidfd_open(command.process)
         self.selector.register(command.ended, selectors.EVENT_READ, command)
+
+    def leave(self, command: Command) -> None:
+        """In a command's process: close the server's descriptors, and other commands'."""
+        others = {id(entry.data): entry.data for entry in self.selector.get_map().values()}
+        for other in others.values():
+            if other is not None:
+                other.connection.close()
+                for stream in other.streams if other is not command and not other.process else ():
+                    os.close(stream)
+        self.listener.close()
+        self.selector.close()
+        os.close(self.owner)
 
     def answer(self, command: Command) -> None:
         code = os.waitstatus_to_exitcode(os.waitpid(command.process, 0)[1])
@@ -132,7 +146,7 @@ class Server:
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
-    """Be the process that the command's shell would have started; never returns."""
+    """Be the process that the command's shell would have started."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -155,25 +169,6 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
         setattr(sys, f"__{name}__", stream)
     sys.argv = ["campaign", *request["words"]]
     sys.modules["__main__"] = types.ModuleType("__main__")
-    code = 1
-    try:
-        from campaign.command_line import main
-
-        code = main()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    try:
-        threading._shutdown()
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        code = 120
-    finally:
-        os._exit(code)
 
 
 def serve() -> None:
