@@ -562,6 +562,7 @@ def test_the_verb_writes_every_file_and_says_so(tmp_path, capsys):
         setting="700,900",
         platform=None,
         format=None,
+        fit="default",
     )
     assert figures(asked) == 0
     said = capsys.readouterr().out.split("\n")[:-1]
@@ -586,6 +587,7 @@ def test_a_site_without_energies_has_nothing_to_fit(tmp_path, capsys):
     store_of(tmp_path / "s", "bare", False, (1000.0,))
     asked = Namespace(store=str(tmp_path / "s"), site=None, output=str(tmp_path), cap_w=None)
     asked.train = asked.setting = asked.platform = asked.format = None
+    asked.fit = "default"
     assert figures(asked) == 0
     assert "no energy model" in capsys.readouterr().out
     asked.output = str(tmp_path / "s" / "store.json")
