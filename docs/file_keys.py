@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from docs.field_texts import field_texts
+from kernels.field_texts import field_texts
 from sites.located_toml import FileModel
 from sites.site_file import NAME_CHECK
 

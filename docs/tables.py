@@ -18,8 +18,8 @@ from campaign.plan.profile_file import Profile
 from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap, read_counter_map
 from campaign.table.map_file import TableMap
 from docs.file_keys import HEADER, key_tables
-from docs.kernel_parameters import parameters_of
 from kernels.classes import CLASSES
+from kernels.parameters import parameters_of
 from kernels.registry import KERNELS, find_kernel
 from sites.clocks import describe_controls
 from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group

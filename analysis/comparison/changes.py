@@ -143,7 +143,9 @@ def compare_site(
         if model.kernel_df.max() > 0:
             noise_pct[quantity] = 100.0 * math.sqrt(float(np.median(model.kernel_var)))
         if model.session_df > 0:
-            drift_pct[quantity] = 100.0 * math.sqrt(model.session_var)
+            drift_pct[quantity] = 100.0 * math.sqrt(
+                max(model.session_var - model.session_noise, 0.0)
+            )
         own = _changes(rows, model, site, quantity)
         changes += own
         notes += _notes(rows, model, quantity, own)

@@ -33,8 +33,10 @@ class NoiseModel:
     """What :func:`estimate` found of one site and quantity.
 
     ``kernel_var``, ``kernel_df``: float64 (kernels,), sigma^2 and its degrees of freedom.
-    ``session_var``, ``session_df``: tau^2; df 0 where repeats do not show it. ``node_var``,
-    ``node_df``: the variance of the nodes' offsets; df 0 where they cannot be compared.
+    ``session_var``, ``session_df``: tau^2 as it is seen, with the noise ``session_noise`` of a
+    session's mean in it, and its degrees of freedom; df 0 where repeats do not show it.
+    ``node_var``, ``node_df``: the variance of the nodes' offsets; df 0 where they cannot be
+    compared.
     ``offset``: float64 (nodes,); ``offset_cov``: its covariance (nodes, nodes), and ``seen`` the
     projection on the differences of nodes that were measured in one cell of one set.
     """
@@ -42,6 +44,7 @@ class NoiseModel:
     kernel_var: np.ndarray
     kernel_df: np.ndarray
     session_var: float
+    session_noise: float
     session_df: float
     node_var: float
     node_df: float
@@ -91,13 +94,13 @@ def _weighted(rows: Rows, kernel: np.ndarray, kernel_weight: np.ndarray) -> Nois
     pooled = float((kernel_weight * squares).sum() / df.sum())
     kernel_var, kernel_df = moderated(squares, df)
     trace_t = float(np.trace(gram_t))
-    session_var = max(0.0, (by_sessions - pooled * rank_t) / trace_t) if rank_t else 0.0
     by_nodes = float(offset @ gram_n @ offset)
     node_var = max(0.0, (by_nodes - pooled * rank_n) / np.trace(gram_n)) if rank_n else 0.0
     return NoiseModel(
         kernel_var=kernel_var,
         kernel_df=kernel_df,
-        session_var=session_var,
+        session_var=by_sessions / trace_t if rank_t else 0.0,
+        session_noise=pooled * rank_t / trace_t if rank_t else 0.0,
         session_df=float(rank_t),
         node_var=node_var,
         node_df=float(rank_n),
@@ -119,6 +122,7 @@ def _without_repeats(rows: Rows, kernel: np.ndarray) -> NoiseModel:
         kernel_var=kernel_var,
         kernel_df=kernel_df,
         session_var=0.0,
+        session_noise=0.0,
         session_df=0.0,
         node_var=0.0,
         node_df=0.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,9 @@ from analysis.comparison.common_cells import Rows
 from analysis.comparison.noise_model import TOLERANCE, UNLIMITED, NoiseModel
 
 COVERAGE = 0.95
+LOWEST_LOG_P, BISECTIONS = -60.0, 40
+Part = tuple[np.ndarray, np.ndarray]
+"""A part of each group's variance, and its degrees of freedom; float64 (groups,) both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +39,7 @@ def ratios(rows: Rows, model: NoiseModel, group: np.ndarray) -> Ratios:
     """The ratios of groups of cells: ``group`` is int64 (cells,), from 0 without gaps.
 
     A group's ratio is the weighted mean of its cells' log ratios; a cell with few repeats, of
-    which less is known, counts less. Degrees of freedom are those of Satterthwaite (1946).
+    which less is known, counts less.
     """
     n_cells, n_groups = len(group), int(group.max()) + 1
     counts = np.bincount(rows.cell_side, minlength=2 * n_cells).reshape(n_cells, 2)
@@ -58,26 +62,27 @@ def ratios(rows: Rows, model: NoiseModel, group: np.ndarray) -> Ratios:
     nodes = shares(rows.node, len(rows.nodes))
     unseen = nodes - nodes @ model.seen.T
     sessions = shares(rows.session, int(rows.session.max()) + 1)
+    by_session = (sessions**2).sum(axis=1)
+    noise_var = by_kernel @ model.kernel_var - by_session * model.session_noise
+    # The kernels' noise has the degrees of freedom of Satterthwaite (1946).
     kernel_df = np.maximum(model.kernel_df, TOLERANCE)
-    kernel_spread = by_kernel.power(2) @ (model.kernel_var**2 / kernel_df)
-    parts = [  # (variance, its square over its degrees of freedom)
-        (by_kernel @ model.kernel_var, kernel_spread),
-        _part(np.einsum("gn,nm,gm->g", nodes, model.offset_cov, nodes), model.kernel_df.max()),
-        _part((unseen**2).sum(axis=1) * model.node_var, model.node_df),
-        _part((sessions**2).sum(axis=1) * model.session_var, model.session_df),
+    spread = by_kernel.power(2) @ (model.kernel_var**2 / kernel_df)
+    own = (by_kernel @ model.kernel_var) ** 2
+    noise_df = np.divide(own, spread, out=np.full(n_groups, UNLIMITED), where=spread > 0)
+    offsets = np.einsum("gn,nm,gm->g", nodes, model.offset_cov, nodes)
+    parts = [
+        (np.maximum(noise_var, 0.0) + offsets, noise_df),
+        ((unseen**2).sum(axis=1) * model.node_var, np.full(n_groups, model.node_df)),
+        (by_session * model.session_var, np.full(n_groups, model.session_df)),
     ]
-    var = sum(part for part, _ in parts)
-    spread = sum(part for _, part in parts)
-    df = np.divide(var**2, spread, out=np.full(n_groups, UNLIMITED), where=spread > 0)
     unknown = by_kernel @ (model.kernel_df <= 0) > 0
     if model.node_df <= 0:
         unknown |= (unseen**2).sum(axis=1) > TOLERANCE
-    error = np.where(unknown, np.nan, np.sqrt(var))
     log_ratio = mean @ (means[:, 1] - means[:, 0])
     return Ratios(
         log_ratio=log_ratio,
-        half_width=-special.stdtrit(df, 0.5 * (1.0 - COVERAGE)) * error,
-        p=_p(log_ratio, error, df),
+        half_width=np.where(unknown, np.nan, _half_width(parts, 1.0 - COVERAGE)),
+        p=np.where(unknown, np.nan, _p(log_ratio, parts)),
         before=np.bincount(group, counts[:, 0]).astype(np.int64),
         after=np.bincount(group, counts[:, 1]).astype(np.int64),
         cells=np.bincount(group),
@@ -85,13 +90,28 @@ def ratios(rows: Rows, model: NoiseModel, group: np.ndarray) -> Ratios:
     )
 
 
-def _part(var: np.ndarray, df: float) -> tuple[np.ndarray, np.ndarray]:
-    return var, var**2 / max(df, TOLERANCE)
+def _half_width(parts: Sequence[Part], p: np.ndarray | float) -> np.ndarray:
+    """Half of the interval outside of which a ratio is with probability ``p`` at most.
+
+    Banerjee (1961): each independent part of the variance has the quantile of its own degrees of
+    freedom, so that a part that is known badly cannot be taken for a small one by chance.
+    """
+    square = np.zeros(len(parts[0][0]))
+    for var, df in parts:
+        t = special.stdtrit(np.maximum(df, TOLERANCE), 0.5 * np.asarray(p))
+        square += np.multiply(t**2, var, out=np.zeros_like(var), where=var > 0)
+    return np.sqrt(square)
 
 
-def _p(log_ratio: np.ndarray, error: np.ndarray, df: np.ndarray) -> np.ndarray:
-    """The two-sided p of no change by Student's t; without any noise 1 or 0."""
-    exact = np.where(np.abs(log_ratio) < TOLERANCE, 1.0, 0.0)
-    t = np.divide(log_ratio, error, out=np.zeros_like(error), where=error > TOLERANCE)
-    p = np.where(error > TOLERANCE, 2.0 * special.stdtr(df, -np.abs(t)), exact)
-    return np.where(np.isnan(error), np.nan, p)
+def _p(log_ratio: np.ndarray, parts: Sequence[Part]) -> np.ndarray:
+    """The p of no change: at which the interval just reaches the ratio, by bisection; without any
+    noise 1 or 0."""
+    size = np.abs(log_ratio)
+    low, high = np.full(len(size), LOWEST_LOG_P), np.zeros(len(size))
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2.0
+        outside = size > _half_width(parts, np.exp(middle))
+        low, high = np.where(outside, low, middle), np.where(outside, middle, high)
+    silent = sum(var for var, _ in parts) < TOLERANCE**2
+    exact = np.where(size < TOLERANCE, 1.0, 0.0)
+    return np.where(silent, exact, np.exp(high))

@@ -13,6 +13,7 @@ VERBS = {
     "status": "campaign.verbs.status",
     "failures": "campaign.verbs.failures",
     "show": "campaign.verbs.show",
+    "kernels": "campaign.verbs.kernels",
     "doctor": "campaign.verbs.doctor",
     "import": "campaign.verbs.import_",
     "export": "campaign.verbs.export",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.verbs.options import add_json
-from campaign.verbs.printing import print_json, print_table, say, shortened
+from campaign.verbs.printing import explain, print_json, print_table, say, shortened
 
 if TYPE_CHECKING:
     from campaign.plan.plan import Plan
@@ -35,6 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Print the points, or with ``--scripts`` every job script."""
     from campaign.plan.plan import make_plan  # noqa: PLC0415
+    from campaign.plan.uncounted import uncounted_commands, uncounted_text  # noqa: PLC0415
 
     plan = make_plan(Path(arguments.campaign))
     if arguments.scripts:
@@ -43,6 +44,9 @@ def run(arguments: Namespace) -> int:
         print_json([point.as_dict() for point in plan.points])
     else:
         _print_points(plan, max(arguments.limit, 0))
+        labels = uncounted_commands(plan)
+        if labels:
+            explain(uncounted_text(labels))
     return 0
 
 

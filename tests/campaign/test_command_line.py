@@ -26,6 +26,7 @@ VERBS = [
     "status",
     "failures",
     "show",
+    "kernels",
     "doctor",
     "import",
     "export",

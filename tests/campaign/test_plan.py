@@ -20,7 +20,7 @@ from campaign.plan.campaign_file import Campaign
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
-from docs.field_texts import field_texts
+from kernels.field_texts import field_texts
 from sites.located_toml import FileModel
 from sites.setting import Setting
 

@@ -12,8 +12,8 @@ from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
 from campaign.profiles.counter_map import CounterMap
 from campaign.table.map_file import TableMap
-from docs.field_texts import field_texts
 from docs.tables import DOCS, with_tables
+from kernels.field_texts import field_texts
 from sites.counters.group_file import CounterGroup
 from sites.located_toml import FileModel
 from sites.site_file import Site

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from analysis.dataset import CLASS_UNITS, class_unit
-from docs.kernel_parameters import parameters_of
 from kernels.classes import CLASSES
+from kernels.parameters import parameters_of
 from kernels.registry import KERNELS, find_kernel
 
 

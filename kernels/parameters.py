@@ -1,4 +1,4 @@
-"""The parameters of a kernel, as the documentation lists them."""
+"""The parameters of a kernel, as help and documentation list them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from docs.field_texts import field_texts
+from kernels.field_texts import field_texts
 from kernels.kernel import Kernel
 
 

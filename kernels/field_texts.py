@@ -15,7 +15,7 @@ def field_texts(model: type[BaseModel]) -> dict[str, str]:
 
     Read from the source when the documentation is written, so that importing a model costs nothing.
     """
-    texts = {}
+    texts: dict[str, str] = {}
     for kind in model.__mro__:
         if not issubclass(kind, BaseModel) or kind is BaseModel:
             continue

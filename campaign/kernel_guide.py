@@ -1,0 +1,129 @@
+"""What a person needs to know of a kernel to put it into a campaign file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from analysis.dataset import class_unit
+from campaign.errors import BadArgument
+from kernels.classes import CLASSES
+from kernels.kernel import Kernel
+from kernels.parameters import ParameterDescription, parameters_of
+from kernels.registry import KERNELS, find_kernel
+
+EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    "sp_fma": {"level": "dram", "ops_per_word": [1, 8, 64]},
+    "dp_fma": {"level": "dram", "ops_per_word": [1, 8, 64]},
+    "int_mad": {"level": "l2", "ops_per_word": [1, 8, 64]},
+    "fmm": {"n": [100_000, 1_000_000], "digits": 4},
+    "fmm_u": {"tile": [1, 2, 4]},
+    "command": {"argv": ["/bin/sleep", "1"], "counts": {"dp": 1e9}},
+    "idle": {"sleep_s": 1.0},
+}
+"""Kernel -> parameters of its example; of another one its required parameters, as they may be."""
+LEVEL = "level"
+"""The parameter of kernels whose arrays are as long as the node's caches are large."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelGuide:
+    """A kernel for people. ``classes``: class -> (meaning, unit) of what it counts in an iteration.
+    ``needs``: what a node must have, in sentences. ``example``: TOML, a part of a campaign file.
+    """
+
+    name: str
+    summary: str
+    counted: str
+    classes: Mapping[str, tuple[str, str]]
+    parameters: tuple[ParameterDescription, ...]
+    needs: tuple[str, ...]
+    example: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign kernels NAME --json``."""
+        fields = asdict(self)
+        fields["classes"] = {
+            name: {"meaning": meaning, "unit": unit}
+            for name, (meaning, unit) in self.classes.items()
+        }
+        return fields
+
+
+def kernel_guides() -> list[KernelGuide]:
+    """All kernels, in the order of the registry."""
+    return [_guide(find_kernel(name)) for name in KERNELS]
+
+
+def kernel_guide(name: str) -> KernelGuide:
+    """One kernel.
+
+    Raises:
+        BadArgument: there is no kernel of this name.
+    """
+    if name not in KERNELS:
+        from difflib import get_close_matches  # noqa: PLC0415
+
+        near = get_close_matches(name, KERNELS, 1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise BadArgument(f"no kernel {name!r}; {meant}kernels: {', '.join(KERNELS)}")
+    return _guide(find_kernel(name))
+
+
+def _guide(kernel: Kernel) -> KernelGuide:
+    parameters = parameters_of(kernel)
+    return KernelGuide(
+        name=kernel.name,
+        summary=kernel.summary,
+        counted=kernel.counted,
+        classes={name: (CLASSES[name], class_unit(name)) for name in kernel.classes},
+        parameters=parameters,
+        needs=tuple(_needs(kernel, parameters)),
+        example=_example(kernel, parameters),
+    )
+
+
+def _needs(kernel: Kernel, parameters: tuple[ParameterDescription, ...]) -> list[str]:
+    needs = ["a meter for energies; without one, times are measured alone"]
+    if any(parameter.name == LEVEL for parameter in parameters):
+        needs.append("the sizes of the node's caches, which are read in /sys/devices/system/cpu")
+    if "numba" in kernel.imports:
+        needs.append("Numba, and a writable directory for machine code (NUMBA_CACHE_DIR)")
+    if "counts" in kernel.params.model_fields:
+        needs.append(
+            "counts, or reports_counts = true, for the cost of an operation and for rooflines; "
+            "without them the fit gives it coefficients of its own"
+        )
+        needs.append(
+            "with reports_counts: after each run, a JSON object of class to number, such as "
+            '{"dp": 4.2e12, "dram": 1.9e12}, in the file that CAMPAIGN_COUNTS_FILE names'
+        )
+    return needs
+
+
+def _example(kernel: Kernel, parameters: tuple[ParameterDescription, ...]) -> str:
+    """A ``[[kernels]]`` table of a campaign file."""
+    schemas = kernel.params.model_json_schema()["properties"]
+    required = {p.name: _some_value(schemas[p.name]) for p in parameters if p.required}
+    values = {**required, **EXAMPLES.get(kernel.name, {})}
+    lines = ["[[kernels]]", f"kernel = {_toml(kernel.name)}"]
+    if kernel.name == "command":
+        lines.append('label = "my-solver"')
+    return "\n".join([*lines, *([f"params = {_toml(values)}"] if values else [])])
+
+
+def _some_value(schema: Mapping[str, Any]) -> Any:
+    if "enum" in schema:
+        return list(schema["enum"])
+    return {"string": "text", "boolean": True}.get(schema.get("type", ""), schema.get("minimum", 1))
+
+
+def _toml(value: Any) -> str:
+    """A value of plain types as TOML."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)

@@ -1,0 +1,58 @@
+"""campaign kernels: every kernel has a guide, and every example can be planned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from campaign.command_line import main
+from campaign.kernel_guide import kernel_guide
+from campaign.plan.plan import make_plan
+from kernels.registry import KERNELS, find_kernel
+
+CAMPAIGN = 'name = "example"\n[[sites]]\nsite = "localhost"\n\n'
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_example_can_be_planned_and_everything_is_explained(name, tmp_path: Path, capsys):
+    guide = kernel_guide(name)
+    path = tmp_path / "c.toml"
+    path.write_text(CAMPAIGN + guide.example)
+    points = make_plan(path).points
+    assert points and {point.kernel for point in points} == {name}
+    assert main(["kernels", name]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 100
+    for field in find_kernel(name).params.model_fields:
+        assert f"\n  {field}: " in text
+    for counted, (_, unit) in guide.classes.items():
+        assert f"  {counted} ({unit}): " in text
+
+
+def test_all_kernels_are_listed(capsys):
+    assert main(["kernels", "--json"]) == 0
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == list(KERNELS)
+    assert main(["kernels"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(KERNELS)
+
+
+def test_an_unknown_kernel_is_answered_with_the_nearest(capsys):
+    assert main(["kernels", "dp_fm"]) == 2
+    assert "did you mean 'dp_fma'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [("", True), (", counts = { dp = 1.0 }", False), (", reports_counts = true", False)],
+)
+def test_plan_says_what_follows_for_a_command_without_counts(tmp_path: Path, capsys, params, said):
+    path = tmp_path / "c.toml"
+    kernel = '[[kernels]]\nkernel = "command"\nlabel = "my-solver"\n'
+    path.write_text(f'{CAMPAIGN}{kernel}params = {{ argv = ["true"]{params} }}')
+    assert main(["plan", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert ("my-solver: no operation counts" in text) == said
+    assert max(map(len, text.splitlines())) <= 100
