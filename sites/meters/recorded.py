@@ -30,8 +30,10 @@ ABOUT = MeterDescription(
     domains="as channels says",
     needs="nothing",
     options={
-        "path": "the CSV file",
-        "channels": "table of column = { domain, kind, unit, inside, same_as }",
+        "path": "the CSV file: a column time_s that increases, and a column for each channel",
+        "channels": "table of column = { domain, kind, unit, inside, same_as }: the part of the "
+        "node; energy or power; J, mJ, uJ, kJ, Wh, kWh or W, mW, uW, kW; the column that "
+        "contains this one; the column that measures the same by other means",
     },
     probed=False,
 )
