@@ -221,7 +221,7 @@ def tick_text(value: float) -> str:
         exponent = math.floor(math.log10(abs(value)) + 1e-9)
         head = value / 10.0**exponent
         power = f"10{str(exponent).translate(SUPERSCRIPT)}"
-        return power if abs(head - 1.0) < 1e-6 else f"{head:g}·{power}"
+        return power if abs(head - 1.0) < 1e-6 else f"{head:g}·{power}".replace("-", "−")
     return f"{value:,.6g}".replace("-", "−")
 
 
