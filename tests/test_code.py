@@ -3,6 +3,7 @@ whiteboard's rules."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -186,3 +187,36 @@ def test_a_plan_imports_neither_dask_nor_model_equations():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+# What changes while it is used: counters, and the state of a run.
+CHANGING = {
+    *("Counted", "_Rate", "Starts", "PartitionRun", "SlurmWorkers", "LockedGpu"),
+    *("Tally", "PreparedFmm"),
+}
+
+
+def dataclasses_of(path: Path) -> list[tuple[str, dict[str, bool], int]]:
+    """The dataclasses of a module: name, what its decorator says, and how many fields it has."""
+    return [
+        (
+            node.name,
+            {
+                str(word.arg): ast.literal_eval(word.value)
+                for word in getattr(decorator, "keywords", [])
+            },
+            sum(isinstance(line, ast.AnnAssign) for line in node.body),
+        )
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        for decorator in node.decorator_list
+        if ast.unparse(decorator).startswith("dataclass")
+    ]
+
+
+def test_dataclasses_are_frozen_and_large_ones_take_names_alone():
+    """So that what is passed on stays as it is, and that no two fields are mixed up."""
+    classes = [c for p in files_by_module(ROOT, ROOMS).values() for c in dataclasses_of(p)]
+    assert len(classes) > 200
+    assert {name for name, words, _ in classes if not words.get("frozen")} == CHANGING
+    assert [name for name, words, n in classes if n >= 8 and not words.get("kw_only")] == []

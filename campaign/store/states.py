@@ -60,7 +60,7 @@ def _failed_attempts(contents: StoreContents) -> Counter[str]:
     return Counter(point_id for point_id, _ in failed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PartitionStatus:
     """How many of a partition's planned points, or of a site's imported ones, are in which state.
     ``clock_unproven``: how many of the done ones have that status. ``left``: those that a run
