@@ -10,9 +10,11 @@ from importlib import import_module
 from textwrap import fill
 from typing import Any
 
+from campaign.argument_parser import Parser
 from campaign.extras import explain_missing
 from campaign.own_packages import foreign_package
 from campaign.verbs import VERBS
+from sites.near_names import did_you_mean
 
 EXIT_CODES = """\
 exit codes: 0 done; 1 not all of it could be done (the last line says what is left);
@@ -41,9 +43,9 @@ class _Completion(argparse.Action):
         raise SystemExit(0)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """All verbs with their help."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="campaign",
         description=fill(
             "Measure kernels over sites and DVFS settings; fit an energy model; pick the clocks "
@@ -60,7 +62,8 @@ def parser() -> argparse.ArgumentParser:
         choices=("bash", "zsh", "tcsh"),
         help="print a completion script for this shell",
     )
-    verbs = top.add_subparsers(metavar="VERB", required=True)
+    verbs = top.add_subparsers(metavar="VERB", parser_class=Parser)
+    top.set_defaults(verb=None, verbs=verbs.choices)
     for name, where in VERBS.items():
         module = import_module(where)
         summary = f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}."
@@ -82,7 +85,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if wrong is not None:
         print(f"campaign: {wrong}", file=sys.stderr)
         return 2
-    arguments = parser().parse_args(argv)
+    top = parser()
+    arguments, unknown = top.parse_known_args(argv)
+    if arguments.verb is None and not unknown:
+        top.print_help()  # as git does without a command, with an exit code that scripts see
+        return 2
+    if arguments.verb is None:
+        near = did_you_mean(unknown[0], top.option_names()).strip()
+        top.error(f"unknown option {unknown[0]}; {near or 'name a verb'}")
+    if unknown:
+        top.refuse_unknown(unknown, arguments.verb, arguments.verbs)
     if arguments.verb not in MEASURING_VERBS:
         # Matrices are small: threads of the linear algebra cost more than they bring, and much
         # more on a busy machine. Set before NumPy is imported.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class BadArgument(Exception):
     """An argument is wrong in a way that only the store or a file can show."""
@@ -9,6 +11,13 @@ class BadArgument(Exception):
 
 class CannotDo(Exception):
     """What was asked for cannot be done now; nothing that was given is wrong."""
+
+
+def reason(error: OSError, path: Path) -> str:
+    """Why a file cannot be written, for a person."""
+    if not path.parent.exists():
+        return f"the folder {path.parent} does not exist"
+    return error.strerror or str(error)
 
 
 EXIT_CODES = {

@@ -88,8 +88,11 @@ def grouped_failures(store: Store, kernel: str | None = None, node: str | None =
     for name, wanted in (("kernel", kernel), ("node", node)):
         known = sorted(set(frame[name]))
         if wanted is not None and wanted not in known:
-            there = f"; failed are: {', '.join(known)}" if known else ""
-            raise BadArgument(f"no attempt with {name} {wanted!r} has failed{there}")
+            if not known:
+                raise BadArgument(f"{store.root}: nothing has failed")
+            raise BadArgument(
+                f"no attempt with {name} {wanted!r} has failed; failed are: {', '.join(known)}"
+            )
         if wanted is not None:
             frame = frame[frame[name] == wanted]
     groups = [_group(key, own) for key, own in frame.groupby(BY, sort=True)]

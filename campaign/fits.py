@@ -13,8 +13,9 @@ from urllib.parse import quote, unquote
 
 from campaign.errors import BadArgument
 from campaign.store.layout import DamagedStore, Store, writing
-from campaign.store.site_record import site_file_name
+from campaign.store.site_record import has_site_record, site_file_name
 from sites.errors import WithRemedy
+from sites.near_names import known_names
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -191,6 +192,12 @@ def read_fit_json(store: Store, site: str, name: str = DEFAULT) -> Any:
         raise not_a_fit(store, site, name, "it cannot be read") from None
     if kept is None:
         others = [other for known, other in kept_fits(store) if known == site]
+        sites = sorted({known for known, _ in kept_fits(store)})
+        if not others and sites and not has_site_record(store, site):
+            raise NoKeptFit(
+                f"{store.root}: has no fit of site {site!r}",
+                known_names(site, sites, "it has fits of"),
+            )
         which = "fit" if name == DEFAULT and not others else f"fit {name!r}"
         has = f" (it has: {', '.join(others)})" if others else ""
         raise NoKeptFit(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from campaign import fits
+from campaign.errors import BadArgument
 from campaign.result_tables import (
     Coefficients,
     CostsAtSetting,
@@ -101,6 +102,23 @@ class Results:
         from analysis.measurements.observations import site_names  # noqa: PLC0415
 
         return site_names(self.scalars)
+
+    def only_site(self, site: str | None = None) -> str:
+        """``site``, or where that is None the only one of the store.
+
+        Raises:
+            BadArgument: none is named, and the store has several or none.
+        """
+        if site is not None:
+            return site
+        if len(self.sites) == 1:
+            return self.sites[0]
+        if not self.sites:
+            raise BadArgument(
+                f"{self.path}: has no measurements; run a campaign, or import a table"
+            )
+        named = " or ".join(f"--site {site}" for site in self.sites[:6])
+        raise BadArgument(f"{self.path}: has {len(self.sites)} sites; name one: {named}")
 
     def status(self, verify: bool = False) -> Status:
         """What is done, failed and left. ``verify``: read all traces too, and name damaged ones."""

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import re
 import tomllib
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-KeyPath = tuple[str | int, ...]
+from sites.file_kinds import FILE_KINDS, other_kind
+from sites.model_values import KeyPath, fields_at, missing_remedy, value_remedy
+from sites.near_names import did_you_mean, known_names
+
 Model = TypeVar("Model", bound="FileModel")
 MAX_DEPTH = 64
 """The deepest nesting of tables and lists, and the most parts of a key; our files need ten."""
 MAX_MESSAGE_CHARS = 3000
+MOST_ERRORS = 12
+"""Errors of one file that a message lists."""
+MOST_SEARCHED_CHARS = 50_000
+"""Of a longer file only the first error is shown."""
 _TOKEN = re.compile(
     r'''"""(?:[^\\]|\\.)*?"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[][{}\n]''',
     re.DOTALL,
@@ -39,22 +44,60 @@ class FileModel(BaseModel):
 
 
 class BadFile(Exception):
-    """Something in an input file is wrong. Its text is ``place: what; remedy``.
+    """Something in an input file is wrong. Its text is ``place: what; remedy``, with a line for
+    each further error.
 
     Args:
         what: what was found.
         remedy: what would be right.
         place: the file, its line and the key, as far as they are known.
+        others: further errors of the same file.
+        unlisted: how many more there are.
 
     The attributes and the message hold no control characters, and are of bounded length, whatever
     the file contains.
     """
 
-    def __init__(self, what: str, remedy: str = "", place: str = "") -> None:
+    def __init__(
+        self,
+        what: str,
+        remedy: str = "",
+        place: str = "",
+        others: Sequence[BadFile] = (),
+        unlisted: int = 0,
+    ) -> None:
         message = f"{place}: {what}" if place else what
-        super().__init__(_printable(f"{message}; {remedy}" if remedy else message))
+        lines = [f"{message}; {remedy}" if remedy else message]
+        lines += [f"  {error}" for error in others]
+        if unlisted:
+            lines.append(f"  and {unlisted} more error{'s'[: unlisted != 1]}")
+        super().__init__(_printable("\n".join(lines)))
+        self.place = place
         self.what = _printable(what)
         self.remedy = _printable(remedy)
+
+
+def _joined(errors: Sequence[BadFile], count: int) -> BadFile:
+    """One error that lists these, of ``count`` in all."""
+    first, *others = errors
+    return BadFile(first.what, first.remedy, first.place, others, count - len(errors))
+
+
+def raise_all(errors: Sequence[BadFile]) -> None:
+    """Raise one error that lists all of these, if there are any."""
+    if errors:
+        raise _joined(errors[:MOST_ERRORS], len(errors))
+
+
+def run_all(checks: Sequence[Callable[[], None]]) -> None:
+    """Run every check, and raise one error that lists what all of them raise."""
+    errors = []
+    for check in checks:
+        try:
+            check()
+        except BadFile as error:
+            errors.append(error)
+    raise_all(errors)
 
 
 class NoSuchFile(BadFile):
@@ -177,20 +220,31 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise NoSuchFile("no such file", "check the path", str(path)) from None
+        raise NoSuchFile("no such file", f"{_near_file(path)}check the path", str(path)) from None
     except IsADirectoryError:
-        raise BadFile("is a directory", "name a file in it", str(path)) from None
+        what, remedy = "is a directory", "name a file in it"
+        if (path / "store.json").exists():
+            what, remedy = "is a store", f"campaign export {path} --csv F writes its table"
+        raise BadFile(what, remedy, str(path)) from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
         raise BadFile(what, "check its permissions", str(path)) from None
+
+
+def _near_file(path: Path) -> str:
+    """A suggestion among the files of the folder in which a file is missing."""
+    try:
+        beside = [other.name for other in path.parent.iterdir() if other.suffix == path.suffix]
+    except OSError:
+        return ""
+    return did_you_mean(path.name, beside)
 
 
 def parse(path: Path | str, text: str, model: type[Model]) -> tuple[Model, Source]:
     """Check the text of a TOML file against a model.
 
     Raises:
-        BadFile: not TOML, or not what the model requires; the first error is reported in full,
-            with the number of further errors.
+        BadFile: not TOML, a file of another kind, or not what the model requires; with all errors.
     """
     source = Source(path, text)
     # The parser's time grows with the square of a key's parts.
@@ -202,7 +256,12 @@ def parse(path: Path | str, text: str, model: type[Model]) -> tuple[Model, Sourc
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadFile(f"is not TOML: {error}", "correct that line", str(path)) from None
+        what, remedy = f"is not TOML: {error}", "correct that line"
+        if not str(path).endswith(".toml"):
+            kind = FILE_KINDS.get(model.__name__)
+            called = kind.name if kind is not None else "a file"
+            what, remedy = "is not TOML", f"name {called}, which ends in .toml"
+        raise BadFile(what, remedy, str(path)) from None
     except RecursionError:
         what = "lists or tables are nested too deeply"
         raise BadFile(what, "use fewer levels", str(path)) from None
@@ -214,7 +273,22 @@ def parse(path: Path | str, text: str, model: type[Model]) -> tuple[Model, Sourc
     try:
         return model.model_validate(table), source
     except ValidationError as errors:
-        raise _first_error(source, errors, model) from None
+        _check_kind(source, table, model)
+        # Finding a line takes long in a large file.
+        shown = errors.errors()[: MOST_ERRORS if len(text) < MOST_SEARCHED_CHARS else 1]
+        located = [_error(source, details, model) for details in shown]
+        located.sort(key=lambda entry: entry[0])
+        raise _joined([error for _, error in located], errors.error_count()) from None
+
+
+def _check_kind(source: Source, table: dict[str, Any], model: type[BaseModel]) -> None:
+    """Refuse a file of another kind as that: its keys are no errors one by one."""
+    wanted = FILE_KINDS.get(model.__name__)
+    kind = other_kind(wanted, table.keys()) if wanted is not None else None
+    if wanted is not None and kind is not None:
+        raise BadFile(
+            f"is {kind.name}, not {wanted.name}", kind.use.format(path=source.path), source.path
+        )
 
 
 def _check_values(source: Source, table: dict[str, Any]) -> None:
@@ -233,75 +307,25 @@ def _check_values(source: Source, table: dict[str, Any]) -> None:
             raise source.error(key, "a whole number of more than 64 bits", "give a smaller one")
 
 
-def _first_error(source: Source, errors: ValidationError, model: type[BaseModel]) -> BadFile:
-    details = errors.errors()
-    first = details[0]
-    key = tuple(part for part in first["loc"] if not _is_tag(part, source))
-    value = repr(first["input"])
+def _error(source: Source, details: ErrorDetails, model: type[BaseModel]) -> tuple[int, BadFile]:
+    """The line of an error (0 where there is none), and the error."""
+    key = tuple(part for part in details["loc"] if not _is_tag(part, source))
+    value = repr(details["input"])
     value = value if len(value) <= 60 else value[:57] + "..."
-    match first["type"]:
+    match details["type"]:
         case "extra_forbidden":
-            known = sorted(_fields_at(model, key[:-1]))
-            close = difflib.get_close_matches(str(key[-1]), known, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            what, remedy = "unknown key", f"{hint}Known keys: {', '.join(known) or 'none'}"
+            known = sorted(fields_at(model, key[:-1]))
+            what, remedy = "unknown key", known_names(str(key[-1]), known, "known keys")
         case "missing":
-            what, remedy = "missing", _missing_remedy(key, model)
+            what, remedy = "missing", missing_remedy(key, model)
         case "value_error":
-            error = first["ctx"]["error"]
+            error = details["ctx"]["error"]
             what, remedy = getattr(error, "what", str(error)), getattr(error, "remedy", "")
         case _:
-            what, remedy = f"found {value}", value_remedy(first, model, key)
-    more = len(details) - 1
-    if more:
-        remedy += f" (and {more} more error{'s' if more > 1 else ''}, shown when this one is fixed)"
-    return source.error(key, what, remedy.strip())
-
-
-def value_remedy(error: ErrorDetails, model: type[BaseModel], key: KeyPath | None = None) -> str:
-    """What a value should be that pydantic refuses, for a person. ``key``: without union tags."""
-    match error["type"]:
-        case "tuple_type" | "list_type":
-            items = [
-                member
-                for kind in _kinds_at(model, error["loc"] if key is None else key)
-                if get_origin(kind) in (list, tuple)
-                for member in _members(get_args(kind)[0])
-            ]
-            noun = next((_noun(item) for item in items), "")
-            value = error["input"]
-            is_one_string = noun == " of strings" and isinstance(value, str)
-            example = f", such as [{json.dumps(value)}]" if is_one_string else ""
-            return f"must be a list{noun}{example}"
-        case "too_short":
-            return f"must have at least {error['ctx']['min_length']}"
-        case _:
-            message = error["msg"].removeprefix("Input should be ")
-            return f"must be {message[:1].lower()}{message[1:]}"
-
-
-def _noun(kind: Any) -> str:
-    """What the items of a list are, as a phrase after "a list"."""
-    if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return " of tables"
-    if get_origin(kind) in (list, tuple):
-        return " of lists"
-    return {str: " of strings", int: " of numbers", float: " of numbers"}.get(kind, "")
-
-
-def _missing_remedy(key: KeyPath, model: type[BaseModel]) -> str:
-    """How to add what is missing at ``key``: a table, a table of a list, or a value."""
-    name = ".".join(str(part) for part in key if isinstance(part, str))
-    for kind in _kinds_at(model, key):
-        if _noun(kind) == " of tables":
-            return f"add a table [{name}]"
-        if get_origin(kind) in (list, tuple) and _noun(get_args(kind)[0]) == " of tables":
-            return f"add a table [[{name}]]"
-        if get_origin(kind) in (dict, Mapping) and _noun(get_args(kind)[1]) == " of tables":
-            return f"add a table [{name}.NAME]"
-    return "give it a value"
+            what, remedy = f"found {value}", value_remedy(details, model, key)
+    located = source.error(key, what, remedy.strip())
+    line = located.place.removeprefix(f"{source.path}:").partition(":")[0]
+    return int(line) if line.isdigit() else 0, located
 
 
 def _is_tag(part: str | int, source: Source) -> bool:
@@ -310,39 +334,6 @@ def _is_tag(part: str | int, source: Source) -> bool:
 
 
 _UNION_TAGS = {"str", "int", "float", "bool", "constrained-str"}
-
-
-def _fields_at(model: type[BaseModel], key: Sequence[str | int]) -> set[str]:
-    """The keys that the model has in the table at ``key``."""
-    names: set[str] = set()
-    for kind in _kinds_at(model, key):
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            names |= {field.alias or name for name, field in kind.model_fields.items()}
-    return names
-
-
-def _kinds_at(model: type[BaseModel], key: Sequence[str | int]) -> list[Any]:
-    """The types that the model allows at ``key``."""
-    kinds: list[Any] = [model]
-    for part in key:
-        kinds_of_part: list[Any] = []
-        for kind in kinds:
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                for name, field in kind.model_fields.items():
-                    if part in (name, field.alias):
-                        kinds_of_part += _members(field.annotation)
-            elif get_origin(kind) in (list, tuple):
-                kinds_of_part += _members(get_args(kind)[0])
-            elif get_origin(kind) in (dict, Mapping):
-                kinds_of_part += _members(get_args(kind)[1])
-        kinds = kinds_of_part
-    return kinds
-
-
-def _members(kind: Any) -> list[Any]:
-    if get_origin(kind) in (Union, UnionType):
-        return [member for part in get_args(kind) for member in _members(part)]
-    return [kind]
 
 
 def built_in_files(folder: str) -> dict[str, Path]:
@@ -365,5 +356,5 @@ def find_file(name: str, beside: Path, folder: str, what: str) -> Path:
     kind = what.rsplit(maxsplit=1)[-1]
     raise BadFile(
         f"unknown {what} {name!r}",
-        f"name a {kind} file (ending in .toml) or one of: {', '.join(built_in)}",
+        known_names(name, built_in, f"name a {kind} file (ending in .toml) or one of"),
     )

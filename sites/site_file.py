@@ -15,6 +15,7 @@ from sites.located_toml import (
     matching,
 )
 from sites.meters import METERS
+from sites.near_names import known_names
 from sites.setting import AS_FOUND, Setting
 
 RESERVED_VARIABLES = ("_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
@@ -39,7 +40,9 @@ Walltime = Annotated[
         'must be HH:MM:SS or D-HH:MM:SS, such as "01:00:00"',
     ),
 ]
-Memory = Annotated[str, matching("[0-9]+ ?([KMGT]i?)?B", 'must be a size such as "200GB"')]
+Memory = Annotated[
+    str, matching("[0-9]+ ?([KMGT]i?)?B", 'must be a number and a unit, such as "200 MB"')
+]
 Variable = Annotated[
     str,
     matching(
@@ -337,5 +340,5 @@ class Site(FileModel):
 def known(value: str, registry: dict[str, str], what: str) -> str:
     """``value``, if the registry has it; otherwise a ValueError that lists its names."""
     if value not in registry:
-        raise BadValue(f"unknown {what} {value!r}", f"known: {', '.join(sorted(registry))}")
+        raise BadValue(f"unknown {what} {value!r}", known_names(value, sorted(registry)))
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from sites.located_toml import (
     find_file,
     parse,
     read_text,
+    run_all,
 )
-from sites.site_file import Domain, Site, Twin
+from sites.site_file import Domain, Site
 
 BUILT_IN_SITES = "sites/builtin"
 
@@ -34,12 +36,8 @@ def read_site(path: Path) -> Site:
         BadFile: with file, line, key, what was found and what would be right.
     """
     site, source = parse(path, read_text(path), Site)
-    _check_voltages(site, source)
-    _check_legal(site, source)
-    _check_control(site, source)
-    _check_options(site, source)
-    if site.twin is not None:
-        _check_twin(site, site.twin, source)
+    checks = [_check_voltages, _check_legal, _check_control, _check_options, _check_twin]
+    run_all([partial(check, site, source) for check in checks])
     return site.model_copy(update={"counters": _read_groups(site, source, path.parent)})
 
 
@@ -161,7 +159,10 @@ def _check_legal(site: Site, source: Source) -> None:
             )
 
 
-def _check_twin(site: Site, twin: Twin, source: Source) -> None:
+def _check_twin(site: Site, source: Source) -> None:
+    twin = site.twin
+    if twin is None:
+        return
     for name in sorted({*twin.energy_pj_per_v2, *twin.rate_per_cycle}):
         for table in ("energy_pj_per_v2", "rate_per_cycle"):
             if name not in getattr(twin, table):

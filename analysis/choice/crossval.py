@@ -35,6 +35,7 @@ from analysis.measurements.observations import (
 from analysis.rooflines.roofline import fastest_setting
 from analysis.time.class_roofline import fit_class_roofline
 from analysis.time.kernel_roofline import fit_time
+from analysis.unknown_name import unknown_name
 
 SCHEMES = (
     "leave-one-setting-out",
@@ -212,7 +213,7 @@ def cross_validate(
             allow.
     """
     if time not in TIMES:
-        raise CantFit(f"unknown time {time!r}; known: {', '.join(TIMES)}")
+        raise CantFit(unknown_name("time", time, TIMES))
     results = _FoldResults(data, objective_of(objective))
     for test in _folds(data, scheme, train):
         training, held_out = data.take(~test), data.take(test)
@@ -367,7 +368,7 @@ def _folds(
     elif scheme == "leave-one-site-out":
         raise CantFit("leave-one-site-out needs two sites or more")
     else:
-        raise CantFit(f"unknown scheme {scheme!r}; known: {', '.join(SCHEMES)}")
+        raise CantFit(unknown_name("scheme", scheme, SCHEMES))
 
 
 def _holdout(

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analysis.unknown_name import unknown_name
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -72,7 +74,7 @@ def objective(text: str) -> Objective:
         alpha = -1.0
     if kind != WEIGHTED or not 0.0 <= alpha <= 1.0:
         raise CantFit(
-            f"--objective: unknown objective {text!r}; known: {', '.join(OBJECTIVES)}, or "
+            f"--objective: {unknown_name('objective', text, OBJECTIVES)}, or "
             f"{WEIGHTED}:ALPHA with ALPHA from 0 to 1, such as {WEIGHTED}:0.3"
         )
     return _weighted(text, alpha)

@@ -17,6 +17,7 @@ from analysis.energy.models import (
     VOLTAGE_NAMES,
 )
 from analysis.measurements.observations import CantFit, Observations
+from analysis.unknown_name import unknown_name
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ def forms(data: Observations, model: str, voltage: str) -> tuple[list[Form], tup
         CantFit: an unknown name.
     """
     if model not in MODEL_NAMES:
-        raise CantFit(f"unknown model {model!r}; known: {', '.join(MODEL_NAMES)}")
+        raise CantFit(unknown_name("model", model, MODEL_NAMES))
     if voltage not in VOLTAGE_NAMES:
-        raise CantFit(f"unknown voltage {voltage!r}; known: {', '.join(VOLTAGE_NAMES)}")
+        raise CantFit(unknown_name("voltage", voltage, VOLTAGE_NAMES))
     if voltage == "known" and data.voltage == "unit":
         raise CantFit(
             f"no voltage of {data.site} is known; give the site's table, or --voltage auto"

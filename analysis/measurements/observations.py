@@ -11,6 +11,7 @@ import xarray as xr
 from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, is_complete
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.measurements.kernels import KernelInstance, dataset_kernels, relabelled
+from analysis.unknown_name import unknown_name
 
 
 class CantFit(Exception):
@@ -110,8 +111,7 @@ def observations(
     """
     known = site_names(dataset)
     if site not in known:
-        there = ", ".join(known) or "none"
-        raise CantFit(f"no measurements of site {site!r}; the store has {there}")
+        raise CantFit(f"--site: {unknown_name('site', site, known)}")
     mine = dataset["site"].values == site
     energy_j = dataset["energy_j"].values
     time_s = dataset["time_s"].values

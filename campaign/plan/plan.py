@@ -14,12 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from campaign.plan.campaign_file import Campaign, KernelEntry, Settings, read_campaign
 from campaign.plan.point import Point, canonical_json, make_point
 from kernels.kernel import Kernel, KernelFailed
 from kernels.registry import find_kernel
-from sites.located_toml import BadFile, KeyPath, NoSuchFile, Source, value_remedy
+from sites.located_toml import (
+    BadFile,
+    KeyPath,
+    NoSuchFile,
+    Source,
+    raise_all,
+)
+from sites.model_values import value_remedy
+from sites.near_names import known_names
 from sites.setting import Setting
 from sites.site_file import Site
 from sites.site_reading import find_site, read_site
@@ -86,7 +95,7 @@ def make_plan(path: Path) -> Plan:
                 raise source.error(
                     ("sites", i, "partitions"),
                     f"{site.name} has no partition {name!r}",
-                    f"it has {', '.join(site.partitions)}",
+                    known_names(name, site.partitions, "it has"),
                 )
         at: KeyPath = ("sites", i, "settings") if entry.settings else ("settings",)
         settings = _settings(entry.settings or campaign.settings, site, source, at)
@@ -170,7 +179,7 @@ def _sweep(entry: KernelEntry, index: int, source: Source) -> list[str]:
         try:
             params = kernel.params.model_validate(raw)
         except ValidationError as errors:
-            raise _params_error(entry, kernel, index, errors, source) from None
+            raise_all([_params_error(entry, kernel, index, e, source) for e in errors.errors()])
         sets.append(canonical_json(params.model_dump(mode="json")))
     if not sets:
         raise source.error(
@@ -219,7 +228,7 @@ def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[di
             raise source.error(
                 ("kernels", index, "exclude", x, stray[0]),
                 f"unknown parameter of {entry.kernel}",
-                f"known here: {', '.join(sorted(known))}",
+                known_names(stray[0], sorted(known), "known here"),
             )
     for chosen in itertools.product(*axes):
         yield {name: value for part in chosen for name, value in part.items()}
@@ -242,11 +251,9 @@ def _matches(raw: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
 
 
 def _params_error(
-    entry: KernelEntry, kernel: Kernel, index: int, errors: ValidationError, source: Source
+    entry: KernelEntry, kernel: Kernel, index: int, first: ErrorDetails, source: Source
 ) -> BadFile:
-    first = errors.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else ""
-    known = ", ".join(sorted(kernel.params.model_fields))
     in_zip = next((z for z, table in enumerate(entry.zip) if name in table), None)
     key: KeyPath = (
         ("kernels", index, "params", name)
@@ -255,7 +262,11 @@ def _params_error(
     )
     match first["type"]:
         case "extra_forbidden":
-            return source.error(key, f"unknown parameter of {entry.kernel}", f"known: {known}")
+            return source.error(
+                key,
+                f"unknown parameter of {entry.kernel}",
+                known_names(name, sorted(kernel.params.model_fields)),
+            )
         case "missing":
             return source.error(
                 key, f"{entry.kernel} needs this parameter", f"add {name} = VALUE to params"

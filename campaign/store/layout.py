@@ -146,6 +146,14 @@ def create_store(root: Path, name: str) -> Store:
     return store
 
 
+def _not_a_folder(path: Path) -> str:
+    """Why a file is no store, and which store may be meant."""
+    beside = path.with_name(path.stem + ".store")
+    if (beside / "store.json").exists():
+        return f"{path}: is a file, not a store; its store is {beside}"
+    return f"{path}: is a file, not a store; name a folder that campaign run or import created"
+
+
 def open_store(root: Path) -> Store:
     """Open an existing store.
 
@@ -154,8 +162,10 @@ def open_store(root: Path) -> Store:
     """
     store = Store(root)
     if root.is_file():
+        raise NotAStore(_not_a_folder(root))
+    if not root.exists():
         raise NotAStore(
-            f"{root}: is a file, not a store; name a folder that campaign run or import created"
+            f"{root}: is not a store (no such folder); name one that campaign run or import created"
         )
     try:
         head = store.read_json("store.json")

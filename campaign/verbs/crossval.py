@@ -20,10 +20,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     options.add_store(parser)
     parser.add_argument(
         "--site",
-        required=True,
         action="append",
         metavar="X",
-        help="the site; repeat it for leave-one-site-out",
+        help="the site (default: the only one of the store); repeat it for leave-one-site-out",
     )
     parser.add_argument(
         "--scheme",
@@ -62,8 +61,9 @@ def run(arguments: Namespace) -> int:
     if arguments.fitted_on and arguments.scheme:
         raise BadArgument("--fitted-on and --scheme: give one of them")
     train = [options.read_setting(text, "--train") for text in arguments.train or []]
-    result = open_store(arguments.store).crossval(
-        arguments.site,
+    store = open_store(arguments.store)
+    result = store.crossval(
+        arguments.site or [store.only_site()],
         arguments.scheme or "leave-one-setting-out",
         model=arguments.model,
         voltage=arguments.voltage,

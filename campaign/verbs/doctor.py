@@ -34,6 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Examine this node, or a node of each Slurm partition; 0 when all can measure energy."""
     from campaign.measure.node_examination import examine_node  # noqa: PLC0415
+    from sites.near_names import known_names  # noqa: PLC0415
     from sites.site_reading import find_site, read_site  # noqa: PLC0415
 
     path = find_site(arguments.site, Path.cwd())
@@ -51,7 +52,8 @@ def run(arguments: Namespace) -> int:
         for name in chosen:
             if name not in slurm:
                 raise CannotDo(
-                    f"{site.name} has no Slurm partition {name!r}; it has {', '.join(slurm)}"
+                    f"{site.name} has no Slurm partition {name!r}; "
+                    + known_names(name, slurm, "it has")
                 )
         examinations = [examine_partition(site, path, name) for name in chosen]
     if arguments.json:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument
+from campaign.errors import BadArgument, reason
 from campaign.verbs.options import add_store
 from campaign.verbs.printing import say
 
@@ -68,7 +68,7 @@ def _write(
         beside = None if to is None else write_beside(store, sorted(set(table["site"])), to)
     except OSError as error:
         raise BadArgument(
-            f"{target}: cannot be written ({error.strerror or error}); name another file"
+            f"{target}: cannot be written ({reason(error, Path(target))}); name another file"
         ) from None
     points = table["point_id"].nunique()
     attempts = len(table) - points
@@ -87,6 +87,6 @@ def _write_traces(store: Store, target: str) -> None:
         count = write_traces(store, Path(target))
     except OSError as error:
         raise BadArgument(
-            f"{target}: cannot be written ({error.strerror or error}); name a new folder"
+            f"{target}: cannot be written ({reason(error, Path(target))}); name a new folder"
         ) from None
     say(f"{target}: {count} traces written")

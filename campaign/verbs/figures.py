@@ -90,17 +90,23 @@ def _content(arguments: Namespace) -> ReportContent:
     from campaign.reporting import report_content  # noqa: PLC0415
     from campaign.store.layout import open_store  # noqa: PLC0415
 
+    store = open_store(Path(arguments.store))
     content = report_content(
-        open_store(Path(arguments.store)),
+        store,
         arguments.site,
         arguments.fit,
         train=[read_setting(text, "--train") for text in arguments.train or []] or None,
         setting=read_setting(arguments.setting, "--setting") if arguments.setting else None,
     )
     if not content.sites:
+        from analysis.measurements.observations import site_names  # noqa: PLC0415
+        from analysis.unknown_name import unknown_name  # noqa: PLC0415
+        from campaign.store.dataset import read_scalars  # noqa: PLC0415
+
+        known = site_names(read_scalars(store))
         raise BadArgument(
-            f"{arguments.store}: no measurements"
-            + (f" of site {arguments.site!r}" if arguments.site else "")
-            + "; run a campaign, or import a table"
+            f"--site: {unknown_name('site', arguments.site, known)}"
+            if arguments.site and known
+            else f"{arguments.store}: no measurements; run a campaign, or import a table"
         )
     return content

@@ -32,7 +32,7 @@ VOLTAGE_TEXT = {
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     options.add_store(parser)
-    parser.add_argument("--site", required=True, metavar="X", help=options.SITE_HELP)
+    options.add_site(parser)
     options.add_model(parser)
     parser.add_argument(
         "--name",
@@ -55,8 +55,9 @@ def run(arguments: Namespace) -> int:
     """Fit, keep the fit, and print it."""
     from campaign.results import open_store  # noqa: PLC0415
 
-    result = open_store(arguments.store).fit(
-        arguments.site,
+    store = open_store(arguments.store)
+    result = store.fit(
+        store.only_site(arguments.site),
         model=arguments.model,
         voltage=arguments.voltage,
         robust=arguments.robust,

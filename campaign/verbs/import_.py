@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from campaign.errors import BadArgument
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import explain, print_json, say
 
@@ -38,6 +39,8 @@ def run(arguments: Namespace) -> int:
     from campaign.table.importing import import_table  # noqa: PLC0415
 
     path, store_path = Path(arguments.table), Path(arguments.store)
+    if path.suffix == ".toml":
+        raise BadArgument(f"{path}: is a TOML file, not a table; --map takes a map file")
     imported = import_table(
         path,
         store_path,

@@ -7,8 +7,6 @@ from argparse import ArgumentParser
 
 from campaign.errors import BadArgument
 
-SITE_HELP = "the site's name, as status prints it"
-
 
 def add_store(parser: ArgumentParser, needed: bool = True) -> None:
     """The store, as the first argument."""
@@ -17,6 +15,15 @@ def add_store(parser: ArgumentParser, needed: bool = True) -> None:
         nargs=None if needed else "?",
         metavar="S",
         help="the store: the folder that run or import made",
+    )
+
+
+def add_site(parser: ArgumentParser) -> None:
+    """``--site``."""
+    parser.add_argument(
+        "--site",
+        metavar="X",
+        help="the site's name, as status prints it (default: the only one of the store)",
     )
 
 

@@ -19,7 +19,7 @@ KERNEL_WIDTH = 30
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     options.add_store(parser)
-    parser.add_argument("--site", required=True, metavar="X", help=options.SITE_HELP)
+    options.add_site(parser)
     parser.add_argument(
         "--kernel",
         metavar="K",
@@ -60,8 +60,9 @@ def run(arguments: Namespace) -> int:
     """Print the picks, and write the policy where it is asked for."""
     from campaign.results import open_store  # noqa: PLC0415
 
-    predictions = open_store(arguments.store).predict(
-        arguments.site,
+    store = open_store(arguments.store)
+    predictions = store.predict(
+        store.only_site(arguments.site),
         kernel=arguments.kernel,
         objective=arguments.objective,
         max_slowdown=arguments.max_slowdown,

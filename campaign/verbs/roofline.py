@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from campaign.errors import BadArgument
-from campaign.verbs.options import SITE_HELP, add_fit, add_json, add_store
+from campaign.verbs.options import add_fit, add_json, add_site, add_store
 from campaign.verbs.printing import explain, print_json, print_table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MOST_PAIRS = 3
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     add_store(parser, needed=False)
-    parser.add_argument("--site", metavar="X", help=SITE_HELP)
+    add_site(parser)
     parser.add_argument(
         "--setting", metavar="CORE,MEM", help="in MHz (default: the fastest setting)"
     )
@@ -51,10 +51,11 @@ def run(arguments: Namespace) -> int:
         return _run_platform(arguments)
     from campaign.results import open_store  # noqa: PLC0415
 
-    if not (arguments.store and arguments.site):
-        raise BadArgument("name a store and its --site, or a machine of a paper by --platform")
-    result = open_store(arguments.store).roofline(
-        arguments.site, arguments.setting, arguments.cap_w, arguments.fit
+    if not arguments.store:
+        raise BadArgument("roofline: name a store, or a machine of a paper by --platform")
+    store = open_store(arguments.store)
+    result = store.roofline(
+        store.only_site(arguments.site), arguments.setting, arguments.cap_w, arguments.fit
     )
     if arguments.json:
         print_json(result.as_dict())

@@ -54,7 +54,13 @@ ops_per_word = [1, 2]
 # (what is wrong, the file, text to replace, its replacement, words that the message must hold)
 WRONG = [
     ("unknown key", "c", "repeats = 1", "repaets = 1", ["c.toml:2", "repaets", "'repeats'"]),
-    ("wrong type", "c", "repeats = 1", 'repeats = "1"', ["c.toml:2", "repeats", "'1'", "integer"]),
+    (
+        "wrong type",
+        "c",
+        "repeats = 1",
+        'repeats = "1"',
+        ["c.toml:2", "repeats", "'1'", "whole number"],
+    ),
     ("zero repeats", "c", "repeats = 1", "repeats = 0", ["c.toml:2", "greater than or equal"]),
     ("unknown kernel", "c", '"sp_fma"', '"spfma"', ["c.toml:8", "spfma", "sp_fma"]),
     ("unknown parameter", "c", "level =", "lvel =", ["c.toml:10", "lvel", "known"]),
@@ -72,7 +78,7 @@ WRONG = [
         "c",
         "[1, 2]\n",
         "[1, 2]\n[[kernels.exclude]]\nops = 1\n",
-        ["c.toml:13", "ops", "known here"],
+        ["c.toml:13", "ops", "did you mean 'ops_per_word'? Known here"],
     ),
     (
         "zip of unequal lists",
@@ -133,11 +139,11 @@ WRONG = [
         ["s.toml:4", "found 1000; must be a list of numbers"],
     ),
     (
-        "a string in place of a list of strings",
+        "a string in place of a list of words",
         "c",
         '"s.toml"',
         '"s.toml"\npartitions = "gpu"',
-        ["c.toml:6", "found 'gpu'", 'must be a list of strings, such as ["gpu"]'],
+        ["c.toml:6", "found 'gpu'", 'must be a list of words, such as ["gpu"]'],
     ),
     (
         "a name with a space",

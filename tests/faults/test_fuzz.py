@@ -171,7 +171,7 @@ def test_the_line_of_an_error_behind_many_lines_is_found_soon():
     with pytest.raises(BadFile, match=r"x\.toml:1: a: unknown key"):
         parse("x.toml", text, Anything)
     text = "# x\n" * 30_000 + "".join(f"k{i} = 1\n" for i in range(3000))
-    with pytest.raises(BadFile, match=r"x\.toml:30001: k0: unknown key.*2999 more errors"):
+    with pytest.raises(BadFile, match=r"x\.toml:30001: k0: unknown key.*\n.*2999 more errors"):
         parse("x.toml", text, Anything)
     assert time.process_time() - start_s < 4
 

@@ -1,0 +1,66 @@
+"""The parser of the command line: what is wrong with the arguments, in one line with a remedy."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import Any, NoReturn
+
+from sites.near_names import did_you_mean
+
+TYPES = {"int": "a whole number", "float": "a number, such as 0.05"}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2 and one line that names the argument and the remedy."""
+        print(f"{self.prog}: {_for_people(self, message)} ({self.prog} --help)", file=sys.stderr)
+        raise SystemExit(2)
+
+    def refuse_unknown(self, words: list[str], verb: str, verbs: dict[str, Parser]) -> NoReturn:
+        """The error for words that a verb does not take."""
+        own = verbs[verb]
+        option = next((word for word in words if word.startswith("-")), None)
+        if option is None:
+            own.error(f"{words[0]!r} is one argument too many; leave it out")
+        name = option.partition("=")[0]
+        others = [other for other, parser in verbs.items() if name in parser.option_names()]
+        near = did_you_mean(name, own.option_names()).strip()
+        hint = f"of {', '.join(others[:4])}" if others else near or "leave it out"
+        hint = f"it is an option {hint}" if others else hint
+        own.error(f"{verb} has no option {name}; {hint}")
+
+    def option_names(self) -> list[str]:
+        """Every option as it is written in full."""
+        return [name for name in self._option_string_actions if name.startswith("--")]
+
+
+def _for_people(parser: Parser, message: str) -> str:
+    """argparse's message with a remedy."""
+    if wrong := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*)' \(", message):
+        name, value = wrong.groups()
+        choices = next(_strings(action.choices) for action in parser._actions if _is(action, name))
+        hint = did_you_mean(value, choices)
+        if name == "VERB":
+            return f"unknown verb {value!r}; {hint.strip() or 'known: ' + ', '.join(choices)}"
+        return f"{name}: found {value!r}; {hint}Choices: {', '.join(choices)}"
+    if wrong := re.match(r"argument (\S+?)(?:/\S+)?: invalid (\w+) value: (.*)", message):
+        return f"{wrong[1]}: found {wrong[3]}; must be {TYPES.get(wrong[2], wrong[2])}"
+    if wrong := re.match(r"argument (\S+?)(?:/\S+)?: expected (.*)", message):
+        return f"{wrong[1]}: no value; write one after it"
+    if missing := re.match(r"the following arguments are required: ([^,\s]+)", message):
+        action = next(a for a in parser._actions if _is(a, missing[1].partition("/")[0]))
+        about = f", {action.help}" if action.help else ""
+        return f"missing: {missing[1]}{about}"
+    return message
+
+
+def _is(action: argparse.Action, name: str) -> bool:
+    return name in (*action.option_strings, action.metavar, action.dest)
+
+
+def _strings(choices: Any) -> list[str]:
+    return [str(choice) for choice in choices or ()]

@@ -1,0 +1,268 @@
+"""Wrong usages of every verb: exit code 2 and one or two lines that say what is wrong and what to
+do. The whole text is compared."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from campaign.command_line import main
+from campaign.plan.campaign_file import Campaign
+from campaign.plan.profile_file import Profile
+from campaign.profiles.counter_map import CounterMap
+from campaign.results import open_store
+from campaign.table.map_file import TableMap
+from sites.counters.group_file import CounterGroup
+from sites.file_kinds import FILE_KINDS
+from sites.site_file import Site
+from tests.campaign.test_wrong_files import CAMPAIGN, SITE
+
+TABLE = "site,kernel,core_mhz,mem_mhz,core_v,mem_v,time_s,energy_j\n"
+PARTITIONS = '[partitions.board]\nscheduler = "local"\n'
+FILES = {
+    "s.toml": SITE,
+    "intensity.toml": CAMPAIGN,
+    "argv.toml": CAMPAIGN[: CAMPAIGN.index("[[kernels]]")]
+    + '[[kernels]]\nkernel = "command"\nparams = { argv = "./x -n 4" }\n',
+    "memory-site.toml": SITE.replace('scheduler = "local"', 'scheduler = "slurm"\nmemory = "200"'),
+    "memory.toml": CAMPAIGN.replace("s.toml", "memory-site.toml"),
+    "jetson.toml": CAMPAIGN.replace("s.toml", "jetson"),
+    "three.toml": CAMPAIGN.replace("repeats = 1", 'repaets = 1\nseed = "x"').replace(
+        "sp_fma", "spfma"
+    ),
+    "partition.toml": CAMPAIGN.replace('"s.toml"', '"s.toml"\npartitions = ["bord"]'),
+    "no-kernels.toml": CAMPAIGN[: CAMPAIGN.index("[[kernels]]")],
+    "no-partitions-site.toml": SITE.replace(PARTITIONS, ""),
+    "no-partitions.toml": CAMPAIGN.replace("s.toml", "no-partitions-site.toml"),
+    "profile.toml": 'kernel = "x"\ntime_s = 1.0\n[counts]\nsp = 1e9\n',
+    "map.toml": '[columns]\ncore_mhz = "f"\n',
+    "one.csv": f"{TABLE}jetson-tk1,k,1000,500,0.9,1,1,2\n",
+    "two.csv": f"{TABLE}a,k,1000,500,0.9,1,1,2\nb,k,1000,500,0.9,1,1,2\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files of every kind, a store of one site and one of two."""
+    path = tmp_path_factory.mktemp("usages")
+    for name, text in FILES.items():
+        (path / name).write_text(text)
+    (path / "empty").mkdir()
+    for name in ("one", "two"):
+        assert main(["import", str(path / f"{name}.csv"), "--store", str(path / name)]) == 0
+    return path
+
+
+USAGES = {
+    "status intensity.toml": (
+        "campaign: intensity.toml: is a file, not a store; name a folder that campaign "
+        "run or import created"
+    ),
+    "status missing": (
+        "campaign: missing: is not a store (no such folder); name one that campaign run "
+        "or import created"
+    ),
+    "status empty": (
+        "campaign: empty: is not a store; name a folder that campaign run or import created"
+    ),
+    "status two.csv": (
+        "campaign: two.csv: is a file, not a store; name a folder that campaign run or "
+        "import created"
+    ),
+    "run s.toml": (
+        "campaign: s.toml: is a site file, not a campaign file; name it in a campaign "
+        "file, under [[sites]], or examine it: campaign doctor s.toml"
+    ),
+    "run intensity.toml --store two.csv": (
+        "campaign: two.csv: exists and is not a store; name a new or empty folder"
+    ),
+    "run intensity.toml --dashboard here": (
+        "campaign: --dashboard 'here': must be HOST:PORT, such as 127.0.0.1:8787 "
+        "(0.0.0.0:8787 listens on every interface)"
+    ),
+    "plan profile.toml": (
+        "campaign: profile.toml: is a profile file, not a campaign file; use it: "
+        "campaign predict S --profile profile.toml"
+    ),
+    "plan map.toml": (
+        "campaign: map.toml: is a map file of a table, not a campaign file; use it: "
+        "campaign import TABLE --map map.toml --store S"
+    ),
+    "plan two.csv": ("campaign: two.csv: is not TOML; name a campaign file, which ends in .toml"),
+    "plan empty": ("campaign: empty: is a directory; name a file in it"),
+    "plan intensty.toml": (
+        "campaign: intensty.toml: no such file; did you mean 'intensity.toml'? check the path"
+    ),
+    "plan three.toml": (
+        "campaign: three.toml:2: repaets: unknown key; did you mean 'repeats'? Known "
+        "keys: kernels, name, protocol, repeats, retries, seed, settings, sites\n"
+        "  three.toml:3: seed: found 'x'; must be a whole number\n"
+        "  three.toml:9: kernels[0].kernel: unknown kernel 'spfma'; did you mean "
+        "'sp_fma'? Known: chase, command, dp_fma, fmm, fmm_u, idle, int_mad, "
+        "load, sp_fma"
+    ),
+    "plan argv.toml": (
+        "campaign: argv.toml:9: kernels[0].params.argv: found './x -n 4'; must be a list "
+        'of words, such as ["./x", "-n", "4"]'
+    ),
+    "plan memory.toml": (
+        "campaign: memory-site.toml:20: partitions.board.memory: found '200'; must be a "
+        'number and a unit, such as "200 MB"'
+    ),
+    "plan jetson.toml": (
+        "campaign: jetson.toml:5: sites[0].site: unknown site 'jetson'; did you mean "
+        "'jetson-tk1'? Name a site file (ending in .toml) or one of: jetson-tk1, "
+        "localhost, slurm-example"
+    ),
+    "plan partition.toml": (
+        "campaign: partition.toml:6: sites[0].partitions: s has no partition 'bord'; did "
+        "you mean 'board'? It has: board"
+    ),
+    "plan no-kernels.toml": (
+        "campaign: no-kernels.toml: kernels: missing; add a table [[kernels]]"
+    ),
+    "plan no-partitions.toml": (
+        "campaign: no-partitions-site.toml: partitions: missing; add a table [partitions.NAME]"
+    ),
+    "plan intensity.toml --limit many": (
+        "campaign plan: --limit: found 'many'; must be a whole number (campaign plan --help)"
+    ),
+    "plan intensity.toml --store two": (
+        "campaign plan: plan has no option --store; it is an option of run, import "
+        "(campaign plan --help)"
+    ),
+    "plan intensity.toml s.toml": (
+        "campaign plan: 's.toml' is one argument too many; leave it out (campaign plan --help)"
+    ),
+    "doctor jetson": (
+        "campaign: unknown site 'jetson'; did you mean 'jetson-tk1'? Name a site file "
+        "(ending in .toml) or one of: jetson-tk1, localhost, slurm-example"
+    ),
+    "doctor intensity.toml": (
+        "campaign: intensity.toml: is a campaign file, not a site file; measure its "
+        "points: campaign run intensity.toml"
+    ),
+    "doctor s.toml --partition gpu": ("campaign: s has no Slurm partition; leave --partition out"),
+    "import two --store three": (
+        "campaign: two: is a store; campaign export two --csv F writes its table"
+    ),
+    "import s.toml --store three": (
+        "campaign: s.toml: is a TOML file, not a table; --map takes a map file"
+    ),
+    "import two.csv --store three --map s.toml": (
+        "campaign: s.toml: is a site file, not a map file of a table; name it in a "
+        "campaign file, under [[sites]], or examine it: campaign doctor s.toml"
+    ),
+    "import two.csv": (
+        "campaign import: missing: --store, the store to import into (campaign import --help)"
+    ),
+    "export one": ("campaign: export: name what to write: --csv F, --parquet F or --traces FOLDER"),
+    "export one --csv missing/x.csv": (
+        "campaign: missing/x.csv: cannot be written (the folder missing does not exist); "
+        "name another file"
+    ),
+    "fit two": ("campaign: two: has 2 sites; name one: --site a or --site b"),
+    "fit one --site jetson": (
+        "campaign: --site: unknown site 'jetson'; did you mean 'jetson-tk1'? Known: jetson-tk1"
+    ),
+    "fit one --model chio": (
+        "campaign fit: --model: found 'chio'; did you mean 'choi'? Choices: auto, choi, "
+        "choi+clock, choi+surface, choi+clock+surface (campaign fit --help)"
+    ),
+    "fit one --max-slowdown 0.1": (
+        "campaign fit: fit has no option --max-slowdown; it is an option of predict "
+        "(campaign fit --help)"
+    ),
+    "fit": (
+        "campaign fit: missing: S, the store: the folder that run or import made "
+        "(campaign fit --help)"
+    ),
+    "coefficients two --site a": (
+        "campaign: two: has no fit of site 'a'; run: campaign fit two --site a"
+    ),
+    "crossval one --scheme holdot": (
+        "campaign: unknown scheme 'holdot'; did you mean 'holdout'? Known: "
+        "leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out, "
+        "leave-one-node-out, leave-one-site-out"
+    ),
+    "predict one --objective energie": (
+        "campaign: one: has no fit of site 'jetson-tk1'; run: campaign fit one --site jetson-tk1"
+    ),
+    "predict one --max-slowdown 5%": (
+        "campaign predict: --max-slowdown: found '5%'; must be a number, such as 0.05 "
+        "(campaign predict --help)"
+    ),
+    "predict one --profile s.toml": (
+        "campaign: one: has no fit of site 'jetson-tk1'; run: campaign fit one --site jetson-tk1"
+    ),
+    "predict one --fit": (
+        "campaign predict: --fit: no value; write one after it (campaign predict --help)"
+    ),
+    "predcit one": "campaign: unknown verb 'predcit'; did you mean 'predict'? (campaign --help)",
+    "roofline": ("campaign: roofline: name a store, or a machine of a paper by --platform"),
+    "roofline one --setting 852MHz": (
+        "campaign: --setting: found '852MHz'; must be one that jetson-tk1 was measured at: 1000,500"
+    ),
+    "roofline --platform gtx-58": (
+        "campaign: --platform: found 'gtx-58'; must be one of gtx-580, gtx-680, i7-950, "
+        "omap-4460, i3-3217u, fermi-keckler"
+    ),
+    "report empty": (
+        "campaign: empty: is not a store; name a folder that campaign run or import created"
+    ),
+    "figures one --site jetson": (
+        "campaign: --site: unknown site 'jetson'; did you mean 'jetson-tk1'? Known: jetson-tk1"
+    ),
+    "failures one --kernel k": "campaign: one: nothing has failed",
+    "profile two.csv=ncuu": (
+        "campaign: unknown counter map 'ncuu'; did you mean 'ncu'? Name a map file "
+        "(ending in .toml) or one of: likwid-mem-dp, ncu, nsys, nvprof-kepler, "
+        "perf-generic, perf-intel"
+    ),
+    "profile s.toml": (
+        "campaign: found 's.toml'; must be FILE=MAP with a map of: likwid-mem-dp, ncu, "
+        "nsys, nvprof-kepler, perf-generic, perf-intel"
+    ),
+    "compare one empty": (
+        "campaign: empty: is not a store; name a folder that campaign run or import created"
+    ),
+    "demo one.csv": ("campaign: one.csv: cannot be created (File exists); name another folder"),
+    "--verison": (
+        "campaign: unknown option --verison; did you mean '--version'? (campaign --help)"
+    ),
+}
+
+
+@pytest.mark.parametrize("usage", USAGES)
+def test_a_wrong_usage_is_answered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], usage: str
+) -> None:
+    monkeypatch.chdir(folder)
+    try:
+        code = main(shlex.split(usage))
+    except SystemExit as end:
+        code = end.code
+    printed = capsys.readouterr()
+    assert code == 2
+    assert printed.err.removesuffix("\n").replace(f"{folder}{os.sep}", "") == USAGES[usage]
+    assert printed.out == ""
+
+
+def test_without_a_verb_the_verbs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    printed = capsys.readouterr()
+    assert "    predict " in printed.out
+    assert printed.err == ""
+
+
+def test_kinds_of_files_have_the_keys_of_their_models() -> None:
+    models = (Campaign, Site, TableMap, Profile, CounterMap, CounterGroup)
+    keys = {model.__name__: frozenset(model.model_fields) for model in models}
+    assert keys == {name: kind.keys for name, kind in FILE_KINDS.items()}
+
+
+def test_the_only_site_of_a_store_need_not_be_named(folder: Path) -> None:
+    assert open_store(folder / "one").only_site() == "jetson-tk1"
