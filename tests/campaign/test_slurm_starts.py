@@ -32,7 +32,7 @@ name = "{name}"
 control = "fixed"
 [slurm]
 conf = "{conf}"
-no_answer_s = 4.0
+no_answer_s = 120.0
 [partitions.{partition}]
 scheduler = "slurm"
 nodes = {nodes}
@@ -168,6 +168,8 @@ def test_a_queue_that_waits_is_shown_and_a_slurm_that_is_gone_ends_the_run(
     tmp_path: Path, slurm_cluster: SlurmCluster
 ) -> None:
     write_site(tmp_path, slurm_cluster, "site", ("cpu-a", 1, ""))
+    site = tmp_path / "site.toml"
+    site.write_text(site.read_text().replace("no_answer_s = 120.0", "no_answer_s = 4.0"))
     for node in ("n1", "n2"):
         slurm_cluster.set_node(node, "drain")
     run = start_on(tmp_path, ["site"])
