@@ -12,6 +12,7 @@ from typing import Any
 
 from campaign.argument_parser import Parser
 from campaign.extras import explain_missing
+from campaign.interrupts import INTERRUPTED, ignore_further
 from campaign.own_packages import foreign_package
 from campaign.verbs import VERBS
 from sites.near_names import did_you_mean
@@ -102,6 +103,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with explain_missing():
             return int(import_module(VERBS[arguments.verb]).run(arguments))
+    except KeyboardInterrupt:
+        ignore_further()
+        print("campaign: interrupted; run it again", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

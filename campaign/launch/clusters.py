@@ -13,13 +13,16 @@ from typing import Any
 
 import dask
 import psutil
-from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 from distributed import LocalCluster
 from distributed.core import Status
 
+from campaign.interrupts import keeping_handler
 from campaign.launch import timers
 from campaign.launch.certificates import make_security
 from sites.site_file import Partition, Site
+
+with keeping_handler():  # dask_jobqueue.runner sets one that ends the process with 0
+    from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 
 LOOPBACK_DASHBOARD = "127.0.0.1:0"
 CALL_TIMEOUT_S = 60.0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument, CannotDo
 from campaign.extras import missing_extra
+from campaign.interrupts import INTERRUPTED
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import explain, of_statuses, print_json, say
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 SUMMARY = "run the points that are not yet measured; continues an interrupted campaign"
 EXAMPLE = "campaign run campaign-demo/campaign.toml --store campaign-demo/store"
-INTERRUPTED = 130
 
 
 def add_arguments(parser: ArgumentParser) -> None:

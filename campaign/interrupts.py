@@ -1,0 +1,32 @@
+"""Ctrl-C: one line and exit code 130, whatever has been imported."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+
+INTERRUPTED = 130
+
+
+@contextlib.contextmanager
+def keeping_handler() -> Iterator[None]:
+    """Around an import that sets SIGINT's handler: a SIGINT meanwhile is delivered afterwards, to
+    the handler from before, which is put back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def ignore_further() -> None:
+    """Ignore SIGINT from now on, since the process ends."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,46 @@
+"""Ctrl-C in real processes: one line on standard error, and exit code 130."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.campaign.test_wrong_files import write_files
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_an_interrupted_plan_is_one_line_and_130(tmp_path: Path, signals: int) -> None:
+    """The plan is large, so that it is interrupted while it is made."""
+    path = write_files(tmp_path, "c", "[1, 2]", str(list(range(1, 20_000))))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "campaign", "plan", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+    )
+    while b"pydantic" not in Path(f"/proc/{process.pid}/maps").read_bytes():
+        time.sleep(0.01)  # the verb runs
+    for _ in range(signals):
+        process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert errors == "campaign: interrupted; run it again\n"
+    assert process.returncode == 130
+
+
+def test_importing_what_submits_jobs_keeps_the_handler() -> None:
+    """dask-jobqueue sets one that ends the process with 0."""
+    code = (
+        "import signal; before = signal.getsignal(signal.SIGINT);"
+        "import campaign.launch.clusters;"
+        "assert signal.getsignal(signal.SIGINT) is before"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
