@@ -166,7 +166,8 @@ def _dominating(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     for i in range(n):
         above = np.flatnonzero((x >= x[i]).all(1) & (np.arange(n) != i))
         with np.errstate(invalid="ignore"):
-            rise = np.nan_to_num(x[above] - x[i], nan=0.0)
+            rise = x[above] - x[i]
+        rise[np.isnan(rise)] = 0.0  # both leave it as found
         # A clock that one of the two leaves as found says nothing about the other.
         comparable = np.isfinite(rise).all(1)
         above, most = above[comparable], rise[comparable].max(1, initial=0.0)
