@@ -12,6 +12,7 @@ import pytest
 from analysis.figures.figure import Line, Rule
 from analysis.figures.platforms import comparison_figures, platform_figures
 from analysis.report.platform_sheets import platform_sheets
+from analysis.report.tables import as_tex
 from analysis.rooflines.more_work import work_advice, work_limits
 from analysis.rooflines.platforms import PLATFORMS, find_platform
 from campaign.command_line import main
@@ -267,3 +268,30 @@ def test_the_files_of_a_platform(tmp_path, capsys):
     assert float(first[header.index("b_tau")]) == pytest.approx(106.56 / 25.6)
     assert not any("caches" in name for name in names)
     assert len(capsys.readouterr().out.splitlines()) == len(names)
+
+
+def test_tables_of_a_platform_are_rounded_as_they_are_read():
+    """Numbers of the GTX 580 with three digits, percentages with one after the point."""
+    lines = {
+        sheet.name: [line for line in as_tex(sheet).splitlines() if line.startswith("gtx-580")]
+        for sheet in platform_sheets([PLATFORMS["gtx-580"]])
+    }
+    assert lines["platform_peaks"] == [
+        r"gtx-580 & NVIDIA GeForce GTX 580 (Fermi) & 1,581 & 198 & 192 & 244 & "
+        r"Choi \& Vuduc 2012, tables 3 to 5 \\"
+    ]
+    assert lines["platform_attained"] == [
+        r"gtx-580 & sp & 168 & 87.3 & 1,400 & 88.5 \\",
+        r"gtx-580 & dp & 170 & 88.4 & 196 & 99.2 \\",
+    ]
+    assert lines["platform_energies"] == [r"gtx-580 & 99.7 & 212 & 513 & 122 \\"]
+    assert lines["platform_caches"] == [r"gtx-580 & l1 & 149 \\", r"gtx-580 & l2 & 257 \\"]
+    assert lines["platform_balances"] == [
+        r"gtx-580 & sp & 0.632 & 5.20 & 8.22 & 5.15 & 4.52 & "
+        r"0.626 & 56.4 & 158 & 221 & 378 & 280 \\",
+        r"gtx-580 & dp & 5.06 & 5.20 & 1.03 & 2.42 & 0.793 & "
+        r"2.36 & 25.6 & 41.9 & 221 & 263 & 164 \\",
+    ]
+    assert lines["platform_more_work"][0] == (
+        r"gtx-580 & sp & 2.05 & 4.00 & 3.01 & 3.37 & 3.72 & 0.688 & 2.75 \\"
+    )

@@ -26,6 +26,7 @@ from benchmarks.clock_kills import kill_and_compare
 from sites.clocks import ClockNotLegal, ClocksUnavailable, nvml, open_control
 from sites.clocks.shared.journal import put_back_held, restore_left_over
 from sites.clocks.shared.private_files import ClocksInUse
+from sites.clocks.uncore import UncoreDomain, current_mhz
 from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site
 from tests.sites.clock_hardware import Watch
@@ -509,6 +510,24 @@ def test_nvml_lists_the_core_clocks_of_a_memory_clock(tmp_path: Path) -> None:
             clocks.set(Setting(1980.0, 1593.0))
         clocks.set(Setting(1980.0, 2619.0))
         clocks.restore()
+
+
+@pytest.mark.parametrize("mhz", [3501.0, 799.999])
+def test_cpufreq_says_what_a_policy_offers(tmp_path: Path, mhz: float) -> None:
+    for machine in start(BY_NAME["cpufreq-intel-pstate"], tmp_path):
+        with pytest.raises(ClockNotLegal) as refusal:
+            machine.layout.open(tmp_path).set(Setting(mhz, None))
+        assert str(refusal.value) == f"core {mhz:g} MHz: {CPU0} offers 800 to 3500 MHz"
+
+
+def test_the_uncore_clock_is_the_mean_of_what_all_domains_report(tmp_path: Path) -> None:
+    domains = tuple(UncoreDomain(name, 800_000, 2_400_000) for name in ("a", "b"))
+    assert current_mhz(tmp_path, ()) is None
+    for name, khz in (("a", "1800000"), ("b", "2100000")):
+        assert current_mhz(tmp_path, domains) is None
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "current_freq_khz").write_text(f"{khz}\n")
+    assert current_mhz(tmp_path, domains) == 1950.0
 
 
 # --- Two at once ----------------------------------------------------------------------------------
