@@ -81,7 +81,17 @@ def parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a verb; its exit code. Bad input is one message on standard error and 2."""
+    """Run a verb; its exit code. Bad input is one message on standard error and 2; after SIGINT
+    it is one message and 130."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        ignore_further()
+        print("campaign: interrupted; run it again", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(argv: Sequence[str] | None) -> int:
     wrong = foreign_package()
     if wrong is not None:
         print(f"campaign: {wrong}", file=sys.stderr)
@@ -103,10 +113,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with explain_missing():
             return int(import_module(VERBS[arguments.verb]).run(arguments))
-    except KeyboardInterrupt:
-        ignore_further()
-        print("campaign: interrupted; run it again", file=sys.stderr)
-        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

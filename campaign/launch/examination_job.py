@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import secrets
 import shlex
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+from campaign.interrupts import ignore_further
 from campaign.launch.clusters import CantLaunch, prologue, slurm_argv, with_remedy
 from campaign.measure.node_examination import NodeExamination
 from sites.site_file import Partition, Site
@@ -16,6 +19,7 @@ from sites.site_file import Partition, Site
 JOB_MINUTES = 10
 JOB_TIMEOUT_S = 1800.0
 """How long the job may take, in the queue and on its node."""
+CANCEL_TIMEOUT_S = 60.0
 MAX_OUTPUT_CHARS = 500
 
 
@@ -31,7 +35,15 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
         CantLaunch: the job could not be started, failed, or did not end in time.
     """
     partition = site.partitions[partition_name]
-    argv = slurm_argv(site, "srun", *_srun_options(partition, partition_name), "bash", "-s")
+    job_name = f"campaign-doctor-{secrets.token_hex(4)}"
+    argv = slurm_argv(
+        site,
+        "srun",
+        *_srun_options(partition, partition_name),
+        f"--job-name={job_name}",
+        "bash",
+        "-s",
+    )
     python = shlex.quote(partition.environment.python or sys.executable)
     command = (
         f"{python} -m campaign.measure.node_examination {shlex.quote(str(site_path.resolve()))}"
@@ -47,7 +59,12 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
             f"{where}: {argv[0]} is not on this host; run where Slurm's commands are, or examine "
             f"only this node with --here"
         ) from None
+    except KeyboardInterrupt:
+        ignore_further()
+        _cancel(site, job_name)
+        raise
     except subprocess.TimeoutExpired:
+        _cancel(site, job_name)
         raise CantLaunch(f"{where}: the job did not end within {JOB_TIMEOUT_S:g} s") from None
     begin = done.stdout.find("{")  # modules may print lines before it
     if done.returncode != 0 or begin < 0:
@@ -57,9 +74,21 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
     return replace(examination, partition=partition_name)
 
 
+def _cancel(site: Site, job_name: str) -> None:
+    """Take the job out of the queue; a signal to this host's srun may not have reached it."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            slurm_argv(site, "scancel", f"--name={job_name}"),
+            capture_output=True,
+            timeout=CANCEL_TIMEOUT_S,
+            check=False,
+            start_new_session=True,
+        )
+
+
 def _srun_options(partition: Partition, name: str) -> list[str]:
     options = [f"--partition={name}", "--nodes=1", "--ntasks=1", f"--time={JOB_MINUTES}"]
-    options += ["--quiet", "--job-name=campaign-doctor", "--mpi=none"]
+    options += ["--quiet", "--mpi=none"]
     if partition.exclusive:
         options.append("--exclusive")
     if partition.account is not None:

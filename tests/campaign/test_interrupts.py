@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaign.test_doctor import SLURM
 from tests.campaign.test_wrong_files import write_files
+from tests.slurm_cluster import SlurmCluster
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,3 +46,32 @@ def test_importing_what_submits_jobs_keeps_the_handler() -> None:
         "assert signal.getsignal(signal.SIGINT) is before"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.slurm
+def test_an_interrupted_doctor_leaves_no_job(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(SLURM.format(conf=slurm_cluster.conf))
+    slurm_cluster.run("scontrol", "update", "PartitionName=cpu-a", "State=DOWN")  # it waits
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "campaign", "doctor", str(tmp_path / "site.toml")],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        )
+
+        def doctors_jobs() -> str:
+            lines = slurm_cluster.run("squeue", "--noheader", "--format=%j %t").splitlines()
+            return " ".join(line for line in lines if "doctor" in line and "CG" not in line)
+
+        deadline_s = time.monotonic() + 60
+        while not doctors_jobs() and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=90)
+        left = doctors_jobs()
+    finally:
+        slurm_cluster.run("scontrol", "update", "PartitionName=cpu-a", "State=UP")
+    assert errors == "campaign: interrupted; run it again\n"
+    assert process.returncode == 130
+    assert left == ""
