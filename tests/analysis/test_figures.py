@@ -467,6 +467,18 @@ def test_costs_are_table_i():
     assert row["simulated"] == "true"
 
 
+def test_an_operation_costs_its_coefficient_times_the_voltage_squared():
+    exact = observations(twin_dataset("off", per_family=2), "tk1")
+    noise = np.random.default_rng(5).normal(1.0, 0.03, len(exact))
+    noisy = replace(exact, energy_j=exact.energy_j * noise)
+    model = fit(noisy, "choi")
+    pj = {term.of: value for term, value in zip(model.terms, model.value, strict=True)}
+    for row in csv.DictReader(io.StringIO(as_csv(costs_sheet(model, noisy)))):
+        for name, domain in (("dp", "core"), ("sp", "core"), ("dram", "mem")):
+            volts = float(row[f"{domain}_mv"]) / 1e3
+            assert float(row[f"eps_{name}_pj"]) == pytest.approx(pj[name] * volts**2, rel=1e-4)
+
+
 def test_losses_by_family_are_table_ii(data, crossval, families):
     sheet = autotuning_sheet(crossval, families)
     assert [f.key for f in sheet.fields] == [

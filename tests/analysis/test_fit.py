@@ -313,3 +313,15 @@ def test_the_parts_of_a_prediction_are_the_prediction():
     # The surface scales all parts of a row alike.
     ratio = parts / np.where(plain.parts_j(data) > 0, plain.parts_j(data), np.nan)
     np.testing.assert_allclose(np.nanmax(ratio, 1), np.nanmin(ratio, 1), rtol=1e-9)
+
+
+def test_outliers_are_far_from_the_model_with_its_surface():
+    data = grid_observations(3, noise=0.01, core_mhz=(400.0, 500.0, 600.0, 800.0, 1000.0))
+    wave = 1.0 + 0.2 * np.sin(6.0 * np.log(data.core_mhz))  # a smooth effect of all kernels
+    factor = np.where(np.arange(len(data)) == 7, 2.0, wave)
+    spoiled = replace(data, energy_j=data.energy_j * factor)
+    fitted = fit(spoiled, "choi+surface", "known")
+    assert fitted.surface is not None
+    first = fitted.outliers[0]
+    assert first["kernel"] == spoiled.kernel[7]
+    assert first["predicted_j"] == pytest.approx(fitted.energy_j(spoiled)[7], rel=1e-12)
