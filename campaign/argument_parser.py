@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any, NoReturn
-
-from sites.near_names import did_you_mean
 
 TYPES = {"int": "a whole number", "float": "a number, such as 0.05"}
 
@@ -28,10 +27,15 @@ class Parser(argparse.ArgumentParser):
             own.error(f"{words[0]!r} is one argument too many; leave it out")
         name = option.partition("=")[0]
         others = [other for other, parser in verbs.items() if name in parser.option_names()]
-        near = did_you_mean(name, own.option_names()).strip()
+        near = _did_you_mean(name, own.option_names()).strip()
         hint = f"of {', '.join(others[:4])}" if others else near or "leave it out"
         hint = f"it is an option {hint}" if others else hint
         own.error(f"{verb} has no option {name}; {hint}")
+
+    def refuse_option(self, name: str) -> NoReturn:
+        """The error for an option before the verb that is none of the program's."""
+        near = _did_you_mean(name, self.option_names()).strip()
+        self.error(f"unknown option {name}; {near or 'name a verb'}")
 
     def option_names(self) -> list[str]:
         """Every option as it is written in full."""
@@ -43,7 +47,7 @@ def _for_people(parser: Parser, message: str) -> str:
     if wrong := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*)' \(", message):
         name, value = wrong.groups()
         choices = next(_strings(action.choices) for action in parser._actions if _is(action, name))
-        hint = did_you_mean(value, choices)
+        hint = _did_you_mean(value, choices)
         if name == "VERB":
             return f"unknown verb {value!r}; {hint.strip() or 'known: ' + ', '.join(choices)}"
         return f"{name}: found {value!r}; {hint}Choices: {', '.join(choices)}"
@@ -56,6 +60,13 @@ def _for_people(parser: Parser, message: str) -> str:
         about = f", {action.help}" if action.help else ""
         return f"missing: {missing[1]}{about}"
     return message
+
+
+def _did_you_mean(name: str, names: Iterable[str]) -> str:
+    # Imported only now: this module is imported before sites is known to be this project's.
+    from sites.near_names import did_you_mean  # noqa: PLC0415
+
+    return did_you_mean(name, names)
 
 
 def _is(action: argparse.Action, name: str) -> bool:

@@ -15,7 +15,6 @@ from campaign.extras import explain_missing
 from campaign.interrupts import INTERRUPTED, ignore_further
 from campaign.own_packages import foreign_package
 from campaign.verbs import VERBS
-from sites.near_names import did_you_mean
 
 EXIT_CODES = """\
 exit codes: 0 done; 1 not all of it could be done (the last line says what is left);
@@ -102,8 +101,7 @@ def _run(argv: Sequence[str] | None) -> int:
         top.print_help()  # as git does without a command, with an exit code that scripts see
         return 2
     if arguments.verb is None:
-        near = did_you_mean(unknown[0], top.option_names()).strip()
-        top.error(f"unknown option {unknown[0]}; {near or 'name a verb'}")
+        top.refuse_option(unknown[0])
     if unknown:
         top.refuse_unknown(unknown, arguments.verb, arguments.verbs)
     if arguments.verb not in MEASURING_VERBS:

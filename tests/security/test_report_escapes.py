@@ -328,7 +328,9 @@ def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):
 
 def test_a_message_on_standard_error_is_one_line_whatever_it_names(tmp_path, capsys):
     path = tmp_path / "c.toml"
-    path.write_text('name = "a\\nb\\u001b[31m"\n[[sites]]\nsite = "x"\n[[kernels]]\nkernel = "y"\n')
+    path.write_text(
+        'name = "a\\nb\\u001b[31m"\n[[sites]]\nsite = "x"\n[[kernels]]\nkernel = "idle"\n'
+    )
     assert main(["plan", str(path)]) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
