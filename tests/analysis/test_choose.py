@@ -161,7 +161,7 @@ def test_what_is_asked_for_is_taken_as_it_is():
 
 @pytest.mark.parametrize("names", [("chio", AUTO), (AUTO, "guess")])
 def test_unknown_names_are_refused(names):
-    with pytest.raises(CantFit, match="[Kk]nown: "):
+    with pytest.raises(CantFit, match=r"[Kk]nown: "):
         forms(measured(0), *names)
 
 
