@@ -7,6 +7,7 @@ p: the maximum of the roofline). p is shared by the kernels of a site.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -61,15 +62,14 @@ def fit_time(data: Observations) -> TimeModel:
         for mhz in (data.core_mhz, data.mem_mhz)
     ]
     top_mhz = (tops[0], tops[1])
-    core, mem = _ratios(data.core_mhz, data.mem_mhz, top_mhz)
     rows = {kernel: np.flatnonzero(data.kernel == kernel) for kernel in kernel_names(data)}
+    times = {kernel: SettingTimes.of(data.take(mine), top_mhz) for kernel, mine in rows.items()}
     best: tuple[float, TimeModel] | None = None
     for p in EXPONENTS:
-        paced_s, error = {}, 0.0
-        for kernel, mine in rows.items():
-            paced_s[kernel], lost = _fit_kernel(core[mine], mem[mine], data.time_s[mine], p)
-            error += lost
+        fits = {kernel: kernel_times.sums(p).fit() for kernel, kernel_times in times.items()}
+        error = sum(lost for _, lost in fits.values())
         if best is None or error < best[0]:
+            paced_s = {kernel: paced for kernel, (paced, _) in fits.items()}
             best = (error, TimeModel(p, paced_s, top_mhz))
     assert best is not None  # noqa: S101
     model = best[1]
@@ -80,48 +80,120 @@ def fit_time(data: Observations) -> TimeModel:
     return replace(model, spread=float(np.median(deviation)) / NORMAL_MEDIAN)
 
 
-def fit_without(
-    model: TimeModel, mine: Observations, kernel: str, left_out: np.ndarray
-) -> TimeModel:
-    """The model of one kernel from its rows ``mine`` but those ``left_out``, the exponent given."""
-    core, mem = _ratios(mine.core_mhz[~left_out], mine.mem_mhz[~left_out], model.top_mhz)
-    paced_s, _ = _fit_kernel(core, mem, mine.time_s[~left_out], model.exponent)
-    return replace(model, paced_s={kernel: paced_s})
+def fits_without(
+    model: TimeModel, mine: Observations, kernel: str
+) -> Iterator[tuple[np.ndarray, TimeModel]]:
+    """Each setting's rows among ``mine``, those of one kernel, as bool (N,), and the model of the
+    kernel from the other rows, the exponent given. Nothing where there is one setting only."""
+    times = SettingTimes.of(mine, model.top_mhz)
+    sums = times.sums(model.exponent)
+    for i in range(sums.n.size if sums.n.size > 1 else 0):
+        left_out = times.setting == i
+        if times.time_s[left_out].min() == sums.shortest_s:  # the shares tried follow the others
+            kept = SettingTimes.of(mine.take(~left_out), model.top_mhz).sums(model.exponent)
+        else:
+            kept = sums.without(i)
+        yield left_out, replace(model, paced_s={kernel: kept.fit()[0]})
 
 
-def _fit_kernel(
-    core: np.ndarray, mem: np.ndarray, time_s: np.ndarray, p: float
-) -> tuple[tuple[float, float, float], float]:
-    """(a, b, c) of one kernel, and the sum of its squared relative errors.
+@dataclass(frozen=True)
+class SettingTimes:
+    """The times (N,) of one kernel in s; each row's setting as an index (N,) into ``core`` and
+    ``mem`` (S,), the ratios f_top / f there."""
 
-    For a fixed c, (T - c)^p is linear in a^p and b^p: two unknowns >= 0, weighted so that the
-    error of T counts relative to T. Every c of the grid is solved at once.
-    """
-    shortest_s = float(time_s.min())
-    relative = time_s[:, None] / shortest_s  # powers of seconds would overflow
-    rest = relative - FIXED_SHARES
-    weight = 1.0 / (p * rest ** (p - 1.0) * relative)
-    target = rest**p * weight
-    x, y = core[:, None] ** p * weight, mem[:, None] ** p * weight
-    xx, xy, yy = (x * x).sum(0), (x * y).sum(0), (y * y).sum(0)
-    xt, yt = (x * target).sum(0), (y * target).sum(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        determinant = xx * yy - xy * xy
-        both = ((yy * xt - xy * yt) / determinant, (xx * yt - xy * xt) / determinant)
-        one = (xt / xx, np.zeros_like(xt))
-        other = (np.zeros_like(yt), yt / yy)
-    paced, least = (0.0, 0.0, 1.0), np.inf
-    for a, b in (both, one, other):
-        legal = np.isfinite(a) & np.isfinite(b) & (a >= 0) & (b >= 0)
-        a, b = np.where(legal, a, 0.0), np.where(legal, b, 0.0)  # noqa: PLW2901
-        clocked = core[:, None] ** p * a + mem[:, None] ** p * b
-        error = (((FIXED_SHARES + clocked ** (1.0 / p)) / relative - 1.0) ** 2).sum(0)
-        i = int(np.argmin(np.where(legal, error, np.inf)))
-        if legal[i] and error[i] < least:
-            least = float(error[i])
-            paced = (float(a[i] ** (1 / p)), float(b[i] ** (1 / p)), float(FIXED_SHARES[i]))
-    if not np.isfinite(least):  # no clock is known at all: the mean is what there is
-        paced = (0.0, 0.0, float(relative.mean()))
-        least = float(((paced[2] / relative - 1.0) ** 2).sum())
-    a, b, c = (part * shortest_s for part in paced)
-    return (a, b, c), least
+    time_s: np.ndarray
+    setting: np.ndarray
+    core: np.ndarray
+    mem: np.ndarray
+
+    @classmethod
+    def of(cls, mine: Observations, top_mhz: tuple[float, float]) -> SettingTimes:
+        _, first, setting = np.unique(mine.setting, return_index=True, return_inverse=True)
+        core, mem = _ratios(mine.core_mhz[first], mine.mem_mhz[first], top_mhz)
+        return cls(mine.time_s, setting, core, mem)
+
+    def sums(self, p: float) -> SettingSums:
+        """With T in units of the shortest: for a fixed c, (T - c)^p is linear in a^p and b^p, a
+        row weighted so that the error of T counts relative to T."""
+        shortest_s = float(self.time_s.min())
+        relative = self.time_s / shortest_s  # powers of seconds would overflow
+        rest = relative[:, None] - FIXED_SHARES
+        power = rest ** (p - 1.0)
+        weight = 1.0 / (p * power * relative[:, None])
+        n = np.bincount(self.setting).astype(float)
+        mean = self._by_setting(1.0 / relative) / n
+        return SettingSums(
+            p=p,
+            shortest_s=shortest_s,
+            core=self.core[:, None] ** p,
+            mem=self.mem[:, None] ** p,
+            weight=self._by_setting(weight**2),
+            target=self._by_setting(power * rest * weight**2),
+            n=n,
+            total=self._by_setting(relative),
+            inverse=mean,
+            scatter=self._by_setting((1.0 / relative - mean[self.setting]) ** 2),
+        )
+
+    def _by_setting(self, values: np.ndarray) -> np.ndarray:
+        order = np.argsort(self.setting, kind="stable")
+        starts = np.searchsorted(self.setting[order], np.arange(len(self.core)))
+        return np.add.reduceat(values[order], starts, axis=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingSums:
+    """What the fit of one kernel needs of its rows, by setting (S, 1) or, for every share tried as
+    c, (S, shares): ``core``, ``mem`` ratios to the power p; sums of squared weights, and of these
+    times (T - c)^p; ``n`` rows, the ``total`` of T, the mean ``inverse`` of 1 / T and its sum of
+    squares about that, ``scatter``."""
+
+    p: float
+    shortest_s: float
+    core: np.ndarray
+    mem: np.ndarray
+    weight: np.ndarray
+    target: np.ndarray
+    n: np.ndarray
+    total: np.ndarray
+    inverse: np.ndarray
+    scatter: np.ndarray
+
+    def without(self, i: int) -> SettingSums:
+        arrays = ("core", "mem", "weight", "target", "n", "total", "inverse", "scatter")
+        return replace(self, **{name: np.delete(getattr(self, name), i, 0) for name in arrays})
+
+    def fit(self) -> tuple[tuple[float, float, float], float]:
+        """(a, b, c) of one kernel, and the sum of its squared relative errors.
+
+        Two unknowns >= 0; every c of the grid is solved at once.
+        """
+        x, y = self.core, self.mem
+        xx, xy, yy = ((u * self.weight).sum(0) for u in (x * x, x * y, y * y))
+        xt, yt = (x * self.target).sum(0), (y * self.target).sum(0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            determinant = xx * yy - xy * xy
+            both = ((yy * xt - xy * yt) / determinant, (xx * yt - xy * xt) / determinant)
+            one = (xt / xx, np.zeros_like(xt))
+            other = (np.zeros_like(yt), yt / yy)
+        paced, least = (0.0, 0.0, 1.0), np.inf
+        for a, b in (both, one, other):
+            legal = np.isfinite(a) & np.isfinite(b) & (a >= 0) & (b >= 0)
+            a, b = np.where(legal, a, 0.0), np.where(legal, b, 0.0)  # noqa: PLW2901
+            predicted = FIXED_SHARES + (x * a + y * b) ** (1.0 / self.p)
+            error = self._error(predicted)
+            i = int(np.argmin(np.where(legal, error, np.inf)))
+            if legal[i] and error[i] < least:
+                least = float(error[i])
+                paced = (a[i] ** (1 / self.p), b[i] ** (1 / self.p), FIXED_SHARES[i])
+        if not np.isfinite(least):  # no clock is known at all: the mean is what there is
+            paced = (0.0, 0.0, self.total.sum() / self.n.sum())
+            least = float(self._error(np.full((len(self.n), 1), paced[2]))[0])
+        a, b, c = (float(part) * self.shortest_s for part in paced)
+        return (a, b, c), least
+
+    def _error(self, predicted: np.ndarray) -> np.ndarray:
+        """The sums of squared relative errors (k,) of predictions (S, k)."""
+        n, inverse, scatter = self.n[:, None], self.inverse[:, None], self.scatter[:, None]
+        squares = n * (predicted * inverse - 1.0) ** 2 + predicted**2 * scatter
+        return np.asarray(squares.sum(0))

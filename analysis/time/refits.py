@@ -10,7 +10,7 @@ import numpy as np
 from analysis.energy.discrepancy import share_beside, shrunk, widening
 from analysis.energy.refits import jackknife_deviations
 from analysis.measurements.observations import Observations
-from analysis.time.kernel_roofline import TimeModel, fit_without
+from analysis.time.kernel_roofline import TimeModel, fits_without
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,11 @@ def refit_times(
         there_s = np.log(model.time_s(kernel, mine.core_mhz, mine.mem_mhz))
         refits = np.tile(there_s, (len(settings), 1))
         away = np.full(len(mine), np.nan)
-        for i, setting in enumerate(settings):
-            left_out = mine.setting == setting
-            if left_out.any() and not left_out.all():
-                without = fit_without(model, mine, kernel, left_out)
-                log_s[i] = np.log(without.time_s(kernel, core_mhz, mem_mhz))
-                refits[i] = np.log(without.time_s(kernel, mine.core_mhz, mine.mem_mhz))
-                away[left_out] = np.log(mine.time_s[left_out]) - refits[i, left_out]
+        for left_out, without in fits_without(model, mine, kernel):
+            i = np.searchsorted(settings, mine.setting[left_out][0])
+            log_s[i] = np.log(without.time_s(kernel, core_mhz, mem_mhz))
+            refits[i] = np.log(without.time_s(kernel, mine.core_mhz, mine.mem_mhz))
+            away[left_out] = np.log(mine.time_s[left_out]) - refits[i, left_out]
         deviation[kernel] = jackknife_deviations(log_s)
         predicted = np.isfinite(away)
         square.append(away[predicted] ** 2)

@@ -78,32 +78,35 @@ class ShardWriter:
         """
         if not self._collected:
             return
-        start, size = self.end, self._collected
-        end = start + -(-size // SHARD_SAMPLES) * SHARD_SAMPLES
+        start = self.end
+        end = start + -(-self._collected // SHARD_SAMPLES) * SHARD_SAMPLES
         # By default Zarr does not write a shard of zeros, which would then seem to be missing.
         with zarr.config.set({"array.write_empty_chunks": True}):
             group = _opened(self.store, start)
-            self._write(group, start, size, end)
+            self._write(group, start, end)
         self._collected = 0
         self.end = end
 
-    def _write(self, group: zarr.Group, start: int, size: int, end: int) -> None:
+    def _write(self, group: zarr.Group, start: int, end: int) -> None:
         for name, dtype in SAMPLES.items():
-            padded = np.full(end - start, PADDING[name], dtype)
-            np.concatenate(self._batch[name], out=padded[:size], casting="safe")
+            samples = np.concatenate(self._batch[name], dtype=dtype, casting="safe")
+            self._batch[name].clear()
             array = group[name]
             assert isinstance(array, zarr.Array)  # noqa: S101
             array.resize((end,))
-            array[start:end] = padded
             folder = self.store.traces / name
             for shard in range(start // SHARD_SAMPLES, end // SHARD_SAMPLES):
+                first = shard * SHARD_SAMPLES
+                part = samples[first - start :][:SHARD_SAMPLES]
+                padded = np.full(SHARD_SAMPLES, PADDING[name], dtype)
+                padded[: part.size] = part
+                array[first : first + SHARD_SAMPLES] = padded  # one shard: Zarr holds copies
                 path = folder / "c" / str(shard)
                 sync(path)
                 self.shards[f"{name}/c/{shard}"] = checksum(path)
             sync(folder / "c")
             sync(folder / "zarr.json")
             sync(folder)
-            self._batch[name].clear()
 
 
 def _opened(store: Store, samples_end: int) -> zarr.Group:
