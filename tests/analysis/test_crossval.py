@@ -292,3 +292,15 @@ def test_a_kernel_without_counts_that_a_fold_never_saw_is_not_predicted(data):
     assert np.isnan(judged.predicted_j[mine]).all()
     assert np.isfinite(judged.predicted_j[~mine]).all()
     assert judged.as_dict()["max_pct"] < 50
+
+
+def test_a_fold_of_which_nothing_is_predicted_has_no_error(data):
+    """The fourth setting is that of one kernel alone, which no other setting has."""
+    lumped = replace(data, counts={})
+    only_there = lumped.kernel == sorted(set(data.kernel))[0]
+    fourth = lumped.setting == np.unique(lumped.setting)[3]
+    judged = cross_validate(lumped.take(only_there == fourth), "leave-one-setting-out", "choi")
+    settings = len(np.unique(lumped.setting))
+    assert judged.n_folds == settings
+    assert judged.fold_error_pct.shape == (settings - 1,)
+    assert np.isfinite(judged.fold_error_pct).all()

@@ -290,3 +290,15 @@ def test_phases_without_energy_have_no_share() -> None:
         site="s", simulated=False, measured=measured(1), why_no_fit="no fit here", phases=[split]
     )
     assert "Energy by phase" in render(content(site))
+
+
+def test_a_clock_that_was_left_as_found_is_unknown(tmp_path: Path) -> None:
+    one = measurement((1000.0, 900.0), 0)
+    found = replace(one, point=replace(one.point, setting=Setting(1000.0, None)))
+    store = create_store(tmp_path / "s", "phases")
+    with JournalWriter(store.journals) as journal:
+        journal.append(encode(found))
+    compact(store)
+    (split,) = phase_splits(open_dataset(store), SITE)[0]
+    assert split.core_mhz == 1000.0
+    assert np.isnan(split.mem_mhz)

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.quality import check
+from analysis.quality import Finding, check
 from analysis.report.page import render
 from analysis.report.trust import Remark, of_measurements, of_picks
 from campaign.measurement import Measurement
 from campaign.plan.point import make_point
 from campaign.reporting import report_content
 from campaign.results import open_store
+from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
 from sites.setting import Setting
@@ -184,3 +185,14 @@ def test_a_mixture_of_set_ups_is_about_all_measurements(store):
     (remark,) = (remark for remark in remarks if remark.title == "check of mixed set-ups")
     assert remark.count == "all measurements"
     assert remark.text.startswith("Under 2 set-ups: min_duration_s. ")
+
+
+def test_of_many_findings_of_one_check_the_next_twelve_are_written_out(store):
+    dataset = open_dataset(store)
+    findings = [Finding("outliers", "warning", np.array([k]), f"row {k} is odd") for k in range(20)]
+    (remark,) = [
+        remark
+        for remark in of_measurements(dataset, dataset["site"].values == "cluster", findings, True)
+        if remark.title == "check of outliers"
+    ]
+    assert remark.lines == [f"Row {k} is odd." for k in range(1, 13)]

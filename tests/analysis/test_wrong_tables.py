@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from analysis.dataset import POSSIBLE, SIMULATED, STATED
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
+from analysis.quality.clocks import against_the_clocks, name_only
+from analysis.quality.noise import MedianGrid
+from analysis.quality.rows import Rows, rows_of
 from campaign.store.dataset import as_dataset
 from sites.site_reading import built_in_sites, read_site
-from tests.analysis.test_quality import CORE_MHZ, findings, only, sweep
+from tests.analysis.test_quality import CORE_MHZ, MEM_MHZ, findings, only, sweep
 
 
 def counted(seed: int) -> pd.DataFrame:
@@ -230,3 +234,81 @@ def test_clocks_of_a_store_that_does_not_say_how_they_were_shown(column, proof):
     frame = counted(20).drop(columns="clock_proof").assign(**({column: True} if column else {}))
     proofs = clock_proofs(as_dataset(frame, "measurement"), np.arange(len(frame)))
     assert set(proofs.tolist()) == {proof}
+
+
+def test_rows_that_draw_less_the_longer_they_run_are_a_sweep_of_something_unnamed():
+    """At one setting, in no order and on no levels: the power itself is continuous."""
+    frame = sweep(20, noise=0.002, mem=MEM_MHZ[:1], repeats=2).assign(core_mhz=1200.0)
+    rng = np.random.default_rng(20)
+    for kernel in sorted(set(frame["kernel"])):
+        mine = np.flatnonzero(frame["kernel"] == kernel)
+        power_w = rng.permutation(100.0 * np.linspace(1.0, 1.8, len(mine)) ** 1.5)
+        frame.loc[mine, "time_s"] = 50.0 / power_w**0.5
+        frame.loc[mine, "energy_j"] = power_w * frame.loc[mine, "time_s"]
+    frame["repeat"] = frame.groupby("kernel").cumcount()
+    finding = only(frame, "power caps")
+    assert finding.severity == "refused"
+    assert finding.text.count("against the run time") == 1
+
+
+def test_a_kernel_measured_on_a_part_of_a_line_does_not_hide_that_clocks_are_capped():
+    frame = sweep(21, noise=0.01, real_core=np.minimum(CORE_MHZ, 1000.0))
+    frame = frame[~((frame["kernel"] == "k7") & (frame["core_mhz"] == CORE_MHZ[0]))]
+    finding = only(frame.reset_index(drop=True), "clocks")
+    assert "core clocks 1000, 1100, 1200 MHz" in finding.text
+
+
+def hand_made(core: np.ndarray, y: np.ndarray, variance: np.ndarray) -> tuple[Rows, MedianGrid]:
+    """Kernels at core clocks, and a grid (kernels, clocks) of one of their quantities."""
+    frame = sweep(22, core=core, mem=MEM_MHZ[:1], repeats=1)
+    copies = [frame[frame["kernel"] == "k0"].assign(kernel=f"k{k:03d}") for k in range(len(y))]
+    table = pd.concat(copies, ignore_index=True)
+    return rows_of(as_dataset(table, "measurement"), "s"), MedianGrid(y, variance, df=1e6)
+
+
+@pytest.mark.parametrize(("beyond", "seen"), [(0.99, False), (1.01, True)])
+def test_a_fall_counts_where_chance_alone_would_not_show_it_among_all_pairs(beyond, seen):
+    """Two kernels, nine clocks: 36 pairs each. Of as many normal deviations, one is beyond the
+    limit in one clean table of a hundred."""
+    deviation = stats.norm.isf(0.01 / 2 / (2 * 36))
+    y, std = np.zeros((2, 9)), 0.05
+    y[0, -1] = -beyond * deviation * np.sqrt(2) * std
+    rows, grid = hand_made(np.linspace(500.0, 1300.0, 9), y, np.full(y.shape, std**2))
+    assert bool(against_the_clocks(rows, {"power": grid})) is seen
+
+
+@pytest.mark.parametrize(("responding", "named"), [(40, True), (1, False)])
+def test_kernels_that_respond_to_no_clock_do_not_show_that_a_step_is_none(responding, named):
+    """Their least-squares share is of noise: what noise alone adds to its square is taken off."""
+    core = np.geomspace(500.0, 1000.0, 4)
+    y = np.zeros((40, 4))
+    variance = np.tile([1e-3, 1e-5, 1e-5, 1e-3], (40, 1))
+    y[:responding, -1] = 6 * np.sqrt(2e-3)
+    rows, grid = hand_made(core, y, variance)
+    texts = [finding.text for finding in name_only(rows, {"time": grid, "power": grid})]
+    assert any("629.961, 793.701" in text for text in texts) is named, texts
+
+
+def test_swapped_columns_are_seen_where_many_kernels_have_one_intensity():
+    """The thirds with the fewest and the most operations are compared, and nothing between."""
+    ends = counted(16)
+    tables = [ends[ends["kernel"].isin(["k0", "k1", "k6", "k7"])]]
+    for seed, name in enumerate(("k2", "k3", "k4", "k5"), 30):
+        other = counted(seed)
+        tables.append(other[other["kernel"] == "k1"].assign(kernel=name))
+    frame = pd.concat(tables, ignore_index=True)
+    swapped = frame.assign(core_mhz=frame["mem_mhz"], mem_mhz=frame["core_mhz"])
+    assert any("seem to be swapped" in finding.text for finding in findings(swapped, "clocks"))
+    assert findings(frame, "clocks") == []
+
+
+def test_a_jump_on_one_node_is_of_that_node_alone():
+    frame = sweep(23, noise=0.01, repeats=4)
+    frame["node"] = np.where(frame["repeat"] < 2, "a", "b")
+    frame["repeat"] %= 2
+    on_a = np.flatnonzero(frame["node"] == "a")
+    in_order = on_a[np.argsort(frame["start_unix_s"].to_numpy()[on_a])]
+    frame.loc[in_order[len(in_order) // 2 :], "energy_j"] *= 1.05
+    (jump,) = findings(frame, "order")
+    assert jump.text.startswith("power changes")
+    assert set(jump.rows) <= set(on_a)

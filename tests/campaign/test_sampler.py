@@ -1,0 +1,75 @@
+"""How long and how often meters are read: lead times, late readings, and readings that fail."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from campaign.measure.sampler import OpenMeter, lead_s
+from campaign.measure.ticker import FAILED, TEXT_BYTES, Ticker, _tick
+from sites.meters import Channel
+
+
+@pytest.mark.parametrize(
+    ("period_s", "averaging_s", "expected_s"),
+    [(0.1, 0.0, 0.15), (1.2, 0.2, 2.1), (1.5, 0.0, 2.25), (10.0, 0.0, 2.5)],
+)
+def test_a_window_has_one_and_a_half_periods_before_and_after_it(period_s, averaging_s, expected_s):
+    """At most 2.5 s, however slow the slowest meter is."""
+    channels = (
+        Channel(name="fast", domain="node", kind="power", resolution=1.0, period_s=0.01),
+        Channel(
+            name="slow",
+            domain="node",
+            kind="power",
+            resolution=1.0,
+            period_s=period_s,
+            averaging_s=averaging_s,
+        ),
+    )
+    assert lead_s([OpenMeter(SimpleNamespace(channels=channels))]) == pytest.approx(expected_s)
+    assert lead_s([]) == 0.0
+
+
+@pytest.fixture
+def counter(tmp_path: Path):
+    """A file of one number, and its descriptor."""
+    path = tmp_path / "energy_uj"
+    path.write_text("12345\n")
+    descriptor = os.open(path, os.O_RDONLY)
+    yield path, descriptor
+    os.close(descriptor)
+
+
+def test_after_a_delay_of_many_periods_reading_goes_on_at_the_next_one(counter):
+    """The grid began ten and a half periods ago: a reading at once, and the next half a period
+    later, on the grid."""
+    period_ns = 100_000_000
+    times_ns, raw = np.zeros((2, 2), np.int64), np.zeros((2, 1), np.int64)
+    began_ns = time.monotonic_ns() - round(10.5 * period_ns)
+    stop, spec = np.zeros(1, np.uint8), np.empty(2, np.int64)
+    descriptors = np.array([counter[1]], np.int32)
+    text = np.empty(TEXT_BYTES, np.uint8)
+    assert _tick(descriptors, began_ns, period_ns, stop, times_ns, raw, text, spec) == 2
+    assert raw.ravel().tolist() == [12345, 12345]
+    late = (times_ns[:, 0] - began_ns) / period_ns
+    assert 10.5 <= late[0] < late[1]
+    assert np.ceil(late[0]) <= late[1] < np.ceil(late[0]) + 0.9
+
+
+def test_the_loop_ends_after_a_reading_that_is_no_number(counter):
+    """So that the error is read while its cause is there."""
+    path, descriptor = counter
+    path.write_text("unavailable\n")
+    ticker = Ticker([descriptor], period_s=0.002)
+    ticker.start()
+    ticker.join(timeout=5.0)
+    ended_by_itself = not ticker.is_alive()
+    ticks = ticker.end()
+    assert ended_by_itself
+    assert ticks.raw.tolist() == [[FAILED]]
