@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +32,8 @@ from analysis.figures.predictions import (
     prediction_figure,
 )
 from analysis.measurements.observations import Observations
+from analysis.report.sheets import cases_sheet
+from analysis.report.tables import as_tex
 from tests.analysis.synthetic import grid_observations
 
 NAN = math.nan
@@ -161,6 +164,20 @@ def test_cases_follow_a_list_that_has_them_all(listed, inputs, settings):
     shown = cases(measured(ROWS), PREDICTED_J, FAMILIES, listed)
     assert shown.inputs == inputs
     assert [core for core, _ in shown.settings] == settings
+
+
+def test_of_many_settings_eight_from_the_first_to_the_last_are_cases():
+    mhz = [(100.0 * (i + 1), 800.0) for i in range(15)]
+    data = measured([("a", 0, 1.0, 10.0 + i) for i in range(15)])
+    data = replace(data, settings=mhz, setting=np.arange(15), core_mhz=np.array(mhz)[:, 0])
+    shown = cases(data, np.full(15, 20.0), FAMILIES)
+    assert [core for core, _ in shown.settings] == [100.0 * i for i in range(15, 0, -2)]
+    np.testing.assert_array_equal(shown.measured_j, [np.arange(24.0, 9.0, -2.0)])
+    sheet = cases_sheet(shown)
+    rows = [line.split(" & ") for line in as_tex(sheet).splitlines() if line.startswith("F1")]
+    assert [(row[2], row[3]) for row in rows] == [
+        (f"S{j + 1}", f"{core:,.0f}") for j, (core, _) in enumerate(shown.settings)
+    ]
 
 
 def test_cases_have_places_in_groups_with_a_gap():

@@ -215,6 +215,21 @@ def test_race_to_halt_is_right_worse_or_open_by_construction():
     assert np.isnan(pick(no_draws).best_probability)
 
 
+@pytest.mark.parametrize(
+    ("energy_j", "verdict"), [([1.2, 1.0, 1.0], "worse"), ([1.0, 1.1, 1.2], "right")]
+)
+def test_the_verdict_does_not_depend_on_the_order_of_the_settings(energy_j, verdict):
+    """Of two that save alike each is best half of the time, and saving is sure."""
+    fast_first = with_draws(energy_j, 0.007)
+    turned = {
+        name: getattr(fast_first, name)[::-1]
+        for name in ("settings", "energy_j", "time_s", "energy_draws_j", "time_draws_s")
+    }
+    for among in (fast_first, replace(fast_first, **turned)):
+        assert pick(among).race_to_halt == verdict
+        assert (pick(among).core_mhz == 1000.0) == (verdict == "right")
+
+
 def test_the_fastest_setting_is_always_right_for_time(data, fitted):
     assert {p.race_to_halt for p in picks(fitted, data, objective="time")} == {"right"}
 

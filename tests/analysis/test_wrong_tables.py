@@ -183,6 +183,16 @@ def test_nodes_or_repeats_that_are_apart_are_named_with_their_distance(column, a
     assert ("leave-one-node-out" in finding.text) == (column == "node")
 
 
+def test_the_mean_of_many_noisy_rows_shows_that_nodes_are_apart():
+    """192 cells of 10 % noise: the distance of two nodes is known to 1.5 %."""
+    frame = sweep(33, noise=0.1, repeats=2)
+    frame["node"] = np.where(frame["repeat"] == 1, "b", "a")
+    frame.loc[frame["node"] == "b", ["time_s", "energy_j"]] *= 1.2
+    (finding,) = findings(frame, "nodes")
+    assert finding.text.startswith("time on node b is ")
+    assert finding.rows.tolist() in [named_rows(frame, frame["node"] == name) for name in "ab"]
+
+
 def test_nodes_a_few_percent_apart_are_not_reported():
     frame = counted(14)
     frame["node"] = np.where(frame["repeat"] == 2, "b", "a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,18 +22,9 @@ from sites.meters import Channel
 )
 def test_a_window_has_one_and_a_half_periods_before_and_after_it(period_s, averaging_s, expected_s):
     """At most 2.5 s, however slow the slowest meter is."""
-    channels = (
-        Channel(name="fast", domain="node", kind="power", resolution=1.0, period_s=0.01),
-        Channel(
-            name="slow",
-            domain="node",
-            kind="power",
-            resolution=1.0,
-            period_s=period_s,
-            averaging_s=averaging_s,
-        ),
-    )
-    assert lead_s([OpenMeter(SimpleNamespace(channels=channels))]) == pytest.approx(expected_s)
+    fast = Channel(name="a", domain="node", kind="power", resolution=1.0, period_s=0.01)
+    slow = replace(fast, name="b", period_s=period_s, averaging_s=averaging_s)
+    assert lead_s([OpenMeter(SimpleNamespace(channels=(fast, slow)))]) == pytest.approx(expected_s)
     assert lead_s([]) == 0.0
 
 

@@ -73,10 +73,10 @@ def test_a_constant_power_is_unsure_by_what_no_reading_shows():
     """Rounding, calibration, zero, and a fifth of the power within the mean at either edge."""
     plain = energy(WATTS, GRID, EVEN)
     assert (plain.energy_j, plain.random_j, plain.gain_j) == pytest.approx((200.0, 0.0, 0.0))
-    meter = replace(WATTS, resolution=0.5, gain_pct=1.0, offset_w=0.3, averaging_s=0.2)
+    meter = replace(WATTS, resolution=0.7, gain_pct=1.0, offset_w=0.3, averaging_s=0.2)
     seen = energy(meter, GRID, EVEN)
     hidden = 2 * 20.0**2 / 90.0 * 0.2**2
-    assert seen.random_j == pytest.approx(math.sqrt((0.5 * 2.0) ** 2 / 12.0 + hidden))
+    assert seen.random_j == pytest.approx(math.sqrt((0.7 * 2.0) ** 2 / 12.0 + hidden))
     assert seen.gain_j == pytest.approx(math.hypot(2.0, 0.6))
     assert seen.std_j == pytest.approx(math.hypot(seen.random_j, seen.gain_j))
     assert Energy(1.0, 3.0).std_j == 3.0
