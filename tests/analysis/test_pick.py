@@ -356,6 +356,21 @@ def test_a_setting_that_was_not_measured_is_the_models_and_less_sure():
         assert abs(away) < 3 * np.sqrt(fitted.discrepancy.kernel) + 0.03
 
 
+def test_at_the_highest_clock_alone_the_voltage_is_as_unsure_as_the_clock_is_far():
+    """One setting at 1,000 MHz, which one kernel was not measured at, and the next at 800: the
+    voltage's square goes with the clock to the power of 1, give or take 1."""
+    data = grid_observations(4, kernels=6, known_voltage=False, clock_tree=False)
+    top = np.array([data.settings[s] == (1000.0, 900.0) for s in data.setting])
+    known = data.take((data.core_mhz < 1000.0) | (top & (data.kernel != "kernel-0")))
+    among = all_candidates(fit(known, "choi", "floor"), known, ["kernel-0"])["kernel-0"]
+    of_top = data.take(top & (data.kernel == "kernel-0"))
+    mem_j = of_top.counts["dram"][0] * 300e-12 + 2.0 * of_top.time_s[0]  # at 1 V
+    far = np.log(1000 / 800) * (1.0 - mem_j / of_top.energy_j[0])
+    spread = np.log(among.energy_draws_j).std(axis=1)
+    assert spread[among.settings.index((1000.0, 900.0))] == pytest.approx(far, rel=0.2)
+    assert np.median(spread) < 0.1 * far
+
+
 def test_a_fit_of_an_earlier_version_picks_with_what_it_has(data, fitted):
     older = replace(fitted, refits=None, discrepancy=None)
     assert older.is_of_older_version

@@ -243,6 +243,7 @@ def test_clocks_that_were_not_held_are_named():
     frame.loc[[3, 5], "core_mhz_achieved"] = 450.0
     finding = only(frame, "clocks")
     assert finding.rows.tolist() == [3, 5]
+    assert "in 2 rows the achieved clock is more than 5 % from the nominal one" in finding.text
     assert "ran at 450 MHz" in finding.text
 
 

@@ -109,6 +109,8 @@ def test_clocks_are_unproven_or_as_stated(remarks, site):
     assert remarks["clocks as stated"].count == f"{complete - len(UNPROVEN)} measurements"
     assert (site.measured.ok, site.measured.clock_unproven) == (complete, len(UNPROVEN))
     assert sum(site.measured.failed.values()) == len(TIMED_OUT) + len(NOT_ACHIEVED)
+    assert (site.measured.kernels, site.measured.settings) == (5, len(CLOCKS))
+    assert (site.measured.nodes, site.measured.without_energy, site.measured.left) == (["n1"], 0, 0)
 
 
 def test_unproven_clocks_are_a_reason_against_any_fit_that_does_not_accept_them(store, tmp_path):

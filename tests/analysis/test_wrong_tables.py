@@ -258,7 +258,9 @@ def test_rows_that_draw_less_the_longer_they_run_are_a_sweep_of_something_unname
     frame["repeat"] = frame.groupby("kernel").cumcount()
     finding = only(frame, "power caps")
     assert finding.severity == "refused"
-    assert finding.text.count("against the run time") == 1
+    log_w = np.log(100.0 * np.linspace(1.0, 1.8, len(frame) // 8) ** 1.5)
+    varies_pct = 100 * stats.median_abs_deviation(log_w, scale="normal")
+    assert f"power varies by {varies_pct:.0f} % within kernels, against the run" in finding.text
 
 
 def test_a_kernel_measured_on_a_part_of_a_line_does_not_hide_that_clocks_are_capped():
@@ -285,6 +287,24 @@ def test_a_fall_counts_where_chance_alone_would_not_show_it_among_all_pairs(beyo
     y[0, -1] = -beyond * deviation * np.sqrt(2) * std
     rows, grid = hand_made(np.linspace(500.0, 1300.0, 9), y, np.full(y.shape, std**2))
     assert bool(against_the_clocks(rows, {"power": grid})) is seen
+
+
+@pytest.mark.parametrize(
+    ("beyond", "said"),
+    [(0.99, "several settings"), (1.01, "1 rows of 1 of 1 kernels do not fit their neighbours")],
+)
+def test_a_row_is_bad_where_the_line_through_its_neighbours_excludes_it(beyond, said):
+    """Five clocks, of which the last is low: the line from the third through the fourth to it,
+    with the variance of each."""
+    core = np.array([500.0, 600.0, 800.0, 900.0, 1300.0])
+    variance = np.array([[1e-4, 2e-4, 4e-4, 9e-4, 16e-4]])
+    share = np.log(1300 / 800) / np.log(900 / 800)
+    ahead = variance[0, 2:] @ [(1 - share) ** 2, share**2, 1.0]
+    y = np.zeros((1, 5))
+    y[0, -1] = -beyond * stats.norm.isf(0.01 / 2 / 10) * np.sqrt(ahead)
+    rows, grid = hand_made(core, y, variance)
+    (finding,) = against_the_clocks(rows, {"power": grid})
+    assert said in finding.text
 
 
 @pytest.mark.parametrize(("responding", "named"), [(40, True), (1, False)])
@@ -320,5 +340,6 @@ def test_a_jump_on_one_node_is_of_that_node_alone():
     in_order = on_a[np.argsort(frame["start_unix_s"].to_numpy()[on_a])]
     frame.loc[in_order[len(in_order) // 2 :], "energy_j"] *= 1.05
     (jump,) = findings(frame, "order")
-    assert jump.text.startswith("power changes")
+    percent = jump.text.removeprefix("power changes by about +").split(" %")[0]
+    assert float(percent) == pytest.approx(5.0, abs=2.0)
     assert set(jump.rows) <= set(on_a)
