@@ -116,6 +116,24 @@ def test_unknown_schemes_are_refused(data, scheme):
         cross_validate(data, scheme)
 
 
+def test_a_scheme_that_leaves_nothing_to_fit_or_to_predict_is_refused(data):
+    every = [(float(c), float(m)) for c, m in sorted(set(data.settings))]
+    one = data.take(data.setting == data.setting[0])
+    unnamed = replace(data, node=np.array(["a", ""], object)[np.arange(len(data)) % 2])
+    for rows, scheme, train, said in (
+        (data, "holdout", every, "no setting to predict"),
+        (data, "holdout", [(1.0, 2.0)], "trains on 1/2 MHz, which was not measured"),
+        (one, "leave-one-setting-out", None, "two settings or more"),
+        (unnamed, "leave-one-node-out", None, "two named nodes or more"),
+        (replace(data, node=None), "leave-one-node-out", None, "two named nodes or more"),
+        (data, "leave-one-site-out", None, "two sites or more"),
+    ):
+        with pytest.raises(CantFit, match=said):
+            cross_validate(rows, scheme, "choi", train=train)
+    with pytest.raises(CantFit, match="time"):
+        cross_validate(data, "kfold:5", time="never")
+
+
 def test_leave_one_kernel_out_needs_counts(data):
     with pytest.raises(CantFit, match="operation counts"):
         cross_validate(replace(data, counts={}), "leave-one-kernel-out")
@@ -304,3 +322,18 @@ def test_a_fold_of_which_nothing_is_predicted_has_no_error(data):
     assert judged.n_folds == settings
     assert judged.fold_error_pct.shape == (settings - 1,)
     assert np.isfinite(judged.fold_error_pct).all()
+
+
+@pytest.mark.parametrize("third", ["b", ""])
+def test_each_named_node_is_left_out_once(data, third):
+    """Rows of no named node are fitted in both folds, and not predicted."""
+    node = np.array(["a", "b", third], object)[np.arange(len(data)) % 3]
+    of_nodes = replace(data, node=node)
+    judged = cross_validate(of_nodes, "leave-one-node-out", "choi", voltage="known")
+    assert judged.n_folds == 2
+    np.testing.assert_array_equal(np.isfinite(judged.predicted_j), node != "")
+    for name in ("a", "b"):
+        mine = node == name
+        others = fit(of_nodes.take(~mine), "choi", "known", intervals=False)
+        expected = others.energy_j(of_nodes.take(mine))
+        np.testing.assert_allclose(judged.predicted_j[mine], expected, rtol=1e-9)
