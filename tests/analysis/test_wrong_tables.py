@@ -11,6 +11,7 @@ from analysis.dataset import POSSIBLE, SIMULATED, STATED
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.quality.clocks import against_the_clocks, name_only
 from analysis.quality.noise import MedianGrid
+from analysis.quality.repeats import level_changes
 from analysis.quality.rows import Rows, rows_of
 from campaign.store.dataset import as_dataset
 from sites.site_reading import built_in_sites, read_site
@@ -340,6 +341,23 @@ def test_swapped_columns_are_seen_where_many_kernels_have_one_intensity():
     swapped = frame.assign(core_mhz=frame["mem_mhz"], mem_mhz=frame["core_mhz"])
     assert any("seem to be swapped" in finding.text for finding in findings(swapped, "clocks"))
     assert findings(frame, "clocks") == []
+
+
+@pytest.mark.parametrize(("n", "seen"), [(10, False), (14, True)])
+def test_a_level_changes_where_the_running_sum_exceeds_kolmogorovs_limit(n, seen):
+    """Half of the rows one standard deviation up, then half down: the sum over sqrt(n) reaches
+    sqrt(n) / 2, here for two quantities on one node."""
+    assert (np.sqrt(n) / 2 > stats.kstwobign.isf(0.01 / 2)) is np.bool_(seen)
+    frame = sweep(24, core=CORE_MHZ[:1], mem=MEM_MHZ[:1], repeats=n)
+    frame = frame[frame["kernel"] == "k0"].assign(start_unix_s=1e9 + np.arange(n))
+    rows = rows_of(as_dataset(frame, "measurement"), "s")
+    residual = 0.02 * np.where(np.arange(n) < n // 2, 1.0, -1.0)
+    flat, sigma = np.zeros(n), np.array([0.02])
+    changes = level_changes(
+        rows, {"time": flat, "power": residual}, {"time": sigma, "power": sigma}
+    )
+    assert [finding.rows.tolist() for finding in changes] == seen * [list(range(n // 2, n))]
+    assert all("power changes by about -3.9 %" in finding.text for finding in changes)
 
 
 def test_a_jump_on_one_node_is_of_that_node_alone():
