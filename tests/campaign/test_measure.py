@@ -118,10 +118,17 @@ def test_a_meter_gives_energy_and_a_trace(tmp_path):
         stop.set()
         writer.join()
     from campaign.measure.energy import node_energy
+    from campaign.measure.point_life import _meters
+    from campaign.measure.protocol import energy_of
 
     energy = node_energy(window.traces, 0, window.end_ns).total
     assert window.end_ns == pytest.approx(1e9, rel=0.05)
     assert energy.energy_j == pytest.approx(40.0 * window.end_ns / 1e9, rel=0.1)
+    of_one, by_window = energy_of([window], 0.0)
+    assert of_one.energy_j == pytest.approx(energy.energy_j / 2)
+    (of_channel,) = _meters([window], by_window).values()
+    said = (of_channel["energy_j"], of_channel["energy_std_j"])
+    assert said == pytest.approx((of_one.energy_j, of_one.std_j))
     assert window.traces[0].trace.time_ns.size > 50
     assert (np.diff(window.traces[0].trace.value) >= 0).all()
 

@@ -520,6 +520,16 @@ def test_cpufreq_says_what_a_policy_offers(tmp_path: Path, mhz: float) -> None:
         assert str(refusal.value) == f"core {mhz:g} MHz: {CPU0} offers 800 to 3500 MHz"
 
 
+def test_where_one_policy_lists_clocks_and_another_has_a_range_those_in_both_are_legal(
+    tmp_path: Path,
+) -> None:
+    copy(ACPI, tmp_path)
+    (tmp_path / CPU1 / "scaling_available_frequencies").unlink()
+    (tmp_path / CPU1 / "cpuinfo_min_freq").write_text("1800000\n")
+    (tmp_path / CPU1 / "cpuinfo_max_freq").write_text("2200000\n")
+    assert ACPI.open(tmp_path).legal() == [Setting(1800.0), Setting(2200.0)]
+
+
 def test_the_uncore_clock_is_the_mean_of_what_all_domains_report(tmp_path: Path) -> None:
     domains = tuple(UncoreDomain(name, 800_000, 2_400_000) for name in ("a", "b"))
     assert current_mhz(tmp_path, ()) is None
