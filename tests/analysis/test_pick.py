@@ -346,6 +346,7 @@ def test_a_setting_that_was_not_measured_is_the_models_and_less_sure():
     volts = {pair: (float(data.core_v[mine][0]), float(data.mem_v[mine][0]))}
     known = data.take(~mine)
     fitted = fit(known, "choi", "known")
+    slopes = 0
     for kernel, among in all_candidates(fitted, known, volts=volts).items():
         at = among.settings.index(pair)
         spread = np.log(among.energy_draws_j).std(axis=1)
@@ -354,6 +355,14 @@ def test_a_setting_that_was_not_measured_is_the_models_and_less_sure():
         # The kernel's own effect moves the model's energy, and no more than that.
         away = np.log(among.energy_j[at] / fitted.energy_j(row)[0])
         assert abs(away) < 3 * np.sqrt(fitted.discrepancy.kernel) + 0.03
+        # A longer time costs more energy, by the share that constant power has in it.
+        log_s, log_j = np.log(among.time_draws_s[at]), np.log(among.energy_draws_j[at])
+        if log_s.std() > 0.005:
+            constant_w = 3.0 * row.core_v[0] + 2.0 * row.mem_v[0] + 1.0
+            share = constant_w * row.time_s[0] / row.energy_j[0]
+            assert np.polyfit(log_s, log_j, 1)[0] == pytest.approx(share, abs=0.15)
+            slopes += 1
+    assert slopes
 
 
 def test_at_the_highest_clock_alone_the_voltage_is_as_unsure_as_the_clock_is_far():
