@@ -12,6 +12,8 @@ from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import setting_text
 
 MAX_NAMED = 3
+SEPARATE = 3
+"""Findings of one check that people read one by one; of more, the first and the number."""
 
 Severity = Literal["refused", "warning", "note"]
 

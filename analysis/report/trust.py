@@ -22,12 +22,10 @@ from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.measurements.kernels import dataset_kernels
-from analysis.quality.finding import Finding, describe
+from analysis.quality.finding import SEPARATE, Finding, describe
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.tables import RowGroup, Table, TableColumn
 
-SEPARATE = 3
-"""Findings of one check that have a remark each."""
 SHOWN = 12
 """Rows that a remark names; the table of failures has all."""
 NUMBERS = re.compile(r"[-+.\d]+(e[-+]?\d+)?")

@@ -53,6 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Fit, keep the fit, and print it."""
+    from campaign.findings import finding_texts  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
 
     store = open_store(arguments.store)
@@ -68,8 +69,8 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print_json(result.as_dict())
         return 0
-    for finding in result.findings:
-        explain(finding.text_for_people())
+    for text in finding_texts(result.findings, arguments.all, "--all"):
+        explain(text)
     print_fit(result.summary, result.source, arguments.all)
     return 0
 

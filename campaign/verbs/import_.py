@@ -33,7 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Import the table, all of it or nothing, and print what the checks find."""
-    from campaign.findings import site_findings  # noqa: PLC0415
+    from campaign.findings import finding_texts, site_findings  # noqa: PLC0415
     from campaign.store.dataset import as_dataset  # noqa: PLC0415
     from campaign.table.checking import listed  # noqa: PLC0415
     from campaign.table.importing import import_table  # noqa: PLC0415
@@ -70,8 +70,8 @@ def run(arguments: Namespace) -> int:
         explain(text)
     if imported.disagreements:
         say(listed(imported.disagreements))
-    for finding in findings:
-        explain(finding.text_for_people())
+    for text in finding_texts(findings, False, "campaign import --json"):
+        explain(text)
     again = f"; {imported.held} rows held already" if imported.held else ""
     say(f"{arguments.store}: {imported.new} measurements imported from {path}{again}")
     return 0

@@ -17,9 +17,11 @@ import xarray as xr
 from analysis.choice.pick import all_candidates
 from campaign.command_line import main
 from campaign.errors import BadArgument, CannotDo
+from campaign.findings import finding_texts
 from campaign.fits import NoKeptFit, Request, data_id, request_of
 from campaign.picking import faster_than_measured
 from campaign.plan.profile_file import Profile
+from campaign.result_tables import SiteFinding
 from campaign.results import Results, open_store
 from campaign.store.compaction import compact
 from campaign.store.layout import NotAStore
@@ -309,3 +311,22 @@ def test_the_hash_of_the_measurements_depends_on_no_order(store):
 def test_what_a_fit_of_an_earlier_version_was_asked_for(changes, request_):
     kept = {"model": "choi", "voltage": "unit", "robust": False, "tried": []}
     assert request_of(kept | {"why": "the model and the voltage were given"} | changes) == request_
+
+
+def a_finding(number: int, check: str = "time") -> SiteFinding:
+    kernels = [{"kernel": f"k{number}", "params": {}, "label": f"k{number}"}]
+    found = {"check": check, "severity": "warning", "text": f"text {number}", "kernels": kernels}
+    return SiteFinding("s", found, (f"row {number}",), ())
+
+
+def test_findings_of_one_check_come_once_with_their_number() -> None:
+    """Three of a check are printed one by one; of nine the first, and of what the others are."""
+    few, many = [a_finding(i, "power") for i in range(3)], [a_finding(i) for i in range(9)]
+    *texts, last = finding_texts(few + many, False, "--all")
+    assert texts == [finding.text_for_people() for finding in (*few, many[0])]
+    assert last == (
+        "    and 8 more findings of this check, of k1, k2, k3, k4, k5 and 3 more "
+        "(--all prints them)"
+    )
+    every_one = list(finding_texts(few + many, True, "--all"))
+    assert every_one == [finding.text_for_people() for finding in few + many]
