@@ -147,7 +147,7 @@ def examine_node(site: Site, root: Path = Path("/")) -> NodeExamination:
         node=node_name(),
         simulated=site.simulated,
         meters=meters,
-        meters_elsewhere=[] if site.simulated or counts else _probe_meters(named, root),
+        meters_elsewhere=[] if site.simulated or counts else probe_meters(named, root),
         clocks=_examine_clocks(site, root),
         can_measure_energy=counts and not any(meter.problem for meter in meters),
     )
@@ -200,7 +200,7 @@ def _with_counts(examined: list[_Examined]) -> list[MeterExamination]:
     ]
 
 
-def _probe_meters(named: set[str], root: Path) -> list[ProbedMeter]:
+def probe_meters(named: set[str], root: Path) -> list[ProbedMeter]:
     """The kinds of meters that the site file does not name: whether they can be read here."""
     probed = []
     for about in describe_meters():

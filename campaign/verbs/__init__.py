@@ -8,6 +8,7 @@ it returns, and gives the exit code. Nothing heavy is imported before ``run``.
 
 VERBS = {
     "demo": "campaign.verbs.demo",
+    "init": "campaign.verbs.init",
     "plan": "campaign.verbs.plan",
     "run": "campaign.verbs.run",
     "status": "campaign.verbs.status",

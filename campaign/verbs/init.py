@@ -1,0 +1,54 @@
+"""init: a first site file, from what this machine and its Slurm say."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from campaign.errors import BadArgument
+from campaign.verbs.printing import say
+
+SUMMARY = "write a first site file for this node or cluster"
+EXAMPLE = "campaign init -o mycluster.toml"
+MORE = (
+    "Asks Slurm for the partitions, and this node for its clocks and meters. Nothing is set, and "
+    "no job is started. Run it on a node of the kind that will measure: a login node may have "
+    "other clocks and meters. Comments say what could not be found."
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of ``campaign init``."""
+    parser.add_argument(
+        "-o", "--output", metavar="SITE.toml", help="the file to write (default: print it)"
+    )
+    parser.add_argument(
+        "--name", metavar="X", help="the site's name (default: the cluster's or the node's)"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite the file")
+
+
+def run(arguments: Namespace) -> int:
+    """Write or print the site file."""
+    from campaign.site_draft import draft_site  # noqa: PLC0415
+    from sites.located_toml import BadFile  # noqa: PLC0415
+
+    try:
+        text = draft_site(arguments.name)
+    except BadFile as error:
+        if arguments.name is None:
+            raise
+        raise BadArgument(f"--name {arguments.name}: {error.what}; {error.remedy}") from None
+    if arguments.output is None:
+        print(text, end="")
+        return 0
+    path = Path(arguments.output)
+    try:
+        with path.open("w" if arguments.force else "x") as file:
+            file.write(text)
+    except FileExistsError:
+        raise BadArgument(f"{path} exists; give another name, or --force") from None
+    except OSError as error:
+        raise BadArgument(f"{path}: cannot be written: {error.strerror}") from None
+    say(f"{path}: check it, then run: campaign doctor {path}")
+    return 0
