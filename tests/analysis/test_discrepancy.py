@@ -74,8 +74,13 @@ def test_every_setting_is_left_out_in_half_of_the_refits():
     np.testing.assert_array_equal(kept_settings(3), ~np.eye(3, dtype=bool))
 
 
-def test_a_board_that_is_the_model_lacks_nothing():
-    lacks = fit(board(0, 0.0, 0.0, 0.0, 0.0), "choi", "known").discrepancy
+@pytest.mark.parametrize("counted", [1.0, 0.5])
+def test_a_board_that_is_the_model_lacks_nothing(counted):
+    """Also where half of the kernels have no counts, and coefficients of their own instead."""
+    exact = board(0, 0.0, 0.0, 0.0, 0.0)
+    if counted < 1:
+        exact = grid_observations(4, counted=counted, repeats=2, clock_tree=False)
+    lacks = fit(exact, "choi", "known").discrepancy
     assert max(lacks.kernel, lacks.setting, lacks.own, *lacks.noise.values()) < 1e-10
 
 

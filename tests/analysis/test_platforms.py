@@ -183,6 +183,8 @@ def test_the_normalised_lines_and_the_power_are_those_of_w_and_q(platform, op, l
         assert rules["tau"] == pytest.approx(line.tau_mem_s / line.tau_op_s)
         half = np.interp(rules["eps"], i, drawn["arch line"].y)
         assert half == pytest.approx(0.5, abs=2e-3)
+        third = {"eps_free"} if platform.constant_w else set()
+        assert rules.keys() == {"tau", "eps"} | third
         if platform.constant_w:
             assert rules["eps_free"] == pytest.approx(line.eps_mem_j / line.eps_op_j)
     if platform.constant_w:
