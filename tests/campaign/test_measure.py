@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -252,6 +253,20 @@ def test_ranks_start_together_and_their_counts_are_added(ranks):
     many = run("dp_fma", {}, ranks=ranks)
     assert many.status == "ok", many.text
     assert many.counts["dp"] == ranks * one.counts["dp"]
+
+
+def test_the_first_rank_alone_writes_a_record(tmp_path):
+    """Each rank is given a file of its own."""
+    setup = PartitionSetup(localhost(), QUICK, ("dp_fma",))
+    params = find_kernel("dp_fma").params().model_dump(mode="json")
+    point = a_point("dp_fma", site="localhost", params=canonical_json(params), ranks=2)
+    (tmp_path / "setup.json").write_text(json.dumps(setup.as_dict()))
+    (tmp_path / "point.json").write_text(json.dumps({"point": point.as_dict(), "attempt": 0}))
+    program = f"exec {sys.executable} -m campaign.measure setup.json point.json record-$PMI_RANK"
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    subprocess.run([mpiexec, "-n", "2", "sh", "-c", program], cwd=tmp_path, check=True, timeout=120)
+    assert [path.name for path in tmp_path.glob("record-*")] == ["record-0"]
+    assert decode((tmp_path / "record-0").read_bytes()).status == "ok"
 
 
 def test_worlds_of_another_size_are_refused():
