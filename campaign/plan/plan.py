@@ -8,16 +8,24 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from campaign.plan.campaign_file import Campaign, KernelEntry, Settings, read_campaign
-from campaign.plan.point import Point, canonical_json, make_point
+from campaign.plan.planned_points import (
+    Input,
+    PartitionPoints,
+    PlannedPoints,
+    ShowCount,
+    partition_points,
+)
+from campaign.plan.point import canonical_json
 from kernels.kernel import Kernel, KernelFailed
 from kernels.registry import find_kernel
 from sites.located_toml import (
@@ -34,6 +42,7 @@ from sites.site_file import Site
 from sites.site_reading import find_site, read_site
 
 MAX_POINTS = 20_000_000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,20 +51,21 @@ class Plan:
 
     campaign: Campaign
     sites: dict[str, Site]
-    points: list[Point]
+    points: PlannedPoints
 
-    def of_partition(self, site: str, partition: str) -> list[Point]:
+    def of_partition(self, site: str, partition: str) -> PartitionPoints:
         """The points of one partition, in order."""
-        return [p for p in self.points if p.site == site and p.partition == partition]
+        return next(p for p in self.points.parts if (p.site, p.partition) == (site, partition))
 
     @property
     def partitions(self) -> list[tuple[str, str]]:
         """(site, partition) of every partition that is measured on, in the files' order."""
-        return list(dict.fromkeys((p.site, p.partition) for p in self.points))
+        return [(part.site, part.partition) for part in self.points.parts]
 
 
-def make_plan(path: Path) -> Plan:
-    """Read a campaign file and its sites, and list the points.
+def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
+    """Read a campaign file and its sites, and list the points. ``show`` is called with how many
+    are planned, now and then.
 
     Raises:
         BadFile: something in the files is wrong; with the place and a remedy.
@@ -66,8 +76,13 @@ def make_plan(path: Path) -> Plan:
         for i, entry in enumerate(campaign.kernels)
     ]
     _check_labels(sweeps, source)
+    inputs = [
+        Input(entry.kernel, entry.label or entry.kernel, params, entry.ranks)
+        for _, entry, _, sweep in sweeps
+        for params in sweep
+    ]
     sites: dict[str, Site] = {}
-    points: list[Point] = []
+    parts: list[PartitionPoints] = []
     _check_unused(campaign.settings, source, ("settings",))
     for i, entry in enumerate(campaign.sites):
         if entry.settings is not None:
@@ -100,26 +115,29 @@ def make_plan(path: Path) -> Plan:
         at: KeyPath = ("sites", i, "settings") if entry.settings else ("settings",)
         settings = _settings(entry.settings or campaign.settings, site, source, at)
         _check_classes(site, sweeps, source)
-        sets = sum(len(sweep) for _, _, _, sweep in sweeps)
-        count = len(points) + len(partitions) * sets * len(settings) * campaign.repeats
+        so_far = sum(map(len, parts))
+        count = so_far + len(partitions) * len(inputs) * len(settings) * campaign.repeats
         if count > MAX_POINTS:
             raise source.error(
                 ("sites", i),
-                f"{count} points so far: {sets} parameter sets at {len(settings)} settings, "
+                f"{count} points so far: {len(inputs)} parameter sets at {len(settings)} settings, "
                 f"{campaign.repeats} times on {len(partitions)} partitions",
                 f"a campaign may have at most {MAX_POINTS}: plan several",
             )
+        _check_twice(inputs, settings, partitions, source)
         for partition in partitions:
-            points += _partition_points(campaign, site.name, partition, sweeps, settings)
-    duplicate = _first_duplicate(points)
-    if duplicate is not None:
-        raise source.error(
-            ("kernels",),
-            f"the point {duplicate.label} {duplicate.params} at {duplicate.setting} is planned "
-            f"twice",
-            "list each value and each kernel once, or give the kernels different labels",
-        )
-    return Plan(campaign, sites, points)
+            parts.append(
+                partition_points(
+                    site=site.name,
+                    partition=partition,
+                    inputs=inputs,
+                    settings=settings,
+                    repeats=campaign.repeats,
+                    seed=campaign.seed,
+                    show=partial(_shown_after, show, sum(map(len, parts))),
+                )
+            )
+    return Plan(campaign, sites, PlannedPoints(parts))
 
 
 def listed_inputs(campaign: Campaign) -> list[tuple[str, str]]:
@@ -134,37 +152,6 @@ def listed_inputs(campaign: Campaign) -> list[tuple[str, str]]:
 
 
 Sweep = tuple[int, KernelEntry, Kernel, list[str]]
-
-
-def _partition_points(
-    campaign: Campaign, site: str, partition: str, sweeps: list[Sweep], settings: list[Setting]
-) -> list[Point]:
-    """All points of a partition: a block for each repeat, in a random order of its own.
-
-    The order is that of a hash of seed, block and id, so that it is random and does not depend
-    on the version of any library.
-    """
-    ordered: list[Point] = []
-    for repeat in range(campaign.repeats):
-        block = [
-            make_point(
-                site=site,
-                partition=partition,
-                kernel=entry.kernel,
-                label=entry.label or entry.kernel,
-                params=params,
-                ranks=entry.ranks,
-                setting=setting,
-                repeat=repeat,
-            )
-            for _, entry, _, sweep in sweeps
-            for params in sweep
-            for setting in settings
-        ]
-        prefix = f"{campaign.seed}:{repeat}:"
-        block.sort(key=lambda p: hashlib.sha256((prefix + p.id).encode()).digest())
-        ordered += block
-    return ordered
 
 
 def _sweep(entry: KernelEntry, index: int, source: Source) -> list[str]:
@@ -374,10 +361,28 @@ def _nearest_legal(setting: Setting, legal: list[Setting]) -> str:
     return f"the nearest legal one is: {min(legal, key=distance)}"
 
 
-def _first_duplicate(points: list[Point]) -> Point | None:
-    seen: set[str] = set()
-    for point in points:
-        if point.id in seen:
-            return point
-        seen.add(point.id)
+def _check_twice(
+    inputs: list[Input], settings: list[Setting], partitions: list[str], source: Source
+) -> None:
+    """Refuse points of equal content, which would have the same id."""
+    twice = (_first_twice(inputs), _first_twice(settings), _first_twice(partitions))
+    if any(value is not None for value in twice):
+        point, setting = twice[0] or inputs[0], twice[1] or settings[0]
+        raise source.error(
+            ("kernels",),
+            f"the point {point.label} {point.params} at {setting} is planned twice",
+            "list each value and each kernel once, or give the kernels different labels",
+        )
+
+
+def _shown_after(show: ShowCount, before: int, planned: int) -> None:
+    show(before + planned)
+
+
+def _first_twice(values: Iterable[T]) -> T | None:
+    seen: set[T] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
     return None

@@ -9,7 +9,12 @@ from campaign.plan.plan import Plan
 
 def uncounted_commands(plan: Plan) -> list[str]:
     """The names of the commands that have neither ``counts`` nor ``reports_counts``, sorted."""
-    instances = {(p.label, p.params) for p in plan.points if p.kernel == "command"}
+    instances = {
+        (entry.label, entry.params)
+        for part in plan.points.parts
+        for entry in part.inputs
+        if entry.kernel == "command"
+    }
     return sorted(
         {
             label

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.verbs.options import add_json
-from campaign.verbs.printing import explain, print_json, print_table, say, shortened
+from campaign.verbs.printing import (
+    counted_on_terminal,
+    explain,
+    print_json,
+    print_table,
+    say,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from campaign.plan.plan import Plan
@@ -37,7 +44,7 @@ def run(arguments: Namespace) -> int:
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.plan.uncounted import uncounted_commands, uncounted_text  # noqa: PLC0415
 
-    plan = make_plan(Path(arguments.campaign))
+    plan = make_plan(Path(arguments.campaign), counted_on_terminal("points planned"))
     if arguments.scripts:
         _print_scripts(plan, arguments)
     elif arguments.json:
@@ -52,11 +59,10 @@ def run(arguments: Namespace) -> int:
 
 def _print_points(plan: Plan, limit: int) -> None:
     rows = []
-    for site, partition in plan.partitions:
-        points = plan.of_partition(site, partition)
-        kernels = len({(point.label, point.params) for point in points})
-        settings = len({point.setting for point in points})
-        rows.append([site, partition, kernels, settings, plan.campaign.repeats, len(points)])
+    for part in plan.points.parts:
+        kernels = len({(entry.label, entry.params) for entry in part.inputs})
+        settings, repeats = len(part.settings), plan.campaign.repeats
+        rows.append([part.site, part.partition, kernels, settings, repeats, len(part)])
     print_table(["site", "partition", "kernels", "settings", "repeats", "points"], rows)
     say(f"{len(plan.points)} points in all; the first {min(limit, len(plan.points))}:")
     print_table(

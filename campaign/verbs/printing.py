@@ -6,7 +6,8 @@ import json
 import math
 import sys
 import textwrap
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from campaign.printable import printable
@@ -15,11 +16,27 @@ WIDTH = 100
 """Columns of a screen that every table and sentence fits."""
 MOST_ROWS = 20
 """Rows of a table that are printed without ``--all``."""
+COUNT_EVERY_S = 0.5
 
 
 def print_json(value: Any) -> None:
     """Print a value as JSON; a number that is missing is null, never NaN."""
     print(json.dumps(plain(value), indent=1, allow_nan=False))
+
+
+def counted_on_terminal(what: str) -> Callable[[int], None]:
+    """Shows a count on standard error, in one line, where that is a terminal."""
+    began_s = shown_s = time.monotonic()
+
+    def show(count: int) -> None:
+        nonlocal shown_s
+        now_s = time.monotonic()
+        if now_s - shown_s >= COUNT_EVERY_S:
+            shown_s = now_s
+            sys.stderr.write(f"\r{count:,} {what} in {now_s - began_s:.0f} s\x1b[K\r")
+            sys.stderr.flush()
+
+    return show if sys.stderr.isatty() else lambda count: None
 
 
 def plain(value: Any) -> Any:

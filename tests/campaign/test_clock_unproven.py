@@ -43,7 +43,7 @@ def planned(tmp_path: Path) -> tuple[Store, Plan]:
     with JournalWriter(store.journals) as journal:
         for point in plan.points[:4]:
             made = Measurement(point=point, status=OK, time_s=1.0, energy_j=2.0)
-            unproven = point is plan.points[3]
+            unproven = point == plan.points[3]
             journal.append(encode(replace(made, status=CLOCK_UNPROVEN if unproven else OK)))
     return store, plan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
@@ -83,6 +84,31 @@ def test_each_repeat_is_a_block_in_an_order_of_its_own(tmp_path):
     assert orders[0] != orders[1]
     by_clock = sorted(orders[0], key=lambda point: point[1])
     assert orders[0] != by_clock
+
+
+def test_the_table_of_points_is_what_hashing_each_point_gives(tmp_path, monkeypatch):
+    """In chunks that end within an input's settings, too. Golden: runs continue in this order."""
+    kernels = (
+        '[[kernels]]\nkernel = "sp_fma"\nlabel = "re-1"\n'
+        '[kernels.params]\nlevel = "dram"\nops_per_word = [1, 2, 4]\n'
+        '[[kernels]]\nkernel = "load"\nparams = { level = ["l2", "dram"] }\n'
+    )
+    path = campaign_file(tmp_path, kernels=kernels)
+    points = make_plan(path).points
+    assert len(points) == len(list(points)) == 2 * 5 * 6
+    assert points[-1] == list(points)[-1] == points[50:][-1]
+    for point in points:
+        fields = {name: getattr(point, name) for name in point.__slots__ if name != "id"}
+        assert point == make_point(**fields)
+        assert points[0:60].count(point) == 1
+    for repeat in (0, 1):
+        own = [p.id for p in points if p.repeat == repeat]
+        keys = [hashlib.sha256(f"5:{repeat}:{own_id}".encode()).digest() for own_id in own]
+        assert keys == sorted(keys)
+    monkeypatch.setattr("campaign.plan.planned_points.CHUNK", 7)
+    counts: list[int] = []
+    assert list(make_plan(path, counts.append).points) == list(points)
+    assert counts == [7, 14, 21, 28, 30, 37, 44, 51, 58, 60]
 
 
 def test_another_seed_changes_the_order_alone(tmp_path):

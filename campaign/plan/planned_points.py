@@ -1,0 +1,201 @@
+"""The points of a plan in a compact table: ten million of them take some hundred megabytes.
+
+A row is 24 bytes of id and a number that says which kernel entry, parameters and setting it is;
+:class:`~campaign.plan.point.Point` objects are made when they are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from binascii import hexlify
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+
+from campaign.plan.point import ID_CHARS, Point, canonical_json, make_point
+from sites.setting import Setting
+
+ID = np.dtype(f"S{ID_CHARS}")
+DIGEST_BYTES = hashlib.sha256().digest_size
+CHUNK = 1 << 16
+ShowCount = Callable[[int], None]
+"""Is called now and then with how many points have been planned so far."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A kernel entry's name, label, ranks and one of its parameter sets (canonical JSON)."""
+
+    kernel: str
+    label: str
+    params: str
+    ranks: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PartitionPoints(Sequence[Point]):
+    """The points of one partition, in the order in which they are measured.
+
+    ``order``: shape (repeats, points of a repeat); input * len(settings) + setting. ``ids``: of
+    the same shape, bytes.
+    """
+
+    site: str
+    partition: str
+    inputs: Sequence[Input]
+    settings: Sequence[Setting]
+    order: np.ndarray
+    ids: np.ndarray
+
+    def __len__(self) -> int:
+        return int(self.order.size)
+
+    @overload
+    def __getitem__(self, index: int) -> Point: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Point]: ...
+    def __getitem__(self, index: int | slice) -> Point | list[Point]:
+        if isinstance(index, slice):
+            return [self._point(i) for i in range(len(self))[index]]
+        return self._point(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[Point]:
+        return map(self._point, range(len(self)))
+
+    def _point(self, index: int) -> Point:
+        repeat, column = divmod(index, self.order.shape[1])
+        which, setting = divmod(int(self.order[repeat, column]), len(self.settings))
+        kind = self.inputs[which]
+        return Point(
+            site=self.site,
+            partition=self.partition,
+            kernel=kind.kernel,
+            label=kind.label,
+            params=kind.params,
+            ranks=kind.ranks,
+            setting=self.settings[setting],
+            repeat=repeat,
+            id=self.ids[repeat, column].decode(),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedPoints(Sequence[Point]):
+    """The points of all partitions, one partition after another."""
+
+    parts: Sequence[PartitionPoints]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @overload
+    def __getitem__(self, index: int) -> Point: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Point]: ...
+    def __getitem__(self, index: int | slice) -> Point | list[Point]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self))[index]]
+        left = range(len(self))[index]
+        for part in self.parts:
+            if left < len(part):
+                return part[left]
+            left -= len(part)
+        raise IndexError(index)
+
+    def __iter__(self) -> Iterator[Point]:
+        return itertools.chain.from_iterable(self.parts)
+
+
+def partition_points(
+    *,
+    site: str,
+    partition: str,
+    inputs: Sequence[Input],
+    settings: Sequence[Setting],
+    repeats: int,
+    seed: int,
+    show: ShowCount,
+) -> PartitionPoints:
+    """All points of a partition: a block for each repeat, in a random order of its own."""
+    count = len(inputs) * len(settings)
+    order = np.empty((repeats, count), np.uint32)
+    ids = np.empty((repeats, count), ID)
+    fronts = _Fronts(partition, inputs, settings)
+    for repeat in range(repeats):
+        back = f'"repeat":{repeat},"site":{canonical_json(site)}}}'.encode()
+        unordered = np.empty(count, ID)
+        keys = np.empty((count, DIGEST_BYTES), np.uint8)
+        for start in range(0, count, CHUNK):
+            stop = min(start + CHUNK, count)
+            digests = _digests(front + back for front in fronts.chunk(start, stop))
+            unordered[start:stop] = np.frombuffer(
+                hexlify(digests[:, : ID_CHARS // 2].tobytes()), ID
+            )
+            # A point's place is a hash of seed, repeat and id: random, and the same with every
+            # version of any library.
+            front = f"{seed}:{repeat}:".encode()
+            keys[start:stop] = _digests(front + own for own in unordered[start:stop].tolist())
+            show(repeat * count + stop)
+        # Big-endian words compare as the digests do; lexsort's last key is the first word.
+        words = keys.view(">u8")
+        order[repeat] = np.lexsort(words.T[::-1])
+        ids[repeat] = unordered[order[repeat]]
+    return PartitionPoints(
+        site=site, partition=partition, inputs=inputs, settings=settings, order=order, ids=ids
+    )
+
+
+def _digests(texts: Iterable[bytes]) -> np.ndarray:
+    """SHA-256 of each, shape (n, 32), uint8."""
+    sha256 = hashlib.sha256
+    joined = b"".join([sha256(text).digest() for text in texts])
+    return np.frombuffer(joined, np.uint8).reshape(-1, DIGEST_BYTES)
+
+
+class _Fronts:
+    """The content of points as canonical JSON, up to their repeat: see
+    :func:`campaign.plan.point.point_id`. The keys come in the order of their names."""
+
+    def __init__(
+        self, partition: str, inputs: Sequence[Input], settings: Sequence[Setting]
+    ) -> None:
+        def text(value: float | str | None) -> str:
+            return canonical_json(value)
+
+        own = [
+            make_point(
+                site="", partition="", kernel="", label="", params="", ranks=1, setting=s, repeat=0
+            ).as_dict()
+            for s in settings
+        ]
+        self._settings = [
+            (f'{{"core_mhz":{text(one["core_mhz"])}'.encode(), text(one["mem_mhz"]).encode())
+            for one in own
+        ]
+        self._inputs = [
+            (
+                f',"kernel":{text(one.kernel)},"label":{text(one.label)},"mem_mhz":'.encode(),
+                f',"params":{text(one.params)},"partition":{text(partition)},'
+                f'"ranks":{one.ranks},'.encode(),
+            )
+            for one in inputs
+        ]
+        self._few: list[bytes] | None = None
+
+    def chunk(self, start: int, stop: int) -> list[bytes]:
+        """Those of the points ``start`` to ``stop`` of a repeat, in the files' order."""
+        if self._few is not None:
+            return self._few
+        many = len(self._settings)
+        fronts = []
+        for which in range(start // many, -(-stop // many)):
+            name, rest = self._inputs[which]
+            first = which * many
+            own = self._settings[max(start - first, 0) : stop - first]
+            fronts += [core + name + mem + rest for core, mem in own]
+        if len(self._inputs) * many <= CHUNK:
+            self._few = fronts
+        return fronts
