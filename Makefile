@@ -39,6 +39,7 @@ faults: setup
 	.ci/install_slurm
 	$(BIN)/python -m tests.faults
 	$(BIN)/python -m tests.faults.fuzz
+	$(BIN)/python -m tests.faults.interrupts
 
 clean:
 	rm -rf $(VENV) campaign-demo build dist *.egg-info

@@ -1,7 +1,24 @@
-"""``python -m campaign`` is the command ``campaign``."""
+"""Where the command ``campaign`` and ``python -m campaign`` begin.
+
+It imports nothing before it can answer a SIGINT in one line.
+"""
 
 import sys
 
-from campaign.command_line import main
 
-sys.exit(main())
+def start() -> int:
+    """Run the command line; its exit code. A SIGINT after it has ended changes nothing."""
+    try:
+        from campaign.command_line import main  # noqa: PLC0415
+        from campaign.interrupts import ignore_further  # noqa: PLC0415
+
+        code = main()
+        ignore_further()
+    except KeyboardInterrupt:
+        print("campaign: interrupted; run it again", file=sys.stderr)
+        return 130
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(start())

@@ -27,6 +27,9 @@ def keeping_handler() -> Iterator[None]:
 
 
 def ignore_further() -> None:
-    """Ignore SIGINT from now on, since the process ends."""
+    """Ignore SIGINT from now on, since the process ends with an exit code of its own."""
+    # If a SIGINT came during an exec (of a dataclass's text, say), CPython 3.11 kills itself with
+    # SIGINT at its end, although the exception was handled. The next exec clears that mark.
+    exec("")  # noqa: S102
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -38,6 +38,25 @@ def test_an_interrupted_plan_is_one_line_and_130(tmp_path: Path, signals: int) -
     assert process.returncode == 130
 
 
+def test_an_interrupt_in_an_exec_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    """As in the text of a dataclass, while modules are imported: CPython then kills itself."""
+    text = """
+import sys
+from campaign.interrupts import ignore_further
+try:
+    exec("import os, time; os.kill(os.getpid(), 2); time.sleep(9)")
+except KeyboardInterrupt:
+    ignore_further()
+sys.exit(130)
+"""
+    (tmp_path / "interrupted.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"], cwd=tmp_path, check=False,
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+    )  # fmt: skip
+    assert done.returncode == 130
+
+
 def test_importing_what_submits_jobs_keeps_the_handler() -> None:
     """dask-jobqueue sets one that ends the process with 0."""
     code = (

@@ -1,0 +1,131 @@
+"""Ctrl-C at random moments of every verb: ``python -m tests.faults.interrupts [--moments N]``.
+
+Each verb runs once to its end, on a demo's store, for its duration; then N times with a SIGINT at a
+moment drawn over it. Right is: exit code 130 with one line on standard error, or the verb's own end
+(a SIGINT in its last moments). ``run`` and ``import`` are then run to their end, and the store must
+have every point once. Prints a line a verb; exit code 1 where anything was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from campaign.store.compaction import compact
+from campaign.store.dataset import open_dataset
+from campaign.store.layout import open_store
+
+STARTUP = "before the program began"
+"""A SIGINT while the interpreter itself starts: Python's own text, and its own exit code."""
+VERBS = {
+    "plan": "plan campaign.toml",
+    "run": "run campaign.toml --store new --quiet",
+    "status": "status store",
+    "failures": "failures store",
+    "kernels": "kernels fmm",
+    "init": "init",
+    "doctor": "doctor jetson-tk1",
+    "import": "import table.csv --store new",
+    "export": "export store --csv out.csv",
+    "fit": "fit store --replace",
+    "coefficients": "coefficients store",
+    "crossval": "crossval store --scheme kfold:5",
+    "predict": "predict store",
+    "compare": "compare store store",
+    "roofline": "roofline store",
+    "report": "report store -o out.html",
+    "figures": "figures store --format svg",
+}
+WRITES = ("run", "import")
+RESULTS = ("new", "out.csv", "out.html", "figures")
+
+
+def interrupted(argv: list[str], folder: Path, after_s: float) -> tuple[str, float]:
+    """What came of a SIGINT after so long, and for how long the verb ran. Negative: no SIGINT."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "campaign", *argv],
+        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=dict(os.environ, PYTHONPATH=str(Path(__file__).parents[2])), start_new_session=True,
+    )  # fmt: skip
+    if after_s >= 0:
+        time.sleep(after_s)
+        process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    return judged(process.returncode, errors), time.perf_counter() - began
+
+
+def judged(code: int, errors: str) -> str:
+    """In a word, what the end of a verb was."""
+    if code == 130 and errors.startswith("campaign") and errors.count("\n") == 1:
+        return "130"
+    if code in (0, 1) and "Traceback" not in errors:
+        return "ended"
+    if (not errors or ("Traceback" in errors and "campaign/" not in errors)) and code in (1, -2):
+        return STARTUP
+    return f"WRONG: code {code}: {errors[-300:]!r}"
+
+
+def points_of(store: Path) -> list[str]:
+    """The ids of a store's measurements, sorted, with those that stand twice twice."""
+    opened = open_store(store)
+    compact(opened)
+    return sorted(open_dataset(opened)["point_id"].values.tolist())
+
+
+def main() -> int:
+    """See the module's text."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.interrupts")
+    parser.add_argument("--moments", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--verb", action="append", choices=sorted(VERBS))
+    arguments = parser.parse_args()
+    rng = random.Random(arguments.seed)
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="campaign-interrupts-") as name:
+        folder = Path(name)
+        run = [sys.executable, "-m", "campaign", "demo", "."]
+        subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        export = [sys.executable, "-m", "campaign", "export", "store", "--csv", "table.csv"]
+        subprocess.run(export, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        planned = points_of(folder / "store")
+        for verb in arguments.verb or VERBS:
+            argv = VERBS[verb].split()
+            _remove(folder)
+            whole, duration_s = interrupted(argv, folder, -1.0)
+            ends: Counter[str] = Counter()
+            for _ in range(arguments.moments):
+                if rng.random() < 0.5 or verb not in WRITES:
+                    _remove(folder)
+                end, _ = interrupted(argv, folder, rng.random() * duration_s)
+                ends[end] += 1
+            if verb in WRITES:
+                interrupted(argv, folder, -1.0)
+                if points_of(folder / "new") != planned:
+                    ends["WRONG: points"] += 1
+            wrong += sum(n for end, n in ends.items() if end.startswith("WRONG"))
+            said = ", ".join(f"{n} {end}" for end, n in sorted(ends.items()))
+            print(f"{verb:13}{duration_s:6.2f} s ({whole}): {said}", flush=True)
+    return 1 if wrong else 0
+
+
+def _remove(folder: Path) -> None:
+    for name in RESULTS:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
