@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from analysis.figures.figure import Figure, Line, Panel, Rule
+from analysis.figures.paper import _drawing
 from analysis.figures.rooflines import roofline_figure
 from analysis.figures.tradeoffs import greenup_figure, trade_off_points
 from analysis.measurements.kernels import KernelInstance
@@ -60,6 +63,25 @@ def test_the_marks_stand_at_the_balances(rates):
         assert at_mark == pytest.approx(2 * (eps_op_pj * 1e-3 + constant_w / gop_s), rel=1e-9)
         for mark in (time, energy):
             assert mark.text.endswith(f" {mark.at:.3g}")
+
+
+def test_the_texts_of_two_marks_stand_on_either_side_and_that_of_one_to_the_right():
+    for rates in MACHINES.values():
+        for panel in drawn(rates).panels:
+            low, high = sorted(
+                (mark for mark in panel.series if isinstance(mark, Rule)), key=lambda m: m.at
+            )
+            assert (low.text_left, high.text_left) == (True, False)
+    (panel,) = drawn((*FERMI[:2], np.nan, np.nan, np.nan)).panels
+    (alone,) = (mark for mark in panel.series if isinstance(mark, Rule))
+    assert (alone.style, alone.text_left) == ("tau", False)
+
+
+@pytest.mark.parametrize(("panels", "width_in"), [(1, 3.58), (2, 7.16), (3, 7.16)])
+def test_one_panel_is_as_wide_as_a_column_and_more_as_a_page(panels, width_in):
+    figure = drawn(FERMI)
+    drawing = _drawing(replace(figure, panels=figure.panels[:panels]), simulated=False)
+    assert drawing.get_figwidth() == pytest.approx(width_in)
 
 
 def test_the_marks_of_table_2_are_those_that_it_prints():
