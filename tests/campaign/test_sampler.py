@@ -11,9 +11,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from campaign.measure.sampler import OpenMeter, lead_s
+from campaign.measure.sampler import OpenMeter, Sampler, lead_s
 from campaign.measure.ticker import FAILED, TEXT_BYTES, Ticker, _tick
-from sites.meters import Channel
+from sites.clocks.fixed import Fixed
+from sites.meters import Channel, Reading
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,27 @@ def test_the_loop_ends_after_a_reading_that_is_no_number(counter):
     ticks = ticker.end()
     assert ended_by_itself
     assert ticks.raw.tolist() == [[FAILED]]
+
+
+class Slow:
+    """A meter of which a reading takes two and a half periods of the sampler."""
+
+    name = "slow"
+    channels = (Channel(name="a", domain="node", kind="power", resolution=1.0, period_s=0.0),)
+
+    def __init__(self) -> None:
+        self.began_s: list[float] = []
+
+    def read(self) -> Reading:
+        self.began_s.append(time.monotonic())
+        time.sleep(0.25)
+        return Reading(time.monotonic_ns(), (1.0,))
+
+
+def test_readings_that_are_late_are_skipped_and_the_next_is_on_the_grid(tmp_path):
+    meter = Slow()
+    sampler = Sampler([OpenMeter(meter)], Fixed(tmp_path), 0.1)
+    sampler.begin()
+    time.sleep(1.3)
+    sampler.end()
+    assert np.diff(meter.began_s[1:-1]) == pytest.approx(0.3, abs=0.03)
