@@ -12,10 +12,12 @@ from distributed.scheduler import KilledWorker
 
 from analysis.dataset import COMPLETE, NODE_LOST
 from campaign.launch.clusters import LOOPBACK_DASHBOARD
+from campaign.launch.live_status import LiveStatus
 from campaign.launch.partition_run import FinishedTask, PartitionRun, partition_setup
 from campaign.launch.progress import ShowsProgress
 from campaign.launch.slurm_queue import QueueWatch, cancel_jobs, job_name
-from campaign.launch.worker import TaskResult
+from campaign.launch.snapshot import ENDING
+from campaign.launch.worker import PointResult, TaskResult
 from campaign.measure.subprocesses import ScratchUnwritable
 from campaign.measurement import CAN_PASS, Measurement
 from campaign.plan.plan import Plan
@@ -38,6 +40,7 @@ class CampaignRun:
         plan: Plan,
         store: Store,
         progress: ShowsProgress,
+        live: LiveStatus,
         todo: list[tuple[Point, int]],
         retry_failed: bool,
         interrupted: threading.Event,
@@ -47,6 +50,7 @@ class CampaignRun:
         self.store = store
         self.dashboard = dashboard
         self.progress = progress
+        self.live = live
         self.interrupted = interrupted
         self.finished_tasks: queue.SimpleQueue[FinishedTask] = queue.SimpleQueue()
         # With --retry-failed the limit on attempts holds for this run, otherwise over all runs.
@@ -76,6 +80,7 @@ class CampaignRun:
                     points_since = 0
         finally:
             self.progress.stop()
+            self.live.enter(ENDING)
             for partition in self.partitions:
                 partition.release()
             for partition in self.partitions:
@@ -103,7 +108,9 @@ class CampaignRun:
         now_s = time.monotonic()
         if now_s - self._shown_s >= SHOWN_S:
             self._shown_s = now_s
-            self.progress.show({p.label: p.now() for p in self.partitions if p.active})
+            now = {p.label: p.now() for p in self.partitions if p.active}
+            self.progress.show(now)
+            self.live.show(now)
 
     def _open(self) -> None:
         shutil.rmtree(
@@ -166,7 +173,7 @@ class CampaignRun:
             status, text = NODE_LOST, f"the worker died {times} times while it measured this point"
             point, attempt = attempts[0]
             self._record(Measurement(point=point, status=status, text=text, attempt=attempt))
-            results = [(status, text)]
+            results: list[PointResult] = [(status, text, None)]
         elif isinstance(error, ScratchUnwritable):
             partition.waiting.extendleft(reversed(attempts))
             partition.give_up(f"{error}; make room there, or set another folder")
@@ -181,13 +188,14 @@ class CampaignRun:
                 partition.point_s = result.seconds / len(results)
         task.future.release()
         partition.waiting.extendleft(reversed(attempts[len(results) :]))
-        for (point, attempt), (status, text) in zip(attempts, results, strict=False):
-            self._finish_point(partition, point, attempt, status, text)
+        for (point, attempt), result_of_point in zip(attempts, results, strict=False):
+            self._finish_point(partition, point, attempt, result_of_point)
         return len(results)
 
     def _finish_point(
-        self, partition: PartitionRun, point: Point, attempt: int, status: str, text: str
+        self, partition: PartitionRun, point: Point, attempt: int, result: PointResult
     ) -> None:
+        status, text, energy_j = result
         again = status in CAN_PASS and attempt < self.last_attempt[point.id]
         if again:
             partition.waiting.append((point, attempt + 1))
@@ -197,6 +205,7 @@ class CampaignRun:
                 f"{(text.splitlines() or [''])[-1]}{' (will be tried again)' if again else ''}"
             )
         self.progress.point_finished(partition.label, status, again)
+        self.live.point_finished(point, status, energy_j, again)
 
     def _record(self, measurement: Measurement) -> None:
         """Write a failure that only the driver knows of into the driver's own journal."""

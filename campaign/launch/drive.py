@@ -6,16 +6,21 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from campaign.errors import exit_code
+from campaign.interrupts import INTERRUPTED
 from campaign.launch.campaign_run import CampaignRun, compact_store
 from campaign.launch.clusters import LOOPBACK_DASHBOARD, configure_dask
+from campaign.launch.live_status import LiveStatus
 from campaign.launch.outcome import Outcome, missing_points, outcome
 from campaign.launch.partition_run import partition_setup
 from campaign.launch.progress import ShowsProgress
 from campaign.launch.scratch import tidy_scratch
 from campaign.launch.setup_record import planned_record
+from campaign.launch.snapshot import STARTING
 from campaign.plan.plan import Plan
 from campaign.store.compaction import equalize_generations
 from campaign.store.earlier import keep_earlier
@@ -54,6 +59,7 @@ def run(
     retry_failed: bool = False,
     dashboard: str = LOOPBACK_DASHBOARD,
     accept_changes: bool = False,
+    campaign_file: Path | None = None,
 ) -> Outcome:
     """Measure every planned point that is not in the store yet.
 
@@ -67,6 +73,7 @@ def run(
         retry_failed: also measure points again that failed.
         dashboard: host:port where Dask's dashboard of the first partition listens.
         accept_changes: measure also where the store's measurements were made in another way.
+        campaign_file: the plan's, for the command that goes on with it.
 
     Raises:
         StoreBusy: another process is using the store.
@@ -78,41 +85,78 @@ def run(
     configure_dask()
     tidy_scratch(plan)
     with driver_lock(store), _interrupts() as interrupted:
-        with writing(store):
-            for text in repair_samples(store):
-                progress.note(text)
-            compact_store(store, progress, workers_gone=True)
-            contents = read_contents(store)
-            keep_earlier(store, contents.generation)
-            if not accept_changes:
-                _refuse_changes(plan, store, contents)
-            ids = {
-                f"{site}/{partition}": [p.id for p in plan.of_partition(site, partition)]
-                for site, partition in plan.partitions
-            }
-            write_planned(store, plan_record(plan), ids)
-            for name, site in plan.sites.items():
-                write_site_record(store, name, site_record(site))
-        state = point_states(store, contents)
-        todo = missing_points(plan, state, retry_failed)
-        given_up: dict[str, str] = {}
-        if todo:
-            given_up = CampaignRun(
+        live = LiveStatus(plan, store, progress, campaign_file)
+        live.enter(STARTING)
+        try:
+            ended = _run_locked(
                 plan=plan,
                 store=store,
                 progress=progress,
-                todo=todo,
+                live=live,
                 retry_failed=retry_failed,
                 interrupted=interrupted,
                 dashboard=dashboard,
-            ).run_until_done()
-            with writing(store):
-                compact_store(store, progress)
-            state = point_states(store)
-            tidy_scratch(plan)
+                accept_changes=accept_changes,
+            )
+        except KeyboardInterrupt:
+            live.end(INTERRUPTED, "interrupted; run it again to continue")
+            raise
+        except Exception as error:
+            live.end(exit_code(error) or 1, str(error) or type(error).__name__)
+            raise
+        live.end(ended.exit_code, ended.sentence(str(store.root), live.resume))
+        return ended
+
+
+def _run_locked(
+    *,
+    plan: Plan,
+    store: Store,
+    progress: ShowsProgress,
+    live: LiveStatus,
+    retry_failed: bool,
+    interrupted: threading.Event,
+    dashboard: str,
+    accept_changes: bool,
+) -> Outcome:
+    """The run of a store that this driver has locked."""
+    with writing(store):
+        for text in repair_samples(store):
+            progress.note(text)
+        compact_store(store, progress, workers_gone=True)
+        contents = read_contents(store)
+        keep_earlier(store, contents.generation)
+        if not accept_changes:
+            _refuse_changes(plan, store, contents)
+        ids = {
+            f"{site}/{partition}": [p.id for p in plan.of_partition(site, partition)]
+            for site, partition in plan.partitions
+        }
+        write_planned(store, plan_record(plan), ids)
+        for name, site in plan.sites.items():
+            write_site_record(store, name, site_record(site))
+    state = point_states(store, contents)
+    todo = missing_points(plan, state, retry_failed)
+    live.count(state, {point.id for point, _ in todo})
+    given_up: dict[str, str] = {}
+    if todo:
+        given_up = CampaignRun(
+            plan=plan,
+            store=store,
+            progress=progress,
+            live=live,
+            todo=todo,
+            retry_failed=retry_failed,
+            interrupted=interrupted,
+            dashboard=dashboard,
+        ).run_until_done()
         with writing(store):
-            equalize_generations(store)
-        return outcome(plan, state, interrupted.is_set(), given_up)
+            compact_store(store, progress)
+        state = point_states(store)
+        tidy_scratch(plan)
+    with writing(store):
+        equalize_generations(store)
+    return outcome(plan, state, interrupted.is_set(), given_up)
 
 
 def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, OK
+from campaign.interrupts import INTERRUPTED
 from campaign.measurement import will_be_tried_again
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
@@ -38,6 +40,33 @@ class Outcome:
     def complete(self) -> bool:
         """Whether every planned point is measured."""
         return self.measured == self.planned
+
+    @property
+    def exit_code(self) -> int:
+        """Of a run that ended so."""
+        if self.interrupted:
+            return INTERRUPTED
+        return 0 if self.complete else 1
+
+    def sentence(self, store: str, resume: str) -> str:
+        """How the run ended, in one line. ``resume``: the command that goes on with it."""
+        end = "complete" if self.complete else "not complete"
+        if self.interrupted:
+            end = "interrupted; run it again to continue"
+        elif self.given_up:
+            end += f"; given up: {', '.join(self.given_up)}; fix the cause and run it again"
+        elif self.failed:
+            end += (
+                f"; see: campaign status {shlex.quote(store)}; then fix the cause and run: "
+                f"{resume} --retry-failed"
+            )
+        elif self.left:
+            end += "; run it again to continue"
+        unproven = f" (ok {self.ok}, clock unproven {self.clock_unproven})"
+        return (
+            f"{store}: {self.measured} of {self.planned} points measured"
+            f"{unproven * bool(self.clock_unproven)}, {self.failed} failed, {self.left} left: {end}"
+        )
 
 
 def missing_points(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +24,9 @@ MAX_NOTES = 20
 class ShowsProgress(Protocol):
     """Shows progress: points done, failed and left, by partition ("site/partition")."""
 
+    recent: deque[str]
+    """The last messages."""
+
     def start(self, points: dict[str, int], dashboards: dict[str, str]) -> None:
         """The number of points to measure and the dashboard's address of each partition."""
 
@@ -31,6 +35,9 @@ class ShowsProgress(Protocol):
 
     def show(self, now: Mapping[str, PartitionNow]) -> None:
         """Show how the partitions stand that are not done."""
+
+    def line(self, partition: str) -> str:
+        """A partition's line; empty where nothing of it is measured in this run."""
 
     def note(self, text: str, *lines: str) -> None:
         """Show a message, and further lines indented."""
@@ -56,6 +63,7 @@ class PlainProgress:
         self.done: dict[str, int] = {}
         self.failed: dict[str, int] = {}
         self.notes = 0
+        self.recent: deque[str] = deque(maxlen=MAX_NOTES)
         self.now: Mapping[str, PartitionNow] = {}
         self._last: dict[str, tuple[object, float]] = {}
         self._began = time.monotonic()
@@ -102,9 +110,12 @@ class PlainProgress:
             last_key, last_s = self._last.get(name, (None, 0.0))
             if key != last_key or self._shown - last_s >= UNCHANGED_EVERY_S:
                 self._last[name] = (key, self._shown)
-                self._say(self._line(name))
+                self._say(self.line(name))
 
-    def _line(self, partition: str) -> str:
+    def line(self, partition: str) -> str:
+        """See :class:`ShowsProgress`."""
+        if partition not in self.total:
+            return ""
         finished = self.done[partition] + self.failed[partition]
         spent_s = time.monotonic() - self._began
         end = (
@@ -121,6 +132,7 @@ class PlainProgress:
     def note(self, text: str, *lines: str) -> None:
         """See :class:`ShowsProgress`."""
         self.notes += 1
+        self.recent.append("\n".join((text, *lines)))
         if self.notes <= MAX_NOTES:
             self._say("\n    ".join(printable(line) for line in (text, *lines)))
         elif self.notes == MAX_NOTES + 1:

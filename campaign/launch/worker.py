@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -31,6 +32,10 @@ ENDING_S = 3.0
 CLOSING_S = 10.0
 
 
+PointResult = tuple[str, str, float | None]
+"""The status, text and energy (J, None where it is missing) of a point."""
+
+
 class MeasuringPlugin(WorkerPlugin):
     """A worker's subprocess runner and journal, opened at its first point."""
 
@@ -48,11 +53,11 @@ class MeasuringPlugin(WorkerPlugin):
         """Start a thread that ends the process after the worker has closed."""
         threading.Thread(target=_exit_after_closing, args=(worker,), daemon=True).start()
 
-    def measure(self, attempts: list[tuple[dict[str, Any], int]]) -> list[tuple[str, str]]:
+    def measure(self, attempts: list[tuple[dict[str, Any], int]]) -> list[PointResult]:
         """Measure points one after another, and write their records durably together.
 
-        Returns the status and text of each. The last ones are missing where the worker ends in
-        between, or a task would take too long.
+        Returns the status, text and energy of each. The last ones are missing where the worker ends
+        in between, or a task would take too long.
         """
         if self._runner is None:
             setup = PartitionSetup.from_dict(self.partition_setup)
@@ -60,7 +65,7 @@ class MeasuringPlugin(WorkerPlugin):
             setup = replace(setup, id=setup_id(self._setup_record))
             self._runner = SubprocessRunner(setup, Path(self.scratch))
         records: list[bytes] = []
-        results: list[tuple[str, str]] = []
+        results: list[PointResult] = []
         began = time.monotonic()
         try:
             for fields, attempt in attempts:
@@ -78,7 +83,7 @@ class MeasuringPlugin(WorkerPlugin):
                 if status not in COMPLETE and _is_ending(ENDING_S if status == NODE_LOST else 0.0):
                     break
                 records.append(record)
-                results.append((status, str(scalars["text"])))
+                results.append((status, str(scalars["text"]), _number(scalars["energy_j"])))
         finally:
             self._write(records)
         return results
@@ -106,6 +111,11 @@ class MeasuringPlugin(WorkerPlugin):
             self._journal = None
 
 
+def _number(value: Any) -> float | None:
+    """A number of a record; None where it is missing."""
+    return float(value) if isinstance(value, float | int) and math.isfinite(value) else None
+
+
 def _exit_after_closing(worker: Worker) -> None:
     """End the process where Dask's closing does not: it may wait for ever for a scheduler that
     has gone, and the process would stay on the node."""
@@ -128,10 +138,10 @@ def _is_ending(within_s: float) -> bool:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The result of a task: (status, text) of each point that is in the journal, in order, and
-    the seconds that they took. The last points may be missing: they were not measured."""
+    """The result of a task, of each point that is in the journal, in order, and the seconds that
+    they took. The last points may be missing: they were not measured."""
 
-    results: list[tuple[str, str]]
+    results: list[PointResult]
     seconds: float
 
 

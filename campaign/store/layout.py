@@ -13,6 +13,7 @@ A store is a folder::
     fits/           fits by site and name, as JSON (campaign.fits)
     logs/, tls/     of a run on Slurm: the jobs' output; certificates while it runs
     lock            locked by the running driver
+    status.*        how the last run stands, for who watches it (campaign.launch.live_status)
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ FORMAT = 3
 than format 2 would take for damage."""
 READABLE = (2, FORMAT)
 JOURNAL_SUFFIX = ".journal"
+SNAPSHOT = "status.json"
+PAGE = "status.html"
+METRICS = "status.prom"
 
 
 class NotAStore(Exception):
@@ -105,20 +109,25 @@ class Store:
         replace_file(self.root / name, json.dumps(value, indent=1).encode() + b"\n")
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` atomically: readers see the old or the new file, never a part."""
+def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
+    """Write ``data`` to ``path`` atomically: readers see the old or the new file, never a part.
+
+    ``durable``: also after a power failure.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     try:
         with new.open("wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         new.replace(path)
     except OSError:
         new.unlink(missing_ok=True)
         raise
-    sync(path.parent)
+    if durable:
+        sync(path.parent)
 
 
 def create_store(root: Path, name: str) -> Store:

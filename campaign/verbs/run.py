@@ -6,16 +6,11 @@ import re
 import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument, CannotDo
 from campaign.extras import missing_extra
-from campaign.interrupts import INTERRUPTED
 from campaign.verbs.options import add_json
-from campaign.verbs.printing import explain, of_statuses, print_json, say
-
-if TYPE_CHECKING:
-    from campaign.launch.outcome import Outcome
+from campaign.verbs.printing import explain, print_json, say
 
 SUMMARY = "run the points that are not yet measured; continues an interrupted campaign"
 EXAMPLE = "campaign run campaign-demo/campaign.toml --store campaign-demo/store"
@@ -83,6 +78,7 @@ def run(arguments: Namespace) -> int:
             arguments.retry_failed,
             arguments.dashboard,
             arguments.accept_changes,
+            campaign_file=path,
         )
     except SubmissionRefused as error:
         raise BadArgument(f"{error}. What was measured is kept; correct the site file") from None
@@ -91,30 +87,9 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print_json(vars(outcome) | {"complete": outcome.complete, "store": str(store_path)})
     else:
-        _print(outcome, path, store_path)
-    if outcome.interrupted:
-        return INTERRUPTED
-    return 0 if outcome.complete else 1
-
-
-def _print(outcome: Outcome, path: Path, store_path: Path) -> None:
-    for partition, reason in outcome.given_up.items():
-        explain(f"{partition} was given up in this run: {reason}")
-    end = "complete" if outcome.complete else "not complete"
-    if outcome.interrupted:
-        end = "interrupted; run it again to continue"
-    elif outcome.given_up:
-        end += f"; given up: {', '.join(outcome.given_up)}; fix the cause and run it again"
-    elif outcome.failed:
-        store = shlex.quote(str(store_path))
-        end += (
-            f"; see: campaign status {store}; then fix the cause and run: campaign run "
-            f"{shlex.quote(str(path))} --store {store} --retry-failed"
-        )
-    elif outcome.left:
-        end += "; run it again to continue"
-    proofs = of_statuses(outcome.measured, outcome.clock_unproven)
-    say(  # one line, so that the last line always says how a run ended
-        f"{store_path}: {outcome.measured} of {outcome.planned} points measured{proofs}, "
-        f"{outcome.failed} failed, {outcome.left} left: {end}"
-    )
+        for partition, reason in outcome.given_up.items():
+            explain(f"{partition} was given up in this run: {reason}")
+        # One line, so that the last line always says how a run ended.
+        resume = f"campaign run {shlex.quote(str(path))} --store {shlex.quote(str(store_path))}"
+        say(outcome.sentence(str(store_path), resume))
+    return outcome.exit_code
