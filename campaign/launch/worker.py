@@ -28,6 +28,9 @@ from campaign.store.setups import setup_id
 PLUGIN = "measuring"
 TASK_S = 0.25
 """Short points share a task, and one fdatasync, up to this duration."""
+STEP_TASK_S = 20.0
+"""The points of a setting share a task up to this duration where each change costs a job step: a
+worker that dies loses none, but as much may be measured again."""
 ENDING_S = 3.0
 CLOSING_S = 10.0
 
@@ -54,7 +57,8 @@ class MeasuringPlugin(WorkerPlugin):
         threading.Thread(target=_exit_after_closing, args=(worker,), daemon=True).start()
 
     def measure(self, attempts: list[tuple[dict[str, Any], int]]) -> list[PointResult]:
-        """Measure points one after another, and write their records durably together.
+        """Measure points one after another, and write their records durably, those of
+        :data:`TASK_S` together.
 
         Returns the status, text and energy of each. The last ones are missing where the worker ends
         in between, or a task would take too long.
@@ -66,11 +70,16 @@ class MeasuringPlugin(WorkerPlugin):
             self._runner = SubprocessRunner(setup, Path(self.scratch))
         records: list[bytes] = []
         results: list[PointResult] = []
-        began = time.monotonic()
+        began = written_s = time.monotonic()
+        most_s = STEP_TASK_S if self._runner.setup.site.clocks.control == "slurm" else TASK_S
         try:
             for fields, attempt in attempts:
-                if results and time.monotonic() - began > TASK_S:
+                now_s = time.monotonic()
+                if results and now_s - began > most_s:
                     break
+                if now_s - written_s > TASK_S:
+                    self._write(records)
+                    records, written_s = [], now_s
                 try:
                     record = self._runner.measure(Point.from_dict(fields), attempt)
                 except AllocationGone:

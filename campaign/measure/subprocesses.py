@@ -1,14 +1,13 @@
 """Measures each point in a subprocess of its own, and returns its record as bytes.
 
-The subprocess is a fork of a warm interpreter (:mod:`campaign.measure.forkserver`), a job step of
-the worker's allocation (where Slurm sets the clocks, or the kernel has ranks), or ranks of a local
-``mpiexec``.
+The subprocess is a fork of a warm interpreter (:mod:`campaign.measure.forkserver`), which runs on
+the worker's node, or, where Slurm sets the clocks, in a job step of the setting. A kernel with
+ranks runs in a job step of its own, or in a local ``mpiexec``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
@@ -26,6 +25,13 @@ from typing import Any
 from analysis.dataset import CLOCK_NOT_LEGAL, KERNEL_FAILED, NODE_LOST, TIMED_OUT
 from campaign.measure.__main__ import RecordUnwritten
 from campaign.measure.point_life import PartitionSetup, node_name
+from campaign.measure.point_server import (
+    GRACE_S,
+    STEP_NAME,
+    PointServer,
+    end_launcher,
+    end_with_parent,
+)
 from campaign.measure.slurm_words import StepEnd, step_end
 from campaign.measurement import Measurement
 from campaign.plan.point import Point
@@ -35,16 +41,18 @@ from sites.clocks.slurm import refusal, step_flags
 
 LOG_CHARS = 2000
 FIRST_CHARS = 100_000
-GRACE_S = 3.0
 SIGNALS_FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 FROM_OUTSIDE = {code for s in SIGNALS_FROM_OUTSIDE for code in (-s, 128 + s)}
 """Exit statuses of a subprocess that was ended from outside: by a job's cancellation, the OOM
 killer, or a node that goes down. The point itself may be measurable."""
-PR_SET_PDEATHSIG = 1
 STEP_PAUSE_S = 5.0
 STEP_WAIT_S = 600.0
 """How long a step is started again while Slurm does not answer."""
+STEP_START_S = 60.0
+"""A step may need so long to start, besides the time limit of its first point."""
 
+STEP_END_S = 60.0
+"""srun may need so long to say why a step has ended."""
 
 STEP_STATUS = {
     StepEnd.LOST: (NODE_LOST, "Slurm lost or ended the job step"),
@@ -71,7 +79,7 @@ class SubprocessRunner:
 
     def __init__(self, setup: PartitionSetup, scratch: Path | None = None) -> None:
         self.setup = setup
-        self._server: subprocess.Popen[bytes] | None = None
+        self._server: PointServer | None = None
         try:
             self._make_folder(scratch)
         except OSError as error:
@@ -88,6 +96,7 @@ class SubprocessRunner:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         new_lock.rename(self.folder / "lock")
         remove_dead_scratch(self.folder.parent)
+        self.step_log = self.folder / "step.log"
         self.setup_file = self.folder / "setup.json"
         self.setup_file.write_text(json.dumps(self.setup.as_dict()))
 
@@ -110,8 +119,9 @@ class SubprocessRunner:
         """See :meth:`measure`; None where Slurm does not answer, so that no step could start."""
         result = self.folder / "result"
         log = self.folder / "log"
-        in_step = self.setup.site.clocks.control == "slurm"
-        start = self._launched if in_step or point.ranks > 1 else self._forked
+        set_by_slurm = self.setup.site.clocks.control == "slurm"
+        served = self._in_step if set_by_slurm else self._forked
+        start, messages = (served, self.step_log) if point.ranks == 1 else (self._launched, log)
         for _ in range(2):
             started_unix_s = time.time()
             try:
@@ -132,7 +142,7 @@ class SubprocessRunner:
                 f"{self.folder}: the result cannot be written ({problem}); this folder is in the "
                 f"partition's local_directory"
             )
-        if in_step and (refused := _refusal(log)):
+        if set_by_slurm and (refused := _refusal(messages)):
             text = f"Slurm does not set the clocks ({point.setting}): {refused}"
             return _failure(point, attempt, started_unix_s, CLOCK_NOT_LEGAL, text)
         if not timed_out and result.exists():
@@ -157,56 +167,64 @@ class SubprocessRunner:
             text = f"{reason}; last output: {output}"
         return _failure(point, attempt, started_unix_s, status, text)
 
-    def _forked(
-        self, point: Point, attempt: int, result: Path, log: Path
-    ) -> tuple[int | None, bool]:
-        request = {
+    def _request(self, point: Point, attempt: int, result: Path, log: Path) -> dict[str, Any]:
+        return {
             "point": point.as_dict(),
             "attempt": attempt,
             "result": str(result),
             "log": str(log),
             "timeout_s": self.setup.protocol.timeout_s,
         }
-        for fresh in (False, True):
-            server = self._running_server(fresh)
-            assert server.stdin is not None and server.stdout is not None  # noqa: S101
+
+    def _forked(
+        self, point: Point, attempt: int, result: Path, log: Path
+    ) -> tuple[int | None, bool]:
+        code = None
+        for _ in range(2):
+            if self._server is None:
+                self._server = PointServer([], self.setup_file)
             try:
-                server.stdin.write(json.dumps(request).encode() + b"\n")
-                server.stdin.flush()
-                answer: dict[str, Any] = json.loads(server.stdout.readline())
-            except (OSError, ValueError):
-                continue  # it was killed together with its child: start a new one and try again
-            return answer["exit"], answer["timed_out"]
-        raise OSError(f"the fork server ended with {_exit_name(server.poll())}")
+                return self._server.ask(self._request(point, attempt, result, log), None)
+            except EOFError:  # it was killed, perhaps together with its child: try again
+                code = self._end_server()
+        raise OSError(f"the fork server ended with {_exit_name(code)}")
 
-    def _running_server(self, fresh: bool) -> subprocess.Popen[bytes]:
-        if fresh or self._server is None or self._server.poll() is not None:
+    def _in_step(
+        self, point: Point, attempt: int, result: Path, log: Path
+    ) -> tuple[int | None, bool]:
+        """Measure in the step of the point's setting, which is started where it does not run."""
+        words = launcher(point, self.setup)
+        if self._server is not None and (
+            self._server.launcher != words or not self._server.running
+        ):
             self._end_server()
-            self._server = subprocess.Popen(
-                [sys.executable, "-m", "campaign.measure.forkserver", str(self.setup_file)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-            )
-        return self._server
-
-    def _end_server(self) -> None:
+        limit_s = self.setup.protocol.timeout_s + 3.0 * GRACE_S
         if self._server is None:
-            return
-        assert self._server.stdin is not None and self._server.stdout is not None  # noqa: S101
-        with contextlib.suppress(OSError):
-            self._server.stdin.close()
+            with _in_scratch(self.step_log):
+                self._server = PointServer(words, self.setup_file, self.step_log)
+            limit_s += STEP_START_S
         try:
-            self._server.wait(GRACE_S + 2.0)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-            self._server.wait()
-        self._server.stdout.close()
-        self._server = None
+            code, timed_out = self._server.ask(self._request(point, attempt, result, log), limit_s)
+        except EOFError:
+            code, timed_out = self._end_server(STEP_END_S), False
+        except TimeoutError:
+            code, timed_out = None, True
+        if not result.exists():
+            # Slurm may give the reason only when the step has ended. A new one is for the next.
+            self._end_server()
+            with contextlib.suppress(OSError), log.open("ab") as file:
+                file.write(self.step_log.read_bytes())
+        return code, timed_out
+
+    def _end_server(self, wait_s: float = GRACE_S + 2.0) -> int | None:
+        server, self._server = self._server, None
+        return None if server is None else server.end(wait_s)
 
     def _launched(
         self, point: Point, attempt: int, result: Path, log: Path
     ) -> tuple[int | None, bool]:
+        if self.setup.site.clocks.control == "slurm":
+            self._end_server()  # its step has clocks of its own
         point_file = self.folder / "point.json"
         with _in_scratch(point_file):
             point_file.write_text(json.dumps({"point": point.as_dict(), "attempt": attempt}))
@@ -228,17 +246,17 @@ class SubprocessRunner:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509
+                preexec_fn=end_with_parent,  # noqa: PLW1509
             )
             try:
                 return process.wait(self.setup.protocol.timeout_s), False
             except subprocess.TimeoutExpired:
                 return None, True
             finally:
-                _end_launcher(process, point)
+                end_launcher(process)
 
     def close(self) -> None:
-        """End the fork server and remove the scratch folder."""
+        """End the fork server, with its step, and remove the scratch folder."""
         self._end_server()
         shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self._lock)
@@ -281,12 +299,12 @@ def launcher(point: Point, setup: PartitionSetup) -> list[str]:
 
 
 def step_words(point: Point, setup: PartitionSetup, cores: int) -> list[str]:
-    """srun and its options for a point's step; ``cores`` is how many are allocated on the node."""
+    """srun and its options for the step of a point, on a node with so many cores allocated."""
     words = [
         "srun",
         f"--ntasks={point.ranks}",
         f"--cpus-per-task={max(1, cores // point.ranks)}",
-        f"--job-name={point.id}",
+        f"--job-name={STEP_NAME}",
         "--overlap",
         "--kill-on-bad-exit=1",
         "--quiet",
@@ -295,53 +313,6 @@ def step_words(point: Point, setup: PartitionSetup, cores: int) -> list[str]:
     if setup.site.clocks.control == "slurm":
         words += step_flags(point.setting, setup.site.clocks.device)
     return words
-
-
-_LIBC = ctypes.CDLL(None)
-
-
-def _end_with_parent() -> None:
-    """In a new child: get SIGTERM when the worker dies. srun and mpiexec forward it."""
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
-
-def _end_launcher(process: subprocess.Popen[bytes], point: Point) -> None:
-    """End srun or mpiexec, and all that it started, if it still runs.
-
-    After SIGTERM srun also ends a task that ignores the signal. Killing srun with its whole
-    process group would leave the task running: srun's helper, which ends it, would be dead too.
-    """
-    if process.poll() is not None:
-        return
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE_S)
-        return
-    step = _step_id(point)
-    if step is not None:
-        with contextlib.suppress(subprocess.SubprocessError):
-            subprocess.run(["scancel", "--signal=KILL", step], check=False, timeout=60)
-    process.kill()
-    process.wait()
-
-
-def _step_id(point: Point) -> str | None:
-    """The id of a point's step in this job, by its name; None outside Slurm."""
-    job = os.environ.get("SLURM_JOB_ID")
-    if job is None:
-        return None
-    try:
-        steps = subprocess.run(
-            ["squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i|%j"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-    except subprocess.SubprocessError:  # the controller does not answer
-        return None
-    rows = (line.partition("|") for line in steps.stdout.splitlines())
-    return next((step for step, _, name in rows if name == point.id), None)
 
 
 def _refusal(log: Path) -> str | None:

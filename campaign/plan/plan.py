@@ -134,6 +134,7 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
                     settings=settings,
                     repeats=campaign.repeats,
                     seed=campaign.seed,
+                    batched=site.clocks.control == "slurm",
                     show=partial(_shown_after, show, sum(map(len, parts))),
                 )
             )

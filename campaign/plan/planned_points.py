@@ -15,6 +15,7 @@ from typing import overload
 
 import numpy as np
 
+from campaign.plan.order import in_batches
 from campaign.plan.point import ID_CHARS, Point, canonical_json, make_point
 from sites.setting import Setting
 
@@ -117,9 +118,11 @@ def partition_points(
     settings: Sequence[Setting],
     repeats: int,
     seed: int,
+    batched: bool,
     show: ShowCount,
 ) -> PartitionPoints:
-    """All points of a partition: a block for each repeat, in a random order of its own."""
+    """All points of a partition: a block for each repeat, in a random order of its own;
+    ``batched``: as :func:`campaign.plan.order.in_batches` does."""
     count = len(inputs) * len(settings)
     order = np.empty((repeats, count), np.uint32)
     ids = np.empty((repeats, count), ID)
@@ -141,7 +144,8 @@ def partition_points(
             show(repeat * count + stop)
         # Big-endian words compare as the digests do; lexsort's last key is the first word.
         words = keys.view(">u8")
-        order[repeat] = np.lexsort(words.T[::-1])
+        block = np.lexsort(words.T[::-1])
+        order[repeat] = in_batches(block, settings, seed, repeat) if batched else block
         ids[repeat] = unordered[order[repeat]]
     return PartitionPoints(
         site=site, partition=partition, inputs=inputs, settings=settings, order=order, ids=ids

@@ -241,7 +241,7 @@ def test_measuring_goes_on_after_its_fork_server_was_killed():
     point = a_point(site=site.name, partition="local", params='{"sleep_s":0.0}')
     try:
         assert decode(runner.measure(point, 0)).status == "ok"
-        runner._server.kill()
+        runner._server.process.kill()
         assert decode(runner.measure(point, 0)).status == "ok"
     finally:
         runner.close()

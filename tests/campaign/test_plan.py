@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import operator
 import os
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from campaign.plan.campaign_file import Campaign
+from campaign.plan.order import in_batches
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
@@ -109,6 +114,25 @@ def test_the_table_of_points_is_what_hashing_each_point_gives(tmp_path, monkeypa
     counts: list[int] = []
     assert list(make_plan(path, counts.append).points) == list(points)
     assert counts == [7, 14, 21, 28, 30, 37, 44, 51, 58, 60]
+
+
+def test_where_steps_set_the_clocks_every_round_has_all_settings_once_at_random():
+    settings = [Setting(mhz, None) for mhz in (1400.0, 1800.0, 2200.0, 2600.0)]
+    setting_of = partial(operator.and_, 3)  # of input * 4 + setting
+    rounds = []
+    for repeat in range(60):
+        block = np.random.default_rng(repeat).permutation(4 * 40)
+        ordered = in_batches(block, settings, 0, repeat).tolist()
+        assert sorted(ordered) == list(range(4 * 40))
+        turns = [ordered[:56], ordered[56:108], ordered[108:]]  # 40 is 14, 13 and 13
+        for turn, size in zip(turns, (14, 13, 13), strict=True):
+            assert [len(list(points)) for _, points in groupby(turn, setting_of)] == [size] * 4
+            assert set(map(setting_of, turn)) == {0, 1, 2, 3}
+        rounds.append(tuple(setting for setting, _ in groupby(turns[0], setting_of)))
+    firsts = Counter(order[0] for order in rounds)
+    assert len(set(rounds)) > 12  # of 24 orders
+    assert set(firsts) == {0, 1, 2, 3}
+    assert min(firsts.values()) > 5  # a quarter of 60 is 15
 
 
 def test_another_seed_changes_the_order_alone(tmp_path):

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
-from analysis.dataset import CLOCK_UNPROVEN, KERNEL_FAILED, NODE_LOST, OK
+from analysis.dataset import CLOCK_UNPROVEN, KERNEL_FAILED, NODE_LOST, OK, TIMED_OUT
 from campaign.command_line import main
 from campaign.launch.drive import plan_record
 from campaign.launch.outcome import outcome
 from campaign.measure.point_life import PartitionSetup
+from campaign.measure.point_server import STEP_NAME
 from campaign.measure.slurm_words import StepEnd, step_end
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.measurement import CAN_PASS, Measurement
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
+from campaign.plan.point import Point
 from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, decode, encode
 from campaign.store.layout import create_store
@@ -98,24 +103,39 @@ class Step:
     """A job on n3, and a point that is measured in a step of it, from this process."""
 
     def __init__(
-        self, cluster: SlurmCluster, folder: Path, monkeypatch: pytest.MonkeyPatch, sleep_s: float
+        self,
+        cluster: SlurmCluster,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        sleep_s: float,
+        timeout_s: float = 90.0,
     ) -> None:
         site = read_site(built_in_sites()["slurm-example"])
         clocks = site.clocks.model_copy(update={"tolerance_pct": 1000.0})
         site = site.model_copy(update={"clocks": clocks, "meters": []})
-        quick = Protocol(idle_s=0.0, warm_up_s=0.0, min_duration_s=0.0, timeout_s=90.0)
+        quick = Protocol(idle_s=0.0, warm_up_s=0.0, min_duration_s=0.0, timeout_s=timeout_s)
         self.job = cluster.submit("#!/bin/bash\nsleep 600\n", "-o/dev/null", "-pcpu-b", "-wn3")
         while cluster.job_state(self.job) != "RUNNING":
             time.sleep(0.1)
         for name, value in {**cluster.environment, "SLURM_JOB_ID": self.job}.items():
             monkeypatch.setenv(name, value)
         self.runner = SubprocessRunner(PartitionSetup(site, quick, ("idle",)), folder)
-        self.point = a_point(
-            site=site.name,
-            partition=next(iter(site.partitions)),
-            setting=site.settings[0],
-            params=json.dumps({"sleep_s": sleep_s}),
+        self.site = site
+        self.point = self.at(0, "idle", sleep_s=sleep_s)
+
+    def at(self, setting: int, kernel: str, **params: object) -> Point:
+        """A point at one of the site's settings."""
+        return a_point(
+            kernel,
+            site=self.site.name,
+            partition=next(iter(self.site.partitions)),
+            setting=self.site.settings[setting],
+            params=json.dumps(params),
         )
+
+    def python(self, code: str) -> Point:
+        """A command at the first setting."""
+        return self.at(0, "command", argv=[sys.executable, "-c", code])
 
     def measure(self, after_s: float, harm: Callable[[], object]) -> Measurement:
         """What comes of it, and of ``harm`` so long after its begin."""
@@ -137,6 +157,46 @@ def test_a_lost_step_is_no_fault_of_the_kernel(
     slurm_cluster.set_node("n3", "resume")
     assert lost.status == NODE_LOST, lost.text
     assert "srun: error: Node failure on n3" in lost.text
+
+
+@pytest.mark.slurm
+def test_the_points_of_a_setting_share_a_step_and_fail_alone(
+    tmp_path: Path, slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command hangs with a child of its own, kills its measuring process, or the whole step:
+    the points before and after it are as good as any."""
+    marker = f"left-{os.getpid()}"
+    hang = (
+        "import subprocess, sys; sleep = 'import time; time.sleep(600)'; "
+        f"subprocess.run([sys.executable, '-c', sleep, '{marker}'], start_new_session=True)"
+    )
+    killing = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
+    whole = "import os, signal, psutil; psutil.Process(os.getppid()).parent().kill()"
+    step = Step(slurm_cluster, tmp_path, monkeypatch, 0.0, timeout_s=1.5)
+    idle = step.point
+    points = [idle, idle, step.python(hang), idle, step.python(killing), idle, step.python(whole)]
+    points.append(step.at(1, "idle", sleep_s=0.0))
+    try:
+        made = [decode(step.runner.measure(point, 0)) for point in points]
+    finally:
+        step.runner.close()
+    texts = [one.text for one in made]
+    bad = {i: one.status for i, one in enumerate(made) if one.point.kernel == "command"}
+    assert bad == {2: TIMED_OUT, 4: NODE_LOST, 6: NODE_LOST}, texts
+    assert "killed after 1.5 s" in texts[2]
+    assert "SIGKILL" in texts[4]
+    good = [one for one in made if one.point.kernel == "idle"]
+    assert {one.status for one in good} <= {OK, CLOCK_UNPROVEN}, texts
+    steps = [one.provenance["SLURM_STEP_ID"] for one in good]
+    assert steps[0] == steps[1]
+    assert len(set(steps)) == 4  # of the first two, after each harm, and of the other setting
+    for one in good:
+        assert one.provenance["SLURM_CPU_FREQ_REQ"] == f"{one.point.setting.core_mhz * 1000:.0f}"
+    left = [p for p in psutil.process_iter(["cmdline"]) if marker in (p.info["cmdline"] or [])]
+    assert left == []
+    in_queue = slurm_cluster.run("squeue", "--steps", f"--jobs={step.job}", "--format=%j")
+    assert STEP_NAME not in in_queue.split()
+    slurm_cluster.scancel(step.job)
 
 
 @pytest.mark.slurm
