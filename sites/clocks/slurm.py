@@ -1,4 +1,4 @@
-"""Slurm's own clock control: each point is a job step that requests its setting.
+"""Slurm's own clock control: the points of a setting are measured in a job step that requests it.
 
 ``srun --cpu-freq`` takes kHz and ``--gpu-freq`` MHz (srun's manual). Slurm silently sets the
 nearest possible value, and ignores the request if the node has no cpufreq, or no plugin for its
