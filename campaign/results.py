@@ -11,6 +11,8 @@ answers at once.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -137,6 +139,20 @@ class Results:
             tuple(damage),
             tuple(now.mixtures),
         )
+
+    def iteration_times(self) -> dict[tuple[str, str], float]:
+        """(kernel, parameters as JSON) -> the median time of one iteration over its measurements,
+        in s."""
+        from analysis.dataset import is_complete  # noqa: PLC0415
+
+        done = is_complete(self.scalars["status"].values)
+        times: dict[tuple[str, str], list[float]] = {}
+        names = ("kernel", "params", "time_s")
+        columns = [self.scalars[name].values[done].tolist() for name in names]
+        for kernel, params, time_s in zip(*columns, strict=True):
+            if math.isfinite(time_s):
+                times.setdefault((kernel, params), []).append(time_s)
+        return {own: statistics.median(some) for own, some in times.items()}
 
     def failures(self, kernel: str | None = None, node: str | None = None) -> Failures:
         """The failed attempts by kernel, reason and node; of one kernel or node where it is named.

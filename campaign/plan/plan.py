@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from campaign.plan.campaign_file import Campaign, KernelEntry, Settings, read_campaign
+from campaign.plan.estimate import holds_no_point
 from campaign.plan.planned_points import (
     Input,
     PartitionPoints,
@@ -125,6 +126,15 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
                 f"a campaign may have at most {MAX_POINTS}: plan several",
             )
         _check_twice(inputs, settings, partitions, source)
+        for name in partitions:
+            problem = holds_no_point(campaign.protocol, site, site.partitions[name])
+            if problem:
+                raise source.error(
+                    ("protocol",),
+                    f"{site.name}/{name}: {problem}",
+                    f"set a longer partitions.{name}.walltime in {site_path}, or shorten the "
+                    f"protocol's steps",
+                )
         for partition in partitions:
             parts.append(
                 partition_points(

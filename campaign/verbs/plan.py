@@ -17,6 +17,7 @@ from campaign.verbs.printing import (
 )
 
 if TYPE_CHECKING:
+    from campaign.plan.estimate import PartitionEstimate
     from campaign.plan.plan import Plan
 
 SUMMARY = "count and list the points of a campaign file"
@@ -36,6 +37,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="list at most N points (default: %(default)s)",
     )
+    parser.add_argument(
+        "--store", metavar="S", help="take the times of kernels that S has measured for estimates"
+    )
+    parser.add_argument(
+        "--estimate", action="store_true", help="with --json: print the estimates, not the points"
+    )
     add_json(parser)
 
 
@@ -47,10 +54,13 @@ def run(arguments: Namespace) -> int:
     plan = make_plan(Path(arguments.campaign), counted_on_terminal("points planned"))
     if arguments.scripts:
         _print_scripts(plan, arguments)
+    elif arguments.json and arguments.estimate:
+        print_json([entry.as_dict() for entry in _estimates(plan, arguments)])
     elif arguments.json:
         print_json([point.as_dict() for point in plan.points])
     else:
         _print_points(plan, max(arguments.limit, 0))
+        _print_estimates(_estimates(plan, arguments))
         labels = uncounted_commands(plan)
         if labels:
             explain(uncounted_text(labels))
@@ -78,6 +88,49 @@ def _print_points(plan: Plan, limit: int) -> None:
             ]
             for point in plan.points[:limit]
         ],
+    )
+
+
+def _estimates(plan: Plan, arguments: Namespace) -> list[PartitionEstimate]:
+    from campaign.plan.estimate import estimates  # noqa: PLC0415
+
+    known = {}
+    if arguments.store:
+        from campaign.results import open_store  # noqa: PLC0415
+
+        known = open_store(arguments.store).iteration_times()
+    return estimates(plan.points.parts, plan.campaign.protocol, plan.sites, known)
+
+
+def _print_estimates(estimated: list[PartitionEstimate]) -> None:
+    from campaign.launch.partition_now import duration  # noqa: PLC0415
+
+    say("Estimated, without the queue's waiting time:")
+    print_table(
+        ["site", "partition", "s a point", "time", "nodes", "node-hours", "points a walltime"],
+        [
+            [
+                shortened(entry.site, 20),
+                shortened(entry.partition, 16),
+                float(f"{entry.point_s:.3g}"),
+                duration(entry.wall_s),
+                entry.nodes,
+                None if entry.node_hours is None else round(entry.node_hours, 3),
+                entry.walltime_points,
+            ]
+            for entry in estimated
+        ],
+    )
+    known = max((entry.known_inputs for entry in estimated), default=0)
+    explain(
+        "The estimate assumes the protocol's shortest steps, no failures, and "
+        + (
+            f"the measured times of {known} kernels and parameter sets"
+            if known
+            else "short kernels"
+        )
+        + ". Meters that need longer windows, and longer kernels, make it longer"
+        + ("" if known else "; --store S takes the times that a store has measured")
     )
 
 

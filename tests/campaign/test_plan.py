@@ -22,12 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campaign.plan.campaign_file import Campaign
+from campaign.plan.estimate import START_S, SUBPROCESS_S, estimates, walltime_s
 from campaign.plan.order import in_batches
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
 from kernels.field_texts import field_texts
-from sites.located_toml import FileModel
+from sites.located_toml import BadFile, FileModel
 from sites.setting import Setting
 
 
@@ -133,6 +134,78 @@ def test_where_steps_set_the_clocks_every_round_has_all_settings_once_at_random(
     assert len(set(rounds)) > 12  # of 24 orders
     assert set(firsts) == {0, 1, 2, 3}
     assert min(firsts.values()) > 5  # a quarter of 60 is 15
+
+
+SLURM_SITE = """\
+name = "s"
+[clocks]
+control = "fixed"
+[[meters]]
+kind = "powercap"
+[partitions.p]
+scheduler = "slurm"
+nodes = 2
+walltime = "{walltime}"
+"""
+PROTOCOL = """\
+[protocol]
+idle_s = 2.0
+warm_up_s = 3.0
+min_duration_s = 20.0
+trim_s = 0.5
+cool_down_s = 4.0
+"""
+
+
+def slurm_campaign(folder: Path, walltime: str) -> Path:
+    (folder / "s.toml").write_text(SLURM_SITE.format(walltime=walltime))
+    head = 'name = "c"\nrepeats = 50\n[[sites]]\nsite = "s.toml"\n'
+    return campaign_file(folder, head=head, settings=PROTOCOL)
+
+
+def test_an_estimate_is_the_sum_of_the_protocols_steps(tmp_path):
+    """By hand: idle 2, warm-up 3 and two stretches of 0.5, a window of 20 + 2 * 0.5, cool-down 4;
+    150 points on two nodes."""
+    plan = make_plan(slurm_campaign(tmp_path, "10:00"))
+    parts, protocol = plan.points.parts, plan.campaign.protocol
+    (got,) = estimates(parts, protocol, plan.sites, {})
+    point_s = 2 + 4 + 21 + 4 + SUBPROCESS_S
+    assert got.point_s == pytest.approx(point_s)
+    assert got.walltime_points == int((600 - START_S) / point_s) == 18
+    assert got.wall_s == pytest.approx(75 * point_s + 5 * START_S)  # 75 points in jobs of 18
+    assert got.node_hours == pytest.approx(2 * got.wall_s / 3600)
+    # One of three kernels is known to take 100 s: so do its warm-up, its stretches and its window.
+    known = {("idle", parts[0].inputs[0].params): 100.0}
+    (longer,) = estimates(parts, protocol, plan.sites, known)
+    assert longer.known_inputs == 1
+    assert longer.point_s - got.point_s == pytest.approx(((100 + 200 + 100) - (4 + 21)) / 3)
+
+
+@pytest.mark.parametrize("walltime", ["00:30", "00:00:30"])
+def test_a_point_that_no_job_can_hold_is_refused(tmp_path, walltime):
+    with pytest.raises(BadFile) as error:
+        make_plan(slurm_campaign(tmp_path, walltime))
+    text = str(error.value)
+    assert "c.toml:" in text
+    assert (
+        f"s/p: a point takes at least 31 s by the protocol, and a job's walltime is {walltime}"
+        in text
+    )
+    assert "partitions.p.walltime in" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("00:01:00", 60),
+        ("100:00:00", 360_000),
+        ("05:30", 330),
+        ("2-00:00:00", 172_800),
+        ("1-01:30", 91_800),
+    ],
+)  # as in sbatch's manual: minutes:seconds, hours:minutes:seconds, days-hours:minutes
+def test_a_walltime_is_read_as_slurm_reads_it(text, seconds):
+    assert walltime_s(text) == seconds
 
 
 def test_another_seed_changes_the_order_alone(tmp_path):

@@ -130,8 +130,8 @@ USAGES = {
     "plan intensity.toml --limit many": (
         "campaign plan: --limit: found 'many'; must be a whole number (campaign plan --help)"
     ),
-    "plan intensity.toml --store two": (
-        "campaign plan: plan has no option --store; it is an option of run, import "
+    "plan intensity.toml --retry-failed": (
+        "campaign plan: plan has no option --retry-failed; it is an option of run "
         "(campaign plan --help)"
     ),
     "plan intensity.toml s.toml": (

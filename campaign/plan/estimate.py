@@ -1,0 +1,143 @@
+"""How long a plan takes at least, and about how long, from its files alone.
+
+The estimate assumes that a window is the shortest that the protocol allows, that power is steady
+at the warm-up's second stretch, that nothing fails, and that jobs start at once. Meters that need
+longer windows, kernels of unknown time whose one iteration is longer than the window, and the
+queue make it longer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from campaign.plan.campaign_file import Protocol
+from campaign.plan.planned_points import PartitionPoints
+from sites.site_file import Partition, Site
+
+SUBPROCESS_S = 0.10
+"""What launching a point costs in a subprocess of the worker ..."""
+STEP_S = 1.36
+"""... and in a job step of its own (benchmarks/launch_overhead.py, on a test cluster)."""
+BATCHED_S = 0.28
+"""In a job step that sets the clocks for several points (docs/reliability.md)."""
+SIMULATED_S = 0.003
+"""What a point costs on a simulated machine (benchmarks/scale.py)."""
+START_S = 10.0
+"""From a job's start until its worker measures: Python and Dask are read."""
+STRETCH_S = 0.5  # campaign.measure.protocol.STRETCH_S
+"""The shortest stretch of the warm-up whose power is compared with the next one's."""
+LEAST_WINDOWS = 3
+"""The fewest windows where uncertainty_pct is given."""
+
+KnownTimes = Mapping[tuple[str, str], float]
+"""(kernel's name in the store, parameters) -> measured seconds of one iteration."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionEstimate:
+    """The estimate for a partition. ``point_s``: mean seconds of a point. ``walltime_points``: the
+    points that a job's walltime holds, ``node_hours``: what its jobs take; None without Slurm.
+    ``known_inputs``: of how many of ``inputs`` the time of an iteration is known."""
+
+    site: str
+    partition: str
+    points: int
+    nodes: int
+    point_s: float
+    wall_s: float
+    node_hours: float | None
+    walltime_points: int | None
+    inputs: int
+    known_inputs: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return dict(vars(self))
+
+
+def measuring_s(protocol: Protocol, site: Site, iteration_s: float = 0.0) -> float:
+    """The least seconds of a point's steps; ``iteration_s``: of one iteration, where known.
+
+    On a simulated machine no step takes time.
+    """
+    if site.simulated:
+        return 0.0
+    warm_up_s = max(protocol.warm_up_s, iteration_s)
+    idle_s = cool_down_s = 0.0
+    windows = 1
+    if site.meters:
+        idle_s, cool_down_s = protocol.idle_s, protocol.cool_down_s
+        if protocol.steady_pct:
+            warm_up_s += 2.0 * max(STRETCH_S, iteration_s)
+        if protocol.uncertainty_pct is not None:
+            windows = min(LEAST_WINDOWS, protocol.max_windows)
+    window_s = max(protocol.min_duration_s + 2.0 * protocol.trim_s, iteration_s)
+    return idle_s + warm_up_s + windows * window_s + cool_down_s
+
+
+def walltime_s(text: str) -> float:
+    """The seconds of a walltime: HH:MM:SS, MM:SS or D-HH:MM:SS (D-HH:MM)."""
+    days, dash, clock = text.rpartition("-")
+    parts = [float(part) for part in clock.split(":")]
+    units = (3600.0, 60.0, 1.0) if dash or len(parts) == 3 else (60.0, 1.0)
+    own_s = sum(part * unit for part, unit in zip(parts, units, strict=False))
+    return 86400.0 * float(days or 0) + own_s
+
+
+def holds_no_point(protocol: Protocol, site: Site, partition: Partition) -> str:
+    """Why a job's walltime cannot hold one point; empty where it can, and without Slurm."""
+    least_s = measuring_s(protocol, site)
+    if partition.scheduler != "slurm" or least_s <= walltime_s(partition.walltime):
+        return ""
+    return (
+        f"a point takes at least {least_s:g} s by the protocol, and a job's walltime is "
+        f"{partition.walltime} ({walltime_s(partition.walltime):g} s)"
+    )
+
+
+def estimates(
+    parts: Sequence[PartitionPoints],
+    protocol: Protocol,
+    sites: Mapping[str, Site],
+    known: KnownTimes,
+) -> list[PartitionEstimate]:
+    """The estimate of each partition."""
+    return [_estimate(part, protocol, sites[part.site], known) for part in parts]
+
+
+def _estimate(
+    part: PartitionPoints, protocol: Protocol, site: Site, known: KnownTimes
+) -> PartitionEstimate:
+    partition = site.partitions[part.partition]
+    slurm = partition.scheduler == "slurm"
+    steps_s, known_inputs = 0.0, 0
+    for entry in part.inputs:
+        iteration_s = known.get((entry.label, entry.params))
+        known_inputs += iteration_s is not None
+        launch_s = BATCHED_S if site.clocks.control == "slurm" else SUBPROCESS_S
+        launch_s = STEP_S if entry.ranks > 1 else launch_s
+        steps_s += measuring_s(protocol, site, iteration_s or 0.0)
+        steps_s += SIMULATED_S if site.simulated else launch_s
+    point_s = steps_s / len(part.inputs)
+    nodes = min(partition.nodes, len(part))
+    own_s = math.ceil(len(part) / nodes) * point_s
+    start_s, holds = START_S, None
+    if slurm:
+        holds = max(1, int((walltime_s(partition.walltime) - START_S) / point_s))
+        start_s *= math.ceil(len(part) / nodes / holds)
+    wall_s = own_s + start_s
+    return PartitionEstimate(
+        site=part.site,
+        partition=part.partition,
+        points=len(part),
+        nodes=nodes,
+        point_s=point_s,
+        wall_s=wall_s,
+        node_hours=nodes * wall_s / 3600.0 if slurm else None,
+        walltime_points=holds,
+        inputs=len(part.inputs),
+        known_inputs=known_inputs,
+    )
