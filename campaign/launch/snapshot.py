@@ -3,6 +3,7 @@ this and nothing else of the store."""
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,6 +19,17 @@ ENDING = "ending"
 ENDED = "ended"
 PHASES = (SUBMITTED, STARTING, MEASURING, ENDING, ENDED)
 """Of a run, in order. ``submitted``: the driver's own job waits in Slurm's queue."""
+
+
+RUNNING = "running"
+WAITING = "waiting"
+SILENT = "silent"
+GONE = "gone"
+STALE_S = 120.0
+"""The age of a snapshot after which a driver on another host may be gone."""
+LOOKED_FOR_S = 5.0
+"""The age after which its process is looked for on this host: another host may have this one's
+name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +110,32 @@ class Snapshot:
         """Whether any of the partitions is of a simulated machine."""
         return any(partition.simulated for partition in self.partitions)
 
-    def age_s(self) -> float:
-        """How long ago it was written, by this host's clock."""
-        return max(time.time() - self.written_unix_s, 0.0)
-
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types, for :func:`read_snapshot`."""
         return asdict(self)
+
+
+def driver_state(snapshot: Snapshot) -> str:
+    """The driver: ``running``, ``waiting`` in Slurm's queue, ``ended``, ``gone`` where it did not
+    end and its process is not on this host, its own, and ``silent`` where only its host knows."""
+    if snapshot.phase in (ENDED, SUBMITTED):
+        return ENDED if snapshot.phase == ENDED else WAITING
+    age_s = time.time() - snapshot.written_unix_s
+    if age_s > LOOKED_FOR_S and snapshot.host == socket.gethostname():
+        return RUNNING if _is_driver(snapshot) else GONE
+    return SILENT if age_s > STALE_S else RUNNING
+
+
+def _is_driver(snapshot: Snapshot) -> bool:
+    """Whether the driver's process runs on this host; a later process may have its number."""
+    import psutil  # noqa: PLC0415
+
+    try:
+        process = psutil.Process(snapshot.pid)
+        is_zombie = process.status() == psutil.STATUS_ZOMBIE
+        return not is_zombie and process.create_time() <= snapshot.began_unix_s + 1.0
+    except psutil.NoSuchProcess:
+        return False
 
 
 def read_snapshot(store: Store) -> Snapshot | None:

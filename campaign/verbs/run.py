@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
+import socket
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument, CannotDo
 from campaign.extras import missing_extra
+from campaign.interrupts import INTERRUPTED, ignore_further
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import explain, print_json, say
+
+if TYPE_CHECKING:
+    from campaign.store.layout import Store
 
 SUMMARY = "run the points that are not yet measured; continues an interrupted campaign"
 EXAMPLE = "campaign run campaign-demo/campaign.toml --store campaign-demo/store"
@@ -41,6 +48,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="where Dask's dashboard of the first partition listens (default: a free port on "
         "loopback; whoever can reach it sees the campaign)",
     )
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="leave the driver running without the terminal; campaign watch S shows it",
+    )
     add_json(parser)
 
 
@@ -69,6 +81,8 @@ def run(arguments: Namespace) -> int:
     plan = make_plan(path)
     store_path = Path(arguments.store) if arguments.store else default_store(path)
     store = create_store(store_path.resolve(), plan.campaign.name)
+    if arguments.detach:
+        return _detach(arguments, store)
     progress = progress_for(arguments.quiet)
     try:
         outcome = drive(
@@ -93,3 +107,50 @@ def run(arguments: Namespace) -> int:
         resume = f"campaign run {shlex.quote(str(path))} --store {shlex.quote(str(store_path))}"
         say(outcome.sentence(str(store_path), resume))
     return outcome.exit_code
+
+
+def _driver_words(arguments: Namespace, store: Store) -> list[str]:
+    """This command line for another process, which is the driver."""
+    words = ["run", str(Path(arguments.campaign).resolve()), "--store", str(store.root)]
+    words += [f"--dashboard={arguments.dashboard}"]
+    flags = ("retry_failed", "accept_changes", "quiet", "json")
+    return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(arguments, name)]
+
+
+def _detach(arguments: Namespace, store: Store) -> int:
+    """Start the driver in a session of its own; 0 as soon as it measures."""
+    from campaign.launch.detached import (  # noqa: PLC0415
+        driver_log,
+        start_detached,
+        wait_until_measuring,
+    )
+    from campaign.store.layout import writing  # noqa: PLC0415
+
+    with writing(store):
+        log = driver_log(store)
+        begin = log.stat().st_size if log.exists() else 0
+        process = start_detached(_driver_words(arguments, store), log)
+    quoted = shlex.quote(str(store.root))
+    try:
+        exit_code = wait_until_measuring(process, store)
+    except KeyboardInterrupt:
+        ignore_further()
+        print(
+            f"campaign: the driver goes on as process {process.pid}; campaign watch {quoted}",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    if exit_code is not None:  # what it printed, as if it had run here
+        text = log.read_bytes()[begin:].decode("utf-8", "replace").rstrip("\n")
+        say(text, sys.stderr if exit_code else None)
+        return exit_code
+    host = socket.gethostname()
+    if arguments.json:
+        print_json({"host": host, "pid": process.pid, "log": str(log), "store": str(store.root)})
+        return 0
+    say(
+        f"the driver runs as process {process.pid} on {host}; its output: {log}\n"
+        f"to watch it: campaign watch {quoted}\n"
+        f"to stop it, on {host}: kill -INT {process.pid}"
+    )
+    return 0

@@ -1,0 +1,147 @@
+"""watch: how a run stands, from the snapshots that its driver writes into the store."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from campaign.errors import BadArgument
+from campaign.interrupts import INTERRUPTED, ignore_further
+from campaign.verbs.options import add_json, add_store
+from campaign.verbs.printing import print_json, say
+
+if TYPE_CHECKING:
+    from campaign.launch.snapshot import Snapshot
+    from campaign.store.layout import Store
+
+SUMMARY = "watch a run from anywhere that sees its store; ends when the run ends"
+EXAMPLE = "campaign watch campaign-demo/store"
+MORE = (
+    "Only reads; several may watch one run. Its exit code is that of the run. Ctrl-C ends the "
+    "watching and leaves the run alone."
+)
+LOOK_S = 1.0
+PLAIN_EVERY_S = 10.0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    add_store(parser)
+    parser.add_argument("--once", action="store_true", help="show how the run stands now, and end")
+    add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Show the run until it ends; its exit code, or 1 where its driver is gone."""
+    from pathlib import Path  # noqa: PLC0415
+
+    from campaign.launch.snapshot import driver_state  # noqa: PLC0415
+    from campaign.store.layout import open_store  # noqa: PLC0415
+
+    store = open_store(Path(arguments.store).resolve())
+    if arguments.once or arguments.json:
+        snapshot = _read(store)
+        state = driver_state(snapshot)
+        if arguments.json:
+            print_json(snapshot.as_dict() | {"driver": state})
+        else:
+            say("\n".join(_lines(snapshot, state)))
+        return _exit_code(snapshot, state)
+    try:
+        return _watch(store)
+    except KeyboardInterrupt:
+        ignore_further()
+        quoted = shlex.quote(arguments.store)
+        print(
+            f"campaign: the run goes on; watch it again with: campaign watch {quoted}",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+
+
+def _watch(store: Store) -> int:
+    from campaign.launch.snapshot import ENDED, GONE, driver_state  # noqa: PLC0415
+
+    shown: list[str] = []
+    notes: tuple[str, ...] = ()
+    shown_s = 0.0
+    while True:
+        snapshot = _read(store)
+        state = driver_state(snapshot)
+        ends = state in (ENDED, GONE)
+        for note in snapshot.notes[_known(notes, snapshot.notes) :]:
+            say(note)
+        notes = snapshot.notes
+        if ends or not shown or time.monotonic() - shown_s >= PLAIN_EVERY_S:
+            shown_s = time.monotonic()
+            lines = _lines(snapshot, state)
+            for line in lines:
+                if line not in shown:
+                    say(line)
+            sys.stdout.flush()
+            shown = lines
+        if ends:
+            return _exit_code(snapshot, state)
+        time.sleep(LOOK_S)
+
+
+def _known(before: tuple[str, ...], now: tuple[str, ...]) -> int:
+    """How many of the messages ``now`` were among those ``before``: both are the last ones of the
+    same list."""
+    return next(n for n in range(len(now), -1, -1) if now[:n] == before[len(before) - n :])
+
+
+def _read(store: Store) -> Snapshot:
+    """The store's snapshot; a second look where the first one fails, as it may on a network file
+    system while the file is replaced.
+
+    Raises:
+        BadArgument: no run has written one.
+        DamagedStore: it cannot be read.
+    """
+    from campaign.launch.snapshot import read_snapshot  # noqa: PLC0415
+    from campaign.store.layout import DamagedStore  # noqa: PLC0415
+
+    try:
+        snapshot = read_snapshot(store)
+    except DamagedStore:
+        time.sleep(LOOK_S)
+        snapshot = read_snapshot(store)
+    if snapshot is None:
+        raise BadArgument(
+            f"{store.root}: no run that can be watched has measured into this store; for what it "
+            f"holds: campaign status {shlex.quote(str(store.root))}"
+        )
+    return snapshot
+
+
+def _lines(snapshot: Snapshot, state: str) -> list[str]:
+    """What is shown of a run: its partitions' lines, then its driver."""
+    from campaign.launch.snapshot import ENDED, GONE, SILENT, WAITING  # noqa: PLC0415
+
+    driver = f"the driver, process {snapshot.pid} on {snapshot.host},"
+    written = time.strftime("%H:%M:%S", time.localtime(snapshot.written_unix_s))
+    last = {
+        ENDED: snapshot.end,
+        WAITING: f"the driver's job waits in Slurm's queue (squeue --name={snapshot.job})",
+        GONE: f"{driver} is gone without an end, after {written}; what was measured is kept. To go "
+        f"on: {snapshot.resume}",
+        SILENT: f"{driver} has written nothing since {written}. Where it is gone, what was "
+        f"measured is kept. To go on: {snapshot.resume}",
+    }.get(state, f"{driver} is {snapshot.phase}")
+    parts = (
+        f"{part.line or part.label}{' (simulated)' * part.simulated}"
+        for part in snapshot.partitions
+    )
+    return [*parts, last]
+
+
+def _exit_code(snapshot: Snapshot, state: str) -> int:
+    from campaign.launch.snapshot import GONE, SILENT  # noqa: PLC0415
+
+    if snapshot.exit_code is not None:
+        return snapshot.exit_code
+    return 1 if state in (GONE, SILENT) else 0
