@@ -64,7 +64,7 @@ class Outcome:
             end += "; run it again to continue"
         unproven = f" (ok {self.ok}, clock unproven {self.clock_unproven})"
         return (
-            f"{store}: {self.measured} of {self.planned} points measured"
+            f"{self.measured} of {self.planned} points measured"
             f"{unproven * bool(self.clock_unproven)}, {self.failed} failed, {self.left} left: {end}"
         )
 

@@ -105,7 +105,7 @@ def run(arguments: Namespace) -> int:
             explain(f"{partition} was given up in this run: {reason}")
         # One line, so that the last line always says how a run ended.
         resume = f"campaign run {shlex.quote(str(path))} --store {shlex.quote(str(store_path))}"
-        say(outcome.sentence(str(store_path), resume))
+        say(f"{store_path}: {outcome.sentence(str(store_path), resume)}")
     return outcome.exit_code
 
 

@@ -14,7 +14,7 @@ from campaign.verbs.options import add_json, add_store
 from campaign.verbs.printing import print_json, say
 
 if TYPE_CHECKING:
-    from campaign.launch.snapshot import Snapshot
+    from campaign.launch.snapshot import PartitionSnapshot, Snapshot
     from campaign.store.layout import Store
 
 SUMMARY = "watch a run from anywhere that sees its store; ends when the run ends"
@@ -133,10 +133,15 @@ def _lines(snapshot: Snapshot, state: str) -> list[str]:
         f"measured is kept. To go on: {snapshot.resume}",
     }.get(state, f"{driver} is {snapshot.phase}")
     parts = (
-        f"{part.line or part.label}{' (simulated)' * part.simulated}"
+        f"{_counts(part) if state == ENDED else part.line or _counts(part)}"
+        f"{' (simulated)' * part.simulated}"
         for part in snapshot.partitions
     )
     return [*parts, last]
+
+
+def _counts(part: PartitionSnapshot) -> str:
+    return f"{part.label}: {part.done} done, {part.failed} failed, {part.left} left"
 
 
 def _exit_code(snapshot: Snapshot, state: str) -> int:

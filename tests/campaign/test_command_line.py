@@ -23,6 +23,7 @@ VERBS = [
     "demo",
     "plan",
     "run",
+    "watch",
     "status",
     "failures",
     "show",
