@@ -21,6 +21,7 @@ from tests.shared_imports import program
 ROOT = Path(__file__).parents[2]
 VERBS = [
     "demo",
+    "init",
     "plan",
     "run",
     "watch",
