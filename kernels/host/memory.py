@@ -30,7 +30,9 @@ def paged_array(words: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     size = words * dtype.itemsize
     try:
         # One huge page more than needed, so that a boundary lies inside.
-        pages = mmap.mmap(-1, (-(-size // HUGE_PAGE_BYTES) + 1) * HUGE_PAGE_BYTES)
+        length = (-(-size // HUGE_PAGE_BYTES) + 1) * HUGE_PAGE_BYTES
+        # Private: Linux keeps shared memory, Python's default, on ordinary pages.
+        pages = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             _advise_huge(pages)
         raw = np.frombuffer(pages, dtype=np.uint8)

@@ -482,5 +482,19 @@ def test_too_little_memory_is_a_failure() -> None:
         paged_array(1 << 60, np.dtype(np.float64))
 
 
+def test_arrays_may_lie_on_huge_pages() -> None:
+    """Linux keeps shared memory on ordinary pages unless it is set up otherwise."""
+    from kernels.host.memory import HUGE_PAGE_BYTES, paged_array
+
+    array = paged_array(1 << 20, np.dtype(np.float64))
+    at = array.ctypes.data
+    assert at % HUGE_PAGE_BYTES == 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, rights = line.split()[:2]
+        begin, end = (int(word, 16) for word in span.split("-"))
+        if begin <= at < end:
+            assert rights == "rw-p"
+
+
 def test_registers_hold_three_times_two_to_the_24_steps() -> None:
     assert REGISTER_STEPS == 3 * 2**24
