@@ -65,11 +65,13 @@ def child(n: int, digits: int, precision: str, q: int, last_kib: int, evaluation
     print(json.dumps(phase_counts(work_of(method), machine)))
 
 
-def run(arguments: list[str], before: list[str], cache: str) -> subprocess.CompletedProcess[str]:
-    """Run the child in a new process, with the command ``before`` in front."""
+def run(
+    arguments: list[str], before: list[str], cache: str, program: str = __file__
+) -> subprocess.CompletedProcess[str]:
+    """Run a program's child in a new process, with the command ``before`` in front."""
     environment = {**os.environ, **AVX2, "NUMBA_CACHE_DIR": cache}
     return subprocess.run(
-        [*before, sys.executable, __file__, "--child", *arguments],
+        [*before, sys.executable, program, "--child", *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -78,7 +80,9 @@ def run(arguments: list[str], before: list[str], cache: str) -> subprocess.Compl
     )
 
 
-def simulate(arguments: list[str], last_kib: int, folder: str) -> dict[str, float]:
+def simulate(
+    arguments: list[str], last_kib: int, folder: str, program: str = __file__
+) -> dict[str, float]:
     """Cachegrind's data references and misses in a child process."""
     out = Path(folder) / "cachegrind.out"
     before = [
@@ -89,16 +93,18 @@ def simulate(arguments: list[str], last_kib: int, folder: str) -> dict[str, floa
         f"--LL={last_kib << 10},16,{LINE_BYTES}",
         f"--cachegrind-out-file={out}",
     ]
-    run(arguments, before, folder)
+    run(arguments, before, folder, program)
     text = out.read_text()
     names = re.findall(r"^events: (.*)$", text, re.M)[0].split()
     values = [float(v) for v in re.findall(r"^summary: (.*)$", text, re.M)[0].split()]
     return dict(zip(names, values, strict=True))
 
 
-def missed(case: list[str], last_kib: int, folder: str) -> dict[str, float]:
+def missed(
+    case: list[str], last_kib: int, folder: str, program: str = __file__
+) -> dict[str, float]:
     """Bytes of the lines that one evaluation misses, by cachegrind's event."""
-    few, many = (simulate([*case, str(k)], last_kib, folder) for k in (FEW, MANY))
+    few, many = (simulate([*case, str(k)], last_kib, folder, program) for k in (FEW, MANY))
     return {k: (many[k] - few[k]) / (MANY - FEW) * LINE_BYTES for k in many}
 
 
@@ -122,15 +128,22 @@ def compare(n: int, last_kib: int, folder: str) -> bool:
             (total(phases, "l2", "dram"), misses["D1mr"] + misses["D1mw"]),
             (total(phases, "dram"), misses["DLmr"] + misses["DLmw"]),
         ):
-            ratio = model / simulated
-            fine &= 1 / WITHIN <= ratio <= WITHIN
-            columns.append(f"{model / 1e6:8.2f} / {simulated / 1e6:8.2f} = {ratio:4.2f}")
+            text, near = compared(model, simulated)
+            fine &= near
+            columns.append(text)
         flops = total(phases, "sp", "dp")
         share = total({"v": phases["v"]}, "sp", "dp") / flops
         print(
             f"{digits:6} {precision:9} {q:4}  {columns[0]}  {columns[1]}  {share:6.0%}", flush=True
         )
     return fine
+
+
+def compared(model: float, simulated: float) -> tuple[str, bool]:
+    """Both in MB, with their ratio, and whether that is within bounds."""
+    ratio = model / simulated
+    text = f"{model / 1e6:8.2f} / {simulated / 1e6:8.2f} = {ratio:4.2f}"
+    return text, 1 / WITHIN <= ratio <= WITHIN
 
 
 def total(phases: Mapping[str, Mapping[str, float]], *classes: str) -> float:

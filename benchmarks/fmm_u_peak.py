@@ -38,7 +38,6 @@ from kernels.fmm_u.loops import (
     inverse_root,
     square_root,
     squared_distance,
-    stop_unrolling,
 )
 from kernels.fmm_u.variants import (
     ITEM_BYTES,
@@ -250,7 +249,7 @@ def _chains(typing, mix, numbers, passes):
         # Near 1, so that products neither grow nor shrink.
         y, z = _hidden(v, v.constant(1.0)), _hidden(v, v.constant(1e-9))
         with cgutils.for_range(builder, arguments[2]):
-            stop_unrolling(v)
+            v.stop_unrolling()
             for i in range(executed):
                 what, slot = sequence[i % len(sequence)], slots[i % CHAINS]
                 if what == "load":
@@ -281,7 +280,7 @@ def _pairs(typing, mix, numbers, passes):
         source = [v.slot(v.add(number(4 * size + j), v.constant(4.0))) for j in range(4)]
         totals = [v.slot(v.constant(0.0)) for _ in range(size)]
         with cgutils.for_range(builder, arguments[2]):
-            stop_unrolling(v)
+            v.stop_unrolling()
             for _ in range(COPIES):
                 for slot in source:
                     builder.store(_hidden(v, builder.load(slot)), slot)

@@ -20,6 +20,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "int_mad": {"level": "l2", "ops_per_word": [1, 8, 64]},
     "fmm": {"n": [100_000, 1_000_000], "digits": 4},
     "fmm_u": {"tile": [1, 2, 4]},
+    "dgemm": {"n": 1920, "mr": [8, 16, 24], "kc": [192, 256, 384]},
     "command": {"argv": ["/bin/sleep", "1"], "counts": {"dp": 1e9}},
     "idle": {"sleep_s": 1.0},
 }

@@ -14,6 +14,7 @@ KERNELS = {
     "chase": "kernels.microbench.chase:chase",
     "fmm": "kernels.fmm.kernel:fmm",
     "fmm_u": "kernels.fmm_u.kernel:fmm_u",
+    "dgemm": "kernels.products.kernel:dgemm",
     "command": "kernels.command:command",
     "idle": "kernels.idle:idle",
 }

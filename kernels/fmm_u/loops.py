@@ -189,7 +189,7 @@ class _Job:
             passes = builder.udiv(left, amount)
             whole = ir.Constant(INDEX, unroll * step)
             with cgutils.for_range(builder, passes) as loop:
-                stop_unrolling(v)
+                v.stop_unrolling()
                 here = builder.add(at, builder.mul(loop.index, whole))
                 places = [offset(v, here, i * step) for i in range(unroll)]
                 read = self.points.point if self.in_targets else self.points.vectors
@@ -225,11 +225,6 @@ class _Job:
             self._add_to(place, v.total(back))
         elif both:
             v.store(back, self.sums, place)
-
-
-def stop_unrolling(v: Vectors) -> None:
-    """Keep the compiler from unrolling a loop itself: it does not unroll loops with calls."""
-    v.builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
 
 
 def _act(both: bool, masked: bool) -> Any:

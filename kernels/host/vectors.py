@@ -101,6 +101,10 @@ class Vectors:
         """Keep the compiler from moving loads across, which would make short chains long."""
         fence(self.builder)
 
+    def stop_unrolling(self) -> None:
+        """Keep the compiler from unrolling a loop itself: it does not unroll loops with calls."""
+        self.builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
+
     def slot(self, value: Any) -> Any:
         """A variable that lives across a loop: a stack slot that LLVM turns into a register."""
         slot = cgutils.alloca_once(self.builder, value.type)

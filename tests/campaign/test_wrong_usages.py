@@ -101,7 +101,7 @@ USAGES = {
         "keys: kernels, name, protocol, repeats, retries, seed, settings, sites\n"
         "  three.toml:3: seed: found 'x'; must be a whole number\n"
         "  three.toml:9: kernels[0].kernel: unknown kernel 'spfma'; did you mean "
-        "'sp_fma'? Known: chase, command, dp_fma, fmm, fmm_u, idle, int_mad, "
+        "'sp_fma'? Known: chase, command, dgemm, dp_fma, fmm, fmm_u, idle, int_mad, "
         "load, sp_fma"
     ),
     "plan argv.toml": (

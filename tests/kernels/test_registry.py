@@ -50,6 +50,7 @@ def test_values_are_described_in_words() -> None:
         ("dp_fma", {"level": "l3", "ops_per_word": 2}),
         ("fmm", {"n": 500, "digits": 4}),
         ("fmm_u", {"n": 500, "precision": "double"}),
+        ("dgemm", {"n": 500}),
     ],
 )
 def test_a_kernel_counts_only_the_classes_that_it_declares(name: str, params: dict) -> None:

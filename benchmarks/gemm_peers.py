@@ -1,0 +1,145 @@
+"""``dgemm`` beside NumPy's product (OpenBLAS), on one thread and on two.
+
+The variants are measured in an order drawn at random, each by the CPU time of its fastest of three
+runs, at one n; the fastest few are then measured at every n, in turn with NumPy. A ratio is NumPy's
+CPU time over the variant's in the same round, and the median of the rounds counts, so that other
+work on the machine, which slows both, does not decide. The share of the peak is that of fused
+multiply-adds in registers (the kernel ``dp_fma``). Wall times of one thread and of two are compared
+last; they need two free cores.
+
+Run from the root of the repository (minutes):
+
+    .venv/bin/python benchmarks/gemm_peers.py [--variants 200] [--rounds 15]
+
+Exits 0 when the best variant's ratio is at least 0.95 at 960 and 1,920, and 0.9 at 997; else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import numpy as np  # noqa: E402
+
+from kernels.host.ranks import Team  # noqa: E402
+from kernels.microbench.fma import dp_fma  # noqa: E402
+from kernels.products.kernel import DgemmParams, Matrices, PreparedProduct  # noqa: E402
+
+BARS = {960: 0.95, 997: 0.9, 1920: 0.95}
+TILES = ((8, 24), (16, 12), (16, 14), (24, 8), (24, 9), (32, 6), (12, 4), (8, 6))
+"""mr and nr: those that fill 32 vector registers of 512 bits, and 16 of 256."""
+UNROLLS = (1, 4, 8)
+KCS = (128, 160, 192, 240, 256, 320, 384, 480)
+TUNED_AT = 960
+FINALISTS = 6
+
+
+def variants(count: int) -> list[dict[str, int]]:
+    """Variants drawn at random, the same each time, each of them once."""
+    rng, drawn = random.Random(0), dict[tuple[int, ...], dict[str, int]]()
+    while len(drawn) < count:
+        (mr, nr), unroll, kc = rng.choice(TILES), rng.choice(UNROLLS), rng.choice(KCS)
+        mc = max(1, rng.choice([96, 192, 240, 288, 384, 480]) // mr) * mr
+        drawn[mr, nr, unroll, mc, kc] = {"mr": mr, "nr": nr, "unroll": unroll, "mc": mc, "kc": kc}
+    return list(drawn.values())
+
+
+def cpu_s(run: Callable[[], object]) -> float:
+    """CPU time of a call in this thread."""
+    began = time.thread_time()
+    run()
+    return time.thread_time() - began
+
+
+def wall_s(run: Callable[[], object]) -> float:
+    """Wall time of a call."""
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+def tune(count: int) -> list[dict[str, int]]:
+    """The fastest variants at one n, the fastest first."""
+    matrices, seconds = Matrices.random(TUNED_AT, 0), list[tuple[float, int]]()
+    space = variants(count)
+    for i, variant in enumerate(space):
+        prepared = PreparedProduct(DgemmParams(n=TUNED_AT, **variant), matrices)
+        seconds.append((min(cpu_s(partial(prepared.run, 1)) for _ in range(3)), i))
+        prepared.check()
+        prepared.close()
+    rates = sorted(2e-9 * TUNED_AT**3 / s for s, _ in seconds)
+    print(f"{count} variants at n = {TUNED_AT}: {rates[0]:.1f} to {rates[-1]:.1f} GFLOP/s")
+    return [space[i] for _, i in sorted(seconds)[:FINALISTS]]
+
+
+def compare(n: int, finalists: list[dict[str, int]], rounds: int) -> dict[str, int]:
+    """Print the finalists' rates in turn with NumPy's; returns the fastest."""
+    matrices = Matrices.random(n, 0)
+    a, b = (np.ascontiguousarray(square) for square in matrices.square()[:2])
+    out = np.empty((n, n))
+    prepared = [PreparedProduct(DgemmParams(n=n, **v), matrices) for v in finalists]
+    runs = max(1, round(1e9 / n**3))
+    numpy_s, ours_s = list[float](), list[list[float]]()
+    for _ in range(rounds):
+        numpy_s.append(cpu_s(lambda: [np.matmul(a, b, out=out) for _ in range(runs)]) / runs)
+        ours_s.append([cpu_s(partial(p.run, runs)) / runs for p in prepared])
+    ratios = np.median(np.array(numpy_s)[:, None] / ours_s, axis=0)
+    best = int(np.argmax(ratios))
+    rate, peer = (2e-9 * n**3 / np.median(s) for s in (np.array(ours_s)[:, best], numpy_s))
+    print(
+        f"n = {n:4}: {rate:5.1f} GFLOP/s, NumPy {peer:5.1f}, ratio {ratios[best]:.3f} (at least "
+        f"{BARS[n]}), finalists {ratios.min():.3f} to {ratios.max():.3f}; best {finalists[best]}",
+        flush=True,
+    )
+    for part in prepared:
+        part.check()
+        part.close()
+    return finalists[best] if ratios[best] >= BARS[n] else {}
+
+
+def speed_up(n: int, variant: dict[str, int], rounds: int) -> None:
+    """Print the wall time of one thread over that of two, fastest of the rounds, interleaved."""
+    prepared = [
+        PreparedProduct(DgemmParams(n=n, threads=t, **variant), Matrices.random(n, 0))
+        for t in (1, 2)
+    ]
+    seconds = [[wall_s(partial(p.run, 2)) for p in prepared] for _ in range(rounds)]
+    one, two = np.min(seconds, axis=0)
+    print(f"n = {n:4}: two threads {one / two:.2f} times one (load {os.getloadavg()[0]:.1f})")
+    for part in prepared:
+        part.close()
+
+
+def peak() -> float:
+    """GFLOP/s of fused multiply-adds in registers, the fastest of several runs."""
+    chains = dp_fma.prepare(dp_fma.params(), Team())
+    flops = chains.counts()["dp"]
+    return 1e-9 * flops / min(cpu_s(partial(chains.run, 1)) for _ in range(10))
+
+
+def main() -> int:
+    """Print the table; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--variants", type=int, default=200, help="variants to measure")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of each comparison")
+    given = parser.parse_args()
+    print(f"multiply-adds in registers: {peak():.1f} GFLOP/s")
+    finalists = tune(given.variants)
+    bests = [compare(n, finalists, given.rounds) for n in BARS]
+    for n in (960, 1920):
+        speed_up(n, finalists[0], given.rounds)
+    return 0 if all(bests) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""The matrix product C = C + A B in double precision, as a kernel of a campaign.
+
+The matrices are square, stored by columns, and packed for the caches: see
+:mod:`kernels.products.loops` for the layers, :mod:`kernels.products.counts` for what is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from pydantic import Field
+
+from kernels.fmm.counts.machine import DEFAULT_MACHINE, host_machine
+from kernels.host.memory import paged_array
+from kernels.host.prepared import PreparedParts
+from kernels.host.ranks import Team
+from kernels.kernel import Counts, Kernel, Prepared, WrongResult, not_compiled
+from kernels.products.counts import count_product
+from kernels.products.variants import Block, Variant, blocks
+
+PROBES = 4
+"""Random vectors of signs that a block of C is multiplied with to check it (Freivalds 1977)."""
+DTYPE = np.dtype(np.float64)
+
+
+class DgemmParams(Variant):
+    """The product, and the variant."""
+
+    n: int = Field(ge=0, le=1 << 20)
+    """rows and columns of A, B and C"""
+    threads: int = Field(default=1, ge=1, le=4096)
+    """threads of one rank, each with a block of C"""
+
+    def variant(self) -> Variant:
+        """The parameters that the result does not depend on."""
+        return Variant(**{name: getattr(self, name) for name in Variant.model_fields})
+
+
+def count_dgemm(params: DgemmParams) -> Counts:
+    """Operations of one product of one rank, on the machine that a plan assumes."""
+    return count_product(params.n, params.threads, params.variant(), DEFAULT_MACHINE)
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A, B and C: float64 (n * n,), by columns."""
+
+    n: int
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+
+    @classmethod
+    def random(cls, n: int, seed: int) -> Matrices:
+        """Numbers between -1 and 1, the same for the same arguments.
+
+        Raises:
+            kernels.kernel.KernelFailed: there is too little memory.
+        """
+        flat = [paged_array(n * n, DTYPE) for _ in range(3)]
+        rng = np.random.default_rng(seed)
+        for matrix in flat:
+            rng.random(out=matrix)
+            np.subtract(2 * matrix, 1, out=matrix)
+        return cls(n, *flat)
+
+    def square(self) -> list[np.ndarray]:
+        """A, B and C: views of shape (n, n)."""
+        return [flat.reshape(self.n, self.n).T for flat in (self.a, self.b, self.c)]
+
+
+class ProductPart:
+    """One thread's block of C, and its buffers."""
+
+    def __init__(self, variant: Variant, matrices: Matrices, block: Block, seed: int) -> None:
+        from kernels.products.loops import add_product  # noqa: PLC0415  (a plan must not import it)
+
+        self._add_product, self._variant = add_product, variant
+        self._matrices, self._block = matrices, block
+        n, mr, nr = matrices.n, variant.mr, variant.nr
+        high = min(variant.mc, -(-block.rows // mr) * mr)
+        wide = -(-block.columns // nr) * nr
+        wide = min(variant.nc or wide, wide)
+        deep = min(variant.kc, n)
+        # Blocks that are larger than the matrices are as large as these.
+        self._sizes = (mr, nr, max(high, mr), max(deep, 1), max(wide, nr))
+        lengths = (high * deep, wide * deep, mr * nr)
+        self._packed = tuple(paged_array(length, DTYPE) for length in lengths)
+        for buffer in self._packed:
+            buffer[:] = 0.0
+        signs = np.random.default_rng(seed).integers(0, 2, (block.columns, PROBES))
+        self._signs = 2.0 * signs - 1.0
+        self._before, self._size_before = self._probed(self._signs)
+        self._runs = 0
+
+    def run(self, iterations: int) -> None:
+        """Add A B to the block ``iterations`` times."""
+        block, matrices = self._block, self._matrices
+        self._add_product(
+            self._variant,
+            (matrices.a, matrices.b, matrices.c),
+            matrices.n,
+            (block.row, block.last_row, block.column, block.last_column),
+            self._sizes,
+            self._packed,
+            iterations,
+        )
+        self._runs += iterations
+
+    def check(self) -> None:
+        """Compare the block times vectors of signs with C + runs A B of them, by NumPy."""
+        a, b, _ = self._matrices.square()
+        a = a[self._block.row : self._block.last_row]
+        b = b[:, self._block.column : self._block.last_column]
+        right = self._before + self._runs * (a @ (b @ self._signs))
+        error = np.abs(self._probed(self._signs)[0] - right)
+        size = self._size_before + self._runs * (np.abs(a) @ np.abs(b).sum(axis=1))
+        # Every addition rounds once: those of the product, and those of the runs.
+        allowed = (self._matrices.n + self._runs) * np.finfo(DTYPE).eps * size
+        if not (error <= allowed[:, None]).all():
+            row = int(np.argmax(np.nan_to_num(error, nan=np.inf).max(axis=1) - allowed))
+            raise WrongResult(
+                f"row {self._block.row + row} of C is not that of C + A B (difference "
+                f"{error[row].max():.3g} in sums over columns {self._block.column} to "
+                f"{self._block.last_column - 1}, allowed {allowed[row]:.3g})"
+            )
+
+    def _probed(self, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The block times the vectors, (rows, PROBES), and the sums of its magnitudes, (rows,)."""
+        block = self._block
+        c = self._matrices.square()[2][block.row : block.last_row, block.column : block.last_column]
+        return c @ signs, np.abs(c).sum(axis=1)
+
+
+class PreparedProduct(PreparedParts):
+    """The parts of one rank, and the variant whose operations it counts on this host."""
+
+    def __init__(self, params: DgemmParams, matrices: Matrices, seed: int = 0) -> None:
+        """Adds A B to C once, so that nothing is compiled while the kernel is measured."""
+        self._params = params
+        variant = params.variant()
+        divided = blocks(params.n, params.threads, variant)
+        super().__init__(
+            [partial(ProductPart, variant, matrices, block, seed) for block in divided], None
+        )
+
+    def counts(self) -> Counts:
+        """Operations of one product, all threads together, with this host's caches."""
+        params = self._params
+        return count_product(params.n, params.threads, params.variant(), host_machine())
+
+
+def _prepare(params: DgemmParams, team: Team) -> Prepared:
+    """Raises :class:`kernels.kernel.KernelFailed` where it cannot be compiled, or memory lacks."""
+    try:
+        import kernels.products.loops  # noqa: F401, PLC0415  (a plan must not import Numba)
+    except (ImportError, RuntimeError) as error:
+        raise not_compiled(error) from error
+    return PreparedProduct(params, Matrices.random(params.n, team.rank), team.rank)
+
+
+dgemm = Kernel(
+    name="dgemm",
+    imports=("kernels.products.loops",),
+    summary="a packed matrix product in double precision, C = C + A B, in variants",
+    counted="flops (dp), 2 n^3; bytes at each level, by a model",
+    classes=("dp", "l1", "l2", "l3", "dram"),
+    params=DgemmParams,
+    counts=count_dgemm,
+    prepare=_prepare,
+)

@@ -1,0 +1,98 @@
+"""The variants of the matrix product: register tile, unrolling, and blocks for the caches.
+
+Imports no Numba, so that a plan can list and count them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isqrt
+
+from pydantic import Field, model_validator
+
+from kernels.kernel import Params
+
+NARROWEST = 4
+"""Numbers in the narrowest vector that a tile's rows may be divided into: 256 bits."""
+MOST_STEPS = 4096
+"""Multiply-adds of numbers in one pass of the inner loop, so that a variant compiles in seconds."""
+
+
+class Variant(Params):
+    """One way to block the product."""
+
+    mr: int = Field(default=24, ge=NARROWEST, le=256)
+    """rows of the tile of C that stays in registers, a multiple of 4; in vectors of 8 numbers where
+    8 divides it and the node has them"""
+    nr: int = Field(default=8, ge=1, le=64)
+    """columns of the tile of C that stays in registers"""
+    unroll: int = Field(default=4, ge=1, le=16)
+    """columns of A, with rows of B, that one pass of the inner loop takes"""
+    mc: int = Field(default=480, ge=NARROWEST, le=1 << 20)
+    """rows of the packed block of A, a multiple of mr"""
+    kc: int = Field(default=256, ge=1, le=1 << 20)
+    """columns of the packed block of A, and rows of the packed panel of B"""
+    nc: int | None = Field(default=None, ge=1, le=1 << 20)
+    """columns of the packed panel of B, a multiple of nr; default: all"""
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> Variant:
+        _must_divide("mr", self.mr, NARROWEST, f"{NARROWEST}, the numbers in a 256-bit vector")
+        _must_divide("mc", self.mc, self.mr, f"mr, {self.mr}")
+        if self.nc is not None:
+            _must_divide("nc", self.nc, self.nr, f"nr, {self.nr}")
+        if (steps := self.mr * self.nr * self.unroll) > MOST_STEPS:
+            raise ValueError(
+                f"mr {self.mr}, nr {self.nr} and unroll {self.unroll} make {steps} multiply-adds "
+                f"in one pass of the inner loop, and at most {MOST_STEPS} are compiled: make one "
+                f"of them smaller"
+            )
+        return self
+
+    def name(self) -> str:
+        """Everything that the compiled loops depend on, as one word."""
+        return f"{self.mr}x{self.nr}x{self.unroll}"
+
+
+def _must_divide(name: str, value: int, by: int, words: str) -> None:
+    if value % by:
+        below, above = value // by * by, (value // by + 1) * by
+        use = f"{below} or {above}" if below else f"{above}"
+        raise ValueError(f"{name} {value} is not a multiple of {words}: use {use}")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One thread's rows and columns of C: first and end."""
+
+    row: int
+    last_row: int
+    column: int
+    last_column: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return self.last_row - self.row
+
+    @property
+    def columns(self) -> int:
+        """How many columns."""
+        return self.last_column - self.column
+
+
+def blocks(n: int, threads: int, variant: Variant) -> list[Block]:
+    """C of order n divided among threads at tiles' edges: as near to squares as their number lets.
+
+    A thread packs its own rows of A and columns of B, and near a square these are fewest.
+    """
+    down = next(d for d in range(isqrt(threads), 0, -1) if threads % d == 0)
+    rows = _cuts(n, variant.mr, down)
+    columns = _cuts(n, variant.nr, threads // down)
+    return [Block(*i, *j) for i in pairwise(rows) for j in pairwise(columns)]
+
+
+def _cuts(n: int, tile: int, parts: int) -> list[int]:
+    tiles = -(-n // tile)
+    return [min(tiles * part // parts * tile, n) for part in range(parts + 1)]
