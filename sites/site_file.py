@@ -59,6 +59,10 @@ SlurmWord = Annotated[
 ]
 """sbatch removes a backslash from its directives, also inside quotes."""
 OneLine = Annotated[str, matching(r"[^\n\r\x00]+", "must be one line, and not empty")]
+Identifier = Annotated[
+    str, matching("[A-Za-z_][A-Za-z0-9_]*", "must be letters, digits and _, and no digit first")
+]
+Number = Annotated[int | float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 
@@ -290,6 +294,9 @@ class Site(FileModel):
     counters: dict[Name, OneLine | CounterGroup] = Field(default_factory=dict)
     """Groups of hardware counters to read around each window: a name, and the group: a built-in
     one, the path of a group file, or a table with its keys."""
+    device: dict[Identifier, Number] = Field(default_factory=dict)
+    """Numbers of the device that spaces of variants may use as device.NAME: registers,
+    shared_bytes, threads ..."""
     classes: dict[Name, OperationClass] = Field(default_factory=dict)
     """Operation classes that differ from the defaults."""
     partitions: dict[Name, Partition] = Field(min_length=1)

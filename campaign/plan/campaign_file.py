@@ -63,6 +63,9 @@ class KernelEntry(FileModel):
     exclude: list[dict[str, Any]] = Field(default_factory=list)
     """Combinations to leave out: those that have all values of a table. A list matches any of its
     values."""
+    space: dict[str, Any] | None = None
+    """Variants: further parameters, each a list of values, a range 'first : last : step', or an
+    expression; and where, a list of conditions. See the page on spaces."""
     ranks: Annotated[int, Field(ge=1)] = 1
     """The number of MPI ranks of a node that run the kernel together."""
 

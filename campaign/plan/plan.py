@@ -6,18 +6,13 @@ Pure: the same files give the same points with the same ids in the same order on
 from __future__ import annotations
 
 import hashlib
-import itertools
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-
-from campaign.plan.campaign_file import Campaign, KernelEntry, Settings, read_campaign
+from campaign.plan.campaign_file import Campaign, Settings, read_campaign
 from campaign.plan.estimate import holds_no_point
 from campaign.plan.planned_points import (
     Input,
@@ -26,23 +21,20 @@ from campaign.plan.planned_points import (
     ShowCount,
     partition_points,
 )
-from campaign.plan.point import canonical_json
-from kernels.kernel import Kernel, KernelFailed
+from campaign.plan.sweep import MAX_POINTS, Sweep, swept
+from kernels.kernel import KernelFailed
 from kernels.registry import find_kernel
 from sites.located_toml import (
     BadFile,
     KeyPath,
     NoSuchFile,
     Source,
-    raise_all,
 )
-from sites.model_values import value_remedy
 from sites.near_names import known_names
 from sites.setting import Setting
 from sites.site_file import Site
 from sites.site_reading import find_site, read_site
 
-MAX_POINTS = 20_000_000
 T = TypeVar("T")
 
 
@@ -53,6 +45,8 @@ class Plan:
     campaign: Campaign
     sites: dict[str, Site]
     points: PlannedPoints
+    spaces: Sequence[Sweep] = ()
+    """The variants of every space at every site."""
 
     def of_partition(self, site: str, partition: str) -> PartitionPoints:
         """The points of one partition, in order."""
@@ -72,16 +66,13 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
         BadFile: something in the files is wrong; with the place and a remedy.
     """
     campaign, source = read_campaign(path)
-    sweeps = [
-        (i, entry, find_kernel(entry.kernel), _sweep(entry, i, source))
+    same_everywhere = {
+        i: swept(entry, i, source)
         for i, entry in enumerate(campaign.kernels)
-    ]
-    _check_labels(sweeps, source)
-    inputs = [
-        Input(entry.kernel, entry.label or entry.kernel, params, entry.ranks)
-        for _, entry, _, sweep in sweeps
-        for params in sweep
-    ]
+        if entry.space is None
+    }
+    _check_labels(campaign, source)
+    spaces: list[Sweep] = []
     sites: dict[str, Site] = {}
     parts: list[PartitionPoints] = []
     _check_unused(campaign.settings, source, ("settings",))
@@ -115,7 +106,17 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
                 )
         at: KeyPath = ("sites", i, "settings") if entry.settings else ("settings",)
         settings = _settings(entry.settings or campaign.settings, site, source, at)
+        sweeps = [
+            same_everywhere[i] if i in same_everywhere else swept(entry, i, source, site)
+            for i, entry in enumerate(campaign.kernels)
+        ]
+        spaces += [sweep for sweep in sweeps if sweep.site]
         _check_classes(site, sweeps, source)
+        inputs = [
+            Input(entry.kernel, entry.label or entry.kernel, params, entry.ranks)
+            for entry, sweep in zip(campaign.kernels, sweeps, strict=True)
+            for params in sweep.params
+        ]
         so_far = sum(map(len, parts))
         count = so_far + len(partitions) * len(inputs) * len(settings) * campaign.repeats
         if count > MAX_POINTS:
@@ -148,140 +149,24 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
                     show=partial(_shown_after, show, sum(map(len, parts))),
                 )
             )
-    return Plan(campaign, sites, PlannedPoints(parts))
+    return Plan(campaign, sites, PlannedPoints(parts), spaces)
 
 
 def listed_inputs(campaign: Campaign) -> list[tuple[str, str]]:
     """(kernel's name in the store, parameters as JSON) of every parameter set, in the order of
-    the campaign file."""
+    the campaign file. Variants of a space, which may depend on the site, are not listed."""
     source = Source("campaign", "")
     return [
         (entry.label or entry.kernel, params)
         for i, entry in enumerate(campaign.kernels)
-        for params in _sweep(entry, i, source)
+        if entry.space is None
+        for params in swept(entry, i, source).params
     ]
 
 
-Sweep = tuple[int, KernelEntry, Kernel, list[str]]
-
-
-def _sweep(entry: KernelEntry, index: int, source: Source) -> list[str]:
-    """The parameter sets of a kernel entry, checked by the kernel, as canonical JSON."""
-    kernel = find_kernel(entry.kernel)
-    sets = []
-    excluded = 0
-    for raw in _combinations(entry, index, source):
-        if any(_matches(raw, pattern) for pattern in entry.exclude):
-            excluded += 1
-            continue
-        try:
-            params = kernel.params.model_validate(raw)
-        except ValidationError as errors:
-            raise_all([_params_error(entry, kernel, index, e, source) for e in errors.errors()])
-        sets.append(canonical_json(params.model_dump(mode="json")))
-    if not sets:
-        raise source.error(
-            ("kernels", index),
-            f"the sweep of {entry.kernel} is empty",
-            "exclude removes every combination; exclude fewer"
-            if excluded
-            else "list at least one value for each parameter",
-        )
-    return sets
-
-
-def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[dict[str, Any]]:
-    known = set(find_kernel(entry.kernel).params.model_fields)
-    axes: list[list[dict[str, Any]]] = []
-    for name, value in entry.params.items():
-        values = value if isinstance(value, list) and not _takes_list(entry, name) else [value]
-        axes.append([{name: one} for one in values])
-    for z, table in enumerate(entry.zip):
-        lengths = {len(values) for values in table.values()}
-        if len(lengths) > 1:
-            raise source.error(
-                ("kernels", index, "zip", z),
-                f"lists of different lengths ({', '.join(map(str, sorted(lengths)))})",
-                "lists that go together must be equally long",
-            )
-        twice = set(table) & (set(entry.params) | {n for t in entry.zip[:z] for n in t})
-        if twice:
-            raise source.error(
-                ("kernels", index, "zip", z),
-                f"parameter {min(twice)!r} is given twice",
-                "give it once, in params or in one zip table",
-            )
-        together = zip(*table.values(), strict=True)
-        axes.append([dict(zip(table, row, strict=True)) for row in together])
-    count = math.prod(map(len, axes))
-    if count > MAX_POINTS:
-        raise source.error(
-            ("kernels", index),
-            f"the sweep of {entry.kernel} has {count} parameter sets",
-            f"a campaign may have at most {MAX_POINTS} points: list fewer values",
-        )
-    for x, pattern in enumerate(entry.exclude):
-        stray = sorted(set(pattern) - known)
-        if stray:
-            raise source.error(
-                ("kernels", index, "exclude", x, stray[0]),
-                f"unknown parameter of {entry.kernel}",
-                known_names(stray[0], sorted(known), "known here"),
-            )
-    for chosen in itertools.product(*axes):
-        yield {name: value for part in chosen for name, value in part.items()}
-
-
-def _takes_list(entry: KernelEntry, name: str) -> bool:
-    """Whether one value of this parameter is a list, such as a command's argv. A sweep over such
-    a parameter is a list of lists."""
-    field = find_kernel(entry.kernel).params.model_fields.get(name)
-    value = entry.params[name]
-    is_tuple = field is not None and "tuple" in str(field.annotation)
-    return is_tuple and not all(isinstance(item, list) for item in value)
-
-
-def _matches(raw: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
-    return all(
-        name in raw and (raw[name] in value if isinstance(value, list) else raw[name] == value)
-        for name, value in pattern.items()
-    )
-
-
-def _params_error(
-    entry: KernelEntry, kernel: Kernel, index: int, first: ErrorDetails, source: Source
-) -> BadFile:
-    name = str(first["loc"][0]) if first["loc"] else ""
-    in_zip = next((z for z, table in enumerate(entry.zip) if name in table), None)
-    key: KeyPath = (
-        ("kernels", index, "params", name)
-        if in_zip is None
-        else ("kernels", index, "zip", in_zip, name)
-    )
-    match first["type"]:
-        case "extra_forbidden":
-            return source.error(
-                key,
-                f"unknown parameter of {entry.kernel}",
-                known_names(name, sorted(kernel.params.model_fields)),
-            )
-        case "missing":
-            return source.error(
-                key, f"{entry.kernel} needs this parameter", f"add {name} = VALUE to params"
-            )
-        case "value_error":
-            error = first["ctx"]["error"]
-            key = key if name else ("kernels", index, "params")
-            what, remedy = getattr(error, "what", str(error)), getattr(error, "remedy", "")
-            return source.error(key, what, remedy)
-        case _:
-            found = f"found {first['input']!r}"
-            return source.error(key, found, value_remedy(first, kernel.params))
-
-
-def _check_labels(sweeps: list[Sweep], source: Source) -> None:
+def _check_labels(campaign: Campaign, source: Source) -> None:
     owners: dict[str, str] = {}
-    for i, entry, _, _ in sweeps:
+    for i, entry in enumerate(campaign.kernels):
         label = entry.label or entry.kernel
         if owners.setdefault(label, entry.kernel) != entry.kernel:
             raise source.error(
@@ -295,8 +180,9 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
     """Refuse kernels that count a class without a rate on the simulated machine."""
     if site.twin is None:
         return
-    for i, entry, kernel, sweep in sweeps:
-        for text in sweep:
+    for i, sweep in enumerate(sweeps):
+        entry, kernel = sweep.entry, find_kernel(sweep.entry.kernel)
+        for text in sweep.params:
             try:
                 counts = kernel.counts(kernel.params.model_validate_json(text))
             except KernelFailed as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from campaign.plan.estimate import PartitionEstimate
     from campaign.plan.plan import Plan
 
+FIRST_VARIANTS = 3
 SUMMARY = "count and list the points of a campaign file"
 EXAMPLE = "campaign plan campaign-demo/campaign.toml --limit 5"
 
@@ -61,6 +63,7 @@ def run(arguments: Namespace) -> int:
     else:
         _print_points(plan, max(arguments.limit, 0))
         _print_estimates(_estimates(plan, arguments))
+        _print_spaces(plan)
         labels = uncounted_commands(plan)
         if labels:
             explain(uncounted_text(labels))
@@ -132,6 +135,19 @@ def _print_estimates(estimated: list[PartitionEstimate]) -> None:
         + ". Meters that need longer windows, and longer kernels, make it longer"
         + ("" if known else "; --store S takes the times that a store has measured")
     )
+
+
+def _print_spaces(plan: Plan) -> None:
+    """How many variants each space has, its first, and what its conditions refused."""
+    for space in plan.spaces:
+        name = space.entry.label or space.entry.kernel
+        say(f"space of {name} at {space.site}: {len(space.params):,} variants; the first:")
+        for text in space.params[:FIRST_VARIANTS]:
+            params = json.loads(text)
+            say("  " + " ".join(f"{k}={params[k]}" for k in space.entry.space or () if k in params))
+        rows = [[condition, f"{count:,}"] for condition, count in space.refused.items()]
+        if rows:
+            print_table(["condition", "candidates refused"], rows, every_row=True)
 
 
 def _mhz(clock_mhz: float | None) -> str:

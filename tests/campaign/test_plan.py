@@ -7,6 +7,7 @@ import itertools
 import json
 import operator
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -21,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from campaign.command_line import main
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.estimate import START_S, SUBPROCESS_S, estimates, walltime_s
 from campaign.plan.order import in_batches
@@ -294,3 +296,65 @@ def test_every_key_of_an_input_file_has_a_description(model: type[FileModel]) ->
         if not field_texts(table).get(name)
     ]
     assert undescribed == []
+
+
+SPACE = """\
+[[kernels]]
+kernel = "fmm_u"
+params = {{ n = 4096, precision = ["single", "double"] }}
+[kernels.space]
+tile = [1, 2, 4]
+unroll = "1 : device.lanes : tile"
+where = [{where}]
+"""
+LAB = """\
+name = "lab"
+[device]
+lanes = 4
+[partitions.local]
+"""
+
+
+def with_space(folder: Path, where: str, device: str = LAB) -> Path:
+    (folder / "lab.toml").write_text(device)
+    head = 'name = "c"\n[[sites]]\nsite = "lab.toml"\n'
+    return campaign_file(folder, head=head, settings="", kernels=SPACE.format(where=where))
+
+
+def test_variants_of_a_space_are_points_as_those_of_a_sweep(tmp_path, capsys):
+    """The same ids as the same parameter sets written out; and what its conditions refused."""
+    plan = make_plan(with_space(tmp_path, '"unroll != 3", "unroll <= 2 * tile"'))
+    pairs = [(1, 1), (1, 2), (2, 1), (4, 1)]
+    zipped = "zip = [{ tile = [1, 1, 2, 4], unroll = [1, 2, 1, 1] }]"
+    kernels = SPACE.partition("[kernels.space]")[0].format() + zipped + "\n"
+    written = make_plan(
+        campaign_file(tmp_path, head='name = "c"\n[[sites]]\nsite = "lab.toml"\n', settings="",
+                      kernels=kernels)
+    )  # fmt: skip
+    assert [p.id for p in plan.points] == [p.id for p in written.points]
+    assert len(plan.points) == 2 * len(pairs)
+    (space,) = plan.spaces
+    assert space.refused == {"unroll != 3": 4, "unroll <= 2 * tile": 2}
+    assert main(["plan", str(with_space(tmp_path, '"unroll != 3", "unroll <= 2 * tile"'))]) == 0
+    printed = capsys.readouterr().out
+    assert "space of fmm_u at lab: 8 variants; the first:\n  tile=1 unroll=1\n" in printed
+    assert re.search(r"unroll <= 2 \* tile +2\n", printed)
+
+
+@pytest.mark.parametrize(
+    ("where", "device", "message"),
+    [
+        ('"tile < 9", "zz > 1"', LAB, "c.toml:10: kernels[0].space.where[1]: unknown name 'zz'"),
+        (
+            '"tile < 9"',
+            LAB.replace("lanes", "cores"),
+            "c.toml:9: kernels[0].space.unroll: the site",
+        ),
+        ('"unroll > 9"', LAB, "no variant is left: this condition refused the last"),
+        ('"tile == 1"', LAB.replace("4", "8"), "kernels[0].space.unroll: found 3"),
+    ],
+)
+def test_a_wrong_space_is_named_with_its_line(tmp_path, capsys, where, device, message):
+    assert main(["plan", str(with_space(tmp_path, where, device))]) == 2
+    errors = capsys.readouterr().err
+    assert message in " ".join(errors.split()), errors

@@ -1,0 +1,185 @@
+"""The parameter sets of a kernel entry: lists crossed and zipped, and the variants of its space."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from campaign.plan.campaign_file import KernelEntry
+from campaign.plan.point import canonical_json
+from kernels.kernel import Kernel
+from kernels.registry import find_kernel
+from sites.located_toml import BadFile, KeyPath, Source, raise_all
+from sites.model_values import value_remedy
+from sites.near_names import known_names
+from sites.site_file import Site
+
+MAX_POINTS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The parameter sets of a kernel entry as canonical JSON. Of a space, which may use the site's
+    numbers, also the ``site``, and how many candidates each condition ``refused``."""
+
+    entry: KernelEntry
+    params: list[str]
+    site: str = ""
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+
+def swept(entry: KernelEntry, index: int, source: Source, site: Site | None = None) -> Sweep:
+    """The parameter sets of a kernel entry, checked by the kernel. ``site``: whose numbers its
+    space may use; not needed without a space.
+
+    Raises:
+        BadFile: with the place and a remedy.
+    """
+    kernel = find_kernel(entry.kernel)
+    sets = []
+    excluded = 0
+    refused: Counter[str] = Counter()
+    for raw in _with_variants(entry, index, source, site, refused):
+        if any(_matches(raw, pattern) for pattern in entry.exclude):
+            excluded += 1
+            continue
+        try:
+            params = kernel.params.model_validate(raw)
+        except ValidationError as errors:
+            raise_all([_params_error(entry, kernel, index, e, source) for e in errors.errors()])
+        sets.append(canonical_json(params.model_dump(mode="json")))
+    if not sets:
+        raise source.error(
+            ("kernels", index),
+            f"the sweep of {entry.kernel} is empty",
+            "exclude removes every combination; exclude fewer"
+            if excluded
+            else "list at least one value for each parameter",
+        )
+    return Sweep(entry, sets, site.name if site and entry.space is not None else "", refused)
+
+
+def _with_variants(
+    entry: KernelEntry, index: int, source: Source, site: Site | None, refused: Counter[str]
+) -> Iterator[dict[str, Any]]:
+    """Every combination of the parameters with each variant of the entry's space."""
+    if entry.space is None or site is None:
+        yield from _combinations(entry, index, source)
+        return
+    from kernels.space import WHERE, BadSpace, read_space, variants  # noqa: PLC0415
+
+    known = find_kernel(entry.kernel).params.model_fields
+    at: KeyPath = ("kernels", index, "space")
+    for name in entry.space:
+        if name not in known and name != WHERE:
+            raise source.error(
+                (*at, name),
+                f"unknown parameter of {entry.kernel}",
+                known_names(name, sorted(known)),
+            )
+    for raw in _combinations(entry, index, source):
+        try:
+            space = read_space(entry.space, list(raw), list(site.device))
+            found = variants(space, raw, site.device)
+        except BadSpace as error:
+            place = [part for part in (error.key, error.condition) if part not in ("", None)]
+            raise source.error((*at, *place), error.what, error.remedy) from None
+        refused.update(dict(zip(entry.space.get(WHERE, []), found.refused, strict=True)))
+        for variant in found:
+            yield raw | variant
+
+
+def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[dict[str, Any]]:
+    known = set(find_kernel(entry.kernel).params.model_fields)
+    axes: list[list[dict[str, Any]]] = []
+    for name, value in entry.params.items():
+        values = value if isinstance(value, list) and not _takes_list(entry, name) else [value]
+        axes.append([{name: one} for one in values])
+    for z, table in enumerate(entry.zip):
+        lengths = {len(values) for values in table.values()}
+        if len(lengths) > 1:
+            raise source.error(
+                ("kernels", index, "zip", z),
+                f"lists of different lengths ({', '.join(map(str, sorted(lengths)))})",
+                "lists that go together must be equally long",
+            )
+        twice = set(table) & (set(entry.params) | {n for t in entry.zip[:z] for n in t})
+        if twice:
+            raise source.error(
+                ("kernels", index, "zip", z),
+                f"parameter {min(twice)!r} is given twice",
+                "give it once, in params or in one zip table",
+            )
+        together = zip(*table.values(), strict=True)
+        axes.append([dict(zip(table, row, strict=True)) for row in together])
+    count = math.prod(map(len, axes))
+    if count > MAX_POINTS:
+        raise source.error(
+            ("kernels", index),
+            f"the sweep of {entry.kernel} has {count} parameter sets",
+            f"a campaign may have at most {MAX_POINTS} points: list fewer values",
+        )
+    for x, pattern in enumerate(entry.exclude):
+        stray = sorted(set(pattern) - known)
+        if stray:
+            raise source.error(
+                ("kernels", index, "exclude", x, stray[0]),
+                f"unknown parameter of {entry.kernel}",
+                known_names(stray[0], sorted(known), "known here"),
+            )
+    for chosen in itertools.product(*axes):
+        yield {name: value for part in chosen for name, value in part.items()}
+
+
+def _takes_list(entry: KernelEntry, name: str) -> bool:
+    """Whether one value of this parameter is a list, such as a command's argv. A sweep over such
+    a parameter is a list of lists."""
+    field = find_kernel(entry.kernel).params.model_fields.get(name)
+    value = entry.params[name]
+    is_tuple = field is not None and "tuple" in str(field.annotation)
+    return is_tuple and not all(isinstance(item, list) for item in value)
+
+
+def _matches(raw: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
+    return all(
+        name in raw and (raw[name] in value if isinstance(value, list) else raw[name] == value)
+        for name, value in pattern.items()
+    )
+
+
+def _params_error(
+    entry: KernelEntry, kernel: Kernel, index: int, first: ErrorDetails, source: Source
+) -> BadFile:
+    name = str(first["loc"][0]) if first["loc"] else ""
+    in_zip = next((z for z, table in enumerate(entry.zip) if name in table), None)
+    key: KeyPath = (
+        ("kernels", index, "space" if name in (entry.space or {}) else "params", name)
+        if in_zip is None
+        else ("kernels", index, "zip", in_zip, name)
+    )
+    match first["type"]:
+        case "extra_forbidden":
+            return source.error(
+                key,
+                f"unknown parameter of {entry.kernel}",
+                known_names(name, sorted(kernel.params.model_fields)),
+            )
+        case "missing":
+            return source.error(
+                key, f"{entry.kernel} needs this parameter", f"add {name} = VALUE to params"
+            )
+        case "value_error":
+            error = first["ctx"]["error"]
+            key = key if name else ("kernels", index, "params")
+            what, remedy = getattr(error, "what", str(error)), getattr(error, "remedy", "")
+            return source.error(key, what, remedy)
+        case _:
+            found = f"found {first['input']!r}"
+            return source.error(key, found, value_remedy(first, kernel.params))

@@ -1,0 +1,169 @@
+"""Spaces of variants: against loops written apart, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import time
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels.expression import BadExpression, parse_expression
+from kernels.space import MAX_VALUES, BadSpace, Variants, read_space, variants
+
+LIMITS = [(1024, 65536, 49152), (512, 32768, 32768), (768, 65536, 98304)]
+ANZT = {
+    "dim_m": "16 : device.threads : 16",
+    "dim_n": "16 : device.threads : 16",
+    "blk_m": "dim_m : device.registers // (2 * dim_n) : dim_m",
+    "blk_n": "dim_n : device.registers // (2 * blk_m) : dim_n",
+    "blk_k": "4 : 12 : 4",
+    "m_a": "1 : dim_m * dim_n",
+    "n_a": "dim_m * dim_n // m_a",
+    "simd": [0, 1],
+    "where": [
+        "dim_m * dim_n <= device.threads and dim_m * dim_n % 32 == 0",
+        "2 * blk_m * blk_n <= min(device.registers, 255 * dim_m * dim_n)",
+        "blk_m * blk_n >= 32 * (blk_m + blk_n)",
+        "8 * blk_k * (blk_m + blk_n) <= device.shared_bytes",
+        "divides(m_a, dim_m * dim_n) and divides(m_a, blk_m) and divides(n_a, blk_k)",
+        "simd == 0 or divides(2 * m_a, blk_m)",
+    ],
+}
+"""Half of the space of a matrix product on a GPU (Anzt et al. 2015, section 2.3)."""
+
+
+VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=4, unique=True)
+
+
+def built(declaration: dict[str, Any], **device: float) -> Variants:
+    return variants(read_space(declaration, [], list(device)), {}, device)
+
+
+def by_loops(threads: int, registers: int, shared: int) -> list[tuple[int, ...]]:
+    """The variants of ANZT, in order."""
+    rows = []
+    for dim_m, dim_n in product(range(16, threads + 1, 16), repeat=2):
+        t = dim_m * dim_n
+        if t > threads or t % 32:
+            continue
+        for blk_m in range(dim_m, registers // (2 * dim_n) + 1, dim_m):
+            for blk_n in range(dim_n, registers // (2 * blk_m) + 1, dim_n):
+                tile = blk_m * blk_n
+                if 2 * tile > min(registers, 255 * t) or tile < 32 * (blk_m + blk_n):
+                    continue
+                for blk_k in (4, 8, 12):
+                    if 8 * blk_k * (blk_m + blk_n) > shared:
+                        break
+                    for m_a in range(1, blk_m + 1):
+                        if t % m_a or blk_m % m_a or blk_k % (t // m_a):
+                            continue
+                        row = (dim_m, dim_n, blk_m, blk_n, blk_k, m_a, t // m_a)
+                        rows += [
+                            (*row, simd) for simd in (0, 1) if not simd or not blk_m % (2 * m_a)
+                        ]
+    return rows
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_a_space_is_what_loops_find(limits: tuple[int, int, int]) -> None:
+    space = built(ANZT, **dict(zip(("threads", "registers", "shared_bytes"), limits, strict=True)))
+    assert [tuple(variant.values()) for variant in space] == by_loops(*limits)
+    assert len(space) > 30
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(-5, 5), min_size=1, max_size=4, unique=True), min_size=2, max_size=3
+    ),
+    st.integers(-20, 20),
+)
+def test_lists_with_a_condition_are_the_product_of_those_that_pass(
+    lists: list[list[int]], limit: int
+) -> None:
+    names = "abc"[: len(lists)]
+    condition = " + ".join(f"{i + 1} * {name}" for i, name in enumerate(names)) + f" <= {limit}"
+    declaration = dict(zip(names, lists, strict=True)) | {"where": [condition]}
+    wanted = [
+        row for row in product(*lists) if sum((i + 1) * x for i, x in enumerate(row)) <= limit
+    ]
+    if not wanted:
+        with pytest.raises(BadSpace, match="no variant is left"):
+            built(declaration)
+        return
+    space = built(declaration)
+    assert [tuple(variant.values()) for variant in space] == wanted
+    assert space.refused == (math.prod(map(len, lists)) - len(wanted),)
+
+
+def test_values_keep_their_types_and_ranges_include_their_end() -> None:
+    space = built({"level": ["l1", "dram"], "x": [1, 2.5], "up": "4 : 8 : 2", "down": "2 : 1 : -1"})
+    first = next(iter(space))
+    assert first == {"level": "l1", "x": 1, "up": 4, "down": 2}
+    assert [type(value) for value in first.values()] == [str, int, int, int]
+    assert len(space) == 2 * 2 * 3 * 2
+    assert {v["x"] for v in built({"x": "0.1 : 0.5 : 0.1"})} == {0.1 + i * 0.1 for i in range(5)}
+
+
+@given(st.integers(-50, 50), st.integers(-50, 50), st.integers(1, 9))
+def test_expressions_are_python_s_arithmetic(a: int, b: int, c: int) -> None:
+    columns = {name: np.array([value]) for name, value in (("a", a), ("b", b), ("c", c))}
+    for text in (
+        "a + b * c - a // c % 7", "-a / c ** 2", "a < b <= c or not a == b and c != 3",
+        "max(a, b, c) - min(a, b)", "ceil(a / c) * floor(b / c)", "a > 0 and 100 % a < b",
+    ):  # fmt: skip
+        wanted = eval(text, {"ceil": math.ceil, "floor": math.floor}, {"a": a, "b": b, "c": c})
+        assert parse_expression(text).values(columns, 1)[0] == pytest.approx(wanted)
+    divides = parse_expression("divides(c, a)").values(columns, 1)[0]
+    assert divides == (a % c == 0)
+
+
+WRONG = [
+    ({"a": [1], "where": ["a < zz"]}, "where", 0, "unknown name 'zz'"),
+    ({"a": "1 : b", "b": [2]}, "a", None, "'b' is used before it is declared"),
+    ({"a": "1 : 9 : 0"}, "a", None, "step 0"),
+    ({"a": [1], "where": ["open('x')"]}, "where", 0, "not allowed"),
+    ({"a": [1], "where": ["a.real > 0"]}, "where", 0, "not allowed"),
+    ({"a": [1], "where": ["[x for x in a]"]}, "where", 0, "not allowed"),
+    ({"a": [1], "where": ["a if a else 2"]}, "where", 0, "not allowed"),
+    ({"a": [1], "where": ["max(a)"]}, "where", 0, "max with 1 arguments"),
+    ({"a": [1], "where": ["min(a, b=2)"]}, "where", 0, "not allowed"),
+    ({"a": "9 ** 9 ** 9"}, "a", None, r"2\^62 or more"),
+    ({"a": [1], "where": ["-" * 200 + "a > 0"]}, "where", 0, "nested more than"),
+    ({"a": [1], "where": ["a > 0 " * 300]}, "where", 0, "characters long"),
+    ({"a": [0], "b": "1 // a"}, "b", None, "division by zero"),
+    ({"a": [1, 2], "where": ["a > 0", "a > 2"]}, "where", 1, "no variant is left"),
+    ({"a": "5 : 1"}, "", None, "the space is empty"),
+    ({"a": f"1 : {MAX_VALUES * 10}"}, "a", None, "a range of 10,000,000 values"),
+    ({name: list(range(1000)) for name in "abcd"}, "", None, "more than 20,000,000 variants"),
+    ({"a": [1, 1]}, "a", None, "stands twice"),
+    ({"a": [1, "x"]}, "a", None, "numbers only, or texts only"),
+    ({"a": []}, "a", None, "give a list of values"),
+    ({"a": "1 : 2 : 3 : 4"}, "a", None, "a range is"),
+    ({"a": [1], "where": "a > 0"}, "where", None, "list conditions"),
+    ({"a": [1], "where": ["device.cores > a"]}, "where", 0, "the site has no number device.cores"),
+    ({"level": ["l1"], "where": ["level > 1"]}, "where", 0, "compare texts with =="),
+    ({"where": ["1 > 0"]}, "", None, "no parameter"),
+]
+
+
+@pytest.mark.parametrize(("declaration", "key", "condition", "message"), WRONG)
+def test_wrong_spaces_are_refused_at_once(
+    declaration: dict[str, Any], key: str, condition: int | None, message: str
+) -> None:
+    began_s = time.perf_counter()
+    with pytest.raises(BadSpace, match=message) as caught:
+        built(declaration)
+    assert (caught.value.key, caught.value.condition) == (key, condition)
+    assert time.perf_counter() - began_s < 1.0
+
+
+def test_integers_do_not_wrap_around() -> None:
+    large = {"a": np.array([1 << 40, 3])}
+    with pytest.raises(BadExpression, match=r"2\^62"):
+        parse_expression("a * a").values(large, 2)
+    assert parse_expression("a * a > 5").values({"a": large["a"][1:]}, 1)[0]
