@@ -10,7 +10,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument, CannotDo
+from campaign.errors import BadArgument, CannotDo, exit_code
 from campaign.extras import missing_extra
 from campaign.interrupts import INTERRUPTED, ignore_further
 from campaign.verbs.options import add_json
@@ -53,6 +53,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="leave the driver running without the terminal; campaign watch S shows it",
     )
+    parser.add_argument(
+        "--notify",
+        metavar="COMMAND",
+        help="call this command when the run has ended, with the results in the environment "
+        "(CAMPAIGN_STATUS and others)",
+    )
     add_json(parser)
 
 
@@ -64,6 +70,8 @@ def run(arguments: Namespace) -> int:
         SubmissionRefused,
     )
     from campaign.launch.drive import run as drive  # noqa: PLC0415
+    from campaign.launch.live_status import resume_command  # noqa: PLC0415
+    from campaign.launch.notify import notify_command, results  # noqa: PLC0415
     from campaign.launch.progress import progress_for  # noqa: PLC0415
     from campaign.launch.scripts import default_store  # noqa: PLC0415
     from campaign.plan.plan import make_plan  # noqa: PLC0415
@@ -77,6 +85,7 @@ def run(arguments: Namespace) -> int:
     missing = missing_extra("bokeh")
     if missing is not None and arguments.dashboard != LOOPBACK_DASHBOARD:
         raise missing
+    words = [] if arguments.notify is None else notify_command(arguments.notify)
     path = Path(arguments.campaign)
     plan = make_plan(path)
     store_path = Path(arguments.store) if arguments.store else default_store(path)
@@ -94,10 +103,14 @@ def run(arguments: Namespace) -> int:
             arguments.accept_changes,
             campaign_file=path,
         )
-    except SubmissionRefused as error:
-        raise BadArgument(f"{error}. What was measured is kept; correct the site file") from None
-    except (CantLaunch, StoreUnwritable) as error:
-        raise CannotDo(f"{error}. What was measured is kept; fix this and run again") from None
+    except Exception as error:
+        problem = error
+        if isinstance(error, SubmissionRefused):
+            problem = BadArgument(f"{error}. What was measured is kept; correct the site file")
+        elif isinstance(error, CantLaunch | StoreUnwritable):
+            problem = CannotDo(f"{error}. What was measured is kept; fix this and run again")
+        _notify(words, results(store.root, exit_code(problem) or 1, str(problem), None))
+        raise problem from None
     if arguments.json:
         print_json(vars(outcome) | {"complete": outcome.complete, "store": str(store_path)})
     else:
@@ -106,13 +119,24 @@ def run(arguments: Namespace) -> int:
         # One line, so that the last line always says how a run ended.
         resume = f"campaign run {shlex.quote(str(path))} --store {shlex.quote(str(store_path))}"
         say(f"{store_path}: {outcome.sentence(str(store_path), resume)}")
+    message = outcome.sentence(str(store.root), resume_command(path, store))
+    _notify(words, results(store.root, outcome.exit_code, message, outcome))
     return outcome.exit_code
+
+
+def _notify(words: list[str], variables: dict[str, str]) -> None:
+    """Call the command of ``--notify``, where there is one; its failure is a warning."""
+    from campaign.launch.notify import notify  # noqa: PLC0415
+
+    if words and (warning := notify(words, variables)):
+        say(f"campaign: warning: {warning}", sys.stderr)
 
 
 def _driver_words(arguments: Namespace, store: Store) -> list[str]:
     """This command line for another process, which is the driver."""
     words = ["run", str(Path(arguments.campaign).resolve()), "--store", str(store.root)]
     words += [f"--dashboard={arguments.dashboard}"]
+    words += [] if arguments.notify is None else [f"--notify={arguments.notify}"]
     flags = ("retry_failed", "accept_changes", "quiet", "json")
     return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(arguments, name)]
 
@@ -132,7 +156,7 @@ def _detach(arguments: Namespace, store: Store) -> int:
         process = start_detached(_driver_words(arguments, store), log)
     quoted = shlex.quote(str(store.root))
     try:
-        exit_code = wait_until_measuring(process, store)
+        ended = wait_until_measuring(process, store)
     except KeyboardInterrupt:
         ignore_further()
         print(
@@ -140,10 +164,10 @@ def _detach(arguments: Namespace, store: Store) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
-    if exit_code is not None:  # what it printed, as if it had run here
+    if ended is not None:  # what it printed, as if it had run here
         text = log.read_bytes()[begin:].decode("utf-8", "replace").rstrip("\n")
-        say(text, sys.stderr if exit_code else None)
-        return exit_code
+        say(text, sys.stderr if ended else None)
+        return ended
     host = socket.gethostname()
     if arguments.json:
         print_json({"host": host, "pid": process.pid, "log": str(log), "store": str(store.root)})

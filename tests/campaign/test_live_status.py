@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
+import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -86,6 +88,27 @@ def test_the_counts_and_the_energy_are_those_of_the_exported_table(
     assert (partition.failed, partition.left) == (0, 0)
     assert partition.energy_j == pytest.approx(sum(float(row["energy_j"]) for row in rows))
     assert main(["status", str(store), "--verify"]) == 0
+
+
+def test_a_command_at_the_end_gets_the_results_without_a_shell(
+    store: Path, tmp_path: Path, capsys
+) -> None:
+    campaign = str(store.parent / "c.toml")
+    seen = tmp_path / "a b;$(seen)"
+    script = (
+        "import os, sys; open(sys.argv[1], 'w').write("
+        "' '.join(os.environ['CAMPAIGN_' + n] for n in ('STATUS', 'MEASURED', 'LEFT', 'STORE')))"
+    )
+    command = shlex.join([sys.executable, "-c", script, str(seen)])
+    words = ["run", campaign, "--store", str(store), "--quiet", "--notify"]
+    assert main([*words, command]) == 0
+    assert seen.read_text() == f"complete 16 0 {store}"
+    capsys.readouterr()
+    assert main([*words, "sh -c 'echo no mail >&2; exit 3'"]) == 0
+    assert capsys.readouterr().err == "campaign: warning: --notify: sh ended with 3: no mail\n"
+    for wrong in ("no-such-program x", "'", ""):
+        assert main([*words, wrong]) == 2
+        assert capsys.readouterr().err.startswith(f"campaign: --notify {wrong!r}: ")
 
 
 def test_a_later_run_counts_the_points_of_earlier_ones_and_has_no_energy(store: Path) -> None:

@@ -1,0 +1,76 @@
+"""The command that a user wants to have called when a run has ended."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from campaign.errors import BadArgument
+from campaign.launch.outcome import Outcome
+from campaign.printable import printable
+
+NOTIFY_S = 60.0
+
+
+def notify_command(text: str) -> list[str]:
+    """The words of ``--notify``; no shell reads them.
+
+    Raises:
+        BadArgument: there is no such command.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise BadArgument(f"--notify {text!r}: {error}; quote it as for a shell") from None
+    if not words or shutil.which(words[0]) is None:
+        raise BadArgument(
+            f"--notify {text!r}: no such command; name a program, and its arguments, such as "
+            f"'mail -s campaign me@example.org'"
+        )
+    return words
+
+
+def results(store: Path, exit_code: int, message: str, outcome: Outcome | None) -> dict[str, str]:
+    """The variables in which a command finds how a run ended. The numbers of points are absent
+    where the run ended with an error."""
+    variables = {
+        "CAMPAIGN_STORE": str(store),
+        "CAMPAIGN_EXIT_CODE": str(exit_code),
+        "CAMPAIGN_MESSAGE": printable(message),
+        "CAMPAIGN_STATUS": "error",
+    }
+    if outcome is None:
+        return variables
+    ended = "complete" if outcome.complete else "not complete"
+    return variables | {
+        "CAMPAIGN_STATUS": "interrupted" if outcome.interrupted else ended,
+        "CAMPAIGN_PLANNED": str(outcome.planned),
+        "CAMPAIGN_MEASURED": str(outcome.measured),
+        "CAMPAIGN_FAILED": str(outcome.failed),
+        "CAMPAIGN_LEFT": str(outcome.left),
+    }
+
+
+def notify(words: Sequence[str], variables: Mapping[str, str]) -> str:
+    """Call the command; a warning where it failed, or empty."""
+    try:
+        done = subprocess.run(
+            words,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=NOTIFY_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"--notify: {words[0]} did not end in {NOTIFY_S:g} s, and was ended"
+    except OSError as error:
+        return f"--notify: {words[0]}: {error.strerror}"
+    if done.returncode:
+        output = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
+        return f"--notify: {words[0]} ended with {done.returncode}: {output}"
+    return ""
