@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -31,5 +32,8 @@ def ignore_further() -> None:
     # If a SIGINT came during an exec (of a dataclass's text, say), CPython 3.11 kills itself with
     # SIGINT at its end, although the exception was handled. The next exec clears that mark.
     exec("")  # noqa: S102
+    # Event loops log the tasks that the interrupt left unfinished.
+    if "logging" in sys.modules:
+        sys.modules["logging"].disable()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -16,7 +16,7 @@ from analysis.choice.legal_settings import known_volts
 from analysis.measurements.kernels import dataset_kernels
 from analysis.report.content import ListedOrder, ReportContent, SiteReport, StoredFit
 from analysis.report.site_report import site_report, with_traces
-from campaign.errors import CannotDo, reason
+from campaign.errors import BadArgument, reason
 from campaign.extras import explain_missing
 from campaign.fits import DEFAULT, NoKeptFit, fit_source, kept_fits, read_fit, read_summary
 from campaign.plan.campaign_file import Campaign
@@ -131,7 +131,7 @@ def write_report(store: Store, path: Path, fit_name: str = DEFAULT) -> Path:
     to show.
 
     Raises:
-        CannotDo: the file cannot be written.
+        BadArgument: the file cannot be written.
     """
     from analysis.report.page import render  # noqa: PLC0415
 
@@ -139,7 +139,7 @@ def write_report(store: Store, path: Path, fit_name: str = DEFAULT) -> Path:
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise CannotDo(
+        raise BadArgument(
             f"{path}: the report cannot be written ({reason(error, path)}); name another file"
         ) from None
     return path

@@ -460,7 +460,7 @@ class Results:
         ``fit``: the name of the kept fits that it shows.
 
         Raises:
-            CannotDo: the file cannot be written.
+            BadArgument: the file cannot be written.
         """
         from campaign.reporting import write_report  # noqa: PLC0415
 

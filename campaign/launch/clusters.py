@@ -226,6 +226,7 @@ def start_local(partition: Partition, dashboard: str) -> LocalCluster:
                 local_directory=partition.local_directory,
                 memory_limit=0,
                 preload=[timers.__name__],
+                silence_logs=logging.CRITICAL,  # of workers too, which share the terminal
             )
         except RuntimeError as error:  # a worker was killed before it was up
             problem = str(error)
