@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ CLOSING_S = 10.0
 
 
 PointResult = tuple[str, str, float | None]
-"""The status, text and energy (J, None where it is missing) of a point."""
+"""The status and text of a point, and its windows' energy (J; None where it is missing)."""
 
 
 class MeasuringPlugin(WorkerPlugin):
@@ -92,7 +93,7 @@ class MeasuringPlugin(WorkerPlugin):
                 if status not in COMPLETE and _is_ending(ENDING_S if status == NODE_LOST else 0.0):
                     break
                 records.append(record)
-                results.append((status, str(scalars["text"]), _number(scalars["energy_j"])))
+                results.append((status, str(scalars["text"]), _windows_j(scalars)))
         finally:
             self._write(records)
         return results
@@ -120,9 +121,12 @@ class MeasuringPlugin(WorkerPlugin):
             self._journal = None
 
 
-def _number(value: Any) -> float | None:
-    """A number of a record; None where it is missing."""
-    return float(value) if isinstance(value, float | int) and math.isfinite(value) else None
+def _windows_j(scalars: Mapping[str, Any]) -> float | None:
+    """The energy of all iterations that were measured; None where it is missing."""
+    energy_j = scalars["energy_j"]
+    if not isinstance(energy_j, float) or not math.isfinite(energy_j):
+        return None
+    return energy_j * int(scalars["iterations"])
 
 
 def _exit_after_closing(worker: Worker) -> None:

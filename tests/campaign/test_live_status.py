@@ -86,7 +86,9 @@ def test_the_counts_and_the_energy_are_those_of_the_exported_table(
         (float(row["core_mhz"]), float(row["mem_mhz"])) for row in rows
     )
     assert (partition.failed, partition.left) == (0, 0)
-    assert partition.energy_j == pytest.approx(sum(float(row["energy_j"]) for row in rows))
+    assert partition.energy_j == pytest.approx(
+        sum(float(row["energy_j"]) * int(row["iterations"]) for row in rows)
+    )
     assert main(["status", str(store), "--verify"]) == 0
 
 
