@@ -79,8 +79,8 @@ def with_remedy(output: str) -> str:
     )
 
 
-def call_slurm(site: Site, *words: str) -> str:
-    """Run one of Slurm's commands at the site, and return its output.
+def call_slurm(site: Site, *words: str, stdin: str = "") -> str:
+    """Run one of Slurm's commands at the site with a text as its input, and return its output.
 
     Raises:
         CantLaunch: it failed, or did not answer in time.
@@ -93,7 +93,7 @@ def call_slurm(site: Site, *words: str) -> str:
             text=True,
             timeout=CALL_TIMEOUT_S,
             check=False,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
         )
     except FileNotFoundError:
         raise CantLaunch(

@@ -24,6 +24,7 @@ from campaign.launch.snapshot import (
     ENDED,
     MEASURING,
     STARTING,
+    SUBMITTED,
     PartitionSnapshot,
     SettingCounts,
     Snapshot,
@@ -114,6 +115,11 @@ class LiveStatus:
         """Write all files, in another phase of the run."""
         self._base = replace(self._base, phase=phase)
         self._write(True)
+
+    def submitted(self, job: str) -> None:
+        """Write all files: the driver's own job of this name waits in Slurm's queue."""
+        self._base = replace(self._base, job=job)
+        self.enter(SUBMITTED)
 
     def end(self, exit_code: int, text: str) -> None:
         """Write all files for the last time: how the run ended."""

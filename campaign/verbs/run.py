@@ -17,6 +17,7 @@ from campaign.verbs.options import add_json
 from campaign.verbs.printing import explain, print_json, say
 
 if TYPE_CHECKING:
+    from campaign.plan.plan import Plan
     from campaign.store.layout import Store
 
 SUMMARY = "run the points that are not yet measured; continues an interrupted campaign"
@@ -54,6 +55,17 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="leave the driver running without the terminal; campaign watch S shows it",
     )
     parser.add_argument(
+        "--submit",
+        action="store_true",
+        help="run the driver as a Slurm job of its own; campaign watch S shows it",
+    )
+    parser.add_argument(
+        "--submit-options",
+        metavar="OPTIONS",
+        help="options of sbatch for the driver's job: "
+        "--submit-options='--partition=cpu --time=1-0'",
+    )
+    parser.add_argument(
         "--notify",
         metavar="COMMAND",
         help="call this command when the run has ended, with the results in the environment "
@@ -85,11 +97,17 @@ def run(arguments: Namespace) -> int:
     missing = missing_extra("bokeh")
     if missing is not None and arguments.dashboard != LOOPBACK_DASHBOARD:
         raise missing
+    if arguments.submit_options is not None and not arguments.submit:
+        raise BadArgument("--submit-options: is for the driver's own job; add --submit")
+    if arguments.submit and arguments.detach:
+        raise BadArgument("--submit and --detach: the driver is one of both; leave one out")
     words = [] if arguments.notify is None else notify_command(arguments.notify)
     path = Path(arguments.campaign)
     plan = make_plan(path)
     store_path = Path(arguments.store) if arguments.store else default_store(path)
     store = create_store(store_path.resolve(), plan.campaign.name)
+    if arguments.submit:
+        return _submit(arguments, plan, store)
     if arguments.detach:
         return _detach(arguments, store)
     progress = progress_for(arguments.quiet)
@@ -139,6 +157,41 @@ def _driver_words(arguments: Namespace, store: Store) -> list[str]:
     words += [] if arguments.notify is None else [f"--notify={arguments.notify}"]
     flags = ("retry_failed", "accept_changes", "quiet", "json")
     return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(arguments, name)]
+
+
+def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
+    """Submit the driver as a job; 0 when Slurm has accepted it."""
+    from campaign.launch.detached import driver_log  # noqa: PLC0415
+    from campaign.launch.driver_job import (  # noqa: PLC0415
+        slurm_site,
+        submission_options,
+        submit_driver,
+    )
+    from campaign.launch.live_status import LiveStatus  # noqa: PLC0415
+    from campaign.launch.progress import PlainProgress  # noqa: PLC0415
+    from campaign.store.layout import writing  # noqa: PLC0415
+
+    options = submission_options(arguments.submit_options or "")
+    site = slurm_site(plan)
+    with writing(store):
+        log = driver_log(store)
+    job = submit_driver(
+        site=site,
+        store=store,
+        live=LiveStatus(plan, store, PlainProgress(), Path(arguments.campaign)),
+        words=_driver_words(arguments, store),
+        log=log,
+        options=options,
+    )
+    if arguments.json:
+        print_json({"site": site.name, "job": job, "log": str(log), "store": str(store.root)})
+        return 0
+    say(
+        f"the driver is job {job} of {site.name}; its output: {log}\n"
+        f"to watch it: campaign watch {shlex.quote(str(store.root))}\n"
+        f"to stop it: scancel --batch --signal=INT {job}"
+    )
+    return 0
 
 
 def _detach(arguments: Namespace, store: Store) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import psutil
 import pytest
 from distributed import Client
 
+from campaign.command_line import main
 from campaign.launch.worker import MeasuringPlugin, measure_points
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
@@ -339,6 +341,25 @@ def test_an_interrupted_driver_cleans_up_and_goes_on_later(tmp_path, slurm_clust
         assert slurm_cluster.jobs() == []
 
     faulty_run(tmp_path, slurm_cluster, interrupt)
+
+
+def test_a_driver_that_is_a_job_of_its_own(tmp_path, slurm_cluster, capfd):
+    """In a folder whose name a shell would take apart, beside a store whose path is plain."""
+    folder = tmp_path / "a 'b' $(touch c)"
+    folder.mkdir()
+    site = site_file(folder, slurm_cluster, "alpha", ["cpu-a"])
+    campaign = campaign_file(folder, [site], SLEEPS)
+    store = str(tmp_path / "store")
+    words = ["run", str(campaign), "--store", store, "--submit"]
+    assert main([*words, "--submit-options=--partition=no-such"]) == 1
+    assert "no-such" in capfd.readouterr().err
+    assert main([*words, "--submit-options=--partition=cpu-b"]) == 0
+    said = capfd.readouterr().out
+    job = re.search(r"--signal=INT (\d+)\n", said)
+    assert job and any(job[1] in str(own) for own in slurm_cluster.jobs()), said
+    assert main(["watch", store]) == 0
+    assert "6 of 6 points measured" in capfd.readouterr().out
+    wait_for(lambda: slurm_cluster.jobs() == [])
 
 
 def test_nobody_gets_in_without_the_campaigns_certificates(tmp_path, slurm_cluster):
