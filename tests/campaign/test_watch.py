@@ -47,6 +47,7 @@ def test_two_watch_a_driver_that_is_killed_and_one_that_leaves(tmp_path: Path) -
     while phase(store) != "measuring":
         assert time.monotonic() < deadline and driver.poll() is None
         time.sleep(0.1)
+    os.killpg(driver.pid, signal.SIGSTOP)  # so that it does not end before it is killed
     watchers = [watcher(store) for _ in range(3)]
     for own in watchers:
         assert own.stdout is not None
