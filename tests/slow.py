@@ -9,6 +9,7 @@ SLOW = (
     "tests/faults/test_local_faults.py::test_runs_that_were_harmed",
     "tests/faults/test_local_faults.py::test_faults_at_the_stores_calls",
     "tests/campaign/test_run_local.py",
+    "tests/campaign/test_watch.py",
     "tests/kernels/test_fmm",
     "tests/docs/test_commands.py",
     "tests/docs/test_notebook.py",

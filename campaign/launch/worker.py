@@ -84,8 +84,9 @@ class MeasuringPlugin(WorkerPlugin):
                 try:
                     record = self._runner.measure(Point.from_dict(fields), attempt)
                 except AllocationGone:
-                    os.kill(os.getpid(), signal.SIGTERM)  # as the end of the job should have done
-                    _is_ending(CLOSING_S)
+                    if not _is_ending(0.0):
+                        os.kill(os.getpid(), signal.SIGTERM)  # as the job's end should have done
+                        _is_ending(CLOSING_S)
                     break
                 scalars = scalars_of(record)
                 status = str(scalars["status"])

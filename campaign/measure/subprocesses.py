@@ -63,7 +63,8 @@ STEP_STATUS = {
 
 
 class AllocationGone(Exception):
-    """The worker's Slurm job has ended, so that no step can start. The point has not failed."""
+    """The worker's Slurm job has ended, or the worker ends, so that nothing can start. The point
+    has not failed."""
 
 
 class ScratchUnwritable(StoreUnwritable):
@@ -80,6 +81,7 @@ class SubprocessRunner:
     def __init__(self, setup: PartitionSetup, scratch: Path | None = None) -> None:
         self.setup = setup
         self._server: PointServer | None = None
+        self._closed = False
         try:
             self._make_folder(scratch)
         except OSError as error:
@@ -181,6 +183,8 @@ class SubprocessRunner:
     ) -> tuple[int | None, bool]:
         code = None
         for _ in range(2):
+            if self._closed:
+                raise AllocationGone("this worker ends")
             if self._server is None:
                 self._server = PointServer([], self.setup_file)
             try:
@@ -193,6 +197,8 @@ class SubprocessRunner:
         self, point: Point, attempt: int, result: Path, log: Path
     ) -> tuple[int | None, bool]:
         """Measure in the step of the point's setting, which is started where it does not run."""
+        if self._closed:
+            raise AllocationGone("this worker ends")
         words = launcher(point, self.setup)
         if self._server is not None and (
             self._server.launcher != words or not self._server.running
@@ -256,7 +262,9 @@ class SubprocessRunner:
                 end_launcher(process)
 
     def close(self) -> None:
-        """End the fork server, with its step, and remove the scratch folder."""
+        """End the fork server, with its step, and remove the scratch folder. A point that another
+        thread measures meanwhile is not measured."""
+        self._closed = True
         self._end_server()
         shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self._lock)
