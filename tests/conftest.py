@@ -50,3 +50,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if group in SLOW:
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: places.get(group_of(item), len(EARLY)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run where pytest-xdist's groups have no effect: every process would then make the
+    clusters, stores and compiled loops that the tests of a group share."""
+    grouped = getattr(session.config.option, "loadgroup", False)
+    if grouped and session.items and "@" not in session.items[0].nodeid:
+        raise pytest.UsageError(
+            "this pytest ignores the groups of pytest-xdist; see constraints.txt"
+        )
