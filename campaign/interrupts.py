@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import make_dataclass
 
 INTERRUPTED = 130
 
@@ -30,8 +31,9 @@ def keeping_handler() -> Iterator[None]:
 def ignore_further() -> None:
     """Ignore SIGINT from now on, since the process ends with an exit code of its own."""
     # If a SIGINT came during an exec (of a dataclass's text, say), CPython 3.11 kills itself with
-    # SIGINT at its end, although the exception was handled. The next exec clears that mark.
-    exec("")  # noqa: S102
+    # SIGINT at its end, although the exception was handled. The next exec clears that mark, such
+    # as that of another dataclass.
+    make_dataclass("Cleared", ())
     # Event loops log the tasks that the interrupt left unfinished.
     if "logging" in sys.modules:
         sys.modules["logging"].disable()

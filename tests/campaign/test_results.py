@@ -16,7 +16,7 @@ import xarray as xr
 
 from analysis.choice.pick import all_candidates
 from campaign.command_line import main
-from campaign.errors import BadArgument, CannotDo
+from campaign.errors import BadArgument
 from campaign.findings import finding_texts
 from campaign.fits import NoKeptFit, Request, data_id, request_of
 from campaign.picking import faster_than_measured
@@ -171,7 +171,7 @@ def test_what_cannot_be_done_is_said_in_one_line(store, tmp_path):
         (BadArgument, lambda: store.predict(SITE, kernel="none")),
         (BadArgument, lambda: store.costs(SITE, 1.0, 2.0)),
         (BadArgument, lambda: store.roofline(SITE, (1.0, 2.0))),
-        (CannotDo, lambda: store.report(tmp_path / "missing" / "report.html")),
+        (BadArgument, lambda: store.report(tmp_path / "missing" / "report.html")),
     ):
         with pytest.raises(error) as caught:
             call()
