@@ -12,6 +12,7 @@ from pathlib import Path
 
 from campaign.measure.node_examination import ProbedMeter, probe_meters
 from campaign.measure.point_life import node_name
+from campaign.plan.estimate import walltime_s
 from campaign.printable import printable
 from sites.clocks import ClocksUnavailable, describe_controls, device_of, open_control, right_to_set
 from sites.located_toml import parse
@@ -100,11 +101,7 @@ def slurm_partitions() -> list[SlurmPartition]:
 
 def limit_seconds(text: str) -> int | None:
     """A time limit as Slurm prints it (``30:00``, ``1-00:00:00``) in s; None: unlimited."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
-    if match is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return int(walltime_s(text)) if re.fullmatch(r"(\d+-)?\d+(:\d+){1,2}", text) else None
 
 
 def _output(*argv: str) -> str:

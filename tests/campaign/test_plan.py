@@ -23,6 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campaign.command_line import main
+from campaign.measure import protocol
+from campaign.plan import estimate
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.estimate import START_S, SUBPROCESS_S, estimates, walltime_s
 from campaign.plan.order import in_batches
@@ -208,6 +210,11 @@ def test_a_point_that_no_job_can_hold_is_refused(tmp_path, walltime):
 )  # as in sbatch's manual: minutes:seconds, hours:minutes:seconds, days-hours:minutes
 def test_a_walltime_is_read_as_slurm_reads_it(text, seconds):
     assert walltime_s(text) == seconds
+
+
+def test_the_estimate_s_stretch_is_the_protocol_s():
+    """A plan does not import what measures."""
+    assert estimate.STRETCH_S == protocol.STRETCH_S
 
 
 def test_another_seed_changes_the_order_alone(tmp_path):

@@ -489,11 +489,9 @@ def test_arrays_may_lie_on_huge_pages() -> None:
     array = paged_array(1 << 20, np.dtype(np.float64))
     at = array.ctypes.data
     assert at % HUGE_PAGE_BYTES == 0
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, rights = line.split()[:2]
-        begin, end = (int(word, 16) for word in span.split("-"))
-        if begin <= at < end:
-            assert rights == "rw-p"
+    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+    spans = [([int(word, 16) for word in line[0].split("-")], line[1]) for line in lines]
+    assert [rights for (begin, end), rights in spans if begin <= at < end] == ["rw-p"]
 
 
 def test_registers_hold_three_times_two_to_the_24_steps() -> None:
