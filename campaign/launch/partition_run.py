@@ -21,7 +21,6 @@ from campaign.launch.slurm_workers import Note, SlurmWorkers
 from campaign.launch.starts import Starts
 from campaign.launch.worker import TASK_S, MeasuringPlugin, measure_points
 from campaign.measure.point_life import PartitionSetup
-from campaign.plan.order import BATCH
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
 from campaign.store.layout import Store
@@ -178,13 +177,13 @@ class PartitionRun:
 
     def _next_task(self) -> Iterator[Attempt]:
         """The points of the next task, removed from those waiting: one, or as many short ones as
-        fit into :data:`TASK_S`, or a batch of one setting where each change costs a job step; but
-        no more than leaves work for every worker."""
+        fit into :data:`TASK_S`, or those of one setting that follow each other where each change
+        costs a job step; but no more than leaves work for every worker."""
         share = -(-len(self.waiting) // max(self.wanted, 1))
         fitting = 1 if self.point_s is None else int(TASK_S / max(self.point_s, 1e-6))
         in_steps = self.site.clocks.control == "slurm"
         setting = self.waiting[0][0].setting
-        for i in range(max(1, min(BATCH if in_steps else fitting, MOST_POINTS, share))):
+        for i in range(max(1, min(MOST_POINTS, MOST_POINTS if in_steps else fitting, share))):
             following = self.waiting[0][0]
             if i and (following.id in self.alone or (in_steps and following.setting != setting)):
                 return
