@@ -133,6 +133,9 @@ class TableMap(FileModel):
     its conversion."""
     constants: dict[str, str | float | int | bool] = Field(default_factory=dict)
     """Standard column -> one value for every row."""
+    params: list[str] = Field(default_factory=list)
+    """Columns of the table that are parameters of the kernel, under their own names: what a kernel
+    was tuned over. Empty cells are parameters without a value."""
     keep: list[Keep] = Field(default_factory=list)
     """Which rows are kept, where not all: those that every rule keeps."""
     number_repeats: bool = False
@@ -200,6 +203,12 @@ class TableMap(FileModel):
             raise BadValue(
                 "number_repeats beside a column or constant repeat", "leave out one of the two"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _one_params(self) -> Self:
+        if self.params and "params" in {*self.columns, *self.constants}:
+            raise BadValue("params beside a column or constant params", "leave out one of the two")
         return self
 
 

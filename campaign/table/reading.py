@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -87,6 +88,8 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
     columns |= {name: theirs[name] for name in own}
     for ours, source in mapping.columns.items():
         columns[ours] = _converted([theirs[name] for name in source.names], source)
+    if mapping.params:
+        columns["params"] = _params({name: theirs[name] for name in mapping.params})
     return RawTable(path, lines, columns, {name: theirs[name] for name in labels}, notes)
 
 
@@ -94,6 +97,7 @@ def _taken(path: Path, theirs: Iterable[str], mapping: TableMap) -> set[str]:
     """The table's columns that the map names, all of which must be there."""
     theirs = list(theirs)
     named = {name: ours for ours, source in mapping.columns.items() for name in source.names}
+    named |= dict.fromkeys(mapping.params, "params")
     for name, used in (*named.items(), *((rule.column, "keep") for rule in mapping.keep)):
         if name not in theirs:
             raise BadFile(
@@ -119,6 +123,8 @@ def _check_columns(
         raise BadFile(
             "number_repeats beside a column repeat", "leave number_repeats out", str(path)
         )
+    if mapping.params and "params" in own:
+        raise BadFile("params in the map beside a column params", "leave params out", str(path))
     have = {*mapping.columns, *own, *mapping.constants}
     missing = [name for name in REQUIRED if name not in have]
     if not {"energy_j", "power_w"} & have and POINT_ID not in have:
@@ -240,6 +246,23 @@ def _converted(columns: list[list[Any]], source: ColumnSource) -> list[Any]:
     if not source.reciprocal and source.factor == 1.0 and not source.offset:
         return values
     return [_in_our_unit(value, source) for value in values]
+
+
+def _params(columns: dict[str, list[Any]]) -> list[str]:
+    """Each row's parameters as JSON. Empty cells are left out."""
+    return [
+        json.dumps({k: _param(v) for k, v in zip(columns, row, strict=True) if v not in (None, "")})
+        for row in zip(*columns.values(), strict=True)
+    ]
+
+
+def _param(value: Any) -> Any:
+    """A number or truth value where the text is one in JSON; otherwise the value as it is."""
+    try:
+        read = json.loads(value)
+    except (TypeError, ValueError, RecursionError):
+        return value
+    return read if isinstance(read, int | float) and math.isfinite(read) else value
 
 
 def _in_our_unit(value: Any, source: ColumnSource) -> Any:

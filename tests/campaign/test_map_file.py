@@ -206,6 +206,25 @@ def test_names_are_joined_and_rows_are_kept_by_value_and_expression(tmp_path):
     assert "no column 'phase', which the map names for keep" in said
 
 
+def test_columns_are_parameters_of_the_kernel(tmp_path):
+    text = "site,kernel,tile,order,fast,core_mhz,time_s,energy_j\n" + "".join(
+        f"s,k,{cells},1000,1,1\n" for cells in ("8,mnk,true", "0.5,012,false", ",n m,True")
+    )
+    mapping = 'params = ["tile", "order", "fast"]'
+    assert [json.loads(params) for params in read(tmp_path, text, mapping)["params"]] == [
+        {"tile": 8, "order": "mnk", "fast": True},
+        {"tile": 0.5, "order": "012", "fast": False},
+        {"order": "n m", "fast": "True"},
+    ]
+    said = refusal(tmp_path, text, 'params = ["tile", "ordre", "fast"]')
+    assert "no column 'ordre', which the map names for params" in said
+    beside = text.replace("order", "params")
+    said = refusal(tmp_path, beside, 'params = ["tile", "fast"]')
+    assert "params in the map beside a column params; leave params out" in said
+    said = refusal(tmp_path, text, f'{mapping}\n[constants]\nparams = "x"')
+    assert "params beside a column or constant params; leave out one of the two" in said
+
+
 def test_repeats_are_numbered_in_the_files_order(tmp_path):
     rows = [(kernel, mhz, i) for i in range(3) for kernel in "ab" for mhz in (1000, 2000)]
     text = "site,kernel,core_mhz,time_s,energy_j\n"
