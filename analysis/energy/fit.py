@@ -67,8 +67,12 @@ def fit(
             f"measure more settings or kernels"
         )
     place = {term.name: i for i, term in enumerate(training.equations.terms)}
-    seen = at_voltage(data, choice.form.voltage, solution.curves)
-    weighted = design_matrix(seen, training.terms) / data.energy_j[:, None]
+    if training.estimated or training.equations.kernels:
+        seen = at_voltage(data, choice.form.voltage, solution.curves)
+        columns = design_matrix(seen, training.terms)
+    else:
+        columns = training.columns
+    weighted = columns / data.energy_j[:, None]
     scale = np.linalg.norm(weighted, axis=0)
     used = scale > 0
     dropped = training.dropped + [

@@ -49,26 +49,44 @@ class NormalEquations:
         return self.shared + self.own
 
 
+def settings_of(data: Observations) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the settings that ``data`` has, int64 (S,), and each row's place among them,
+    int64 (rows,)."""
+    settings = np.flatnonzero(np.bincount(data.setting))
+    place = np.zeros(len(data.settings), np.int64)
+    place[settings] = np.arange(len(settings))
+    return settings, place[data.setting]
+
+
 def normal_equations(
-    data: Observations, terms: list[Term], weight: np.ndarray | None = None
+    data: Observations,
+    terms: list[Term],
+    weight: np.ndarray | None = None,
+    columns: np.ndarray | None = None,
 ) -> NormalEquations:
-    """Sum up the rows of ``data`` for ``terms``; ``weight``: float64 (rows,), 1 by default."""
+    """Sum up the rows of ``data`` for ``terms``.
+
+    ``weight``: float64 (rows,), 1 by default; ``columns``: the shared terms' design matrix, where
+    it has been made already.
+    """
     shared = [term for term in terms if term.pays_for != "kernel"]
     lumped = [term for term in terms if term.pays_for == "kernel"]
     kernels = sorted({term.of for term in lumped})
     own: list[Term] = [term for kernel in kernels for term in LumpedTerm.both(kernel)]
     root = np.ones(len(data)) if weight is None else np.sqrt(weight)
-    rows = design_matrix(data, shared) * (root / data.energy_j)[:, None]
-    settings, block = np.unique(data.setting, return_inverse=True)
-    order = np.argsort(block, kind="stable")
-    starts = np.searchsorted(block[order], np.arange(len(settings) + 1))
+    columns = design_matrix(data, shared) if columns is None else columns
+    rows = columns * (root / data.energy_j)[:, None]
+    settings, block = settings_of(data)
     size, n = len(shared), len(settings)
+    order = np.argsort(block.astype(np.uint16 if n < 1 << 16 else np.int64), kind="stable")
+    ends = np.cumsum(np.bincount(block, minlength=n))
     gram, moment, square = np.empty((n, size, size)), np.empty((n, size)), np.empty(n)
-    for s in range(n):
-        here = order[starts[s] : starts[s + 1]]
-        gram[s] = rows[here].T @ rows[here]
-        moment[s] = root[here] @ rows[here]
-        square[s] = root[here] @ root[here]
+    sorted_rows, sorted_root = rows[order], root[order]
+    for s, (start, end) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
+        of_setting, weights = sorted_rows[start:end], sorted_root[start:end]
+        gram[s] = of_setting.T @ of_setting
+        moment[s] = weights @ of_setting
+        square[s] = weights @ weights
     count = len(kernels)
     own_gram, cross = np.zeros((n, count, 2, 2)), np.zeros((n, count, 2, size))
     own_moment = np.zeros((n, count, 2))

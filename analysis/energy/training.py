@@ -9,7 +9,7 @@ import numpy as np
 from analysis.energy.curves import NO_CURVES, Curves, at_voltage
 from analysis.energy.forms import Form
 from analysis.energy.models import ESTIMATED
-from analysis.energy.normal_equations import NormalEquations, normal_equations, solve
+from analysis.energy.normal_equations import NormalEquations, normal_equations, settings_of, solve
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import Term
 from analysis.energy.voltage import curve_numbers, estimate_curves
@@ -60,7 +60,8 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
     """Make ``data`` ready for a form; ``weight``: float64 (rows,), 1 by default."""
     data = at_voltage(data, form.voltage)
     terms, dropped = model_terms(data, form.terms, form.voltage in ESTIMATED)
-    equations = normal_equations(data, terms, weight)
+    columns = design_matrix(data, [term for term in terms if term.pays_for != "kernel"])
+    equations = normal_equations(data, terms, weight, columns)
     code = {kernel: i for i, kernel in enumerate(equations.kernels)}
     return Training(
         form=form,
@@ -68,8 +69,8 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
         terms=terms,
         dropped=dropped,
         equations=equations,
-        columns=design_matrix(data, equations.shared),
-        block=np.searchsorted(equations.settings, data.setting),
+        columns=columns,
+        block=settings_of(data)[1],
         number=np.array([code.get(kernel, -1) for kernel in data.kernel.tolist()], np.int64)
         if code
         else np.full(len(data), -1),

@@ -38,7 +38,13 @@ class TimeModel:
         """Predicted seconds at settings; NaN for a kernel that was not measured."""
         if kernel not in self.paced_s:
             return np.full(np.shape(core_mhz), np.nan)
-        a, b, c = self.paced_s[kernel]
+        return self.paced_times_s(np.array([self.paced_s[kernel]]), core_mhz, mem_mhz)[0]
+
+    def paced_times_s(
+        self, paced_s: np.ndarray, core_mhz: np.ndarray, mem_mhz: np.ndarray
+    ) -> np.ndarray:
+        """Seconds (K, M) at M settings of kernels whose (a, b, c) are ``paced_s`` (K, 3)."""
+        a, b, c = paced_s.T[:, :, None]
         core, mem = _ratios(core_mhz, mem_mhz, self.top_mhz)
         paced = (a * core) ** self.exponent + (b * mem) ** self.exponent
         return np.asarray(c + paced ** (1.0 / self.exponent))
@@ -81,10 +87,10 @@ def fit_time(data: Observations) -> TimeModel:
 
 
 def fits_without(
-    model: TimeModel, mine: Observations, kernel: str
-) -> Iterator[tuple[np.ndarray, TimeModel]]:
-    """Each setting's rows among ``mine``, those of one kernel, as bool (N,), and the model of the
-    kernel from the other rows, the exponent given. Nothing where there is one setting only."""
+    model: TimeModel, mine: Observations
+) -> Iterator[tuple[np.ndarray, tuple[float, float, float]]]:
+    """Each setting's rows among ``mine``, those of one kernel, as bool (N,), and the kernel's
+    (a, b, c) from the other rows, the exponent given. Nothing where there is one setting only."""
     times = SettingTimes.of(mine, model.top_mhz)
     sums = times.sums(model.exponent)
     for i in range(sums.n.size if sums.n.size > 1 else 0):
@@ -93,7 +99,7 @@ def fits_without(
             kept = SettingTimes.of(mine.take(~left_out), model.top_mhz).sums(model.exponent)
         else:
             kept = sums.without(i)
-        yield left_out, replace(model, paced_s={kernel: kept.fit()[0]})
+        yield left_out, kept.fit()[0]
 
 
 @dataclass(frozen=True)
@@ -161,7 +167,8 @@ class SettingSums:
 
     def without(self, i: int) -> SettingSums:
         arrays = ("core", "mem", "weight", "target", "n", "total", "inverse", "scatter")
-        return replace(self, **{name: np.delete(getattr(self, name), i, 0) for name in arrays})
+        kept = np.delete(np.arange(self.n.size), i)
+        return replace(self, **{name: getattr(self, name).take(kept, 0) for name in arrays})
 
     def fit(self) -> tuple[tuple[float, float, float], float]:
         """(a, b, c) of one kernel, and the sum of its squared relative errors.
@@ -178,14 +185,16 @@ class SettingSums:
             other = (np.zeros_like(yt), yt / yy)
         paced, least = (0.0, 0.0, 1.0), np.inf
         for a, b in (both, one, other):
-            legal = np.isfinite(a) & np.isfinite(b) & (a >= 0) & (b >= 0)
-            a, b = np.where(legal, a, 0.0), np.where(legal, b, 0.0)  # noqa: PLW2901
-            predicted = FIXED_SHARES + (x * a + y * b) ** (1.0 / self.p)
+            legal = np.flatnonzero(np.isfinite(a) & np.isfinite(b) & (a >= 0) & (b >= 0))
+            if not len(legal):
+                continue
+            a, b = a[legal], b[legal]  # noqa: PLW2901
+            predicted = FIXED_SHARES[legal] + (x * a + y * b) ** (1.0 / self.p)
             error = self._error(predicted)
-            i = int(np.argmin(np.where(legal, error, np.inf)))
-            if legal[i] and error[i] < least:
+            i = int(np.argmin(error))
+            if error[i] < least:
                 least = float(error[i])
-                paced = (a[i] ** (1 / self.p), b[i] ** (1 / self.p), FIXED_SHARES[i])
+                paced = (a[i] ** (1 / self.p), b[i] ** (1 / self.p), FIXED_SHARES[legal[i]])
         if not np.isfinite(least):  # no clock is known at all: the mean is what there is
             paced = (0.0, 0.0, self.total.sum() / self.n.sum())
             least = float(self._error(np.full((len(self.n), 1), paced[2]))[0])

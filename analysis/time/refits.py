@@ -40,15 +40,15 @@ def refit_times(
     deviation, square, known = {}, [], []
     for kernel in kernels:
         mine = data.take(data.kernel == kernel)
-        log_s = np.tile(np.log(model.time_s(kernel, core_mhz, mem_mhz)), (len(settings), 1))
-        there_s = np.log(model.time_s(kernel, mine.core_mhz, mine.mem_mhz))
-        refits = np.tile(there_s, (len(settings), 1))
-        away = np.full(len(mine), np.nan)
-        for left_out, without in fits_without(model, mine, kernel):
-            i = np.searchsorted(settings, mine.setting[left_out][0])
-            log_s[i] = np.log(without.time_s(kernel, core_mhz, mem_mhz))
-            refits[i] = np.log(without.time_s(kernel, mine.core_mhz, mine.mem_mhz))
-            away[left_out] = np.log(mine.time_s[left_out]) - refits[i, left_out]
+        paced_s = np.tile(model.paced_s[kernel], (len(settings), 1))
+        fold = np.full(len(mine), -1)
+        for left_out, without in fits_without(model, mine):
+            fold[left_out] = np.searchsorted(settings, mine.setting[left_out][0])
+            paced_s[fold[left_out][0]] = without
+        log_s = np.log(model.paced_times_s(paced_s, core_mhz, mem_mhz))
+        refits = np.log(model.paced_times_s(paced_s, mine.core_mhz, mine.mem_mhz))
+        own_fold = refits[fold, np.arange(len(mine))]
+        away = np.where(fold >= 0, np.log(mine.time_s) - own_fold, np.nan)
         deviation[kernel] = jackknife_deviations(log_s)
         predicted = np.isfinite(away)
         square.append(away[predicted] ** 2)
