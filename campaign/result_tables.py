@@ -320,8 +320,9 @@ class Status:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing failed and nothing is left."""
-        return all(row.failed == row.left == 0 for row in self.partitions)
+        """Whether nothing of a plan failed, and nothing is left."""
+        planned = [row for row in self.partitions if row.in_plan]
+        return all(row.failed == row.left == 0 for row in planned)
 
     def rows(self) -> list[dict[str, Any]]:
         """A row a partition: its points by state, and the seconds until its end (None: unknown)."""

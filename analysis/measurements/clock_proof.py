@@ -31,9 +31,11 @@ def clock_proofs(dataset: xr.Dataset, rows: np.ndarray) -> np.ndarray:
     said = column("clock_proof", "").astype(object)
     silent = said == ""
     asked, read = np.zeros(len(rows), bool), np.ones(len(rows), bool)
+    has_clock = np.zeros(len(rows), bool)
     mem_read = np.ones(len(rows), bool)
     for name in ("core_mhz", "mem_mhz"):
         mhz = column(name, np.nan).astype(float)
+        has_clock |= np.isfinite(mhz)
         if len(np.unique(mhz[np.isfinite(mhz)])) > 1:
             asked |= np.isfinite(mhz)
             achieved = column(f"{name}_achieved", np.nan).astype(float)
@@ -45,7 +47,7 @@ def clock_proofs(dataset: xr.Dataset, rows: np.ndarray) -> np.ndarray:
     imported = column("imported", False).astype(bool)
     said[silent & asked & ~read] = UNPROVEN
     said[silent & asked & read] = READ_BACK
-    said[silent & imported] = STATED
+    said[silent & imported & has_clock] = STATED
     said[silent & simulated] = SIMULATED
     said[column("status", "") == CLOCK_UNPROVEN] = UNPROVEN
     doubtful = (said == UNPROVEN) & mem_read

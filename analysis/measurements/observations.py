@@ -118,11 +118,11 @@ def observations(
     ok = mine & is_complete(dataset["status"].values)
     rows = np.flatnonzero(ok & (energy_j > 0) & (time_s > 0))
     if not len(rows):
+        none = f"none of the {int(mine.sum())} measurements of {site} can be fitted"
+        if ok.any() and "imported" in dataset and dataset["imported"].values[ok].all():
+            raise CantFit(f"{none}: the imported table has their times, and no energy or power")
         reason = "their energy is missing: this site has no meter" if ok.any() else "none succeeded"
-        raise CantFit(
-            f"none of the {int(mine.sum())} measurements of {site} can be fitted ({reason}); "
-            f"see `campaign doctor` for what this site can measure"
-        )
+        raise CantFit(f"{none} ({reason}); see `campaign doctor` for what this site can measure")
     known_kernels = dataset_kernels(dataset)
     kernels = [
         known_kernels[pair]

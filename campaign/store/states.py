@@ -65,10 +65,12 @@ class PartitionStatus:
     """How many of a partition's planned points, or of a site's imported ones, are in which state.
     ``clock_unproven``: how many of the done ones have that status. ``left``: those that a run
     measures, ``waiting`` of which have failed and are tried again. ``failed``: those that no run
-    measures by itself. ``latest_unix_s``: when the last ones began."""
+    measures by itself. ``latest_unix_s``: when the last ones began. ``in_plan``: whether they are
+    those of a plan."""
 
     site: str
     partition: str
+    in_plan: bool
     planned: int
     done: int
     clock_unproven: int
@@ -119,6 +121,7 @@ def store_status(store: Store) -> StoreStatus:
             PartitionStatus(
                 site=site,
                 partition=partition,
+                in_plan=True,
                 planned=ids.size,
                 done=done,
                 clock_unproven=unproven,
@@ -134,20 +137,24 @@ def store_status(store: Store) -> StoreStatus:
             counts = {sites[0]: Counter(STATUSES[code] for code in states["status"].tolist())}
         else:
             counts = _counts_without_plan(contents, planned)
-        partitions += [
-            PartitionStatus(
-                site=site,
-                partition="not planned" if planned else "imported",
-                planned=sum(count[status] for status in COMPLETE),
-                done=sum(count[status] for status in COMPLETE),
-                clock_unproven=count[CLOCK_UNPROVEN],
-                failed=0,
-                left=0,
-                waiting=0,
-                latest_unix_s=[],
+        for site, count in sorted(counts.items()):
+            done = sum(count[status] for status in COMPLETE)
+            # What an earlier plan left as failed is no part of the campaign as it is now.
+            failed = 0 if planned else count.total() - done
+            partitions.append(
+                PartitionStatus(
+                    site=site,
+                    partition="not planned" if planned else "imported",
+                    in_plan=False,
+                    planned=done + failed,
+                    done=done,
+                    clock_unproven=count[CLOCK_UNPROVEN],
+                    failed=failed,
+                    left=0,
+                    waiting=0,
+                    latest_unix_s=[],
+                )
             )
-            for site, count in sorted(counts.items())
-        ]
     uses, damage = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
     return StoreStatus(
         partitions,

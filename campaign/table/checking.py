@@ -125,13 +125,15 @@ def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame
     partition = cells.texts(
         "partition", lambda v: one_line(v, "partition", exact) if is_present(v) else ""
     )
-    core_mhz = cells.numbers("core_mhz", above=True, needed=~of_store)
+    may_lack = mapping.of_kernel_tuner
+    no_clock = may_lack and "core_mhz" not in table.columns
+    core_mhz = cells.numbers("core_mhz", above=True, needed=~of_store & (not no_clock))
     mem_mhz = cells.numbers("mem_mhz", above=True, needed=False)
     time_s = cells.numbers("time_s", above=True, needed=complete, any_sign=of_store)
     energy_j = cells.numbers("energy_j", above=True, needed=False, any_sign=of_store)
     given = np.isfinite(energy_j)
     without = ~given & complete & ~of_store
-    power_w = cells.numbers("power_w", needed=without & ~cells.is_wrong)
+    power_w = cells.numbers("power_w", needed=without & ~cells.is_wrong & (not may_lack))
     for i in np.flatnonzero(without & (power_w == 0)).tolist():
         cells.note(i, "power_w: found 0; must be above 0")
     with np.errstate(over="ignore", under="ignore"):
@@ -146,6 +148,8 @@ def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame
     }
     repeat = cells.wholes("repeat", 0, MAX_REPEAT)
     clocks |= {"core_mhz": core_mhz, "mem_mhz": mem_mhz}
+    if may_lack:
+        table.notes.extend(_lacking(table, no_clock, complete, without & np.isnan(product_j)))
     if mapping.clocks == "grouped" and not of_store.any():
         keys = [kernel, params, node, repeat.tolist()]
         table.notes.extend(group_settings(site, keys, clocks, mapping.number_repeats))
@@ -194,6 +198,24 @@ def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame
     power_w = np.where(given, power_w, np.nan)
     frame["provenance"] = _provenance(table, frame["provenance"].tolist(), power_w, of_store)
     return frame, power_w
+
+
+def _lacking(
+    table: RawTable, no_clock: bool, complete: np.ndarray, no_energy: np.ndarray
+) -> list[str]:
+    """What a cache of Kernel Tuner lacks, a sentence each. ``complete``, ``no_energy``: bool, one a
+    row."""
+    notes = []
+    if no_clock:
+        notes.append(
+            f"{table.path}: no clock is given: its variants were measured at unchanged clocks; "
+            "core_mhz under [columns] or [constants] in the map gives one"
+        )
+    if no_energy.any():
+        all_of_them = bool((no_energy == complete).all())
+        count = "" if all_of_them else f" in {no_energy.sum()} of its {complete.sum()} variants"
+        notes.append(f"{table.path}: no energy was measured{count}, only times")
+    return notes
 
 
 def listed(rows: list[str]) -> str:
@@ -281,6 +303,7 @@ def _clock_proofs(cells: Cells, frame: pd.DataFrame, of_store: np.ndarray) -> li
         asked, achieved = frame[name].to_numpy(), frame[f"{name}_achieved"].to_numpy()
         agree &= np.isnan(asked) | (np.abs(achieved - asked) <= AGREE * asked)
     usual = np.where(agree, READ_BACK, STATED)
+    usual = np.where(frame[["core_mhz", "mem_mhz"]].isna().all(axis=1), "", usual)
     usual = np.where(frame["simulated"], SIMULATED, usual)
     if of_store.any() and "clock_proof" in cells.table.columns:
         usual[of_store] = ""

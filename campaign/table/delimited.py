@@ -26,6 +26,8 @@ reading them."""
 MAX_TEXT_BYTES = 1 << 30
 """A small compressed file can hold more than any memory."""
 MAX_FIELD_CHARS = 1 << 24
+CACHE_KEY = "tune_params_keys"
+"""A key of every cache file of Kernel Tuner."""
 COMPRESSED: dict[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
     b"\x1f\x8b": lambda data: gzip.GzipFile(fileobj=data),
     b"BZh": bz2.BZ2File,
@@ -53,6 +55,12 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         BadFile: it cannot be read, has no header, or a row with another number of fields.
     """
     text, notes = read_table_text(path)
+    if text.lstrip().startswith("{") and f'"{CACHE_KEY}"' in text[:SAMPLE_CHARS]:
+        raise BadFile(
+            "is a cache file of Kernel Tuner",
+            'give --map a map file with layout = "kernel_tuner"',
+            str(path),
+        )
     delimiter = mapping.delimiter or _recognised(text, mapping)
     if not mapping.delimiter and delimiter != ",":
         notes.append(f"{path}: its columns are separated by {DELIMITERS[delimiter]}")

@@ -42,13 +42,15 @@ ATTEMPT = [POINT_ID, "attempt", "start_unix_s"]
 class Imported:
     """What an import did.
 
-    ``new``: rows that the store did not hold; ``held``: rows that it did. ``measurements``: all
+    ``new``: rows that the store did not hold, ``failed`` of which are failures; ``held``: rows that
+    it did. ``measurements``: all
     that the store holds now. ``damage``: what was damaged in it, a line each.
     ``disagreements``: rows whose energy is not their power times time, a line each. ``notes``:
     what was recognised in the file, a sentence each.
     """
 
     new: int
+    failed: int
     held: int
     sites: list[str]
     measurements: pd.DataFrame
@@ -58,20 +60,28 @@ class Imported:
 
 
 def import_table(
-    table: Path, store: Path, map_file: Path | None = None, traces: Path | None = None
+    table: Path,
+    store: Path,
+    map_file: Path | None = None,
+    traces: Path | None = None,
+    site: str | None = None,
 ) -> Imported:
     """Read a table, check it, and put its rows into a store, which is made if it is not there.
 
-    ``traces``: a folder of traces that export wrote with the table.
+    ``traces``: a folder of traces that export wrote with the table. ``site``: that of every row, in
+    place of the map's.
 
     Raises:
         BadFile: the table, the map file or the traces cannot be read, or a row is wrong.
         NotAStore: ``store`` is there and is something else.
         StoreBusy: a driver runs on the store.
     """
-    mapping = read_map(map_file)
+    mapping = read_map(map_file).at_site(site)
     # A table that is refused must not leave a new, empty store behind.
-    checked = checked_rows(read_table(table, mapping), mapping)
+    raw = read_table(table, mapping)
+    if site is not None and not set(raw.columns["site"]) <= {site}:
+        raise BadFile("has a column site", "leave out --site", str(table))
+    checked = checked_rows(raw, mapping)
     beside = read_beside(table)
     if beside != Beside():
         checked.notes.append(f"{path_beside(table)}: read with it")
@@ -123,6 +133,7 @@ def import_rows(
         tables, _ = current_tables(store)
     return Imported(
         new=int(new.sum()),
+        failed=int((new & (worth_of(rows["status"]) == 0)).sum()),
         held=int((~new).sum()),
         sites=sorted(set(rows["site"])),
         measurements=tables.measurements,
@@ -150,13 +161,18 @@ def _held(checked: Checked, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
     same = (values == values_held) | (np.isnan(values) & np.isnan(values_held))
     for i in np.flatnonzero(~same.all(axis=1) & (worth > 0) & (worth_held > 0))[:1]:
         raise BadFile(
-            f"the store holds this point with {values_held[i, 0]:g} J and {values_held[i, 1]:g} s",
+            "the store holds this point with "
+            f"{_cost(values_held[i, 0], 'J')} and {_cost(values_held[i, 1], 's')}",
             "give the new one another repeat, or import into another store",
             f"{checked.path}:{checked.lines[there][i]}",
         )
     better = np.zeros(len(rows), bool)
     better[there] = worth > worth_held
     return there, better
+
+
+def _cost(value: float, unit: str) -> str:
+    return f"no value in {unit}" if np.isnan(value) else f"{value:g} {unit}"
 
 
 def _new_failures(checked: Checked, tables: Tables) -> pd.DataFrame:

@@ -117,9 +117,9 @@ class VoltageTables(FileModel):
 class TableMap(FileModel):
     """A map file: how a table with other column names or units is read."""
 
-    layout: Literal["table", "blocks"] = "table"
+    layout: Literal["table", "blocks", "kernel_tuner"] = "table"
     """table: every line is a row. blocks: a line of one field names the kernel of the lines that
-    follow it."""
+    follow it. kernel_tuner: the file is a cache of Kernel Tuner, and every record a row."""
     fields: list[str] | None = None
     """The names of the columns in order, where the file has no header line."""
     delimiter: Literal[",", ";", "\t", "|", " "] | None = None
@@ -196,6 +196,33 @@ class TableMap(FileModel):
                     f"standard columns are {', '.join(MAPPED_COLUMNS)} and n_CLASS",
                 )
         return value
+
+    @property
+    def of_kernel_tuner(self) -> bool:
+        """Whether the table is a cache of Kernel Tuner, whose records may lack clocks and energy
+        and may be failures."""
+        return self.layout == "kernel_tuner"
+
+    def at_site(self, site: str | None) -> TableMap:
+        """The map for a table of one site; unchanged without one."""
+        if site is None:
+            return self
+        columns = {ours: source for ours, source in self.columns.items() if ours != "site"}
+        return self.model_copy(
+            update={"columns": columns, "constants": self.constants | {"site": site}}
+        )
+
+    @model_validator(mode="after")
+    def _no_text_keys(self) -> Self:
+        given = [
+            n for n in ("fields", "delimiter", "decimal", "params") if n in self.model_fields_set
+        ]
+        if self.of_kernel_tuner and given:
+            raise BadValue(
+                f"{given[0]} with layout kernel_tuner, whose file names its fields itself",
+                f"leave out {given[0]}",
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_repeat(self) -> Self:

@@ -17,6 +17,7 @@ import pandas as pd
 
 from analysis.dataset import COUNT_PREFIX, MEASUREMENT_COLUMNS
 from campaign.table.delimited import read_delimited
+from campaign.table.kernel_tuner import read_cache
 from campaign.table.map_file import (
     COLUMNS,
     NUMBER_COLUMNS,
@@ -62,7 +63,11 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
         BadFile: it cannot be read, lacks a column, or has one that nobody knows.
     """
     notes: list[str] = []
-    if _is_parquet(path):
+    standard: set[str] = {*COLUMNS}
+    if mapping.of_kernel_tuner:
+        standard |= {"status", "text"}
+        (header, lines, values), notes = read_cache(path, mapping)
+    elif _is_parquet(path):
         header, lines, values = _parquet(path)
     else:
         (header, lines, values), notes = read_delimited(path, mapping)
@@ -70,7 +75,7 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
     if twice:
         raise BadFile(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
     theirs = dict(zip(header, values, strict=True))
-    standard = OF_STORE if POINT_ID in theirs else COLUMNS
+    standard = OF_STORE if POINT_ID in theirs else standard
     taken = _taken(path, theirs, mapping)
     own = [name for name in header if name not in taken and is_table_column(name, standard)]
     labels = [name for name in header if name not in taken and name not in own]
@@ -126,14 +131,15 @@ def _check_columns(
     if mapping.params and "params" in own:
         raise BadFile("params in the map beside a column params", "leave params out", str(path))
     have = {*mapping.columns, *own, *mapping.constants}
-    missing = [name for name in REQUIRED if name not in have]
-    if not {"energy_j", "power_w"} & have and POINT_ID not in have:
+    optional = {"core_mhz"} if mapping.of_kernel_tuner else set()
+    missing = [name for name in REQUIRED if name not in have | optional]
+    if not {"energy_j", "power_w", POINT_ID} & have and not mapping.of_kernel_tuner:
         missing.append("energy_j or power_w")
     if missing:
         raise BadFile(
             f"no column {missing[0]}",
             f"it has {', '.join(header)}: name theirs under [columns] in a map file, or give one "
-            "value under [constants]",
+            f"value under [constants]{' or by --site' if missing[0] == 'site' else ''}",
             str(path),
         )
 

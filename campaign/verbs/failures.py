@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from campaign.verbs.options import add_all, add_json, add_store
 from campaign.verbs.printing import (
     MOST_ROWS,
     WIDTH,
+    began_text,
     explain,
     print_json,
     print_table,
@@ -75,13 +75,12 @@ def run(arguments: Namespace) -> int:
 
 
 def _print_last(group: FailureGroup, every_line: bool) -> None:
-    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+    from analysis.figures.labels import setting_label  # noqa: PLC0415
 
-    began = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(group.start_unix_s))
     where = f" on node {group.node}" if group.node else ""
-    what = f"{shortened(group.instance.label, 60)} at {setting_text(group.setting_mhz)}"
+    what = f"{shortened(group.instance.label, 60)} at {setting_label(group.setting_mhz)}"
     explain(
-        f"{what}: {group.reason}{where}, {began}, "
+        f"{what}: {group.reason}{where}{began_text(group.start_unix_s)}, "
         f"attempt {group.attempt + 1}, point {group.point_id}"
     )
     lines = [

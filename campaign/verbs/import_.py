@@ -17,13 +17,18 @@ EXAMPLE = "campaign import campaign-demo/table.csv --store imported"
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     parser.add_argument(
-        "table", metavar="TABLE", help="CSV, also compressed (.gz, .bz2, .xz), or Parquet"
+        "table",
+        metavar="TABLE",
+        help="CSV, also compressed (.gz, .bz2, .xz), Parquet, or a cache file of Kernel Tuner",
     )
     parser.add_argument("--store", required=True, metavar="S", help="the store to import into")
     parser.add_argument(
         "--map",
         metavar="MAP.toml",
         help="a map file: the names of the table's columns, and the factors to the standard units",
+    )
+    parser.add_argument(
+        "--site", metavar="X", help="the site of every row, for a table that does not name it"
     )
     parser.add_argument(
         "--traces", metavar="FOLDER", help="the traces that campaign export wrote with the table"
@@ -46,6 +51,7 @@ def run(arguments: Namespace) -> int:
         store_path,
         Path(arguments.map) if arguments.map else None,
         Path(arguments.traces) if arguments.traces else None,
+        arguments.site,
     )
     for text in imported.damage:
         say(text, sys.stderr)
@@ -56,6 +62,7 @@ def run(arguments: Namespace) -> int:
             {
                 "table": str(path),
                 "imported": imported.new,
+                "failed": imported.failed,
                 "already_there": imported.held,
                 "notes": imported.notes,
                 "disagreements": imported.disagreements,
@@ -73,5 +80,6 @@ def run(arguments: Namespace) -> int:
     for text in finding_texts(findings, False, "campaign import --json"):
         explain(text)
     again = f"; {imported.held} rows held already" if imported.held else ""
-    say(f"{arguments.store}: {imported.new} measurements imported from {path}{again}")
+    failed = f", {imported.failed} of them failed," if imported.failed else ""
+    say(f"{arguments.store}: {imported.new} measurements{failed} imported from {path}{again}")
     return 0

@@ -120,6 +120,13 @@ def of_statuses(measured: int, clock_unproven: int) -> str:
     return f" (ok {ok}, clock unproven {clock_unproven})" if clock_unproven else ""
 
 
+def began_text(start_unix_s: float) -> str:
+    """When a measurement began, behind a comma; empty where that is not known."""
+    if not start_unix_s > 0:
+        return ""
+    return time.strftime(", %Y-%m-%d %H:%M:%S UTC", time.gmtime(start_unix_s))
+
+
 def say(text: str = "", file: TextIO | None = None) -> None:
     """Print lines as they are; names and texts in them cannot steer the terminal."""
     print("\n".join(map(printable, text.split("\n"))), file=file)

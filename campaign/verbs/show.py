@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import shutil
 import sys
-import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.options import add_all, add_json, add_store
-from campaign.verbs.printing import WIDTH, explain, print_json, print_table, say
+from campaign.verbs.printing import WIDTH, began_text, explain, print_json, print_table, say
 
 if TYPE_CHECKING:
     from campaign.shown_measurement import ShownMeasurement
@@ -66,16 +65,15 @@ def run(arguments: Namespace) -> int:
 
 
 def _print(shown: ShownMeasurement, every_row: bool) -> None:
-    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+    from analysis.figures.labels import setting_label  # noqa: PLC0415
 
     own = shown.scalars
-    setting = setting_text((own["core_mhz"], own["mem_mhz"]))
+    setting = setting_label((own["core_mhz"], own["mem_mhz"]))
     simulated = " (simulated)" if shown.simulated else " (imported)" if own["imported"] else ""
-    began = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(own["start_unix_s"]))
     where = f"{own['site']}/{own['partition']}" if own["partition"] else own["site"]
     node = f" on node {own['node']}" if own["node"] else ""
     say(f"point {own['point_id']}{simulated}")
-    explain(f"{shown.instance.label} at {setting}, {where}{node}, {began}")
+    explain(f"{shown.instance.label} at {setting}, {where}{node}{began_text(own['start_unix_s'])}")
     explain(
         f"status {own['status']}, repeat {own['repeat']}, attempt {own['attempt'] + 1}, "
         f"MPI ranks {own['ranks']}"

@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Print the status; 0 when nothing is left, failed or found damaged."""
+    """Print the status; 0 when nothing planned is left or failed, and nothing found damaged."""
     from campaign.results import open_store  # noqa: PLC0415
 
     status = open_store(arguments.store).status(arguments.verify)

@@ -1,0 +1,137 @@
+"""Kernel Tuner's cache files as rows: a record is a variant, measured or failed.
+
+A cache is one JSON object: ``tune_params_keys`` names the tuned parameters, and ``cache`` maps each
+variant to its record: its parameters, ``time`` in ms and whatever else was observed. Kernel Tuner
+appends a line a record and closes the object at the end (github.com/KernelTuner/kernel_tuner,
+kernel_tuner/util.py). Its schemas 1.0.0 and 1.1.0 and the files before them, without
+``schema_version``, are alike in what is read here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from analysis.dataset import KERNEL_FAILED, OK
+from campaign.table.delimited import CACHE_KEY, read_table_text
+from campaign.table.json_records import JsonRecords, read_json_records
+from campaign.table.map_file import TableMap
+from sites.located_toml import BadFile
+
+NAME, RECORDS = "kernel_name", "cache"
+NO_COLUMNS = {NAME, CACHE_KEY, RECORDS, "tune_params"}
+"""What becomes no column of its own; the values in ``tune_params`` are those of the records."""
+FAILED_TIME = 1e20
+"""From here a time is none: earlier versions of Kernel Tuner wrote 1e20 for a failed variant."""
+WHAT = "is not a cache file of Kernel Tuner"
+REMEDY = "name one that tune_kernel(..., cache=FILE) wrote, or leave layout out of the map"
+
+Columns = tuple[list[str], list[int], list[list[Any]]]
+"""The header, each record's line in the file, and the values of each column."""
+
+
+def read_cache(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
+    """A cache file, which may be compressed, as columns; and what was noticed, a sentence each.
+
+    ``kernel`` is the file's ``kernel_name`` unless the map gives one; ``params`` has the tuned
+    parameters that the map does not name; a failed variant has ``status`` and ``text``. Every
+    other field of the records and key of the file is a column of its own.
+
+    Raises:
+        BadFile: it is no such file, it is damaged, or a record lacks a tuned parameter.
+    """
+    text, notes = read_table_text(path)
+    read = read_json_records(path, text, RECORDS)
+    if read is None:
+        raise BadFile(f"{WHAT}: it is no JSON object", REMEDY, str(path))
+    for name in (NAME, CACHE_KEY, RECORDS):
+        if name not in read.members:
+            raise BadFile(f"{WHAT}: it has no {name!r}", REMEDY, str(path))
+    if not read.records:
+        raise BadFile("has no records", "nothing to import", str(path))
+    tuned = read.members[CACHE_KEY]
+    if not isinstance(tuned, list) or not all(isinstance(name, str) for name in tuned):
+        raise BadFile(f"{WHAT}: its {CACHE_KEY!r} is no list of names", REMEDY, str(path))
+    for line, record in zip(read.lines, read.records, strict=True):
+        if missing := [name for name in tuned if name not in record]:
+            raise BadFile(
+                f"a record without the parameter {missing[0]!r}, which {CACHE_KEY} names",
+                "correct or remove this record",
+                f"{path}:{line}",
+            )
+    reasons = _reasons(read, mapping)
+    theirs = _fields(read, tuned, mapping, reasons)
+    ours = {
+        "params": _params(read, tuned, mapping),
+        "status": [KERNEL_FAILED if reason else OK for reason in reasons],
+        "text": reasons,
+    }
+    if "kernel" not in {*mapping.columns, *mapping.constants}:
+        ours["kernel"] = [read.members[NAME]] * len(reasons)
+    header, values = [*theirs, *ours], [*theirs.values(), *ours.values()]
+    return (header, read.lines, values), notes + read.notes
+
+
+def _named(mapping: TableMap) -> set[str]:
+    return {name for source in mapping.columns.values() for name in source.names}
+
+
+def _params(read: JsonRecords, tuned: list[str], mapping: TableMap) -> list[str]:
+    params = [name for name in tuned if name not in _named(mapping)]
+    return [json.dumps({name: record[name] for name in params}) for record in read.records]
+
+
+def _fields(
+    read: JsonRecords, tuned: list[str], mapping: TableMap, reasons: list[str]
+) -> dict[str, list[Any]]:
+    """The keys of the file and the fields of the records that are columns of their own. In a failed
+    record, what the map takes for a number and is none is missing."""
+    shown = _named(mapping) | {rule.column for rule in mapping.keep}
+    columns: dict[str, list[Any]] = {
+        name: [_cell(value)] * len(reasons)
+        for name, value in read.members.items()
+        if name not in NO_COLUMNS or (name == NAME and name in shown)
+    }
+    for name in dict.fromkeys(name for record in read.records for name in record):
+        if name not in tuned or name in shown:
+            columns[name] = [_cell(record.get(name)) for record in read.records]
+    numbers = {n for source in mapping.columns.values() if not source.join for n in source.names}
+    for name in numbers & columns.keys() - {*tuned, *read.members}:
+        columns[name] = [
+            None if reason and not _is_measured(value) else value
+            for value, reason in zip(columns[name], reasons, strict=True)
+        ]
+    return columns
+
+
+def _reasons(read: JsonRecords, mapping: TableMap) -> list[str]:
+    """Of each record why it has no time, empty where it has one: the text that stands in its place,
+    or in that of the objective."""
+    source = mapping.columns.get("time_s")
+    names = [] if source is None else source.names
+    objective = read.members.get("objective")
+    reasons = []
+    for record in read.records:
+        missing = [name for name in names if not _is_measured(record.get(name))]
+        of_objective = record.get(objective) if isinstance(objective, str) else None
+        reason = ""
+        if missing and isinstance(record.get(missing[0]), str):
+            reason = record[missing[0]] or f"{missing[0]} is empty"
+        elif missing and isinstance(of_objective, str):
+            reason = of_objective
+        elif missing:
+            value = record.get(missing[0])
+            reason = f"{missing[0]} is {'missing' if value is None else _cell(value)}"
+        reasons.append(reason)
+    return reasons
+
+
+def _is_measured(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value) and value < FAILED_TIME
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | dict | bool) else value

@@ -1,0 +1,198 @@
+"""Import of Kernel Tuner's cache files, against the files as Python's json reads them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+
+import pandas as pd
+import pytest
+
+from campaign.command_line import main
+from campaign.plan.point import canonical_json
+from campaign.table.json_records import read_json_records
+from tests.campaign.test_map_file import read, refusal
+from tests.campaign.test_table import ROOT, imported
+
+CACHE = ROOT / "tests/data/kernel_tuner/convolution_a100.json.gz"
+MAP = ROOT / "examples/kernel-tuner.map.toml"
+TIMES = 'layout = "kernel_tuner"\nunknown = "label"\n[constants]\nsite = "a"\n[columns]\n'
+TIMES += 'time_s = { column = "time", factor = 1e-3 }\n'
+HEAD = {
+    "device_name": "a device",
+    "kernel_name": "conv",
+    "problem_size": [64],
+    "tune_params_keys": ["bx", "layout"],
+    "tune_params": {"bx": [16, 32], "layout": ["a,b", "c"]},
+    "objective": "time",
+}
+RECORDS = [
+    {"bx": 16, "layout": "a,b", "time": 3.5, "GFLOP/s": 2.0},
+    {"bx": 16, "layout": "c", "time": "CompilationFailedConfig"},
+    {"bx": 32, "layout": "a,b", "time": 2.25, "GFLOP/s": 4.0},
+]
+
+
+def cache(*records: dict[str, object], **head: object) -> str:
+    """As Kernel Tuner writes it: the head without its last three characters, then lines."""
+    begin = json.dumps(HEAD | head | {"cache": {}}, indent="")[:-3]
+    lines = (json.dumps({str(list(r.values())): r})[1:-1] for r in records or RECORDS)
+    return begin + ",".join("\n" + line for line in lines) + "}\n}"
+
+
+def a_record(**fields: object) -> dict[str, object]:
+    return {"bx": 16, "layout": "c", "time": 1.0} | fields
+
+
+def test_every_record_of_a_real_cache_comes_in_and_goes_out(tmp_path, capsys):
+    store, text = tmp_path / "s", gzip.decompress(CACHE.read_bytes()).decode()
+    wanted = json.loads(text)
+    command = ["import", str(CACHE), "--map", str(MAP), "--store", str(store), "--site", "a100"]
+    assert main(command) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no energy was measured, only times" in said
+    assert "no clock is given: its variants were measured at unchanged clocks" in said
+    assert f"63 measurements, 9 of them failed, imported from {CACHE}" in said
+    frame = imported(store).set_index("params")
+    assert len(frame) == len(wanted["cache"]) == 63
+    assert set(frame["site"]) == {"a100"} and set(frame["kernel"]) == {"convolution_kernel"}
+    assert frame[["energy_j", "core_mhz", "mem_mhz"]].isna().all(axis=None)
+    assert set(frame["clock_proof"]) == {""}
+    for record in wanted["cache"].values():
+        row = frame.loc[canonical_json({n: record[n] for n in wanted["tune_params_keys"]})]
+        if isinstance(record["time"], str):
+            assert (row["status"], row["text"]) == ("kernel failed", record["time"])
+            assert math.isnan(row["time_s"])
+        else:
+            assert (row["status"], row["text"], row["time_s"]) == ("ok", "", record["time"] * 1e-3)
+        provenance = json.loads(row["provenance"])
+        assert provenance["labels"]["device_name"] == "NVIDIA A100-PCIE-40GB"
+        assert json.loads(provenance["labels"]["problem_size"]) == [4096, 4096]
+        assert json.loads(provenance["labels"].get("times", "0")) == record.get("times", 0)
+        assert record["timestamp"] in text.splitlines()[provenance["line"] - 1]
+
+    assert main(["status", str(store)]) == 0
+    assert "54 of 63 points done, 9 failed, 0 left" in capsys.readouterr().out
+    assert main(["fit", str(store), "--site", "a100"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "the imported table has their times, and no energy or power" in said
+
+    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
+    assert main(["export", str(store), "--csv", str(first)]) == 0
+    assert main(["import", str(first), "--store", str(tmp_path / "t")]) == 0
+    assert main(["export", str(tmp_path / "t"), "--csv", str(second)]) == 0
+    assert first.read_bytes() == second.read_bytes()
+    names = ["point_id"]
+    again = imported(tmp_path / "t").sort_values(names, ignore_index=True)
+    frame = frame.reset_index().sort_values(names, ignore_index=True)
+    pd.testing.assert_frame_equal(again, frame[again.columns])
+
+
+def test_a_file_that_is_still_written_gives_its_complete_records(tmp_path):
+    """Cut anywhere, it is read up to the last record whose closing brace stands."""
+    text = cache()
+    ends = [text.index("}", text.index(json.dumps(r)[1:-1])) for r in RECORDS]
+    for size in range(text.index('"cache"'), len(text)):
+        cut = read_json_records(tmp_path, text[:size], "cache")
+        assert cut is not None
+        assert cut.records == RECORDS[: sum(end < size for end in ends)], text[:size]
+        assert cut.notes
+    whole = read_json_records(tmp_path, text, "cache")
+    assert whole is not None and whole.records == RECORDS and not whole.notes
+
+
+def test_old_and_new_versions_and_forms_of_a_file_are_read_alike(tmp_path):
+    expected = read(tmp_path, cache(), TIMES)
+    assert expected["time_s"].tolist()[::2] == [3.5 * 1e-3, 2.25 * 1e-3]
+    assert json.loads(expected["params"][0]) == {"bx": 16, "layout": "a,b"}
+    columns = ["point_id", "time_s", "status", "text"]
+    texts = [cache(schema_version=version) for version in ("1.0.0", "1.1.0")]
+    texts += [json.dumps(json.loads(cache())), cache()[:-3] + ",", cache()[:-3] + "\n"]
+    for text in texts:
+        frame = read(tmp_path, text, TIMES)
+        pd.testing.assert_frame_equal(frame[columns], expected[columns])
+
+
+def test_clocks_and_power_are_taken_from_the_fields_that_the_map_names(tmp_path):
+    keys = ["bx", "nvml_gr_clock"]
+    records = [
+        {"bx": 8, "nvml_gr_clock": mhz, "core_freq": read_mhz, "time": 250.0, "nvml_power": power_w}
+        for mhz, read_mhz, power_w in (
+            (1410, 1410.0, 100.0),
+            (1005, 1000.0, 60.0),
+            (600, 600, None),
+        )
+    ]
+    mapping = TIMES + 'core_mhz = "nvml_gr_clock"\ncore_mhz_achieved = "core_freq"\n'
+    mapping += 'power_w = "nvml_power"\nkernel = { join = ["kernel_name", "device_name"] }\n'
+    frame = read(tmp_path, cache(*records, tune_params_keys=keys), mapping)
+    assert frame["core_mhz"].tolist() == [1410, 1005, 600]
+    assert frame["core_mhz_achieved"].tolist() == [1410, 1000, 600]
+    assert frame["energy_j"].tolist()[:2] == [25.0, 15.0] and math.isnan(frame["energy_j"][2])
+    assert set(frame["params"]) == {'{"bx":8}'} and set(frame["kernel"]) == {"conv a device"}
+    assert set(frame["status"]) == {"ok"} and set(frame["clock_proof"]) == {"read back"}
+    fixed = TIMES.replace("[columns]", "core_mhz = 1410\n[columns]")
+    frame = read(tmp_path, cache(), fixed)
+    assert set(frame["core_mhz"]) == {1410.0} and set(frame["clock_proof"]) == {"stated"}
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"time": "InvalidConfig"}, "InvalidConfig"),
+        ({"time": math.nan}, "time is nan"),
+        ({"time": None}, "time is missing"),
+        ({"time": 1e20}, "time is 1e+20"),
+        ({"time": math.inf, "energy": "RuntimeFailedConfig"}, "RuntimeFailedConfig"),
+    ],
+)
+def test_a_variant_without_a_time_is_a_failure_with_its_reason(tmp_path, record, reason):
+    mapping = TIMES + 'energy_j = "energy"\n'
+    text = cache(a_record(**record), a_record(bx=8, energy=3.0), objective="energy")
+    frame = read(tmp_path, text, mapping)
+    assert frame["status"].tolist() == ["kernel failed", "ok"]
+    assert frame["text"].tolist() == [reason, ""]
+    assert frame["time_s"].isna().tolist() == frame["energy_j"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "mapping", "words"),
+    [
+        (
+            "[1]",
+            TIMES,
+            "t.csv: is not a cache file of Kernel Tuner: it is no JSON object; name one",
+        ),
+        ('{"results": []}', TIMES, "it has no 'kernel_name'"),
+        (cache(tune_params_keys="bx"), TIMES, "'tune_params_keys' is no list of names"),
+        (cache()[: cache().index("\n", cache().index('"cache"'))], TIMES, "t.csv: has no records"),
+        (cache({"bx": 8, "time": 1}), TIMES, ":23: a record without the parameter 'layout', which"),
+        (cache(a_record(), a_record(time=2)), TIMES, ":24: the same point as line 23"),
+        (cache(a_record(time=0)), TIMES, "t.csv:23: time_s: found 0; must be above 0"),
+        (cache(a_record(status=1)), TIMES, "several columns 'status'; rename"),
+        (cache().replace("},\n", "}\n", 1), TIMES, "t.csv:21: has no comma before it; correct"),
+        (cache().replace('"time": 3', '"time" 3'), TIMES, "t.csv:23: is not JSON (Expecting ':'"),
+        (cache() + "}", TIMES, "t.csv:26: has text behind the end of the object"),
+        (cache(), "", 'is a cache file of Kernel Tuner; give --map a map file with layout = "ker'),
+        (cache(), TIMES.replace("label", "refuse"), "unknown column 'device_name'; name it"),
+        (cache(), 'fields = ["a"]\n' + TIMES, "fields with layout kernel_tuner, whose file names"),
+    ],
+)
+def test_what_is_wrong_in_a_cache_is_named_with_its_line(tmp_path, text, mapping, words):
+    assert words in refusal(tmp_path, text, mapping)
+
+
+def test_variants_that_stand_twice_are_repeats_where_the_map_says_so(tmp_path):
+    text = cache(a_record(), a_record(time=2))
+    frame = read(tmp_path, text, "number_repeats = true\n" + TIMES)
+    assert frame["repeat"].tolist() == [0, 1]
+
+
+def test_the_site_on_the_command_line_is_refused_beside_a_column_of_sites(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("site,kernel,core_mhz,time_s,energy_j\na,k,1000,1.5,3\n")
+    command = ["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s"), "--site"]
+    assert main([*command, "b"]) == 2
+    assert "t.csv: has a column site; leave out --site" in capsys.readouterr().err
+    assert main([*command, "a"]) == 0
