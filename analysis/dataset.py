@@ -54,6 +54,9 @@ PHASE_PREFIX = "phase:"
 COUNTERS = "counters"
 """The key of a measurement's provenance that has its hardware counters: see
 :mod:`analysis.measurements.hardware_counters`."""
+METRICS = "metrics"
+"""The key of a measurement's provenance that has further numbers about its kernel's variant, by
+name: those of :attr:`kernels.kernel.Kernel.metrics`."""
 RECORDED_PREFIX = "recorded/"
 """How a channel of the meter ``recorded`` begins, after the names of node and meter: its energies
 are replayed from a file."""
@@ -68,6 +71,7 @@ CLASS_UNITS = {
     "l3": "byte",
     "dram": "byte",
     "mem": "byte",
+    "stall": "cycle",
 }
 """The unit in which each class of operations is counted. A byte is counted once, at the level
 that served it. Any other class, a user's own, is counted in operations: see :func:`class_unit`."""
@@ -182,7 +186,7 @@ def is_float_column(name: str) -> bool:
 
 
 def class_unit(name: str) -> str:
-    """The unit in which a class of operations is counted: flop, byte or op."""
+    """The unit in which a class of operations is counted: flop, byte, cycle or op."""
     return CLASS_UNITS.get(name, "op")
 
 

@@ -21,6 +21,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "fmm": {"n": [100_000, 1_000_000], "digits": 4},
     "fmm_u": {"tile": [1, 2, 4]},
     "dgemm": {"n": 1920, "mr": [8, 16, 24], "kc": [192, 256, 384]},
+    "cuda_dgemm": {"n": 4096, "blk_n": [64, 80, 96], "blk_k": [16, 32]},
     "command": {"argv": ["/bin/sleep", "1"], "counts": {"dp": 1e9}},
     "idle": {"sleep_s": 1.0},
 }
@@ -87,6 +88,8 @@ def _guide(kernel: Kernel) -> KernelGuide:
 
 
 def _needs(kernel: Kernel, parameters: tuple[ParameterDescription, ...]) -> list[str]:
+    if kernel.prepare is None:
+        return ["a simulated machine with its classes, such as tesla-k20x: it has no program yet"]
     needs = ["a meter for energies; without one, times are measured alone"]
     if any(parameter.name == LEVEL for parameter in parameters):
         needs.append("the sizes of the node's caches, which are read in /sys/devices/system/cpu")

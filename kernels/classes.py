@@ -9,9 +9,11 @@ CLASSES = {
     "sp": "single-precision floating-point operations; a multiply-add is two",
     "dp": "double-precision floating-point operations; a multiply-add is two",
     "int": "integer operations",
+    "shared": "bytes served by the shared memory of a GPU",
     "l1": "bytes served by the first-level cache",
     "l2": "bytes served by the second-level cache",
     "l3": "bytes served by the third-level cache",
     "dram": "bytes served by the main memory",
+    "stall": "cycles in which a processor of a GPU waits, added over its processors",
 }
 """Class -> meaning. A byte is counted once, at the level that served it."""

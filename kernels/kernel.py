@@ -13,7 +13,7 @@ from kernels.host.ranks import Team
 Counts = Mapping[str, float]
 """Class -> operations of one iteration: flops of ``sp`` and ``dp``, operations of ``int``, bytes
 of ``shared``, ``l1``, ``l2``, ``l3`` and ``dram`` (each byte once, at the level that served it),
-operations of any other class, which only a user's own command counts."""
+cycles of ``stall``, operations of any other class, which only a user's own command counts."""
 
 
 class KernelFailed(Exception):
@@ -82,7 +82,8 @@ class Kernel:
     documentation; ``classes``: every class of operations that it may count, of
     :data:`kernels.classes.CLASSES`. ``counts`` gives the operations of one iteration on one rank
     as a pure function of the parameters, so that a plan and a simulated machine can use it; None
-    where only a run can know. ``prepare`` runs on the node, on every rank.
+    where only a run can know. ``prepare`` runs on the node, on every rank; None where the kernel is
+    counted but has no program yet, so that only a simulated machine can run it.
     """
 
     name: str
@@ -91,9 +92,12 @@ class Kernel:
     classes: tuple[str, ...]
     params: type[Params]
     counts: Callable[[Any], Counts | None]
-    prepare: Callable[[Any, Team], Prepared]
+    prepare: Callable[[Any, Team], Prepared] | None
     imports: tuple[str, ...] = ()
     """Modules that ``prepare`` imports and that take long to import. A process that starts many
     measurements imports them once."""
     phases: Callable[[Any], Mapping[str, Counts]] | None = None
     """For a kernel whose phases follow one another: the counts of each, by name and in order."""
+    metrics: Callable[[Any], Mapping[str, float]] | None = None
+    """Further numbers about a variant, by name, that a measurement records: how many registers it
+    needs, for example."""

@@ -259,6 +259,9 @@ class Twin(FileModel):
     overlap: Annotated[float, Field(ge=1, strict=False)] = 8.0
     """Exponent p of T = (sum_k t_k^p)^(1/p): with 1 the times of the classes add up; the larger p,
     the closer T is to the longest of them (a roofline)."""
+    added: list[Name] = Field(default_factory=list)
+    """Classes whose time overlaps with no other and is added, such as stall: cycles in which a
+    processor waits."""
     launch_s: NotNegative = 20e-6
     """Time to launch one iteration, in s."""
     meter_hz: Positive = 1024.0

@@ -173,6 +173,13 @@ def _check_twin(site: Site, source: Source) -> None:
                 f"class {name!r} has no domain",
                 f"add [classes.{name}] with its domain",
             )
+    for i, name in enumerate(twin.added):
+        if name not in twin.rate_per_cycle:
+            raise source.error(
+                ("twin", "added", i),
+                f"no rate for class {name!r}",
+                f"name classes of rate_per_cycle: {', '.join(twin.rate_per_cycle)}",
+            )
     for name in ("core", "mem"):
         domain = getattr(site.domains, name)
         if domain is None or not domain.volts:

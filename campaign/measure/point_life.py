@@ -23,6 +23,7 @@ from analysis.dataset import (
     COUNTERS,
     KERNEL_FAILED,
     METER_UNREADABLE,
+    METRICS,
     OK,
     RECORDED_PREFIX,
     SIMULATED,
@@ -192,7 +193,10 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
         text=proof.missing,
         clock_proof=proof.by,
     )
-    return _record(started, measured, counts, setup.protocol.trim_s)
+    done = _record(started, measured, counts, setup.protocol.trim_s)
+    if kernel.metrics is not None:
+        done = replace(done, provenance={**done.provenance, METRICS: dict(kernel.metrics(params))})
+    return done
 
 
 def _measured(
@@ -219,6 +223,8 @@ def _measured(
     counters, flags = open_site_counters(setup.site)
     if counters is not None:
         stack.callback(counters.close)
+    if kernel.prepare is None:
+        raise KernelFailed(f"{kernel.name} is counted, and has no program yet")
     prepared = kernel.prepare(params, team)
     stack.callback(prepared.close)
     measured = run_protocol(

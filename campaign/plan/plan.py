@@ -177,8 +177,17 @@ def _check_labels(campaign: Campaign, source: Source) -> None:
 
 
 def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
-    """Refuse kernels that count a class without a rate on the simulated machine."""
+    """Refuse kernels that count a class without a rate on the simulated machine, and on another
+    machine those that are counted only."""
     if site.twin is None:
+        for i, sweep in enumerate(sweeps):
+            if find_kernel(sweep.entry.kernel).prepare is None:
+                raise source.error(
+                    ("kernels", i, "kernel"),
+                    f"{sweep.entry.kernel} is counted, and has no program yet that {site.name} "
+                    f"could run",
+                    "measure it on a simulated machine, such as tesla-k20x",
+                )
         return
     for i, sweep in enumerate(sweeps):
         entry, kernel = sweep.entry, find_kernel(sweep.entry.kernel)

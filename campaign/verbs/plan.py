@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from campaign.plan.plan import Plan
 
 FIRST_VARIANTS = 3
+CONDITION_CHARS = 80
 SUMMARY = "count and list the points of a campaign file"
 EXAMPLE = "campaign plan campaign-demo/campaign.toml --limit 5"
 
@@ -145,7 +146,10 @@ def _print_spaces(plan: Plan) -> None:
         for text in space.params[:FIRST_VARIANTS]:
             params = json.loads(text)
             say("  " + " ".join(f"{k}={params[k]}" for k in space.entry.space or () if k in params))
-        rows = [[condition, f"{count:,}"] for condition, count in space.refused.items()]
+        rows = [
+            [shortened(condition, CONDITION_CHARS), f"{count:,}"]
+            for condition, count in space.refused.items()
+        ]
         if rows:
             print_table(["condition", "candidates refused"], rows, every_row=True)
 

@@ -1,8 +1,8 @@
 """The simulated machine: the time and power of a kernel's operation counts at a setting.
 
 Energy follows eq. 9 of Choi & Vuduc 2016 with the site file's constants; time is a roofline with
-imperfect overlap. Noise is drawn from a given seed (a point's id), so that measuring a point twice
-gives the same measurement, bit for bit.
+imperfect overlap, and the classes that the site file adds to it. Noise is drawn from a given seed
+(a point's id), so that measuring a point twice gives the same measurement, bit for bit.
 """
 
 from __future__ import annotations
@@ -47,13 +47,15 @@ def board_channel(site: Site) -> Channel:
 
 
 def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> float:
-    """Noise-free seconds of one iteration: (sum_k (n_k / (r_k f_dom))^p)^(1/p) + launch.
+    """Noise-free seconds of one iteration: (sum_k t_k^p)^(1/p) + sum_a t_a + launch, with
+    t = n / (r f_dom). The classes a are those of ``added`` in the site file.
 
     ``counts``: the site's classes -> operations.
     """
     twin = site.twin
     assert twin is not None  # noqa: S101
     times = []
+    added_s = 0.0
     for name, n in counts.items():
         if name not in twin.rate_per_cycle:
             raise NotSimulated(
@@ -62,12 +64,17 @@ def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> fl
         domain = site.classes[name].domain
         mhz = setting.core_mhz if domain == "core" else setting.mem_mhz
         assert mhz is not None  # noqa: S101
-        times.append(n / (twin.rate_per_cycle[name] * mhz * 1e6))
+        time_s = n / (twin.rate_per_cycle[name] * mhz * 1e6)
+        if name in twin.added:
+            added_s += time_s
+        else:
+            times.append(time_s)
     longest = max(times, default=0.0)
     if longest == 0.0:
-        return twin.launch_s
+        return added_s + twin.launch_s
     p = twin.overlap
-    return longest * sum((t / longest) ** p for t in times) ** (1.0 / p) + twin.launch_s
+    overlapped_s = longest * sum((t / longest) ** p for t in times) ** (1.0 / p)
+    return overlapped_s + added_s + twin.launch_s
 
 
 def phases_s(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting) -> float:

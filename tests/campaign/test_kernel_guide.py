@@ -19,7 +19,8 @@ CAMPAIGN = 'name = "example"\n[[sites]]\nsite = "localhost"\n\n'
 def test_the_example_can_be_planned_and_everything_is_explained(name, tmp_path: Path, capsys):
     guide = kernel_guide(name)
     path = tmp_path / "c.toml"
-    path.write_text(CAMPAIGN + guide.example)
+    site = "localhost" if find_kernel(name).prepare else "tesla-k20x"
+    path.write_text(CAMPAIGN.replace("localhost", site) + guide.example)
     points = make_plan(path).points
     assert points and {point.kernel for point in points} == {name}
     assert main(["kernels", name]) == 0

@@ -51,6 +51,7 @@ def test_values_are_described_in_words() -> None:
         ("fmm", {"n": 500, "digits": 4}),
         ("fmm_u", {"n": 500, "precision": "double"}),
         ("dgemm", {"n": 500}),
+        ("cuda_dgemm", {"n": 500}),
     ],
 )
 def test_a_kernel_counts_only_the_classes_that_it_declares(name: str, params: dict) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+import tomllib
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,25 +18,7 @@ from kernels.expression import BadExpression, parse_expression
 from kernels.space import MAX_VALUES, BadSpace, Variants, read_space, variants
 
 LIMITS = [(1024, 65536, 49152), (512, 32768, 32768), (768, 65536, 98304)]
-ANZT = {
-    "dim_m": "16 : device.threads : 16",
-    "dim_n": "16 : device.threads : 16",
-    "blk_m": "dim_m : device.registers // (2 * dim_n) : dim_m",
-    "blk_n": "dim_n : device.registers // (2 * blk_m) : dim_n",
-    "blk_k": "4 : 12 : 4",
-    "m_a": "1 : dim_m * dim_n",
-    "n_a": "dim_m * dim_n // m_a",
-    "simd": [0, 1],
-    "where": [
-        "dim_m * dim_n <= device.threads and dim_m * dim_n % 32 == 0",
-        "2 * blk_m * blk_n <= min(device.registers, 255 * dim_m * dim_n)",
-        "blk_m * blk_n >= 32 * (blk_m + blk_n)",
-        "8 * blk_k * (blk_m + blk_n) <= device.shared_bytes",
-        "divides(m_a, dim_m * dim_n) and divides(m_a, blk_m) and divides(n_a, blk_k)",
-        "simd == 0 or divides(2 * m_a, blk_m)",
-    ],
-}
-"""Half of the space of a matrix product on a GPU (Anzt et al. 2015, section 2.3)."""
+EXAMPLE = Path(__file__).parents[2] / "examples/k20x-dgemm.toml"
 
 
 VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=4, unique=True)
@@ -44,8 +28,14 @@ def built(declaration: dict[str, Any], **device: float) -> Variants:
     return variants(read_space(declaration, [], list(device)), {}, device)
 
 
+def example() -> dict[str, Any]:
+    """The space of a matrix product on a GPU (Anzt et al. 2015, section 2.3)."""
+    space: dict[str, Any] = tomllib.loads(EXAMPLE.read_text())["kernels"][0]["space"]
+    return space
+
+
 def by_loops(threads: int, registers: int, shared: int) -> list[tuple[int, ...]]:
-    """The variants of ANZT, in order."""
+    """The variants of the example, in order."""
     rows = []
     for dim_m, dim_n in product(range(16, threads + 1, 16), repeat=2):
         t = dim_m * dim_n
@@ -53,27 +43,35 @@ def by_loops(threads: int, registers: int, shared: int) -> list[tuple[int, ...]]
             continue
         for blk_m in range(dim_m, registers // (2 * dim_n) + 1, dim_m):
             for blk_n in range(dim_n, registers // (2 * blk_m) + 1, dim_n):
-                tile = blk_m * blk_n
-                if 2 * tile > min(registers, 255 * t) or tile < 32 * (blk_m + blk_n):
+                tile = 2 * blk_m * blk_n
+                if tile > min(registers, 255 * t) or tile < 64 * (blk_m + blk_n):
                     continue
-                for blk_k in (4, 8, 12):
-                    if 8 * blk_k * (blk_m + blk_n) > shared:
+                if min(registers // tile, 2048 // t) * t < 512:
+                    continue
+                for blk_k in range(1, 65):
+                    stripes = 8 * blk_k * (blk_m + blk_n)
+                    if stripes > shared or min(shared // stripes, 2048 // t) * t < 512:
                         break
-                    for m_a in range(1, blk_m + 1):
-                        if t % m_a or blk_m % m_a or blk_k % (t // m_a):
-                            continue
-                        row = (dim_m, dim_n, blk_m, blk_n, blk_k, m_a, t // m_a)
-                        rows += [
-                            (*row, simd) for simd in (0, 1) if not simd or not blk_m % (2 * m_a)
-                        ]
+                    for m_a, m_b in product(shapes(t, blk_m, blk_k), shapes(t, blk_k, blk_n)):
+                        row = (dim_m, dim_n, blk_m, blk_n, blk_k, m_a, t // m_a, m_b, t // m_b)
+                        rows.append((*row, 0))
+                        if blk_m % (2 * m_a) == blk_k % (2 * m_b) == 0:
+                            rows.append((*row, 1))
     return rows
 
 
-@pytest.mark.parametrize("limits", LIMITS)
-def test_a_space_is_what_loops_find(limits: tuple[int, int, int]) -> None:
-    space = built(ANZT, **dict(zip(("threads", "registers", "shared_bytes"), limits, strict=True)))
+def shapes(threads: int, down: int, across: int) -> list[int]:
+    """The rows m of all m x n threads that cover down x across evenly."""
+    whole = [m for m in range(1, down + 1) if threads % m == 0 and down % m == 0]
+    return [m for m in whole if across % (threads // m) == 0]
+
+
+@pytest.mark.parametrize(("limits", "size"), list(zip(LIMITS, (1446, 234, 4877), strict=True)))
+def test_the_example_is_what_loops_find(limits: tuple[int, int, int], size: int) -> None:
+    device = dict(zip(("threads", "registers", "shared_bytes"), limits, strict=True))
+    space = built(example(), **device, thread_registers=255, processor_threads=2048)
     assert [tuple(variant.values()) for variant in space] == by_loops(*limits)
-    assert len(space) > 30
+    assert len(space) == size
 
 
 @given(

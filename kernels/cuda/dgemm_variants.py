@@ -1,0 +1,78 @@
+"""The variants of the GPU's matrix product: the tiles and thread shapes of Anzt et al. 2015."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from kernels.cuda.processor import TESLA_K20X, WARP
+from kernels.kernel import Params
+
+ITEM_BYTES = 8
+LARGEST = 1 << 16
+
+
+class CudaDgemmParams(Params):
+    """The product, and the variant. The defaults are the fastest of Anzt et al. 2015, Table II."""
+
+    n: int = Field(ge=1, le=1 << 20)
+    """rows and columns of A, B and C"""
+    dim_m: int = Field(default=16, ge=1, le=TESLA_K20X.block_threads)
+    """threads of a block along the rows of C"""
+    dim_n: int = Field(default=16, ge=1, le=TESLA_K20X.block_threads)
+    """threads of a block along the columns of C"""
+    blk_m: int = Field(default=64, ge=1, le=LARGEST)
+    """rows of C that a block computes, a multiple of dim_m"""
+    blk_n: int = Field(default=96, ge=1, le=LARGEST)
+    """columns of C that a block computes, a multiple of dim_n"""
+    blk_k: int = Field(default=16, ge=1, le=LARGEST)
+    """columns of A, and rows of B, in shared memory at a time"""
+    m_a: int = Field(default=64, ge=1, le=TESLA_K20X.block_threads)
+    """threads along the rows of A while A is loaded; divides blk_m"""
+    n_a: int = Field(default=4, ge=1, le=TESLA_K20X.block_threads)
+    """threads along the columns of A while A is loaded; divides blk_k, and m_a n_a = dim_m dim_n"""
+    m_b: int = Field(default=16, ge=1, le=TESLA_K20X.block_threads)
+    """threads along the rows of B while B is loaded; divides blk_k"""
+    n_b: int = Field(default=16, ge=1, le=TESLA_K20X.block_threads)
+    """threads along the columns of B while B is loaded; divides blk_n, and m_b n_b = dim_m dim_n"""
+    simd: int = Field(default=0, ge=0, le=1)
+    """1: a thread loads two numbers at a time; 2 m_a divides blk_m then, and 2 m_b blk_k"""
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> CudaDgemmParams:
+        threads = self.dim_m * self.dim_n
+        if threads > TESLA_K20X.block_threads or threads % WARP:
+            raise ValueError(
+                f"dim_m dim_n = {threads} threads in a block: use a multiple of {WARP}, at most "
+                f"{TESLA_K20X.block_threads}"
+            )
+        for shape in (("m_a", "n_a"), ("m_b", "n_b")):
+            product = getattr(self, shape[0]) * getattr(self, shape[1])
+            if product != threads:
+                raise ValueError(
+                    f"{shape[0]} {shape[1]} = {product}, and a block has {threads} threads: make "
+                    f"both the same"
+                )
+        numbers = 1 + self.simd
+        for divisor, name, of in (
+            (self.dim_m, "dim_m", "blk_m"),
+            (self.dim_n, "dim_n", "blk_n"),
+            (numbers * self.m_a, "2 m_a" if self.simd else "m_a", "blk_m"),
+            (self.n_a, "n_a", "blk_k"),
+            (numbers * self.m_b, "2 m_b" if self.simd else "m_b", "blk_k"),
+            (self.n_b, "n_b", "blk_n"),
+        ):
+            if getattr(self, of) % divisor:
+                raise ValueError(
+                    f"{of} {getattr(self, of)} is not a multiple of {name}, {divisor}: use a "
+                    f"multiple"
+                )
+        if (shared_bytes := self.shared_bytes()) > TESLA_K20X.shared_bytes:
+            raise ValueError(
+                f"{shared_bytes} bytes of shared memory in a block, and there are "
+                f"{TESLA_K20X.shared_bytes}: make blk_m, blk_n or blk_k smaller"
+            )
+        return self
+
+    def shared_bytes(self) -> int:
+        """Shared memory of a block: a stripe of A and one of B."""
+        return ITEM_BYTES * self.blk_k * (self.blk_m + self.blk_n)
