@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from campaign.plan.campaign_file import Campaign
 from campaign.plan.plan import listed_inputs
 from campaign.slurm_flags import slurm_flags
 from campaign.store.dataset import open_dataset, read_scalars
+from campaign.store.hours import Spent, spent_by_partition, total
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
@@ -65,8 +66,11 @@ def report_content(
             f"list them: campaign coefficients {store.root}",
         )
     plan = store.read_json("campaign.json") or {}
+    spent, _ = spent_by_partition(store)
+    ids_by_partition = planned_ids(store)
+    spent = dict.fromkeys(ids_by_partition, Spent()) | spent
     planned: dict[str, list[str]] = {}
-    for name, ids in planned_ids(store).items():
+    for name, ids in ids_by_partition.items():
         planned.setdefault(name.rpartition("/")[0], []).extend(ids.astype(str).tolist())
     simulated = {name for name, site in plan.get("sites", {}).items() if site.get("twin")}
     measured = dataset["site"].values.tolist() if "site" in dataset else []
@@ -93,6 +97,10 @@ def report_content(
         except DamagedStore as error:
             report.notes.append(f"The traces of this site cannot be read: {error}.")
         report.notes.extend(notes)
+        own = [hours for label, hours in spent.items() if label.rpartition("/")[0] == site]
+        if own:
+            counts = replace(report.measured, node_hours=total(own).number)
+            report = replace(report, measured=counts)
         reports.append(report)
     title = str((store.read_json("store.json") or {}).get("name") or store.root.name)
     created = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")

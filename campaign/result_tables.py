@@ -325,7 +325,8 @@ class Status:
         return all(row.failed == row.left == 0 for row in planned)
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row a partition: its points by state, and the seconds until its end (None: unknown)."""
+        """A row a partition: its points by state, the seconds until its end, and the node-hours
+        spent on it (None: unknown), which are a lower bound unless ``node_hours_complete``."""
         from campaign.launch.pace import seconds_to_end  # noqa: PLC0415
 
         return [
@@ -339,6 +340,8 @@ class Status:
                 "left": row.left,
                 "waiting": row.waiting,
                 "seconds_to_end": seconds_to_end(row.latest_unix_s, row.left) if row.left else 0.0,
+                "node_hours": row.spent.node_hours if row.spent else None,
+                "node_hours_complete": bool(row.spent and row.spent.complete),
             }
             for row in self.partitions
         ]

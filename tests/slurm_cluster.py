@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
@@ -240,6 +241,19 @@ class SlurmCluster:
         """A job's state, though it may be over (Slurm forgets it some minutes after)."""
         shown = self.run("scontrol", "-o", "show", "job", str(jobid))
         return next(w.partition("=")[2] for w in shown.split() if w.startswith("JobState="))
+
+    def job_spans(self, name: str) -> list[tuple[float, float]]:
+        """When the jobs of this name began and ended, in Unix seconds (whole ones)."""
+        lines = self.run("scontrol", "-o", "show", "job").splitlines()
+        jobs = [dict(word.partition("=")[::2] for word in line.split()) for line in lines]
+        return [
+            (
+                datetime.fromisoformat(job["StartTime"]).timestamp(),
+                datetime.fromisoformat(job["EndTime"]).timestamp(),
+            )
+            for job in jobs
+            if job.get("JobName") == name
+        ]
 
     def node_states(self) -> dict[str, str]:
         """Each node's state: idle, mixed, allocated, down, ..."""

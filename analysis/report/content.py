@@ -22,7 +22,8 @@ class MeasurementCounts:
 
     ``ok``: complete points, of which those of ``clock_unproven`` have unproven clocks.
     ``failed``: class of failure -> points; ``left``: planned points that are not measured yet;
-    ``without_energy``: complete points for which no meter gave an energy.
+    ``without_energy``: complete points for which no meter gave an energy. ``node_hours``: those
+    that were spent, for people; empty where no run has measured.
     """
 
     ok: int
@@ -35,6 +36,7 @@ class MeasurementCounts:
     nodes: list[str]
     meters: list[str]
     """Each channel as a person reads it, with its domain and period."""
+    node_hours: str = ""
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,8 @@ def facts(measured: MeasurementCounts) -> list[tuple[str, str]]:
         ("nodes", ", ".join(measured.nodes) or "not recorded"),
         ("meters", "; ".join(measured.meters) or "not recorded"),
     ]
+    if measured.node_hours:
+        shown.append(("node-hours spent", measured.node_hours))
     if measured.clock_unproven:
         shown.insert(1, ("of these with unproven clocks", f"{measured.clock_unproven:,}"))
     if measured.without_energy:

@@ -7,15 +7,17 @@ import shutil
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 
 from distributed.scheduler import KilledWorker
 
 from analysis.dataset import COMPLETE, NODE_LOST
 from campaign.launch.clusters import LOOPBACK_DASHBOARD
 from campaign.launch.live_status import LiveStatus
+from campaign.launch.node_hours import NodeHours
 from campaign.launch.partition_run import FinishedTask, PartitionRun, partition_setup
 from campaign.launch.progress import ShowsProgress
-from campaign.launch.slurm_queue import QueueWatch, cancel_jobs, job_name
+from campaign.launch.slurm_queue import QueuedJob, QueueWatch, cancel_jobs, job_name
 from campaign.launch.snapshot import ENDING
 from campaign.launch.worker import PointResult, TaskResult
 from campaign.measure.subprocesses import ScratchUnwritable
@@ -41,6 +43,7 @@ class CampaignRun:
         store: Store,
         progress: ShowsProgress,
         live: LiveStatus,
+        hours: NodeHours,
         todo: list[tuple[Point, int]],
         retry_failed: bool,
         interrupted: threading.Event,
@@ -51,6 +54,7 @@ class CampaignRun:
         self.dashboard = dashboard
         self.progress = progress
         self.live = live
+        self.hours = hours
         self.interrupted = interrupted
         self.finished_tasks: queue.SimpleQueue[FinishedTask] = queue.SimpleQueue()
         # With --retry-failed the limit on attempts holds for this run, otherwise over all runs.
@@ -61,12 +65,19 @@ class CampaignRun:
         self.watches: dict[str, QueueWatch] = {}
         self.journal: JournalWriter | None = None
         self._shown_s = 0.0
+        self._stopping = False
+        self._not_ours: dict[str, frozenset[str]] = {}
+        """Ids of jobs, by "site/partition"."""
 
     def run_until_done(self) -> dict[str, str]:
         """Start the partitions' clusters, run until nothing is left or an interrupt comes, and
         close the clusters. Returns why partitions were given up, by "site/partition"."""
         try:
-            self._open()
+            if reached := self.hours.reached():
+                for partition in self.partitions:
+                    partition.give_up(reached)
+            else:
+                self._open()
             points_since = 0
             while (
                 any(partition.active for partition in self.partitions)
@@ -87,6 +98,10 @@ class CampaignRun:
                 partition.wait_released()
                 if partition.problem:
                     self.progress.note(partition.problem)
+                self._count_hours(partition)
+                self.hours.end(partition.label, not partition.problem)
+            self.hours.write(now=True)
+            self.live.spent = self.hours.spent()
             for watch in self.watches.values():
                 watch.stop()
             if self.journal is not None:
@@ -98,7 +113,11 @@ class CampaignRun:
             if not partition.left:
                 partition.release()  # its nodes, while other partitions go on
             elif partition.active:
-                partition.submit_tasks()
+                if partition.stopped:
+                    partition.give_up(partition.stopping)
+                    continue
+                if not partition.stopping:
+                    partition.submit_tasks()
                 for note in partition.supervise():
                     self.progress.note(*note)
         for watch in self.watches.values():
@@ -108,9 +127,31 @@ class CampaignRun:
         now_s = time.monotonic()
         if now_s - self._shown_s >= SHOWN_S:
             self._shown_s = now_s
+            self._attend_to_hours()
             now = {p.label: p.now() for p in self.partitions if p.active}
             self.progress.show(now)
             self.live.show(now)
+
+    def _attend_to_hours(self) -> None:
+        """Count the node-hours, and let no more points begin where no more are left."""
+        for partition in self.partitions:
+            self._count_hours(partition)
+        self.hours.write()
+        self.live.spent = self.hours.spent()
+        since_look_s = sum(p.node_s_since_look for p in self.partitions if p.active)
+        reached = self.hours.reached(since_look_s)
+        if reached and not self._stopping:
+            self._stopping = True
+            self.progress.note(f"{reached}: no more points begin, and those that run finish")
+            for partition in self.partitions:
+                partition.stop(reached)
+
+    def _count_hours(self, partition: PartitionRun) -> None:
+        times = partition.job_times()
+        not_ours = self._not_ours.get(partition.label, frozenset())
+        self.hours.add(
+            partition.label, {job: time for job, time in times.items() if job not in not_ours}
+        )
 
     def _open(self) -> None:
         shutil.rmtree(
@@ -121,7 +162,10 @@ class CampaignRun:
             if partition.is_slurm:
                 names.setdefault(partition.site.name, []).append(partition.job_name)
         for site, own in names.items():
-            cancel_jobs(self.plan.sites[site], own)
+            before = cancel_jobs(self.plan.sites[site], own)
+            for partition in self.partitions:
+                if partition.site.name == site:
+                    self._count_left(partition, before)
             self.watches[site] = QueueWatch(self.plan.sites[site], own)
         for number, partition in enumerate(self.partitions):
             dashboard = LOOPBACK_DASHBOARD if number else self.dashboard
@@ -130,6 +174,15 @@ class CampaignRun:
             {partition.label: partition.left for partition in self.partitions},
             {partition.label: partition.dashboard() for partition in self.partitions},
         )
+
+    def _count_left(self, partition: PartitionRun, jobs: Iterable[QueuedJob]) -> None:
+        """Count the jobs that a killed driver has left, which are cancelled now. Those that had
+        ended before may be of another store, which was removed and had this one's path."""
+        own = [job for job in jobs if job.name == partition.job_name]
+        self._not_ours[partition.label] = frozenset(
+            job.id for job in own if job.over and not self.hours.knows(partition.label, job.id)
+        )
+        self.hours.add(partition.label, {job.id: job.time for job in own if not job.over})
 
     def _collect_finished(self) -> int:
         """Account for the tasks that have ended; returns how many points came back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -15,6 +16,7 @@ from campaign.interrupts import INTERRUPTED
 from campaign.launch.campaign_run import CampaignRun, compact_store
 from campaign.launch.clusters import LOOPBACK_DASHBOARD, configure_dask
 from campaign.launch.live_status import LiveStatus
+from campaign.launch.node_hours import NodeHours
 from campaign.launch.outcome import Outcome, missing_points, outcome
 from campaign.launch.partition_run import partition_setup
 from campaign.launch.progress import ShowsProgress
@@ -59,7 +61,9 @@ def run(
     retry_failed: bool = False,
     dashboard: str = LOOPBACK_DASHBOARD,
     accept_changes: bool = False,
+    *,
     campaign_file: Path | None = None,
+    max_node_hours: float | None = None,
 ) -> Outcome:
     """Measure every planned point that is not in the store yet.
 
@@ -74,6 +78,7 @@ def run(
         dashboard: host:port where Dask's dashboard of the first partition listens.
         accept_changes: measure also where the store's measurements were made in another way.
         campaign_file: the plan's, for the command that goes on with it.
+        max_node_hours: no more points begin where all runs of the store have spent so many.
 
     Raises:
         StoreBusy: another process is using the store.
@@ -85,7 +90,7 @@ def run(
     configure_dask()
     tidy_scratch(plan)
     with driver_lock(store), _interrupts() as interrupted:
-        live = LiveStatus(plan, store, progress, campaign_file)
+        live = LiveStatus(plan, store, progress, campaign_file, max_node_hours)
         live.enter(STARTING)
         try:
             ended = _run_locked(
@@ -97,6 +102,7 @@ def run(
                 interrupted=interrupted,
                 dashboard=dashboard,
                 accept_changes=accept_changes,
+                max_node_hours=max_node_hours,
             )
         except KeyboardInterrupt:
             live.end(INTERRUPTED, "interrupted; run it again to continue")
@@ -118,6 +124,7 @@ def _run_locked(
     interrupted: threading.Event,
     dashboard: str,
     accept_changes: bool,
+    max_node_hours: float | None,
 ) -> Outcome:
     """The run of a store that this driver has locked."""
     with writing(store):
@@ -138,13 +145,23 @@ def _run_locked(
     state = point_states(store, contents)
     todo = missing_points(plan, state, retry_failed)
     live.count(state, {point.id for point, _ in todo})
+    hours = NodeHours(store, progress, max_node_hours)
+    live.spent = hours.spent()
     given_up: dict[str, str] = {}
     if todo:
+        left = Counter((point.site, point.partition) for point, _ in todo)
+        summary = {} if contents.generation is None else contents.generation.summary
+        for names in left:
+            label = "/".join(names)
+            hours.begin(label, label in summary.get("latest_unix_s", {}))
+        if note := hours.estimate_note(plan, left):
+            progress.note(note)
         given_up = CampaignRun(
             plan=plan,
             store=store,
             progress=progress,
             live=live,
+            hours=hours,
             todo=todo,
             retry_failed=retry_failed,
             interrupted=interrupted,
@@ -156,7 +173,7 @@ def _run_locked(
         tidy_scratch(plan)
     with writing(store):
         equalize_generations(store)
-    return outcome(plan, state, interrupted.is_set(), given_up)
+    return outcome(plan, state, interrupted.is_set(), given_up, max_node_hours)
 
 
 def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> None:

@@ -75,6 +75,8 @@ def submit_driver(
     name = job_name(store.root, site.name, "")
     with driver_lock(store):
         for job in queued_jobs(site, [name]):
+            if job.over:
+                continue
             raise BadArgument(
                 f"--submit: job {job.id} is a driver of this store ({job.state}); wait for it, or "
                 f"cancel it: scancel {job.id}"

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from analysis.dataset import COMPLETE
 from campaign.launch.metrics_text import metrics_text
+from campaign.launch.outcome import limit_option
 from campaign.launch.partition_now import PartitionNow
 from campaign.launch.progress import ShowsProgress
 from campaign.launch.snapshot import (
@@ -32,6 +33,7 @@ from campaign.launch.snapshot import (
 from campaign.launch.status_page import status_page
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
+from campaign.store.hours import Spent
 from campaign.store.layout import METRICS, PAGE, SNAPSHOT, Store, replace_file
 from campaign.store.states import NEVER, State
 from sites.setting import Setting
@@ -51,8 +53,17 @@ class LiveStatus:
     """
 
     def __init__(
-        self, plan: Plan, store: Store, progress: ShowsProgress, campaign_file: Path | None
+        self,
+        plan: Plan,
+        store: Store,
+        progress: ShowsProgress,
+        campaign_file: Path | None,
+        max_node_hours: float | None = None,
     ) -> None:
+        self.spent: Mapping[str, Spent] = {}
+        """"site/partition" -> the node-hours of all runs so far."""
+        self.resume = resume_command(campaign_file, store)
+        """The command that goes on with the campaign, without a limit of node-hours."""
         self._plan = plan
         self._store = store
         self._progress = progress
@@ -71,13 +82,9 @@ class LiveStatus:
             phase=STARTING,
             began_unix_s=began_unix_s,
             written_unix_s=began_unix_s,
-            resume=resume_command(campaign_file, store),
+            resume=self.resume + limit_option(max_node_hours),
+            max_node_hours=max_node_hours,
         )
-
-    @property
-    def resume(self) -> str:
-        """The command that goes on with the campaign."""
-        return self._base.resume
 
     def count(self, state: Mapping[str, State], todo: Collection[str]) -> None:
         """Count the planned points. ``todo``: the ids of those that this run measures."""
@@ -158,6 +165,7 @@ class LiveStatus:
 
     def _partition(self, site: str, partition: str, counts: Counts) -> PartitionSnapshot:
         label = f"{site}/{partition}"
+        spent = self.spent.get(label, Spent())
         by_clock = sorted(counts.items(), key=lambda item: _order(item[0]))
         return PartitionSnapshot(
             site=site,
@@ -166,6 +174,8 @@ class LiveStatus:
             slurm=self._plan.sites[site].partitions[partition].scheduler == "slurm",
             line=self._progress.line(label),
             energy_j=self._energy_j.get(label),
+            node_hours=spent.node_hours,
+            node_hours_complete=spent.complete,
             now=self._now.get(label),
             settings=tuple(
                 SettingCounts(

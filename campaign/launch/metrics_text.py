@@ -54,6 +54,18 @@ def metrics_text(snapshot: Snapshot) -> str:
             [(labels, part.energy_j) for labels, part in parts if part.energy_j is not None],
         ),
         (
+            "spent_node_hours",
+            "hours",
+            "Node-hours that all runs have spent, as far as is known.",
+            [(labels, part.node_hours) for labels, part in parts if part.node_hours is not None],
+        ),
+        (
+            "max_node_hours",
+            "hours",
+            "Node-hours at which the run stops.",
+            [(own, limit) for limit in [snapshot.max_node_hours] if limit is not None],
+        ),
+        (
             "workers",
             "",
             "Workers that are connected.",

@@ -20,7 +20,8 @@ class Outcome:
     """How a run ended: how many of the planned points are in which state.
 
     ``ok`` and ``clock_unproven``: the statuses of those that are measured. ``given_up``:
-    "site/partition" -> why no more of its points were measured in this run.
+    "site/partition" -> why no more of its points were measured in this run. ``max_node_hours``:
+    the limit of the run, None where it had none.
     """
 
     planned: int
@@ -30,6 +31,12 @@ class Outcome:
     left: int
     interrupted: bool
     given_up: Mapping[str, str] = field(default_factory=dict)
+    max_node_hours: float | None = None
+
+    @property
+    def limit_reached(self) -> bool:
+        """Whether ``max_node_hours`` has ended the run."""
+        return limit_text(self.max_node_hours) in self.given_up.values()
 
     @property
     def measured(self) -> int:
@@ -53,12 +60,17 @@ class Outcome:
         end = "complete" if self.complete else "not complete"
         if self.interrupted:
             end = "interrupted; run it again to continue"
+        elif self.limit_reached:
+            end += (
+                f"; {limit_text(self.max_node_hours)}; to go on, allow more: {resume} "
+                f"--max-node-hours HOURS"
+            )
         elif self.given_up:
             end += f"; given up: {', '.join(self.given_up)}; fix the cause and run it again"
         elif self.failed:
             end += (
                 f"; see: campaign status {shlex.quote(store)}; then fix the cause and run: "
-                f"{resume} --retry-failed"
+                f"{resume}{limit_option(self.max_node_hours)} --retry-failed"
             )
         elif self.left:
             end += "; run it again to continue"
@@ -67,6 +79,16 @@ class Outcome:
             f"{self.measured} of {self.planned} points measured"
             f"{unproven * bool(self.clock_unproven)}, {self.failed} failed, {self.left} left: {end}"
         )
+
+
+def limit_option(max_node_hours: float | None) -> str:
+    """The option of ``run`` that sets a limit, after a blank; empty where there is none."""
+    return "" if max_node_hours is None else f" --max-node-hours {max_node_hours:.12g}"
+
+
+def limit_text(max_node_hours: float | None) -> str:
+    """That a limit is reached."""
+    return f"{limit_option(max_node_hours).strip()} is reached"
 
 
 def missing_points(
@@ -88,6 +110,7 @@ def outcome(
     state: Mapping[str, State],
     interrupted: bool,
     given_up: Mapping[str, str] | None = None,
+    max_node_hours: float | None = None,
 ) -> Outcome:
     """Count the planned points by their state in the store."""
     count = Counter(state.get(p.id, NEVER)[0] for p in plan.points)
@@ -101,4 +124,5 @@ def outcome(
         left=left,
         interrupted=interrupted and measured < planned,
         given_up=dict(given_up or {}),
+        max_node_hours=max_node_hours,
     )

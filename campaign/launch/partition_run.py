@@ -7,6 +7,7 @@ import itertools
 import queue
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,10 +20,11 @@ from campaign.launch.partition_now import PartitionNow
 from campaign.launch.slurm_queue import QueueWatch, cancel_jobs
 from campaign.launch.slurm_workers import Note, SlurmWorkers
 from campaign.launch.starts import Starts
-from campaign.launch.worker import TASK_S, MeasuringPlugin, measure_points
+from campaign.launch.worker import TASK_S, MeasuringPlugin, measure_points, stop_measuring
 from campaign.measure.point_life import PartitionSetup
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
+from campaign.store.hours import JobTime
 from campaign.store.layout import Store
 from sites.site_file import Site
 
@@ -67,10 +69,16 @@ class PartitionRun:
     cluster: Any = None
     client: Any = None
     slurm_workers: SlurmWorkers | None = None
+    stopping: str = ""
+    """Why no more points begin here in this run, while the last ones finish."""
     given_up: str = ""
     """Why nothing more is measured here in this run; empty where that is not so."""
     problem: str = ""
     """Why jobs may be left."""
+    _opened_s: float = 0.0
+    _closed_s: float | None = None
+    _last_times: dict[str, JobTime] = field(default_factory=dict)
+    _workers_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     _closing: threading.Thread | None = None
     _supervised: float = 0.0
     _numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -111,6 +119,8 @@ class PartitionRun:
     @property
     def wanted(self) -> int:
         """How many workers there should be: at most one a node, and one a point left."""
+        if self.stopping:
+            return 0
         return min(self.site.partitions[self.partition].nodes, self.left)
 
     @property
@@ -122,6 +132,7 @@ class PartitionRun:
         """Start the cluster and register the measuring plugin on its workers."""
         logs = store.root / "logs"
         self.watch = watch
+        self._opened_s = time.monotonic()
         partition = self.site.partitions[self.partition]
         if self.is_slurm:
             logs.mkdir(parents=True, exist_ok=True)
@@ -153,6 +164,25 @@ class PartitionRun:
                 no_answer_s=self.site.slurm.no_answer_s,
             )
             self.cluster.scale(self.wanted)
+
+    def job_times(self) -> dict[str, JobTime]:
+        """The time of each job by its id, as far as it is known now; without Slurm of each worker,
+        which has the machine from the begin to the end."""
+        if self.is_slurm:
+            return ({} if self.watch is None else self.watch.look.times(self.job_name)) | (
+                self._last_times
+            )
+        if self.cluster is None:
+            return {}
+        elapsed_s = (self._closed_s or time.monotonic()) - self._opened_s
+        own = JobTime(elapsed_s=elapsed_s, ended=self._closed_s is not None)
+        nodes = self.site.partitions[self.partition].nodes
+        return {f"{self._workers_id}-{i}": own for i in range(nodes)}
+
+    @property
+    def node_s_since_look(self) -> float:
+        """The node-seconds that :meth:`job_times` does not have yet, as far as is known."""
+        return 0.0 if self.watch is None else self.watch.look.node_s_since(self.job_name)
 
     def dashboard(self) -> str:
         """The address of the partition's Dask dashboard."""
@@ -208,7 +238,11 @@ class PartitionRun:
         if now - self._supervised < SUPERVISE_S:
             return []
         self._supervised = now
+        if self.stopping:
+            threading.Thread(target=self._stop_workers, daemon=True).start()
         if self.slurm_workers is None:
+            if self.stopping:
+                return []
             # Dask itself does not always replace a process that was killed.
             nodes = self.site.partitions[self.partition].nodes
             if len(self.cluster.workers) < nodes:
@@ -233,6 +267,25 @@ class PartitionRun:
         new_texts = [text for text in dict.fromkeys(texts) if text not in self._reported]
         self._reported.update(new_texts)
         return [f"{text}; submission is repeated until Slurm accepts the job" for text in new_texts]
+
+    def stop(self, reason: str) -> None:
+        """Let no more points begin: the partition is given up when those that are measured now have
+        finished."""
+        if not self.stopping:
+            self.stopping, self._supervised = reason, -SUPERVISE_S
+
+    def _stop_workers(self) -> None:
+        """Stop all workers that are connected, those too that have connected since the last call.
+        One that is lost does not answer, and the client may be closed meanwhile."""
+        with contextlib.suppress(Exception):
+            self.client.run(stop_measuring, on_error="ignore")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no point is measured any more after :meth:`stop`."""
+        return bool(self.stopping) and not (
+            self.in_flight and self.cluster.scheduler_info["workers"]
+        )
 
     def give_up(self, reason: str) -> None:
         """Measure no more here in this run: what is left, another run can measure."""
@@ -266,9 +319,11 @@ class PartitionRun:
                     part.close(timeout=20)
         if self.is_slurm and self.cluster is not None:
             try:
-                cancel_jobs(self.site, [self.job_name])
+                jobs = cancel_jobs(self.site, [self.job_name])
+                self._last_times = {job.id: job.time for job in jobs}
             except CantLaunch as error:  # the next run cancels them before it submits its own
                 self.problem = f"{error}; jobs named {self.job_name} may be left"
+        self._closed_s = time.monotonic()
 
 
 def partition_setup(

@@ -7,28 +7,45 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from campaign.launch.clusters import CantLaunch, call_slurm
+from campaign.plan.estimate import walltime_s
+from campaign.store.hours import JobTime
 from sites.site_file import Site
 
 LOOK_S = 10.0
 SOON_S = 3.0
 """The interval of looks while a job is expected to start its worker."""
-FORMAT = "%i|%j|%T|%r"
-"""Id, name, state and reason, which may contain anything but a line's end."""
-JOB_LINE = re.compile(r"^(\d+)\|([^|\n]+)\|(\w+)\|(.*)$", re.MULTILINE)
+FORMAT = "%i|%j|%T|%M|%D|%r"
+"""Id, name, state, elapsed time, nodes, and the reason, which may contain anything but a line's
+end."""
+JOB_LINE = re.compile(r"^(\d+)\|([^|\n]+)\|(\w+)\|([^|\n]*)\|([^|\n]*)\|(.*)$", re.MULTILINE)
+ELAPSED = re.compile(r"(\d+-)?\d+(:\d+){1,2}")
+OVER = (
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED"),
+    *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+)
+"""The states of jobs that have ended (squeue's manual, JOB STATE CODES). Slurm lists such a job for
+some time (MinJobAge)."""
+ENDING = "COMPLETING"
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueuedJob:
-    """A job that is not over: ``state`` and ``reason`` as squeue prints them."""
+    """A job: ``state`` and ``reason`` as squeue prints them."""
 
     id: str
     name: str
     state: str
     reason: str
+    time: JobTime
+
+    @property
+    def over(self) -> bool:
+        """Whether it is neither queued nor running, nor ending."""
+        return self.state in OVER
 
 
 def job_name(store_root: Path, site: str, partition: str) -> str:
@@ -38,29 +55,58 @@ def job_name(store_root: Path, site: str, partition: str) -> str:
 
 
 def queued_jobs(site: Site, names: Iterable[str]) -> tuple[QueuedJob, ...]:
-    """The jobs of these names that are queued or running.
+    """The jobs of these names, those too that have ended, as long as Slurm lists them.
 
     Raises:
         CantLaunch: squeue failed, or did not answer in time.
     """
     out = call_slurm(
-        site, "squeue", "--noheader", f"--name={','.join(names)}", f"--format={FORMAT}"
+        site,
+        "squeue",
+        "--noheader",
+        "--states=all",
+        f"--name={','.join(names)}",
+        f"--format={FORMAT}",
     )
     return tuple(
-        QueuedJob(id=job_id, name=name, state=state, reason=reason.strip())
-        for job_id, name, state, reason in JOB_LINE.findall(out)
+        QueuedJob(
+            id=job_id,
+            name=name,
+            state=state,
+            reason=reason.strip(),
+            time=_job_time(state, elapsed, nodes),
+        )
+        for job_id, name, state, elapsed, nodes, reason in JOB_LINE.findall(out)
     )
 
 
-def cancel_jobs(site: Site, names: Sequence[str]) -> None:
-    """Cancel all jobs of these names, such as those that a killed driver left.
+def _job_time(state: str, elapsed: str, nodes: str) -> JobTime:
+    """The time of a job. Slurm stops counting when a job begins to end."""
+    known = ELAPSED.fullmatch(elapsed) is not None
+    return JobTime(
+        elapsed_s=walltime_s(elapsed) if known else 0.0,
+        nodes=int(nodes) if nodes.isdecimal() else 1,
+        ended=known and state in (*OVER, ENDING),
+    )
+
+
+def cancel_jobs(site: Site, names: Sequence[str]) -> tuple[QueuedJob, ...]:
+    """Cancel all jobs of these names, such as those that a killed driver left. Returns
+    :func:`queued_jobs`; the jobs that were cancelled are ending.
 
     Raises:
         CantLaunch: squeue or scancel failed, or did not answer in time.
     """
-    left = [job.id for job in queued_jobs(site, names)]
+    jobs = queued_jobs(site, names)
+    left = [job.id for job in jobs if not job.over]
     if left:
         call_slurm(site, "scancel", *left)
+    return tuple(
+        job
+        if job.over
+        else replace(job, state=ENDING, time=job.time.model_copy(update={"ended": True}))
+        for job in jobs
+    )
 
 
 @dataclass(frozen=True)
@@ -71,8 +117,17 @@ class Look:
     jobs: tuple[QueuedJob, ...]
 
     def named(self, name: str) -> dict[str, QueuedJob]:
-        """Job id -> job, of those with this name."""
-        return {job.id: job for job in self.jobs if job.name == name}
+        """Job id -> job, of those with this name that are not over."""
+        return {job.id: job for job in self.jobs if job.name == name and not job.over}
+
+    def node_s_since(self, name: str) -> float:
+        """The node-seconds of running jobs of this name since then, until the next call is due."""
+        nodes = sum(job.time.nodes for job in self.named(name).values() if job.state == "RUNNING")
+        return nodes * min(time.monotonic() - self.began_s, LOOK_S)
+
+    def times(self, name: str) -> dict[str, JobTime]:
+        """Job id -> its time, of all jobs with this name."""
+        return {job.id: job.time for job in self.jobs if job.name == name}
 
 
 class QueueWatch:

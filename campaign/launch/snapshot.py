@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from campaign.launch.partition_now import PartitionNow
+from campaign.store.hours import Spent
 from campaign.store.layout import SNAPSHOT, DamagedStore, Store
 
 SUBMITTED = "submitted"
@@ -50,6 +51,8 @@ class PartitionSnapshot:
 
     ``line``: the partition's line as the run itself shows it. ``energy_j``: of the points that
     this run measured; None where none has an energy. ``now``: None while it does not measure.
+    ``node_hours``: those of all runs so far, None where nothing is known of them; a lower bound
+    unless ``node_hours_complete``.
     """
 
     site: str
@@ -60,6 +63,13 @@ class PartitionSnapshot:
     energy_j: float | None
     now: PartitionNow | None
     settings: tuple[SettingCounts, ...]
+    node_hours: float | None = None
+    node_hours_complete: bool = False
+
+    @property
+    def spent(self) -> Spent:
+        """The node-hours for people."""
+        return Spent(self.node_hours, self.node_hours_complete)
 
     @property
     def label(self) -> str:
@@ -89,6 +99,7 @@ class Snapshot:
     ``pid`` and ``host``: of the driver. ``job``: the name of the driver's own Slurm job, where
     it has one. ``end`` and ``exit_code``: the last line and the exit code of a run that has ended.
     ``notes``: the last messages. ``resume``: the command that goes on with the campaign.
+    ``max_node_hours``: the run's limit; None where it has none.
     """
 
     campaign: str
@@ -104,6 +115,7 @@ class Snapshot:
     end: str = ""
     notes: tuple[str, ...] = ()
     partitions: tuple[PartitionSnapshot, ...] = ()
+    max_node_hours: float | None = None
 
     @property
     def simulated(self) -> bool:

@@ -48,6 +48,9 @@ def status_page(snapshot: Snapshot) -> str:
         )
     notes = "".join(f"<li>{_lines(note)}</li>\n" for note in reversed(snapshot.notes))
     parts = "\n".join(map(_partition, snapshot.partitions))
+    limit = ""
+    if snapshot.max_node_hours is not None:
+        limit = f"<p>No more points begin at {snapshot.max_node_hours:g} node-hours in all.</p>\n"
     return f"""\
 <!DOCTYPE html>
 <html lang="en">
@@ -63,7 +66,7 @@ def status_page(snapshot: Snapshot) -> str:
 <h1>{title}</h1>
 <p class="soft">{_text(snapshot.store)}; written {written}</p>
 {state}
-{parts}
+{limit}{parts}
 {f"<h2>Messages, the last one first</h2>{chr(10)}<ul>{chr(10)}{notes}</ul>" if notes else ""}
 </body>
 </html>
@@ -84,7 +87,8 @@ def _partition(partition: PartitionSnapshot) -> str:
 <progress max="{max(total, 1)}" value="{finished}" aria-label="points finished"></progress>
 <p>{partition.done} done, {partition.failed} failed, {partition.left} left, of {total} points</p>
 {f'<p class="soft">In this run: {_text(partition.line)}</p>' if partition.line else ""}
-{now}{energy}{_grid(partition.settings)}"""
+{now}<p>Spent in all runs: {partition.spent}</p>
+{energy}{_grid(partition.settings)}"""
 
 
 def _grid(settings: tuple[SettingCounts, ...]) -> str:

@@ -52,6 +52,8 @@ class MeasuringPlugin(WorkerPlugin):
         self._runner: SubprocessRunner | None = None
         self._journal: JournalWriter | None = None
         self._setup_record: dict[str, Any] = {}
+        self.stopping = False
+        """Whether no further point begins."""
 
     def setup(self, worker: Worker) -> None:
         """Start a thread that ends the process after the worker has closed."""
@@ -62,7 +64,7 @@ class MeasuringPlugin(WorkerPlugin):
         :data:`TASK_S` together.
 
         Returns the status, text and energy of each. The last ones are missing where the worker ends
-        in between, or a task would take too long.
+        or is stopped in between, or a task would take too long.
         """
         if self._runner is None:
             setup = PartitionSetup.from_dict(self.partition_setup)
@@ -76,7 +78,7 @@ class MeasuringPlugin(WorkerPlugin):
         try:
             for fields, attempt in attempts:
                 now_s = time.monotonic()
-                if results and now_s - began > most_s:
+                if self.stopping or (results and now_s - began > most_s):
                     break
                 if now_s - written_s > TASK_S:
                     self._write(records)
@@ -166,3 +168,10 @@ def measure_points(attempts: list[tuple[dict[str, Any], int]]) -> TaskResult:
     began = time.monotonic()
     results = plugin.measure(attempts)
     return TaskResult(results, time.monotonic() - began)
+
+
+def stop_measuring(dask_worker: Worker) -> None:
+    """Begin no further point on this worker: the one that is measured now finishes."""
+    plugin = dask_worker.plugins[PLUGIN]
+    assert isinstance(plugin, MeasuringPlugin)  # noqa: S101
+    plugin.stopping = True

@@ -10,6 +10,7 @@ A store is a folder::
     index/N/        generation N: all scalars of all measurements, and where their traces are
                     (campaign.store.generation)
     setups/         how measurements were made (campaign.store.setups)
+    hours/          the node-hours that runs have spent (campaign.store.hours)
     fits/           fits by site and name, as JSON (campaign.fits)
     logs/, tls/     of a run on Slurm: the jobs' output; certificates while it runs
     lock            locked by the running driver

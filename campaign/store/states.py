@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, FAILURES, STATUSES
 from campaign.measurement import CAN_PASS, will_be_tried_again
 from campaign.store.current_state import status_codes, summary_and_states
+from campaign.store.hours import Spent, spent_by_partition
 from campaign.store.layout import Store
 from campaign.store.mixtures import Mixture, mixtures
 from campaign.store.planned import planned_ids
@@ -66,18 +67,19 @@ class PartitionStatus:
     ``clock_unproven``: how many of the done ones have that status. ``left``: those that a run
     measures, ``waiting`` of which have failed and are tried again. ``failed``: those that no run
     measures by itself. ``latest_unix_s``: when the last ones began. ``in_plan``: whether they are
-    those of a plan."""
+    those of a plan. ``spent``: node-hours; None where no run measures."""
 
     site: str
     partition: str
-    in_plan: bool
-    planned: int
-    done: int
-    clock_unproven: int
-    failed: int
-    left: int
-    waiting: int
-    latest_unix_s: list[float]
+    in_plan: bool = False
+    planned: int = 0
+    done: int = 0
+    clock_unproven: int = 0
+    failed: int = 0
+    left: int = 0
+    waiting: int = 0
+    latest_unix_s: list[float] = field(default_factory=list)
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def store_status(store: Store) -> StoreStatus:
     planned = planned_ids(store)
     attempts = _failed_attempts(contents) if summary.get("failures") else Counter()
     most_retries = _most_retries(store)
+    spent, hours_damage = spent_by_partition(store)
     for name, ids in planned.items():
         site, _, partition = name.partition("/")
         codes = status_codes(states, ids)
@@ -129,8 +132,18 @@ def store_status(store: Store) -> StoreStatus:
                 left=left,
                 waiting=waiting,
                 latest_unix_s=latest,
+                spent=spent.get(name, Spent()),
             )
         )
+    partitions += [
+        PartitionStatus(
+            site=label.rpartition("/")[0],
+            partition=label.rpartition("/")[2],
+            spent=own,
+        )
+        for label, own in spent.items()
+        if label not in planned
+    ]
     if states.size > sum(row.done + row.failed for row in partitions):
         sites = list(summary.get("sites", {}))
         if not planned and len(sites) == 1:
@@ -145,14 +158,10 @@ def store_status(store: Store) -> StoreStatus:
                 PartitionStatus(
                     site=site,
                     partition="not planned" if planned else "imported",
-                    in_plan=False,
                     planned=done + failed,
                     done=done,
                     clock_unproven=count[CLOCK_UNPROVEN],
                     failed=failed,
-                    left=0,
-                    waiting=0,
-                    latest_unix_s=[],
                 )
             )
     uses, damage = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
@@ -160,7 +169,7 @@ def store_status(store: Store) -> StoreStatus:
         partitions,
         {name: (count, text) for name, (count, text) in summary.get("failures", {}).items()},
         {name: (count, text) for name, (count, text) in summary.get("flags", {}).items()},
-        [*contents.damage, *damage],
+        [*contents.damage, *damage, *hours_damage],
         mixtures(uses),
     )
 

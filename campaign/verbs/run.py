@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import socket
@@ -41,6 +42,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="measure into a store whose measurements were made in another way: another protocol, "
         "site file, version or campaign",
     )
+    parser.add_argument(
+        "--max-node-hours",
+        metavar="HOURS",
+        type=float,
+        help="begin no more points when all runs of the store have spent so many node-hours",
+    )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument(
         "--dashboard",
@@ -76,11 +83,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run; 0 when every planned point is measured."""
-    from campaign.launch.clusters import (  # noqa: PLC0415
-        LOOPBACK_DASHBOARD,
-        CantLaunch,
-        SubmissionRefused,
-    )
+    from campaign.launch.clusters import CantLaunch, SubmissionRefused  # noqa: PLC0415
     from campaign.launch.drive import run as drive  # noqa: PLC0415
     from campaign.launch.live_status import resume_command  # noqa: PLC0415
     from campaign.launch.notify import notify_command, results  # noqa: PLC0415
@@ -89,18 +92,7 @@ def run(arguments: Namespace) -> int:
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.store.layout import StoreUnwritable, create_store  # noqa: PLC0415
 
-    if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):[0-9]{1,5}", arguments.dashboard):
-        raise BadArgument(
-            f"--dashboard {arguments.dashboard!r}: must be HOST:PORT, such as 127.0.0.1:8787 "
-            f"(0.0.0.0:8787 listens on every interface)"
-        )
-    missing = missing_extra("bokeh")
-    if missing is not None and arguments.dashboard != LOOPBACK_DASHBOARD:
-        raise missing
-    if arguments.submit_options is not None and not arguments.submit:
-        raise BadArgument("--submit-options: is for the driver's own job; add --submit")
-    if arguments.submit and arguments.detach:
-        raise BadArgument("--submit and --detach: the driver is one of both; leave one out")
+    _check(arguments)
     words = [] if arguments.notify is None else notify_command(arguments.notify)
     path = Path(arguments.campaign)
     plan = make_plan(path)
@@ -120,6 +112,7 @@ def run(arguments: Namespace) -> int:
             arguments.dashboard,
             arguments.accept_changes,
             campaign_file=path,
+            max_node_hours=arguments.max_node_hours,
         )
     except Exception as error:
         problem = error
@@ -132,7 +125,8 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print_json(vars(outcome) | {"complete": outcome.complete, "store": str(store_path)})
     else:
-        for partition, reason in outcome.given_up.items():
+        given_up = {} if outcome.limit_reached else outcome.given_up
+        for partition, reason in given_up.items():
             explain(f"{partition} was given up in this run: {reason}")
         # One line, so that the last line always says how a run ended.
         resume = f"campaign run {shlex.quote(str(path))} --store {shlex.quote(str(store_path))}"
@@ -140,6 +134,35 @@ def run(arguments: Namespace) -> int:
     message = outcome.sentence(str(store.root), resume_command(path, store))
     _notify(words, results(store.root, outcome.exit_code, message, outcome))
     return outcome.exit_code
+
+
+def _check(arguments: Namespace) -> None:
+    """Raise an error where an option's value is wrong, or options do not go together.
+
+    Raises:
+        BadArgument: they are.
+        MissingExtra: the dashboard's package is not installed, and its address is given.
+    """
+    from campaign.launch.clusters import LOOPBACK_DASHBOARD  # noqa: PLC0415
+
+    if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):[0-9]{1,5}", arguments.dashboard):
+        raise BadArgument(
+            f"--dashboard {arguments.dashboard!r}: must be HOST:PORT, such as 127.0.0.1:8787 "
+            f"(0.0.0.0:8787 listens on every interface)"
+        )
+    missing = missing_extra("bokeh")
+    if missing is not None and arguments.dashboard != LOOPBACK_DASHBOARD:
+        raise missing
+    if arguments.submit_options is not None and not arguments.submit:
+        raise BadArgument("--submit-options: is for the driver's own job; add --submit")
+    limit = arguments.max_node_hours
+    if limit is not None and not 0.0 < limit < math.inf:
+        raise BadArgument(
+            f"--max-node-hours: found {limit:g}; must be more than 0, such as 12.5; to measure "
+            f"without a limit, leave it out"
+        )
+    if arguments.submit and arguments.detach:
+        raise BadArgument("--submit and --detach: the driver is one of both; leave one out")
 
 
 def _notify(words: list[str], variables: dict[str, str]) -> None:
@@ -154,6 +177,8 @@ def _driver_words(arguments: Namespace, store: Store) -> list[str]:
     """This command line for another process, which is the driver."""
     words = ["run", str(Path(arguments.campaign).resolve()), "--store", str(store.root)]
     words += [f"--dashboard={arguments.dashboard}"]
+    limit = arguments.max_node_hours
+    words += [] if limit is None else [f"--max-node-hours={limit!r}"]
     words += [] if arguments.notify is None else [f"--notify={arguments.notify}"]
     flags = ("retry_failed", "accept_changes", "quiet", "json")
     return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(arguments, name)]
@@ -178,7 +203,9 @@ def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
     job = submit_driver(
         site=site,
         store=store,
-        live=LiveStatus(plan, store, PlainProgress(), Path(arguments.campaign)),
+        live=LiveStatus(
+            plan, store, PlainProgress(), Path(arguments.campaign), arguments.max_node_hours
+        ),
         words=_driver_words(arguments, store),
         log=log,
         options=options,

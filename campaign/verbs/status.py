@@ -23,6 +23,7 @@ COLUMNS = {
     "left": "left",
     "waiting": "to retry",
     "seconds_to_end": "seconds left",
+    "spent": "node-hours",
 }
 
 
@@ -44,7 +45,11 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print_json(status.as_dict())
     else:
-        rows = status.rows()
+        spent = [row.spent for row in status.partitions]
+        rows = [
+            row | {"spent": None if own is None else own.number}
+            for row, own in zip(status.rows(), spent, strict=True)
+        ]
         names = ("planned", "done", "clock_unproven", "failed", "left", "waiting")
         total = {name: sum(row[name] or 0 for row in rows) for name in names}
         proofs = of_statuses(total["done"], total["clock_unproven"])
@@ -53,8 +58,9 @@ def run(arguments: Namespace) -> int:
             f"{total['done']} of {total['planned']} points done{proofs}, {total['failed']} failed, "
             f"{total['left']} left{again * bool(total['waiting'])}"
         )
-        # "to retry" is rare: a column of zeros would only take room.
-        columns = [name for name in COLUMNS if name != "waiting" or total["waiting"]]
+        # A column of zeros, or one that nothing imported has, would only take room.
+        shown = {"waiting": bool(total["waiting"]), "spent": any(spent)}
+        columns = [name for name in COLUMNS if shown.get(name, True)]
         header = ["site", "partition", *(COLUMNS[name] for name in columns)]
         table = [
             [

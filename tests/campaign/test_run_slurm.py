@@ -18,6 +18,7 @@ import pytest
 from distributed import Client
 
 from campaign.command_line import main
+from campaign.launch.slurm_queue import job_name
 from campaign.launch.worker import MeasuringPlugin, measure_points
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
@@ -25,6 +26,7 @@ from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point
 from campaign.store.dataset import current_tables
+from campaign.store.hours import Spent, spent_by_partition
 from campaign.store.layout import open_store
 from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
@@ -227,6 +229,19 @@ def faulty_run(
     return frame
 
 
+def node_seconds(folder: Path, cluster: SlurmCluster) -> list[tuple[Spent, float]]:
+    """What the store counts for each partition of :func:`faulty_run`, and Slurm's node-seconds."""
+    store = open_store(folder / "store")
+    return [
+        (
+            counted,
+            sum(end - begin for begin, end in cluster.job_spans(job_name(store.root, *names))),
+        )
+        for label, counted in spent_by_partition(store)[0].items()
+        for names in [label.split("/")]
+    ]
+
+
 def running(cluster: SlurmCluster) -> list:
     return [job for job in cluster.jobs() if job.state == "RUNNING"]
 
@@ -330,6 +345,10 @@ def test_a_killed_driver(tmp_path, slurm_cluster):
         os.killpg(process.pid, signal.SIGKILL)
 
     faulty_run(tmp_path, slurm_cluster, kill)
+    for counted, by_slurm_s in node_seconds(tmp_path, slurm_cluster):
+        assert not counted.complete
+        assert counted.node_hours is not None
+        assert 0.0 < 3600.0 * counted.node_hours <= by_slurm_s + 1e-6
 
 
 def test_an_interrupted_driver_cleans_up_and_goes_on_later(tmp_path, slurm_cluster):
@@ -341,6 +360,8 @@ def test_an_interrupted_driver_cleans_up_and_goes_on_later(tmp_path, slurm_clust
         assert slurm_cluster.jobs() == []
 
     faulty_run(tmp_path, slurm_cluster, interrupt)
+    for counted, by_slurm_s in node_seconds(tmp_path, slurm_cluster):
+        assert counted == Spent(pytest.approx(by_slurm_s / 3600.0), complete=True)
 
 
 def test_a_driver_that_is_a_job_of_its_own(tmp_path, slurm_cluster, capfd):

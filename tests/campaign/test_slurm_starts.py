@@ -22,7 +22,9 @@ from campaign.launch.slurm_queue import job_name
 from campaign.launch.starts import BACKOFF_S, MAX_BACKOFF_S, Starts, last_lines
 from campaign.plan.plan import make_plan
 from campaign.store.dataset import current_tables
+from campaign.store.hours import Spent, spent_by_partition
 from campaign.store.layout import open_store
+from tests.campaign.begun_points import assert_none_was_cut_off, command_with_log
 from tests.slurm_cluster import SlurmCluster, SlurmError
 
 ROOT = Path(__file__).parents[2]
@@ -74,9 +76,14 @@ def start_on(
     """Begin ``campaign run --json`` on these sites."""
     sites = "".join(f'[[sites]]\nsite = "{name}.toml"\n' for name in names)
     (folder / "c.toml").write_text(CAMPAIGN.format(sites=sites, sleeps=list(sleeps)))
+    return start_campaign(folder)
+
+
+def start_campaign(folder: Path, *more: str) -> subprocess.Popen[str]:
+    """Begin ``campaign run --json`` with the campaign that is there."""
     words = ["campaign", "run", str(folder / "c.toml"), "--store", str(folder / "S"), "--json"]
     return subprocess.Popen(
-        [sys.executable, "-m", *words],
+        [sys.executable, "-m", *words, *more],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -88,7 +95,11 @@ def run_on(
     folder: Path, names: list[str], sleeps: Sequence[float] = (0.10, 0.11)
 ) -> subprocess.CompletedProcess[str]:
     """:func:`start_on`, to its end."""
-    run = start_on(folder, names, sleeps)
+    return ended(start_on(folder, names, sleeps))
+
+
+def ended(run: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """A run, when it has ended."""
     try:
         out, error = run.communicate(timeout=240)
     finally:
@@ -154,13 +165,41 @@ def test_nodes_are_released_when_nothing_is_left_for_them(
     frame["end"] = frame["start_unix_s"] + frame["time_s"] * frame["iterations"]
     last_s = frame.groupby("site")["end"].max()
     assert last_s["narrow"] > last_s["wide"] + 2.0, "this test needs a partition that ends later"
-    name = job_name(tmp_path / "S", "wide", "cpu-a")
-    ends_s = sorted(end for end in job_ends(slurm_cluster, name) if end > began)
+    jobs = slurm_cluster.job_spans(job_name(tmp_path / "S", "wide", "cpu-a"))
+    ends_s = sorted(end for _, end in jobs if end > began)
     assert len(ends_s) == 2
     print(f"released {[end - last_s['wide'] for end in ends_s]} s after the last point")
     assert ends_s[0] < last_s["wide"], "a node without a point is released while others measure"
     assert ends_s[1] < last_s["wide"] + 15.0
     assert ends_s[1] < last_s["narrow"], "it does not wait for the other partition"
+    counted, _ = spent_by_partition(open_store(tmp_path / "S"))
+    node_s = sum(end - start for start, end in jobs)
+    assert counted["wide/cpu-a"] == Spent(pytest.approx(node_s / 3600.0), complete=True)
+
+
+@pytest.mark.slurm
+def test_a_run_ends_in_order_at_its_limit_of_node_hours(
+    tmp_path: Path, slurm_cluster: SlurmCluster
+) -> None:
+    """Twelve points of more than 1 s on one node, and 5 s for the node."""
+    write_site(tmp_path, slurm_cluster, "site", ("cpu-a", 1, ""))
+    log = tmp_path / "log"
+    sites = '[[sites]]\nsite = "site.toml"\n'
+    campaign = CAMPAIGN.format(sites=sites, sleeps=[0.1]) + command_with_log(log, 1.0)
+    campaign = campaign.replace('name = "starts"', 'name = "starts"\nrepeats = 8')
+    (tmp_path / "c.toml").write_text(campaign)
+    done = ended(start_campaign(tmp_path, "--max-node-hours", str(5.0 / 3600.0)))
+    assert done.returncode == 1, done.stderr
+    end = json.loads(done.stdout)
+    assert (end["failed"], end["left"]) == (0, 16 - end["ok"]) and end["left"] > 0
+    assert end["given_up"] == {"site/cpu-a": "--max-node-hours 0.00138888888889 is reached"}
+    assert "are estimated to take" in done.stderr
+    assert_none_was_cut_off(log)
+    assert slurm_cluster.jobs() == []
+    (job,) = slurm_cluster.job_spans(job_name(tmp_path / "S", "site", "cpu-a"))
+    counted, _ = spent_by_partition(open_store(tmp_path / "S"))
+    node_h = (job[1] - job[0]) / 3600.0
+    assert counted == {"site/cpu-a": Spent(pytest.approx(node_h), complete=True)}
 
 
 @pytest.mark.slurm
@@ -203,14 +242,6 @@ def test_a_queue_that_waits_is_shown_and_a_slurm_that_is_gone_ends_the_run(
     again = run_on(tmp_path, ["site"])
     assert again.returncode == 0, again.stderr
     assert slurm_cluster.jobs() == []
-
-
-def job_ends(cluster: SlurmCluster, name: str) -> list[float]:
-    """When the jobs of this name ended, by Slurm, in Unix seconds (whole ones)."""
-    jobs = cluster.run("scontrol", "-o", "show", "job").splitlines()
-    fields = [dict(w.partition("=")[::2] for w in job.split()) for job in jobs]
-    ends = [job["EndTime"] for job in fields if job.get("JobName") == name]
-    return [datetime.fromisoformat(end).timestamp() for end in ends]
 
 
 def test_failed_starts_are_further_apart_each_time_and_bounded() -> None:
