@@ -24,6 +24,8 @@ from campaign.launch.snapshot import (
     read_snapshot,
 )
 from campaign.launch.status_page import status_page
+from campaign.results import Results
+from campaign.store.hours import Spent
 from campaign.store.layout import open_store
 from tests.watched import CAMPAIGN
 
@@ -45,6 +47,7 @@ def snapshot(phase: str = MEASURING, text: str = HOSTILE) -> Snapshot:
         energy_j=12.5,
         now=now,
         settings=grid,
+        node_hours=0.4,
     )
     return Snapshot(
         campaign=text,
@@ -60,6 +63,7 @@ def snapshot(phase: str = MEASURING, text: str = HOSTILE) -> Snapshot:
         end=text,
         notes=(f"{text}\n{text}",),
         partitions=(partition,),
+        max_node_hours=2.5,
     )
 
 
@@ -86,6 +90,9 @@ def test_the_counts_and_the_energy_are_those_of_the_exported_table(
         (float(row["core_mhz"]), float(row["mem_mhz"])) for row in rows
     )
     assert (partition.failed, partition.left) == (0, 0)
+    (row,) = Results(open_store(store)).status().rows()
+    assert partition.spent == Spent(row["node_hours"], row["node_hours_complete"])
+    assert partition.spent.complete and row["node_hours"] > 0.0
     assert partition.energy_j == pytest.approx(
         sum(float(row["energy_j"]) * int(row["iterations"]) for row in rows)
     )
@@ -146,6 +153,8 @@ def test_the_page_shows_hostile_names_as_text_and_has_no_script() -> None:
     assert "script" not in shown.elements
     assert "<script>alert('\"&\\x1b[31m')</script>" in shown.text
     assert "\x1b" not in page
+    assert "Spent in all runs: at least 0.4 node-hours" in shown.text
+    assert "No more points begin at 2.5 node-hours in all" in shown.text
     assert "6/10" in shown.text and "3/9, 2 failed" in shown.text
     assert '<meta http-equiv="refresh" content="10">' in page
     assert "refresh" not in status_page(snapshot(ENDED))
@@ -177,6 +186,8 @@ def test_the_metrics_are_openmetrics_of_families_with_their_units() -> None:
     assert samples["dvfs_campaign_jobs"] == [1.0, 2.0]
     assert samples["dvfs_campaign_pending_seconds"] == [61.0]
     assert samples["dvfs_campaign_run_energy_joules"] == [12.5]
+    assert samples["dvfs_campaign_spent_node_hours"] == [0.4]
+    assert samples["dvfs_campaign_max_node_hours"] == [2.5]
 
 
 def test_the_metrics_of_a_run_that_has_ended_claim_no_jobs() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.report.display_tables import facts
 from campaign.command_line import main
 from campaign.launch.campaign_run import CampaignRun
 from campaign.launch.live_status import LiveStatus
@@ -18,6 +19,7 @@ from campaign.launch.outcome import missing_points
 from campaign.launch.progress import PlainProgress
 from campaign.launch.slurm_queue import _job_time
 from campaign.plan.plan import make_plan
+from campaign.reporting import report_content
 from campaign.results import open_store
 from campaign.store.hours import (
     FOLDER,
@@ -201,6 +203,8 @@ def test_a_run_stops_in_order_at_its_limit(tmp_path: Path, capsys) -> None:
     assert not row["node_hours_complete"]
     main(["status", str(store.root)])
     assert "at least 0.2" in capsys.readouterr().out
+    (site,) = report_content(store).sites
+    assert ("node-hours spent", "at least 0.2") in facts(site.measured)
     (store.root / FOLDER / "killed.json").write_text("{")
     (row,) = open_store(store.root).status().rows()
     assert (row["node_hours"], row["node_hours_complete"]) == (counted.node_hours, False)
