@@ -536,7 +536,7 @@ def test_slurm_is_called_through_ssh_with_the_words_as_they_are(tmp_path, monkey
     assert not (tmp_path / "MARK").exists()
     called = words_of(tmp_path / "called")
     assert called[-1] == f"SLURM_CONF={conf}"
-    assert "--format=%i|%j|%T|%r" in called
+    assert "--format=%i|%j|%T|%M|%D|%r" in called
 
 
 @pytest.mark.slurm
