@@ -113,9 +113,7 @@ class NodeHours:
         try:
             replace_file(self._path, text.encode())
         except OSError as error:
+            text = f"{self._path}: the node-hours of this run cannot be written ({error.strerror})"
             if not self._failed:
-                self._failed = True
-                self._progress.note(
-                    f"{self._path}: the node-hours of this run cannot be written "
-                    f"({error.strerror}); later runs and campaign status will not know them"
-                )
+                self._progress.note(f"{text}; later runs and campaign status will not know them")
+            self._failed = True

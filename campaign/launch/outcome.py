@@ -15,7 +15,7 @@ from campaign.plan.point import Point
 from campaign.store.states import NEVER, State
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """How a run ended: how many of the planned points are in which state.
 

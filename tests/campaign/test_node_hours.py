@@ -161,10 +161,7 @@ def test_a_run_stops_in_order_at_its_limit(tmp_path: Path, capsys) -> None:
     )
     began = time.monotonic()
     given_up = CampaignRun(
-        plan=plan,
-        store=store,
-        progress=progress,
-        live=live,
+        *(plan, store, progress, live),
         hours=hours,
         todo=todo,
         retry_failed=False,

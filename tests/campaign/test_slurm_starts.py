@@ -91,6 +91,15 @@ def start_campaign(folder: Path, *more: str) -> subprocess.Popen[str]:
     )
 
 
+def counted_jobs(folder: Path, cluster: SlurmCluster, site: str) -> list[tuple[float, float]]:
+    """When a site's jobs began and ended; the store counts the same node-hours as Slurm."""
+    jobs = cluster.job_spans(job_name(folder / "S", site, "cpu-a"))
+    counted, _ = spent_by_partition(open_store(folder / "S"))
+    node_h = sum(end - begin for begin, end in jobs) / 3600.0
+    assert counted[f"{site}/cpu-a"] == Spent(pytest.approx(node_h), complete=True)
+    return jobs
+
+
 def run_on(
     folder: Path, names: list[str], sleeps: Sequence[float] = (0.10, 0.11)
 ) -> subprocess.CompletedProcess[str]:
@@ -165,25 +174,22 @@ def test_nodes_are_released_when_nothing_is_left_for_them(
     frame["end"] = frame["start_unix_s"] + frame["time_s"] * frame["iterations"]
     last_s = frame.groupby("site")["end"].max()
     assert last_s["narrow"] > last_s["wide"] + 2.0, "this test needs a partition that ends later"
-    jobs = slurm_cluster.job_spans(job_name(tmp_path / "S", "wide", "cpu-a"))
+    jobs = counted_jobs(tmp_path, slurm_cluster, "wide")
     ends_s = sorted(end for _, end in jobs if end > began)
     assert len(ends_s) == 2
     print(f"released {[end - last_s['wide'] for end in ends_s]} s after the last point")
     assert ends_s[0] < last_s["wide"], "a node without a point is released while others measure"
     assert ends_s[1] < last_s["wide"] + 15.0
     assert ends_s[1] < last_s["narrow"], "it does not wait for the other partition"
-    counted, _ = spent_by_partition(open_store(tmp_path / "S"))
-    node_s = sum(end - start for start, end in jobs)
-    assert counted["wide/cpu-a"] == Spent(pytest.approx(node_s / 3600.0), complete=True)
 
 
 @pytest.mark.slurm
 def test_a_run_ends_in_order_at_its_limit_of_node_hours(
     tmp_path: Path, slurm_cluster: SlurmCluster
 ) -> None:
-    """Twelve points of more than 1 s on one node, and 5 s for the node."""
-    write_site(tmp_path, slurm_cluster, "site", ("cpu-a", 1, ""))
     log = tmp_path / "log"
+    write_site(tmp_path, slurm_cluster, "site", ("cpu-a", 1, ""))
+    # Half of the points take more than 1 s, and the limit is 5 s on one node.
     sites = '[[sites]]\nsite = "site.toml"\n'
     campaign = CAMPAIGN.format(sites=sites, sleeps=[0.1]) + command_with_log(log, 1.0)
     campaign = campaign.replace('name = "starts"', 'name = "starts"\nrepeats = 8')
@@ -196,10 +202,7 @@ def test_a_run_ends_in_order_at_its_limit_of_node_hours(
     assert "are estimated to take" in done.stderr
     assert_none_was_cut_off(log)
     assert slurm_cluster.jobs() == []
-    (job,) = slurm_cluster.job_spans(job_name(tmp_path / "S", "site", "cpu-a"))
-    counted, _ = spent_by_partition(open_store(tmp_path / "S"))
-    node_h = (job[1] - job[0]) / 3600.0
-    assert counted == {"site/cpu-a": Spent(pytest.approx(node_h), complete=True)}
+    assert len(counted_jobs(tmp_path, slurm_cluster, "site")) == 1
 
 
 @pytest.mark.slurm
