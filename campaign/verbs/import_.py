@@ -28,11 +28,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="a map file: the names of the table's columns, and the factors to the standard units",
     )
     parser.add_argument(
-        "--site", metavar="X", help="the site of every row, for a table that does not name it"
-    )
-    parser.add_argument(
         "--traces", metavar="FOLDER", help="the traces that campaign export wrote with the table"
     )
+    parser.add_argument("--site", metavar="X", help="the site, for a table that does not name it")
     add_json(parser)
 
 
