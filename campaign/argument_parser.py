@@ -8,7 +8,11 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-TYPES = {"int": "a whole number", "float": "a number, such as 0.05"}
+TYPES = {"int": "a whole number", "float": "a number"}
+FRACTION = ("--max-slowdown", ", such as 0.05")
+"""The option that people write in percent, and what helps them."""
+MOST_LISTED = 6
+"""Options of a verb that are listed where none is near."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -27,15 +31,25 @@ class Parser(argparse.ArgumentParser):
             own.error(f"{words[0]!r} is one argument too many; leave it out")
         name = option.partition("=")[0]
         others = [other for other, parser in verbs.items() if name in parser.option_names()]
-        near = _did_you_mean(name, own.option_names()).strip()
+        options = [known for known in own.option_names() if known != "--help"]
+        near = _did_you_mean(name, options).strip()
+        if not near and len(options) <= MOST_LISTED:
+            near = f"its options: {', '.join(options)}"
         hint = f"of {', '.join(others[:4])}" if others else near or "leave it out"
         hint = f"it is an option {hint}" if others else hint
         own.error(f"{verb} has no option {name}; {hint}")
 
-    def refuse_option(self, name: str) -> NoReturn:
+    def refuse_option(self, name: str, verbs: dict[str, Parser]) -> NoReturn:
         """The error for an option before the verb that is none of the program's."""
+        if any(name in parser.option_names() for parser in verbs.values()):
+            self.error(f"{name} stands before the verb; write it behind: campaign VERB ... {name}")
         near = _did_you_mean(name, self.option_names()).strip()
         self.error(f"unknown option {name}; {near or 'name a verb'}")
+
+    def takes(self, word: str) -> bool:
+        """Whether a word is no option, or one that this parser knows, perhaps shortened."""
+        name = word.partition("=")[0]
+        return name[:1] != "-" or any(own.startswith(name) for own in self._option_string_actions)
 
     def option_names(self) -> list[str]:
         """Every option as it is written in full."""
@@ -50,9 +64,11 @@ def _for_people(parser: Parser, message: str) -> str:
         hint = _did_you_mean(value, choices)
         if name == "VERB":
             return f"unknown verb {value!r}; {hint.strip() or 'known: ' + ', '.join(choices)}"
-        return f"{name}: found {value!r}; {hint}Choices: {', '.join(choices)}"
+        intro = f"{hint}Choices" if hint else "must be one of"
+        return f"{name}: found {value!r}; {intro}: {', '.join(choices)}"
     if wrong := re.match(r"argument (\S+?)(?:/\S+)?: invalid (\w+) value: (.*)", message):
-        return f"{wrong[1]}: found {wrong[3]}; must be {TYPES.get(wrong[2], wrong[2])}"
+        example = FRACTION[1] if wrong[1] == FRACTION[0] else ""
+        return f"{wrong[1]}: found {wrong[3]}; must be {TYPES.get(wrong[2], wrong[2])}{example}"
     if wrong := re.match(r"argument (\S+?)(?:/\S+)?: expected (.*)", message):
         return f"{wrong[1]}: no value; write one after it"
     if missing := re.match(r"the following arguments are required: ([^,\s]+)", message):

@@ -96,12 +96,15 @@ def _run(argv: Sequence[str] | None) -> int:
         print(f"campaign: {wrong}", file=sys.stderr)
         return 2
     top = parser()
-    arguments, unknown = top.parse_known_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and not top.takes(words[0]):
+        top.refuse_option(words[0].partition("=")[0], top.get_default("verbs"))
+    arguments, unknown = top.parse_known_args(words)
     if arguments.verb is None and not unknown:
         top.print_help()  # as git does without a command, with an exit code that scripts see
         return 2
     if arguments.verb is None:
-        top.refuse_option(unknown[0])
+        top.refuse_option(unknown[0], arguments.verbs)
     if unknown:
         top.refuse_unknown(unknown, arguments.verb, arguments.verbs)
     if arguments.verb not in MEASURING_VERBS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -208,7 +207,7 @@ def _setups_text(side: _Side) -> str:
     parts = []
     for name, own in frame.sort_values("start").groupby("setup", sort=False):
         since = own["start"].min()
-        when = "" if math.isnan(since) else f" since {datetime.fromtimestamp(since, UTC):%F %H:%M}"
+        when = "" if not since > 0 else f" since {datetime.fromtimestamp(since, UTC):%F %H:%M}"
         parts.append(f"{str(name) or 'no record'} ({len(own)} measurements{when})")
     return ", ".join(parts) or "none"
 

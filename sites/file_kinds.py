@@ -38,7 +38,7 @@ FILE_KINDS = {
     "TableMap": _kind(
         "a map file of a table",
         "columns constants fields delimiter decimal keep number_repeats voltage unknown",
-        "layout clocks classes legal device",
+        "layout clocks classes legal device params",
         "use it: campaign import TABLE --map {path} --store S",
     ),
     "Profile": _kind(

@@ -234,10 +234,12 @@ def readable(path: Path) -> Iterator[None]:
 def _near_file(path: Path) -> str:
     """A suggestion among the files of the folder in which a file is missing."""
     try:
-        beside = [other.name for other in path.parent.iterdir() if other.suffix == path.suffix]
+        beside = [other for other in path.parent.iterdir() if other.is_file()]
     except OSError:
         return ""
-    return did_you_mean(path.name, beside)
+    same_kind = [other.name for other in beside if other.suffix == path.suffix]
+    same_name = [other.name for other in beside if other.stem == path.stem]
+    return did_you_mean(path.name, same_kind) or did_you_mean(path.stem, same_name)
 
 
 def parse(path: Path | str, text: str, model: type[Model]) -> tuple[Model, Source]:

@@ -29,6 +29,10 @@ def value_remedy(error: ErrorDetails, model: type[BaseModel], key: KeyPath | Non
             is_one_string = noun == " of strings" and isinstance(value, str)
             if is_one_string:
                 return f"must be a list of words, such as {json.dumps(_words(value))}"
+            if noun == " of tables" and isinstance(value, dict):
+                path = error["loc"] if key is None else key
+                name = ".".join(part for part in path if isinstance(part, str))
+                return f"write [[{name}]] in place of [{name}]"
             return f"must be a list{noun}"
         case "too_short":
             return f"must have at least {error['ctx']['min_length']}"

@@ -10,6 +10,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """``"did you mean 'jetson-tk1'? "`` for ``jetson``; empty where no name is near."""
     names = list(names)
     near = [known for known in names if name and known.startswith(name)][:2]
+    near = near or [known for known in names if known.casefold() == name.casefold()]
     near = near or difflib.get_close_matches(name, names, n=1)
     return f"did you mean {' or '.join(map(repr, near))}? " if near else ""
 

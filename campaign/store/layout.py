@@ -32,6 +32,7 @@ from typing import Any
 
 from campaign.store.durable import sync
 from campaign.store.regular import read_regular
+from sites.near_names import did_you_mean
 
 FORMAT = 3
 """Of a store that has records of how its measurements were made, which versions that read no more
@@ -164,6 +165,11 @@ def _not_a_folder(path: Path) -> str:
     return f"{path}: is a file, not a store; name a folder that campaign run or import created"
 
 
+def _near_store(root: Path) -> str:
+    """A suggestion among the stores beside a folder that is missing."""
+    return did_you_mean(root.name, [path.parent.name for path in root.parent.glob("*/store.json")])
+
+
 def open_store(root: Path) -> Store:
     """Open an existing store.
 
@@ -175,7 +181,8 @@ def open_store(root: Path) -> Store:
         raise NotAStore(_not_a_folder(root))
     if not root.exists():
         raise NotAStore(
-            f"{root}: is not a store (no such folder); name one that campaign run or import created"
+            f"{root}: is not a store (no such folder); {_near_store(root)}name one that campaign "
+            "run or import created"
         )
     try:
         head = store.read_json("store.json")

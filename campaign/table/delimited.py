@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -26,6 +27,8 @@ reading them."""
 MAX_TEXT_BYTES = 1 << 30
 """A small compressed file can hold more than any memory."""
 MAX_FIELD_CHARS = 1 << 24
+JSON = re.compile(r"""\s*(\[\s*[\[{]|\{\s*"[^"]*"\s*:)""")
+"""How a list of lists or objects, or an object, begins."""
 CACHE_KEY = "tune_params_keys"
 """A key of every cache file of Kernel Tuner."""
 COMPRESSED: dict[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
@@ -61,6 +64,8 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             'give --map a map file with layout = "kernel_tuner"',
             str(path),
         )
+    if JSON.match(text):
+        raise BadFile("is JSON, and no table", "save it as CSV or Parquet", str(path))
     delimiter = mapping.delimiter or _recognised(text, mapping)
     if not mapping.delimiter and delimiter != ",":
         notes.append(f"{path}: its columns are separated by {DELIMITERS[delimiter]}")
@@ -197,14 +202,16 @@ def _checked(path: Path, parsed: Parsed, n_fields: int, delimiter: str) -> Parse
         if len(row) != n_fields:
             raise BadFile(
                 f"{len(row)} fields where the header has {n_fields}",
-                _fields_remedy(len(row) > n_fields, delimiter),
+                _fields_remedy(len(row), n_fields, delimiter),
                 f"{path}:{line}",
             )
         yield line, row
 
 
-def _fields_remedy(too_many: bool, delimiter: str) -> str:
-    if too_many and delimiter == ",":
+def _fields_remedy(n_here: int, n_fields: int, delimiter: str) -> str:
+    if n_fields == 1:
+        return "give the file a header line, or list its columns as fields in a map file"
+    if n_here > n_fields and delimiter == ",":
         return (
             "correct this line; quote text that holds commas, and numbers with decimal commas, "
             "or separate the columns by semicolons"

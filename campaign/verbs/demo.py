@@ -49,6 +49,8 @@ def run(arguments: Namespace) -> int:
 
     began = time.monotonic()
     folder = Path(arguments.folder)
+    if (folder / "store.json").exists():
+        raise BadArgument(f"{folder}: is a store; name a folder for the demo's files")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -19,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "table",
         metavar="TABLE",
-        help="CSV, also compressed (.gz, .bz2, .xz), Parquet, or a cache file of Kernel Tuner",
+        help="the table: CSV (also .gz, .bz2, .xz), Parquet, or a cache file of Kernel Tuner",
     )
     parser.add_argument("--store", required=True, metavar="S", help="the store to import into")
     parser.add_argument(

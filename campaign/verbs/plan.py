@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from campaign.errors import BadArgument
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import (
     counted_on_terminal,
@@ -54,6 +55,8 @@ def run(arguments: Namespace) -> int:
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.plan.uncounted import uncounted_commands, uncounted_text  # noqa: PLC0415
 
+    if arguments.limit < 0:
+        raise BadArgument(f"--limit: found {arguments.limit}; must be 0 or more")
     plan = make_plan(Path(arguments.campaign), counted_on_terminal("points planned"))
     if arguments.scripts:
         _print_scripts(plan, arguments)
@@ -62,7 +65,7 @@ def run(arguments: Namespace) -> int:
     elif arguments.json:
         print_json([point.as_dict() for point in plan.points])
     else:
-        _print_points(plan, max(arguments.limit, 0))
+        _print_points(plan, arguments.limit)
         _print_estimates(_estimates(plan, arguments))
         _print_spaces(plan)
         labels = uncounted_commands(plan)

@@ -39,6 +39,8 @@ FILES = {
     "no-partitions.toml": CAMPAIGN.replace("s.toml", "no-partitions-site.toml"),
     "profile.toml": 'kernel = "x"\ntime_s = 1.0\n[counts]\nsp = 1e9\n',
     "map.toml": '[columns]\ncore_mhz = "f"\n',
+    "data.json": '[{"site": "a"}]',
+    "sites-table.toml": CAMPAIGN.replace("[[sites]]", "[sites]"),
     "one.csv": f"{TABLE}jetson-tk1,k,1000,500,0.9,1,1,2\n",
     "two.csv": f"{TABLE}a,k,1000,500,0.9,1,1,2\nb,k,1000,500,0.9,1,1,2\n",
 }
@@ -65,6 +67,15 @@ USAGES = {
         "campaign: missing: is not a store (no such folder); name one that campaign run "
         "or import created"
     ),
+    "status ONE": (
+        "campaign: ONE: is not a store (no such folder); did you mean 'one'? name one that "
+        "campaign run or import created"
+    ),
+    "--store one status": (
+        "campaign: --store stands before the verb; write it behind: campaign VERB ... --store "
+        "(campaign --help)"
+    ),
+    "demo one": "campaign: one: is a store; name a folder for the demo's files",
     "status empty": (
         "campaign: empty: is not a store; name a folder that campaign run or import created"
     ),
@@ -93,6 +104,14 @@ USAGES = {
     ),
     "plan two.csv": ("campaign: two.csv: is not TOML; name a campaign file, which ends in .toml"),
     "plan empty": ("campaign: empty: is a directory; name a file in it"),
+    "plan intensity": (
+        "campaign: intensity: no such file; did you mean 'intensity.toml'? check the path"
+    ),
+    "plan sites-table.toml": (
+        "campaign: sites-table.toml:4: sites: found {'site': 's.toml'}; write [[sites]] in place "
+        "of [sites]"
+    ),
+    "plan intensity.toml --limit -1": "campaign: --limit: found -1; must be 0 or more",
     "plan intensty.toml": (
         "campaign: intensty.toml: no such file; did you mean 'intensity.toml'? check the path"
     ),
@@ -156,6 +175,9 @@ USAGES = {
         "campaign: s.toml: is a site file, not a map file of a table; name it in a "
         "campaign file, under [[sites]], or examine it: campaign doctor s.toml"
     ),
+    "import data.json --store three": (
+        "campaign: data.json: is JSON, and no table; save it as CSV or Parquet"
+    ),
     "import two.csv": (
         "campaign import: missing: --store, the store to import into (campaign import --help)"
     ),
@@ -171,6 +193,10 @@ USAGES = {
     "fit one --model chio": (
         "campaign fit: --model: found 'chio'; did you mean 'choi'? Choices: auto, choi, "
         "choi+clock, choi+surface, choi+clock+surface (campaign fit --help)"
+    ),
+    "fit one --voltage high": (
+        "campaign fit: --voltage: found 'high'; must be one of: auto, known, unit, floor, free "
+        "(campaign fit --help)"
     ),
     "fit one --max-slowdown 0.1": (
         "campaign fit: fit has no option --max-slowdown; it is an option of predict "
