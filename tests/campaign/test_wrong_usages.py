@@ -120,7 +120,7 @@ USAGES = {
         "keys: kernels, name, protocol, repeats, retries, seed, settings, sites\n"
         "  three.toml:3: seed: found 'x'; must be a whole number\n"
         "  three.toml:9: kernels[0].kernel: unknown kernel 'spfma'; did you mean "
-        "'sp_fma'? Known: chase, command, dgemm, dp_fma, fmm, fmm_u, idle, int_mad, "
+        "'sp_fma'? Known: chase, command, cuda_dgemm, dgemm, dp_fma, fmm, fmm_u, idle, int_mad, "
         "load, sp_fma"
     ),
     "plan argv.toml": (
@@ -134,7 +134,7 @@ USAGES = {
     "plan jetson.toml": (
         "campaign: jetson.toml:5: sites[0].site: unknown site 'jetson'; did you mean "
         "'jetson-tk1'? Name a site file (ending in .toml) or one of: jetson-tk1, "
-        "localhost, slurm-example"
+        "localhost, slurm-example, tesla-k20x"
     ),
     "plan partition.toml": (
         "campaign: partition.toml:6: sites[0].partitions: s has no partition 'bord'; did "
@@ -158,7 +158,7 @@ USAGES = {
     ),
     "doctor jetson": (
         "campaign: unknown site 'jetson'; did you mean 'jetson-tk1'? Name a site file "
-        "(ending in .toml) or one of: jetson-tk1, localhost, slurm-example"
+        "(ending in .toml) or one of: jetson-tk1, localhost, slurm-example, tesla-k20x"
     ),
     "doctor intensity.toml": (
         "campaign: intensity.toml: is a campaign file, not a site file; measure its "
