@@ -208,7 +208,7 @@ def _exact(
 
 
 def _largest(value: np.ndarray) -> float:
-    return float(np.max(np.abs(value), initial=0))
+    return max(float(np.max(value, initial=0)), -float(np.min(value, initial=0)))
 
 
 def _power(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -73,7 +73,8 @@ def _with_variants(
     if entry.space is None or site is None:
         yield from _combinations(entry, index, source)
         return
-    from kernels.space import WHERE, BadSpace, read_space, variants  # noqa: PLC0415
+    from kernels.space import WHERE, BadSpace, read_space  # noqa: PLC0415
+    from kernels.space_variants import variants  # noqa: PLC0415
 
     known = find_kernel(entry.kernel).params.model_fields
     at: KeyPath = ("kernels", index, "space")

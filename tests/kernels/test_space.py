@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.expression import BadExpression, parse_expression
-from kernels.space import MAX_VALUES, BadSpace, Variants, read_space, variants
+from kernels.space import BadSpace, read_space
+from kernels.space_variants import MAX_VALUES, Variants, variants
 
 LIMITS = [(1024, 65536, 49152), (512, 32768, 32768), (768, 65536, 98304)]
 EXAMPLE = Path(__file__).parents[2] / "examples/k20x-dgemm.toml"
@@ -96,6 +97,54 @@ def test_lists_with_a_condition_are_the_product_of_those_that_pass(
     space = built(declaration)
     assert [tuple(variant.values()) for variant in space] == wanted
     assert space.refused == (math.prod(map(len, lists)) - len(wanted),)
+
+
+RANGES = ["1 : 30", "a : 12 * a", "-9 : 9 : 2", "20 : a : -1", "b : 40", "1 : 25 : a"]
+CONDITIONS = [
+    "b % 5 != 0", "divides(b, 24 * a)", "c * b <= 90", "a != 2", "c > b or divides(c, a)",
+    "c % 3 == 1", "d == 1 or divides(2 * b, a * c)", "b < 28", "1 > 0",
+]  # fmt: skip
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=4, unique=True),
+    st.sampled_from([text for text in RANGES if "b" not in text]),
+    st.sampled_from(RANGES),
+    st.lists(st.sampled_from(CONDITIONS), max_size=5, unique=True),
+)
+def test_long_ranges_with_conditions_are_what_loops_find(
+    listed: list[int], b_range: str, c_range: str, where: list[str]
+) -> None:
+    """Also how many candidates each condition refuses: those that all before it let through."""
+    declaration = {"a": listed, "b": b_range, "c": c_range, "d": [0, 1], "where": where}
+    wanted: list[dict[str, int]] = [{}]
+    refused = [0] * len(where)
+    for name in "abcd":
+        bound = [row | {name: value} for row in wanted for value in domain(declaration[name], row)]
+        for i, text in enumerate(where):
+            if max((n for n in "abcd" if n in text.replace("divides", "")), default="a") == name:
+                left = [row for row in bound if holds(text, row)]
+                refused[i] += len(bound) - len(left)
+                bound = left
+        wanted = bound
+    if not wanted:
+        with pytest.raises(BadSpace):
+            built(declaration)
+        return
+    space = built(declaration)
+    assert list(space) == wanted
+    assert list(space.refused) == refused
+
+
+def domain(declared: Any, row: dict[str, int]) -> list[int]:
+    if not isinstance(declared, str):
+        return declared
+    first, last, step = [eval(part, {}, dict(row)) for part in (declared + " : 1").split(":")[:3]]
+    return list(range(first, last + (1 if step > 0 else -1), step))
+
+
+def holds(text: str, row: dict[str, int]) -> bool:
+    return bool(eval(text, {"divides": lambda d, value: value % d == 0 if d else value == 0}, row))
 
 
 def test_values_keep_their_types_and_ranges_include_their_end() -> None:
