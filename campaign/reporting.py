@@ -27,6 +27,7 @@ from campaign.store.hours import Spent, spent_by_partition, total
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
+from campaign.variant_study import tuned_parameters
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -91,6 +92,7 @@ def report_content(
             listed=_listed(plan, dataset),
             train=train,
             setting=setting,
+            tuned=tuned_parameters(store),
         )
         try:
             report = with_traces(report, dataset)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from campaign.comparison import Comparison
     from campaign.failures import Failures
     from campaign.shown_measurement import ShownMeasurement
+    from campaign.variant_study import VariantResult
 
 Setting = tuple[float, float]
 """(core MHz, memory MHz); NaN where a site has no such clock."""
@@ -394,6 +395,19 @@ class Results:
             without_pick=tuple(without),
             warnings=tuple(warnings),
         )
+
+    def variants(
+        self,
+        site: str,
+        kernel: str | None = None,
+        *,
+        problem: Mapping[str, Any] | None = None,
+        setting: Setting | None = None,
+    ) -> VariantResult:
+        """The study of a kernel's variants; see :func:`campaign.variant_study.study_variants`."""
+        from campaign.variant_study import study_variants  # noqa: PLC0415
+
+        return study_variants(self.store, self.scalars, site, kernel, problem, setting)
 
     def policy(self, site: str, path: str | Path, **limits: Any) -> Predictions:
         """:meth:`predict`, whose picks are also written to a policy file for a cluster."""

@@ -63,6 +63,8 @@ LINES: dict[str, dict[str, Any]] = {
 POINTS: dict[str, dict[str, Any]] = {
     "dot": {"color": "blue", "alpha": 0.8},
     "dot faint": {"color": "blue", "alpha": 0.4},
+    "dot above": {"color": "k5", "alpha": 0.8},
+    "dot below": {"color": "k4", "alpha": 0.8},
     "ring": {
         "markeredgecolor": "orange",
         "markerfacecolor": "none",

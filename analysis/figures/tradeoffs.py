@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from analysis.choice.fronts import pareto_front, pareto_steps
 from analysis.choice.pick import Candidates, Pick
 from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule, log_scale
 from analysis.figures.labels import setting_label, shortened, unit_name
@@ -104,21 +105,6 @@ def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
     )
 
 
-def pareto_front(time_s: np.ndarray, energy_j: np.ndarray) -> np.ndarray:
-    """The settings that no other beats in both time and energy: int64, by rising time.
-
-    Of settings that are equal in both, the first is kept. NaN is never on the front.
-    """
-    order = np.lexsort((energy_j, time_s))
-    front: list[int] = []
-    least = math.inf
-    for k in order:
-        if math.isfinite(time_s[k]) and energy_j[k] < least:
-            front.append(int(k))
-            least = float(energy_j[k])
-    return np.array(front, np.int64)
-
-
 def shown_energy_j(among: Candidates) -> np.ndarray:
     """A kernel's energy at each setting: float64, J.
 
@@ -141,11 +127,8 @@ def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: 
         f"{setting_label(s)}: {t:.4g} s, {e:.4g} J"
         for s, t, e in zip(settings, time_s, energy_j, strict=True)
     ]
-    # A staircase: between two points of the front nothing is better than the first.
-    steps_s = np.repeat(time_s[front], 2)[1:]
-    steps_j = np.repeat(energy_j[front], 2)[:-1]
     series: list[Line | Points] = [
-        Line(steps_s, steps_j, "front", "Pareto front"),
+        Line(*pareto_steps(time_s[front], energy_j[front]), "front", "Pareto front"),
         Points(time_s, energy_j, "dot faint", "setting", texts),
         Points(time_s[front], energy_j[front], "dot", "on the front", [texts[k] for k in front]),
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from analysis.choice.crossval import CrossValidation
 from analysis.choice.pick import Candidates, Pick
+from analysis.choice.variants import VariantStudy
 from analysis.energy.applications import ApplicationEnergy
 from analysis.energy.fitted import Fit
 from analysis.measurements.hardware_counters import KernelCounters
@@ -72,7 +73,7 @@ class SiteReport:
     ``counters``: what hardware counters showed. ``listed``: the campaign file's order. ``setting``:
     that of the rooflines, None for the fastest. ``fit_origin``: which fit it is. ``remarks``: what
     limits how far the results can be trusted. ``applications``: their energies by the fit of the
-    microbenchmarks alone.
+    microbenchmarks alone. ``variants``: the study of each kernel that has variants.
     """
 
     site: str
@@ -95,6 +96,7 @@ class SiteReport:
     listed: ListedOrder = ListedOrder()
     setting: tuple[float, float] | None = None
     applications: list[ApplicationEnergy] = field(default_factory=list)
+    variants: list[VariantStudy] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from analysis.figures.savings import savings_figure
 from analysis.figures.trace import trace_figure
 from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure
 from analysis.figures.utilisation import utilisation_figure
+from analysis.figures.variants import variant_figures
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.report.content import SiteReport
@@ -51,6 +52,7 @@ from analysis.report.sheets import (
     validation_sheet,
 )
 from analysis.report.tables import Sheet
+from analysis.report.variant_sheets import variant_sheets
 from analysis.rooflines.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
 from analysis.time.roof_fractions import roof_fractions
 
@@ -77,6 +79,7 @@ class SiteFigures:
     trade_offs: list[Figure]
     applications: list[Figure]
     """Energies of applications' variants by the microbenchmarks' fit."""
+    variants: list[Figure]
 
     @property
     def all(self) -> list[Figure]:
@@ -89,6 +92,7 @@ class SiteFigures:
             *self.breakdowns,
             *self.phases,
             *self.trade_offs,
+            *self.variants,
             *self.rooflines,
             *self.utilisation,
         ]
@@ -144,6 +148,7 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
         phases=measured_phase_figures(site.phases, *named),
         trade_offs=trade_off_figures(site, lines, families),
         applications=[application_figure(shown) for shown in site.applications],
+        variants=variant_figures(site.variants),
     )
 
 
@@ -161,6 +166,7 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
     measured = [phases_sheet(site.phases, site.simulated)] if site.phases else []
     utilisation = utilisation_sheet(site)
     measured += [utilisation] if utilisation else []
+    measured += variant_sheets(site.variants)
     if data is None or model is None:
         return measured
     families = site_families(site)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import xarray as xr
 
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import Volts, all_candidates, picks
+from analysis.choice.variants import study
 from analysis.dataset import CLOCK_UNPROVEN, is_complete
 from analysis.energy.applications import energies_or_why
 from analysis.energy.fit import fit
@@ -27,6 +28,7 @@ from analysis.measurements.observations import (
 )
 from analysis.measurements.phase_energy import phase_splits
 from analysis.measurements.power_trace import power_trace
+from analysis.measurements.variants import studied_variants
 from analysis.quality import check
 from analysis.quality.finding import Finding
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
@@ -50,6 +52,7 @@ def site_report(
     listed: ListedOrder | None = None,
     train: Sequence[tuple[float, float]] | None = None,
     setting: tuple[float, float] | None = None,
+    tuned: Mapping[str, Collection[str]] | None = None,
 ) -> SiteReport:
     """Everything that a report shows of one site, except what its traces show.
 
@@ -66,6 +69,7 @@ def site_report(
         listed: the order of kernels and settings in figures.
         train: the settings that the holdout fits on; by default a random half.
         setting: that of the rooflines; by default the fastest.
+        tuned: kernel -> the parameters that its space declares.
 
     Raises:
         CantFit: ``train`` or ``setting`` has a setting that was not measured.
@@ -83,6 +87,9 @@ def site_report(
         listed=listed or ListedOrder(),
         setting=setting,
         counters=kernel_counters(dataset, site) if rows.any() else [],
+        variants=[study(own) for own in studied_variants(dataset, site, tuned or {})]
+        if rows.any()
+        else [],
     )
     try:
         data = observations(dataset, site, classes)

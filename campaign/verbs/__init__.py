@@ -24,6 +24,7 @@ VERBS = {
     "crossval": "campaign.verbs.crossval",
     "profile": "campaign.verbs.profile",
     "predict": "campaign.verbs.predict",
+    "variants": "campaign.verbs.variants",
     "compare": "campaign.verbs.compare",
     "roofline": "campaign.verbs.roofline",
     "report": "campaign.verbs.report",

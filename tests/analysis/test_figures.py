@@ -19,6 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from analysis.choice.crossval import cross_validate
+from analysis.choice.fronts import pareto_front
 from analysis.choice.pick import candidates, picks
 from analysis.energy.breakdown import by_class
 from analysis.energy.fit import fit
@@ -37,7 +38,7 @@ from analysis.figures.rooflines import roofline_figure
 from analysis.figures.savings import savings_figure
 from analysis.figures.svg import svg
 from analysis.figures.trace import BINS, trace_figure
-from analysis.figures.tradeoffs import greenup_figure, pareto_figure, pareto_front
+from analysis.figures.tradeoffs import greenup_figure, pareto_figure
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
 from analysis.measurements.power_trace import PowerTrace

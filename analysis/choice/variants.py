@@ -1,0 +1,263 @@
+"""The study of a kernel's variants, as Anzt et al. 2015 made it (section 3).
+
+The rate of a variant is the work of the problem over its time, its efficiency the work over its
+energy. The work is the same for all variants of a problem, whatever each of them counts.
+
+Table II of the paper lists the corners of the convex hull of (rate, efficiency), counter-clockwise
+from the fastest variant (its caption says from the most efficient one). A corner of it need not
+minimise alpha t + (1 - alpha) e (eq. 2) for any alpha: those that do are the lower left corners of
+the hull of (time, energy), of which Table II has two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.choice.correlations import Correlation, correlation
+from analysis.choice.fronts import (
+    convex_hull,
+    least_across,
+    least_of_weighted_sums,
+    pareto_front,
+)
+from analysis.measurements.kernels import KernelInstance, short_labels
+from analysis.measurements.variant_metrics import Metric
+from analysis.measurements.variants import KernelVariants
+
+UPPER, LOWER = "upper", "lower"
+RELATIVE, IN_S_AND_J = "relative", "s_j"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantCosts:
+    """One variant: its costs for one iteration, the mean of ``repeats`` measurements.
+
+    ``name``: what tells it from the others. ``rate_per_s``, ``efficiency_per_j``: in the work's
+    unit.
+    """
+
+    instance: KernelInstance
+    name: str
+    core_mhz: float
+    mem_mhz: float
+    repeats: int
+    time_s: float
+    energy_j: float
+    rate_per_s: float
+    efficiency_per_j: float
+    simulated: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """``kernel``, ``params``, ``label`` and the numbers."""
+        numbers = {
+            name: getattr(self, name)
+            for name in (
+                "core_mhz",
+                "mem_mhz",
+                "repeats",
+                "time_s",
+                "energy_j",
+                "rate_per_s",
+                "efficiency_per_j",
+                "simulated",
+            )
+        }
+        return self.instance.as_dict() | numbers
+
+
+@dataclass(frozen=True)
+class HullCorner:
+    """A corner of the hull of (rate, efficiency), and its arc: ``upper`` or ``lower``."""
+
+    variant: VariantCosts
+    arc: str
+
+
+@dataclass(frozen=True)
+class BestFor:
+    """The variant that minimises eq. 2 for every alpha from ``low`` to ``high``."""
+
+    variant: VariantCosts
+    low: float
+    high: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """``from``, ``to`` and the variant."""
+        return {"from": self.low, "to": self.high, **self.variant.as_dict()}
+
+
+@dataclass(frozen=True)
+class MeanOf:
+    """Mean rate and efficiency of ``n`` variants; NaN of none."""
+
+    n: int
+    rate_per_s: float
+    efficiency_per_j: float
+
+    def as_dict(self) -> dict[str, float]:
+        """The three numbers by name."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricStudy:
+    """How a metric goes with rate, efficiency and their product, over the variants that have it.
+
+    ``above``: those with more than the metric's mean; ``below``: all others.
+    """
+
+    metric: Metric
+    n: int
+    mean: float
+    rate: Correlation
+    efficiency: Correlation
+    product: Correlation
+    above: MeanOf
+    below: MeanOf
+
+    def as_dict(self) -> dict[str, Any]:
+        """A metric of ``campaign variants --json``."""
+        return {
+            "name": self.metric.name,
+            "unit": self.metric.unit,
+            "kind": self.metric.kind,
+            "n": self.n,
+            "mean": self.mean,
+            "correlation": {
+                name: getattr(self, name).as_dict() for name in ("rate", "efficiency", "product")
+            },
+            "above_mean": self.above.as_dict(),
+            "below_mean": self.below.as_dict(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantStudy:
+    """What :func:`study` found of the variants ``of``, which ``variants`` has in the same order.
+
+    ``pareto``: by rising time. ``relative``: with time and energy over their least; ``s_j``: in s
+    and J; both by rising alpha, from the least energy to the fastest. ``faster``: how many
+    variants are faster than the one of least energy; ``more_efficient``: how many take less energy
+    than the fastest. ``same_energy_slower_pct``: how much longer than the fastest a variant on the
+    hull takes that needs as much energy; ``same_time_more_energy_factor``: how many times the
+    least energy one needs that is as fast as the variant of least energy.
+    """
+
+    of: KernelVariants
+    variants: Sequence[VariantCosts]
+    fastest: VariantCosts
+    least_energy: VariantCosts
+    hull: Sequence[HullCorner]
+    pareto: Sequence[VariantCosts]
+    relative: Sequence[BestFor]
+    s_j: Sequence[BestFor]
+    faster: int
+    more_efficient: int
+    same_energy_slower_pct: float
+    same_time_more_energy_factor: float
+    metrics: Sequence[MetricStudy]
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign variants --json``."""
+        return {
+            "n": len(self.variants),
+            "fastest": self.fastest.as_dict(),
+            "least_energy": self.least_energy.as_dict(),
+            "hull": [{"arc": corner.arc, **corner.variant.as_dict()} for corner in self.hull],
+            "pareto": [variant.as_dict() for variant in self.pareto],
+            "alpha": {
+                RELATIVE: [best.as_dict() for best in self.relative],
+                IN_S_AND_J: [best.as_dict() for best in self.s_j],
+            },
+            "same_energy_slower_pct": self.same_energy_slower_pct,
+            "same_time_more_energy_factor": self.same_time_more_energy_factor,
+            "metrics": [metric.as_dict() for metric in self.metrics],
+        }
+
+
+def study(variants: KernelVariants) -> VariantStudy:
+    """The study of one variant or more.
+
+    Of variants that are equal in time and energy, the first by label stands for all on hull and
+    fronts. The metrics are sorted by their correlation with the rate, the largest first.
+    """
+    time_s, energy_j = variants.time_s, variants.energy_j
+    rate, efficiency = variants.work / time_s, variants.work / energy_j
+    names = short_labels(variants.instances)
+    costs = [
+        VariantCosts(
+            instance=instance,
+            name=names[instance.label].removeprefix(variants.kernel).strip() or instance.label,
+            core_mhz=variants.setting[0],
+            mem_mhz=variants.setting[1],
+            repeats=int(variants.repeats[i]),
+            time_s=float(time_s[i]),
+            energy_j=float(energy_j[i]),
+            rate_per_s=float(rate[i]),
+            efficiency_per_j=float(efficiency[i]),
+            simulated=variants.simulated,
+        )
+        for i, instance in enumerate(variants.instances)
+    ]
+    fastest = int(np.lexsort((energy_j, time_s))[0])
+    least = int(np.lexsort((time_s, energy_j))[0])
+    corners, uppers = convex_hull(rate, efficiency)
+    best = least_of_weighted_sums(time_s, energy_j)
+    least_rate = least_across(rate[corners], efficiency[corners], float(efficiency[fastest]))
+    least_efficiency = least_across(efficiency[corners], rate[corners], float(rate[least]))
+    return VariantStudy(
+        of=variants,
+        variants=costs,
+        fastest=costs[fastest],
+        least_energy=costs[least],
+        hull=[HullCorner(costs[k], UPPER if i < uppers else LOWER) for i, k in enumerate(corners)],
+        pareto=[costs[k] for k in pareto_front(time_s, energy_j)],
+        relative=_best_for(costs, time_s / time_s.min(), energy_j / energy_j.min(), best),
+        s_j=_best_for(costs, time_s, energy_j, best),
+        faster=int((time_s < time_s[least]).sum()),
+        more_efficient=int((energy_j < energy_j[fastest]).sum()),
+        same_energy_slower_pct=float((rate[fastest] / least_rate - 1.0) * 100.0),
+        same_time_more_energy_factor=float(efficiency[least] / least_efficiency),
+        metrics=sorted(
+            (_metric_study(metric, rate, efficiency) for metric in variants.metrics),
+            key=lambda metric: -metric.rate.r if math.isfinite(metric.rate.r) else math.inf,
+        ),
+    )
+
+
+def _best_for(
+    costs: Sequence[VariantCosts], time: np.ndarray, energy: np.ndarray, best: np.ndarray
+) -> list[BestFor]:
+    """The intervals of alpha: neighbours on the hull are equal at alpha dt = (1 - alpha) de."""
+    saved = np.diff(energy[best])  # by rising alpha: more energy, less time
+    alphas = saved / (saved - np.diff(time[best]))
+    ends = [0.0, *map(float, alphas), 1.0]
+    return [BestFor(costs[k], ends[i], ends[i + 1]) for i, k in enumerate(best)]
+
+
+def _metric_study(metric: Metric, rate: np.ndarray, efficiency: np.ndarray) -> MetricStudy:
+    known = np.isfinite(metric.values)
+    values, rate, efficiency = metric.values[known], rate[known], efficiency[known]
+    mean = float(values.mean())
+    above = values > mean
+    return MetricStudy(
+        metric=metric,
+        n=len(values),
+        mean=mean,
+        rate=correlation(values, rate),
+        efficiency=correlation(values, efficiency),
+        product=correlation(values, rate * efficiency),
+        above=_mean_of(rate[above], efficiency[above]),
+        below=_mean_of(rate[~above], efficiency[~above]),
+    )
+
+
+def _mean_of(rate: np.ndarray, efficiency: np.ndarray) -> MeanOf:
+    if not len(rate):
+        return MeanOf(0, math.nan, math.nan)
+    return MeanOf(len(rate), float(rate.mean()), float(efficiency.mean()))

@@ -1,0 +1,83 @@
+"""Problems and variants: which parameter sets of a kernel compute the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from analysis.measurements.kernels import KernelInstance
+from analysis.measurements.observations import CantFit
+from analysis.unknown_name import unknown_name
+
+SHOWN = 12
+"""Values and problems that an error names."""
+
+
+def problems(
+    instances: Iterable[KernelInstance], tuned: Collection[str]
+) -> dict[str, dict[str, Any]]:
+    """The distinct problems among parameter sets: their parameters as JSON, and as they are.
+
+    ``tuned``: the parameters that tell variants of one problem apart; all others are its own.
+    """
+    rests = [
+        {name: value for name, value in instance.params.items() if name not in tuned}
+        for instance in instances
+    ]
+    return {json.dumps(rest, sort_keys=True): rest for rest in rests}
+
+
+def of_problem(own: Sequence[KernelInstance], problem: Mapping[str, str]) -> list[int]:
+    """The places of the parameter sets that have these values, given as text.
+
+    Raises:
+        CantFit: there are none.
+    """
+    kept = list(range(len(own)))
+    for name, value in problem.items():
+        values = {value_text(own[i].params[name]): None for i in kept if name in own[i].params}
+        if not values:
+            known = sorted({key for i in kept for key in own[i].params})
+            raise CantFit(f"--problem: {unknown_name('parameter', name, known)}")
+        kept = [i for i in kept if _is_value(own[i].params.get(name), value)]
+        if not kept:
+            shown = ", ".join(list(values)[:SHOWN]) + (" ..." if len(values) > SHOWN else "")
+            raise CantFit(f"--problem: found {name}={value}; {name} is one of {shown}")
+    return kept
+
+
+def check_one_problem(own: Sequence[KernelInstance], tuned: Collection[str]) -> None:
+    """Refuse parameter sets of several problems (CantFit), and name these."""
+    several = list(problems(own, tuned).values())
+    if len(several) < 2:
+        return
+    differ = [
+        name
+        for name in dict.fromkeys(key for params in several for key in params)
+        if len({value_text(params.get(name)) for params in several}) > 1
+    ]
+    texts = [
+        ",".join(f"{name}={value_text(params[name])}" for name in differ if name in params)
+        for params in several
+    ]
+    shown = " or ".join(f"--problem {text}" for text in texts[:SHOWN])
+    raise CantFit(
+        f"{own[0].name} was measured for {len(several)} problems; name one: {shown}"
+        f"{' ...' if len(texts) > SHOWN else ''}"
+    )
+
+
+def value_text(value: Any) -> str:
+    """A parameter's value as --problem takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _is_value(value: Any, text: str) -> bool:
+    """Whether a parameter's value is what a text says; numbers by value."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
+    return value is not None and value_text(value) == text

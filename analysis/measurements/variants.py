@@ -1,0 +1,269 @@
+"""The variants of one problem as a store holds them: costs at one setting, and metrics.
+
+A variant is a choice of parameters that compute the same. Its costs are the means over its
+repeats. Failed measurements, those without an energy and those whose clocks nothing showed are
+left out and counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from analysis.dataset import CLOCK_UNPROVEN, COUNT_PREFIX, class_unit, is_complete
+from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
+from analysis.measurements.kernels import KernelInstance, dataset_kernels
+from analysis.measurements.observations import CantFit, setting_text, site_names
+from analysis.measurements.problems import (
+    SHOWN,
+    check_one_problem,
+    of_problem,
+    problems,
+    value_text,
+)
+from analysis.measurements.variant_metrics import Metric, variant_metrics
+from analysis.unknown_name import unknown_name
+
+SAME_WORK = 1.01
+"""Parameter sets whose flops differ by more than this factor compute different things."""
+FEWEST = 3
+"""Variants that a report shows."""
+WITHOUT_ENERGY = "without energy"
+
+Setting = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelVariants:
+    """The variants of one problem at one setting.
+
+    ``problem``: the parameters that all variants have in common. ``time_s``, ``energy_j``: float64
+    (variants,), of one iteration, the mean of ``repeats`` (int64) measurements. ``work``: what
+    every variant computes, in ``work_unit``: flops, those of the variant that counts the fewest;
+    or 1 run, where none is counted. ``most_work``: that of the variant that counts most.
+    ``left_out``: reason -> measurements at this setting. ``settings``: how many have variants.
+    """
+
+    site: str
+    simulated: bool
+    kernel: str
+    problem: Mapping[str, Any]
+    setting: Setting
+    settings: int
+    instances: Sequence[KernelInstance]
+    time_s: np.ndarray
+    energy_j: np.ndarray
+    repeats: np.ndarray
+    work: float
+    most_work: float
+    work_unit: str
+    metrics: Sequence[Metric]
+    left_out: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+
+def kernel_variants(
+    dataset: xr.Dataset,
+    site: str,
+    kernel: str,
+    *,
+    tuned: Collection[str] = (),
+    problem: Mapping[str, str] | None = None,
+    setting: Setting | None = None,
+) -> KernelVariants:
+    """The variants of a kernel at a site, in the order of their labels.
+
+    ``tuned``: the parameters that a space declares; all others are the problem. Without any, every
+    parameter set is a variant of one problem. ``problem``: parameter -> value as text, for those
+    that are fixed. ``setting``: (core MHz, memory MHz), NaN for a clock that the site lacks; by
+    default the one with most variants, of several the one with the highest clocks.
+
+    Raises:
+        CantFit: unknown names, several problems, or no variant that was measured with its energy.
+    """
+    rows = _rows(dataset, site, kernel)
+    own = _instances(dataset, rows)
+    kept = of_problem(own, problem or {})
+    rows, own = rows[kept], [own[i] for i in kept]
+    if tuned:
+        check_one_problem(own, tuned)
+    why = _left_out(dataset, rows)
+    usable = np.array([not reason for reason in why], bool)
+    if not usable.any():
+        counted = ", ".join(f"{n} {reason}" for reason, n in Counter(why).items())
+        raise CantFit(f"{site} has no variant of {kernel} to study: {counted}")
+    settings, here = _at_setting(dataset, rows, own, usable, setting)
+    left_out = Counter(why[i] for i in np.flatnonzero(here & ~usable))
+    at = np.flatnonzero(here & usable)
+    _, first, variant = np.unique(
+        np.array([own[i].label for i in at], object).astype(str),
+        return_index=True,
+        return_inverse=True,
+    )
+    at, instances = rows[at], [own[int(at[i])] for i in first]
+    repeats = np.bincount(variant)
+
+    def mean(name: str) -> np.ndarray:
+        return np.bincount(variant, dataset[name].values[at].astype(float)) / repeats
+
+    counts = {
+        name.removeprefix(COUNT_PREFIX): mean(name)
+        for name in sorted(map(str, dataset.data_vars))
+        if name.startswith(COUNT_PREFIX)
+    }
+    flops = _total(counts, "flop")
+    if not tuned and not problem:
+        _check_same_work(instances, _total(counts, "op") if flops is None else flops)
+    known = flops[np.isfinite(flops)] if flops is not None else np.ones(1)
+    provenance = dataset["provenance"].values[at].tolist()
+    core_mhz, mem_mhz = (float(dataset[name].values[at[0]]) for name in ("core_mhz", "mem_mhz"))
+    time_s = mean("time_s")
+    return KernelVariants(
+        site=site,
+        simulated=bool(dataset["simulated"].values[at].any()),
+        kernel=kernel,
+        problem=_common(instances),
+        setting=(core_mhz, mem_mhz),
+        settings=settings,
+        instances=instances,
+        time_s=time_s,
+        energy_j=mean("energy_j"),
+        repeats=repeats,
+        work=float(known.min()),
+        most_work=float(known.max()),
+        work_unit="run" if flops is None else "flop",
+        metrics=variant_metrics(instances, variant, provenance, counts, time_s),
+        left_out=dict(left_out),
+    )
+
+
+def _rows(dataset: xr.Dataset, site: str, kernel: str) -> np.ndarray:
+    known = site_names(dataset)
+    if site not in known:
+        raise CantFit(f"--site: {unknown_name('site', site, known)}")
+    mine = dataset["site"].values == site
+    rows = np.flatnonzero(mine & (dataset["kernel"].values == kernel))
+    if not len(rows):
+        kernels = sorted(set(dataset["kernel"].values[mine].tolist()))
+        raise CantFit(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
+    return rows
+
+
+def _instances(dataset: xr.Dataset, rows: np.ndarray) -> list[KernelInstance]:
+    known = dataset_kernels(dataset)
+    kernels, params = (dataset[name].values[rows].tolist() for name in ("kernel", "params"))
+    return [known[pair] for pair in zip(kernels, params, strict=True)]
+
+
+def _left_out(dataset: xr.Dataset, rows: np.ndarray) -> list[str]:
+    """Why each row is left out; empty where it is not."""
+    status = dataset["status"].values[rows]
+    complete = is_complete(status)
+    measured = (dataset["energy_j"].values[rows] > 0) & (dataset["time_s"].values[rows] > 0)
+    why = np.where(measured, "", WITHOUT_ENERGY).astype(object)
+    why[clock_proofs(dataset, rows) == UNPROVEN] = CLOCK_UNPROVEN
+    why[~complete] = status[~complete]
+    return [str(reason) for reason in why]
+
+
+def _at_setting(
+    dataset: xr.Dataset,
+    rows: np.ndarray,
+    own: Sequence[KernelInstance],
+    usable: np.ndarray,
+    setting: Setting | None,
+) -> tuple[int, np.ndarray]:
+    """How many settings have variants, and the rows at the one to study (bool)."""
+    mhz = np.column_stack([dataset[name].values[rows] for name in ("core_mhz", "mem_mhz")])
+    pairs = [tuple(pair) for pair in np.nan_to_num(mhz.astype(float), nan=-1.0).tolist()]
+    variants: dict[tuple[float, ...], set[str]] = {}
+    for i in np.flatnonzero(usable).tolist():
+        variants.setdefault(pairs[i], set()).add(own[i].label)
+    if setting is None:
+        chosen = max(variants, key=lambda pair: (len(variants[pair]), pair))
+    else:
+        chosen = tuple(np.nan_to_num(setting, nan=-1.0).tolist())
+    if chosen not in variants:
+        texts = [
+            ",".join(f"{v:g}" for v in pair if v >= 0) or "as-found" for pair in sorted(variants)
+        ]
+        raise CantFit(
+            f"--setting: no variant was measured at {setting_text(setting or (math.nan,) * 2)}; "
+            f"there are {' '.join(texts[:SHOWN])}{' ...' if len(texts) > SHOWN else ''}"
+        )
+    return len(variants), np.array([pair == chosen for pair in pairs], bool)
+
+
+def _total(counts: Mapping[str, np.ndarray], unit: str) -> np.ndarray | None:
+    """The operations of a unit that each variant counts, float64, NaN where it counts none; None
+    where none does."""
+    parts = [values for name, values in counts.items() if class_unit(name) == unit]
+    total = np.sum([np.nan_to_num(values) for values in parts], axis=0) if parts else np.zeros(1)
+    return np.where(total > 0, total, np.nan) if (total > 0).any() else None
+
+
+def _check_same_work(instances: Sequence[KernelInstance], work: np.ndarray | None) -> None:
+    """Refuse parameter sets that count different work (CantFit), and name those that decide it."""
+    if work is None or np.nanmax(work) <= SAME_WORK * np.nanmin(work):
+        return
+    example = ""
+    for name in dict.fromkeys(name for one in instances for name in one.params):
+        counted: dict[str, list[float]] = {}
+        for one, count in zip(instances, work.tolist(), strict=True):
+            counted.setdefault(value_text(one.params.get(name)), []).append(count)
+        if all(max(some) <= SAME_WORK * min(some) for some in counted.values()):
+            example = f", such as --problem {name}={value_text(instances[0].params.get(name))}"
+            break
+    raise CantFit(
+        f"the parameter sets of {instances[0].name} count {np.nanmin(work):.4g} to "
+        f"{np.nanmax(work):.4g} operations: they are of several problems; name the parameters of "
+        f"one{example}"
+    )
+
+
+def _common(instances: Sequence[KernelInstance]) -> dict[str, Any]:
+    """The parameters that have one value in all of these."""
+    return {
+        name: value
+        for name, value in instances[0].params.items()
+        if all(name in one.params and one.params[name] == value for one in instances)
+    }
+
+
+def studied_variants(
+    dataset: xr.Dataset, site: str, tuned: Mapping[str, Collection[str]]
+) -> list[KernelVariants]:
+    """The variants of every problem of a site that a report studies: those of :data:`FEWEST` or
+    more variants.
+
+    ``tuned``: kernel -> the parameters that its space declares. Of further kernels, those whose
+    rows are all imported: a table without spaces, in which parameter sets that count the same
+    flops, or none, are taken for variants of one problem.
+    """
+    studied = []
+    mine = dataset["site"].values == site
+    for kernel in sorted(set(dataset["kernel"].values[mine].tolist())):
+        rows = np.flatnonzero(mine & (dataset["kernel"].values == kernel))
+        if kernel not in tuned and not dataset["imported"].values[rows].all():
+            continue
+        if len(set(dataset["params"].values[rows].tolist())) < FEWEST:
+            continue
+        names = tuned.get(kernel, ())
+        several = problems(_instances(dataset, rows), names).values() if names else [{}]
+        for rest in several:
+            problem = {name: value_text(value) for name, value in rest.items()}
+            try:
+                variants = kernel_variants(dataset, site, kernel, tuned=names, problem=problem)
+            except CantFit:
+                continue
+            if len(variants) >= FEWEST:
+                studied.append(variants)
+    return studied

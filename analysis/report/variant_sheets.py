@@ -1,0 +1,100 @@
+"""The tables of a kernel's variants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.choice.variants import VariantCosts, VariantStudy
+from analysis.figures.labels import file_stem
+from analysis.figures.variants import study_titles
+from analysis.report.tables import Field, Row, Sheet
+
+VARIANT = Field("variant", "variant")
+
+
+def variant_sheets(studies: Sequence[VariantStudy]) -> list[Sheet]:
+    """Of every study: all variants, the hull, the weights of eq. 2, and the metrics if any."""
+    return [
+        sheet
+        for shown, title in zip(studies, study_titles(studies), strict=True)
+        for sheet in (
+            costs_sheet(shown, title),
+            hull_sheet(shown, title),
+            weights_sheet(shown, title),
+            *([metrics_sheet(shown, title)] if shown.metrics else []),
+        )
+    ]
+
+
+def _costs(variant: VariantCosts) -> Row:
+    return {
+        VARIANT: variant.name,
+        Field("time_s", "time", "s", -1): variant.time_s,
+        Field("energy_j", "energy", "J", -1): variant.energy_j,
+        Field("rate_per_s", "rate", "/s", -1): variant.rate_per_s,
+        Field("efficiency_per_j", "efficiency", "/J", -1): variant.efficiency_per_j,
+    }
+
+
+def costs_sheet(shown: VariantStudy, title: str) -> Sheet:
+    """Every variant's costs, the fastest first."""
+    ordered = sorted(shown.variants, key=lambda variant: variant.time_s)
+    rows = [
+        {**_costs(variant), Field("repeats", "repeats", "", 0): float(variant.repeats)}
+        for variant in ordered
+    ]
+    caption = f"Variants of {title}, by time"
+    return Sheet.of(f"variants_{file_stem(title)}_costs", caption, shown.of.simulated, rows)
+
+
+def hull_sheet(shown: VariantStudy, title: str) -> Sheet:
+    """The hull of rate and efficiency, counter-clockwise from the fastest (Anzt et al. 2015,
+    Table II)."""
+    rows = [{Field("arc", "arc"): c.arc, **_costs(c.variant)} for c in shown.hull]
+    caption = f"Variants of {title} on the hull of rate and efficiency"
+    return Sheet.of(f"variants_{file_stem(title)}_hull", caption, shown.of.simulated, rows)
+
+
+def weights_sheet(shown: VariantStudy, title: str) -> Sheet:
+    """For which alpha of alpha t + (1 - alpha) e which variant is best (Anzt et al. 2015)."""
+    rows: list[Row] = [
+        {
+            VARIANT: relative.variant.name,
+            Field("relative_from", "alpha, relative, from", "", 3): relative.low,
+            Field("relative_to", "to", "", 3): relative.high,
+            Field("s_j_from", "alpha, s and J, from", "", 3): s_j.low,
+            Field("s_j_to", "to", "", 3): s_j.high,
+        }
+        for relative, s_j in zip(shown.relative, shown.s_j, strict=True)
+    ]
+    caption = f"Variants of {title} of least alpha t + (1 - alpha) e"
+    return Sheet.of(f"variants_{file_stem(title)}_alpha", caption, shown.of.simulated, rows)
+
+
+def metrics_sheet(shown: VariantStudy, title: str) -> Sheet:
+    """Each metric's correlations, and the means above and not above its mean."""
+    rows: list[Row] = []
+    for entry in shown.metrics:
+        row: dict[Field, str | float] = {
+            Field("metric", "metric"): entry.metric.name,
+            Field("unit", "unit"): entry.metric.unit,
+            Field("n", "variants", "", 0): float(entry.n),
+            Field("mean", "mean", "", -1): entry.mean,
+        }
+        for name in ("rate", "efficiency", "product"):
+            one = getattr(entry, name)
+            row |= {
+                Field(f"r_{name}", f"r with {name}", "", 3): one.r,
+                Field(f"r_{name}_low", "95 % from", "", 2): one.low,
+                Field(f"r_{name}_high", "to", "", 2): one.high,
+            }
+        for name, side in (("above", entry.above), ("below", entry.below)):
+            words = "above" if name == "above" else "not above"
+            row |= {
+                Field(f"n_{name}", words, "variants", 0): float(side.n),
+                Field(f"rate_{name}_per_s", "mean rate", "/s", -1): side.rate_per_s,
+                Field(f"efficiency_{name}_per_j", "efficiency", "/J", -1): side.efficiency_per_j,
+            }
+        rows.append(row)
+    caption = f"Metrics of the variants of {title}"
+    return Sheet.of(f"variants_{file_stem(title)}_metrics", caption, shown.of.simulated, rows)

@@ -1,0 +1,218 @@
+"""variants: the study of a kernel's variants."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from campaign.verbs import options
+from campaign.verbs.printing import explain, print_json, print_table, say, shortened
+
+if TYPE_CHECKING:
+    from analysis.choice.correlations import Correlation
+    from analysis.choice.variants import BestFor, VariantCosts, VariantStudy
+
+SUMMARY = "study the variants of a kernel: hull, Pareto front, and what goes with rate and energy"
+EXAMPLE = "campaign variants campaign-demo/store --site jetson-tk1 --kernel load"
+MORE = (
+    "A variant is a choice of parameters that compute the same: those that the campaign file's "
+    "space declares, or all where there is none, as in an imported table. --problem fixes others."
+)
+NAME_WIDTH = 44
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    options.add_store(parser)
+    options.add_site(parser)
+    parser.add_argument(
+        "--kernel", metavar="K", help="the kernel (default: the only one of the site)"
+    )
+    parser.add_argument(
+        "--problem",
+        metavar="P",
+        help="fix parameters: NAME=VALUE, several with commas, such as n=1920,precision=double",
+    )
+    parser.add_argument(
+        "--setting", metavar="CORE,MEM", help="the clocks (default: those with most variants)"
+    )
+    options.add_all(parser)
+    options.add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Print the study."""
+    from campaign.results import open_store  # noqa: PLC0415
+    from campaign.variant_study import read_problem  # noqa: PLC0415
+
+    store = open_store(arguments.store)
+    result = store.variants(
+        store.only_site(arguments.site),
+        arguments.kernel,
+        problem=read_problem(arguments.problem) if arguments.problem is not None else None,
+        setting=options.read_setting(arguments.setting, "--setting") if arguments.setting else None,
+    )
+    if arguments.json:
+        if left_out := _left_out(result.study):
+            say(left_out, sys.stderr)
+        print_json(result.as_dict())
+    else:
+        print_study(result.study, arguments.all)
+    return 0
+
+
+def print_study(shown: VariantStudy, every_row: bool = False) -> None:
+    """The study for people: the two best first, then hull, front, alpha and metrics."""
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
+    of = shown.of
+    simulated = " (simulated)" if of.simulated else ""
+    more = f"; {of.settings} settings have variants" if of.settings > 1 else ""
+    explain(
+        f"{of.site}{simulated}: {of.kernel}, {len(shown.variants)} variants at "
+        f"{setting_text(of.setting)}{more}"
+    )
+    if of.problem:
+        explain(f"problem: {' '.join(f'{k}={v}' for k, v in of.problem.items())}")
+    if left_out := _left_out(shown):
+        explain(left_out)
+    explain(_work(shown))
+    names = _Names(shown)
+    if names.note:
+        explain(names.note)
+    unit, scale = ("Gflop", 1e9) if of.work_unit == "flop" else ("run", 1.0)
+    rates = [f"{unit}/s", f"{unit}/J"]
+
+    def costs(variant: VariantCosts) -> list[Any]:
+        rate, efficiency = variant.rate_per_s / scale, variant.efficiency_per_j / scale
+        return [names.of(variant), variant.time_s, variant.energy_j, rate, efficiency]
+
+    say()
+    print_table(
+        ["", "variant", "s", "J", *rates, "slower %", "more J %"],
+        [
+            [
+                word,
+                *costs(variant),
+                (variant.time_s / shown.fastest.time_s - 1.0) * 100.0,
+                (variant.energy_j / shown.least_energy.energy_j - 1.0) * 100.0,
+            ]
+            for word, variant in (
+                ("fastest", shown.fastest),
+                ("least energy", shown.least_energy),
+            )
+        ],
+    )
+    explain(
+        f"{shown.faster} variants are faster than that of least energy, and {shown.more_efficient} "
+        f"take less energy than the fastest"
+    )
+    explain(
+        f"on the hull, as much energy as the fastest: up to {shown.same_energy_slower_pct:.1f} % "
+        f"slower; as fast as that of least energy: up to {shown.same_time_more_energy_factor:.3f} "
+        f"times the energy"
+    )
+    say(f"\nhull of rate and efficiency, counter-clockwise from the fastest: {len(shown.hull)}")
+    print_table(
+        ["arc", "variant", "s", "J", *rates],
+        [[corner.arc, *costs(corner.variant)] for corner in shown.hull],
+        every_row,
+    )
+    say(f"\nPareto front of time and energy: {len(shown.pareto)}")
+    print_table(["variant", "s", "J", *rates], [costs(v) for v in shown.pareto], every_row)
+    say("\nleast alpha t + (1 - alpha) e: alpha with t and e over their least, and in s and J")
+    print_table(
+        ["variant", "from", "to", "s, J: from", "to"],
+        [_alphas(names, *pair) for pair in zip(shown.relative, shown.s_j, strict=True)],
+        every_row,
+    )
+    _print_metrics(shown, rates, scale, every_row)
+
+
+def _print_metrics(
+    shown: VariantStudy, rates: list[str], scale: float, every_row: bool = False
+) -> None:
+    if not shown.metrics:
+        return
+    rate, efficiency = rates
+    say("\ncorrelation of each metric with rate, efficiency and their product (95 % intervals)")
+    print_table(
+        ["metric", "variants", "rate", "", "efficiency", "", "product", ""],
+        [
+            [
+                shortened(entry.metric.name, 28),
+                entry.n,
+                *(
+                    part
+                    for one in (entry.rate, entry.efficiency, entry.product)
+                    for part in (round(one.r, 3), _interval(one))
+                ),
+            ]
+            for entry in shown.metrics
+        ],
+        every_row,
+    )
+    say("\nmean rate and efficiency of the variants above and not above each metric's mean")
+    print_table(
+        ["metric", "mean", "above", rate, efficiency, "not", rate, efficiency],
+        [
+            [
+                shortened(entry.metric.name, 28),
+                entry.mean,
+                *(
+                    part
+                    for side in (entry.above, entry.below)
+                    for part in (side.n, side.rate_per_s / scale, side.efficiency_per_j / scale)
+                ),
+            ]
+            for entry in shown.metrics
+        ],
+        every_row,
+    )
+
+
+def _interval(one: Correlation) -> str:
+    return "-" if one.low != one.low else f"{one.low:.2f} to {one.high:.2f}"
+
+
+def _alphas(names: _Names, relative: BestFor, s_j: BestFor) -> list[Any]:
+    return [names.of(relative.variant), relative.low, relative.high, s_j.low, s_j.high]
+
+
+def _left_out(shown: VariantStudy) -> str:
+    parts = [f"{n} {reason}" for reason, n in shown.of.left_out.items()]
+    return f"left out: {', '.join(parts)}" if parts else ""
+
+
+def _work(shown: VariantStudy) -> str:
+    of = shown.of
+    if of.work_unit != "flop":
+        return "work: 1 run, as no flops are counted"
+    least = f"work: {of.work:.5g} flop a run"
+    if of.most_work == of.work:
+        return least
+    return f"{least}, the fewest that a variant counts (the most: {of.most_work:.5g})"
+
+
+class _Names:
+    """How tables name variants: by parameters and values, or by values alone where these are
+    long."""
+
+    def __init__(self, shown: VariantStudy) -> None:
+        common = shown.of.problem
+        self._params = list(
+            dict.fromkeys(k for v in shown.variants for k in v.instance.params if k not in common)
+        )
+        self._long = max(len(variant.name) for variant in shown.variants) > NAME_WIDTH
+
+    @property
+    def note(self) -> str:
+        """What the values are, where they stand alone."""
+        return f"variants by {' '.join(self._params)}" if self._long else ""
+
+    def of(self, variant: VariantCosts) -> str:
+        """A variant's name."""
+        params = variant.instance.params
+        values = " ".join(str(params.get(name, "-")) for name in self._params)
+        return shortened(values if self._long else variant.name, NAME_WIDTH)
