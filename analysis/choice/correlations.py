@@ -11,6 +11,7 @@ from scipy import stats
 CONFIDENCE = 0.95
 FEWEST = 4
 """Points from which a correlation has an interval."""
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,12 @@ def correlation(x: np.ndarray, y: np.ndarray) -> Correlation:
     if n < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return Correlation(math.nan, math.nan, math.nan)
     u, v = ((values - values.mean()) / values.std() for values in (x, y))
-    r = float(np.clip(np.mean(u * v), -1.0, 1.0))
+    r = float(np.mean(u * v))
+    if 1.0 - abs(r) < ROUNDING:
+        r = math.copysign(1.0, r)
     if n < FEWEST:
         return Correlation(r, math.nan, math.nan)
-    if 1.0 - abs(r) < 1e-12:
+    if abs(r) == 1.0:
         return Correlation(r, r, r)
     influence = u * v - r * (u**2 + v**2) / 2.0
     by_moments = math.sqrt(float(np.mean(influence**2))) / (1.0 - r**2)

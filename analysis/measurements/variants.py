@@ -214,14 +214,16 @@ def _check_same_work(instances: Sequence[KernelInstance], work: np.ndarray | Non
     """Refuse parameter sets that count different work (CantFit), and name those that decide it."""
     if work is None or np.nanmax(work) <= SAME_WORK * np.nanmin(work):
         return
-    example = ""
-    for name in dict.fromkeys(name for one in instances for name in one.params):
-        counted: dict[str, list[float]] = {}
-        for one, count in zip(instances, work.tolist(), strict=True):
-            counted.setdefault(value_text(one.params.get(name)), []).append(count)
-        if all(max(some) <= SAME_WORK * min(some) for some in counted.values()):
-            example = f", such as --problem {name}={value_text(instances[0].params.get(name))}"
-            break
+    counted: dict[str, dict[str, list[float]]] = {}
+    for one, count in zip(instances, work.tolist(), strict=True):
+        for name, value in one.params.items():
+            counted.setdefault(name, {}).setdefault(value_text(value), []).append(count)
+    decide = [
+        (len(by_value), name, next(iter(by_value)))
+        for name, by_value in counted.items()
+        if all(max(some) <= SAME_WORK * min(some) for some in by_value.values())
+    ]
+    example = ", such as --problem {1}={2}".format(*min(decide)) if decide else ""
     raise CantFit(
         f"the parameter sets of {instances[0].name} count {np.nanmin(work):.4g} to "
         f"{np.nanmax(work):.4g} operations: they are of several problems; name the parameters of "

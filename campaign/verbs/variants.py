@@ -105,8 +105,8 @@ def print_study(shown: VariantStudy, every_row: bool = False) -> None:
         ],
     )
     explain(
-        f"{shown.faster} variants are faster than that of least energy, and {shown.more_efficient} "
-        f"take less energy than the fastest"
+        f"faster than that of least energy: {shown.faster} of {len(shown.variants)}; of less "
+        f"energy than the fastest: {shown.more_efficient}"
     )
     explain(
         f"on the hull, as much energy as the fastest: up to {shown.same_energy_slower_pct:.1f} % "

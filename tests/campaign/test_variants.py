@@ -1,0 +1,222 @@
+"""``campaign variants``: Table II of Anzt et al. 2015, imported, and a space that was planned."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis.choice.variants import study
+from analysis.figures.paper import figure_files
+from analysis.figures.svg import figure_svgs
+from analysis.measurements.variants import kernel_variants
+from analysis.report.page import render
+from analysis.report.site_figures import site_figures, site_sheets
+from analysis.report.tables import as_csv
+from campaign.command_line import main
+from campaign.launch.drive import plan_record
+from campaign.plan.plan import make_plan
+from campaign.reporting import report_content
+from campaign.results import open_store
+from campaign.store import layout
+from campaign.store.planned import write_planned
+from campaign.verbs.variants import print_study
+from tests.analysis.variant_data import dataset
+
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "tests/data/anzt2015/table-2.csv"
+MAP = ROOT / "examples/k20x-table-2.map.toml"
+KEYS = [
+    "n",
+    "fastest",
+    "least_energy",
+    "hull",
+    "pareto",
+    "alpha",
+    "same_energy_slower_pct",
+    "same_time_more_energy_factor",
+    "metrics",
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("variants") / "store")
+    assert main(["import", str(TABLE), "--map", str(MAP), "--store", path]) == 0
+    return path
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
+    capsys.readouterr()
+    assert main(["variants", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_table_2_is_the_hull_in_the_papers_order(store, capsys):
+    """The paper's rows with their arcs; what section 3 says of them, as it comes out right: the
+    fastest takes 30.63 J, 2.2 % more than the least, not 30.87 J and 3 %."""
+    shown = answer(capsys, store)
+    assert list(shown) == KEYS
+    with TABLE.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert shown["n"] == len(shown["hull"]) == len(rows) == 14
+    for corner, row in zip(shown["hull"], rows, strict=True):
+        assert corner["arc"] == row.pop("arc")
+        assert corner["rate_per_s"] == pytest.approx(1e9 * float(row.pop("gflops")))
+        assert corner["efficiency_per_j"] == pytest.approx(1e9 * float(row.pop("gflops_per_w")))
+        assert corner["params"] == {name: int(value) for name, value in row.items()}
+        assert corner["kernel"] == "dgemm"
+        assert corner["simulated"] is False
+    fastest, least = shown["hull"][:2]
+    assert shown["fastest"] == {name: v for name, v in fastest.items() if name != "arc"}
+    assert shown["least_energy"]["params"] == least["params"]
+    assert fastest["energy_j"] == pytest.approx(30.63, abs=0.005)
+    assert fastest["energy_j"] / least["energy_j"] - 1 == pytest.approx(0.022, abs=0.0005)
+    assert [variant["params"] for variant in shown["pareto"]] == [
+        fastest["params"],
+        least["params"],
+    ]
+
+
+def test_weights_and_spreads_of_table_2(store, capsys):
+    """Eq. 2 switches once, from the least energy to the fastest; the spreads are those of the
+    lines of figure 5 across the hull."""
+    shown = answer(capsys, store, "--site", "k20x", "--kernel", "dgemm")
+    ends = {name: [(e["from"], e["to"]) for e in own] for name, own in shown["alpha"].items()}
+    assert list(ends) == ["relative", "s_j"]
+    assert ends["relative"] == [(0, pytest.approx(0.123, abs=5e-4)), (ends["relative"][0][1], 1)]
+    assert ends["s_j"] == [(0, pytest.approx(0.965, abs=5e-4)), (ends["s_j"][0][1], 1)]
+    for entries in shown["alpha"].values():
+        assert [e["params"] for e in entries] == [
+            shown["least_energy"]["params"],
+            shown["fastest"]["params"],
+        ]
+    # Between (656, 4.4415) and (703, 4.5754) of the upper arc, and (633, 3.2919) and
+    # (843, 4.0591) of the lower one.
+    slower = 904 / (656 + 47 * (4.4867 - 4.4415) / (4.5754 - 4.4415)) - 1
+    assert (
+        shown["same_energy_slower_pct"]
+        == pytest.approx(100 * slower)
+        == pytest.approx(34.55, abs=0.05)
+    )
+    factor = 4.5849 / (3.2919 + (782 - 633) / (843 - 633) * (4.0591 - 3.2919))
+    assert shown["same_time_more_energy_factor"] == pytest.approx(factor)
+    assert factor == pytest.approx(1.195, abs=5e-4)
+    metrics = {entry["name"]: entry for entry in shown["metrics"]}
+    assert metrics["blk_k"]["kind"] == "parameter"
+    assert set(metrics["blk_k"]["correlation"]) == {"rate", "efficiency", "product"}
+    assert "arc" not in metrics
+
+
+def test_the_text_fits_a_screen_and_all_prints_the_rest(store, capsys):
+    capsys.readouterr()
+    assert main(["variants", store]) == 0
+    text = capsys.readouterr().out
+    assert "up to 34.6 % slower" in text
+    assert "1.195 times the" in text
+    assert max(map(len, text.splitlines())) <= 100
+    left_out = {"status": "kernel failed"}
+    rows = [({"tile": i}, 1 + i, 50 - i, left_out if i == 30 else {}) for i in range(31)]
+    many = study(kernel_variants(dataset(rows), "s", "dgemm"))
+    print_study(many)
+    text = capsys.readouterr().out
+    assert "and 10 more (--all prints them)" in text
+    front = text[text.index("Pareto front") : text.index("least alpha")]
+    assert front.count("tile=") == 20
+    assert "left out: 1 kernel failed" in text
+    assert "work: 1 run" in text
+    print_study(many, every_row=True)
+    text = capsys.readouterr().out
+    assert "more (--all" not in text
+    front = text[text.index("Pareto front") : text.index("least alpha")]
+    assert front.count("tile=") == 30
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--kernel", "gemm"], "--kernel: unknown kernel 'gemm'; did you mean 'dgemm'?"),
+        (["--problem", "dim_m"], "--problem: found 'dim_m'; must be NAME=VALUE, several with"),
+        (["--problem", "dim_m=17"], "--problem: found dim_m=17; dim_m is one of 16, 32, 48, 64"),
+        (["--setting", "x"], "--setting: found 'x'; must be CORE,MEM in MHz"),
+        (["--setting", "9,9"], "--setting: no variant was measured at 9/9 MHz; there are 732,2600"),
+        (["--site", "k20"], "--site: unknown site 'k20'; did you mean 'k20x'?"),
+    ],
+)
+def test_wrong_usage_is_one_message(store, capsys, words, said):
+    capsys.readouterr()
+    assert main(["variants", store, *words]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
+
+
+def test_figures_and_report_have_the_variants(store):
+    content = report_content(layout.open_store(Path(store)))
+    figures = {figure.name: figure for figure in site_figures(content.sites[0]).variants}
+    for name, text in (("hull", "Gflop/J: dgemm"), ("correlations", "n_b"), ("metrics", "by n_b")):
+        figure = figures[f"variants_dgemm_{name}"]
+        assert text in figure_files(figure, False, ["svg"])["svg"].decode()
+        assert any(text in svg for svg in figure_svgs(figure))
+    sheets = {sheet.name: as_csv(sheet) for sheet in site_sheets(content.sites[0])}
+    rows = list(csv.DictReader(sheets["variants_dgemm_hull"].splitlines()))
+    assert [row["arc"] for row in rows] == ["upper"] * 7 + ["lower"] * 7
+    assert float(rows[0]["rate_per_s"]) == pytest.approx(904e9)
+    (least, _) = csv.DictReader(sheets["variants_dgemm_alpha"].splitlines())
+    assert float(least["s_j_to"]) == pytest.approx(0.9651, abs=1e-4)
+    page = render(content)
+    assert "<h3>Variants</h3>" in page
+    assert page.count("14 variants of dgemm at 732/2600 MHz") > 3
+
+
+SITE = """\
+name = "board"
+[partitions.local]
+scheduler = "local"
+"""
+CAMPAIGN = """\
+name = "c"
+[[sites]]
+site = "site.toml"
+[[kernels]]
+kernel = "dgemm"
+params = { n = [64, 96], threads = 1 }
+[kernels.space]
+mr = [8, 16]
+nr = [2, 4]
+where = ["mr * nr < 64"]
+"""
+
+
+def test_a_space_says_what_is_tuned(tmp_path, capsys):
+    """The planned points with times made up: each size is a problem of three variants."""
+    for name, text in (("site.toml", SITE), ("c.toml", CAMPAIGN)):
+        (tmp_path / name).write_text(text)
+    plan = make_plan(tmp_path / "c.toml")
+    lines = ["site,kernel,params,core_mhz,time_s,energy_j,n_dp,simulated"]
+    for point in plan.points:
+        params = json.loads(point.params)
+        cells = point.params.replace('"', '""')
+        time_s, energy_j = params["n"] / params["mr"], params["n"] * params["nr"]
+        lines.append(f'board,dgemm,"{cells}",1000,{time_s},{energy_j},{2 * params["n"] ** 3},true')
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    path = str(tmp_path / "store")
+    assert main(["import", str(tmp_path / "t.csv"), "--store", path]) == 0
+    write_planned(layout.open_store(Path(path)), plan_record(plan), {})
+    capsys.readouterr()
+    assert main(["variants", path]) == 2
+    said = capsys.readouterr().err
+    assert "dgemm was measured for 2 problems; name one: --problem n=64 or --problem n=96" in said
+    shown = answer(capsys, path, "--problem", "n=96")
+    assert shown["n"] == 3
+    assert (shown["fastest"]["time_s"], shown["fastest"]["simulated"]) == (6.0, True)
+    studied = open_store(path).variants("board", problem={"n": 96})
+    assert studied.study.of.problem["n"] == 96
+    assert studied.to_pandas()["params.mr"].tolist() == [16, 8, 8]
+    site = report_content(layout.open_store(Path(path))).sites[0]
+    assert [one.of.problem["n"] for one in site.variants] == [64, 96]
+    assert main(["variants", path, "--problem", "n=96"]) == 0
+    assert capsys.readouterr().out.startswith("board (simulated): dgemm, 3 variants at 1000 MHz")
