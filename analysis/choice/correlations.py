@@ -22,10 +22,6 @@ class Correlation:
     low: float
     high: float
 
-    def as_dict(self) -> dict[str, float]:
-        """``r``, ``low`` and ``high``."""
-        return {"r": self.r, "low": self.low, "high": self.high}
-
 
 def correlation(x: np.ndarray, y: np.ndarray) -> Correlation:
     """The correlation of two float64 arrays of one length; NaN where one of them is constant.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,6 @@ from analysis.measurements.variant_metrics import Metric
 from analysis.measurements.variants import KernelVariants
 
 UPPER, LOWER = "upper", "lower"
-RELATIVE, IN_S_AND_J = "relative", "s_j"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,41 +53,8 @@ class VariantCosts:
 
     def as_dict(self) -> dict[str, Any]:
         """``kernel``, ``params``, ``label`` and the numbers."""
-        numbers = {
-            name: getattr(self, name)
-            for name in (
-                "core_mhz",
-                "mem_mhz",
-                "repeats",
-                "time_s",
-                "energy_j",
-                "rate_per_s",
-                "efficiency_per_j",
-                "simulated",
-            )
-        }
+        numbers = {k: v for k, v in vars(self).items() if k not in ("instance", "name")}
         return self.instance.as_dict() | numbers
-
-
-@dataclass(frozen=True)
-class HullCorner:
-    """A corner of the hull of (rate, efficiency), and its arc: ``upper`` or ``lower``."""
-
-    variant: VariantCosts
-    arc: str
-
-
-@dataclass(frozen=True)
-class BestFor:
-    """The variant that minimises eq. 2 for every alpha from ``low`` to ``high``."""
-
-    variant: VariantCosts
-    low: float
-    high: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """``from``, ``to`` and the variant."""
-        return {"from": self.low, "to": self.high, **self.variant.as_dict()}
 
 
 @dataclass(frozen=True)
@@ -99,9 +65,12 @@ class MeanOf:
     rate_per_s: float
     efficiency_per_j: float
 
-    def as_dict(self) -> dict[str, float]:
-        """The three numbers by name."""
-        return dict(vars(self))
+    @classmethod
+    def of(cls, rate: np.ndarray, efficiency: np.ndarray) -> MeanOf:
+        """The means of arrays, float64 (variants,)."""
+        if not len(rate):
+            return cls(0, math.nan, math.nan)
+        return cls(len(rate), float(rate.mean()), float(efficiency.mean()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,37 +91,44 @@ class MetricStudy:
 
     def as_dict(self) -> dict[str, Any]:
         """A metric of ``campaign variants --json``."""
-        return {
-            "name": self.metric.name,
-            "unit": self.metric.unit,
-            "kind": self.metric.kind,
+        about = {"name": self.metric.name, "unit": self.metric.unit, "kind": self.metric.kind}
+        ones = {"rate": self.rate, "efficiency": self.efficiency, "product": self.product}
+        return about | {
             "n": self.n,
             "mean": self.mean,
-            "correlation": {
-                name: getattr(self, name).as_dict() for name in ("rate", "efficiency", "product")
-            },
-            "above_mean": self.above.as_dict(),
-            "below_mean": self.below.as_dict(),
+            "correlation": {name: asdict(one) for name, one in ones.items()},
+            "above_mean": asdict(self.above),
+            "below_mean": asdict(self.below),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestFor:
+    """The variant that minimises eq. 2 for every alpha from ``low`` to ``high``."""
+
+    variant: VariantCosts
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class VariantStudy:
     """What :func:`study` found of the variants ``of``, which ``variants`` has in the same order.
 
-    ``pareto``: by rising time. ``relative``: with time and energy over their least; ``s_j``: in s
-    and J; both by rising alpha, from the least energy to the fastest. ``faster``: how many
-    variants are faster than the one of least energy; ``more_efficient``: how many take less energy
-    than the fastest. ``same_energy_slower_pct``: how much longer than the fastest a variant on the
-    hull takes that needs as much energy; ``same_time_more_energy_factor``: how many times the
-    least energy one needs that is as fast as the variant of least energy.
+    ``hull``: its corners, each with its arc, ``upper`` or ``lower``. ``pareto``: by rising time.
+    ``relative``: with time and energy over their least; ``s_j``: in s and J; both by rising alpha,
+    from the least energy to the fastest. ``faster``: how many variants are faster than the one of
+    least energy; ``more_efficient``: how many take less energy than the fastest.
+    ``same_energy_slower_pct``: how much longer than the fastest a variant on the hull takes that
+    needs as much energy; ``same_time_more_energy_factor``: how many times the least energy one
+    needs that is as fast as the variant of least energy.
     """
 
     of: KernelVariants
     variants: Sequence[VariantCosts]
     fastest: VariantCosts
     least_energy: VariantCosts
-    hull: Sequence[HullCorner]
+    hull: Sequence[tuple[str, VariantCosts]]
     pareto: Sequence[VariantCosts]
     relative: Sequence[BestFor]
     s_j: Sequence[BestFor]
@@ -168,11 +144,11 @@ class VariantStudy:
             "n": len(self.variants),
             "fastest": self.fastest.as_dict(),
             "least_energy": self.least_energy.as_dict(),
-            "hull": [{"arc": corner.arc, **corner.variant.as_dict()} for corner in self.hull],
+            "hull": [{"arc": arc, **corner.as_dict()} for arc, corner in self.hull],
             "pareto": [variant.as_dict() for variant in self.pareto],
             "alpha": {
-                RELATIVE: [best.as_dict() for best in self.relative],
-                IN_S_AND_J: [best.as_dict() for best in self.s_j],
+                name: [{"from": o.low, "to": o.high, **o.variant.as_dict()} for o in own]
+                for name, own in (("relative", self.relative), ("s_j", self.s_j))
             },
             "same_energy_slower_pct": self.same_energy_slower_pct,
             "same_time_more_energy_factor": self.same_time_more_energy_factor,
@@ -215,7 +191,7 @@ def study(variants: KernelVariants) -> VariantStudy:
         variants=costs,
         fastest=costs[fastest],
         least_energy=costs[least],
-        hull=[HullCorner(costs[k], UPPER if i < uppers else LOWER) for i, k in enumerate(corners)],
+        hull=[(UPPER if i < uppers else LOWER, costs[k]) for i, k in enumerate(corners)],
         pareto=[costs[k] for k in pareto_front(time_s, energy_j)],
         relative=_best_for(costs, time_s / time_s.min(), energy_j / energy_j.min(), best),
         s_j=_best_for(costs, time_s, energy_j, best),
@@ -237,7 +213,7 @@ def _best_for(
     saved = np.diff(energy[best])  # by rising alpha: more energy, less time
     alphas = saved / (saved - np.diff(time[best]))
     ends = [0.0, *map(float, alphas), 1.0]
-    return [BestFor(costs[k], ends[i], ends[i + 1]) for i, k in enumerate(best)]
+    return [BestFor(variant=costs[k], low=ends[i], high=ends[i + 1]) for i, k in enumerate(best)]
 
 
 def _metric_study(metric: Metric, rate: np.ndarray, efficiency: np.ndarray) -> MetricStudy:
@@ -252,12 +228,6 @@ def _metric_study(metric: Metric, rate: np.ndarray, efficiency: np.ndarray) -> M
         rate=correlation(values, rate),
         efficiency=correlation(values, efficiency),
         product=correlation(values, rate * efficiency),
-        above=_mean_of(rate[above], efficiency[above]),
-        below=_mean_of(rate[~above], efficiency[~above]),
+        above=MeanOf.of(rate[above], efficiency[above]),
+        below=MeanOf.of(rate[~above], efficiency[~above]),
     )
-
-
-def _mean_of(rate: np.ndarray, efficiency: np.ndarray) -> MeanOf:
-    if not len(rate):
-        return MeanOf(0, math.nan, math.nan)
-    return MeanOf(len(rate), float(rate.mean()), float(efficiency.mean()))

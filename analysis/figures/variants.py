@@ -85,7 +85,7 @@ def _axis(label: str, values: np.ndarray) -> Axis:
 def _hull_figure(shown: VariantStudy, title: str) -> Figure:
     unit = _units(shown)[0]
     rate, efficiency = _costs(shown, shown.variants)
-    corners = [corner.variant for corner in shown.hull]
+    corners = [corner for _, corner in shown.hull]
     ring = _costs(shown, [*corners, corners[0]])
     best_rate, best_efficiency = _costs(shown, [shown.fastest, shown.least_energy])
     texts = _texts(shown, shown.variants)

@@ -50,7 +50,7 @@ def costs_sheet(shown: VariantStudy, title: str) -> Sheet:
 def hull_sheet(shown: VariantStudy, title: str) -> Sheet:
     """The hull of rate and efficiency, counter-clockwise from the fastest (Anzt et al. 2015,
     Table II)."""
-    rows = [{Field("arc", "arc"): c.arc, **_costs(c.variant)} for c in shown.hull]
+    rows = [{Field("arc", "arc"): arc, **_costs(corner)} for arc, corner in shown.hull]
     caption = f"Variants of {title} on the hull of rate and efficiency"
     return Sheet.of(f"variants_{file_stem(title)}_hull", caption, shown.of.simulated, rows)
 

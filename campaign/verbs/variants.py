@@ -19,6 +19,14 @@ MORE = (
     "A variant is a choice of parameters that compute the same: those that the campaign file's "
     "space declares, or all where there is none, as in an imported table. --problem fixes others."
 )
+OPTIONS = {
+    "--kernel": ("K", "the kernel (default: the only one of the site)"),
+    "--problem": (
+        "P",
+        "fix parameters: NAME=VALUE, several with commas, such as n=1920,precision=double",
+    ),
+    "--setting": ("CORE,MEM", "the clocks (default: those with most variants)"),
+}
 NAME_WIDTH = 44
 
 
@@ -26,17 +34,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     options.add_store(parser)
     options.add_site(parser)
-    parser.add_argument(
-        "--kernel", metavar="K", help="the kernel (default: the only one of the site)"
-    )
-    parser.add_argument(
-        "--problem",
-        metavar="P",
-        help="fix parameters: NAME=VALUE, several with commas, such as n=1920,precision=double",
-    )
-    parser.add_argument(
-        "--setting", metavar="CORE,MEM", help="the clocks (default: those with most variants)"
-    )
+    for option, (shown, text) in OPTIONS.items():
+        parser.add_argument(option, metavar=shown, help=text)
     options.add_all(parser)
     options.add_json(parser)
 
@@ -46,13 +45,11 @@ def run(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
     from campaign.variant_study import read_problem  # noqa: PLC0415
 
+    problem = None if arguments.problem is None else read_problem(arguments.problem)
+    setting = options.read_setting(arguments.setting, "--setting") if arguments.setting else None
     store = open_store(arguments.store)
-    result = store.variants(
-        store.only_site(arguments.site),
-        arguments.kernel,
-        problem=read_problem(arguments.problem) if arguments.problem is not None else None,
-        setting=options.read_setting(arguments.setting, "--setting") if arguments.setting else None,
-    )
+    site = store.only_site(arguments.site)
+    result = store.variants(site, arguments.kernel, problem=problem, setting=setting)
     if arguments.json:
         if left_out := _left_out(result.study):
             say(left_out, sys.stderr)
@@ -116,7 +113,7 @@ def print_study(shown: VariantStudy, every_row: bool = False) -> None:
     say(f"\nhull of rate and efficiency, counter-clockwise from the fastest: {len(shown.hull)}")
     print_table(
         ["arc", "variant", "s", "J", *rates],
-        [[corner.arc, *costs(corner.variant)] for corner in shown.hull],
+        [[arc, *costs(corner)] for arc, corner in shown.hull],
         every_row,
     )
     say(f"\nPareto front of time and energy: {len(shown.pareto)}")

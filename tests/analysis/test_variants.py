@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from scipy import stats
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
 
-from analysis.choice.correlations import correlation
+from analysis.choice.correlations import Correlation, correlation
 from analysis.choice.fronts import convex_hull, least_across, least_of_weighted_sums
 from analysis.choice.variants import study
 from analysis.measurements.observations import CantFit
@@ -133,7 +134,7 @@ def test_the_least_across_a_hull_is_that_of_a_linear_programme(seed):
 )
 def test_few_and_degenerate_variants(time_s, energy_j, hull, pareto, weighted, spreads):
     shown = studied(time_s, energy_j)
-    assert [corner.variant.instance.params["tile"] for corner in shown.hull] == hull
+    assert [corner.instance.params["tile"] for _, corner in shown.hull] == hull
     assert [variant.instance.params["tile"] for variant in shown.pareto] == pareto
     assert [entry.variant.instance.params["tile"] for entry in shown.relative] == weighted
     found = shown.same_energy_slower_pct, shown.same_time_more_energy_factor
@@ -159,7 +160,7 @@ def test_correlations_are_numpys_and_their_intervals_fishers_for_normal_data():
 
 def test_correlations_without_an_interval():
     line = np.arange(5.0)
-    assert correlation(line, -2 * line).as_dict() == {"r": -1.0, "low": -1.0, "high": -1.0}
+    assert correlation(line, -2 * line) == Correlation(-1.0, -1.0, -1.0)
     assert math.isnan(correlation(line, np.ones(5)).r)
     assert math.isnan(correlation(np.ones(1), np.ones(1)).r)
     three = correlation(line[:3], np.array([1.0, 3.0, 2.0]))
@@ -260,12 +261,8 @@ def test_metrics_are_of_parameters_counts_counters_and_labels():
     product = [1 / 30, 1 / 80, 1 / 200]
     assert mr.product.r == pytest.approx(np.corrcoef([8, 16, 32], product)[0, 1])
     assert (mr.n, mr.mean) == (3, pytest.approx(56 / 3))
-    assert mr.above.as_dict() == pytest.approx(
-        {"n": 1, "rate_per_s": 0.2e9, "efficiency_per_j": 1e9 / 40}
-    )
-    assert mr.below.as_dict() == pytest.approx(
-        {"n": 2, "rate_per_s": 0.625e9, "efficiency_per_j": 1e9 * (1 / 30 + 1 / 20) / 2}
-    )
+    assert astuple(mr.above) == pytest.approx((1, 0.2e9, 1e9 / 40))
+    assert astuple(mr.below) == pytest.approx((2, 0.625e9, 1e9 * (1 / 30 + 1 / 20) / 2))
     assert shown["cycles_per_s"].n == 2
 
 

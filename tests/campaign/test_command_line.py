@@ -37,6 +37,7 @@ VERBS = [
     "crossval",
     "profile",
     "predict",
+    "variants",
     "compare",
     "roofline",
     "report",
