@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import COUNTERS, class_unit, moves_data
+from analysis.dataset import COUNTERS, METRICS, class_unit, moves_data
 from analysis.measurements.kernels import KernelInstance
 
 LABELS = "labels"
@@ -21,7 +21,7 @@ LABELS = "labels"
 class Metric:
     """A number of each variant: ``values``, float64 (variants,), NaN where it is not known.
 
-    ``kind``: parameter, count, counter or label, which is where it is from.
+    ``kind``: parameter, count, kernel, counter or label, which is where it is from.
     """
 
     name: str
@@ -40,10 +40,12 @@ def variant_metrics(
     """Every metric that is known of two variants or more and differs between them.
 
     In this order: the parameters that are numbers; operations a second of each class, and flops a
-    byte; what hardware counters counted, a second, and instructions per cycle; the columns of an
-    imported table that are numbers, such as ``occupancy`` or ``registers``. Of two with the same
-    name the first. ``variant``: int64 (rows,), each row's; ``provenance``: its JSON. ``counts``
-    and ``time_s``: float64 (variants,).
+    byte; what the kernel states of itself, such as ``occupancy`` or ``registers``; what hardware
+    counters counted, a second, and instructions per cycle; the columns of an imported table that
+    are numbers. Of two with the same name the first.
+
+    ``variant``: int64 (rows,), each row's; ``provenance``: its JSON. ``counts`` and ``time_s``:
+    float64 (variants,).
     """
     metrics = [
         *_parameters(instances),
@@ -86,16 +88,20 @@ def _counted(counts: Mapping[str, np.ndarray], time_s: np.ndarray) -> list[Metri
 def _of_provenance(
     variant: np.ndarray, provenance: Sequence[str], time_s: np.ndarray
 ) -> list[Metric]:
-    """Counters and labels, each the mean over a variant's rows that have it."""
+    """What the kernel states, counters and labels, each the mean over a variant's rows with it."""
+    stated: dict[str, dict[int, float]] = {}
     events: dict[str, dict[int, float]] = {}
     labels: dict[str, dict[int, float]] = {}
     for row, text in enumerate(provenance):
-        if f'"{COUNTERS}"' in text or f'"{LABELS}"' in text:
-            known = json.loads(text)
-            for name, value in (known.get(COUNTERS) or {}).get("events", {}).items():
-                events.setdefault(name, {})[row] = _number(value)
-            for name, value in (known.get(LABELS) or {}).items():
-                labels.setdefault(name, {})[row] = _number(value)
+        if any(f'"{key}"' in text for key in (METRICS, COUNTERS, LABELS)):
+            facts = json.loads(text)
+            for into, own in (
+                (stated, facts.get(METRICS)),
+                (events, (facts.get(COUNTERS) or {}).get("events")),
+                (labels, facts.get(LABELS)),
+            ):
+                for name, value in (own or {}).items():
+                    into.setdefault(name, {})[row] = _number(value)
 
     def mean(values: Mapping[int, float]) -> np.ndarray:
         own = variant[list(values)]
@@ -103,7 +109,7 @@ def _of_provenance(
             total = np.bincount(own, list(values.values()), len(time_s))
             return np.asarray(total / np.bincount(own, minlength=len(time_s)))
 
-    metrics = []
+    metrics = [Metric(name, "", "kernel", mean(values)) for name, values in stated.items()]
     if {"cycles", "instructions"} <= events.keys():
         cycles, instructions = mean(events["cycles"]), mean(events["instructions"])
         known = np.where(cycles > 0, cycles, np.nan)

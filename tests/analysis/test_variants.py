@@ -231,8 +231,8 @@ def test_metrics_are_of_parameters_counts_counters_and_labels():
     ]
     events = [{"cycles": 4e9, "instructions": 2e9}, {"cycles": 2e9, "instructions": 3e9}, {}, {}]
     provenance = [
-        json.dumps({"labels": label, "counters": {"events": event}})
-        for label, event in zip(labels, events, strict=True)
+        json.dumps({"labels": label, "counters": {"events": event}, "metrics": {"waves": i}})
+        for i, (label, event) in enumerate(zip(labels, events, strict=True))
     ]
     rows = [ROWS[0], ROWS[2], ROWS[3], ROWS[3]]
     data = dataset(rows, provenance=np.array(provenance, object))
@@ -245,6 +245,7 @@ def test_metrics_are_of_parameters_counts_counters_and_labels():
         "dp_per_s": [1e9, 0.5e9, 0.2e9],
         "dram_per_s": [1e6, 0.25e6, 0.8e6],
         "intensity_dram": [1e3, 2e3, 0.25e3],
+        "waves": [0, 1, 2.5],
         "instructions_per_cycle": [0.5, 1.5, NAN],
         "cycles_per_s": [4e9, 0.5e9, NAN],
         "instructions_per_s": [2e9, 0.75e9, NAN],
