@@ -12,8 +12,8 @@ and then ``--peers PEERS/bin/python``. A peer that is not installed there is lef
 Each is given the conditions as its users write them. Its domains are the whole ranges of each
 parameter, or ``narrowed`` by hand as far as one parameter at a time allows: 20 of 1,024 numbers of
 threads. Kernel Tuner has the narrowed ones, is run once, and for the first limit of blk_k only: it
-takes more than a minute with whole ranges. ``loops`` are nested loops in Python, with each test as early as it can stand, as
-somebody writes them for this space alone.
+takes more than a minute with whole ranges. ``loops`` are nested loops in Python, with each test as
+early as it can stand, as somebody writes them for this space alone.
 
 Every run is a process of its own; its processor time is taken from before the declaration is read
 until all variants are in a list of tuples, without the start of Python and imports. The runs
