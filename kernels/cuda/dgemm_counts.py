@@ -21,9 +21,9 @@ Counted are
   (simd). Other blocks of the processor multiply meanwhile. Processors without a block in the last
   round, and parts of tiles outside C, count too.
 
-Edge tiles count whole but for ``dp``. EFFICIENCY, OVERLAP and the two numbers of cycles are those
-with which the 14 rates of Table II of Anzt et al. 2015 come out best at 732 MHz: 3.7 % off in root
-mean square, 9 % at most. The table is all that they were compared with.
+Edge tiles count whole but for ``dp``. The constants are those with which the 14 rates of Table II
+of Anzt et al. 2015 come out best at 732 MHz: 3.7 % off in root mean square, 9 % at most. Nothing
+else was used to choose them.
 """
 
 from __future__ import annotations

@@ -126,17 +126,17 @@ def requests(rows: int, columns: int, m: int, numbers: int):
 
 def test_bytes_are_those_that_blocks_load() -> None:
     """n that no tile divides, against loops over blocks and steps."""
-    params = CudaDgemmParams(n=500)
+    params = CudaDgemmParams(n=200)
     counts = count_tiles(params)
     requested = shared = 0
-    for _ in product(range(0, 500, 64), range(0, 500, 96)):
-        for _ in range(0, 500, 16):
+    for _ in product(range(0, 200, 64), range(0, 200, 96)):
+        for _ in range(0, 200, 16):
             requested += 8 * (64 * 16 + 16 * 96)
             shared += 8 * (64 * 16 + 16 * 96)
             shared += sum(8 * (4 + 6) for _ in product(range(256), range(16)))
-    assert counts["dp"] == 2 * 500**3
+    assert counts["dp"] == 2 * 200**3
     assert counts["shared"] == shared
-    assert counts["l2"] + counts["dram"] == requested + 16 * 500**2
+    assert counts["l2"] + counts["dram"] == requested + 16 * 200**2
     assert launch_metrics(params) == {"registers": 112, "shared_bytes": 20480, "occupancy": 0.25}
 
 

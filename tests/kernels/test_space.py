@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.expression import BadExpression, parse_expression
@@ -106,6 +106,7 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4, unique=True),
     st.sampled_from([text for text in RANGES if "b" not in text]),
