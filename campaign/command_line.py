@@ -21,7 +21,7 @@ exit codes: 0 done; 1 not all of it could be done (the last line says what is le
 2 something that was given is wrong (the message says where, and how to fix it);
 130 interrupted (run it again to continue)."""
 HELP_WIDTH = 78
-MEASURING_VERBS = ("run", "demo", "doctor", "plan")
+MEASURING_VERBS = ("run", "tune", "demo", "doctor", "plan")
 """Verbs that may start kernels, which use as many threads as they ask for."""
 
 

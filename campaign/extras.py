@@ -18,6 +18,7 @@ class Extra(NamedTuple):
 EXTRAS = {
     "bokeh": Extra("dashboard", "showing Dask's dashboard"),
     "pyarrow": Extra("parquet", "reading and writing Parquet"),
+    "sklearn": Extra("search", "the search strategies auto and model"),
     "matplotlib": Extra("figures", "drawing figures for a paper"),
 }
 """Package -> its extra in pyproject.toml. A package of a meter is named by the meter itself."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from distributed.scheduler import KilledWorker
 
 from analysis.dataset import COMPLETE, NODE_LOST
+from campaign.launch.chooser import Chooser
 from campaign.launch.clusters import LOOPBACK_DASHBOARD
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
@@ -48,8 +49,10 @@ class CampaignRun:
         retry_failed: bool,
         interrupted: threading.Event,
         dashboard: str,
+        chooser: Chooser | None = None,
     ) -> None:
         self.plan = plan
+        self.chooser = chooser
         self.store = store
         self.dashboard = dashboard
         self.progress = progress
@@ -79,10 +82,10 @@ class CampaignRun:
             else:
                 self._open()
             points_since = 0
-            while (
-                any(partition.active for partition in self.partitions)
-                and not self.interrupted.is_set()
-            ):
+            while not self.interrupted.is_set():
+                self._choose_more()
+                if not any(partition.active for partition in self.partitions):
+                    break
                 self._attend_to_partitions()
                 points_since += self._collect_finished()
                 if points_since >= COMPACT_AFTER:
@@ -107,6 +110,22 @@ class CampaignRun:
             if self.journal is not None:
                 self.journal.close()
         return {p.label: p.given_up for p in self.partitions if p.given_up and p.left}
+
+    def _choose_more(self) -> None:
+        """Have the next points chosen of the partitions that have measured all so far."""
+        if self.chooser is None:
+            return
+        for partition in self.partitions:
+            ended = partition.given_up or partition.stopping
+            if partition.left or ended or not partition.kept_workers:
+                continue
+            points = self.chooser.next_points(partition.site.name, partition.partition)
+            if not points:
+                partition.kept_workers = 0
+            retries = self.plan.campaign.retries.max
+            self.last_attempt |= {point.id: retries for point in points}
+            partition.waiting.extend((point, 0) for point in points)
+            self.live.add(points)
 
     def _attend_to_partitions(self) -> None:
         for partition in self.partitions:
@@ -168,10 +187,17 @@ class CampaignRun:
                     self._count_left(partition, before)
             self.watches[site] = QueueWatch(self.plan.sites[site], own)
         for number, partition in enumerate(self.partitions):
+            if self.chooser is not None:
+                partition.kept_workers = partition.wanted
             dashboard = LOOPBACK_DASHBOARD if number else self.dashboard
             partition.open(self.store, dashboard, self.watches.get(partition.site.name))
+        left = {partition.label: partition.left for partition in self.partitions}
+        if self.chooser is not None:
+            for partition in self.partitions:
+                most = self.chooser.most(partition.site.name, partition.partition)
+                left[partition.label] = most
         self.progress.start(
-            {partition.label: partition.left for partition in self.partitions},
+            left,
             {partition.label: partition.dashboard() for partition in self.partitions},
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 from campaign.errors import exit_code
 from campaign.interrupts import INTERRUPTED
 from campaign.launch.campaign_run import CampaignRun, compact_store
+from campaign.launch.chooser import Chooser
 from campaign.launch.clusters import LOOPBACK_DASHBOARD, configure_dask
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
@@ -45,6 +46,14 @@ def plan_record(plan: Plan) -> dict[str, Any]:
     }
 
 
+def planned_points(plan: Plan) -> dict[str, list[str]]:
+    """The ids of a plan's points by "site/partition"."""
+    return {
+        f"{site}/{partition}": [point.id for point in plan.of_partition(site, partition)]
+        for site, partition in plan.partitions
+    }
+
+
 def site_record(site: Site) -> SiteRecord:
     """What a fit and a prediction need to know about a site, for the store to keep."""
     return SiteRecord(
@@ -64,6 +73,7 @@ def run(
     *,
     campaign_file: Path | None = None,
     max_node_hours: float | None = None,
+    chooser: Chooser | None = None,
 ) -> Outcome:
     """Measure every planned point that is not in the store yet.
 
@@ -79,6 +89,7 @@ def run(
         accept_changes: measure also where the store's measurements were made in another way.
         campaign_file: the plan's, for the command that goes on with it.
         max_node_hours: no more points begin where all runs of the store have spent so many.
+        chooser: chooses which of the plan's points are measured; without it all are.
 
     Raises:
         StoreBusy: another process is using the store.
@@ -90,7 +101,8 @@ def run(
     configure_dask()
     tidy_scratch(plan)
     with driver_lock(store), _interrupts() as interrupted:
-        live = LiveStatus(plan, store, progress, campaign_file, max_node_hours)
+        verb = "run" if chooser is None else "tune"
+        live = LiveStatus(plan, store, progress, campaign_file, max_node_hours, verb)
         live.enter(STARTING)
         try:
             ended = _run_locked(
@@ -103,6 +115,7 @@ def run(
                 dashboard=dashboard,
                 accept_changes=accept_changes,
                 max_node_hours=max_node_hours,
+                chooser=chooser,
             )
         except KeyboardInterrupt:
             live.end(INTERRUPTED, "interrupted; run it again to continue")
@@ -125,6 +138,7 @@ def _run_locked(
     dashboard: str,
     accept_changes: bool,
     max_node_hours: float | None,
+    chooser: Chooser | None,
 ) -> Outcome:
     """The run of a store that this driver has locked."""
     with writing(store):
@@ -135,16 +149,13 @@ def _run_locked(
         keep_earlier(store, contents.generation)
         if not accept_changes:
             _refuse_changes(plan, store, contents)
-        ids = {
-            f"{site}/{partition}": [p.id for p in plan.of_partition(site, partition)]
-            for site, partition in plan.partitions
-        }
-        write_planned(store, plan_record(plan), ids)
+        chosen = plan if chooser is None else chooser.begin()
+        write_planned(store, plan_record(plan), planned_points(chosen))
         for name, site in plan.sites.items():
             write_site_record(store, name, site_record(site))
     state = point_states(store, contents)
-    todo = missing_points(plan, state, retry_failed)
-    live.count(state, {point.id for point, _ in todo})
+    todo = missing_points(chosen, state, retry_failed)
+    live.count(chosen.points, state, {point.id for point, _ in todo})
     hours = NodeHours(store, progress, max_node_hours)
     live.spent = hours.spent()
     given_up: dict[str, str] = {}
@@ -166,6 +177,7 @@ def _run_locked(
             retry_failed=retry_failed,
             interrupted=interrupted,
             dashboard=dashboard,
+            chooser=chooser,
         ).run_until_done()
         with writing(store):
             compact_store(store, progress)
@@ -173,7 +185,8 @@ def _run_locked(
         tidy_scratch(plan)
     with writing(store):
         equalize_generations(store)
-    return outcome(plan, state, interrupted.is_set(), given_up, max_node_hours)
+    chosen = plan if chooser is None else chooser.begin()
+    return outcome(chosen, state, interrupted.is_set(), given_up, max_node_hours)
 
 
 def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> None:

@@ -12,7 +12,7 @@ import os
 import shlex
 import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,10 +59,11 @@ class LiveStatus:
         progress: ShowsProgress,
         campaign_file: Path | None,
         max_node_hours: float | None = None,
+        verb: str = "run",
     ) -> None:
         self.spent: Mapping[str, Spent] = {}
         """"site/partition" -> the node-hours of all runs so far."""
-        self.resume = resume_command(campaign_file, store)
+        self.resume = resume_command(campaign_file, store, verb)
         """The command that goes on with the campaign, without a limit of node-hours."""
         self._plan = plan
         self._store = store
@@ -86,13 +87,20 @@ class LiveStatus:
             max_node_hours=max_node_hours,
         )
 
-    def count(self, state: Mapping[str, State], todo: Collection[str]) -> None:
+    def count(
+        self, points: Iterable[Point], state: Mapping[str, State], todo: Collection[str]
+    ) -> None:
         """Count the planned points. ``todo``: the ids of those that this run measures."""
         self._counts = {partition: {} for partition in self._plan.partitions}
-        for point in self._plan.points:
+        for point in points:
             complete = state.get(point.id, NEVER)[0] in COMPLETE
             kind = DONE if complete else LEFT if point.id in todo else FAILED
             self._of(point)[kind] += 1
+
+    def add(self, points: Iterable[Point]) -> None:
+        """Count further points that this run measures."""
+        for point in points:
+            self._of(point)[LEFT] += 1
 
     def _of(self, point: Point) -> list[int]:
         return self._counts[point.site, point.partition].setdefault(point.setting, [0, 0, 0])
@@ -190,10 +198,10 @@ class LiveStatus:
         )
 
 
-def resume_command(campaign_file: Path | None, store: Store) -> str:
+def resume_command(campaign_file: Path | None, store: Store, verb: str = "run") -> str:
     """The command that goes on with a campaign."""
     file = "CAMPAIGN.toml" if campaign_file is None else shlex.quote(str(campaign_file.resolve()))
-    return f"campaign run {file} --store {shlex.quote(str(store.root))}"
+    return f"campaign {verb} {file} --store {shlex.quote(str(store.root))}"
 
 
 def _order(setting: Setting) -> tuple[float, float]:

@@ -75,6 +75,8 @@ class PartitionRun:
     """Why nothing more is measured here in this run; empty where that is not so."""
     problem: str = ""
     """Why jobs may be left."""
+    kept_workers: int = 0
+    """So many workers are kept while further points may be chosen."""
     _opened_s: float = 0.0
     _closed_s: float | None = None
     _last_times: dict[str, JobTime] = field(default_factory=dict)
@@ -118,10 +120,12 @@ class PartitionRun:
 
     @property
     def wanted(self) -> int:
-        """How many workers there should be: at most one a node, and one a point left."""
+        """How many workers there should be: at most one a node, and one a point left, unless
+        further points may be chosen."""
         if self.stopping:
             return 0
-        return min(self.site.partitions[self.partition].nodes, self.left)
+        nodes = self.site.partitions[self.partition].nodes
+        return min(nodes, max(self.left, self.kept_workers))
 
     @property
     def left(self) -> int:

@@ -123,6 +123,24 @@ class Retries(FileModel):
     partition is then given up in this run."""
 
 
+class Search(FileModel):
+    """How campaign tune searches the variants and settings of each problem. campaign run measures
+    them all."""
+
+    strategy: str = "auto"
+    """How the next points are chosen: auto, model (a forest of random trees), neighbours (local
+    search), random, or all (in the order of the space)."""
+    budget: Annotated[int, Field(ge=1)] | None = None
+    """The most points of a partition that are measured (default: all of them)."""
+    objective: str = "energy"
+    """What is to be least: energy, time, edp, ed2p or weighted:ALPHA."""
+    batch: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """How many variants at settings are chosen together, from the results of all before (default:
+    5, or the partition's nodes where these are more)."""
+    seed: int = 0
+    """The seed of what is drawn at random."""
+
+
 class Campaign(FileModel):
     """A campaign file, checked. Read it with :func:`read_campaign`."""
 
@@ -142,6 +160,8 @@ class Campaign(FileModel):
     """How each point is measured."""
     retries: Retries = Retries()
     """How often a failure is tried again."""
+    search: Search | None = None
+    """How campaign tune searches."""
 
 
 def read_campaign(path: Path) -> tuple[Campaign, Source]:

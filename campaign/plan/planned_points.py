@@ -10,7 +10,7 @@ import hashlib
 import itertools
 from binascii import hexlify
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
@@ -65,6 +65,15 @@ class PartitionPoints(Sequence[Point]):
 
     def __iter__(self) -> Iterator[Point]:
         return map(self._point, range(len(self)))
+
+    def only(self, candidates: np.ndarray) -> PartitionPoints:
+        """The points of some candidates (input * len(settings) + setting), all repeats of each, in
+        this order."""
+        kept = np.isin(self.order, candidates)
+        shape = (len(self.order), -1)
+        return replace(
+            self, order=self.order[kept].reshape(shape), ids=self.ids[kept].reshape(shape)
+        )
 
     def _point(self, index: int) -> Point:
         repeat, column = divmod(index, self.order.shape[1])

@@ -11,6 +11,7 @@ VERBS = {
     "init": "campaign.verbs.init",
     "plan": "campaign.verbs.plan",
     "run": "campaign.verbs.run",
+    "tune": "campaign.verbs.tune",
     "watch": "campaign.verbs.watch",
     "status": "campaign.verbs.status",
     "failures": "campaign.verbs.failures",

@@ -1,0 +1,1 @@
+"""Search: which candidates to measure next, from what is measured so far."""

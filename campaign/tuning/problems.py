@@ -1,0 +1,134 @@
+"""What a search chooses among: the problems of a partition, and the candidates of each.
+
+A problem is a kernel with the parameters that say what is computed; its candidates are the variants
+of its space, each at every setting.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.search.candidates import Candidates
+from campaign.plan.plan import Plan
+from campaign.plan.planned_points import PartitionPoints
+from campaign.plan.point import canonical_json
+from campaign.store.costs import Cost
+from kernels.space import WHERE
+from sites.setting import Setting
+
+CLOCKS = ("core_mhz", "mem_mhz")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Problem:
+    """A problem of a partition.
+
+    ``label``: the kernel's name in the store; ``params``: the parameters that say what is computed.
+    ``codes``: (N,), the candidates' numbers among the partition's points
+    (:meth:`~campaign.plan.planned_points.PartitionPoints.only`). ``ids``: (N, repeats), the ids of
+    their points. ``variants``: (N,), the index of each one's variant in ``of_variants``, whose
+    parameters are the variant's own.
+    """
+
+    label: str
+    params: Mapping[str, Any]
+    codes: np.ndarray
+    ids: np.ndarray
+    candidates: Candidates
+    variants: np.ndarray
+    of_variants: Sequence[Mapping[str, Any]]
+    settings: Sequence[Setting]
+    """(N,), each candidate's."""
+
+    @property
+    def seed(self) -> int:
+        """A number of its own for what is drawn at random."""
+        return zlib.crc32(f"{self.label} {canonical_json(dict(self.params))}".encode())
+
+    def mean_costs(self, rows: np.ndarray, costs: Mapping[str, Cost]) -> np.ndarray:
+        """Energy (J) and time (s) of candidates, means of their measured repeats: (len(rows), 2);
+        NaN where none is measured."""
+        nothing = Cost(np.nan, np.nan)
+        ids = self.ids[rows]
+        flat = [costs.get(own.decode(), nothing) for own in ids.ravel().tolist()]
+        values = np.array(flat, float).reshape(*ids.shape, 2)
+        known = np.isfinite(values)
+        total = np.where(known, values, 0.0).sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(total / known.sum(axis=1))
+
+
+def tuned_names(plan: Plan) -> dict[str, set[str]]:
+    """The kernel's name in the store -> the parameters that a space of it declares."""
+    names: dict[str, set[str]] = {}
+    for entry in plan.campaign.kernels:
+        own = names.setdefault(entry.label or entry.kernel, set())
+        own.update(set(entry.space or {}) - {WHERE})
+    return names
+
+
+def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
+    """The problems of a partition, in the order of the campaign file."""
+    part = plan.of_partition(site, partition)
+    tuned = tuned_names(plan)
+    members: dict[tuple[str, int, str], list[int]] = {}
+    variants: list[dict[str, Any]] = []
+    for number, own in enumerate(part.inputs):
+        params = json.loads(own.params)
+        variants.append({name: params.pop(name) for name in tuned[own.label] if name in params})
+        members.setdefault((own.label, own.ranks, canonical_json(params)), []).append(number)
+    ids = ids_by_code(part)
+    made = []
+    for (label, _, params), numbers in members.items():
+        codes = (
+            np.array(numbers)[:, None] * len(part.settings) + np.arange(len(part.settings))
+        ).ravel()
+        settings = [part.settings[code % len(part.settings)] for code in codes.tolist()]
+        of_variants = [variants[number] for number in numbers]
+        own_variant = np.repeat(np.arange(len(numbers)), len(part.settings))
+        made.append(
+            Problem(
+                label=label,
+                params=json.loads(params),
+                codes=codes,
+                ids=ids[codes],
+                candidates=Candidates(candidate_columns(of_variants, own_variant, settings)),
+                variants=own_variant,
+                of_variants=of_variants,
+                settings=settings,
+            )
+        )
+    return made
+
+
+def ids_by_code(part: PartitionPoints) -> np.ndarray:
+    """The ids of a partition's points by candidate: (candidates, repeats), bytes."""
+    ids = np.empty(part.ids.shape[::-1], part.ids.dtype)
+    for repeat, (order, own) in enumerate(zip(part.order, part.ids, strict=True)):
+        ids[order, repeat] = own
+    return ids
+
+
+def candidate_columns(
+    variants: Sequence[Mapping[str, Any]], of: np.ndarray, settings: Sequence[Setting]
+) -> dict[str, np.ndarray]:
+    """The columns of candidates: the parameters of ``variants[of[i]]``, and the clocks of
+    ``settings[i]``. Lists become texts."""
+    names = sorted({name for variant in variants for name in variant})
+    columns = {name: as_column([variant.get(name) for variant in variants])[of] for name in names}
+    for name in CLOCKS:
+        columns[name] = np.array([getattr(setting, name) or np.nan for setting in settings], float)
+    return columns
+
+
+def as_column(values: Sequence[Any]) -> np.ndarray:
+    """Numbers as they are; everything else as text."""
+    if all(isinstance(value, int | float) for value in values):
+        return np.array(values)
+    return np.array([value if isinstance(value, str) else json.dumps(value) for value in values])

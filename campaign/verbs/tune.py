@@ -1,0 +1,188 @@
+"""tune: search the variants and settings of a campaign, or play searches on what is measured."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from campaign.errors import BadArgument, CannotDo
+from campaign.verbs import options
+from campaign.verbs.printing import counted_on_terminal, explain, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from campaign.tuning.outcome import Choice, Found
+    from campaign.tuning.replaying import Replay
+
+SUMMARY = "search the variants and settings of a campaign for the least energy"
+MORE = (
+    "Measures batches, each chosen from what is stored, until the budget of [search] in the "
+    "campaign file is spent; continues an interrupted search. With --replay it measures nothing: "
+    "it plays every strategy on variants that have all been measured."
+)
+EXAMPLE = "campaign tune tune.toml --store tune.store"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    parser.add_argument("campaign", nargs="?", metavar="CAMPAIGN.toml")
+    parser.add_argument(
+        "--store", metavar="S", help="the store (default: beside the campaign file)"
+    )
+    parser.add_argument(
+        "--accept-changes",
+        action="store_true",
+        help="measure into a store whose measurements were made in another way",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.add_argument("--replay", metavar="S", help="play searches on the measurements of S")
+    options.add_site(parser)
+    parser.add_argument("--kernel", metavar="K", help="with --replay: the kernel (default: if one)")
+    options.add_objective(parser)
+    parser.add_argument(
+        "--budget",
+        type=int,
+        default=200,
+        metavar="N",
+        help="with --replay: measurements of a trial",
+    )
+    parser.add_argument(
+        "--trials", type=int, default=20, metavar="N", help="with --replay: trials of a strategy"
+    )
+    parser.add_argument(
+        "--strategy", action="append", metavar="NAME", help="with --replay: only this; repeatable"
+    )
+    options.add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Search, or replay; 0 when the budget is spent."""
+    if arguments.replay is not None:
+        if arguments.campaign is not None:
+            raise BadArgument("--replay: measures nothing; leave out the campaign file")
+        return _replay(arguments)
+    if arguments.campaign is None:
+        raise BadArgument("name a campaign file, or --replay S to measure nothing")
+    return _tune(arguments)
+
+
+def _tune(arguments: Namespace) -> int:
+    from campaign.launch.clusters import CantLaunch, SubmissionRefused  # noqa: PLC0415
+    from campaign.launch.drive import run as drive  # noqa: PLC0415
+    from campaign.launch.progress import progress_for  # noqa: PLC0415
+    from campaign.launch.scripts import default_store  # noqa: PLC0415
+    from campaign.plan.plan import make_plan  # noqa: PLC0415
+    from campaign.store.layout import StoreUnwritable, create_store  # noqa: PLC0415
+    from campaign.tuning.choosing import Tuning, read_search  # noqa: PLC0415
+    from campaign.tuning.outcome import found  # noqa: PLC0415
+
+    path = Path(arguments.campaign)
+    search = read_search(path)
+    plan = make_plan(path)
+    store_path = Path(arguments.store) if arguments.store else default_store(path)
+    store = create_store(store_path.resolve(), plan.campaign.name)
+    tuning = Tuning(plan, store, search)
+    try:
+        outcome = drive(
+            plan,
+            store,
+            progress_for(arguments.quiet),
+            accept_changes=arguments.accept_changes,
+            campaign_file=path,
+            chooser=tuning,
+        )
+    except SubmissionRefused as error:
+        raise BadArgument(f"{error}. What was measured is kept; correct the site file") from None
+    except (CantLaunch, StoreUnwritable) as error:
+        raise CannotDo(f"{error}. What was measured is kept; fix this and run again") from None
+    results = found(tuning)
+    if arguments.json:
+        print_json(
+            {
+                "run": vars(outcome),
+                "store": str(store_path),
+                "found": [r.as_dict() for r in results],
+            }
+        )
+    else:
+        for result in results:
+            _print_found(result)
+        resume = f"campaign tune {shlex.quote(str(path))} --store {shlex.quote(str(store_path))}"
+        say(f"{store_path}: {outcome.sentence(str(store_path), resume)}")
+    return outcome.exit_code
+
+
+def _print_found(result: Found) -> None:
+    simulated = " (simulated)" if result.simulated else ""
+    params = " ".join(f"{name}={value}" for name, value in result.params.items())
+    explain(
+        f"{result.site}/{result.partition}{simulated}, {result.kernel} {params}: "
+        f"{result.measured} of {result.candidates} variants at settings measured, "
+        f"{result.failed} failed; objective {result.objective}"
+    )
+    named: dict[int, tuple[list[str], Choice]] = {}
+    for name, choice in (
+        ("best", result.best),
+        ("fastest", result.fastest),
+        ("least energy", result.least_energy),
+    ):
+        if choice is not None:
+            key = hash((repr(choice.variant), choice.core_mhz, choice.mem_mhz))
+            named.setdefault(key, ([], choice))[0].append(name)
+    if not named:
+        explain("nothing was measured: see campaign failures")
+        return
+    rows: list[list[Any]] = [
+        [
+            ", ".join(names),
+            _mhz(choice),
+            choice.time_s,
+            choice.energy_j,
+            choice.time_lost_pct,
+            choice.energy_lost_pct,
+        ]
+        for names, choice in named.values()
+    ]
+    print_table(["", "MHz", "s", "J", "time lost %", "energy lost %"], rows)
+    for names, choice in named.values():
+        variant = " ".join(f"{name}={value}" for name, value in choice.variant.items())
+        explain(f"{', '.join(names)}: {variant or 'no parameters'}; srun {choice.slurm}".rstrip())
+
+
+def _mhz(choice: Choice) -> str:
+    clocks = [mhz for mhz in (choice.core_mhz, choice.mem_mhz) if mhz is not None]
+    return "/".join(f"{mhz:g}" for mhz in clocks) or "-"
+
+
+def _replay(arguments: Namespace) -> int:
+    from campaign.results import open_store  # noqa: PLC0415
+    from campaign.tuning.replaying import replay  # noqa: PLC0415
+
+    store = open_store(arguments.replay)
+    played = replay(
+        store.scalars,
+        store.only_site(arguments.site),
+        kernel=arguments.kernel,
+        objective=arguments.objective,
+        budget=arguments.budget,
+        trials=arguments.trials,
+        strategies=arguments.strategy,
+        show=counted_on_terminal("trials played"),
+    )
+    if arguments.json:
+        print_json(played.as_dict())
+    else:
+        _print_replay(played)
+    return 0
+
+
+def _print_replay(played: Replay) -> None:
+    explain(
+        f"{played.site}{' (simulated)' * played.simulated}, {played.kernel}: {played.candidates} "
+        f"variants at settings, {played.failed} of which failed; objective {played.objective}; "
+        f"mean loss in % against the best of all, over {played.trials} trials, after so many "
+        f"measurements"
+    )
+    rows = [[name, *losses] for name, losses in played.mean_lost_pct.items()]
+    print_table(["strategy", *(str(n) for n in played.measurements)], rows)
