@@ -96,8 +96,10 @@ def replay(
     with explain_missing(), _processes() as run:
         for name in names:
             played = []
-            one = partial(play, candidates, costs, asked, name, budget=budget, batch=BATCH)
-            for trial in run(partial(_of_seed, one), range(trials)):
+            one = partial(
+                _play, candidates, costs, objective_name=objective, strategy=name, budget=budget
+            )
+            for trial in run(one, range(trials)):
                 played.append(trial[at])
                 show(len(lost) * trials + len(played))
             lost[name] = tuple((np.mean(played, axis=0) * 100.0).tolist())
@@ -114,8 +116,18 @@ def replay(
     )
 
 
-def _of_seed(one: Callable[..., np.ndarray], seed: int) -> np.ndarray:
-    return one(seed=seed)
+def _play(
+    candidates: Candidates,
+    costs: np.ndarray,
+    seed: int,
+    *,
+    objective_name: str,
+    strategy: str,
+    budget: int,
+) -> np.ndarray:
+    """A trial in a process of its own, to which no function of an objective can be sent."""
+    asked = objective_of(objective_name)
+    return play(candidates, costs, asked, strategy, budget=budget, batch=BATCH, seed=seed)
 
 
 @contextmanager

@@ -1,0 +1,177 @@
+"""campaign tune on the simulated Jetson TK1: what it chooses, keeps and finds; and replays."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from campaign.command_line import main
+from campaign.plan.plan import make_plan
+from campaign.results import open_store
+from campaign.store.layout import open_store as open_folder
+from campaign.store.planned import planned_ids
+from campaign.tuning.choosing import Tuning, read_search
+from campaign.tuning.outcome import found
+from tests.shared_imports import program
+
+TUNE = """\
+name = "tuned"
+repeats = 2
+[[sites]]
+site = "jetson-tk1"
+settings = { choose = "random", count = 12, seed = 1 }
+[protocol]
+min_duration_s = 0.05
+[[kernels]]
+kernel = "sp_fma"
+params = { level = ["l2", "dram"] }
+[kernels.space]
+ops_per_word = [1, 2, 4, 8, 16, 32]
+[search]
+strategy = "neighbours"
+budget = 60
+batch = 8
+"""
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A campaign that was searched to its end, and its store."""
+    folder = tmp_path_factory.mktemp("tuned")
+    file = folder / "tune.toml"
+    file.write_text(TUNE)
+    assert main(["tune", str(file), "--store", str(folder / "store"), "--quiet"]) == 0
+    return file, folder / "store"
+
+
+def measured_ids(store):
+    return sorted(open_store(store).scalars["point_id"].values.tolist())
+
+
+def test_a_search_measures_its_budget_and_each_problem_an_equal_part(tuned):
+    _, store = tuned
+    scalars = open_store(store).scalars
+    assert scalars.sizes["measurement"] == 60
+    levels = [json.loads(own)["level"] for own in scalars["params"].values.tolist()]
+    assert levels.count("l2") == levels.count("dram") == 30
+    frame = scalars[["params", "core_mhz", "mem_mhz", "repeat"]].to_dataframe()
+    assert set(frame.groupby(["params", "core_mhz", "mem_mhz"])["repeat"].count()) == {2}
+
+
+def test_what_is_found_is_the_least_of_the_measurements(tuned):
+    file, store = tuned
+    tuning = Tuning(make_plan(file), open_folder(store), read_search(file))
+    frame = open_store(store).scalars[["params", "core_mhz", "mem_mhz", "energy_j", "time_s"]]
+    means = frame.to_dataframe().groupby(["params", "core_mhz", "mem_mhz"]).mean().reset_index()
+    results = {result.params["level"]: result for result in found(tuning)}
+    assert set(results) == {"l2", "dram"}
+    for level, result in results.items():
+        own = means[means["params"].str.contains(f'"{level}"')]
+        least = own.loc[own["energy_j"].idxmin()]
+        quickest = own.loc[own["time_s"].idxmin()]
+        assert result.best.core_mhz == least["core_mhz"]
+        assert result.best.energy_j == pytest.approx(least["energy_j"])
+        lost = (least["time_s"] / quickest["time_s"] - 1) * 100
+        assert result.best.time_lost_pct == pytest.approx(lost)
+        assert result.fastest.time_s == pytest.approx(quickest["time_s"])
+        assert json.loads(least["params"])["ops_per_word"] == result.best.variant["ops_per_word"]
+        assert result.best.slurm.startswith(f"--gpu-freq={least['core_mhz']:g},")
+        assert (result.candidates, result.measured, result.failed) == (72, 15, 0)
+        assert result.simulated
+
+
+def test_a_search_that_is_killed_goes_on_with_the_points_that_it_had_chosen(tuned, tmp_path):
+    file, store = tuned
+    words = ["tune", str(file), "--store", str(tmp_path / "store"), "--quiet"]
+    process = subprocess.Popen(
+        [program(), *words], stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    journals = tmp_path / "store" / "journals"
+    until_s = time.monotonic() + 60
+    while not any(path.stat().st_size > 4000 for path in journals.glob("*")):
+        assert time.monotonic() < until_s
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert main(words) == 0
+    assert measured_ids(tmp_path / "store") == measured_ids(store)
+
+
+def test_a_search_at_its_end_measures_nothing(tuned, capsys):
+    file, store = tuned
+    before = measured_ids(store)
+    assert main(["tune", str(file), "--store", str(store), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["run"]["ok"] == 60
+    assert [one["best"]["energy_lost_pct"] for one in printed["found"]] == [0.0, 0.0]
+    assert measured_ids(store) == before
+
+
+def test_a_larger_budget_adds_to_what_is_measured(tuned, tmp_path):
+    file, store = tuned
+    search = read_search(file).model_copy(update={"budget": 70, "strategy": "all"})
+    tuning = Tuning(make_plan(file), open_folder(store), search)
+    assert tuning.most("jetson-tk1", "board") == 10
+    assert tuning.begin().points[0].site == "jetson-tk1"
+    planned = {own.decode() for own in planned_ids(tuning.store)["jetson-tk1/board"].tolist()}
+    assert len(planned) == 70
+    assert set(measured_ids(store)) < planned
+    assert tuning.next_points("jetson-tk1", "board") == []  # those chosen are not measured yet
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('strategy = "neighbors"', "unknown strategy 'neighbors'; did you mean 'neighbours'"),
+        ('objective = "joules"', "search.objective"),
+        ("budget = 1", "found 1, and each point is measured 2 times"),
+        ("budget = 0", "search.budget"),
+        ("batches = 4", "search.batches"),
+    ],
+)
+def test_a_wrong_search_is_refused_with_its_line(tmp_path, capsys, line, message):
+    key = line.split()[0]
+    kept = [own for own in TUNE.splitlines() if not own.startswith(f"{key} =")]
+    file = tmp_path / "c.toml"
+    file.write_text("\n".join([*kept, line]) + "\n")
+    assert main(["tune", str(file), "--store", str(tmp_path / "store")]) == 2
+    error = capsys.readouterr().err
+    assert f"{file}:{len(kept) + 1}" in error
+    assert message in error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "name a campaign file, or --replay S"),
+        (["--replay", "S", "--site", "tk1"], "--site: unknown site 'tk1'"),
+        (["--replay", "S", "--kernel", "fma"], "--kernel: unknown kernel 'fma'"),
+        (["--replay", "S", "--strategy", "mod"], "unknown strategy 'mod'; did you mean 'model'"),
+        (["--replay", "S", "--trials", "0"], "--budget and --trials: must be 1 or more"),
+        (["c.toml", "--replay", "S"], "leave out the campaign file"),
+    ],
+)
+def test_a_wrong_usage_is_refused(tuned, capsys, words, message):
+    _, store = tuned
+    assert main(["tune", *(str(store) if word == "S" else word for word in words)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_replay_ends_with_no_loss_once_all_are_measured(tuned, capsys):
+    _, store = tuned
+    words = ["--budget", "30", "--trials", "2", "--strategy", "random", "--strategy", "neighbours"]
+    assert main(["tune", "--replay", str(store), *words, "--json"]) == 0
+    played = json.loads(capsys.readouterr().out)
+    assert played["candidates"] == 30
+    assert played["measurements"] == [25, 30]
+    for losses in played["mean_lost_pct"].values():
+        assert losses[1] == 0.0
+        assert losses[0] >= 0.0
+        assert not math.isnan(losses[0])
