@@ -24,6 +24,7 @@ VERBS = [
     "init",
     "plan",
     "run",
+    "tune",
     "watch",
     "status",
     "failures",
