@@ -486,6 +486,26 @@ def driver_killed(stage: Stage) -> Disturbed:
     return Disturbed(what, code, out, wanted_code=-signal.SIGKILL)
 
 
+def shell_ended(stage: Stage) -> Disturbed:
+    """The login shell of the driver ends, which sends it SIGHUP."""
+    process = start(stage)
+    at = wait_for_progress(stage, process)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.process.pid, signal.SIGHUP)
+    code, out = end(process)
+    return Disturbed(f"login shell ended {at}", code, out, wanted_code=-signal.SIGHUP)
+
+
+def worker_killed(stage: Stage) -> Disturbed:
+    """A worker is killed, as the kernel's OOM killer does."""
+    process = start(stage)
+    at = wait_for_progress(stage, process)
+    worker = stage.random.choice(wait_for(process, lambda: workers(stage)))
+    with contextlib.suppress(psutil.NoSuchProcess):
+        worker.kill()
+    return Disturbed(f"worker {worker.pid} killed {at}", *end(process))
+
+
 def walltime(stage: Stage) -> Disturbed:
     """A job reaches its time limit with points left. They sleep: this one takes long."""
     write_files(stage, simulated=False)
@@ -551,6 +571,8 @@ KINDS: dict[str, Callable[[Stage], Disturbed]] = {
     "orphan-goes-on": orphan_goes_on,
     "partition-down": partition_down,
     "driver-killed": driver_killed,
+    "shell-ended": shell_ended,
+    "worker-killed": worker_killed,
     "no-interface": no_interface,
     "refused": refused,
     "no-partition": no_partition,
