@@ -88,14 +88,16 @@ def expected(
     candidates: Candidates, measured: Measured, rows: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """The expected logarithm of the cost of ``rows``, and its standard deviation over the trees.
-    A candidate that failed counts as the worst that was measured."""
+    A candidate that failed counts as the worst that was measured, and every one in the worse half
+    as the median: how bad it is does not matter, and the trees are left to tell the better ones
+    apart."""
     from sklearn.ensemble import ExtraTreesRegressor  # noqa: PLC0415
 
     features = forest_features(candidates)
     costs = np.where(np.isfinite(measured.costs), measured.costs, np.nanmax(measured.costs))
     forest = ExtraTreesRegressor(
         TREES, max_features=0.3, random_state=int(generator.integers(1 << 31))
-    ).fit(features[measured.rows], np.log(costs))
+    ).fit(features[measured.rows], np.log(np.minimum(costs, np.median(costs))))
     of_trees = np.stack([tree.tree_.predict(features[rows])[:, 0] for tree in forest.estimators_])
     return of_trees.mean(axis=0), of_trees.std(axis=0)
 

@@ -32,6 +32,25 @@ def add_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def add_max_node_hours(parser: ArgumentParser) -> None:
+    """``--max-node-hours``."""
+    parser.add_argument(
+        "--max-node-hours",
+        metavar="HOURS",
+        type=float,
+        help="begin no more points when all runs of the store have spent so many node-hours",
+    )
+
+
+def check_max_node_hours(limit: float | None) -> None:
+    """Refuse a limit that is no positive number."""
+    if limit is not None and not 0.0 < limit < math.inf:
+        raise BadArgument(
+            f"--max-node-hours: found {limit:g}; must be more than 0, such as 12.5; to measure "
+            f"without a limit, leave it out"
+        )
+
+
 def add_all(parser: ArgumentParser) -> None:
     """``--all``."""
     parser.add_argument("--all", action="store_true", help="print every row, not the first 20 only")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 import socket
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from campaign.errors import BadArgument, CannotDo, exit_code
 from campaign.extras import missing_extra
 from campaign.interrupts import INTERRUPTED, ignore_further
-from campaign.verbs.options import add_json
+from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, say
 
 if TYPE_CHECKING:
@@ -42,12 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="measure into a store whose measurements were made in another way: another protocol, "
         "site file, version or campaign",
     )
-    parser.add_argument(
-        "--max-node-hours",
-        metavar="HOURS",
-        type=float,
-        help="begin no more points when all runs of the store have spent so many node-hours",
-    )
+    options.add_max_node_hours(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument(
         "--dashboard",
@@ -78,7 +72,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="call this command when the run has ended, with the results in the environment "
         "(CAMPAIGN_STATUS and others)",
     )
-    add_json(parser)
+    options.add_json(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -155,12 +149,7 @@ def _check(arguments: Namespace) -> None:
         raise missing
     if arguments.submit_options is not None and not arguments.submit:
         raise BadArgument("--submit-options: is for the driver's own job; add --submit")
-    limit = arguments.max_node_hours
-    if limit is not None and not 0.0 < limit < math.inf:
-        raise BadArgument(
-            f"--max-node-hours: found {limit:g}; must be more than 0, such as 12.5; to measure "
-            f"without a limit, leave it out"
-        )
+    options.check_max_node_hours(arguments.max_node_hours)
     if arguments.submit and arguments.detach:
         raise BadArgument("--submit and --detach: the driver is one of both; leave one out")
 

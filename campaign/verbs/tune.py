@@ -35,6 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="measure into a store whose measurements were made in another way",
     )
+    options.add_max_node_hours(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument("--replay", metavar="S", help="play searches on the measurements of S")
     options.add_site(parser)
@@ -77,6 +78,7 @@ def _tune(arguments: Namespace) -> int:
     from campaign.tuning.choosing import Tuning, read_search  # noqa: PLC0415
     from campaign.tuning.outcome import found  # noqa: PLC0415
 
+    options.check_max_node_hours(arguments.max_node_hours)
     path = Path(arguments.campaign)
     search = read_search(path)
     plan = make_plan(path)
@@ -91,6 +93,7 @@ def _tune(arguments: Namespace) -> int:
             accept_changes=arguments.accept_changes,
             campaign_file=path,
             chooser=tuning,
+            max_node_hours=arguments.max_node_hours,
         )
     except SubmissionRefused as error:
         raise BadArgument(f"{error}. What was measured is kept; correct the site file") from None
