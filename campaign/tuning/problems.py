@@ -64,12 +64,12 @@ class Problem:
             return np.asarray(total / known.sum(axis=1))
 
 
-def tuned_names(plan: Plan) -> dict[str, set[str]]:
-    """The kernel's name in the store -> the parameters that a space of it declares."""
-    names: dict[str, set[str]] = {}
+def tuned_names(plan: Plan) -> dict[str, list[str]]:
+    """The kernel's name in the store -> the parameters that a space of it declares, in order."""
+    names: dict[str, list[str]] = {}
     for entry in plan.campaign.kernels:
-        own = names.setdefault(entry.label or entry.kernel, set())
-        own.update(set(entry.space or {}) - {WHERE})
+        own = names.setdefault(entry.label or entry.kernel, [])
+        own += [name for name in entry.space or {} if name != WHERE and name not in own]
     return names
 
 

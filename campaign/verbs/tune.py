@@ -21,7 +21,7 @@ MORE = (
     "campaign file is spent; continues an interrupted search. With --replay it measures nothing: "
     "it plays every strategy on variants that have all been measured."
 )
-EXAMPLE = "campaign tune tune.toml --store tune.store"
+EXAMPLE = "campaign tune tune.toml --store tune-store"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
