@@ -15,6 +15,9 @@ from analysis.figures.labels import file_stem, setting_label, shortened
 
 CORRELATED_SHOWN = 24
 METRICS_SHOWN = 6
+MOST_TEXTS = 200
+"""Variants that show their numbers when they are pointed at; of more, only those that stand out do.
+With all of them a page of a thousand variants takes megabytes."""
 ROOM = 0.04
 """Beyond the smallest and the largest value of an axis, as a fraction of it."""
 
@@ -88,7 +91,7 @@ def _hull_figure(shown: VariantStudy, title: str) -> Figure:
     corners = [corner for _, corner in shown.hull]
     ring = _costs(shown, [*corners, corners[0]])
     best_rate, best_efficiency = _costs(shown, [shown.fastest, shown.least_energy])
-    texts = _texts(shown, shown.variants)
+    every_text = _texts(shown, shown.variants) if len(rate) <= MOST_TEXTS else ()
     front = shown.pareto
     time_s, energy_j = (
         np.array([getattr(variant, name) for variant in shown.variants])
@@ -112,7 +115,7 @@ def _hull_figure(shown: VariantStudy, title: str) -> Figure:
                 _axis("", efficiency),
                 [
                     Line(*ring, "front", "hull"),
-                    Points(rate, efficiency, "dot faint", "variant", texts),
+                    Points(rate, efficiency, "dot faint", "variant", every_text),
                     Points(*_costs(shown, corners), "dot", "corner", _texts(shown, corners)),
                     Rule(float(best_rate[1]), "even"),
                     Rule(float(best_efficiency[0]), "even", vertical=False),
@@ -125,7 +128,7 @@ def _hull_figure(shown: VariantStudy, title: str) -> Figure:
                 _axis("", energy_j),
                 [
                     Line(*pareto_steps(front_s, front_j), "front", "Pareto front"),
-                    Points(time_s, energy_j, "dot faint", "variant", texts),
+                    Points(time_s, energy_j, "dot faint", "variant", every_text),
                     Points(front_s, front_j, "dot", "on the front", _texts(shown, front)),
                     Points(
                         np.array([variant.time_s for variant in weighted]),
@@ -166,7 +169,7 @@ def _correlation_figure(shown: VariantStudy, title: str) -> Figure:
         r, low, high = (
             np.array([getattr(one, end) for one in ones]) for end in ("r", "low", "high")
         )
-        about = "rate times efficiency" if name == "product" else name
+        about = "their product" if name == "product" else name
         panels.append(
             Panel(
                 f"Correlation with {about}",
@@ -205,7 +208,7 @@ def _correlation_figure(shown: VariantStudy, title: str) -> Figure:
 def _metric_figure(shown: VariantStudy, title: str) -> Figure:
     rate, efficiency = _costs(shown, shown.variants)
     unit = _units(shown)[0]
-    texts = _texts(shown, shown.variants)
+    texts = _texts(shown, shown.variants) if len(rate) <= MOST_TEXTS else []
     what = _what(shown, title)
     panels = []
     for entry in _strongest(_beside_rate(shown), METRICS_SHOWN):
@@ -214,7 +217,7 @@ def _metric_figure(shown: VariantStudy, title: str) -> Figure:
         for side, mine in (("above", values > entry.mean), ("below", values <= entry.mean)):
             at = np.flatnonzero(mine)
             label = "above the mean" if side == "above" else "not above the mean"
-            own = [f"{texts[i]}, {entry.metric.name} {values[i]:.4g}" for i in at]
+            own = [f"{texts[i]}, {entry.metric.name} {values[i]:.4g}" for i in at if texts]
             series.append(Points(rate[at], efficiency[at], f"dot {side}", label, own))
         panels.append(
             Panel(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ SHOWN = 12
 def problems(
     instances: Iterable[KernelInstance], tuned: Collection[str]
 ) -> dict[str, dict[str, Any]]:
-    """The distinct problems among parameter sets: their parameters as JSON, and as they are.
+    """The distinct problems among parameter sets, in the order of their parameters: each as JSON,
+    and as it is.
 
     ``tuned``: the parameters that tell variants of one problem apart; all others are its own.
     """
@@ -25,7 +27,17 @@ def problems(
         {name: value for name, value in instance.params.items() if name not in tuned}
         for instance in instances
     ]
-    return {json.dumps(rest, sort_keys=True): rest for rest in rests}
+    distinct = {json.dumps(rest, sort_keys=True): rest for rest in rests}
+    return dict(sorted(distinct.items(), key=lambda pair: _order(pair[1])))
+
+
+def _order(params: Mapping[str, Any]) -> list[tuple[str, float, str]]:
+    """Numbers by value, and everything else as text."""
+    numbers = (int, float)
+    return [
+        (name, float(value), "") if isinstance(value, numbers) else (name, math.inf, str(value))
+        for name, value in sorted(params.items())
+    ]
 
 
 def of_problem(own: Sequence[KernelInstance], problem: Mapping[str, str]) -> list[int]:

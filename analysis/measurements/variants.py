@@ -99,7 +99,10 @@ def kernel_variants(
     usable = np.array([not reason for reason in why], bool)
     if not usable.any():
         counted = ", ".join(f"{n} {reason}" for reason, n in Counter(why).items())
-        raise CantFit(f"{site} has no variant of {kernel} to study: {counted}")
+        raise CantFit(
+            f"{site} has no variant of {kernel} with a time and an energy at known clocks: it has "
+            f"{counted}"
+        )
     settings, here = _at_setting(dataset, rows, own, usable, setting)
     left_out = Counter(why[i] for i in np.flatnonzero(here & ~usable))
     at = np.flatnonzero(here & usable)

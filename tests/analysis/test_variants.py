@@ -153,9 +153,11 @@ def test_correlations_are_numpys_and_their_intervals_fishers_for_normal_data():
     assert one.r == pytest.approx(np.corrcoef(x, y)[0, 1], rel=1e-12)
     theirs = stats.pearsonr(x, y).confidence_interval(0.95)
     assert (one.low, one.high) == pytest.approx((theirs.low, theirs.high), abs=6e-4)
-    few = correlation(x[:9], y[:9])
-    theirs = stats.pearsonr(x[:9], y[:9]).confidence_interval(0.95)
-    assert few.low <= theirs.low < theirs.high <= few.high
+    for few in range(0, 9 * 30, 9):  # of few, the fourth moments are often too small by chance
+        rows = slice(few, few + 9)
+        one = correlation(x[rows], y[rows])
+        theirs = stats.pearsonr(x[rows], y[rows]).confidence_interval(0.95)
+        assert one.low <= theirs.low < theirs.high <= one.high
 
 
 def test_correlations_without_an_interval():
@@ -291,7 +293,7 @@ def test_the_setting_is_that_of_most_variants_and_then_of_the_highest_clocks():
             {"problem": {"n": "960"}, "setting": (1000.0, NAN)},
             "--setting: no variant was measured at 1000 MHz; there are 1000,500 1500,500",
         ),
-        ({"problem": {"mr": "64"}}, "no variant of dgemm to study: 1 kernel failed, 1 without"),
+        ({"problem": {"mr": "64"}}, "at known clocks: it has 1 kernel failed, 1 without energy"),
     ],
 )
 def test_what_cannot_be_studied_is_said(asked, said):
