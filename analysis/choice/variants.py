@@ -36,7 +36,7 @@ UPPER, LOWER = "upper", "lower"
 class VariantCosts:
     """One variant: its costs for one iteration, the mean of ``repeats`` measurements.
 
-    ``name``: what tells it from the others. ``rate_per_s``, ``efficiency_per_j``: in the work's
+    ``name``: the parameters in which it differs from the others. ``rate_per_s``, ``efficiency_per_j``: in the work's
     unit.
     """
 

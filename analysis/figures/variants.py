@@ -15,6 +15,8 @@ from analysis.figures.labels import file_stem, setting_label, shortened
 
 CORRELATED_SHOWN = 24
 METRICS_SHOWN = 6
+LONGEST_STEM = 100
+"""Characters of a file's name; most file systems take 255."""
 MOST_TEXTS = 200
 """Variants that show their numbers when they are pointed at; of more, only those that stand out do.
 With all of them a page of a thousand variants takes megabytes."""
@@ -35,6 +37,11 @@ def study_titles(studies: Sequence[VariantStudy]) -> list[str]:
         ]
         titles.append(" ".join([shown.of.kernel, *own]))
     return titles
+
+
+def study_stem(title: str) -> str:
+    """The begin of the names of a study's files."""
+    return f"variants_{file_stem(title)[:LONGEST_STEM]}"
 
 
 def variant_figures(studies: Sequence[VariantStudy]) -> list[Figure]:
@@ -103,7 +110,7 @@ def _hull_figure(shown: VariantStudy, title: str) -> Figure:
     weighted = [entry.variant for entry in shown.s_j]
     what = _what(shown, title)
     return Figure(
-        f"variants_{file_stem(title)}_hull",
+        f"{study_stem(title)}_hull",
         f"{what}: efficiency over rate with their convex hull (Anzt et al. 2015, figure 5), and "
         f"energy over time. The dashed lines are the rate of the variant of least energy and the "
         f"efficiency of the fastest one; rings mark the variants that are best for some weight of "
@@ -198,7 +205,7 @@ def _correlation_figure(shown: VariantStudy, title: str) -> Figure:
             )
         )
     return Figure(
-        f"variants_{file_stem(title)}_correlations",
+        f"{study_stem(title)}_correlations",
         f"{what}: correlation of metrics with rate, efficiency and their product (Anzt et al. "
         f"2015, figures 6 to 8), with 95 % intervals, each metric by itself.",
         panels,
@@ -229,7 +236,7 @@ def _metric_figure(shown: VariantStudy, title: str) -> Figure:
             )
         )
     return Figure(
-        f"variants_{file_stem(title)}_metrics",
+        f"{study_stem(title)}_metrics",
         f"{what}: efficiency over rate by whether a metric is above its mean (Anzt et al. 2015, "
         f"figure 9), for the metrics of the strongest correlation.",
         panels,

@@ -21,7 +21,7 @@ def problems(
     """The distinct problems among parameter sets, in the order of their parameters: each as JSON,
     and as it is.
 
-    ``tuned``: the parameters that tell variants of one problem apart; all others are its own.
+    ``tuned``: the parameters that differ between variants of one problem; all others are its own.
     """
     rests = [
         {name: value for name, value in instance.params.items() if name not in tuned}
@@ -33,9 +33,8 @@ def problems(
 
 def _order(params: Mapping[str, Any]) -> list[tuple[str, float, str]]:
     """Numbers by value, and everything else as text."""
-    numbers = (int, float)
     return [
-        (name, float(value), "") if isinstance(value, numbers) else (name, math.inf, str(value))
+        (name, value, "") if isinstance(value, int | float) else (name, math.inf, str(value))
         for name, value in sorted(params.items())
     ]
 

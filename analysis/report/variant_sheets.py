@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.choice.variants import VariantCosts, VariantStudy
-from analysis.figures.labels import file_stem
-from analysis.figures.variants import study_titles
+from analysis.figures.variants import study_stem, study_titles
 from analysis.report.tables import Field, Row, Sheet
 
 VARIANT = Field("variant", "variant")
@@ -44,7 +43,7 @@ def costs_sheet(shown: VariantStudy, title: str) -> Sheet:
         for variant in ordered
     ]
     caption = f"Variants of {title}, by time"
-    return Sheet.of(f"variants_{file_stem(title)}_costs", caption, shown.of.simulated, rows)
+    return Sheet.of(f"{study_stem(title)}_costs", caption, shown.of.simulated, rows)
 
 
 def hull_sheet(shown: VariantStudy, title: str) -> Sheet:
@@ -52,7 +51,7 @@ def hull_sheet(shown: VariantStudy, title: str) -> Sheet:
     Table II)."""
     rows = [{Field("arc", "arc"): arc, **_costs(corner)} for arc, corner in shown.hull]
     caption = f"Variants of {title} on the hull of rate and efficiency"
-    return Sheet.of(f"variants_{file_stem(title)}_hull", caption, shown.of.simulated, rows)
+    return Sheet.of(f"{study_stem(title)}_hull", caption, shown.of.simulated, rows)
 
 
 def weights_sheet(shown: VariantStudy, title: str) -> Sheet:
@@ -68,7 +67,7 @@ def weights_sheet(shown: VariantStudy, title: str) -> Sheet:
         for relative, s_j in zip(shown.relative, shown.s_j, strict=True)
     ]
     caption = f"Variants of {title} of least alpha t + (1 - alpha) e"
-    return Sheet.of(f"variants_{file_stem(title)}_alpha", caption, shown.of.simulated, rows)
+    return Sheet.of(f"{study_stem(title)}_alpha", caption, shown.of.simulated, rows)
 
 
 def metrics_sheet(shown: VariantStudy, title: str) -> Sheet:
@@ -97,4 +96,4 @@ def metrics_sheet(shown: VariantStudy, title: str) -> Sheet:
             }
         rows.append(row)
     caption = f"Metrics of the variants of {title}"
-    return Sheet.of(f"variants_{file_stem(title)}_metrics", caption, shown.of.simulated, rows)
+    return Sheet.of(f"{study_stem(title)}_metrics", caption, shown.of.simulated, rows)
