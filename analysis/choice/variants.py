@@ -36,8 +36,8 @@ UPPER, LOWER = "upper", "lower"
 class VariantCosts:
     """One variant: its costs for one iteration, the mean of ``repeats`` measurements.
 
-    ``name``: the parameters in which it differs from the others. ``rate_per_s``, ``efficiency_per_j``: in the work's
-    unit.
+    ``name``: the parameters in which it differs from the others. ``rate_per_s``,
+    ``efficiency_per_j``: in the work's unit.
     """
 
     instance: KernelInstance
