@@ -2,8 +2,9 @@
 
 Each verb runs once to its end, on a demo's store, for its duration; then N times with a SIGINT at a
 moment drawn over it. Right is: exit code 130 with one line, or the verb's own end
-(a SIGINT in its last moments). ``run`` and ``import`` are then run to their end, and the store must
-have every point once. Prints a line a verb; exit code 1 where anything was wrong.
+(a SIGINT in its last moments). ``run``, ``tune`` and ``import`` are then run to their end, and the
+store must have every point of the uninterrupted one, once. Prints a line a verb; exit code 1 where
+anything was wrong.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ STARTUP_S = 0.3
 VERBS = {
     "plan": "plan campaign.toml",
     "run": "run campaign.toml --store new --quiet",
+    "tune": "tune tune.toml --store new --quiet",
+    "watch": "watch store --once",
     "status": "status store",
     "failures": "failures store",
+    "show": "show store",
     "kernels": "kernels fmm",
     "init": "init",
     "doctor": "doctor jetson-tk1",
@@ -46,9 +50,17 @@ VERBS = {
     "roofline": "roofline store",
     "report": "report store -o out.html",
     "figures": "figures store --format svg",
+    "variants": "variants store --kernel double",
+    "demo": "demo made",
 }
-WRITES = ("run", "import")
-RESULTS = ("new", "out.csv", "out.html", "figures")
+WRITES = ("run", "tune", "import")
+RESULTS = ("new", "out.csv", "out.html", "figures", "made")
+TUNE = """
+[search]
+strategy = "neighbours"
+budget = 60
+batch = 20
+"""
 
 
 def interrupted(argv: list[str], folder: Path, after_s: float) -> tuple[str, float]:
@@ -100,11 +112,13 @@ def main() -> int:
         subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         export = [sys.executable, "-m", "campaign", "export", "store", "--csv", "table.csv"]
         subprocess.run(export, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        planned = points_of(folder / "store")
+        (folder / "tune.toml").write_text((folder / "campaign.toml").read_text() + TUNE)
+        VERBS["show"] += " " + points_of(folder / "store")[0]
         for verb in arguments.verb or VERBS:
             argv = VERBS[verb].split()
             _remove(folder)
             whole, duration_s = interrupted(argv, folder, -1.0)
+            planned = points_of(folder / "new") if verb in WRITES else []
             ends: Counter[str] = Counter()
             for _ in range(arguments.moments):
                 if rng.random() < 0.5 or verb not in WRITES:
