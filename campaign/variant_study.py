@@ -13,7 +13,6 @@ from analysis.measurements.problems import value_text
 from analysis.measurements.variants import kernel_variants
 from campaign.errors import BadArgument
 from campaign.plan.campaign_file import Campaign
-from kernels.space import WHERE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,20 +69,14 @@ def study_variants(
     )
 
 
-def tuned_parameters(store: Store) -> dict[str, tuple[str, ...]]:
+def tuned_parameters(store: Store) -> dict[str, list[str]]:
     """Kernel, as the store names it -> the parameters that the spaces of the campaign file that
     was planned last declare for it."""
     plan = store.read_json("campaign.json") or {}
     try:
-        campaign = Campaign.model_validate(plan.get("campaign"))
+        return Campaign.model_validate(plan.get("campaign")).tuned
     except ValidationError:  # no plan, or that of another version
         return {}
-    tuned: dict[str, dict[str, None]] = {}
-    for entry in campaign.kernels:
-        names = [name for name in entry.space or {} if name != WHERE]
-        if names:
-            tuned.setdefault(entry.label or entry.kernel, {}).update(dict.fromkeys(names))
-    return {kernel: tuple(names) for kernel, names in tuned.items()}
 
 
 def read_problem(text: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from kernels.registry import KERNELS
+from kernels.space import WHERE
 from sites.located_toml import BadValue, FileModel, Source, parse, read_text
 from sites.site_file import Name, NotNegative, OneLine, Positive, known
 
@@ -162,6 +163,18 @@ class Campaign(FileModel):
     """How often a failure is tried again."""
     search: Search | None = None
     """How campaign tune searches."""
+
+    @property
+    def tuned(self) -> dict[str, list[str]]:
+        """A kernel's name in the store -> the parameters that its spaces declare, in order. Those
+        of kernels without a space are not in it."""
+        names: dict[str, list[str]] = {}
+        for entry in self.kernels:
+            for name in entry.space or {}:
+                own = names.setdefault(entry.label or entry.kernel, [])
+                if name not in (WHERE, *own):
+                    own.append(name)
+        return names
 
 
 def read_campaign(path: Path) -> tuple[Campaign, Source]:

@@ -19,7 +19,6 @@ from campaign.plan.plan import Plan
 from campaign.plan.planned_points import PartitionPoints
 from campaign.plan.point import canonical_json
 from campaign.store.costs import Cost
-from kernels.space import WHERE
 from sites.setting import Setting
 
 CLOCKS = ("core_mhz", "mem_mhz")
@@ -64,24 +63,17 @@ class Problem:
             return np.asarray(total / known.sum(axis=1))
 
 
-def tuned_names(plan: Plan) -> dict[str, list[str]]:
-    """The kernel's name in the store -> the parameters that a space of it declares, in order."""
-    names: dict[str, list[str]] = {}
-    for entry in plan.campaign.kernels:
-        own = names.setdefault(entry.label or entry.kernel, [])
-        own += [name for name in entry.space or {} if name != WHERE and name not in own]
-    return names
-
-
 def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
     """The problems of a partition, in the order of the campaign file."""
     part = plan.of_partition(site, partition)
-    tuned = tuned_names(plan)
+    tuned = plan.campaign.tuned
     members: dict[tuple[str, int, str], list[int]] = {}
     variants: list[dict[str, Any]] = []
     for number, own in enumerate(part.inputs):
         params = json.loads(own.params)
-        variants.append({name: params.pop(name) for name in tuned[own.label] if name in params})
+        variants.append(
+            {name: params.pop(name) for name in tuned.get(own.label, ()) if name in params}
+        )
         members.setdefault((own.label, own.ranks, canonical_json(params)), []).append(number)
     ids = ids_by_code(part)
     made = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ import xarray as xr
 
 from analysis.choice.objectives import objective as objective_of
 from analysis.dataset import is_complete
+from analysis.measurements.kernels import dataset_kernels
+from analysis.measurements.problems import check_one_problem, of_problem
 from analysis.search.candidates import Candidates
 from analysis.search.play import play, score
 from analysis.search.strategies import STRATEGIES
@@ -56,6 +58,8 @@ def replay(
     site: str,
     *,
     kernel: str | None = None,
+    problem: Mapping[str, str] | None = None,
+    tuned: Mapping[str, Sequence[str]] | None = None,
     objective: str = "energy",
     budget: int = 200,
     trials: int = 20,
@@ -64,12 +68,13 @@ def replay(
 ) -> Replay:
     """Play each strategy ``trials`` times, with other seeds, on a kernel's measurements.
 
-    ``scalars``: a store's Dataset without traces. ``show`` is called with how many trials have
-    been played.
+    ``scalars``: a store's Dataset without traces. ``problem``: parameter -> value as text, for
+    those that say what is computed; ``tuned``: kernel -> the others, where they are known.
+    ``show`` is called with how many trials have been played.
 
     Raises:
         BadArgument: no such site, kernel or strategy, or nothing to search.
-        CantFit: no such objective.
+        CantFit: no such objective or problem, or several problems.
         MissingExtra: a strategy needs scikit-learn, which is not installed.
     """
     asked = objective_of(objective)
@@ -80,6 +85,12 @@ def replay(
     if budget < 1 or trials < 1:
         raise BadArgument("--budget and --trials: must be 1 or more")
     rows, kernel = _rows(scalars, site, kernel)
+    known = dataset_kernels(scalars)
+    own = [known[kernel, params] for params in scalars["params"].values[rows].tolist()]
+    kept = of_problem(own, problem or {})
+    rows, own = rows[kept], [own[i] for i in kept]
+    if kernel in (tuned or {}):
+        check_one_problem(own, (tuned or {})[kernel])
     candidates, costs = measured_candidates(scalars, rows)
     scores = score(asked, costs)
     if not np.isfinite(scores).any():

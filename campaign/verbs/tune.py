@@ -40,6 +40,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--replay", metavar="S", help="play searches on the measurements of S")
     options.add_site(parser)
     parser.add_argument("--kernel", metavar="K", help="with --replay: the kernel (default: if one)")
+    parser.add_argument(
+        "--problem", metavar="NAME=VALUE,...", help="with --replay: what is computed: n=1920"
+    )
     options.add_objective(parser)
     parser.add_argument(
         "--budget",
@@ -161,12 +164,15 @@ def _mhz(choice: Choice) -> str:
 def _replay(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
     from campaign.tuning.replaying import replay  # noqa: PLC0415
+    from campaign.variant_study import read_problem, tuned_parameters  # noqa: PLC0415
 
     store = open_store(arguments.replay)
     played = replay(
         store.scalars,
         store.only_site(arguments.site),
         kernel=arguments.kernel,
+        problem=read_problem(arguments.problem) if arguments.problem else None,
+        tuned=tuned_parameters(store.store),
         objective=arguments.objective,
         budget=arguments.budget,
         trials=arguments.trials,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -154,6 +153,7 @@ def test_a_wrong_search_is_refused_with_its_line(tmp_path, capsys, line, message
         (["--replay", "S", "--site", "tk1"], "--site: unknown site 'tk1'"),
         (["--replay", "S", "--kernel", "fma"], "--kernel: unknown kernel 'fma'"),
         (["--replay", "S", "--strategy", "mod"], "unknown strategy 'mod'; did you mean 'model'"),
+        (["--replay", "S"], "name one: --problem level=dram or --problem level=l2"),
         (["--replay", "S", "--trials", "0"], "--budget and --trials: must be 1 or more"),
         (["c.toml", "--replay", "S"], "leave out the campaign file"),
     ],
@@ -166,12 +166,10 @@ def test_a_wrong_usage_is_refused(tuned, capsys, words, message):
 
 def test_a_replay_ends_with_no_loss_once_all_are_measured(tuned, capsys):
     _, store = tuned
-    words = ["--budget", "30", "--trials", "2", "--strategy", "random", "--strategy", "neighbours"]
+    words = ["--budget", "15", "--trials", "2", "--strategy", "random", "--strategy", "neighbours"]
+    words += ["--problem", "level=dram"]
     assert main(["tune", "--replay", str(store), *words, "--json"]) == 0
     played = json.loads(capsys.readouterr().out)
-    assert played["candidates"] == 30
-    assert played["measurements"] == [25, 30]
-    for losses in played["mean_lost_pct"].values():
-        assert losses[1] == 0.0
-        assert losses[0] >= 0.0
-        assert not math.isnan(losses[0])
+    assert played["candidates"] == 15
+    assert played["measurements"] == [15]
+    assert played["mean_lost_pct"] == {"random": [0.0], "neighbours": [0.0]}
