@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ from campaign.store.hours import (
 )
 from campaign.store.layout import create_store
 from campaign.store.states import point_states
+from campaign.verbs.run import _driver_words, add_arguments
 from tests.campaign.begun_points import assert_none_was_cut_off, command_with_log
 
 SITE = """\
@@ -70,7 +72,10 @@ def test_updates_of_killed_runs_in_any_order_give_the_largest_of_each_job(
     looks: list[Seen], data: st.DataObject
 ) -> None:
     """Closed form: the sum over jobs of the longest time and the most nodes that anybody saw."""
-    runs: list[dict[str, PartitionHours]] = [{"s/p": PartitionHours(whole=True)} for _ in range(3)]
+    ended_in_order = data.draw(st.lists(st.booleans(), min_size=3, max_size=3))
+    runs: list[dict[str, PartitionHours]] = [
+        {"s/p": PartitionHours(whole=whole)} for whole in ended_in_order
+    ]
     for job, elapsed_s, nodes, ended in data.draw(st.permutations(looks)):
         own = data.draw(st.sampled_from(range(3)))
         time = JobTime(elapsed_s=elapsed_s, nodes=nodes, ended=ended)
@@ -83,11 +88,38 @@ def test_updates_of_killed_runs_in_any_order_give_the_largest_of_each_job(
         * max(own[2] for own in looks if own[0] == job)
         for job in jobs
     )
-    all_ended = all(any(own[3] for own in looks if own[0] == job) for job in jobs)
+    all_seen = all(ended_in_order) and all(
+        any(own[3] for own in looks if own[0] == job) for job in jobs
+    )
     known = spent(whole)
-    assert known.complete == all_ended
+    assert known.complete == all_seen
     assert (known.node_hours or 0.0) == pytest.approx(node_s / 3600.0)
-    assert (known.node_hours is None) == (node_s == 0.0 and not all_ended)
+    assert (known.node_hours is None) == (node_s == 0.0 and not all_seen)
+
+
+def test_hours_of_versions_that_counted_none_are_missing(tmp_path: Path) -> None:
+    store, shows = create_store(tmp_path / "S", "old"), PlainProgress(quiet=True)
+    for before, complete in ((True, False), (False, False)):  # the first run's file says it for all
+        hours = NodeHours(store, shows, None)
+        hours.begin("s/p", measured_before=before)
+        hours.begin("s/q", measured_before=False)
+        for label in ("s/p", "s/q"):
+            hours.add(label, {f"{label} {before}": JobTime(elapsed_s=3600.0, ended=True)})
+            hours.end(label, all_seen=True)
+        hours.write(now=True)
+        assert spent_by_partition(store)[0]["s/p"].complete is complete
+        assert spent_by_partition(store)[0]["s/q"].complete
+    assert NodeHours(store, shows, 4.0).reached()
+    assert not NodeHours(store, shows, 4.1).reached()
+    assert NodeHours(store, shows, 4.1).reached(more_s=360.1)
+
+
+def test_the_driver_elsewhere_gets_the_same_limit(tmp_path: Path) -> None:
+    parser = ArgumentParser()
+    add_arguments(parser)
+    given = parser.parse_args(["c.toml", "--detach", "--max-node-hours", "1234567.8"])
+    words = _driver_words(given, create_store(tmp_path / "S", "x"))
+    assert parser.parse_args(words[1:]).max_node_hours == 1234567.8
 
 
 def test_what_is_missing_is_never_zero() -> None:
@@ -172,7 +204,7 @@ def test_a_run_stops_in_order_at_its_limit(tmp_path: Path, capsys) -> None:
     assert given_up == {"here/p": "--max-node-hours 1e-06 is reached"}
     states = point_states(store)
     measured = sum(status == "ok" for status, _ in states.values())
-    assert 0 < measured < len(plan.points)
+    assert 0 < measured < 8, "the first eight are with the workers when the limit is reached"
     assert measured == len(states), "no point has failed"
     assert_none_was_cut_off(log)
     # Of both workers together, from before they started until they had ended.
@@ -193,15 +225,15 @@ def test_a_run_stops_in_order_at_its_limit(tmp_path: Path, capsys) -> None:
     assert spent_by_partition(store)[0]["here/p"] == counted
 
     # One that was killed leaves a lower bound.
-    killed = RunHours(partitions={"here/p": PartitionHours(jobs={"x": JobTime(elapsed_s=720.0)})})
+    killed = RunHours(partitions={"here/p": PartitionHours(jobs={"x": JobTime(elapsed_s=7200.0)})})
     (store.root / FOLDER / "killed.json").write_text(killed.model_dump_json())
     (row,) = open_store(store.root).status().rows()
-    assert row["node_hours"] == pytest.approx(0.2 + (counted.node_hours or 0.0))
+    assert row["node_hours"] == pytest.approx(2.0 + (counted.node_hours or 0.0))
     assert not row["node_hours_complete"]
     main(["status", str(store.root)])
-    assert "at least 0.2" in capsys.readouterr().out
+    assert "at least 2" in capsys.readouterr().out
     (site,) = report_content(store).sites
-    assert ("node-hours spent", "at least 0.2") in facts(site.measured)
+    assert ("node-hours spent", "at least 2") in facts(site.measured)
     (store.root / FOLDER / "killed.json").write_text("{")
     (row,) = open_store(store.root).status().rows()
     assert (row["node_hours"], row["node_hours_complete"]) == (counted.node_hours, False)

@@ -156,6 +156,13 @@ STORE_CASES: dict[str, Callable[[Files], Changes]] = {
         as_json({"planned": {"partitions": ["s/p"], "file": "x" * LONG}}),
     ),
     "campaign.json without end": lambda files: {"store/campaign.json": Link("/dev/zero")},
+    "hours of a list": in_file("store/hours/a.json", "[1]"),
+    "hours that are deep": in_file("store/hours/a.json", "[" * DEEP),
+    "hours without end": lambda files: {"store/hours/a.json": Link("/dev/zero")},
+    "hours of no partition": in_file(
+        "store/hours/a.json",
+        '{"partitions": {"\\u001b[31m": {"jobs": {"1": {"elapsed_s": 1e308, "nodes": 9}}}}}',
+    ),
     "campaign.json cut off": in_file("store/campaign.json", '{"planned": {'),
     "campaign.json that is deep": in_file("store/campaign.json", "[" * DEEP),
     "campaign.json of bytes": in_file("store/campaign.json", b"\xff"),
