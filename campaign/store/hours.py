@@ -27,7 +27,7 @@ class JobTime(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True)
 
-    elapsed_s: Annotated[FiniteFloat, Field(ge=0)]
+    elapsed_s: Annotated[FiniteFloat, Field(ge=0, lt=2**40)]
     nodes: Annotated[int, Field(ge=0, lt=2**31)] = 1
     ended: bool = False
 

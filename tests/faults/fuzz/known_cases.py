@@ -161,7 +161,7 @@ STORE_CASES: dict[str, Callable[[Files], Changes]] = {
     "hours without end": lambda files: {"store/hours/a.json": Link("/dev/zero")},
     "hours of no partition": in_file(
         "store/hours/a.json",
-        '{"partitions": {"\\u001b[31m": {"jobs": {"1": {"elapsed_s": 1e308, "nodes": 9}}}}}',
+        '{"partitions": {"\\u001b[31m": {"jobs": {"1": {"elapsed_s": 9e9, "nodes": 9}}}}}',
     ),
     "campaign.json cut off": in_file("store/campaign.json", '{"planned": {'),
     "campaign.json that is deep": in_file("store/campaign.json", "[" * DEEP),

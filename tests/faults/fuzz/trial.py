@@ -96,6 +96,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 def put(folder: Path, name: str, content: Change) -> None:
     """Put a content in the place of a file; never through a link."""
     path = folder / name
+    path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     if isinstance(content, Link):
         path.symlink_to(content.to)
