@@ -182,7 +182,7 @@ def test_a_run_stops_in_order_at_its_limit(tmp_path: Path, capsys) -> None:
     progress = LimitAtFirst(log)
     live = LiveStatus(plan, store, progress, campaign)
     todo = missing_points(plan, {}, False)
-    live.count({}, {point.id for point, _ in todo})
+    live.count(plan.points, {}, {point.id for point, _ in todo})
     hours = progress.hours = NodeHours(store, progress, None)
     hours.begin("here/p", measured_before=False)
     left = {("here", "p"): len(todo)}
