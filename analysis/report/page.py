@@ -11,6 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from analysis.figures.svg import figure_svgs
+from analysis.figures.variants import study_titles
 from analysis.report import display_tables
 from analysis.report.content import ReportContent, SiteReport
 from analysis.report.counter_sheet import utilisation_sheet
@@ -18,7 +19,7 @@ from analysis.report.heat_maps import heat_maps
 from analysis.report.sheets import autotuning_sheet, costs_sheet, validation_sheet
 from analysis.report.site_figures import site_families, site_figures
 from analysis.report.tables import as_table
-from analysis.report.variant_sheets import variant_sheets
+from analysis.report.variant_sheets import summary, variant_sheets
 
 SCHEME_TEXT = {
     "leave-one-setting-out": "each setting is predicted by a fit on all the others",
@@ -96,5 +97,9 @@ def site_view(site: SiteReport, number: int) -> dict[str, Any]:
         "utilisation": as_table(utilisation, tall=True) if utilisation else None,
         "times": display_tables.times(site.timing, families) if site.timing is not None else None,
         "heat_maps": heat_maps(site, families),
+        "variant_summaries": [
+            summary(shown, title)
+            for shown, title in zip(site.variants, study_titles(site.variants), strict=True)
+        ],
         "variants": [as_table(sheet, tall=True) for sheet in variant_sheets(site.variants)],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.choice.variants import VariantCosts, VariantStudy
+from analysis.figures.labels import setting_label
 from analysis.figures.variants import study_stem, study_titles
 from analysis.report.tables import Field, Row, Sheet
 
@@ -25,23 +26,38 @@ def variant_sheets(studies: Sequence[VariantStudy]) -> list[Sheet]:
     ]
 
 
-def _costs(variant: VariantCosts) -> Row:
+def summary(shown: VariantStudy, title: str) -> str:
+    """What a person should know of a study first, in sentences."""
+    fastest, least = shown.fastest, shown.least_energy
+    more_pct = 100.0 * (fastest.energy_j / least.energy_j - 1.0)
+    slower_pct = 100.0 * (least.time_s / fastest.time_s - 1.0)
+    left_out = ", ".join(f"{n} {reason}" for reason, n in shown.of.left_out.items())
+    where = f"{len(shown.variants)} variants at {setting_label(shown.of.setting)}"
+    return (
+        f"{title}: {where}. The fastest ({fastest.name}) takes {more_pct:.1f} % more energy than "
+        f"the one of least energy ({least.name}), which is {slower_pct:.1f} % slower. On the hull, "
+        f"a variant that takes as much energy as the fastest is up to "
+        f"{shown.same_energy_slower_pct:.1f} % slower, and one that is as fast as that of least "
+        f"energy takes up to {shown.same_time_more_energy_factor:.3f} times the energy."
+        + (f" Measurements left out: {left_out}." if left_out else "")
+    )
+
+
+def _costs(variant: VariantCosts, unit: str) -> Row:
     return {
         VARIANT: variant.name,
         Field("time_s", "time", "s", -1): variant.time_s,
         Field("energy_j", "energy", "J", -1): variant.energy_j,
-        Field("rate_per_s", "rate", "/s", -1): variant.rate_per_s,
-        Field("efficiency_per_j", "efficiency", "/J", -1): variant.efficiency_per_j,
+        Field("rate_per_s", "rate", f"{unit}/s", -1): variant.rate_per_s,
+        Field("efficiency_per_j", "efficiency", f"{unit}/J", -1): variant.efficiency_per_j,
     }
 
 
 def costs_sheet(shown: VariantStudy, title: str) -> Sheet:
     """Every variant's costs, the fastest first."""
     ordered = sorted(shown.variants, key=lambda variant: variant.time_s)
-    rows = [
-        {**_costs(variant), Field("repeats", "repeats", "", 0): float(variant.repeats)}
-        for variant in ordered
-    ]
+    unit, repeats = shown.of.work_unit, Field("repeats", "repeats", "", 0)
+    rows = [{**_costs(variant, unit), repeats: float(variant.repeats)} for variant in ordered]
     caption = f"Variants of {title}, by time"
     return Sheet.of(f"{study_stem(title)}_costs", caption, shown.of.simulated, rows)
 
@@ -49,7 +65,8 @@ def costs_sheet(shown: VariantStudy, title: str) -> Sheet:
 def hull_sheet(shown: VariantStudy, title: str) -> Sheet:
     """The hull of rate and efficiency, counter-clockwise from the fastest (Anzt et al. 2015,
     Table II)."""
-    rows = [{Field("arc", "arc"): arc, **_costs(corner)} for arc, corner in shown.hull]
+    arc, unit = Field("arc", "arc"), shown.of.work_unit
+    rows = [{arc: own, **_costs(corner, unit)} for own, corner in shown.hull]
     caption = f"Variants of {title} on the hull of rate and efficiency"
     return Sheet.of(f"{study_stem(title)}_hull", caption, shown.of.simulated, rows)
 
@@ -73,6 +90,7 @@ def weights_sheet(shown: VariantStudy, title: str) -> Sheet:
 def metrics_sheet(shown: VariantStudy, title: str) -> Sheet:
     """Each metric's correlations, and the means above and not above its mean."""
     rows: list[Row] = []
+    per_s, per_j = (f"{shown.of.work_unit}/{unit}" for unit in ("s", "J"))
     for entry in shown.metrics:
         row: dict[Field, str | float] = {
             Field("metric", "metric"): entry.metric.name,
@@ -91,8 +109,8 @@ def metrics_sheet(shown: VariantStudy, title: str) -> Sheet:
             words = "above" if name == "above" else "not above"
             row |= {
                 Field(f"n_{name}", words, "variants", 0): float(side.n),
-                Field(f"rate_{name}_per_s", "mean rate", "/s", -1): side.rate_per_s,
-                Field(f"efficiency_{name}_per_j", "efficiency", "/J", -1): side.efficiency_per_j,
+                Field(f"rate_{name}_per_s", "mean rate", per_s, -1): side.rate_per_s,
+                Field(f"efficiency_{name}_per_j", "efficiency", per_j, -1): side.efficiency_per_j,
             }
         rows.append(row)
     caption = f"Metrics of the variants of {title}"

@@ -162,6 +162,8 @@ def test_figures_and_report_have_the_variants(store):
     page = render(content)
     assert "<h3>Variants</h3>" in page
     assert page.count("14 variants of dgemm at 732/2600 MHz") > 3
+    assert "which is 15.6 % slower" in page
+    assert "is up to 34.6 % slower" in page
 
 
 SITE = """\
