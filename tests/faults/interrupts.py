@@ -104,6 +104,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verb", action="append", choices=sorted(VERBS))
     arguments = parser.parse_args()
+    # A shell's background job ignores SIGINT, and so would all that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = random.Random(arguments.seed)
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="campaign-interrupts-") as name:
