@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from analysis.choice.objectives import objective as objective_of
 from analysis.dataset import COMPLETE
-from analysis.measurements.observations import CantFit
 from analysis.search.candidates import Measured
 from analysis.search.play import score
-from analysis.search.strategies import STRATEGIES, next_batch
+from analysis.search.strategies import next_batch
 from campaign.extras import explain_missing
 from campaign.launch.drive import plan_record, planned_points
 from campaign.measurement import will_be_tried_again
-from campaign.plan.campaign_file import Search, read_campaign
+from campaign.plan.campaign_file import Search
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import PlannedPoints
 from campaign.plan.point import Point
@@ -25,7 +23,6 @@ from campaign.store.layout import Store, writing
 from campaign.store.planned import write_planned
 from campaign.store.states import point_states
 from campaign.tuning.problems import problems
-from sites.near_names import known_names
 
 Names = tuple[str, str]
 """A site and a partition of it."""
@@ -33,34 +30,6 @@ SEARCH = "search.json"
 """The file of a store with the points that a search has chosen."""
 BATCH = 5
 """So many candidates are chosen together where the campaign file does not say."""
-
-
-def read_search(path: Path) -> Search:
-    """The ``[search]`` of a campaign file, checked.
-
-    Raises:
-        BadFile: it is wrong; with the place and a remedy.
-    """
-    campaign, source = read_campaign(path)
-    search = campaign.search or Search()
-    if search.strategy not in STRATEGIES:
-        raise source.error(
-            ("search", "strategy"),
-            f"unknown strategy {search.strategy!r}",
-            known_names(search.strategy, STRATEGIES),
-        )
-    try:
-        objective_of(search.objective)
-    except CantFit as error:
-        what = str(error).removeprefix("--objective: ")
-        raise source.error(("search", "objective"), what, "use one of these") from None
-    if search.budget is not None and search.budget < campaign.repeats:
-        raise source.error(
-            ("search", "budget"),
-            f"found {search.budget}, and each point is measured {campaign.repeats} times",
-            f"give at least {campaign.repeats}, or set repeats = 1",
-        )
-    return search
 
 
 class Tuning:

@@ -19,6 +19,7 @@ from campaign.verbs.printing import (
 )
 
 if TYPE_CHECKING:
+    from campaign.plan.campaign_file import Search
     from campaign.plan.estimate import PartitionEstimate
     from campaign.plan.plan import Plan
 
@@ -54,6 +55,7 @@ def run(arguments: Namespace) -> int:
     """Print the points, or with ``--scripts`` every job script."""
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.plan.uncounted import uncounted_commands, uncounted_text  # noqa: PLC0415
+    from campaign.tuning.search_table import read_search  # noqa: PLC0415
 
     if arguments.limit < 0:
         raise BadArgument(f"--limit: found {arguments.limit}; must be 0 or more")
@@ -68,10 +70,20 @@ def run(arguments: Namespace) -> int:
         _print_points(plan, arguments.limit)
         _print_estimates(_estimates(plan, arguments))
         _print_spaces(plan)
+        if plan.campaign.search is not None:
+            _print_search(read_search(Path(arguments.campaign)))
         labels = uncounted_commands(plan)
         if labels:
             explain(uncounted_text(labels))
     return 0
+
+
+def _print_search(search: Search) -> None:
+    most = "all" if search.budget is None else f"at most {search.budget:,}"
+    explain(
+        f"campaign tune measures {most} of a partition's points: strategy {search.strategy}, "
+        f"objective {search.objective}"
+    )
 
 
 def _print_points(plan: Plan, limit: int) -> None:

@@ -78,8 +78,9 @@ def _tune(arguments: Namespace) -> int:
     from campaign.launch.scripts import default_store  # noqa: PLC0415
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.store.layout import StoreUnwritable, create_store  # noqa: PLC0415
-    from campaign.tuning.choosing import Tuning, read_search  # noqa: PLC0415
+    from campaign.tuning.choosing import Tuning  # noqa: PLC0415
     from campaign.tuning.outcome import found  # noqa: PLC0415
+    from campaign.tuning.search_table import read_search  # noqa: PLC0415
 
     options.check_max_node_hours(arguments.max_node_hours)
     path = Path(arguments.campaign)

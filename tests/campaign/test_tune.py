@@ -15,8 +15,9 @@ from campaign.plan.plan import make_plan
 from campaign.results import open_store
 from campaign.store.layout import open_store as open_folder
 from campaign.store.planned import planned_ids
-from campaign.tuning.choosing import Tuning, read_search
+from campaign.tuning.choosing import Tuning
 from campaign.tuning.outcome import found
+from campaign.tuning.search_table import read_search
 from tests.shared_imports import program
 
 TUNE = """\
@@ -140,10 +141,11 @@ def test_a_wrong_search_is_refused_with_its_line(tmp_path, capsys, line, message
     kept = [own for own in TUNE.splitlines() if not own.startswith(f"{key} =")]
     file = tmp_path / "c.toml"
     file.write_text("\n".join([*kept, line]) + "\n")
-    assert main(["tune", str(file), "--store", str(tmp_path / "store")]) == 2
-    error = capsys.readouterr().err
-    assert f"{file}:{len(kept) + 1}" in error
-    assert message in error
+    for words in (["plan", str(file)], ["tune", str(file), "--store", str(tmp_path / "store")]):
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert f"{file}:{len(kept) + 1}" in error
+        assert message in error
 
 
 @pytest.mark.parametrize(
