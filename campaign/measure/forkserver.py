@@ -51,7 +51,13 @@ def main(setup_file: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     # Descendants whose parent died become children of this process, so that it can end them.
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    setup = PartitionSetup.from_dict(json.loads(Path(setup_file).read_text()))
+    try:
+        text = Path(setup_file).read_text()
+    except FileNotFoundError:
+        if Path(setup_file).parent.exists():
+            raise
+        return  # the worker has ended meanwhile, and removed its folder: nobody asks for a point
+    setup = PartitionSetup.from_dict(json.loads(text))
     for line in restore_left_over():
         print(line, file=sys.stderr)
     # Every point reports an error of the clock control itself.

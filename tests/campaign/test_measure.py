@@ -316,3 +316,11 @@ def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_poin
         assert decode(runner.measure(point, 0)).status == "ok"
     finally:
         runner.close()
+
+
+def test_a_fork_server_whose_worker_has_ended_meanwhile_says_nothing(tmp_path):
+    """An interrupt may end the worker, which removes its folder, while the server starts."""
+    words = [sys.executable, "-m", "campaign.measure.forkserver", tmp_path / "gone" / "setup.json"]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(words, input=b"", capture_output=True, cwd=root, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
