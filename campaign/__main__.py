@@ -14,7 +14,12 @@ def start() -> int:
 
         code = main()
         ignore_further()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # Python 3.11 makes a RuntimeError of what is raised while a class gets its attributes.
+        if not isinstance(error, KeyboardInterrupt) and not isinstance(
+            error.__cause__, KeyboardInterrupt
+        ):
+            raise
         print("campaign: interrupted; run it again", file=sys.stderr)
         return 130
     return code

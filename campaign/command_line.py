@@ -118,6 +118,8 @@ def _run(argv: Sequence[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # see campaign.__main__
+            raise KeyboardInterrupt from None
         from campaign.errors import exit_code  # noqa: PLC0415
         from campaign.verbs.printing import say  # noqa: PLC0415
 

@@ -98,7 +98,8 @@ def expected(
     forest = ExtraTreesRegressor(
         TREES, max_features=0.3, random_state=int(generator.integers(1 << 31))
     ).fit(features[measured.rows], np.log(np.minimum(costs, np.median(costs))))
-    of_trees = np.stack([tree.tree_.predict(features[rows])[:, 0] for tree in forest.estimators_])
+    asked = features[rows]
+    of_trees = np.stack([tree.tree_.predict(asked)[:, 0] for tree in forest.estimators_])
     return of_trees.mean(axis=0), of_trees.std(axis=0)
 
 

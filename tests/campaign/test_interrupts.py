@@ -57,6 +57,36 @@ sys.exit(130)
     assert done.returncode == 130
 
 
+WRAPPED = """
+import sys
+from campaign import command_line
+from campaign.__main__ import start
+from campaign.verbs import status
+
+class Interrupted:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+
+def verb(arguments):
+    class Wrapping:
+        attribute = Interrupted()
+
+status.run = verb
+if {early}:
+    command_line.main = lambda: verb(None)
+sys.argv = ["campaign", "status", "s"]
+sys.exit(start())
+"""
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_an_interrupt_while_a_class_gets_its_attributes(early: bool) -> None:
+    """Python 3.11 raises a RuntimeError with the interrupt as its cause."""
+    words = [sys.executable, "-c", WRAPPED.format(early=early)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "campaign: interrupted; run it again\n")
+
+
 def test_importing_what_submits_jobs_keeps_the_handler() -> None:
     """dask-jobqueue sets one that ends the process with 0."""
     code = (
