@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.search.candidates import Candidates, Measured
 
-START = 20
+START = 10
 """So many candidates are drawn at random first."""
 TREES = 100
 WEIGHTS = (0.0, 1.0, 2.0, 4.0)
