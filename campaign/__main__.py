@@ -14,11 +14,10 @@ def start() -> int:
 
         code = main()
         ignore_further()
-    except (KeyboardInterrupt, RuntimeError) as error:
-        # Python 3.11 makes a RuntimeError of what is raised while a class gets its attributes.
-        if not isinstance(error, KeyboardInterrupt) and not isinstance(
-            error.__cause__, KeyboardInterrupt
-        ):
+    except (KeyboardInterrupt, Exception) as error:
+        # Python makes a RuntimeError of what is raised while a class gets its attributes (3.11),
+        # and a SystemError of what is raised in compiled code.
+        if KeyboardInterrupt not in (type(error), type(error.__cause__)):
             raise
         print("campaign: interrupted; run it again", file=sys.stderr)
         return 130
