@@ -245,7 +245,7 @@ def test_points_that_are_tried_again_are_counted_apart(
     )
     assert lines[1].split() == [
         *("site", "partition", "planned", "done", "failed", "left", "to", "retry"),
-        *("seconds", "left"),
+        *("seconds", "left", "node-hours"),
     ]
     main(["status", str(store.root), "--json"])
     (row,) = json.loads(capsys.readouterr().out)["partitions"]

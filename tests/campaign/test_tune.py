@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +20,8 @@ from campaign.store.planned import planned_ids
 from campaign.tuning.choosing import Tuning
 from campaign.tuning.outcome import found
 from campaign.tuning.search_table import read_search
-from tests.shared_imports import program
+
+ROOT = Path(__file__).parents[2]
 
 TUNE = """\
 name = "tuned"
@@ -90,7 +93,10 @@ def test_a_search_that_is_killed_goes_on_with_the_points_that_it_had_chosen(tune
     file, store = tuned
     words = ["tune", str(file), "--store", str(tmp_path / "store"), "--quiet"]
     process = subprocess.Popen(
-        [program(), *words], stdout=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-m", "campaign", *words],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )
     journals = tmp_path / "store" / "journals"
     until_s = time.monotonic() + 60
