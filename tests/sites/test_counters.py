@@ -133,8 +133,9 @@ def test_the_kernel_counts_threads_and_programs_that_start_after_opening() -> No
     subprocess.run([sys.executable, "-c", program], check=True)
     second = counters.end()
     counters.close()
-    assert 0.2e9 <= first["clock"].count < 0.3e9
-    assert 0.2e9 <= second["clock"].count < 0.5e9
+    # The counter and the clock that ends the loops are two clocks of the kernel.
+    assert 0.198e9 <= first["clock"].count < 0.3e9
+    assert 0.198e9 <= second["clock"].count < 0.5e9
     assert second["faults"].count > 100  # a new interpreter
 
 
