@@ -89,8 +89,7 @@ def expected(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The expected logarithm of the cost of ``rows``, and its standard deviation over the trees.
     A candidate that failed counts as the worst that was measured, and every one in the worse half
-    as the median: how bad it is does not matter, and the trees are left to tell the better ones
-    apart."""
+    as the median: how bad it is does not matter, and the trees then separate the better ones."""
     from sklearn.ensemble import ExtraTreesRegressor  # noqa: PLC0415
 
     features = forest_features(candidates)

@@ -11,6 +11,7 @@ from analysis.dataset import COMPLETE
 from analysis.search.candidates import Measured
 from analysis.search.play import score
 from analysis.search.strategies import next_batch
+from campaign.errors import BadArgument
 from campaign.extras import explain_missing
 from campaign.launch.drive import plan_record, planned_points
 from campaign.measurement import will_be_tried_again
@@ -89,7 +90,14 @@ class Tuning:
         for problem in self.problems[names]:
             rows = np.flatnonzero(np.isin(problem.ids, ids).all(axis=1))
             means = problem.mean_costs(rows, costs)
-            known.append(Measured(rows, score(self.objective, means)))
+            scores = score(self.objective, means)
+            if np.isfinite(means[:, 1]).any() and not np.isfinite(scores).any():
+                raise BadArgument(
+                    f"search.objective: {self.objective.name} needs energies, and no energy of "
+                    f'{problem.label} was measured at {"/".join(names)}; use objective = "time", '
+                    f"or add a meter to the site file. What was measured is kept"
+                )
+            known.append(Measured(rows, scores))
             codes.update(problem.codes[rows].tolist())
             waiting.difference_update(problem.codes[rows].tolist())
         everything = sum(len(problem.codes) for problem in self.problems[names])

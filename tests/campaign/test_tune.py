@@ -181,3 +181,21 @@ def test_a_replay_ends_with_no_loss_once_all_are_measured(tuned, capsys):
     assert played["candidates"] == 15
     assert played["measurements"] == [15]
     assert played["mean_lost_pct"] == {"random": [0.0], "neighbours": [0.0]}
+
+
+def test_a_search_for_energy_without_a_meter_ends_after_its_first_batch(tmp_path, capsys):
+    (tmp_path / "site.toml").write_text(
+        'name = "bare"\n[clocks]\ncontrol = "fixed"\n[partitions.local]\nscheduler = "local"\n'
+    )
+    file = tmp_path / "c.toml"
+    file.write_text(
+        'name = "c"\n[[sites]]\nsite = "site.toml"\n[protocol]\nmin_duration_s = 0.0\n'
+        'warm_up_s = 0.0\n[[kernels]]\nkernel = "idle"\n[kernels.space]\n'
+        "sleep_s = [0.001, 0.002, 0.003]\n"
+        '[search]\nstrategy = "all"\nbatch = 2\nobjective = "edp"\n'
+    )
+    assert main(["tune", str(file), "--store", str(tmp_path / "store"), "--quiet"]) == 2
+    message = capsys.readouterr().err
+    assert "search.objective: edp needs energies, and no energy of idle was measured" in message
+    assert "bare/local" in message
+    assert len(measured_ids(tmp_path / "store")) == 2
