@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.dataset import COMPLETE
-from campaign.store.layout import Store
-from campaign.store.records import read_contents
+from campaign.store.records import StoreContents
 
 COLUMNS = ("point_id", "status", "energy_j", "time_s")
 
@@ -20,13 +19,8 @@ class Cost(NamedTuple):
     time_s: float
 
 
-def measured_costs(store: Store) -> dict[str, Cost]:
-    """Point id -> its cost, of every point that is measured. Failed ones are not in it.
-
-    Raises:
-        DamagedStore: every generation is damaged.
-    """
-    contents = read_contents(store)
+def measured_costs(contents: StoreContents) -> dict[str, Cost]:
+    """Point id -> its cost, of every point that is measured. Failed ones are not in it."""
     costs = {}
     if contents.generation is not None:
         from campaign.store.dataset import open_tables, read_column  # noqa: PLC0415

@@ -22,6 +22,7 @@ from campaign.plan.point import Point
 from campaign.store.costs import measured_costs
 from campaign.store.layout import Store, writing
 from campaign.store.planned import write_planned
+from campaign.store.records import read_contents
 from campaign.store.states import point_states
 from campaign.tuning.problems import problems
 
@@ -77,7 +78,8 @@ class Tuning:
         return self._progress(names).known
 
     def _progress(self, names: Names) -> _Progress:
-        states, costs = point_states(self.store), measured_costs(self.store)
+        contents = read_contents(self.store)
+        states, costs = point_states(self.store, contents), measured_costs(contents)
         retries = self.plan.campaign.retries.max
         ended = {
             point_id.encode()

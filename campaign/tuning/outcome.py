@@ -13,6 +13,7 @@ from analysis.search.candidates import Measured
 from analysis.search.play import score
 from campaign.slurm_flags import slurm_flags
 from campaign.store.costs import Cost, measured_costs
+from campaign.store.records import read_contents
 from campaign.tuning.choosing import Tuning
 from campaign.tuning.problems import Problem
 from sites.setting import Setting
@@ -74,7 +75,7 @@ class Found:
 
 def found(tuning: Tuning) -> list[Found]:
     """What is found so far, problem by problem of each partition."""
-    costs = measured_costs(tuning.store)
+    costs = measured_costs(read_contents(tuning.store))
     results = []
     for site, partition in tuning.plan.partitions:
         for problem, known in zip(
