@@ -128,14 +128,14 @@ def import_rows(
                     write_earlier(store, site, use)
             failures = _new_failures(checked, tables)
             if new.any() or len(failures):
-                _add(store, rows[new], Counter(rows["site"][~there]), failures, traces)
+                _add(store, rows[new], Counter(rows["site"][~there].tolist()), failures, traces)
             equalize_generations(store)
         tables, _ = current_tables(store)
     return Imported(
         new=int(new.sum()),
         failed=int((new & (worth_of(rows["status"]) == 0)).sum()),
         held=int((~new).sum()),
-        sites=sorted(set(rows["site"])),
+        sites=sorted(rows["site"].unique()),
         measurements=tables.measurements,
         damage=damage,
         disagreements=checked.disagreements,
