@@ -137,7 +137,8 @@ def compare_stores(
         has = [", ".join(site_names(side.dataset)) or "none" for side in sides]
         raise BadArgument(
             f"{first.name} and {second.name} have no measured point in common (site, partition, "
-            f"kernel, parameters and setting; sites: {has[0]}; {has[1]})"
+            f"kernel, parameters and setting; sites: {has[0]}; {has[1]}); name two stores that the "
+            f"same campaign file was measured into"
         )
     return Comparison(
         before=first.name,

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from sites.file_kinds import FILE_KINDS, other_kind
-from sites.model_values import KeyPath, fields_at, missing_remedy, value_remedy
+from sites.model_values import KeyPath, missing_remedy, unknown_remedy, value_remedy
 from sites.near_names import did_you_mean, known_names
 
 Model = TypeVar("Model", bound="FileModel")
@@ -316,8 +316,7 @@ def _error(source: Source, details: ErrorDetails, model: type[BaseModel]) -> tup
     value = value if len(value) <= 60 else value[:57] + "..."
     match details["type"]:
         case "extra_forbidden":
-            known = sorted(fields_at(model, key[:-1]))
-            what, remedy = "unknown key", known_names(str(key[-1]), known, "known keys")
+            what, remedy = "unknown key", unknown_remedy(key, model)
         case "missing":
             what, remedy = "missing", missing_remedy(key, model)
         case "value_error":

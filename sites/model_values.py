@@ -11,6 +11,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from sites.near_names import known_names
+
 KeyPath = tuple[str | int, ...]
 
 
@@ -63,6 +65,15 @@ def _noun(kind: Any) -> str:
     if get_origin(kind) in (list, tuple):
         return " of lists"
     return {str: " of strings", int: " of numbers", float: " of numbers"}.get(kind, "")
+
+
+def unknown_remedy(key: KeyPath, model: type[BaseModel]) -> str:
+    """What may stand in place of the last part of ``key``."""
+    known = sorted(fields_at(model, key[:-1]))
+    listed = known_names(str(key[-1]), known, "known keys")
+    if key[-1] in ("core_mhz", "mem_mhz") and "pairs" in known:
+        return f'give clocks with choose = "pairs", pairs = [[core MHz, memory MHz]]; {listed}'
+    return listed
 
 
 def missing_remedy(key: KeyPath, model: type[BaseModel]) -> str:

@@ -116,8 +116,8 @@ class CampaignRun:
         if self.chooser is None:
             return
         for partition in self.partitions:
-            ended = partition.given_up or partition.stopping
-            if partition.left or ended or not partition.kept_workers:
+            # Also of one that stops at its limit: what is left there says that the search goes on.
+            if partition.left or partition.given_up or not partition.kept_workers:
                 continue
             points = self.chooser.next_points(partition.site.name, partition.partition)
             if not points:

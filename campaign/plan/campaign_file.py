@@ -9,8 +9,9 @@ from pydantic import Field, field_validator
 
 from kernels.registry import KERNELS
 from kernels.space import WHERE
-from sites.located_toml import BadValue, FileModel, Source, parse, read_text
+from sites.located_toml import BadFile, BadValue, FileModel, Source, parse, read_text
 from sites.site_file import Name, NotNegative, OneLine, Positive, known
+from sites.site_reading import built_in_sites
 
 
 class Settings(FileModel):
@@ -183,4 +184,11 @@ def read_campaign(path: Path) -> tuple[Campaign, Source]:
     Raises:
         BadFile: with file, line, key, what was found and a remedy.
     """
+    name = str(path)
+    if name in built_in_sites() and not path.exists():
+        raise BadFile(
+            "is a built-in site, not a campaign file",
+            f"name it in a campaign file, under [[sites]], or examine it: campaign doctor {name}",
+            name,
+        )
     return parse(path, read_text(path), Campaign)

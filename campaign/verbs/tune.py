@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from campaign.errors import BadArgument, CannotDo
+from campaign.errors import BadArgument
 from campaign.verbs import options
-from campaign.verbs.printing import counted_on_terminal, explain, print_json, print_table, say
+from campaign.verbs.driver import add_driver, check_driver, drive, store_of
+from campaign.verbs.printing import counted_on_terminal, explain, print_json, print_table
 
 if TYPE_CHECKING:
+    from campaign.launch.outcome import Outcome
     from campaign.tuning.outcome import Choice, Found
     from campaign.tuning.replaying import Replay
 
@@ -27,16 +28,7 @@ EXAMPLE = "campaign tune tune.toml --store tune-store"
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     parser.add_argument("campaign", nargs="?", metavar="CAMPAIGN.toml")
-    parser.add_argument(
-        "--store", metavar="S", help="the store (default: beside the campaign file)"
-    )
-    parser.add_argument(
-        "--accept-changes",
-        action="store_true",
-        help="measure into a store whose measurements were made in another way",
-    )
-    options.add_max_node_hours(parser)
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_driver(parser)
     parser.add_argument("--replay", metavar="S", help="play searches on the measurements of S")
     options.add_site(parser)
     parser.add_argument("--kernel", metavar="K", help="with --replay: the kernel (default: if one)")
@@ -65,6 +57,8 @@ def run(arguments: Namespace) -> int:
     if arguments.replay is not None:
         if arguments.campaign is not None:
             raise BadArgument("--replay: measures nothing; leave out the campaign file")
+        if arguments.detach or arguments.submit:
+            raise BadArgument("--replay: measures nothing; leave out --detach and --submit")
         return _replay(arguments)
     if arguments.campaign is None:
         raise BadArgument("name a campaign file, or --replay S to measure nothing")
@@ -72,52 +66,28 @@ def run(arguments: Namespace) -> int:
 
 
 def _tune(arguments: Namespace) -> int:
-    from campaign.launch.clusters import CantLaunch, SubmissionRefused  # noqa: PLC0415
-    from campaign.launch.drive import run as drive  # noqa: PLC0415
-    from campaign.launch.progress import progress_for  # noqa: PLC0415
-    from campaign.launch.scripts import default_store  # noqa: PLC0415
     from campaign.plan.plan import make_plan  # noqa: PLC0415
-    from campaign.store.layout import StoreUnwritable, create_store  # noqa: PLC0415
     from campaign.tuning.choosing import Tuning  # noqa: PLC0415
     from campaign.tuning.outcome import found  # noqa: PLC0415
     from campaign.tuning.search_table import read_search  # noqa: PLC0415
 
-    options.check_max_node_hours(arguments.max_node_hours)
+    check_driver(arguments)
     path = Path(arguments.campaign)
     search = read_search(path)
     plan = make_plan(path)
-    store_path = Path(arguments.store) if arguments.store else default_store(path)
-    store = create_store(store_path.resolve(), plan.campaign.name)
+    store = store_of(arguments, plan)
     tuning = Tuning(plan, store, search)
-    try:
-        outcome = drive(
-            plan,
-            store,
-            progress_for(arguments.quiet),
-            accept_changes=arguments.accept_changes,
-            campaign_file=path,
-            chooser=tuning,
-            max_node_hours=arguments.max_node_hours,
-        )
-    except SubmissionRefused as error:
-        raise BadArgument(f"{error}. What was measured is kept; correct the site file") from None
-    except (CantLaunch, StoreUnwritable) as error:
-        raise CannotDo(f"{error}. What was measured is kept; fix this and run again") from None
-    results = found(tuning)
-    if arguments.json:
-        print_json(
-            {
-                "run": vars(outcome),
-                "store": str(store_path),
-                "found": [r.as_dict() for r in results],
-            }
-        )
-    else:
+
+    def show(outcome: Outcome, store_path: str) -> None:
+        results = found(tuning)
+        if arguments.json:
+            as_dicts = [result.as_dict() for result in results]
+            print_json({"run": vars(outcome), "store": store_path, "found": as_dicts})
+            return
         for result in results:
             _print_found(result)
-        resume = f"campaign tune {shlex.quote(str(path))} --store {shlex.quote(str(store_path))}"
-        say(f"{store_path}: {outcome.sentence(str(store_path), resume)}")
-    return outcome.exit_code
+
+    return drive(arguments, plan, store, show, tuning)
 
 
 def _print_found(result: Found) -> None:

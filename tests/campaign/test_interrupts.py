@@ -87,6 +87,42 @@ def test_an_interrupt_while_a_class_gets_its_attributes(early: bool) -> None:
     assert (done.returncode, done.stderr) == (130, "campaign: interrupted; run it again\n")
 
 
+DROPPED = """
+import os, sys
+from campaign import command_line
+from campaign.__main__ import start
+
+class Deleted:
+    def __del__(self):
+        os.kill(os.getpid(), 2)
+
+def verb():
+    {body}
+    while True:
+        pass
+
+command_line.main = verb
+sys.exit(start())
+"""
+
+
+@pytest.mark.parametrize("body", ["Deleted()", "import interrupted; assert interrupted.whole"])
+def test_an_interrupt_that_python_would_drop_or_wrap_comes_afterwards(
+    tmp_path: Path, body: str
+) -> None:
+    """In a callback Python prints and drops it; a module may take it for an error of its own."""
+    text = (
+        "import os\ntry:\n    os.kill(os.getpid(), 2)\nexcept BaseException:\n    pass\nwhole = 1\n"
+    )
+    (tmp_path / "interrupted.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED.format(body=body)], cwd=tmp_path, timeout=30,
+        env=dict(os.environ, PYTHONPATH=f"{ROOT}:{tmp_path}"),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "campaign: interrupted; run it again\n")
+
+
 def test_importing_what_submits_jobs_keeps_the_handler() -> None:
     """dask-jobqueue sets one that ends the process with 0."""
     code = (

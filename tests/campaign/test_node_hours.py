@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.report.display_tables import facts
-from campaign.command_line import main
+from campaign.command_line import main, parser
 from campaign.launch.campaign_run import CampaignRun
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
@@ -35,7 +34,7 @@ from campaign.store.hours import (
 )
 from campaign.store.layout import create_store
 from campaign.store.states import point_states
-from campaign.verbs.run import _driver_words, add_arguments
+from campaign.verbs.driver import driver_words
 from tests.campaign.begun_points import assert_none_was_cut_off, command_with_log
 
 SITE = """\
@@ -114,12 +113,15 @@ def test_hours_of_versions_that_counted_none_are_missing(tmp_path: Path) -> None
     assert NodeHours(store, shows, 4.1).reached(more_s=360.1)
 
 
-def test_the_driver_elsewhere_gets_the_same_limit(tmp_path: Path) -> None:
-    parser = ArgumentParser()
-    add_arguments(parser)
-    given = parser.parse_args(["c.toml", "--detach", "--max-node-hours", "1234567.8"])
-    words = _driver_words(given, create_store(tmp_path / "S", "x"))
-    assert parser.parse_args(words[1:]).max_node_hours == 1234567.8
+@pytest.mark.parametrize("verb", ["run", "tune"])
+def test_the_driver_elsewhere_gets_the_same_options(tmp_path: Path, verb: str) -> None:
+    words = [verb, "c.toml", "--detach", "--max-node-hours", "1234567.8", "--retry-failed"]
+    top = parser()
+    given = top.parse_args([*words, "--notify", "true --x"])
+    store = create_store(tmp_path / "S", "x")
+    again = top.parse_args(driver_words(given, store))
+    here = {"detach": False, "campaign": str(Path("c.toml").resolve()), "store": str(store.root)}
+    assert vars(again) == vars(given) | here
 
 
 def test_what_is_missing_is_never_zero() -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from campaign.command_line import main
+from campaign.launch.campaign_run import CampaignRun
+from campaign.launch.outcome import limit_text
 from campaign.plan.plan import make_plan
 from campaign.results import open_store
 from campaign.store.layout import open_store as open_folder
@@ -199,3 +201,39 @@ def test_a_search_for_energy_without_a_meter_ends_after_its_first_batch(tmp_path
     assert "search.objective: edp needs energies, and no energy of idle was measured" in message
     assert "bare/local" in message
     assert len(measured_ids(tmp_path / "store")) == 2
+
+
+def test_a_limit_that_is_reached_between_two_batches_says_so(tuned, tmp_path, capsys, monkeypatch):
+    """The limit is noticed when a batch has been measured and the next is not chosen yet."""
+    file, _ = tuned
+    store = tmp_path / "store"
+    choose_more = CampaignRun._choose_more
+
+    def limit_then_choose(self):
+        for partition in self.partitions:
+            if not partition.left:
+                partition.stop(limit_text(100.0))
+        choose_more(self)
+
+    monkeypatch.setattr(CampaignRun, "_choose_more", limit_then_choose)
+    words = ["tune", str(file), "--store", str(store), "--quiet", "--max-node-hours", "100"]
+    assert main(words) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith(
+        f"not complete; --max-node-hours 100 is reached; to go on, allow more: campaign tune {file}"
+        f" --store {store} --max-node-hours HOURS"
+    )
+    assert 0 < len(measured_ids(store)) < 60
+    monkeypatch.undo()
+    assert main(words) == 0
+    assert len(measured_ids(store)) == 60
+
+
+def test_a_detached_search_is_watched_to_its_end(tuned, tmp_path, capsys):
+    file, store = tuned
+    words = ["tune", str(file), "--store", str(tmp_path / "store"), "--detach"]
+    assert main(words) == 0
+    assert "to watch it: campaign watch" in capsys.readouterr().out
+    assert main(["watch", str(tmp_path / "store")]) == 0
+    assert "60 of 60 points measured, 0 failed, 0 left: complete" in capsys.readouterr().out
+    assert measured_ids(tmp_path / "store") == measured_ids(store)

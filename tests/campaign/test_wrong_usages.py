@@ -34,6 +34,7 @@ FILES = {
         "sp_fma", "spfma"
     ),
     "partition.toml": CAMPAIGN.replace('"s.toml"', '"s.toml"\npartitions = ["bord"]'),
+    "clocks.toml": CAMPAIGN + "[settings]\ncore_mhz = 852\n",
     "no-kernels.toml": CAMPAIGN[: CAMPAIGN.index("[[kernels]]")],
     "no-partitions-site.toml": SITE.replace(PARTITIONS, ""),
     "no-partitions.toml": CAMPAIGN.replace("s.toml", "no-partitions-site.toml"),
@@ -140,6 +141,14 @@ USAGES = {
         "campaign: partition.toml:6: sites[0].partitions: s has no partition 'bord'; did "
         "you mean 'board'? It has: board"
     ),
+    "run jetson-tk1": (
+        "campaign: jetson-tk1: is a built-in site, not a campaign file; name it in a campaign "
+        "file, under [[sites]], or examine it: campaign doctor jetson-tk1"
+    ),
+    "plan clocks.toml": (
+        "campaign: clocks.toml:13: settings.core_mhz: unknown key; give clocks with choose = "
+        '"pairs", pairs = [[core MHz, memory MHz]]; known keys: choose, count, pairs, seed'
+    ),
     "plan no-kernels.toml": (
         "campaign: no-kernels.toml: kernels: missing; add a table [[kernels]]"
     ),
@@ -150,7 +159,7 @@ USAGES = {
         "campaign plan: --limit: found 'many'; must be a whole number (campaign plan --help)"
     ),
     "plan intensity.toml --retry-failed": (
-        "campaign plan: plan has no option --retry-failed; it is an option of run "
+        "campaign plan: plan has no option --retry-failed; it is an option of run, tune "
         "(campaign plan --help)"
     ),
     "plan intensity.toml s.toml": (
@@ -254,6 +263,14 @@ USAGES = {
     ),
     "compare one empty": (
         "campaign: empty: is not a store; name a folder that campaign run or import created"
+    ),
+    "compare one two": (
+        "campaign: one and two have no measured point in common (site, partition, kernel, "
+        "parameters and setting; sites: jetson-tk1; a, b); name two stores that the same campaign "
+        "file was measured into"
+    ),
+    "tune --replay one --detach": (
+        "campaign: --replay: measures nothing; leave out --detach and --submit"
     ),
     "demo one.csv": ("campaign: one.csv: cannot be created (File exists); name another folder"),
     "--verison": (

@@ -1,0 +1,265 @@
+"""The driver of run and tune: in this process, detached from the terminal, or as a Slurm job."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from campaign.errors import BadArgument, CannotDo, exit_code
+from campaign.interrupts import INTERRUPTED, ignore_further
+from campaign.verbs import options
+from campaign.verbs.printing import explain, print_json, say
+
+if TYPE_CHECKING:
+    from campaign.launch.chooser import Chooser
+    from campaign.launch.outcome import Outcome
+    from campaign.plan.plan import Plan
+    from campaign.store.layout import Store
+
+
+def add_driver(parser: ArgumentParser) -> None:
+    """The options of a verb that measures a campaign into a store."""
+    parser.add_argument(
+        "--store", metavar="S", help="the store (default: beside the campaign file)"
+    )
+    parser.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="try all failed points again, whatever the failure was",
+    )
+    parser.add_argument(
+        "--accept-changes",
+        action="store_true",
+        help="measure into a store whose measurements were made in another way: another protocol, "
+        "site file, version or campaign",
+    )
+    options.add_max_node_hours(parser)
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="leave the driver running without the terminal; campaign watch S shows it",
+    )
+    parser.add_argument(
+        "--submit",
+        action="store_true",
+        help="run the driver as a Slurm job of its own; campaign watch S shows it",
+    )
+    parser.add_argument(
+        "--submit-options",
+        metavar="OPTIONS",
+        help="options of sbatch for the driver's job: "
+        "--submit-options='--partition=cpu --time=1-0'",
+    )
+    parser.add_argument(
+        "--notify",
+        metavar="COMMAND",
+        help="call this command when the run has ended, with the results in the environment "
+        "(CAMPAIGN_STATUS and others)",
+    )
+
+
+def check_driver(arguments: Namespace) -> None:
+    """Raise an error where a value of these options is wrong, or they do not go together.
+
+    Raises:
+        BadArgument: they are.
+    """
+    if arguments.submit_options is not None and not arguments.submit:
+        raise BadArgument("--submit-options: is for the driver's own job; add --submit")
+    options.check_max_node_hours(arguments.max_node_hours)
+    if arguments.submit and arguments.detach:
+        raise BadArgument("--submit and --detach: the driver is one of both; leave one out")
+    _notify_words(arguments)
+
+
+def store_of(arguments: Namespace, plan: Plan) -> Store:
+    """The store that is named, or the one beside the campaign file; made where it is not there."""
+    from campaign.store.layout import create_store  # noqa: PLC0415
+
+    return create_store(_store_path(arguments).resolve(), plan.campaign.name)
+
+
+def drive(
+    arguments: Namespace,
+    plan: Plan,
+    store: Store,
+    show: Callable[[Outcome, str], None],
+    chooser: Chooser | None = None,
+) -> int:
+    """Measure here, or start a driver that does so elsewhere; the exit code.
+
+    Args:
+        arguments: those of :func:`add_driver`, ``verb``, ``campaign`` and ``json``.
+        plan: the points.
+        store: where measurements go.
+        show: prints the results before the last line, from the outcome and the store as named.
+        chooser: as for :func:`campaign.launch.drive.run`.
+    """
+    from campaign.launch.clusters import (  # noqa: PLC0415
+        LOOPBACK_DASHBOARD,
+        CantLaunch,
+        SubmissionRefused,
+    )
+    from campaign.launch.drive import run  # noqa: PLC0415
+    from campaign.launch.live_status import resume_command  # noqa: PLC0415
+    from campaign.launch.notify import results  # noqa: PLC0415
+    from campaign.launch.progress import progress_for  # noqa: PLC0415
+    from campaign.store.layout import StoreUnwritable  # noqa: PLC0415
+
+    if arguments.submit:
+        return _submit(arguments, plan, store)
+    if arguments.detach:
+        return _detach(arguments, store)
+    path = Path(arguments.campaign)
+    words = _notify_words(arguments)
+    try:
+        outcome = run(
+            plan,
+            store,
+            progress_for(arguments.quiet),
+            arguments.retry_failed,
+            getattr(arguments, "dashboard", LOOPBACK_DASHBOARD),
+            arguments.accept_changes,
+            campaign_file=path,
+            max_node_hours=arguments.max_node_hours,
+            chooser=chooser,
+        )
+    except Exception as error:
+        problem = error
+        if isinstance(error, SubmissionRefused):
+            problem = BadArgument(f"{error}. What was measured is kept; correct the site file")
+        elif isinstance(error, CantLaunch | StoreUnwritable):
+            problem = CannotDo(f"{error}. What was measured is kept; fix this and run again")
+        _notify(words, results(store.root, exit_code(problem) or 1, str(problem), None))
+        raise problem from None
+    store_path = str(_store_path(arguments))
+    show(outcome, store_path)
+    if not arguments.json:
+        given_up = {} if outcome.limit_reached else outcome.given_up
+        for partition, reason in given_up.items():
+            explain(f"{partition} was given up in this run: {reason}")
+        # One line, so that the last line always says how a run ended.
+        named = f"{shlex.quote(str(path))} --store {shlex.quote(store_path)}"
+        resume = f"campaign {arguments.verb} {named}"
+        say(f"{store_path}: {outcome.sentence(store_path, resume)}")
+    resume = resume_command(path, store, arguments.verb)
+    message = outcome.sentence(str(store.root), resume)
+    _notify(words, results(store.root, outcome.exit_code, message, outcome))
+    return outcome.exit_code
+
+
+def _store_path(arguments: Namespace) -> Path:
+    from campaign.launch.scripts import default_store  # noqa: PLC0415
+
+    return Path(arguments.store) if arguments.store else default_store(Path(arguments.campaign))
+
+
+def _notify_words(arguments: Namespace) -> list[str]:
+    from campaign.launch.notify import notify_command  # noqa: PLC0415
+
+    return [] if arguments.notify is None else notify_command(arguments.notify)
+
+
+def _notify(words: list[str], variables: dict[str, str]) -> None:
+    """Call the command of ``--notify``, where there is one; its failure is a warning."""
+    from campaign.launch.notify import notify  # noqa: PLC0415
+
+    if words and (warning := notify(words, variables)):
+        say(f"campaign: warning: {warning}", sys.stderr)
+
+
+def driver_words(arguments: Namespace, store: Store) -> list[str]:
+    """This command line for another process, which is the driver."""
+    words = [arguments.verb, str(Path(arguments.campaign).resolve()), "--store", str(store.root)]
+    for name in ("dashboard", "max_node_hours", "notify"):
+        value = getattr(arguments, name, None)
+        words += [] if value is None else [f"--{name.replace('_', '-')}={value}"]
+    flags = ("retry_failed", "accept_changes", "quiet", "json")
+    return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(arguments, name)]
+
+
+def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
+    """Submit the driver as a job; 0 when Slurm has accepted it."""
+    from campaign.launch.detached import driver_log  # noqa: PLC0415
+    from campaign.launch.driver_job import (  # noqa: PLC0415
+        slurm_site,
+        submission_options,
+        submit_driver,
+    )
+    from campaign.launch.live_status import LiveStatus  # noqa: PLC0415
+    from campaign.launch.progress import PlainProgress  # noqa: PLC0415
+    from campaign.store.layout import writing  # noqa: PLC0415
+
+    words = submission_options(arguments.submit_options or "")
+    site = slurm_site(plan)
+    with writing(store):
+        log = driver_log(store)
+    job = submit_driver(
+        site=site,
+        store=store,
+        live=LiveStatus(
+            plan,
+            store,
+            PlainProgress(),
+            Path(arguments.campaign),
+            arguments.max_node_hours,
+            arguments.verb,
+        ),
+        words=driver_words(arguments, store),
+        log=log,
+        options=words,
+    )
+    if arguments.json:
+        print_json({"site": site.name, "job": job, "log": str(log), "store": str(store.root)})
+        return 0
+    say(
+        f"the driver is job {job} of {site.name}; its output: {log}\n"
+        f"to watch it: campaign watch {shlex.quote(str(store.root))}\n"
+        f"to stop it: scancel --batch --signal=INT {job}"
+    )
+    return 0
+
+
+def _detach(arguments: Namespace, store: Store) -> int:
+    """Start the driver in a session of its own; 0 as soon as it measures."""
+    from campaign.launch.detached import (  # noqa: PLC0415
+        driver_log,
+        start_detached,
+        wait_until_measuring,
+    )
+    from campaign.store.layout import writing  # noqa: PLC0415
+
+    with writing(store):
+        log = driver_log(store)
+        begin = log.stat().st_size if log.exists() else 0
+        process = start_detached(driver_words(arguments, store), log)
+    quoted = shlex.quote(str(store.root))
+    try:
+        ended = wait_until_measuring(process, store)
+    except KeyboardInterrupt:
+        ignore_further()
+        print(
+            f"campaign: the driver goes on as process {process.pid}; campaign watch {quoted}",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    if ended is not None:  # what it printed, as if it had run here
+        text = log.read_bytes()[begin:].decode("utf-8", "replace").rstrip("\n")
+        say(text, sys.stderr if ended else None)
+        return ended
+    host = socket.gethostname()
+    if arguments.json:
+        print_json({"host": host, "pid": process.pid, "log": str(log), "store": str(store.root)})
+        return 0
+    say(
+        f"the driver runs as process {process.pid} on {host}; its output: {log}\n"
+        f"to watch it: campaign watch {quoted}\n"
+        f"to stop it, on {host}: kill -INT {process.pid}"
+    )
+    return 0
