@@ -65,6 +65,12 @@ CLASS_UNITS = {
     "sp": "flop",
     "dp": "flop",
     "int": "op",
+    "sp_add": "op",
+    "sp_mul": "op",
+    "dp_add": "op",
+    "dp_mul": "op",
+    "int_add": "op",
+    "int_max": "op",
     "shared": "byte",
     "l1": "byte",
     "l2": "byte",
@@ -72,6 +78,8 @@ CLASS_UNITS = {
     "dram": "byte",
     "mem": "byte",
     "stall": "cycle",
+    "barrier": "op",
+    "launch": "op",
 }
 """The unit in which each class of operations is counted. A byte is counted once, at the level
 that served it. Any other class, a user's own, is counted in operations: see :func:`class_unit`."""

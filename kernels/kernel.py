@@ -13,7 +13,7 @@ from kernels.host.ranks import Team
 Counts = Mapping[str, float]
 """Class -> operations of one iteration: flops of ``sp`` and ``dp``, operations of ``int``, bytes
 of ``shared``, ``l1``, ``l2``, ``l3`` and ``dram`` (each byte once, at the level that served it),
-cycles of ``stall``, operations of any other class, which only a user's own command counts."""
+cycles of ``stall``, operations of any other class."""
 
 
 class KernelFailed(Exception):

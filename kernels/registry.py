@@ -15,6 +15,7 @@ KERNELS = {
     "fmm": "kernels.fmm.kernel:fmm",
     "fmm_u": "kernels.fmm_u.kernel:fmm_u",
     "dgemm": "kernels.products.kernel:dgemm",
+    "stencil": "kernels.stencils.kernel:stencil",
     "cuda_dgemm": "kernels.cuda.dgemm:cuda_dgemm",
     "command": "kernels.command:command",
     "idle": "kernels.idle:idle",

@@ -122,7 +122,7 @@ USAGES = {
         "  three.toml:3: seed: found 'x'; must be a whole number\n"
         "  three.toml:9: kernels[0].kernel: unknown kernel 'spfma'; did you mean "
         "'sp_fma'? Known: chase, command, cuda_dgemm, dgemm, dp_fma, fmm, fmm_u, idle, int_mad, "
-        "load, sp_fma"
+        "load, sp_fma, stencil"
     ),
     "plan argv.toml": (
         "campaign: argv.toml:9: kernels[0].params.argv: found './x -n 4'; must be a list "

@@ -1,0 +1,199 @@
+"""Operations, bytes, barriers and launches of one iteration, of the loops as they run.
+
+- Additions and multiplications (``sp_add``, ``sp_mul``, ``dp_add``, ``dp_mul``) of every point, a
+  subtraction as an addition; of a cell of ``sw`` its additions and maxima (``int_add``,
+  ``int_max``), the maximum that finds the table's greatest value included.
+- ``dram``: what moves between memory and the store that a tile works in. Every tile, clipped at the
+  borders, reads the points that it needs and does not compute itself, and writes those that others
+  need or that are of the last step (Prajapati 2019, section A.4.1). Along further axes a tile's
+  neighbours in the same prism use what is in the store already (A.14). Fixed values outside the
+  grid are not counted. Bytes reach memory only where caches hold a tile and no more than that.
+- ``l1``: what moves between that store and registers: for a point its inputs and its result, for a
+  cell of ``sw`` three neighbours, two letters, the greatest value so far, and two results. The
+  borders of its tiles are not counted.
+- ``barrier``: rows of a tile that must follow each other, and two for the tile's transfers (A.9,
+  A.10); in ``sw`` diagonals instead of rows.
+- ``launch``: wavefronts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.stencils.params import StencilParams
+from kernels.stencils.shapes import DIVISIONS, Wavefront, pieces, subdivided
+from kernels.stencils.stencils import CELL_ADDITIONS, CELL_MAXIMA, SMITH_WATERMAN, STENCILS
+
+ITEM_BYTES = {"single": 4, "double": 8}
+CELL_BYTES = 4
+CELL_WORDS = 8
+"""Numbers that a cell of ``sw`` moves between store and registers, in diagonals."""
+ROW_WORDS = 3
+"""And row by row, where the left neighbour stays in a register: above, letter, result."""
+
+
+@dataclass(frozen=True)
+class TileTotals:
+    """Sums over the tiles of a wavefront: ``words`` in and out of a tile's store, of the first
+    axis; ``rows`` that must follow each other; ``loops`` over rows of points; ``tiles``."""
+
+    words: int
+    rows: int
+    loops: int
+    tiles: int
+
+
+def wavefronts(params: StencilParams) -> Iterator[Wavefront]:
+    """The wavefronts of a stencil that is not ``sw``, whole tiles."""
+    divide = DIVISIONS[params.tiling]
+    return divide(params.size_1, params.steps, params.tile_1, params.tile_t)
+
+
+def inner_pieces(params: StencilParams, rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The pieces of the second and third axis, of those that there are: (pieces, rows) each."""
+    inner = ((params.size_2, params.tile_2), (params.size_3, params.tile_3))
+    return [pieces(size, tile or size + rows, rows) for size, tile in inner if size]
+
+
+def count_stencil(params: StencilParams) -> dict[str, float]:
+    """Class -> operations of one iteration of one rank."""
+    if params.stencil == SMITH_WATERMAN:
+        return _count_cells(params)
+    stencil = STENCILS[params.stencil]
+    inner = (params.size_2 or 1) * (params.size_3 or 1)
+    points = params.size_1 * inner * params.steps
+    item_bytes = ITEM_BYTES[params.precision]
+    kind = "sp" if params.precision == "single" else "dp"
+    launches, totals = _totals(params)
+    return {
+        f"{kind}_add": float(points * stencil.additions),
+        f"{kind}_mul": float(points * stencil.multiplications),
+        "l1": float(points * (stencil.loads + 1) * item_bytes),
+        "dram": float(totals.words * inner * item_bytes),
+        "barrier": float(totals.rows + 2 * totals.tiles),
+        "launch": float(launches),
+    }
+
+
+def stencil_metrics(params: StencilParams) -> dict[str, float]:
+    """``tiles``; ``loops``: inner loops over a row of points; ``tile_bytes``: of a tile's store
+    (Prajapati 2019, A.20, and the same in one and three dimensions)."""
+    if params.stencil == SMITH_WATERMAN:
+        across, up = _tiles_of_cells(params)
+        counts = _count_cells(params)
+        loops = params.steps if params.tiling == "untiled" else counts["barrier"] - 2 * across * up
+        tile_bytes = CELL_BYTES * 2 * (params.tile_1 + params.tile_t)
+        return {"tiles": float(across * up), "loops": float(loops), "tile_bytes": tile_bytes}
+    _, totals = _totals(params)
+    store = 2 * ITEM_BYTES[params.precision]
+    sizes = (params.size_1, params.size_2, params.size_3)
+    tiles = (params.tile_1, params.tile_2, params.tile_3)
+    for size, tile in zip(sizes, tiles, strict=True):
+        if size:
+            store *= (tile or size) + params.tile_t + 1
+    return {
+        "tiles": float(totals.tiles),
+        "loops": float(totals.loops),
+        "tile_bytes": float(store),
+    }
+
+
+def _totals(params: StencilParams) -> tuple[int, TileTotals]:
+    """The number of wavefronts, and the sums over all."""
+    known: dict[bytes, TileTotals] = {}
+    sums = np.zeros(4, np.int64)
+    number = 0
+    for wavefront in wavefronts(params):
+        last = wavefront.steps == params.steps
+        key = b"".join(part.tobytes() for part in (wavefront.lows, wavefront.highs, last))
+        if key not in known:
+            known[key] = _totals_of(params, wavefront, last)
+        own = known[key]
+        sums += (own.words, own.rows, own.loops, own.tiles)
+        number += 1
+    return number, TileTotals(*sums.tolist())
+
+
+def _totals_of(params: StencilParams, wavefront: Wavefront, last: np.ndarray) -> TileTotals:
+    lengths = wavefront.lengths
+    inner = inner_pieces(params, lengths.shape[1])
+    run = lengths
+    if params.subtile:
+        run = subdivided(wavefront, params.subtile).lengths
+        inner = inner_pieces(params, run.shape[1])
+    full = (run > 0).astype(np.int64)
+    there = [(highs > lows).astype(np.int64) for lows, highs in inner]
+    if len(there) == 2:
+        prisms = (there[0][:, None] * there[1][None]).reshape(-1, run.shape[1])
+        loops = int((run.sum(axis=0) * params.size_2 * there[1].sum(axis=0)).sum())
+    elif there:
+        prisms = there[0]
+        loops = int((run.sum(axis=0) * prisms.sum(axis=0)).sum())
+    else:
+        prisms = np.ones((1, run.shape[1]), np.int64)
+        loops = int(full.sum())
+    rows = full @ prisms.T
+    return TileTotals(
+        words=int(_words(wavefront, last, params.size_1)),
+        rows=int(rows.sum()),
+        loops=loops,
+        tiles=int((rows > 0).sum()),
+    )
+
+
+def _words(wavefront: Wavefront, last: np.ndarray, size: int) -> int:
+    """Points that tiles read from outside and that they write for others, of the first axis."""
+    lows, highs, full = wavefront.lows, wavefront.highs, wavefront.lengths > 0
+    none = np.zeros((len(lows), 1), np.int64)
+    before = [np.concatenate([none, side[:, :-1]], axis=1) for side in (lows, highs)]
+    after_low, after_high = (np.concatenate([side[:, 1:], none], axis=1) for side in (lows, highs))
+    read_low, read_high = np.maximum(lows - 1, 0), np.minimum(highs + 1, size)
+    read = np.where(full, read_high - read_low - _shared(read_low, read_high, *before), 0)
+    # Points that only the tile's own next row needs stay in its store.
+    kept_low = np.where(after_low > 0, after_low + 1, 0)
+    kept_high = np.where(after_high < size, after_high - 1, size)
+    kept_high = np.where((after_high > after_low) & ~last, kept_high, kept_low)
+    written = wavefront.lengths - _shared(lows, highs, kept_low, kept_high)
+    return int(read.sum() + written.sum())
+
+
+def _shared(
+    low: np.ndarray, high: np.ndarray, other_low: np.ndarray, other_high: np.ndarray
+) -> np.ndarray:
+    """How many points two ranges share."""
+    return np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
+
+
+def _tiles_of_cells(params: StencilParams) -> tuple[int, int]:
+    """Tiles of ``sw`` along i and along t."""
+    if not params.size_1 or not params.steps:
+        return 0, 0
+    if params.tiling == "untiled":
+        return 1, 1
+    return -(-params.size_1 // params.tile_1), -(-params.steps // params.tile_t)
+
+
+def _count_cells(params: StencilParams) -> dict[str, float]:
+    size, steps = params.size_1, params.steps
+    cells = size * steps
+    across, up = _tiles_of_cells(params)
+    words, barriers, cell_words = 3 * (size * up + steps * across) + across * up, 0, ROW_WORDS
+    if params.tiling == "untiled":
+        barriers = steps if cells else 0
+    elif cells:
+        cell_words = CELL_WORDS
+        heights = [params.tile_t] * (up - 1) + [steps - (up - 1) * params.tile_t]
+        height = params.subtile or params.tile_t
+        subtiles = sum(-(-own // height) for own in heights)
+        barriers = subtiles * size + (steps - subtiles) * across
+    return {
+        "int_add": float(cells * CELL_ADDITIONS),
+        "int_max": float(cells * (CELL_MAXIMA + 1)),
+        "l1": float(cells * cell_words * CELL_BYTES),
+        "dram": float(words * CELL_BYTES),
+        "barrier": float(barriers + 2 * across * up),
+        "launch": float(across + up - 1 if cells else 0),
+    }

@@ -1,0 +1,122 @@
+"""How time and the first axis of space are divided into tiles, and in which order these run.
+
+Steps count from 1 to T, points from 0 to S - 1. A point at a step needs points at the step before,
+at most one away. A wavefront is a set of tiles that do not depend on each other.
+
+A hexagon (Prajapati 2019, section A.4.1; Grosser et al. 2014) has rows of tile_1, tile_1 + 2, ...,
+tile_1 + tile_t - 2 points and then the same downwards. Hexagons of two colours alternate: those of
+the second are half a tile later. In a row of the same colour they are 2 tile_1 + tile_t - 2 apart.
+A skewed tile (section B.4.2) is a rectangle of (i + t, t).
+
+In further axes of space, a tile is a range of s + t (time skewing): :func:`pieces`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Wavefront:
+    """Tiles that do not depend on each other.
+
+    ``steps``: (tiles, rows), int64, the step of each row of a tile, one after another; ``lows``,
+    ``highs``: the row's points, ``lows`` included and ``highs`` not. A row without points has equal
+    ones.
+    """
+
+    steps: np.ndarray
+    lows: np.ndarray
+    highs: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Points of each row."""
+        return self.highs - self.lows
+
+
+Divide = Callable[..., Iterator[Wavefront]]
+"""(size, steps, tile_1, tile_t) -> the wavefronts, in order."""
+
+
+def untiled(size: int, steps: int, tile_1: int = 0, tile_t: int = 0) -> Iterator[Wavefront]:
+    """One step after the other, each one tile of the whole grid."""
+    del tile_1, tile_t
+    for step in range(1, steps + 1):
+        yield _clipped(np.array([[step]]), np.array([[0]]), np.array([[size]]), size, steps)
+
+
+def hexagonal(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[Wavefront]:
+    """Rows of hexagons, the two colours in turn. ``tile_t`` is even.
+
+    There are 2 ceil(T / tile_t) of them, and one more unless 0 < T mod tile_t <= tile_t / 2 (A.3).
+    """
+    half = tile_t // 2
+    row = np.arange(tile_t)
+    out = np.minimum(row, row[::-1])
+    pitch = 2 * tile_1 + tile_t - 2
+    first, number = 1 - half, 0
+    while first <= steps:
+        base = 0 if number % 2 else tile_1 + half - 1
+        tiles = np.arange(-(-(size - base + half - 1) // pitch))[:, None]
+        left = base + tiles * pitch - out
+        step = np.broadcast_to(first + row, left.shape)
+        if len(tiles):
+            yield _clipped(step, left, left + tile_1 + 2 * out, size, steps)
+        first, number = first + half, number + 1
+
+
+def skewed(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[Wavefront]:
+    """Parallelograms, along the diagonals from the first."""
+    across, up = -(-(size + steps - 1) // tile_1), -(-steps // tile_t)
+    for wavefront in range(across + up - 1):
+        later = np.arange(max(0, wavefront - across + 1), min(up, wavefront + 1))[:, None]
+        step = later * tile_t + np.arange(1, tile_t + 1)
+        left = (wavefront - later) * tile_1 - (step - 1)
+        clipped = _clipped(step, left, left + tile_1, size, steps)
+        if clipped.lengths.any():
+            yield clipped
+
+
+def _clipped(
+    step: np.ndarray, low: np.ndarray, high: np.ndarray, size: int, steps: int
+) -> Wavefront:
+    """The rows within the grid; rows of steps outside 1 to T have no points."""
+    inside = (step >= 1) & (step <= steps)
+    lows = np.clip(low, 0, size)
+    highs = np.where(inside, np.clip(high, 0, size), lows)
+    return Wavefront(
+        np.array(step, np.int64), lows.astype(np.int64), np.maximum(highs, lows).astype(np.int64)
+    )
+
+
+def subdivided(wavefront: Wavefront, subtile: int) -> Wavefront:
+    """Skewed tiles cut into subtiles of ``subtile`` points of i + t: each runs through all steps of
+    the tile before the next one begins."""
+    first = wavefront.steps[:, :1]
+    skew = wavefront.steps - first
+    widest = int((wavefront.highs + skew).max() - (wavefront.lows + skew).min())
+    begin = (wavefront.lows + skew).min(axis=1, keepdims=True)
+    parts = []
+    for part in range(-(-widest // subtile)):
+        left = begin + part * subtile - skew
+        lows = np.clip(left, wavefront.lows, wavefront.highs)
+        highs = np.clip(left + subtile, lows, wavefront.highs)
+        parts.append((wavefront.steps, lows, highs))
+    return Wavefront(*(np.concatenate(column, axis=1) for column in zip(*parts, strict=True)))
+
+
+def pieces(size: int, tile: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """An inner axis of ``size`` points in ranges of s + row of ``tile`` points: the first point and
+    the one after the last of each piece at each row, (pieces, rows), clipped."""
+    count = -(-(size + rows - 1) // tile)
+    left = np.arange(count)[:, None] * tile - np.arange(rows)
+    lows = np.clip(left, 0, size)
+    return lows, np.clip(left + tile, lows, size)
+
+
+DIVISIONS: dict[str, Divide] = {"untiled": untiled, "hexagonal": hexagonal, "skewed": skewed}
+"""Tiling -> its wavefronts."""

@@ -1,0 +1,112 @@
+"""The compiled loops of Smith-Waterman's recurrence, local alignment of two sequences.
+
+H[t, i] = max(0, H[t-1, i-1] + score, H[t-1, i] + GAP, H[t, i-1] + GAP), zero for t or i of 0, in
+int32 (Prajapati 2019, section B.3.1). A tile needs the row above it, the column to its left and the
+value at the corner between them, and leaves its last row and column in their places.
+
+Within a tile, ``subtile`` rows are computed together, along the diagonals: the values of a diagonal
+do not depend on each other. The three last diagonals lie in ``work``, each with the row above at
+its place 0.
+"""
+
+# mypy: disable-error-code="no-untyped-def,call-overload"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from kernels.stencils.stencils import GAP, MATCH, MISMATCH
+
+ONE = np.uint64(1)
+_MATCH, _MISMATCH, _GAP, _ZERO = (np.int32(score) for score in (MATCH, MISMATCH, GAP, 0))
+
+
+@njit(nogil=True, cache=True)
+def run_rows(first, second, row, column):
+    """The whole table, row by row: a plain loop. Arguments as for :func:`run_tile`.
+
+    Returns the greatest value.
+    """
+    best = _ZERO
+    row[:] = 0
+    for t in range(len(second)):
+        corner = left = _ZERO
+        for i in range(len(first)):
+            score = _MATCH if first[i] == second[t] else _MISMATCH
+            above = row[i]
+            value = max(_ZERO, np.int32(corner + score))
+            value = max(value, np.int32(above + _GAP))
+            left = max(value, np.int32(left + _GAP))
+            corner = above
+            row[i] = left
+            best = max(best, left)
+        column[t] = left
+    return best
+
+
+@njit(nogil=True, cache=True)
+def run_tile(backwards, second, row, column, corner, tile, subtile, work, best):
+    """Compute a tile.
+
+    Args:
+        backwards: the sequence along i, from its end; int32 (S,).
+        second: the sequence along t; int32 (T,).
+        row: H of the row above; becomes that of the tile's last row; int32 (S,).
+        column: H of the column to the left; becomes that of the tile's last; int32 (T,).
+        corner: H above and to the left of the tile.
+        tile: first i, the one after the last, first t, the one after the last.
+        subtile: rows that are computed together.
+        work: int32 (3 * (subtile + 1),).
+        best: the greatest values so far, one for each row of a subtile; int32 (subtile,).
+    """
+    i0, i1, t0, t1 = tile
+    for t in range(t0, t1, subtile):
+        end = min(t + subtile, t1)
+        below = column[end - 1]
+        _run_subtile(backwards, second, row, column, corner, (i0, i1, t, end), work, best)
+        corner = below
+
+
+@njit(nogil=True, cache=True)
+def _run_subtile(backwards, second, row, column, corner, tile, work, best):
+    i0, i1, t0, t1 = tile
+    height, width, length = t1 - t0, i1 - i0, len(work) // 3
+    older, old, new = 0, length, 2 * length
+    work[older], work[old] = corner, row[i0]
+    for diagonal in range(width + height - 1):
+        if diagonal < height:
+            work[old + diagonal + 1] = column[t0 + diagonal]
+        if diagonal + 1 < width:
+            work[new] = row[i0 + diagonal + 1]
+        first, last = max(0, diagonal - width + 1), min(height, diagonal + 1)
+        letters = len(backwards) - 1 - i0 - diagonal + first
+        _run_diagonal(
+            backwards,
+            second,
+            work,
+            best,
+            np.uint64(letters),
+            np.uint64(t0 + first),
+            np.uint64(older + first),
+            np.uint64(old + first),
+            np.uint64(new + first + 1),
+            np.uint64(first),
+            np.uint64(last - first),
+        )
+        if diagonal >= width - 1:
+            column[t0 + first] = work[new + first + 1]
+        if diagonal >= height - 1:
+            row[i0 + diagonal - height + 1] = work[new + height]
+        older, old, new = old, new, older
+
+
+@njit(nogil=True, cache=True)
+def _run_diagonal(a, b, work, best, in_a, in_b, older, old, new, in_best, count):
+    for k in range(count):
+        score = _MATCH if a[in_a + k] == b[in_b + k] else _MISMATCH
+        along, above = np.int32(work[older + k] + score), np.int32(work[old + k] + _GAP)
+        left = np.int32(work[old + k + ONE] + _GAP)
+        value = max(along, above, left, _ZERO)
+        work[new + k] = value
+        best[in_best + k] = max(best[in_best + k], value)

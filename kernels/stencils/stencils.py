@@ -1,0 +1,57 @@
+"""The stencils: what a point is computed from, and with which operations.
+
+``j1d``, ``j2d`` and ``sw`` are those of Prajapati 2019; it names the others and prints no formulas,
+so theirs are ours. All are of first order: a point at step t needs itself and its neighbours along
+each axis at step t - 1. Values that begin in [0, 1) stay in [0, 1] and do not fade to denormal
+numbers, which processors compute slowly. ``c`` is the point; ``w`` and ``e`` its neighbours along
+the last axis, ``n`` and ``s`` along the one before it, ``f`` and ``b`` along the first of three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """A stencil. ``dimensions`` of space; additions and multiplications of a point (a subtraction
+    is an addition); ``formula``, in words for people."""
+
+    code: str
+    dimensions: int
+    additions: int
+    multiplications: int
+    formula: str
+
+    @property
+    def loads(self) -> int:
+        """Numbers that a point is computed from."""
+        return 2 * self.dimensions + 1
+
+    def name(self) -> str:
+        """What the compiled loops depend on."""
+        return self.code
+
+
+STENCILS = {
+    stencil.code: stencil
+    for stencil in (
+        Stencil("j1d", 1, 2, 1, "(w + c + e) / 3"),
+        Stencil("j2d", 2, 4, 1, "0.2 (c + n + s + w + e)"),
+        Stencil("h2d", 2, 6, 3, "c + (n - 2c + s) / 8 + (w - 2c + e) / 8"),
+        Stencil("l2d", 2, 4, 2, "c / 2 + (n + s + w + e) / 8"),
+        Stencil(
+            "g2d", 2, 9, 6, "1/4 + c / 2 + ((n - c)^2 + (s - c)^2 + (w - c)^2 + (e - c)^2) / 16"
+        ),
+        Stencil("j3d", 3, 6, 1, "(c + f + b + n + s + w + e) / 7"),
+        Stencil("h3d", 3, 9, 4, "c + ((f - 2c + b) + (n - 2c + s) + (w - 2c + e)) / 8, each apart"),
+        Stencil("l3d", 3, 6, 2, "c / 2 + (f + b + n + s + w + e) / 12"),
+    )
+}
+"""Name -> stencil, Smith-Waterman's recurrence apart."""
+SMITH_WATERMAN = "sw"
+MATCH, MISMATCH, GAP = 2, -1, -1
+"""Scores of :data:`SMITH_WATERMAN`: of two equal letters, of two others, and of a gap."""
+CELL_ADDITIONS = CELL_MAXIMA = 3
+"""Of a cell: max(0, H[t-1, i-1] + score, H[t-1, i] + GAP, H[t, i-1] + GAP). The greatest value of
+the table takes one maximum more."""
