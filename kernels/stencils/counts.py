@@ -6,14 +6,16 @@
 - ``dram``: what moves between memory and the store that a tile works in. Every tile, clipped at the
   borders, reads the points that it needs and does not compute itself, and writes those that others
   need or that are of the last step (Prajapati 2019, section A.4.1). Along further axes a tile's
-  neighbours in the same prism use what is in the store already (A.14). Fixed values outside the
-  grid are not counted. Bytes reach memory only where caches hold a tile and no more than that.
+  neighbours in the same prism use what is in the store already (A.14, A.25), which must hold it.
+  Fixed values outside the grid are not counted.
 - ``l1``: what moves between that store and registers: for a point its inputs and its result, for a
   cell of ``sw`` three neighbours, two letters, the greatest value so far, and two results. The
   borders of its tiles are not counted.
 - ``barrier``: rows of a tile that must follow each other, and two for the tile's transfers (A.9,
   A.10); in ``sw`` diagonals instead of rows.
 - ``launch``: wavefronts.
+
+Untiled is one tile a step, however many threads share it.
 """
 
 from __future__ import annotations

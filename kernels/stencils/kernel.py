@@ -17,7 +17,7 @@ from kernels.kernel import Counts, Kernel, Prepared, WrongResult, not_compiled
 from kernels.stencils.counts import count_stencil, inner_pieces, stencil_metrics, wavefronts
 from kernels.stencils.params import StencilParams
 from kernels.stencils.shapes import Wavefront, subdivided, untiled
-from kernels.stencils.stencils import SMITH_WATERMAN, STENCILS
+from kernels.stencils.stencils import SMITH_WATERMAN, STENCILS, next_step
 
 PROBE = 4
 """Points of the checked region along each axis."""
@@ -56,7 +56,11 @@ class PreparedStencil:
     @property
     def grid(self) -> np.ndarray:
         """The values now, with their fixed border: a view of shape (size + 2 of each axis)."""
-        return self._flat.reshape(2, *self._shape)[self._parity]
+        return self._grids()[self._parity]
+
+    def _grids(self) -> np.ndarray:
+        """The values of the last step and of the one before, at their places."""
+        return self._flat.reshape(2, *self._shape)
 
     def run(self, iterations: int) -> None:
         """All steps, ``iterations`` times."""
@@ -83,7 +87,8 @@ class PreparedStencil:
         return count_stencil(self._params)
 
     def check(self) -> None:
-        """Run once more, and compare a region with the plain loop on what it depends on."""
+        """Run once more, and compare a region with the plain loop on what it depends on, and its
+        last step with NumPy."""
         params = self._params
         box = [self._probed(size) for size in params.sizes]
         wide = [
@@ -100,6 +105,10 @@ class PreparedStencil:
         now = self.grid[tuple(slice(low + 1, high + 1) for low, high in box)]
         if not np.array_equal(right[tuple(inside)], now, equal_nan=True):
             raise WrongResult(f"{params.stencil}: another result than untiled, near {box}")
+        before = self._grids()[1 - self._parity]
+        around = before[tuple(slice(low, high + 2) for low, high in box)]
+        if not np.array_equal(next_step(params.stencil, around), now, equal_nan=True):
+            raise WrongResult(f"{params.stencil}: another last step than by NumPy, near {box}")
 
     def _probed(self, size: int) -> tuple[int, int]:
         low = int(self._probes.integers(max(size - PROBE, 0) + 1))

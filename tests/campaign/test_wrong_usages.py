@@ -27,6 +27,9 @@ FILES = {
     "intensity.toml": CAMPAIGN,
     "argv.toml": CAMPAIGN[: CAMPAIGN.index("[[kernels]]")]
     + '[[kernels]]\nkernel = "command"\nparams = { argv = "./x -n 4" }\n',
+    "odd.toml": CAMPAIGN[: CAMPAIGN.index("[[kernels]]")]
+    + '[[kernels]]\nkernel = "stencil"\nparams = { stencil = "j1d", size_1 = 64, steps = 4, '
+    'tiling = "hexagonal", tile_t = 3, tile_1 = 8 }\n',
     "memory-site.toml": SITE.replace('scheduler = "local"', 'scheduler = "slurm"\nmemory = "200"'),
     "memory.toml": CAMPAIGN.replace("s.toml", "memory-site.toml"),
     "jetson.toml": CAMPAIGN.replace("s.toml", "jetson"),
@@ -123,6 +126,9 @@ USAGES = {
         "  three.toml:9: kernels[0].kernel: unknown kernel 'spfma'; did you mean "
         "'sp_fma'? Known: chase, command, cuda_dgemm, dgemm, dp_fma, fmm, fmm_u, idle, int_mad, "
         "load, sp_fma, stencil"
+    ),
+    "plan odd.toml": (
+        "campaign: odd.toml:9: kernels[0].params: tile_t must be even in hexagons: 2 or 4"
     ),
     "plan argv.toml": (
         "campaign: argv.toml:9: kernels[0].params.argv: found './x -n 4'; must be a list "

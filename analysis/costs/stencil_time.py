@@ -1,0 +1,218 @@
+"""The time of a stencil in hexagonal tiles (Prajapati 2019, appendix A: equations A.2 to A.32).
+
+Two forms. ``printed`` is as the thesis has it. ``corrected`` differs in two places:
+
+- tiles of a wavefront lie 2 tS1 + tT - 2 apart, as its appendix B has it. A.5 adds 2, which leaves
+  out a part of 2 / (2 tS1 + tT) of all work, and A.23, in three dimensions, has tS1 once;
+- ``seconds_per_word`` is of the whole device, and A.9 gives it to each processor alone: a wavefront
+  takes at least the time in which all of its words move.
+
+Also as printed in both: the words that leave a tile, tS1 + 2 tT in A.8, are 2 more than a hexagon
+has; the last of k tiles is counted once in one dimension (A.13) and not apart in two and three
+(A.17, A.30). Registers, which A.12 names and does not model, do not bound k.
+
+Lengths are in points, times in seconds, words in numbers of 4 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+WORD_BYTES = 4
+FORMS = ("corrected", "printed")
+
+
+class CannotPredict(ValueError):
+    """The equations cannot be applied; the text says why, and what would do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A device: ``processors`` with ``lanes`` vector units each, ``on_chip_bytes`` of memory a
+    processor, of which a block of threads can have ``block_bytes``, and at most ``blocks`` at a
+    time; ``seconds_per_word`` to and from memory, of ``barrier_s`` among the threads of a block,
+    and of ``launch_s`` of a wavefront (L, tau_sync and T_sync of Table A.1)."""
+
+    processors: int
+    lanes: int
+    on_chip_bytes: float
+    block_bytes: float
+    blocks: int
+    seconds_per_word: float
+    barrier_s: float
+    launch_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StencilTime:
+    """The parts of the predicted time, float64 arrays of one shape: how many ``wavefronts`` (A.3),
+    ``tiles`` in each (A.6) and ``subtiles`` of each tile (A.17, A.24); of a subtile, the seconds of
+    its transfers (m', A.9), of its computation (c, A.10) and its ``words`` in and out (m_io); and
+    ``time_s`` in all."""
+
+    wavefronts: np.ndarray
+    tiles: np.ndarray
+    subtiles: np.ndarray
+    words: np.ndarray
+    transfer_s: np.ndarray
+    compute_s: np.ndarray
+    time_s: np.ndarray
+
+
+def stencil_time_s(
+    machine: Machine,
+    iteration_s: ArrayLike,
+    sizes: ArrayLike,
+    steps: ArrayLike,
+    tiles: ArrayLike,
+    tile_t: ArrayLike,
+    k: ArrayLike = 1,
+    form: str = "corrected",
+) -> np.ndarray:
+    """The predicted time in seconds; see :func:`stencil_time`."""
+    return stencil_time(machine, iteration_s, sizes, steps, tiles, tile_t, k, form).time_s
+
+
+def stencil_time(
+    machine: Machine,
+    iteration_s: ArrayLike,
+    sizes: ArrayLike,
+    steps: ArrayLike,
+    tiles: ArrayLike,
+    tile_t: ArrayLike,
+    k: ArrayLike = 1,
+    form: str = "corrected",
+) -> StencilTime:
+    """The predicted time, and its parts.
+
+    Args:
+        machine: the device.
+        iteration_s: seconds of one point on one vector unit (C_iter).
+        sizes: points of each axis, the axes (one to three) last: (..., axes).
+        steps: steps of time (T).
+        tiles: points of a tile along each axis: (..., axes).
+        tile_t: steps of a tile, even.
+        k: tiles that a processor has at a time (hyperthreading).
+        form: one of :data:`FORMS`.
+
+    All but ``machine`` and ``form`` are broadcast against each other, without the axes.
+
+    Raises:
+        CannotPredict: an odd or missing ``tile_t``, a length of 0, another number of axes, or an
+            unknown form.
+    """
+    if form not in FORMS:
+        raise CannotPredict(f"unknown form {form!r}: use {' or '.join(FORMS)}")
+    size, tile = np.asarray(sizes, float), np.asarray(tiles, float)
+    if size.ndim == 0 or tile.ndim == 0 or size.shape[-1] != tile.shape[-1]:
+        raise CannotPredict(
+            "sizes and tiles need as many numbers each, one an axis, in the last axis"
+        )
+    axes = size.shape[-1]
+    if axes not in (1, 2, 3):
+        raise CannotPredict(f"{axes} axes: a stencil has one to three")
+    step, high, threads = (np.asarray(given, float) for given in (steps, tile_t, k))
+    for name, given in (("sizes", size), ("steps", step), ("tiles", tile), ("tile_t", high)):
+        if not (given >= 1).all():
+            raise CannotPredict(f"{name}: found {given.min():g}, and each must be at least 1")
+    if (high % 2 != 0).any():
+        raise CannotPredict(
+            f"tile_t: found {high[high % 2 != 0][0]:g}, and hexagons need an even one"
+        )
+    if not (threads >= 1).all():
+        raise CannotPredict(f"k: found {threads.min():g}, and it must be at least 1")
+    wide = tile[..., 0]
+    inner = np.prod(tile[..., 1:], axis=-1)
+    pitch = 2 * wide + high - 2
+    if form == "printed":
+        pitch = wide + high if axes == 3 else 2 * wide + high
+    across = np.ceil(size[..., 0] / pitch)
+    wavefronts = 2 * np.ceil(step / high)
+    subtiles = np.ceil(np.prod((size[..., 1:] + high[..., None]) / tile[..., 1:], axis=-1))
+    words = 2 * inner * (wide + 2 * high)
+    transfer_s = words * machine.seconds_per_word + 2 * machine.barrier_s
+    iterations = _rows(wide, inner, high, machine.lanes)
+    compute_s = 2 * np.asarray(iteration_s, float) * iterations + high * machine.barrier_s
+    longer_s = np.maximum(transfer_s, compute_s)
+    alone_s = transfer_s + compute_s
+    if axes == 1:
+        prism_s = alone_s + (threads - 1) * longer_s
+    else:
+        prism_s = np.where(
+            threads == 1, alone_s * subtiles, transfer_s + threads * longer_s * subtiles
+        )
+    wavefront_s = np.ceil(np.ceil(across / threads) / machine.processors) * prism_s
+    if form == "corrected":
+        wavefront_s = np.maximum(wavefront_s, across * subtiles * words * machine.seconds_per_word)
+    time_s = wavefronts * (wavefront_s + machine.launch_s)
+    parts = np.broadcast_arrays(wavefronts, across, subtiles, words, transfer_s, compute_s, time_s)
+    names = ("wavefronts", "tiles", "subtiles", "words", "transfer_s", "compute_s", "time_s")
+    return StencilTime(**dict(zip(names, parts, strict=True)))
+
+
+def _rows(wide: np.ndarray, inner: np.ndarray, high: np.ndarray, lanes: int) -> np.ndarray:
+    """The sum of ceil(points of a row / lanes) over half a tile's rows (A.10, A.16, A.28)."""
+    wide, inner, high = np.broadcast_arrays(wide, inner, high)
+    total = np.zeros(wide.shape)
+    for row in range(int(high.max(initial=0)) // 2):
+        total += np.where(2 * row < high, np.ceil((wide + 2 * row) * inner / lanes), 0.0)
+    return total
+
+
+def tile_bytes(tiles: ArrayLike, tile_t: ArrayLike) -> np.ndarray:
+    """Bytes of a tile's store: 2 (tS + tT) words in one dimension, A.20 in two, and its extension
+    to three, which the thesis does not print. ``tiles``: (..., axes)."""
+    tile, high = np.asarray(tiles, float), np.asarray(tile_t, float)
+    if tile.shape[-1] == 1:
+        return 2.0 * WORD_BYTES * (tile[..., 0] + high)
+    return 2.0 * WORD_BYTES * np.prod(tile + high[..., None] + 1, axis=-1)
+
+
+def fits(machine: Machine, tiles: ArrayLike, tile_t: ArrayLike, k: ArrayLike = 1) -> np.ndarray:
+    """bool: whether ``k`` tiles fit on a processor (the conditions of A.32)."""
+    needed, threads = tile_bytes(tiles, tile_t), np.asarray(k, float)
+    return np.asarray(
+        (needed <= machine.block_bytes)
+        & (threads <= machine.blocks)
+        & (threads * needed <= machine.on_chip_bytes)
+    )
+
+
+def ideal_time_s(
+    machine: Machine, iteration_s: ArrayLike, sizes: ArrayLike, steps: ArrayLike
+) -> np.ndarray:
+    """8.3: every vector unit always busy. ``sizes``: (..., axes)."""
+    points = np.prod(np.asarray(sizes, float), axis=-1) * np.asarray(steps, float)
+    return np.asarray(points * iteration_s / (machine.processors * machine.lanes))
+
+
+def overhead_s(
+    machine: Machine,
+    iteration_s: ArrayLike,
+    sizes: ArrayLike,
+    steps: ArrayLike,
+    tiles: ArrayLike,
+    tile_t: ArrayLike,
+    form: str = "corrected",
+) -> np.ndarray:
+    """8.5, of two axes: the time that rounding up to whole vectors takes. ``printed`` lacks the
+    factor S2 / (tS2 processors), which follows from the equations it is derived from."""
+    size, tile = np.asarray(sizes, float), np.asarray(tiles, float)
+    printed = np.asarray(iteration_s, float) * size[..., 0] * np.asarray(steps, float)
+    printed = printed / (tile[..., 0] + np.asarray(tile_t, float) / 2)
+    if form == "printed":
+        return np.asarray(printed)
+    return np.asarray(printed * size[..., 1] / (tile[..., 1] * machine.processors))
+
+
+def near_least(predicted: ArrayLike, within: float = 0.10) -> np.ndarray:
+    """The rows of ``predicted`` (n,) that are at most this fraction above the least, the least
+    first: those that section A.5 measures. Rows that are not finite are left out."""
+    costs = np.asarray(predicted, float)
+    if not np.isfinite(costs).any():
+        return np.empty(0, np.int64)
+    rows = np.flatnonzero(costs <= np.nanmin(costs) * (1 + within))
+    return rows[np.argsort(costs[rows], kind="stable")]
