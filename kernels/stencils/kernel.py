@@ -189,7 +189,7 @@ def align(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """The last row of the table (len(first),), its last column (len(second),), both int32, and its
     greatest value. ``first``, ``second``: int32, of any length; of ``params`` the tiling counts."""
-    from kernels.stencils.smith_waterman import run_rows, run_tile  # noqa: PLC0415
+    from kernels.stencils.smith_waterman import run_rows, run_tiles  # noqa: PLC0415
 
     size, steps = len(first), len(second)
     row, column = np.zeros(size, np.int32), np.zeros(steps, np.int32)
@@ -206,17 +206,11 @@ def align(
     for wavefront in range(across + up - 1 if size and steps else 0):
         lowest = max(0, wavefront - across + 1)
 
-        def run_tiles(
-            begin: int, end: int, wavefront: int = wavefront, lowest: int = lowest
-        ) -> None:
-            for later in range(lowest + begin, lowest + end):
-                i0, t0 = (wavefront - later) * wide, later * high
-                tile = (i0, min(i0 + wide, size), t0, min(t0 + high, steps))
-                corner, corners[later] = corners[later], row[tile[1] - 1]
-                of_row = work[later], best[later]
-                run_tile(backwards, second, row, column, corner, tile, subtile, *of_row)
+        def work_on(begin: int, end: int, wavefront: int = wavefront, low: int = lowest) -> None:
+            tiles, part = (wide, high, subtile), (wavefront, low + begin, low + end)
+            run_tiles(backwards, second, row, column, corners, tiles, part, work, best)
 
-        threads.share(min(up, wavefront + 1) - lowest, run_tiles)
+        threads.share(min(up, wavefront + 1) - lowest, work_on)
     return row, column, int(best.max(initial=0))
 
 

@@ -24,7 +24,8 @@ _MATCH, _MISMATCH, _GAP, _ZERO = (np.int32(score) for score in (MATCH, MISMATCH,
 
 @njit(nogil=True, cache=True)
 def run_rows(first, second, row, column):
-    """The whole table, row by row: a plain loop. Arguments as for :func:`run_tile`.
+    """The whole table, row by row: a plain loop. Arguments as for :func:`run_tiles`, both sequences from their
+    beginnings.
 
     Returns the greatest value.
     """
@@ -46,26 +47,33 @@ def run_rows(first, second, row, column):
 
 
 @njit(nogil=True, cache=True)
-def run_tile(backwards, second, row, column, corner, tile, subtile, work, best):
-    """Compute a tile.
+def run_tiles(backwards, second, row, column, corners, tiles, wavefront, work, best):
+    """Compute tiles of a wavefront: the rows of tiles from the first to the one after the last.
 
     Args:
         backwards: the sequence along i, from its end; int32 (S,).
         second: the sequence along t; int32 (T,).
-        row: H of the row above; becomes that of the tile's last row; int32 (S,).
-        column: H of the column to the left; becomes that of the tile's last; int32 (T,).
-        corner: H above and to the left of the tile.
-        tile: first i, the one after the last, first t, the one after the last.
-        subtile: rows that are computed together.
-        work: int32 (3 * (subtile + 1),).
-        best: the greatest values so far, one for each row of a subtile; int32 (subtile,).
+        row: H of the row above each column of tiles; becomes that of their last rows; int32 (S,).
+        column: H of the column to the left of each row of tiles; becomes that of their last
+            columns; int32 (T,).
+        corners: H above and to the left of the next tile of each row of tiles; int32 (rows,).
+        tiles: points of a tile along i and along t, and rows that are computed together.
+        wavefront: its number, the first row of tiles, the one after the last.
+        work: int32 (rows, 3 * (rows together + 1)).
+        best: the greatest values so far; int32 (rows, rows together).
     """
-    i0, i1, t0, t1 = tile
-    for t in range(t0, t1, subtile):
-        end = min(t + subtile, t1)
-        below = column[end - 1]
-        _run_subtile(backwards, second, row, column, corner, (i0, i1, t, end), work, best)
-        corner = below
+    wide, high, subtile = tiles
+    number, first, last = wavefront
+    for later in range(first, last):
+        i0, t0 = (number - later) * wide, later * high
+        i1, t1 = min(i0 + wide, len(row)), min(t0 + high, len(column))
+        corner, corners[later] = corners[later], row[i1 - 1]
+        for t in range(t0, t1, subtile):
+            end = min(t + subtile, t1)
+            below = column[end - 1]
+            tile = (i0, i1, t, end)
+            _run_subtile(backwards, second, row, column, corner, tile, work[later], best[later])
+            corner = below
 
 
 @njit(nogil=True, cache=True)
