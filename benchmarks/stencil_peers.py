@@ -185,7 +185,7 @@ def main() -> None:
         ratios = list(compare("sw", 8192**2, contenders, asked.rounds).values())
         right.append(ratios[1] >= 3.0)
     load = os.getloadavg()[0]
-    of_sw = {"tile_1": 256, "tile_t": 256, "subtile": 256}  # many tiles in a wavefront
+    of_sw = {"tile_1": 512, "tile_t": 512, "subtile": 512}  # many tiles in a wavefront
     for problem, tiling, own in ((J2D, "hexagonal", tiles), (SW, "orthogonal", of_sw)):
         times = two_threads(problem, tiling, own, asked.rounds)
         print(f"{problem['stencil']:4} two threads {times:.2f} times one (load {load:.1f})")

@@ -22,6 +22,8 @@ from kernels.stencils.stencils import SMITH_WATERMAN, STENCILS, next_step
 PROBE = 4
 """Points of the checked region along each axis."""
 LETTERS = 4
+APART = 32
+"""Numbers between what two threads write, so that they do not share a cache line."""
 
 
 class PreparedStencil:
@@ -200,8 +202,8 @@ def align(
     backwards = first[::-1].copy()
     across, up = -(-size // wide), -(-steps // high)
     corners = np.zeros(up, np.int32)
-    best = np.zeros((up, subtile), np.int32)
-    work = np.zeros((up, 3 * (subtile + 1)), np.int32)
+    best = np.zeros((up, subtile + APART), np.int32)
+    work = np.zeros((up, 3 * (subtile + 1 + APART)), np.int32)
 
     for wavefront in range(across + up - 1 if size and steps else 0):
         lowest = max(0, wavefront - across + 1)

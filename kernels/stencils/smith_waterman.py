@@ -24,8 +24,8 @@ _MATCH, _MISMATCH, _GAP, _ZERO = (np.int32(score) for score in (MATCH, MISMATCH,
 
 @njit(nogil=True, cache=True)
 def run_rows(first, second, row, column):
-    """The whole table, row by row: a plain loop. Arguments as for :func:`run_tiles`, both sequences from their
-    beginnings.
+    """The whole table, row by row: a plain loop. ``first``, ``second``: the sequences; ``row``,
+    ``column``: as for :func:`run_tiles`.
 
     Returns the greatest value.
     """
@@ -59,8 +59,8 @@ def run_tiles(backwards, second, row, column, corners, tiles, wavefront, work, b
         corners: H above and to the left of the next tile of each row of tiles; int32 (rows,).
         tiles: points of a tile along i and along t, and rows that are computed together.
         wavefront: its number, the first row of tiles, the one after the last.
-        work: int32 (rows, 3 * (rows together + 1)).
-        best: the greatest values so far; int32 (rows, rows together).
+        work: int32 (rows, 3 * (rows together + 1)), or wider.
+        best: the greatest values so far; int32 (rows, rows together), or wider.
     """
     wide, high, subtile = tiles
     number, first, last = wavefront
