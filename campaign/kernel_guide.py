@@ -36,6 +36,8 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "idle": {"sleep_s": 1.0},
 }
 """Kernel -> parameters of its example; of another one its required parameters, as they may be."""
+LONGEST_LINE = 96
+"""Characters of an example's line: 100 columns, without the indentation on the screen."""
 LEVEL = "level"
 """The parameter of kernels whose arrays are as long as the node's caches are large."""
 
@@ -125,7 +127,14 @@ def _example(kernel: Kernel, parameters: tuple[ParameterDescription, ...]) -> st
     lines = ["[[kernels]]", f"kernel = {_toml(kernel.name)}"]
     if kernel.name == "command":
         lines.append('label = "my-solver"')
-    return "\n".join([*lines, *([f"params = {_toml(values)}"] if values else [])])
+    inline = f"params = {_toml(values)}"
+    if len(inline) > LONGEST_LINE:  # TOML allows no line break within an inline table
+        return "\n".join([*lines, "[kernels.params]", *_assignments(values)])
+    return "\n".join([*lines, *([inline] if values else [])])
+
+
+def _assignments(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_toml(value)}" for key, value in values.items()]
 
 
 def _some_value(schema: Mapping[str, Any]) -> Any:
@@ -137,7 +146,7 @@ def _some_value(schema: Mapping[str, Any]) -> Any:
 def _toml(value: Any) -> str:
     """A value of plain types as TOML."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(_assignments(value)) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value)
