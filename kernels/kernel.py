@@ -101,3 +101,6 @@ class Kernel:
     metrics: Callable[[Any], Mapping[str, float]] | None = None
     """Further numbers about a variant, by name, that a measurement records: how many registers it
     needs, for example."""
+    timed: tuple[str, ...] = ()
+    """The metrics that are numbers of things that take time, as the counts are: the time of a
+    variant is then modelled as a sum over both. Empty where it is not such a sum."""

@@ -1,4 +1,4 @@
-"""The forest of ``model``, and in each five candidates one beside the best.
+"""A forest, and in each five candidates one beside the best.
 
 Where the forest is right, it finds the best region early. Where the cost changes from one value to
 the next in a way that it cannot know, single steps from the best still find what is beside it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.search import model
+from analysis.search import forest
 from analysis.search.candidates import Candidates, Measured
 from analysis.search.neighbours import near_best
 
@@ -19,16 +19,16 @@ NEAR_EVERY = 5
 def choose(
     candidates: Candidates, measured: Measured, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Neighbours of the best candidates, then the model's choice.
+    """Neighbours of the best candidates, then the forest's choice.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.
     """
-    if len(measured.rows) < model.START or not len(measured.best_first):
-        return model.choose(candidates, measured, count, generator)
+    if len(measured.rows) < forest.START or not len(measured.best_first):
+        return forest.choose(candidates, measured, count, generator)
     free = measured.free(len(candidates))
     near = near_best(candidates, measured, free, count // NEAR_EVERY, generator)
     free[near] = False
     left = count - len(near)
-    modelled = model.choose_among(candidates, measured, free, left, generator)
-    return np.concatenate([near, modelled])
+    expected = forest.choose_among(candidates, measured, free, left, generator)
+    return np.concatenate([near, expected])

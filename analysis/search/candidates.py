@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -14,10 +14,12 @@ class Candidates:
     """The candidates of one problem: variants at settings.
 
     ``columns``: parameter (and clock) -> its values (N,), numbers or texts; NaN where a candidate
-    has no such clock. Candidates are numbered in this order.
+    has no such clock. Candidates are numbered in this order. ``terms``: name -> (N,), the numbers
+    that a candidate's cost is a weighted sum of; empty where the kernel states none.
     """
 
     columns: Mapping[str, np.ndarray]
+    terms: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return next((len(column) for column in self.columns.values()), 0)
@@ -74,4 +76,5 @@ class Measured:
 
 Strategy = Callable[[Candidates, Measured, int, np.random.Generator], np.ndarray]
 """(candidates, measured, count, generator) -> the rows of the next candidates to measure: at most
-``count``, in order, none of them measured. A pure function of its arguments."""
+``count``, in order, none of them measured; none at all where the search is over. A pure function of
+its arguments."""

@@ -31,7 +31,8 @@ def play(
     seed: int,
 ) -> np.ndarray:
     """What the best candidate found is above the least of all, as a fraction, after each
-    measurement: (budget,), infinite before the first that did not fail.
+    measurement: (budget,), infinite before the first that did not fail. A search that ends before
+    loses from then on what it lost at its end.
 
     ``costs``: (N, 2), energy (J) and time (s) of all candidates; NaN for those that failed.
     ``budget``: at most N. The strategy knows of the costs only those that it has asked for.
@@ -44,6 +45,8 @@ def play(
         known = np.sort(rows)
         measured = Measured(known, score(objective, costs[known]))
         chosen = next_batch(strategy, candidates, measured, min(batch, budget - len(rows)), seed)
+        if not len(chosen):  # the strategy has ended its search
+            break
         rows = np.concatenate([rows, chosen])
     for count in range(1, budget + 1):
         scores = score(objective, costs[rows[:count]])

@@ -130,7 +130,7 @@ class Search(FileModel):
     them all."""
 
     strategy: str = "auto"
-    """How the next points are chosen: auto, model (a forest of random trees), neighbours (local
+    """How the next points are chosen: auto, model (a sum of counts, or a forest), neighbours (local
     search), random, or all (in the order of the space)."""
     budget: Annotated[int, Field(ge=1)] | None = None
     """The most points of a partition that are measured (default: all of them)."""

@@ -14,14 +14,19 @@ from typing import Any
 
 import numpy as np
 
+from analysis.costs.linear_cost import at_clocks
 from analysis.search.candidates import Candidates
 from campaign.plan.plan import Plan
-from campaign.plan.planned_points import PartitionPoints
+from campaign.plan.planned_points import Input, PartitionPoints
 from campaign.plan.point import canonical_json
+from campaign.stated_terms import stated_terms
 from campaign.store.costs import Cost
 from sites.setting import Setting
 
 CLOCKS = ("core_mhz", "mem_mhz")
+POWERS = (-1, 2)
+"""Of a clock, that a candidate's cost may be made of: time falls with it, and the energy of an
+operation rises with the square of the voltage, which rises with it."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,13 +95,26 @@ def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
                 params=json.loads(params),
                 codes=codes,
                 ids=ids[codes],
-                candidates=Candidates(candidate_columns(of_variants, own_variant, settings)),
+                candidates=Candidates(
+                    candidate_columns(of_variants, own_variant, settings),
+                    _terms([part.inputs[number] for number in numbers], own_variant, settings),
+                ),
                 variants=own_variant,
                 of_variants=of_variants,
                 settings=settings,
             )
         )
     return made
+
+
+def _terms(
+    variants: Sequence[Input], of: np.ndarray, settings: Sequence[Setting]
+) -> dict[str, np.ndarray]:
+    """The terms of candidates (:class:`analysis.search.candidates.Candidates`): those of their
+    variants, at the clocks of their settings."""
+    stated = stated_terms(variants[0].kernel, [own.params for own in variants])
+    columns = {name: column[of] for name, column in stated.items()}
+    return at_clocks(columns, clock_columns(settings), POWERS)
 
 
 def ids_by_code(part: PartitionPoints) -> np.ndarray:
@@ -114,9 +132,15 @@ def candidate_columns(
     ``settings[i]``. Lists become texts."""
     names = sorted({name for variant in variants for name in variant})
     columns = {name: as_column([variant.get(name) for variant in variants])[of] for name in names}
-    for name in CLOCKS:
-        columns[name] = np.array([getattr(setting, name) or np.nan for setting in settings], float)
-    return columns
+    return columns | clock_columns(settings)
+
+
+def clock_columns(settings: Sequence[Setting]) -> dict[str, np.ndarray]:
+    """The clocks of settings, MHz; NaN where a setting has no such clock."""
+    return {
+        name: np.array([getattr(setting, name) or np.nan for setting in settings], float)
+        for name in CLOCKS
+    }
 
 
 def as_column(values: Sequence[Any]) -> np.ndarray:

@@ -20,8 +20,11 @@ Untiled is one tile a step, however many threads share it.
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -103,23 +106,39 @@ def stencil_metrics(params: StencilParams) -> dict[str, float]:
     }
 
 
+@lru_cache(maxsize=1)  # counts and metrics of a variant are asked for one after the other
 def _totals(params: StencilParams) -> tuple[int, TileTotals]:
     """The number of wavefronts, and the sums over all."""
-    known: dict[bytes, TileTotals] = {}
+    distinct = _distinct_wavefronts(
+        params.tiling, params.size_1, params.steps, params.tile_1, params.tile_t
+    )
     sums = np.zeros(4, np.int64)
-    number = 0
-    for wavefront in wavefronts(params):
-        last = wavefront.steps == params.steps
+    for wavefront, words, number in distinct:
+        own = _totals_of(params, wavefront, words)
+        sums += np.array((own.words, own.rows, own.loops, own.tiles)) * number
+    return sum(number for *_, number in distinct), TileTotals(*sums.tolist())
+
+
+@lru_cache(maxsize=4)  # variants that differ in the inner axes alone have the same
+def _distinct_wavefronts(
+    tiling: str, size: int, steps: int, tile_1: int, tile_t: int
+) -> list[tuple[Wavefront, int, int]]:
+    """The wavefronts that differ: one of each kind, its words, and how many there are of it."""
+    kinds: dict[bytes, Wavefront] = {}
+    number: Counter[bytes] = Counter()
+    for wavefront in DIVISIONS[tiling](size, steps, tile_1, tile_t):
+        last = wavefront.steps == steps
         key = b"".join(part.tobytes() for part in (wavefront.lows, wavefront.highs, last))
-        if key not in known:
-            known[key] = _totals_of(params, wavefront, last)
-        own = known[key]
-        sums += (own.words, own.rows, own.loops, own.tiles)
-        number += 1
-    return number, TileTotals(*sums.tolist())
+        digest = hashlib.sha256(key).digest()
+        kinds.setdefault(digest, wavefront)
+        number[digest] += 1
+    return [
+        (own, _words(own, own.steps == steps, size), number[digest])
+        for digest, own in kinds.items()
+    ]
 
 
-def _totals_of(params: StencilParams, wavefront: Wavefront, last: np.ndarray) -> TileTotals:
+def _totals_of(params: StencilParams, wavefront: Wavefront, words: int) -> TileTotals:
     lengths = wavefront.lengths
     inner = inner_pieces(params, lengths.shape[1])
     run = lengths
@@ -139,7 +158,7 @@ def _totals_of(params: StencilParams, wavefront: Wavefront, last: np.ndarray) ->
         loops = int(full.sum())
     rows = full @ prisms.T
     return TileTotals(
-        words=int(_words(wavefront, last, params.size_1)),
+        words=words,
         rows=int(rows.sum()),
         loops=loops,
         tiles=int((rows > 0).sum()),

@@ -240,5 +240,6 @@ stencil = Kernel(
     params=StencilParams,
     counts=count_stencil,
     metrics=stencil_metrics,
+    timed=("tiles", "loops"),
     prepare=_prepare,
 )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.choice.objectives import OBJECTIVES, objective
-from analysis.search import model, neighbours
+from analysis.search import forest, neighbours
 from analysis.search.candidates import Candidates, Measured
 from analysis.search.play import play, score
 from analysis.search.strategies import STRATEGIES, next_batch
@@ -122,13 +122,13 @@ def test_the_model_starts_at_random_where_all_have_failed():
 
 
 def test_the_model_looks_at_the_neighbours_first_in_a_large_space(monkeypatch):
-    monkeypatch.setattr(model, "MOST", 120)
+    monkeypatch.setattr(forest, "MOST", 120)
     cost = tile_cost(TILES)
     rows = np.arange(0, len(TILES), 11)
     measured = Measured.of(dict(zip(rows.tolist(), cost[rows].tolist(), strict=True)))
     free = measured.free(len(TILES))
     generator = np.random.default_rng(0)
-    looked_at = model.looked_at(TILES, measured, free, generator)
+    looked_at = forest.looked_at(TILES, measured, free, generator)
     near = neighbours.neighbours_of(TILES, int(measured.best_first[0]), free, generator)
     assert len(looked_at) == 120
     assert set(near.tolist()) <= set(looked_at.tolist())
@@ -137,7 +137,7 @@ def test_the_model_looks_at_the_neighbours_first_in_a_large_space(monkeypatch):
 
 def test_the_features_of_a_forest_are_logarithms_of_products_ratios_and_odd_parts():
     candidates = Candidates({"m": np.array([6, 8, 12]), "n": np.array([1, 4, 2])})
-    features = model.forest_features(candidates)
+    features = forest.forest_features(candidates)
     expected = [
         [6, 1, np.log2(6), np.log2(6), 1, np.log2(3), 0, 0],
         [8, 4, 5, 1, 3, 0, 2, 0],
@@ -161,3 +161,39 @@ def test_a_weighted_objective_is_relative_to_what_is_measured():
     assert scores[:2].tolist() == pytest.approx([0.25 + 0.75 * 2, 0.25 * 3 + 0.75])
     assert np.isnan(scores[2:]).all()
     assert score(objective("time"), costs)[2] == 2.0
+
+
+def tiled_sum(noise=0.0, seed=0):
+    """Candidates whose time is a sum of three numbers at prices, and these times."""
+    candidates = grid(
+        high=np.array([2, 4, 8, 16]), wide=np.array([2, 4, 8, 16, 32]), deep=np.arange(64, 513, 64)
+    )
+    high, wide, deep = (candidates.columns[name].astype(float) for name in ("high", "wide", "deep"))
+    terms = {
+        "words": 1e9 / high + 1e9 / deep,
+        "loops": 1e9 / (wide * deep) * high,
+        "launches": 1e4 / high,
+    }
+    time_s = 2e-9 * terms["words"] + 3e-8 * terms["loops"] + 1e-5 * terms["launches"]
+    gain = np.random.default_rng(seed).normal(1.0, noise, len(time_s))
+    return Candidates(candidates.columns, terms), time_s * gain
+
+
+def test_where_a_kernel_states_terms_the_model_measures_those_near_the_least_and_ends():
+    candidates, time_s = tiled_sum()
+    costs = {}
+    while len(batch := next_batch("model", candidates, Measured.of(costs), 5, 7)):
+        costs |= {row: float(time_s[row]) for row in batch.tolist()}
+    near = np.flatnonzero(time_s <= 1.1 * time_s.min())
+    assert set(near) <= set(costs)
+    assert len(costs) <= 12 + len(near)
+    assert 12 + len(near) < len(candidates) / 2
+
+
+def test_a_played_search_that_ends_loses_from_then_on_what_it_lost_at_its_end():
+    candidates, time_s = tiled_sum(noise=0.02)
+    costs = np.stack([np.full(len(time_s), np.nan), time_s], axis=1)
+    lost = play(candidates, costs, objective("time"), "model", budget=120, batch=5, seed=1)
+    assert len(lost) == 120
+    assert lost[-1] == pytest.approx(0.0, abs=0.05)
+    assert (np.diff(lost[np.isfinite(lost)]) <= 0).all()
