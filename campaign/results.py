@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from campaign.comparison import Comparison
     from campaign.failures import Failures
     from campaign.shown_measurement import ShownMeasurement
+    from campaign.space_predictions import SpacePredictions
+    from campaign.variant_models import VariantCrossvalResult
     from campaign.variant_study import VariantResult
 
 Setting = tuple[float, float]
@@ -215,14 +217,20 @@ class Results:
         request = fits.Request(model, voltage, robust)
         if not replace:
             fits.check_replaceable(self.store, site, name, request)
-        data, findings = self._data_to_fit(site, accept_unproven)
+        data, findings = self.usable_data(site, accept_unproven)
         made = fit(data, model, voltage, robust=robust)
         fits.keep_fit(self.store, made, name, request, fits.data_id(self.scalars, site))
         return FitResult(made, findings, self.fit_source(site, name))
 
-    def _data_to_fit(
+    def usable_data(
         self, site: str, accept_unproven: bool
     ) -> tuple[Observations, tuple[SiteFinding, ...]]:
+        """A site's measurements for the energy model, and what the checks find.
+
+        Raises:
+            BadArgument: no fit can be true to them.
+            CantFit: none has an energy.
+        """
         from campaign.findings import usable_findings  # noqa: PLC0415
 
         return self.observations(site), usable_findings(self.findings(site), accept_unproven)
@@ -328,9 +336,9 @@ class Results:
         from campaign.crossvalidation import crossvalidate  # noqa: PLC0415
 
         sites = [site] if isinstance(site, str) else list(site)
-        elsewhere = fitted_on._data_to_fit(sites[0], accept_unproven)[0] if fitted_on else None
+        elsewhere = fitted_on.usable_data(sites[0], accept_unproven)[0] if fitted_on else None
         return crossvalidate(
-            [self._data_to_fit(name, accept_unproven)[0] for name in sites],
+            [self.usable_data(name, accept_unproven)[0] for name in sites],
             scheme,
             model=model,
             voltage=voltage,
@@ -339,6 +347,27 @@ class Results:
             train=train,
             objective=objective,
             fitted_on=elsewhere,
+        )
+
+    def crossval_variants(
+        self, site: str, *, accept_unproven: bool = False, **options: Any
+    ) -> VariantCrossvalResult:
+        """Predict each variant of a kernel by models fitted without it, and judge picks by them.
+
+        ``options``: ``scheme``, ``kernel``, ``problem``, ``objective``, ``time``, ``model``,
+        ``voltage`` and ``robust``, as the command line has them.
+
+        Raises:
+            BadArgument, CantFit: see :mod:`campaign.variant_models`.
+        """
+        from campaign.variant_models import crossvalidate_variants  # noqa: PLC0415
+
+        return crossvalidate_variants(
+            self.store,
+            self.scalars,
+            site,
+            lambda: self.usable_data(site, accept_unproven)[0],
+            **options,
         )
 
     def predict(
@@ -374,7 +403,7 @@ class Results:
         kept, data = self.kept_fit(site, fit), self.observations(site)
         source = self.fit_source(site, fit)
         if data.unproven_clocks and not kept.unproven_clocks:
-            self._data_to_fit(site, accept_unproven)
+            self.usable_data(site, accept_unproven)
             source = replace(source, unproven_clocks=True)
         volts = self.setting_volts(site) if all_settings else None
         among, warnings = picking.asked_candidates(kept, data, kernel, profile, volts)
@@ -394,6 +423,41 @@ class Results:
             predictions=picking.with_flags(picks, kept.simulated, device),
             without_pick=tuple(without),
             warnings=tuple(warnings),
+        )
+
+    def predict_space(
+        self,
+        site: str,
+        space: str | Path,
+        *,
+        kernel: str | None = None,
+        objective: str = "energy",
+        fit: str = fits.DEFAULT,
+    ) -> SpacePredictions:
+        """The best of the variants that a campaign file's spaces declare, measured or not.
+
+        Times follow from the measured variants of the kernel, energies from the kept fit of this
+        name.
+
+        Raises:
+            BadFile, BadArgument, CantFit: see :func:`campaign.space_predictions.predict_space`.
+            NoKeptFit: there is no fit, and the objective is not the time.
+        """
+        from campaign.space_predictions import Energies, predict_space  # noqa: PLC0415
+
+        return predict_space(
+            self.store,
+            self.scalars,
+            site,
+            Path(space),
+            energies=lambda: Energies(
+                name=fit,
+                fit=self.kept_fit(site, fit),
+                data=self.observations(site),
+                volts=self.setting_volts(site),
+            ),
+            objective=objective,
+            kernel=kernel,
         )
 
     def variants(

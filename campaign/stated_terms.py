@@ -6,22 +6,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analysis.costs.linear_cost import at_clocks
 from kernels.registry import KERNELS, find_kernel
 
 
 def stated_terms(kernel: str, params: Sequence[str]) -> dict[str, np.ndarray]:
-    """Term -> its number in one iteration of each variant (n,): the counts, and those metrics that
-    the kernel names as timed. Empty where it names none, or is not one of the registry's.
+    """Term -> its number in one iteration of each variant (n,): the counts, those metrics that the
+    kernel names as timed, and where variants differ in their threads the share of one of them.
+    Empty where the kernel names no metric, or is not one of the registry's.
 
     ``params``: each variant's parameters, as JSON.
     """
     found = find_kernel(kernel) if kernel in KERNELS else None
     if found is None or not found.timed or found.metrics is None:
         return {}
-    rows = []
+    rows, threads = [], []
     for text in params:
         own = found.params.model_validate_json(text)
         metrics = found.metrics(own)
         rows.append(dict(found.counts(own) or {}) | {name: metrics[name] for name in found.timed})
+        threads.append(float(getattr(own, "threads", 1)))
     names = dict.fromkeys(name for row in rows for name in row)
-    return {name: np.array([row.get(name, 0.0) for row in rows]) for name in names}
+    columns = {name: np.array([row.get(name, 0.0) for row in rows]) for name in names}
+    return at_clocks(columns, {"threads": np.array(threads)})

@@ -19,9 +19,7 @@ WAYS = (LEAST_SQUARES, LEAST_ABSOLUTE)
 PARTS = 40
 """An interval comes from at most so many refits, each without a part of the rows."""
 LEAST_SHARE = 1e-9
-"""A direction in which the columns differ by less than this part of the largest is none."""
-SAME_RESIDUAL = 1.001
-"""Fits whose sums of squares differ by less than this factor explain the rows equally well."""
+"""A direction in which the rows differ by less than this part of the largest does not count."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,17 +49,21 @@ def at_clocks(
     columns: Mapping[str, np.ndarray],
     clocks: Mapping[str, np.ndarray],
     powers: tuple[int, ...] = (-1,),
+    highest: Mapping[str, float] | None = None,
 ) -> dict[str, np.ndarray]:
     """``columns`` and, for every clock that takes several values, each of them times powers of it:
     what takes cycles of that clock, or energy that rises with it.
 
-    ``clocks``: name -> MHz (n,). Powers are of the clock over its highest value, so that a price
-    is that at the highest clock.
+    ``clocks``: name -> MHz (n,), NaN where there is none. Powers are of the clock over its highest
+    value, so that a price is that at the highest clock. ``highest``: the clocks that take several
+    values, and their highest one, where these rows do not have all of them.
     """
     result = dict(columns)
     for clock, mhz in clocks.items():
-        if len(np.unique(mhz[np.isfinite(mhz)])) > 1:
-            relative = np.where(np.isfinite(mhz), mhz / np.nanmax(mhz), 1.0)
+        known = mhz[np.isfinite(mhz)]
+        of = highest.get(clock) if highest is not None else known.max(initial=0.0)
+        if of and (highest is not None or known.min() < of):
+            relative = np.where(np.isfinite(mhz), mhz / of, 1.0)
             for power in powers:
                 for name, column in columns.items():
                     result[f"{name} {clock}^{power}"] = column * relative**power
@@ -95,7 +97,7 @@ def fit_linear_cost(
     groups = _dependent(relative)
     low = high = np.full(len(terms), np.nan)
     if intervals and len(costs) > 1:
-        low, high = _interval(relative, costs, value, way, groups, seed)
+        low, high = _interval(relative, costs, value, way, seed)
     error = float(np.sqrt(np.mean((relative @ value - 1.0) ** 2)))
     return LinearCost(
         terms=terms,
@@ -149,15 +151,21 @@ def _scale(relative: np.ndarray) -> np.ndarray:
     return np.where(largest > 0, largest, 1.0)
 
 
+def _free_directions(relative: np.ndarray) -> np.ndarray:
+    """Directions in which prices can move while no row's cost changes: (directions, terms), of
+    columns scaled by :func:`_scale`."""
+    triangle = np.linalg.qr(relative / _scale(relative), mode="r")
+    _, singular, directions = np.linalg.svd(triangle)
+    rank = int((singular > LEAST_SHARE * singular.max(initial=0.0)).sum())
+    return np.asarray(directions[rank:])
+
+
 def _dependent(relative: np.ndarray) -> list[list[int]]:
     """Groups of columns that depend on each other linearly, by their places.
 
-    The projection on the directions in which the rows do not differ connects two columns where
-    its entry is not zero.
+    The projection on the free directions connects two columns where its entry is not zero.
     """
-    _, singular, directions = np.linalg.svd(relative / _scale(relative))
-    rank = int((singular > LEAST_SHARE * singular.max(initial=0.0)).sum())
-    free = directions[rank:]
+    free = _free_directions(relative)
     linked = np.abs(free.T @ free) > np.sqrt(LEAST_SHARE)
     groups: list[list[int]] = []
     seen: set[int] = set()
@@ -175,16 +183,37 @@ def _dependent(relative: np.ndarray) -> list[list[int]]:
     return groups
 
 
+def equally_good(value: np.ndarray, relative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest non-negative price of each term with which, together with other
+    prices of the others, every row costs what it costs by ``value``; two linear programs a term.
+
+    ``value``: float64 (terms,), 0 or more; ``relative``: (rows, terms). Both are ``value`` where
+    the columns are independent.
+    """
+    from scipy.optimize import linprog  # noqa: PLC0415
+
+    free, scale = _free_directions(relative), _scale(relative)
+    low, high = value.copy(), value.copy()
+    scaled = value * scale
+    for term in np.flatnonzero((np.abs(free) > np.sqrt(LEAST_SHARE)).any(axis=0)).tolist():
+        for sign, side in ((1.0, low), (-1.0, high)):
+            moved = linprog(
+                sign * free[:, term], A_ub=-free.T, b_ub=scaled, bounds=(None, None), method="highs"
+            )
+            if moved.success:
+                side[term] = max(value[term] + free[:, term] @ moved.x / scale[term], 0.0)
+    return low, high
+
+
 def _interval(
     relative: np.ndarray,
     costs: np.ndarray,
     value: np.ndarray,
     way: str,
-    groups: list[list[int]],
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """95 % intervals from refits without each group of rows (jackknife); of terms that cannot be
-    separated from none of the group's cost to all of it."""
+    """95 % intervals from refits without each group of rows (jackknife), and every price that
+    explains the rows as well."""
     from scipy.stats import t  # noqa: PLC0415
 
     n = len(relative)
@@ -198,14 +227,5 @@ def _interval(
     used = min(int((value > 0).sum()), parts - 1)
     half = t.ppf(0.975, max(parts - used, 1)) * deviation
     low, high = np.maximum(value - half, 0.0), value + half
-    _, least = _least_squares(relative)
-    for group in groups:
-        for term in group:
-            without = np.delete(relative, term, axis=1)
-            if _least_squares(without)[1] <= SAME_RESIDUAL * least + LEAST_SHARE * n:
-                low[term] = 0.0
-            others = [other for other in group if other != term]
-            alone, _ = _least_squares(np.delete(relative, others, axis=1))
-            kept = term - sum(other < term for other in others)
-            high[term] = max(high[term], alone[kept])
-    return low, high
+    least, most = equally_good(value, relative)
+    return np.minimum(low, least), np.maximum(high, most)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import special
 
+from analysis.costs.linear_cost import equally_good
 from analysis.energy.choosing import FormChoice, choose
 from analysis.energy.curves import at_voltage
 from analysis.energy.fitted import CONFIDENCE, Fit
@@ -51,7 +52,9 @@ def fit(
     Intervals and covariance come from leaving whole settings out: what the runs of one setting
     have in common (its true voltage, its temperature) is not averaged away by repeating them.
     Without each setting the form is chosen again, so that the intervals include the uncertainty
-    of the choice. With three nodes or more, what the runs of a node have in common is added.
+    of the choice. Where columns depend on each other exactly, an interval has every value with
+    which the model predicts the same. With three nodes or more, what the runs of a node have in
+    common is added.
 
     Raises:
         CantFit: an unknown model or voltage, or fewer rows than terms.
@@ -103,6 +106,7 @@ def fit(
             curves = [without.curves for without in solutions] if training.estimated else []
             refits = Refits(by_setting[:, order], curves)
             discrepancy = estimate_discrepancy(training, solution, solutions, surface)
+    least, most = equally_good(value, weighted[:, used]) if intervals else (value, value)
     reach = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(with_choice))
     return Fit(
         site=data.site,
@@ -113,8 +117,8 @@ def fit(
         n_settings=len(training.mhz),
         terms=terms,
         value=value,
-        low=np.maximum(value - reach, 0.0),
-        high=value + reach,
+        low=np.maximum(np.minimum(value - reach, least), 0.0),
+        high=np.maximum(value + reach, most),
         covariance=covariance,
         covariance_with_choice=with_choice,
         condition_number=float(np.linalg.cond(unit)) if intervals else np.nan,

@@ -1,34 +1,39 @@
-"""A forest, and in each five candidates one beside the best.
+"""What ``model`` expects, and candidates beside the best.
 
-Where the forest is right, it finds the best region early. Where the cost changes from one value to
-the next in a way that it cannot know, single steps from the best still find what is beside it.
+Where the kernel states what its time is a sum of, the candidates near the least expected cost come
+first, and single steps from the best after them. Elsewhere four of five are a forest's choice and
+one is beside the best: where the cost changes from one value to the next in a way that the forest
+cannot know, single steps still find what is there.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from analysis.search import forest
+from analysis.search import forest, model
 from analysis.search.candidates import Candidates, Measured
+from analysis.search.neighbours import choose as single_steps
 from analysis.search.neighbours import near_best
 
 NEAR_EVERY = 5
-"""One of so many is a neighbour of the best."""
+"""One of so many is a neighbour of the best, beside a forest."""
 
 
 def choose(
     candidates: Candidates, measured: Measured, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Neighbours of the best candidates, then the forest's choice.
+    """The model's choice and neighbours of the best candidates.
 
     Raises:
-        ModuleNotFoundError: scikit-learn is not installed.
+        ModuleNotFoundError: there is no sum, and scikit-learn is not installed.
     """
+    if candidates.terms:
+        expected = model.choose(candidates, measured, count, generator)
+        return expected if len(expected) else single_steps(candidates, measured, count, generator)
     if len(measured.rows) < forest.START or not len(measured.best_first):
         return forest.choose(candidates, measured, count, generator)
     free = measured.free(len(candidates))
     near = near_best(candidates, measured, free, count // NEAR_EVERY, generator)
     free[near] = False
     left = count - len(near)
-    expected = forest.choose_among(candidates, measured, free, left, generator)
-    return np.concatenate([near, expected])
+    return np.concatenate([near, forest.choose_among(candidates, measured, free, left, generator)])

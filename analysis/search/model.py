@@ -29,17 +29,6 @@ def choose(
         ModuleNotFoundError: there is no sum, and scikit-learn is not installed.
     """
     free = measured.free(len(candidates))
-    return choose_among(candidates, measured, free, count, generator)
-
-
-def choose_among(
-    candidates: Candidates,
-    measured: Measured,
-    free: np.ndarray,
-    count: int,
-    generator: np.random.Generator,
-) -> np.ndarray:
-    """:func:`choose` among the ``free`` candidates: (N,), bool."""
     if not candidates.terms:
         return forest.choose_among(candidates, measured, free, count, generator)
     if len(measured.rows) < START or not len(measured.best_first):

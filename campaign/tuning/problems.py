@@ -17,7 +17,7 @@ import numpy as np
 from analysis.costs.linear_cost import at_clocks
 from analysis.search.candidates import Candidates
 from campaign.plan.plan import Plan
-from campaign.plan.planned_points import Input, PartitionPoints
+from campaign.plan.planned_points import PartitionPoints
 from campaign.plan.point import canonical_json
 from campaign.stated_terms import stated_terms
 from campaign.store.costs import Cost
@@ -97,7 +97,14 @@ def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
                 ids=ids[codes],
                 candidates=Candidates(
                     candidate_columns(of_variants, own_variant, settings),
-                    _terms([part.inputs[number] for number in numbers], own_variant, settings),
+                    candidate_terms(
+                        stated_terms(
+                            part.inputs[numbers[0]].kernel,
+                            [part.inputs[number].params for number in numbers],
+                        ),
+                        own_variant,
+                        settings,
+                    ),
                 ),
                 variants=own_variant,
                 of_variants=of_variants,
@@ -107,12 +114,11 @@ def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
     return made
 
 
-def _terms(
-    variants: Sequence[Input], of: np.ndarray, settings: Sequence[Setting]
+def candidate_terms(
+    stated: Mapping[str, np.ndarray], of: np.ndarray, settings: Sequence[Setting]
 ) -> dict[str, np.ndarray]:
-    """The terms of candidates (:class:`analysis.search.candidates.Candidates`): those of their
-    variants, at the clocks of their settings."""
-    stated = stated_terms(variants[0].kernel, [own.params for own in variants])
+    """The terms of candidates (:class:`analysis.search.candidates.Candidates`): ``stated`` of their
+    variants (:func:`campaign.stated_terms.stated_terms`), at the clocks of their settings."""
     columns = {name: column[of] for name, column in stated.items()}
     return at_clocks(columns, clock_columns(settings), POWERS)
 

@@ -25,8 +25,9 @@ from analysis.search.strategies import STRATEGIES
 from analysis.unknown_name import unknown_name
 from campaign.errors import BadArgument
 from campaign.extras import explain_missing
+from campaign.stated_terms import stated_terms
 from campaign.tuning.choosing import BATCH
-from campaign.tuning.problems import candidate_columns
+from campaign.tuning.problems import candidate_columns, candidate_terms
 from sites.setting import Setting
 
 SHOWN_AFTER = (25, 50, 100, 200, 400, 800)
@@ -193,4 +194,10 @@ def measured_candidates(scalars: xr.Dataset, rows: np.ndarray) -> tuple[Candidat
             )
     variants = [json.loads(own) for own, _, _ in known]
     settings = [Setting(core or None, mem or None) for _, core, mem in known]
-    return Candidates(candidate_columns(variants, np.arange(len(known)), settings)), costs
+    each_own = np.arange(len(known))
+    stated = stated_terms(scalars["kernel"].values[rows[0]], [own for own, _, _ in known])
+    candidates = Candidates(
+        candidate_columns(variants, each_own, settings),
+        candidate_terms(stated, each_own, settings),
+    )
+    return candidates, costs

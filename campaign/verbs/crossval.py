@@ -27,7 +27,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--scheme",
         help="leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out, "
-        "leave-one-node-out or leave-one-site-out (default: leave-one-setting-out)",
+        "leave-one-node-out, leave-one-site-out, or over the variants of a kernel: "
+        "leave-one-variant-out, variants-kfold:K (default: leave-one-setting-out)",
     )
     parser.add_argument(
         "--train",
@@ -48,6 +49,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="fit on another store's measurements of the site, such as those of microbenchmarks, "
         "and predict this store's",
     )
+    parser.add_argument(
+        "--kernel", metavar="K", help="over variants: their kernel (default: the only one)"
+    )
+    parser.add_argument(
+        "--problem", metavar="P", help="over variants: of this problem alone, NAME=VALUE,..."
+    )
     options.add_model(parser)
     options.add_objective(parser)
     options.add_accept_unproven(parser)
@@ -60,6 +67,11 @@ def run(arguments: Namespace) -> int:
 
     if arguments.fitted_on and arguments.scheme:
         raise BadArgument("--fitted-on and --scheme: give one of them")
+    if _is_over_variants(arguments.scheme):
+        return _over_variants(arguments)
+    for option in ("kernel", "problem"):
+        if getattr(arguments, option):
+            raise BadArgument(f"--{option}: needs --scheme leave-one-variant-out")
     train = [options.read_setting(text, "--train") for text in arguments.train or []]
     store = open_store(arguments.store)
     result = store.crossval(
@@ -79,6 +91,72 @@ def run(arguments: Namespace) -> int:
     else:
         print_crossval(result.as_dict())
     return 0
+
+
+def _is_over_variants(scheme: str | None) -> bool:
+    return scheme is not None and scheme.startswith(("leave-one-variant-out", "variants-kfold"))
+
+
+def _over_variants(arguments: Namespace) -> int:
+    from campaign.results import open_store  # noqa: PLC0415
+    from campaign.variant_study import read_problem  # noqa: PLC0415
+
+    if arguments.train or arguments.fitted_on:
+        raise BadArgument("--train and --fitted-on: not with a scheme over variants")
+    store = open_store(arguments.store)
+    sites = arguments.site or [store.only_site()]
+    if len(sites) > 1:
+        raise BadArgument("--site: one site with a scheme over variants")
+    result = store.crossval_variants(
+        sites[0],
+        scheme=arguments.scheme,
+        kernel=arguments.kernel,
+        problem=read_problem(arguments.problem) if arguments.problem else None,
+        objective=arguments.objective,
+        time=arguments.time,
+        model=arguments.model,
+        voltage=arguments.voltage,
+        robust=arguments.robust,
+        accept_unproven=arguments.accept_unproven,
+    )
+    if arguments.json:
+        print_json(result.as_dict())
+    else:
+        print_over_variants(result.as_dict())
+    return 0
+
+
+def print_over_variants(shown: dict[str, Any]) -> None:
+    """Errors and losses problem by problem, for people."""
+    from analysis.choice.objectives import objective  # noqa: PLC0415
+
+    simulated = " (simulated)" if shown["simulated"] else ""
+    explain(
+        f"{shown['site']}{simulated}: {shown['kernel']}, {shown['scheme']}, {shown['n_folds']} "
+        f"folds, {shown['n']} pairs of variant and setting; energies from {shown['time']} times"
+    )
+    explain(
+        "error: root mean square of (predicted / measured - 1) over all variants, and over those "
+        "within 20 % of the best"
+    )
+    title = objective(shown["objective"]).title
+    explain(f"lost: {title} of the variant picked at each setting, above that of the best")
+    print_table(
+        [
+            *("problem", "variants", "picks", "wrong", "lost % rms", "most"),
+            *("time % all", "best", "energy % all", "best"),
+        ],
+        [
+            [
+                " ".join(str(value) for value in one["problem"].values()) or "all",
+                *(one[name] for name in ("variants", "cases", "wrong")),
+                *(one[name] for name in ("lost_rms_pct", "lost_max_pct")),
+                *(one[name] for name in ("time_error_pct", "time_error_close_pct")),
+                *(one[name] for name in ("energy_error_pct", "energy_error_close_pct")),
+            ]
+            for one in shown["problems"]
+        ],
+    )
 
 
 def print_crossval(shown: dict[str, Any]) -> None:

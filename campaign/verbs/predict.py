@@ -5,11 +5,14 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from campaign.errors import BadArgument
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_json, print_table, shortened
+from campaign.verbs.printing import explain, print_json, print_table, say, shortened
 
 if TYPE_CHECKING:
     from campaign.result_tables import Prediction, Predictions
+    from campaign.results import Results
+    from campaign.space_predictions import SpacePick, SpacePredictions
 
 SUMMARY = "show the best setting for each kernel, with the Slurm flags that ask for it"
 EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05"
@@ -43,6 +46,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "counts and its time at one setting",
     )
     parser.add_argument(
+        "--space",
+        metavar="C",
+        help="pick among all variants that this campaign file's spaces declare, measured or not",
+    )
+    parser.add_argument(
         "--policy", metavar="F", help="also write the picks to this JSON file, by site and kernel"
     )
     parser.add_argument(
@@ -61,6 +69,8 @@ def run(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
 
     store = open_store(arguments.store)
+    if arguments.space:
+        return _over_space(store, arguments)
     predictions = store.predict(
         store.only_site(arguments.site),
         kernel=arguments.kernel,
@@ -81,6 +91,61 @@ def run(arguments: Namespace) -> int:
     if arguments.policy:
         explain(f"policy: {arguments.policy}")
     return 0
+
+
+NOT_OVER_A_SPACE = ("max_slowdown", "max_power_w", "profile", "policy", "all_settings")
+
+
+def _over_space(store: Results, arguments: Namespace) -> int:
+    for option in NOT_OVER_A_SPACE:
+        if getattr(arguments, option):
+            raise BadArgument(f"--{option.replace('_', '-')}: not with --space; leave one out")
+    shown = store.predict_space(
+        store.only_site(arguments.site),
+        arguments.space,
+        kernel=arguments.kernel,
+        objective=arguments.objective,
+        fit=arguments.fit,
+    )
+    if arguments.json:
+        print_json(shown.as_dict())
+    else:
+        print_space(shown, arguments.all)
+    return 0
+
+
+def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
+    """The best variant of each problem, for people."""
+    simulated = " (simulated)" if shown.simulated else ""
+    energies = "without energies" if shown.fit is None else f"energies by fit {shown.fit}"
+    explain(
+        f"{shown.site}{simulated}: variants of the space, predicted from those that were measured; "
+        f"objective {shown.objective}, {energies}"
+    )
+    for pick in shown.picks:
+        problem = " ".join(str(value) for value in pick.problem.values())
+        say(f"\n{pick.kernel} {problem}".rstrip())
+        explain(
+            f"{pick.variants} variants at {pick.settings} settings; times from {pick.measured} "
+            f"measured pairs of variant and setting, whose own error is {pick.time_error_pct:.1f} %"
+        )
+        variant = " ".join(f"{name}={value}" for name, value in pick.params.items())
+        print_table(
+            ["best variant", "MHz", "s", "J", "within 10 %", "srun"],
+            [[variant, _mhz(pick), pick.time_s, pick.energy_j, pick.near_count, pick.slurm]],
+        )
+        if every_row:
+            print_table([*pick.params], [[str(v) for v in own.values()] for own in pick.near], True)
+    explain(
+        "within 10 %: variants whose predicted cost at this setting is at most a tenth above the "
+        "best; measure these before one of them is used (--json and --all list them)"
+    )
+
+
+def _mhz(pick: SpacePick) -> str:
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
+    return setting_text((pick.core_mhz, pick.mem_mhz)).removesuffix(" MHz")
 
 
 def print_predictions(shown: Predictions, every_row: bool = False) -> None:

@@ -127,8 +127,10 @@ def _distinct_wavefronts(
     kinds: dict[bytes, Wavefront] = {}
     number: Counter[bytes] = Counter()
     for wavefront in DIVISIONS[tiling](size, steps, tile_1, tile_t):
-        last = wavefront.steps == steps
-        key = b"".join(part.tobytes() for part in (wavefront.lows, wavefront.highs, last))
+        last, lows, highs = wavefront.steps == steps, wavefront.lows, wavefront.highs
+        if lows.min() > 0 and highs.max() < size:  # away from the borders only shapes differ
+            lows, highs = lows - lows.min(), highs - lows.min()
+        key = b"".join(part.tobytes() for part in (lows, highs, last))
         digest = hashlib.sha256(key).digest()
         kinds.setdefault(digest, wavefront)
         number[digest] += 1

@@ -100,13 +100,13 @@ def subdivided(wavefront: Wavefront, subtile: int) -> Wavefront:
     skew = wavefront.steps - first
     widest = int((wavefront.highs + skew).max() - (wavefront.lows + skew).min())
     begin = (wavefront.lows + skew).min(axis=1, keepdims=True)
-    parts = []
-    for part in range(-(-widest // subtile)):
-        left = begin + part * subtile - skew
-        lows = np.clip(left, wavefront.lows, wavefront.highs)
-        highs = np.clip(left + subtile, lows, wavefront.highs)
-        parts.append((wavefront.steps, lows, highs))
-    return Wavefront(*(np.concatenate(column, axis=1) for column in zip(*parts, strict=True)))
+    part = np.arange(-(-widest // subtile))[None, :, None]
+    left = (begin - skew)[:, None, :] + part * subtile
+    lows = np.clip(left, wavefront.lows[:, None, :], wavefront.highs[:, None, :])
+    highs = np.clip(left + subtile, lows, wavefront.highs[:, None, :])
+    steps = np.broadcast_to(wavefront.steps[:, None, :], lows.shape)
+    tiles = len(lows)
+    return Wavefront(*(column.reshape(tiles, -1) for column in (steps, lows, highs)))
 
 
 def pieces(size: int, tile: int, rows: int) -> tuple[np.ndarray, np.ndarray]:

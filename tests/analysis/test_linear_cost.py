@@ -73,7 +73,7 @@ def test_terms_that_depend_on_each_other_are_named_and_their_intervals_hold_ever
     fitted = fit_linear_cost(columns, costs)
     assert fitted.inseparable == (("add", "max"),)
     for term in (1, 2):
-        assert fitted.low[term] == 0.0
+        assert fitted.low[term] == pytest.approx(0.0, abs=1e-15)
         assert fitted.high[term] == pytest.approx(7e-8, rel=1e-6)
     assert fitted.low[0] <= true[0] <= fitted.high[0]
 

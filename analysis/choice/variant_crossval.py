@@ -1,0 +1,250 @@
+"""Variants predicted without having been measured: errors, and what picks among them lose.
+
+Time is the sum of what the kernel counts, at prices fitted to the other variants; energy is the
+site's model (Choi & Vuduc 2016, eq. 9), fitted without the variant. The layout is that of
+Prajapati 2019, Table B.3: how many picks are not the best, and the loss as root mean square and at
+most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from analysis.choice.objectives import TIME, Objective
+from analysis.choice.objectives import objective as objective_of
+from analysis.costs.linear_cost import LinearCost, fit_linear_cost
+from analysis.costs.stencil_time import CannotPredict
+from analysis.energy.fit import fit
+from analysis.energy.models import AUTO
+from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.variant_costs import MeasuredVariants
+
+LEAVE_ONE_OUT = "leave-one-variant-out"
+KFOLD = "variants-kfold:"
+SCHEMES = (LEAVE_ONE_OUT, f"{KFOLD}K")
+CLOSE = 1.2
+"""Variants within this factor of the best are those that a choice is among."""
+FEWEST = 3
+"""Variants of a problem that a choice can be judged by."""
+SEED = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemErrors:
+    """One problem. Errors are root mean squares in % of the measured value: over all variants, and
+    over those within 20 % of the least of their setting. ``cases``: settings, in each of which the
+    best is picked among ``variants``; ``wrong``: picks that are not the best; ``lost_rms_pct``,
+    ``lost_max_pct``: what the picks lose. NaN where there are no energies."""
+
+    problem: Mapping[str, object]
+    variants: int
+    cases: int
+    wrong: int
+    lost_rms_pct: float
+    lost_max_pct: float
+    time_error_pct: float
+    time_error_close_pct: float
+    energy_error_pct: float
+    energy_error_close_pct: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantCrossValidation:
+    """What variants would have cost by models fitted without them, and what picks lose.
+
+    ``predicted_s``, ``predicted_j``: float64 (rows,) of ``variants``. ``time``: what the energies
+    were predicted from, ``measured`` or ``predicted`` times.
+    """
+
+    variants: MeasuredVariants
+    scheme: str
+    n_folds: int
+    objective: str
+    time: str
+    predicted_s: np.ndarray
+    predicted_j: np.ndarray
+    problems: tuple[ProblemErrors, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign crossval --scheme leave-one-variant-out --json``."""
+        return {
+            "site": self.variants.site,
+            "simulated": self.variants.simulated,
+            "kernel": self.variants.kernel,
+            "scheme": self.scheme,
+            "n_folds": self.n_folds,
+            "n": len(self.variants),
+            "objective": self.objective,
+            "time": self.time,
+            "problems": [vars(one) for one in self.problems],
+        }
+
+
+def cross_validate_variants(
+    variants: MeasuredVariants,
+    data: Observations | None,
+    scheme: str = LEAVE_ONE_OUT,
+    *,
+    objective: str = "energy",
+    time: str = "measured",
+    model: str = AUTO,
+    voltage: str = AUTO,
+    robust: bool = False,
+) -> VariantCrossValidation:
+    """Predict each variant by what was fitted without it.
+
+    ``data``: the site's measurements as the energy model takes them; None without energies.
+    ``scheme``: one of :data:`SCHEMES`. ``time``: the time that an energy is predicted from.
+
+    Raises:
+        CantFit: too few variants, an unknown scheme or objective, or energies are missing.
+    """
+    judged_by = objective_of(objective)
+    if data is None and judged_by != TIME:
+        raise CantFit(
+            f"no energy of {variants.kernel} at {variants.site} was measured; use --objective time"
+        )
+    predicted_s = np.full(len(variants), np.nan)
+    predicted_j = np.full(len(variants), np.nan)
+    row_of = None if data is None else _rows_of(variants, data)
+    number = 0
+    for left_out in _folds(len(variants.instances), scheme):
+        number += 1
+        test = left_out[variants.variant]
+        predicted_s[test] = times_without(variants, test)[test]
+        if data is not None and row_of is not None:
+            given_s = predicted_s if time == "predicted" else variants.time_s
+            labels = [variants.instances[i].label for i in np.flatnonzero(left_out).tolist()]
+            others = data.take(~np.isin(data.kernel.astype(str), labels))
+            fitted = fit(others, model, voltage, robust=robust, intervals=False)
+            asked = replace(data.take(row_of[test]), time_s=given_s[test])
+            predicted_j[test] = fitted.energy_j(asked)
+    problems = tuple(
+        _judged(variants, place, predicted_s, predicted_j, judged_by, time)
+        for place in range(len(variants.problems))
+        if len(set(variants.variant[variants.problem == place].tolist())) >= FEWEST
+    )
+    if not problems:
+        raise CantFit(
+            f"no problem of {variants.kernel} at {variants.site} has {FEWEST} variants or more"
+        )
+    return VariantCrossValidation(
+        variants=variants,
+        scheme=scheme,
+        n_folds=number,
+        objective=judged_by.name,
+        time=time,
+        predicted_s=predicted_s,
+        predicted_j=predicted_j,
+        problems=problems,
+    )
+
+
+def fit_times(variants: MeasuredVariants, intervals: bool = True) -> list[LinearCost | None]:
+    """The prices of each family of variants, in the order of ``variants.families``; None where
+    too few were measured."""
+    return [
+        _fitted(variants, variants.family == place, intervals)
+        for place in range(len(variants.families))
+    ]
+
+
+def times_without(variants: MeasuredVariants, test: np.ndarray) -> np.ndarray:
+    """The time (rows,) of the rows ``test`` (bool) by the other rows of their families; NaN where
+    there are none."""
+    time_s = np.full(len(variants), np.nan)
+    for place in np.unique(variants.family[test]):
+        mine = variants.family == place
+        fitted = _fitted(variants, mine & ~test, False)
+        if fitted is not None:
+            rows = mine & test
+            time_s[rows] = fitted.of({name: c[rows] for name, c in variants.columns.items()})
+    return time_s
+
+
+def _fitted(variants: MeasuredVariants, rows: np.ndarray, intervals: bool) -> LinearCost | None:
+    columns = {name: column[rows] for name, column in variants.columns.items()}
+    try:
+        return fit_linear_cost(columns, variants.time_s[rows], intervals=intervals)
+    except CannotPredict:
+        return None
+
+
+def _folds(count: int, scheme: str) -> Iterator[np.ndarray]:
+    """bool masks (variants,) of the variants that each fold predicts."""
+    if scheme == LEAVE_ONE_OUT:
+        folds = count
+    else:
+        text = scheme.removeprefix(KFOLD)
+        folds = int(text) if scheme.startswith(KFOLD) and text.isdigit() else 0
+        if not 2 <= folds <= count:
+            raise CantFit(f"{KFOLD}K needs a whole K from 2 to {count}; found {scheme!r}")
+    if count < FEWEST:
+        raise CantFit(f"{scheme} needs {FEWEST} variants or more; there are {count}")
+    fold = np.random.default_rng(SEED).permutation(count) % folds
+    yield from (fold == place for place in range(folds))
+
+
+def _rows_of(variants: MeasuredVariants, data: Observations) -> np.ndarray:
+    """A row of ``data`` for each row of ``variants``: of its variant and setting."""
+    known = np.nan_to_num(np.array(data.settings), nan=-1.0)[data.setting].tolist()
+    labels = data.kernel.tolist()
+    place = {
+        (label, *pair): row for row, (label, pair) in enumerate(zip(labels, known, strict=True))
+    }
+    settings = np.nan_to_num(np.array(variants.settings), nan=-1.0).tolist()
+    rows = []
+    for variant, setting in zip(variants.variant.tolist(), settings, strict=True):
+        key = (variants.instances[variant].label, *setting)
+        if key not in place:
+            raise CantFit(
+                f"{key[0]} has a time and no energy at a setting; measure it again, or use "
+                f"--objective time"
+            )
+        rows.append(place[key])
+    return np.array(rows)
+
+
+def _judged(
+    variants: MeasuredVariants,
+    place: int,
+    predicted_s: np.ndarray,
+    predicted_j: np.ndarray,
+    judged_by: Objective,
+    time: str,
+) -> ProblemErrors:
+    mine = variants.problem == place
+    chosen_s = predicted_s if time == "predicted" or judged_by == TIME else variants.time_s
+    settings = np.nan_to_num(np.array(variants.settings), nan=-1.0)
+    lost, wrong, close = [], 0, np.zeros(len(variants), bool)
+    for setting in np.unique(settings[mine], axis=0):
+        rows = np.flatnonzero(mine & (settings == setting).all(axis=1))
+        actual = judged_by.score(variants.energy_j[rows], variants.time_s[rows])
+        expected = judged_by.score(predicted_j[rows], chosen_s[rows])
+        close[rows] = actual <= CLOSE * actual.min()
+        if np.isfinite(expected).any():
+            pick = int(np.nanargmin(expected))
+            lost.append((actual[pick] / actual.min() - 1.0) * 100.0)
+            wrong += int(actual[pick] > actual.min())
+
+    def error_pct(predicted: np.ndarray, measured: np.ndarray, rows: np.ndarray) -> float:
+        relative = predicted[rows] / measured[rows] - 1.0
+        relative = relative[np.isfinite(relative)]
+        return float(np.sqrt(np.mean(relative**2)) * 100.0) if len(relative) else np.nan
+
+    return ProblemErrors(
+        problem=variants.problems[place],
+        variants=len(set(variants.variant[mine].tolist())),
+        cases=len(lost),
+        wrong=wrong,
+        lost_rms_pct=float(np.sqrt(np.mean(np.square(lost)))),
+        lost_max_pct=float(np.max(lost)),
+        time_error_pct=error_pct(predicted_s, variants.time_s, mine),
+        time_error_close_pct=error_pct(predicted_s, variants.time_s, mine & close),
+        energy_error_pct=error_pct(predicted_j, variants.energy_j, mine),
+        energy_error_close_pct=error_pct(predicted_j, variants.energy_j, mine & close),
+    )
