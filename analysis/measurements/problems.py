@@ -79,6 +79,21 @@ def check_one_problem(own: Sequence[KernelInstance], tuned: Collection[str]) -> 
     )
 
 
+def problem_names(several: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A short name for each of several problems: the values that differ between them, or of one
+    its texts."""
+    names = dict.fromkeys(name for params in several for name in params)
+    kept = [
+        name
+        for name in names
+        if len({value_text(params.get(name)) for params in several}) > 1
+        or (len(several) == 1 and isinstance(several[0][name], str))
+    ]
+    return [
+        " ".join(value_text(params[name]) for name in kept if name in params) for params in several
+    ]
+
+
 def value_text(value: Any) -> str:
     """A parameter's value as --problem takes it."""
     return value if isinstance(value, str) else json.dumps(value)

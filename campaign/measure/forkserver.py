@@ -106,7 +106,9 @@ def _warm_up(setup: PartitionSetup) -> None:
     )
     encode(Measurement(point=point, status=OK, provenance={"version": VERSION}, traces=(trace,)))
     if setup.site.simulated:
-        simulate_window(setup.site, {}, setup.site.settings[0], 1e-3, "")
+        assert setup.site.twin is not None  # noqa: S101
+        one_operation = dict.fromkeys(list(setup.site.twin.rate_per_cycle)[:1], 1.0)
+        simulate_window(setup.site, one_operation, setup.site.settings[0], 1e-3, "")
 
 
 class _OutOfTime(BaseException):

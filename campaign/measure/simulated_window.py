@@ -37,13 +37,17 @@ def simulate_window(
         phases: phase -> its counts, for a kernel whose phases follow one another.
 
     Raises:
-        NotSimulated: the simulated machine has no rate for a class.
+        NotSimulated: the simulated machine has no rate for a class, or the kernel takes no time.
     """
     phase_counts = list((phases or {}).values())
     if phase_counts:
         iteration_s = machine.phases_s(site, phase_counts, setting)
     else:
         iteration_s = machine.iteration_s(site, counts, setting)
+    if not iteration_s > 0:
+        raise machine.NotSimulated(
+            f"the kernel counts nothing that takes time at {site.name}, whose twin.launch_s is 0"
+        )
     iterations = max(1, round(min_duration_s / iteration_s))
     run = machine.run(site, counts, setting, iterations, seed, phase_counts)
     channel = machine.board_channel(site)

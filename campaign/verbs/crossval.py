@@ -129,6 +129,7 @@ def _over_variants(arguments: Namespace) -> int:
 def print_over_variants(shown: dict[str, Any]) -> None:
     """Errors and losses problem by problem, for people."""
     from analysis.choice.objectives import objective  # noqa: PLC0415
+    from analysis.measurements.problems import problem_names  # noqa: PLC0415
 
     simulated = " (simulated)" if shown["simulated"] else ""
     explain(
@@ -140,6 +141,7 @@ def print_over_variants(shown: dict[str, Any]) -> None:
         "within 20 % of the best"
     )
     title = objective(shown["objective"]).title
+    names = problem_names([one["problem"] for one in shown["problems"]])
     explain(f"lost: {title} of the variant picked at each setting, above that of the best")
     print_table(
         [
@@ -148,13 +150,13 @@ def print_over_variants(shown: dict[str, Any]) -> None:
         ],
         [
             [
-                " ".join(str(value) for value in one["problem"].values()) or "all",
+                name,
                 *(one[name] for name in ("variants", "cases", "wrong")),
                 *(one[name] for name in ("lost_rms_pct", "lost_max_pct")),
                 *(one[name] for name in ("time_error_pct", "time_error_close_pct")),
                 *(one[name] for name in ("energy_error_pct", "energy_error_close_pct")),
             ]
-            for one in shown["problems"]
+            for name, one in zip(names, shown["problems"], strict=True)
         ],
     )
 

@@ -116,23 +116,26 @@ def _over_space(store: Results, arguments: Namespace) -> int:
 
 def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
     """The best variant of each problem, for people."""
+    from analysis.measurements.problems import problem_names  # noqa: PLC0415
+
     simulated = " (simulated)" if shown.simulated else ""
     energies = "without energies" if shown.fit is None else f"energies by fit {shown.fit}"
     explain(
         f"{shown.site}{simulated}: variants of the space, predicted from those that were measured; "
         f"objective {shown.objective}, {energies}"
     )
-    for pick in shown.picks:
-        problem = " ".join(str(value) for value in pick.problem.values())
-        say(f"\n{pick.kernel} {problem}".rstrip())
+    names = problem_names([pick.problem for pick in shown.picks])
+    for name, pick in zip(names, shown.picks, strict=True):
+        say(f"\n{pick.kernel} {name}".rstrip())
         explain(
             f"{pick.variants} variants at {pick.settings} settings; times from {pick.measured} "
             f"measured pairs of variant and setting, whose own error is {pick.time_error_pct:.1f} %"
         )
         variant = " ".join(f"{name}={value}" for name, value in pick.params.items())
+        say(f"best variant: {variant}")
         print_table(
-            ["best variant", "MHz", "s", "J", "within 10 %", "srun"],
-            [[variant, _mhz(pick), pick.time_s, pick.energy_j, pick.near_count, pick.slurm]],
+            ["MHz", "s", "J", "within 10 %", "srun"],
+            [[_mhz(pick), pick.time_s, pick.energy_j, pick.near_count, pick.slurm]],
         )
         if every_row:
             print_table([*pick.params], [[str(v) for v in own.values()] for own in pick.near], True)

@@ -1,0 +1,217 @@
+"""Variants that were not measured: cross-validation over variants, and ``predict --space``.
+
+The simulated machine's noise is off, so that what is predicted can be compared with its constants.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from campaign.command_line import main
+from campaign.results import open_store
+
+ENERGIES = {"sp_add": 53.0, "sp_mul": 37.0, "l1": 55.0, "dram": 550.0, "barrier": 0.0}
+SITE = """
+name = "board"
+description = "A simulated machine for stencils"
+[domains.core]
+frequencies_mhz = [400, 800]
+voltage_v = [[400, 0.8], [800, 1.0]]
+[domains.mem]
+frequencies_mhz = [1000, 2000]
+voltage_v = [[1000, 0.9], [2000, 1.1]]
+[clocks]
+control = "twin"
+[classes]
+sp_add = { domain = "core" }
+sp_mul = { domain = "core" }
+l1 = { domain = "core" }
+barrier = { domain = "core" }
+launch = { domain = "core" }
+dram = { domain = "mem" }
+[partitions.p]
+[twin]
+energy_pj_per_v2 = { sp_add = 53.0, sp_mul = 37.0, l1 = 55.0, dram = 550.0, barrier = 0.0, \
+launch = 0.0 }
+leakage_core_w_per_v = 20.0
+leakage_mem_w_per_v = 8.0
+misc_w = 10.0
+meter_hz = 50.0
+noise = "off"
+launch_s = 0.0
+overlap = 1.0
+rate_per_cycle = { sp_add = 800, sp_mul = 800, l1 = 1600, dram = 70, barrier = 0.05, \
+launch = 0.0002 }
+"""
+CAMPAIGN = """
+name = "tiles"
+[[sites]]
+site = "board.toml"
+[protocol]
+min_duration_s = 0.05
+[[kernels]]
+kernel = "stencil"
+params = { stencil = ["j2d", "l2d"], size_1 = 512, size_2 = 512, steps = 32, tiling = "hexagonal" }
+[kernels.space]
+tile_t = [2, 8, 16]
+tile_1 = [2, 8, 32]
+tile_2 = [16, 128]
+"""
+MORE_TILES = CAMPAIGN.replace("tile_t = [2, 8, 16]", "tile_t = [2, 4, 8, 16, 32]").replace(
+    "tile_2 = [16, 128]", "tile_2 = [16, 64, 128, 512]"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A store with 18 variants of two stencils at four settings, and its fit."""
+    path = tmp_path_factory.mktemp("unmeasured")
+    (path / "board.toml").write_text(SITE)
+    (path / "c.toml").write_text(CAMPAIGN)
+    (path / "more.toml").write_text(MORE_TILES)
+    assert main(["run", str(path / "c.toml"), "--store", str(path / "s"), "--quiet"]) == 0
+    assert main(["fit", str(path / "s"), "--json"]) == 0
+    return path
+
+
+def answer(capsys, *words):
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys, *words):
+    capsys.readouterr()
+    assert main([*map(str, words)]) == 2
+    text = capsys.readouterr().err
+    assert "Traceback" not in text
+    return text
+
+
+def true_costs(pick):
+    """Energy and time of a variant by eq. 9 with the machine's constants, from its counts."""
+    from kernels.stencils.counts import count_stencil
+    from kernels.stencils.params import StencilParams
+
+    counts = count_stencil(StencilParams(**pick["problem"], **pick["params"]))
+    core_v = {400: 0.8, 800: 1.0}[pick["core_mhz"]]
+    mem_v = {1000: 0.9, 2000: 1.1}[pick["mem_mhz"]]
+    rates = {"sp_add": 800, "sp_mul": 800, "l1": 1600, "dram": 70, "barrier": 0.05}
+    rates["launch"] = 0.0002
+    mhz = {name: pick["mem_mhz"] if name == "dram" else pick["core_mhz"] for name in rates}
+    time_s = sum(counts[name] / (rate * mhz[name] * 1e6) for name, rate in rates.items())
+    dynamic_j = sum(
+        counts[name] * pj * 1e-12 * (mem_v if name == "dram" else core_v) ** 2
+        for name, pj in ENERGIES.items()
+    )
+    return dynamic_j + time_s * (20.0 * core_v + 8.0 * mem_v + 10.0), time_s
+
+
+def test_left_out_variants_are_predicted_as_the_machine_computes_them(folder, capsys):
+    shown = answer(
+        capsys, "crossval", str(folder / "s"), "--scheme", "leave-one-variant-out", "--time",
+        "predicted",
+    )  # fmt: skip
+    assert shown["n_folds"] == 36
+    assert shown["n"] == 36 * 4
+    assert [own["problem"]["stencil"] for own in shown["problems"]] == ["j2d", "l2d"]
+    for own in shown["problems"]:
+        assert own["variants"] == 18
+        assert own["cases"] == 4
+        assert own["wrong"] == 0
+        assert own["lost_max_pct"] == 0.0
+        assert own["time_error_pct"] < 0.5
+        assert own["energy_error_pct"] < 1.0
+        assert own["energy_error_close_pct"] <= own["energy_error_pct"] + 0.5
+
+
+def test_folds_of_variants_and_one_problem(folder, capsys):
+    shown = answer(
+        capsys, "crossval", str(folder / "s"), "--scheme", "variants-kfold:6", "--problem",
+        "stencil=l2d", "--objective", "time",
+    )  # fmt: skip
+    assert shown["n_folds"] == 6
+    (own,) = shown["problems"]
+    assert own["problem"]["stencil"] == "l2d"
+    assert own["lost_max_pct"] == 0.0
+
+
+def test_a_variant_that_was_not_measured_is_predicted_at_every_setting(folder, capsys):
+    shown = answer(capsys, "predict", str(folder / "s"), "--space", str(folder / "more.toml"))
+    assert shown["simulated"]
+    assert shown["fit"] == "default"
+    for pick in shown["picks"]:
+        assert pick["variants"] == 60
+        assert pick["settings"] == 4
+        energy_j, time_s = true_costs(pick)
+        assert pick["energy_j"] == pytest.approx(energy_j, rel=0.01)
+        assert pick["time_s"] == pytest.approx(time_s, rel=0.01)
+        assert pick["near"][0] == pick["params"]
+        assert pick["near_count"] == len(pick["near"]) < 60
+        others = []
+        for core_mhz in (400, 800):
+            for mem_mhz in (1000, 2000):
+                for tile_t in (2, 4, 8, 16, 32):
+                    for tile_1 in (2, 8, 32):
+                        for tile_2 in (16, 64, 128, 512):
+                            tile = {"tile_t": tile_t, "tile_1": tile_1, "tile_2": tile_2}
+                            at = {"core_mhz": core_mhz, "mem_mhz": mem_mhz, "params": tile}
+                            others.append(true_costs({**pick, **at})[0])
+        assert energy_j <= 1.01 * min(others)
+
+
+def test_without_a_fit_the_objective_time_needs_none(folder, capsys):
+    words = ("predict", str(folder / "s"), "--space", str(folder / "more.toml"))
+    shown = answer(capsys, *words, "--objective", "time", "--kernel", "stencil")
+    assert shown["fit"] is None
+    for pick in shown["picks"]:
+        assert pick["energy_j"] is None
+        assert (pick["core_mhz"], pick["mem_mhz"]) == (800, 2000)
+        assert pick["time_s"] == pytest.approx(true_costs(pick)[1], rel=0.01)
+
+
+def test_true_energies_are_within_the_intervals_and_inseparable_ones_are_named(folder):
+    fitted = open_store(folder / "s").kept_fit("board")
+    for term, low, high in zip(fitted.terms, fitted.low, fitted.high, strict=True):
+        if term.of in ENERGIES and not math.isnan(low):
+            assert low * 0.995 <= ENERGIES[term.of] <= high * 1.005, term.name
+    named = {name for group in fitted.confounded for name in group["terms"]}
+    assert {"c0_sp_add", "c0_l1"} <= named  # both follow the points; l2d has one more product
+    assert "c0_sp_mul" not in named
+
+
+def test_what_cannot_be_predicted_is_refused(folder, capsys, tmp_path: Path):
+    store, file = folder / "s", tmp_path / "c.toml"
+    (tmp_path / "board.toml").write_text(SITE)
+    file.write_text(CAMPAIGN.replace('["j2d", "l2d"]', '"g2d"'))
+    text = refusal(capsys, "predict", store, "--space", file)
+    assert "has measured no variant of stencil single g2d hexagonal; it has: single j2d" in text
+    assert "campaign tune" in text
+    file.write_text(CAMPAIGN.replace('site = "board.toml"', 'site = "jetson-tk1"'))
+    text = refusal(capsys, "predict", store, "--space", file)
+    assert f"{file}:3: sites: the sites are jetson-tk1, and not board" in text
+    file.write_text(CAMPAIGN[: CAMPAIGN.index("[kernels.space]")])
+    assert "no kernel with a space" in refusal(capsys, "predict", store, "--space", file)
+    text = refusal(capsys, "predict", store, "--space", file, "--max-slowdown", "0.1")
+    assert "--max-slowdown: not with --space" in text
+    text = refusal(capsys, "crossval", store, "--scheme", "variants-kfold:1")
+    assert "needs a whole K from 2 to 36" in text
+    assert "--kernel: needs" in refusal(capsys, "crossval", store, "--kernel", "stencil")
+    text = refusal(
+        capsys, "crossval", store, "--scheme", "leave-one-variant-out", "--kernel", "fmm"
+    )
+    assert "has no measurement of 'fmm'; it has stencil" in text
+
+
+def test_tables_for_people_fit_a_hundred_columns(folder, capsys):
+    capsys.readouterr()
+    assert main(["predict", str(folder / "s"), "--space", str(folder / "more.toml")]) == 0
+    assert main(["crossval", str(folder / "s"), "--scheme", "leave-one-variant-out"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert np.any([line.startswith("board (simulated): stencil") for line in lines])
