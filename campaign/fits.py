@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -127,8 +127,16 @@ def kept_fits(store: Store) -> list[tuple[str, str]]:
     return sorted(names, key=lambda pair: (pair[0], pair[1] != DEFAULT, pair[1]))
 
 
-def keep_fit(store: Store, fit: Fit, name: str, request: Request, data: str) -> None:
-    """Keep a fit, in place of an earlier one of this name. ``data``: its :func:`data_id`."""
+def keep_fit(
+    store: Store,
+    fit: Fit,
+    name: str,
+    request: Request,
+    data: str,
+    variant_prices: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Keep a fit, in place of an earlier one of this name. ``data``: its :func:`data_id`;
+    ``variant_prices``: :func:`campaign.variant_models.variant_prices`."""
     from importlib.metadata import version  # noqa: PLC0415
 
     from analysis.energy.fit_file import as_kept  # noqa: PLC0415
@@ -140,8 +148,9 @@ def keep_fit(store: Store, fit: Fit, name: str, request: Request, data: str) -> 
         "data_id": data,
         "files": _data_files(store),
     }
+    kept = as_kept(fit) | ({"variant_prices": list(variant_prices)} if variant_prices else {})
     with writing(store):
-        store.write_json(f"fits/{fit_file_name(fit.site, name)}", as_kept(fit) | {"kept": about})
+        store.write_json(f"fits/{fit_file_name(fit.site, name)}", kept | {"kept": about})
 
 
 def check_replaceable(store: Store, site: str, name: str, request: Request) -> None:

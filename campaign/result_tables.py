@@ -73,20 +73,28 @@ class FitResult:
     fit: Fit
     findings: tuple[SiteFinding, ...]
     source: FitSource
+    variant_prices: tuple[Mapping[str, Any], ...] = ()
+    """What variants are predicted from (:func:`campaign.variant_models.variant_prices`)."""
 
     @property
     def summary(self) -> FitSummary:
         """The fit without what predictions are computed from."""
         from analysis.energy.fit_summary import FitSummary  # noqa: PLC0415
 
-        return FitSummary.model_validate(self.fit.as_dict())
+        prices = {"variant_prices": list(self.variant_prices)}
+        return FitSummary.model_validate(self.fit.as_dict() | prices)
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign fit --json``."""
-        return self.fit.as_dict() | {
-            "findings": [finding.as_dict() for finding in self.findings],
-            "fit": self.source.as_dict(),
-        }
+        prices = {"variant_prices": list(self.variant_prices)} if self.variant_prices else {}
+        return (
+            self.fit.as_dict()
+            | prices
+            | {
+                "findings": [finding.as_dict() for finding in self.findings],
+                "fit": self.source.as_dict(),
+            }
+        )
 
     def to_pandas(self) -> pd.DataFrame:
         """The coefficients, a row each: ``name``, ``value``, ``low``, ``high`` (95 %), ``unit``."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from campaign.failures import Failures
     from campaign.shown_measurement import ShownMeasurement
     from campaign.space_predictions import SpacePredictions
-    from campaign.variant_models import VariantCrossvalResult
+    from campaign.variant_models import Energies, VariantCrossvalResult
     from campaign.variant_study import VariantResult
 
 Setting = tuple[float, float]
@@ -213,14 +213,16 @@ class Results:
             CantFit: there are too few measurements, or the names are unknown.
         """
         from analysis.energy.fit import fit  # noqa: PLC0415
+        from campaign.variant_models import variant_prices  # noqa: PLC0415
 
         request = fits.Request(model, voltage, robust)
         if not replace:
             fits.check_replaceable(self.store, site, name, request)
         data, findings = self.usable_data(site, accept_unproven)
         made = fit(data, model, voltage, robust=robust)
-        fits.keep_fit(self.store, made, name, request, fits.data_id(self.scalars, site))
-        return FitResult(made, findings, self.fit_source(site, name))
+        prices = variant_prices(self.store, self.scalars, site)
+        fits.keep_fit(self.store, made, name, request, fits.data_id(self.scalars, site), prices)
+        return FitResult(made, findings, self.fit_source(site, name), tuple(prices))
 
     def usable_data(
         self, site: str, accept_unproven: bool
@@ -443,21 +445,26 @@ class Results:
             BadFile, BadArgument, CantFit: see :func:`campaign.space_predictions.predict_space`.
             NoKeptFit: there is no fit, and the objective is not the time.
         """
-        from campaign.space_predictions import Energies, predict_space  # noqa: PLC0415
+        from campaign.space_predictions import predict_space  # noqa: PLC0415
 
         return predict_space(
             self.store,
             self.scalars,
             site,
             Path(space),
-            energies=lambda: Energies(
-                name=fit,
-                fit=self.kept_fit(site, fit),
-                data=self.observations(site),
-                volts=self.setting_volts(site),
-            ),
+            energies=lambda: self._energies(site, fit),
             objective=objective,
             kernel=kernel,
+        )
+
+    def _energies(self, site: str, fit: str) -> Energies:
+        from campaign.variant_models import Energies  # noqa: PLC0415
+
+        return Energies(
+            name=fit,
+            fit=self.kept_fit(site, fit),
+            data=self.observations(site),
+            volts=self.setting_volts(site),
         )
 
     def variants(
@@ -469,9 +476,22 @@ class Results:
         setting: Setting | None = None,
     ) -> VariantResult:
         """The study of a kernel's variants; see :func:`campaign.variant_study.study_variants`."""
+        from campaign.variant_models import predicted_costs  # noqa: PLC0415
         from campaign.variant_study import study_variants  # noqa: PLC0415
 
-        return study_variants(self.store, self.scalars, site, kernel, problem, setting)
+        def energies() -> Energies | None:
+            kept = (site, fits.DEFAULT) in self.kept_fits
+            return self._energies(site, fits.DEFAULT) if kept else None
+
+        return study_variants(
+            self.store,
+            self.scalars,
+            site,
+            kernel,
+            problem,
+            setting,
+            lambda variants: predicted_costs(self.store, self.scalars, variants, energies),
+        )
 
     def policy(self, site: str, path: str | Path, **limits: Any) -> Predictions:
         """:meth:`predict`, whose picks are also written to a policy file for a cluster."""

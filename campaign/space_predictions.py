@@ -13,18 +13,17 @@ import numpy as np
 
 from analysis.choice.objectives import TIME, Objective
 from analysis.choice.objectives import objective as objective_of
-from analysis.choice.unmeasured import energies_j
-from analysis.choice.variant_crossval import fit_times
+from analysis.choice.variant_prices import fit_times
 from analysis.costs.linear_cost import LinearCost, at_clocks
 from analysis.costs.stencil_time import near_least
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import CantFit
 from analysis.measurements.variant_costs import CLOCKS, MeasuredVariants, rest_of
 from campaign.errors import BadArgument
 from campaign.plan.campaign_file import Campaign, read_campaign
 from campaign.plan.sweep import Sweep, swept
 from campaign.slurm_flags import slurm_flags
 from campaign.stated_terms import stated_terms
-from campaign.variant_models import variants_of
+from campaign.variant_models import Energies, variants_of
 from kernels.registry import find_kernel
 from kernels.space import WHERE
 from sites.located_toml import Source
@@ -35,10 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from analysis.energy.fitted import Fit
     from campaign.store.layout import Store
 
-Volts = Mapping[tuple[float, float], tuple[float, float]]
 NEAR = 0.10
 MOST_NEAR = 200
 """Variants near the best that a result lists."""
@@ -108,16 +105,6 @@ class SpacePredictions:
 
     def _repr_html_(self) -> str:
         return str(self.to_pandas()._repr_html_())  # type: ignore[operator]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Energies:
-    """What energies are predicted from: a fit and its ``name``, its measurements, and voltages."""
-
-    name: str
-    fit: Fit
-    data: Observations
-    volts: Volts
 
 
 def predict_space(
@@ -231,14 +218,7 @@ def _picks(
         energy_j = np.full(time_s.shape, np.nan)
         if energies is not None:
             for number, pair in enumerate(settings):
-                energy_j[number] = energies_j(
-                    energies.fit,
-                    energies.data,
-                    counts,
-                    time_s[number],
-                    pair,
-                    _volts(energies, pair),
-                )
+                energy_j[number] = energies.at_setting_j(counts, time_s[number], pair)
         scores = judged_by.score(energy_j, time_s)
         number, best = divmod(int(np.nanargmin(scores)), len(places))
         near = rows[near_least(scores[number], NEAR)].tolist()
@@ -293,10 +273,3 @@ def _at(
     n = len(next(iter(columns.values())))
     clocks = {name: np.full(n, mhz) for name, mhz in zip(CLOCKS, setting, strict=True)}
     return at_clocks(columns, clocks, highest=measured.highest)
-
-
-def _volts(energies: Energies, setting: tuple[float, float]) -> tuple[float, float]:
-    for known, volts in energies.volts.items():
-        if np.array_equal(known, setting, equal_nan=True):
-            return volts
-    raise CantFit(f"no voltage is known at {setting[0]:g}/{setting[1]:g} MHz; fit the site again")

@@ -10,6 +10,11 @@ from analysis.costs.linear_cost import at_clocks
 from kernels.registry import KERNELS, find_kernel
 
 
+def stated_metrics(kernel: str) -> tuple[str, ...]:
+    """The metrics that a kernel of the registry names as timed; none of any other kernel."""
+    return find_kernel(kernel).timed if kernel in KERNELS else ()
+
+
 def stated_terms(kernel: str, params: Sequence[str]) -> dict[str, np.ndarray]:
     """Term -> its number in one iteration of each variant (n,): the counts, those metrics that the
     kernel names as timed, and where variants differ in their threads the share of one of them.
@@ -17,9 +22,10 @@ def stated_terms(kernel: str, params: Sequence[str]) -> dict[str, np.ndarray]:
 
     ``params``: each variant's parameters, as JSON.
     """
-    found = find_kernel(kernel) if kernel in KERNELS else None
-    if found is None or not found.timed or found.metrics is None:
+    if not stated_metrics(kernel):
         return {}
+    found = find_kernel(kernel)
+    assert found.metrics is not None  # noqa: S101
     rows, threads = [], []
     for text in params:
         own = found.params.model_validate_json(text)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,25 +14,66 @@ from pydantic import ValidationError
 
 from analysis.choice.objectives import TIME
 from analysis.choice.objectives import objective as objective_of
+from analysis.choice.unmeasured import energies_j
 from analysis.choice.variant_crossval import (
+    FEWEST,
+    KFOLD,
     LEAVE_ONE_OUT,
     VariantCrossValidation,
     cross_validate_variants,
+    folds,
 )
+from analysis.choice.variant_prices import fit_energies, fit_times, price_record, times_without
 from analysis.dataset import COUNT_PREFIX
 from analysis.measurements.kernels import KernelInstance
+from analysis.measurements.observations import CantFit, setting_text
+from analysis.measurements.problems import value_text
 from analysis.measurements.variant_costs import MeasuredVariants, measured_variants
+from analysis.measurements.variants import KernelVariants
 from campaign.errors import BadArgument
 from campaign.plan.campaign_file import Campaign
-from campaign.stated_terms import stated_terms
+from campaign.stated_terms import stated_metrics, stated_terms
 from campaign.variant_study import tuned_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+    from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
     from campaign.store.layout import Store
+
+
+FOLDS = 50
+"""In at most so many parts are variants left out where each of many would take long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energies:
+    """What energies are predicted from: a fit and its ``name``, its measurements, and voltages by
+    setting."""
+
+    name: str
+    fit: Fit
+    data: Observations
+    volts: Mapping[tuple[float, float], tuple[float, float]]
+
+    def at_setting_j(
+        self,
+        counts: Mapping[str, np.ndarray],
+        time_s: np.ndarray,
+        setting: tuple[float, float],
+    ) -> np.ndarray:
+        """The energies (n,) of variants at a setting; see
+        :func:`analysis.choice.unmeasured.energies_j`.
+
+        Raises:
+            CantFit: a class is not in the fit, or no voltage is known at the setting.
+        """
+        for known, volts in self.volts.items():
+            if np.array_equal(known, setting, equal_nan=True):
+                return energies_j(self.fit, self.data, counts, time_s, setting, volts)
+        raise CantFit(f"no voltage is known at {setting_text(setting)}; fit the site again")
 
 
 @dataclass(frozen=True)
@@ -143,3 +186,71 @@ def crossvalidate_variants(
         data = usable_data()
     made = cross_validate_variants(variants, data, scheme, objective=objective, time=time, **fit)
     return VariantCrossvalResult(made)
+
+
+def predicted_costs(
+    store: Store,
+    scalars: xr.Dataset,
+    variants: KernelVariants,
+    energies: Callable[[], Energies | None],
+) -> dict[str, tuple[float, float]]:
+    """Label -> time and energy of measured variants as they are predicted: the time from all other
+    variants, the energy from that time by a kept fit; NaN without one. Empty for a kernel that
+    does not state its terms.
+
+    ``energies``: a kept fit, or None.
+    """
+    if not stated_metrics(registered_name(store, variants.kernel)):
+        return {}
+    problem = {name: value_text(value) for name, value in variants.problem.items()}
+    rows = variants_of(store, scalars, variants.site, variants.kernel, problem)
+    if len(rows.instances) < FEWEST:
+        return {}
+    here = np.nan_to_num(np.array(rows.settings)) == np.nan_to_num(np.array(variants.setting))
+    at = here.all(axis=1)
+    time_s = np.full(len(rows), np.nan)
+    for left_out in folds(len(rows.instances), f"{KFOLD}{min(len(rows.instances), FOLDS)}"):
+        test = left_out[rows.variant]
+        time_s[test] = times_without(rows, test)[test]
+    energy_j = np.full(len(rows), np.nan)
+    known = energies()
+    if known is not None and np.isfinite(time_s[at]).all():
+        counts = {name: rows.columns[name][at] for name in rows.counted}
+        with suppress(CantFit):  # the fit is of other kernels
+            energy_j[at] = known.at_setting_j(counts, time_s[at], variants.setting)
+    return {
+        rows.instances[rows.variant[row]].label: (float(time_s[row]), float(energy_j[row]))
+        for row in np.flatnonzero(at).tolist()
+    }
+
+
+def variant_prices(store: Store, scalars: xr.Dataset, site: str) -> list[dict[str, Any]]:
+    """What the variants of a site's kernels are predicted from, as a fit's file keeps it: for each
+    kernel that has a space and states its terms, the prices of each family's times, and those of
+    energies at one setting."""
+    kept: list[dict[str, Any]] = []
+    mine = scalars["site"].values == site
+    own = set(scalars["kernel"].values[mine].tolist())
+    for kernel in sorted(own & set(tuned_parameters(store))):
+        if not stated_metrics(registered_name(store, kernel)):
+            continue
+        try:
+            variants = variants_of(store, scalars, site, kernel)
+        except CantFit:
+            continue
+        for family, cost in zip(variants.families, fit_times(variants), strict=True):
+            if cost is not None:
+                kept.append(
+                    {"kernel": kernel, "family": dict(family), "of": "time"}
+                    | price_record(cost, "s")
+                )
+        energies = fit_energies(variants)
+        if energies is not None:
+            core_mhz, mem_mhz = (None if math.isnan(mhz) else mhz for mhz in energies.setting)
+            kept.append(
+                {"kernel": kernel, "family": {}, "of": "energy"}
+                | {"core_mhz": core_mhz, "mem_mhz": mem_mhz}
+                | {"tested": energies.tested, "test_error_pct": energies.test_error_pct}
+                | price_record(energies.cost, "J")
+            )
+    return kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from analysis.choice.variants import VariantStudy, study
 from analysis.measurements.problems import value_text
-from analysis.measurements.variants import kernel_variants
+from analysis.measurements.variants import KernelVariants, kernel_variants
 from campaign.errors import BadArgument
 from campaign.plan.campaign_file import Campaign
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from campaign.store.layout import Store
+
+
+Predicted = Callable[[KernelVariants], Mapping[str, tuple[float, float]]]
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,10 @@ def study_variants(
     kernel: str | None,
     problem: Mapping[str, Any] | None,
     setting: tuple[float, float] | None,
+    predicted: Predicted,
 ) -> VariantResult:
     """Study the variants of a kernel; ``kernel`` may be None where the site has one only.
+    ``predicted``: label -> predicted time and energy of variants.
 
     Raises:
         BadArgument: no kernel is named, and the site has several.
@@ -64,9 +69,8 @@ def study_variants(
         kernel = kernels[0] if kernels else ""
     texts = {name: value_text(value) for name, value in (problem or {}).items()}
     tuned = tuned_parameters(store).get(kernel, ())
-    return VariantResult(
-        study(kernel_variants(scalars, site, kernel, tuned=tuned, problem=texts, setting=setting))
-    )
+    variants = kernel_variants(scalars, site, kernel, tuned=tuned, problem=texts, setting=setting)
+    return VariantResult(study(variants, predicted(variants)))
 
 
 def tuned_parameters(store: Store) -> dict[str, list[str]]:

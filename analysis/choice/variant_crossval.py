@@ -16,8 +16,7 @@ import numpy as np
 
 from analysis.choice.objectives import TIME, Objective
 from analysis.choice.objectives import objective as objective_of
-from analysis.costs.linear_cost import LinearCost, fit_linear_cost
-from analysis.costs.stencil_time import CannotPredict
+from analysis.choice.variant_prices import times_without
 from analysis.energy.fit import fit
 from analysis.energy.models import AUTO
 from analysis.measurements.observations import CantFit, Observations
@@ -112,7 +111,7 @@ def cross_validate_variants(
     predicted_j = np.full(len(variants), np.nan)
     row_of = None if data is None else _rows_of(variants, data)
     number = 0
-    for left_out in _folds(len(variants.instances), scheme):
+    for left_out in folds(len(variants.instances), scheme):
         number += 1
         test = left_out[variants.variant]
         predicted_s[test] = times_without(variants, test)[test]
@@ -144,37 +143,7 @@ def cross_validate_variants(
     )
 
 
-def fit_times(variants: MeasuredVariants, intervals: bool = True) -> list[LinearCost | None]:
-    """The prices of each family of variants, in the order of ``variants.families``; None where
-    too few were measured."""
-    return [
-        _fitted(variants, variants.family == place, intervals)
-        for place in range(len(variants.families))
-    ]
-
-
-def times_without(variants: MeasuredVariants, test: np.ndarray) -> np.ndarray:
-    """The time (rows,) of the rows ``test`` (bool) by the other rows of their families; NaN where
-    there are none."""
-    time_s = np.full(len(variants), np.nan)
-    for place in np.unique(variants.family[test]):
-        mine = variants.family == place
-        fitted = _fitted(variants, mine & ~test, False)
-        if fitted is not None:
-            rows = mine & test
-            time_s[rows] = fitted.of({name: c[rows] for name, c in variants.columns.items()})
-    return time_s
-
-
-def _fitted(variants: MeasuredVariants, rows: np.ndarray, intervals: bool) -> LinearCost | None:
-    columns = {name: column[rows] for name, column in variants.columns.items()}
-    try:
-        return fit_linear_cost(columns, variants.time_s[rows], intervals=intervals)
-    except CannotPredict:
-        return None
-
-
-def _folds(count: int, scheme: str) -> Iterator[np.ndarray]:
+def folds(count: int, scheme: str) -> Iterator[np.ndarray]:
     """bool masks (variants,) of the variants that each fold predicts."""
     if scheme == LEAVE_ONE_OUT:
         folds = count

@@ -12,7 +12,7 @@ the hull of (time, energy), of which Table II has two.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,10 +50,18 @@ class VariantCosts:
     rate_per_s: float
     efficiency_per_j: float
     simulated: bool
+    predicted_s: float = math.nan
+    """What its time is by what was fitted to the other variants; NaN where that is not known."""
+    predicted_j: float = math.nan
+    """Its energy by the kept fit and that time."""
 
     def as_dict(self) -> dict[str, Any]:
         """``kernel``, ``params``, ``label`` and the numbers."""
-        numbers = {k: v for k, v in vars(self).items() if k not in ("instance", "name")}
+        numbers = {
+            name: None if name.startswith("predicted") and math.isnan(value) else value
+            for name, value in vars(self).items()
+            if name not in ("instance", "name")
+        }
         return self.instance.as_dict() | numbers
 
 
@@ -156,8 +164,10 @@ class VariantStudy:
         }
 
 
-def study(variants: KernelVariants) -> VariantStudy:
-    """The study of one variant or more.
+def study(
+    variants: KernelVariants, predicted: Mapping[str, tuple[float, float]] | None = None
+) -> VariantStudy:
+    """The study of one variant or more. ``predicted``: label -> predicted time and energy.
 
     Of variants that are equal in time and energy, the first by label stands for all on hull and
     fronts. The metrics are sorted by their correlation with the rate, the largest first.
@@ -165,6 +175,8 @@ def study(variants: KernelVariants) -> VariantStudy:
     time_s, energy_j = variants.time_s, variants.energy_j
     rate, efficiency = variants.work / time_s, variants.work / energy_j
     names = short_labels(variants.instances)
+    unknown = (math.nan, math.nan)
+    expected = [(predicted or {}).get(own.label, unknown) for own in variants.instances]
     costs = [
         VariantCosts(
             instance=instance,
@@ -177,6 +189,8 @@ def study(variants: KernelVariants) -> VariantStudy:
             rate_per_s=float(rate[i]),
             efficiency_per_j=float(efficiency[i]),
             simulated=variants.simulated,
+            predicted_s=expected[i][0],
+            predicted_j=expected[i][1],
         )
         for i, instance in enumerate(variants.instances)
     ]

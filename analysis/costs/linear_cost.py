@@ -65,8 +65,9 @@ def at_clocks(
         if of and (highest is not None or known.min() < of):
             relative = np.where(np.isfinite(mhz), mhz / of, 1.0)
             for power in powers:
+                by = f"/ {clock}" if power == -1 else f"* {clock}^{power}"
                 for name, column in columns.items():
-                    result[f"{name} {clock}^{power}"] = column * relative**power
+                    result[f"{name} {by}"] = column * relative**power
     return result
 
 

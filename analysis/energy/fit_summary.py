@@ -102,6 +102,26 @@ class Kept(Part):
     files: dict[str, int]
 
 
+class VariantPrices(Part):
+    """What the variants of a kernel are predicted from (:mod:`analysis.choice.variant_prices`).
+
+    ``of``: time or energy. ``family``: the parameters that are texts, of the variants of a time's
+    prices. Of energies: at which clocks (MHz), and the error of the ``tested`` variants.
+    """
+
+    kernel: str
+    family: dict[str, Any]
+    of: str
+    n: Count
+    error_pct: FiniteFloat
+    inseparable: list[list[str]]
+    prices: list[Coefficient]
+    core_mhz: FiniteFloat | None = None
+    mem_mhz: FiniteFloat | None = None
+    tested: int = 0
+    test_error_pct: FiniteFloat | None = None
+
+
 class FitSummary(Part):
     """A fit without what predictions are computed from."""
 
@@ -121,6 +141,7 @@ class FitSummary(Part):
     confounded: list[Confounded]
     unproven_clocks: bool = False
     stated_clocks: bool = False
+    variant_prices: list[VariantPrices] = Field(default_factory=list)
     kept: Kept | None = None
     """None of fits that an earlier version kept."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.costs.linear_cost import at_clocks
-from analysis.dataset import is_complete
+from analysis.dataset import COUNT_PREFIX, is_complete
 from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import CantFit, site_names
 from analysis.measurements.problems import of_problem
@@ -28,7 +28,8 @@ class MeasuredVariants:
     ``variant``: int64 (rows,), index into ``instances``; ``problem``: into ``problems``, the
     parameters that say what is computed; ``family``: into ``families``, those of them that are
     texts, such as a stencil's name: variants of one family differ in sizes and tiles alone.
-    ``clocks``: name -> MHz (rows,), NaN where the site has no such clock. ``columns``: what the
+    ``clocks``: name -> MHz (rows,), NaN where the site has no such clock. ``counted``: the terms
+    that are counts of operations or bytes. ``columns``: what the
     time is a sum of, at these clocks (:func:`analysis.costs.linear_cost.at_clocks`). ``time_s``,
     ``energy_j``: float64 (rows,), of one iteration; an energy may be NaN.
     """
@@ -43,6 +44,7 @@ class MeasuredVariants:
     family: np.ndarray
     families: Sequence[Mapping[str, object]]
     clocks: Mapping[str, np.ndarray]
+    counted: tuple[str, ...]
     columns: Mapping[str, np.ndarray]
     time_s: np.ndarray
     energy_j: np.ndarray
@@ -131,6 +133,7 @@ def measured_variants(
         family=family_of[variant],
         families=families,
         clocks=clocks,
+        counted=tuple(name for name in stated if COUNT_PREFIX + name in dataset),
         columns=at_clocks({name: column[variant] for name, column in stated.items()}, clocks),
         time_s=_means(dataset["time_s"].values[rows], at),
         energy_j=_means(dataset["energy_j"].values[rows], at),

@@ -10,7 +10,7 @@ from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table
 
 if TYPE_CHECKING:
-    from analysis.energy.fit_summary import FitSummary
+    from analysis.energy.fit_summary import FitSummary, VariantPrices
     from campaign.fits import FitSource
 
 SUMMARY = "fit the energy model to a site, and keep the fit in the store"
@@ -118,3 +118,34 @@ def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> No
         )
     if len(fit.outliers) > len(shown):
         explain(f"and {len(fit.outliers) - len(shown)} more outliers (--all prints them)")
+    for prices in fit.variant_prices:
+        _print_prices(prices, every_row)
+
+
+def _print_prices(prices: VariantPrices, every_row: bool) -> None:
+    """What variants are predicted from: a price for each thing that a variant counts."""
+    family = " ".join(str(value) for value in prices.family.values())
+    if prices.of == "time":
+        explain(
+            f"\ntimes of variants of {prices.kernel} {family}: from {prices.n} measured pairs of "
+            f"variant and setting, error {prices.error_pct:.1f} %; a price is at the highest clocks"
+        )
+    else:
+        clocks = "/".join(f"{mhz:g}" for mhz in (prices.core_mhz, prices.mem_mhz) if mhz)
+        explain(
+            f"\nenergies of variants of {prices.kernel}{f' at {clocks} MHz' if clocks else ''}: "
+            f"least absolute deviations on {prices.n} variants, error of the {prices.tested} "
+            f"others {prices.test_error_pct:.1f} %"
+        )
+    shown = [one for one in prices.prices if every_row or one.value > 0]
+    print_table(
+        ["for each", "value", "95 % from", "to", "unit"],
+        [[one.name, one.value, one.low, one.high, one.unit] for one in shown],
+        every_row,
+    )
+    if len(shown) < len(prices.prices):
+        explain(f"and {len(prices.prices) - len(shown)} of price 0 (--all prints them)")
+    names = {one.name for one in shown}
+    for group in prices.inseparable:
+        if names & set(group):
+            explain(f"cannot be separated: {', '.join(group)}")

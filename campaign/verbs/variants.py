@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ OPTIONS = {
     "--setting": ("CORE,MEM", "the clocks (default: those with most variants)"),
 }
 NAME_WIDTH = 44
+CLOSE = 1.2
+"""Variants within this factor of the fastest are those that a choice is among."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -110,6 +113,7 @@ def print_study(shown: VariantStudy, every_row: bool = False) -> None:
         f"slower; as fast as that of least energy: up to {shown.same_time_more_energy_factor:.3f} "
         f"times the energy"
     )
+    _print_predicted(shown, names)
     say(f"\nhull of rate and efficiency, counter-clockwise from the fastest: {len(shown.hull)}")
     print_table(
         ["arc", "variant", "s", "J", *rates],
@@ -125,6 +129,38 @@ def print_study(shown: VariantStudy, every_row: bool = False) -> None:
         every_row,
     )
     _print_metrics(shown, rates, scale, every_row)
+
+
+def _print_predicted(shown: VariantStudy, names: _Names) -> None:
+    """Predicted beside measured: of the best, and of those that would have been picked."""
+    known = [variant for variant in shown.variants if not math.isnan(variant.predicted_s)]
+    if not known:
+        return
+    least_s = shown.fastest.time_s
+    errors = [(v.predicted_s / v.time_s - 1.0) ** 2 for v in known]
+    close = [(v.predicted_s / v.time_s - 1.0) ** 2 for v in known if v.time_s <= CLOSE * least_s]
+    say(
+        f"\npredicted from the other variants: error of time {_root_mean_pct(errors)} %, of those "
+        f"within 20 % of the fastest {_root_mean_pct(close)} % (root mean square)"
+    )
+    picked = [("predicted fastest", min(known, key=lambda v: v.predicted_s))]
+    if not all(math.isnan(v.predicted_j) for v in known):
+        picked.append(("predicted least energy", min(known, key=lambda v: v.predicted_j)))
+    print_table(
+        ["", "variant", "s", "predicted", "J", "predicted"],
+        [
+            [word, names.of(v), v.time_s, v.predicted_s, v.energy_j, v.predicted_j]
+            for word, v in (
+                ("fastest", shown.fastest),
+                ("least energy", shown.least_energy),
+                *picked,
+            )
+        ],
+    )
+
+
+def _root_mean_pct(squares: list[float]) -> str:
+    return f"{math.sqrt(sum(squares) / len(squares)) * 100.0:.1f}" if squares else "-"
 
 
 def _print_metrics(

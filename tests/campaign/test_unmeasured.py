@@ -215,3 +215,37 @@ def test_tables_for_people_fit_a_hundred_columns(folder, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
     assert np.any([line.startswith("board (simulated): stencil") for line in lines])
+
+
+def test_the_study_of_variants_shows_what_was_predicted_beside_what_was_measured(folder, capsys):
+    words = ("variants", str(folder / "s"), "--problem", "stencil=j2d")
+    shown = answer(capsys, *words)
+    for name in ("fastest", "least_energy"):
+        assert shown[name]["predicted_s"] == pytest.approx(shown[name]["time_s"], rel=1e-3)
+        assert shown[name]["predicted_j"] == pytest.approx(shown[name]["energy_j"], rel=0.02)
+    assert main([*words]) == 0
+    text = capsys.readouterr().out
+    assert "predicted from the other variants: error of time 0.0 %" in text
+    assert "predicted least energy" in text
+
+
+def test_a_fit_keeps_what_variants_are_predicted_from(folder, capsys):
+    (shown,) = answer(capsys, "coefficients", str(folder / "s"))
+    times = [own for own in shown["variant_prices"] if own["of"] == "time"]
+    assert [own["family"]["stencil"] for own in times] == ["j2d", "l2d"]
+    for own in times:
+        assert own["n"] == 72
+        assert own["error_pct"] < 0.01
+        prices = {one["name"]: one for one in own["prices"]}
+        # A byte from memory takes 1 / (70 bytes a cycle) of a cycle of the memory clock.
+        assert prices["dram / mem_mhz"]["low"] <= 1 / (70 * 2000e6) * 1.001
+        assert prices["dram / mem_mhz"]["high"] >= 1 / (70 * 2000e6) * 0.999
+        assert own["inseparable"][0] == ["sp_add", "sp_mul", "l1"]
+    (energy,) = [own for own in shown["variant_prices"] if own["of"] == "energy"]
+    assert (energy["core_mhz"], energy["mem_mhz"]) == (800, 2000)
+    assert energy["tested"] + energy["n"] == 36
+    assert energy["test_error_pct"] < 1.0
+    assert main(["coefficients", str(folder / "s")]) == 0
+    text = capsys.readouterr().out
+    assert "times of variants of stencil single j2d hexagonal: from 72 measured pairs" in text
+    assert "energies of variants of stencil at 800/2000 MHz: least absolute deviations" in text

@@ -1,0 +1,121 @@
+"""What a site's variants are predicted from: seconds, and joules, for each thing that is counted.
+
+Times family by family, by non-negative least squares on the relative error. Energies of all
+families together at one setting: constant power, and joules for each count, by least absolute
+deviations on a tenth of the variants (Prajapati 2019, section B.7.1), judged by the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.costs.linear_cost import LEAST_ABSOLUTE, LinearCost, fit_linear_cost
+from analysis.costs.stencil_time import CannotPredict
+from analysis.measurements.variant_costs import MeasuredVariants
+
+TRAINED = 10
+"""One of so many variants is fitted on, and at least :data:`FEWEST` for each term."""
+FEWEST = 3
+TIME_TERM = "constant power"
+SEED = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyPrices:
+    """Energies at one ``setting`` (core, memory MHz) as constant power times the measured time and
+    joules for each count: ``cost``, fitted on its ``n`` variants; ``test_error_pct``: root mean
+    square relative error of the ``tested`` others."""
+
+    setting: tuple[float, float]
+    cost: LinearCost
+    tested: int
+    test_error_pct: float
+
+
+def fit_times(variants: MeasuredVariants, intervals: bool = True) -> list[LinearCost | None]:
+    """The prices of each family of variants, in the order of ``variants.families``; None where
+    too few were measured."""
+    return [
+        _fitted(variants, variants.family == place, intervals)
+        for place in range(len(variants.families))
+    ]
+
+
+def times_without(variants: MeasuredVariants, test: np.ndarray) -> np.ndarray:
+    """The time (rows,) of the rows ``test`` (bool) by the other rows of their families; NaN where
+    there are none."""
+    time_s = np.full(len(variants), np.nan)
+    for place in np.unique(variants.family[test]):
+        mine = variants.family == place
+        fitted = _fitted(variants, mine & ~test, False)
+        if fitted is not None:
+            rows = mine & test
+            time_s[rows] = fitted.of({name: c[rows] for name, c in variants.columns.items()})
+    return time_s
+
+
+def _fitted(variants: MeasuredVariants, rows: np.ndarray, intervals: bool) -> LinearCost | None:
+    columns = {name: column[rows] for name, column in variants.columns.items()}
+    try:
+        return fit_linear_cost(columns, variants.time_s[rows], intervals=intervals)
+    except CannotPredict:
+        return None
+
+
+def fit_energies(variants: MeasuredVariants) -> EnergyPrices | None:
+    """The prices at the setting of most variants, the highest clocks of several; None where too
+    few have an energy."""
+    known = np.isfinite(variants.energy_j)
+    settings = np.nan_to_num(np.array(variants.settings), nan=-1.0)
+    choices, of, numbers = np.unique(
+        settings[known], axis=0, return_inverse=True, return_counts=True
+    )
+    if not len(choices):
+        return None
+    best = int(np.flatnonzero(numbers == numbers.max())[-1])
+    rows = np.flatnonzero(known)[of.reshape(-1) == best]
+    columns = {TIME_TERM: variants.time_s} | {
+        name: variants.columns[name] for name in variants.counted
+    }
+    needed = FEWEST * len(columns)
+    rows = np.random.default_rng(SEED).permutation(rows)
+    trained = rows[: max(len(rows) // TRAINED, needed)]
+    tested = rows[len(trained) :]
+    if len(trained) < needed or not len(tested):
+        return None
+    own = {name: column[trained] for name, column in columns.items()}
+    cost = fit_linear_cost(own, variants.energy_j[trained], LEAST_ABSOLUTE)
+    predicted = cost.of({name: column[tested] for name, column in columns.items()})
+    error = np.sqrt(np.mean((predicted / variants.energy_j[tested] - 1.0) ** 2))
+    core_mhz, mem_mhz = variants.settings[int(rows[0])]
+    return EnergyPrices(
+        setting=(core_mhz, mem_mhz), cost=cost, tested=len(tested), test_error_pct=error * 100.0
+    )
+
+
+def price_record(cost: LinearCost, unit: str) -> dict[str, Any]:
+    """Prices as a fit's file keeps them."""
+
+    def number(value: float) -> float | None:
+        return float(value) if np.isfinite(value) else None
+
+    return {
+        "n": cost.n,
+        "error_pct": cost.error * 100.0,
+        "inseparable": [list(group) for group in cost.inseparable],
+        "prices": [
+            {
+                "name": term,
+                "value": float(value),
+                "unit": "W" if term == TIME_TERM else unit,
+                "low": number(low),
+                "high": number(high),
+            }
+            for term, value, low, high in zip(
+                cost.terms, cost.value, cost.low, cost.high, strict=True
+            )
+        ],
+    }
