@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from campaign.comparison import Comparison
     from campaign.failures import Failures
     from campaign.shown_measurement import ShownMeasurement
-    from campaign.space_predictions import SpacePredictions
+    from campaign.space_picks import SpacePredictions
     from campaign.variant_models import Energies, VariantCrossvalResult
     from campaign.variant_study import VariantResult
 

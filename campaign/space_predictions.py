@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +20,7 @@ from campaign.errors import BadArgument
 from campaign.plan.campaign_file import Campaign, read_campaign
 from campaign.plan.sweep import Sweep, swept
 from campaign.slurm_flags import slurm_flags
+from campaign.space_picks import MOST_NEAR, NEAR, SpacePick, SpacePredictions
 from campaign.stated_terms import stated_terms
 from campaign.variant_models import Energies, variants_of
 from kernels.registry import find_kernel
@@ -31,80 +30,9 @@ from sites.site_file import Site
 from sites.site_reading import find_site, read_site
 
 if TYPE_CHECKING:
-    import pandas as pd
     import xarray as xr
 
     from campaign.store.layout import Store
-
-NEAR = 0.10
-MOST_NEAR = 200
-"""Variants near the best that a result lists."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpacePick:
-    """The best variant and setting of one problem, as predicted.
-
-    ``variants``: of the space; ``settings``: at which they were predicted; ``measured``: how many
-    variants the time's prices come from, and ``time_error_pct`` their root mean square error.
-    ``params``: of the variant. ``energy_j`` and ``time_s`` of one iteration; an energy is NaN where
-    the store has no fit. ``near``: the parameters of the variants that are at this setting within
-    10 % of the best, the best first, at most 200; ``near_count``: how many there are.
-    """
-
-    kernel: str
-    problem: Mapping[str, Any]
-    variants: int
-    settings: int
-    measured: int
-    time_error_pct: float
-    params: Mapping[str, Any]
-    core_mhz: float
-    mem_mhz: float
-    energy_j: float
-    time_s: float
-    slurm: str
-    near_count: int
-    near: tuple[Mapping[str, Any], ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """An entry of ``campaign predict --space --json``."""
-        numbers = {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in vars(self).items()
-        }
-        return numbers | {"near": [dict(own) for own in self.near]}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpacePredictions:
-    """The picks of every problem that a campaign file's spaces declare, at one site."""
-
-    site: str
-    simulated: bool
-    objective: str
-    fit: str | None
-    """The fit that energies are from; None where they are not predicted."""
-    picks: tuple[SpacePick, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """``campaign predict --space --json``."""
-        return {
-            "site": self.site,
-            "simulated": self.simulated,
-            "objective": self.objective,
-            "fit": self.fit,
-            "picks": [pick.as_dict() for pick in self.picks],
-        }
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The picks, a row each."""
-        import pandas as pd  # noqa: PLC0415
-
-        return pd.json_normalize([pick.as_dict() | {"near": None} for pick in self.picks])
-
-    def _repr_html_(self) -> str:
-        return str(self.to_pandas()._repr_html_())  # type: ignore[operator]
 
 
 def predict_space(

@@ -17,6 +17,7 @@ KERNELS = {
     "dgemm": "kernels.products.kernel:dgemm",
     "stencil": "kernels.stencils.kernel:stencil",
     "cuda_dgemm": "kernels.cuda.dgemm:cuda_dgemm",
+    "cuda_stencil": "kernels.cuda.stencil:cuda_stencil",
     "command": "kernels.command:command",
     "idle": "kernels.idle:idle",
 }

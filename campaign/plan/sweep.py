@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -16,10 +16,14 @@ from campaign.plan.campaign_file import KernelEntry
 from campaign.plan.point import canonical_json
 from kernels.kernel import Kernel
 from kernels.registry import find_kernel
+from kernels.space import WHERE, BadSpace, read_space
 from sites.located_toml import BadFile, KeyPath, Source, raise_all
 from sites.model_values import value_remedy
 from sites.near_names import known_names
 from sites.site_file import Site
+
+if TYPE_CHECKING:
+    from kernels.space_variants import Variants
 
 MAX_POINTS = 20_000_000
 
@@ -73,8 +77,24 @@ def _with_variants(
     if entry.space is None or site is None:
         yield from _combinations(entry, index, source)
         return
-    from kernels.space import WHERE, BadSpace, read_space  # noqa: PLC0415
+    for raw, found in space_variants(entry, index, source, site):
+        refused.update(dict(zip(entry.space.get(WHERE, []), found.refused, strict=True)))
+        for variant in found:
+            yield raw | variant
+
+
+def space_variants(
+    entry: KernelEntry, index: int, source: Source, site: Site
+) -> Iterator[tuple[dict[str, Any], Variants]]:
+    """Each combination of the parameters beside an entry's space, and the variants of the space
+    with them, which the kernel has not checked.
+
+    Raises:
+        BadFile: with the place and a remedy.
+    """
     from kernels.space_variants import variants  # noqa: PLC0415
+
+    assert entry.space is not None  # noqa: S101
 
     known = find_kernel(entry.kernel).params.model_fields
     at: KeyPath = ("kernels", index, "space")
@@ -92,9 +112,7 @@ def _with_variants(
         except BadSpace as error:
             place = [part for part in (error.key, error.condition) if part not in ("", None)]
             raise source.error((*at, *place), error.what, error.remedy) from None
-        refused.update(dict(zip(entry.space.get(WHERE, []), found.refused, strict=True)))
-        for variant in found:
-            yield raw | variant
+        yield raw, found
 
 
 def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument
@@ -11,8 +12,7 @@ from campaign.verbs.printing import explain, print_json, print_table, say, short
 
 if TYPE_CHECKING:
     from campaign.result_tables import Prediction, Predictions
-    from campaign.results import Results
-    from campaign.space_predictions import SpacePick, SpacePredictions
+    from campaign.space_picks import SpacePick, SpacePredictions
 
 SUMMARY = "show the best setting for each kernel, with the Slurm flags that ask for it"
 EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05"
@@ -21,7 +21,7 @@ KERNEL_WIDTH = 30
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
-    options.add_store(parser)
+    options.add_store(parser, needed=False)
     options.add_site(parser)
     parser.add_argument(
         "--kernel",
@@ -68,9 +68,11 @@ def run(arguments: Namespace) -> int:
     """Print the picks, and write the policy where it is asked for."""
     from campaign.results import open_store  # noqa: PLC0415
 
-    store = open_store(arguments.store)
     if arguments.space:
-        return _over_space(store, arguments)
+        return _over_space(arguments)
+    if arguments.store is None:
+        raise BadArgument("S: name the store; without one, --space C predicts a device's tiles")
+    store = open_store(arguments.store)
     predictions = store.predict(
         store.only_site(arguments.site),
         kernel=arguments.kernel,
@@ -96,17 +98,25 @@ def run(arguments: Namespace) -> int:
 NOT_OVER_A_SPACE = ("max_slowdown", "max_power_w", "profile", "policy", "all_settings")
 
 
-def _over_space(store: Results, arguments: Namespace) -> int:
+def _over_space(arguments: Namespace) -> int:
     for option in NOT_OVER_A_SPACE:
         if getattr(arguments, option):
             raise BadArgument(f"--{option.replace('_', '-')}: not with --space; leave one out")
-    shown = store.predict_space(
-        store.only_site(arguments.site),
-        arguments.space,
-        kernel=arguments.kernel,
-        objective=arguments.objective,
-        fit=arguments.fit,
-    )
+    if arguments.store is None:
+        from campaign.device_predictions import predict_on_device  # noqa: PLC0415
+
+        shown = predict_on_device(Path(arguments.space), arguments.site, arguments.kernel)
+    else:
+        from campaign.results import open_store  # noqa: PLC0415
+
+        store = open_store(arguments.store)
+        shown = store.predict_space(
+            store.only_site(arguments.site),
+            arguments.space,
+            kernel=arguments.kernel,
+            objective=arguments.objective,
+            fit=arguments.fit,
+        )
     if arguments.json:
         print_json(shown.as_dict())
     else:
@@ -120,23 +130,32 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
 
     simulated = " (simulated)" if shown.simulated else ""
     energies = "without energies" if shown.fit is None else f"energies by fit {shown.fit}"
+    by_device = not any(pick.measured for pick in shown.picks)
+    how = "those that were measured"
+    if by_device:
+        simulated = ""
+        how = "the device's constants by the equations of Prajapati 2019; nothing was measured"
     explain(
-        f"{shown.site}{simulated}: variants of the space, predicted from those that were measured; "
-        f"objective {shown.objective}, {energies}"
+        f"{shown.site}{simulated}: variants of the space, predicted from {how}; objective "
+        f"{shown.objective}, {energies}"
     )
     names = problem_names([pick.problem for pick in shown.picks])
     for name, pick in zip(names, shown.picks, strict=True):
         say(f"\n{pick.kernel} {name}".rstrip())
-        explain(
-            f"{pick.variants} variants at {pick.settings} settings; times from {pick.measured} "
-            f"measured pairs of variant and setting, whose own error is {pick.time_error_pct:.1f} %"
+        measured = (
+            f" at {pick.settings} settings; times from {pick.measured} measured pairs of variant "
+            f"and setting, whose own error is {pick.time_error_pct:.1f} %"
         )
+        explain(f"{pick.variants} variants{'' if by_device else measured}")
         variant = " ".join(f"{name}={value}" for name, value in pick.params.items())
         say(f"best variant: {variant}")
-        print_table(
-            ["MHz", "s", "J", "within 10 %", "srun"],
-            [[_mhz(pick), pick.time_s, pick.energy_j, pick.near_count, pick.slurm]],
-        )
+        if by_device:
+            print_table(["s", "within 10 %"], [[pick.time_s, pick.near_count]])
+        else:
+            print_table(
+                ["MHz", "s", "J", "within 10 %", "srun"],
+                [[_mhz(pick), pick.time_s, pick.energy_j, pick.near_count, pick.slurm]],
+            )
         if every_row:
             print_table([*pick.params], [[str(v) for v in own.values()] for own in pick.near], True)
     explain(

@@ -36,6 +36,8 @@ ITEM_BYTES = {"single": 4, "double": 8}
 CELL_BYTES = 4
 CELL_WORDS = 8
 """Numbers that a cell of ``sw`` moves between store and registers, in diagonals."""
+FEWEST_PERIODS = 3
+"""So many periods of wavefronts have all that differ."""
 ROW_WORDS = 3
 """And row by row, where the left neighbour stays in a register: above, letter, result."""
 
@@ -106,7 +108,7 @@ def stencil_metrics(params: StencilParams) -> dict[str, float]:
     }
 
 
-@lru_cache(maxsize=1)  # counts and metrics of a variant are asked for one after the other
+@lru_cache(maxsize=1 << 14)  # a plan, a search and a prediction ask for the same variants
 def _totals(params: StencilParams) -> tuple[int, TileTotals]:
     """The number of wavefronts, and the sums over all."""
     distinct = _distinct_wavefronts(
@@ -124,18 +126,24 @@ def _distinct_wavefronts(
     tiling: str, size: int, steps: int, tile_1: int, tile_t: int
 ) -> list[tuple[Wavefront, int, int]]:
     """The wavefronts that differ: one of each kind, its words, and how many there are of it."""
+    # Untiled and in hexagons, what is neither at the first steps nor at the last repeats itself.
+    period = {"untiled": 1, "hexagonal": tile_t}.get(tiling)
+    repeats = max((steps - FEWEST_PERIODS * period) // period, 0) if period else 0
+    shown = steps - repeats * (period or 0)
     kinds: dict[bytes, Wavefront] = {}
     number: Counter[bytes] = Counter()
-    for wavefront in DIVISIONS[tiling](size, steps, tile_1, tile_t):
-        last, lows, highs = wavefront.steps == steps, wavefront.lows, wavefront.highs
+    between: set[bytes] = set()
+    for wavefront in DIVISIONS[tiling](size, shown, tile_1, tile_t):
+        last, lows, highs = wavefront.steps == shown, wavefront.lows, wavefront.highs
         if lows.min() > 0 and highs.max() < size:  # away from the borders only shapes differ
             lows, highs = lows - lows.min(), highs - lows.min()
-        key = b"".join(part.tobytes() for part in (lows, highs, last))
-        digest = hashlib.sha256(key).digest()
+        digest = hashlib.sha256(b"".join(part.tobytes() for part in (lows, highs, last))).digest()
         kinds.setdefault(digest, wavefront)
         number[digest] += 1
+        if wavefront.steps.min() > 0 and wavefront.steps.max() < shown:
+            between.add(digest)
     return [
-        (own, _words(own, own.steps == steps, size), number[digest])
+        (own, _words(own, own.steps == shown, size), number[digest] + repeats * (digest in between))
         for digest, own in kinds.items()
     ]
 

@@ -1,0 +1,30 @@
+"""``cuda_stencil``: the kernel ``stencil`` on a GPU, whose tiles work in shared memory."""
+
+from __future__ import annotations
+
+from kernels.kernel import Kernel
+from kernels.stencils.counts import count_stencil, stencil_metrics
+from kernels.stencils.params import StencilParams
+
+
+def count_tiles(params: StencilParams) -> dict[str, float]:
+    """As :func:`kernels.stencils.counts.count_stencil`, with what a tile's store serves as bytes of
+    shared memory."""
+    counts = count_stencil(params)
+    return {("shared" if name == "l1" else name): count for name, count in counts.items()}
+
+
+cuda_stencil = Kernel(
+    name="cuda_stencil",
+    summary="a stencil over time in tiles on a GPU; counted only, no program yet",
+    counted="as stencil, with bytes of shared memory in place of the first-level cache's; exact",
+    classes=(
+        *("sp_add", "sp_mul", "dp_add", "dp_mul", "int_add", "int_max"),
+        *("shared", "dram", "barrier", "launch"),
+    ),
+    params=StencilParams,
+    counts=count_tiles,
+    metrics=stencil_metrics,
+    timed=("tiles", "loops"),
+    prepare=None,
+)
