@@ -31,11 +31,23 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "tile_1": [8, 16],
         "tile_2": 1024,
     },
+    "cuda_stencil": {
+        "stencil": "j2d",
+        "size_1": 4096,
+        "size_2": 4096,
+        "steps": 1024,
+        "tiling": "hexagonal",
+        "tile_t": [8, 16],
+        "tile_1": [8, 16],
+        "tile_2": 64,
+    },
     "cuda_dgemm": {"n": 4096, "blk_n": [64, 80, 96], "blk_k": [16, 32]},
     "command": {"argv": ["/bin/sleep", "1"], "counts": {"dp": 1e9}},
     "idle": {"sleep_s": 1.0},
 }
 """Kernel -> parameters of its example; of another one its required parameters, as they may be."""
+SIMULATED_AT = {"cuda_dgemm": "tesla-k20x", "cuda_stencil": "gtx-980"}
+"""Kernel without a program -> a built-in site that simulates it."""
 LONGEST_LINE = 96
 """Characters of an example's line: 100 columns, without the indentation on the screen."""
 LEVEL = "level"
@@ -101,7 +113,10 @@ def _guide(kernel: Kernel) -> KernelGuide:
 
 def _needs(kernel: Kernel, parameters: tuple[ParameterDescription, ...]) -> list[str]:
     if kernel.prepare is None:
-        return ["a simulated machine with its classes, such as tesla-k20x: it has no program yet"]
+        return [
+            f"a simulated machine with its classes, such as {SIMULATED_AT[kernel.name]}: it has no "
+            f"program yet"
+        ]
     needs = ["a meter for energies; without one, times are measured alone"]
     if any(parameter.name == LEVEL for parameter in parameters):
         needs.append("the sizes of the node's caches, which are read in /sys/devices/system/cpu")

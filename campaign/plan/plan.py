@@ -186,7 +186,7 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
                     ("kernels", i, "kernel"),
                     f"{sweep.entry.kernel} is counted, and has no program yet that {site.name} "
                     f"could run",
-                    "measure it on a simulated machine, such as tesla-k20x",
+                    "measure it on a simulated machine, such as tesla-k20x or gtx-980",
                 )
         return
     for i, sweep in enumerate(sweeps):

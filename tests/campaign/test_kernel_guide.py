@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from campaign.command_line import main
-from campaign.kernel_guide import kernel_guide
+from campaign.kernel_guide import SIMULATED_AT, kernel_guide
 from campaign.plan.plan import make_plan
 from kernels.registry import KERNELS, find_kernel
 
@@ -19,7 +19,7 @@ CAMPAIGN = 'name = "example"\n[[sites]]\nsite = "localhost"\n\n'
 def test_the_example_can_be_planned_and_everything_is_explained(name, tmp_path: Path, capsys):
     guide = kernel_guide(name)
     path = tmp_path / "c.toml"
-    site = "localhost" if find_kernel(name).prepare else "tesla-k20x"
+    site = "localhost" if find_kernel(name).prepare else SIMULATED_AT[name]
     path.write_text(CAMPAIGN.replace("localhost", site) + guide.example)
     points = make_plan(path).points
     assert points and {point.kernel for point in points} == {name}
