@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from analysis.choice.legal_settings import known_volts
 from analysis.measurements.kernels import dataset_kernels
+from analysis.measurements.observations import CantFit, observations
 from analysis.report.content import ListedOrder, ReportContent, SiteReport, StoredFit
 from analysis.report.site_report import site_report, with_traces
 from campaign.errors import BadArgument, reason
@@ -27,6 +28,7 @@ from campaign.store.hours import Spent, spent_by_partition, total
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
+from campaign.variant_models import Energies, predicted_costs
 from campaign.variant_study import tuned_parameters
 
 if TYPE_CHECKING:
@@ -93,6 +95,9 @@ def report_content(
             train=train,
             setting=setting,
             tuned=tuned_parameters(store),
+            predicted=partial(
+                predicted_costs, store, dataset, energies=partial(_energies, store, dataset, site)
+            ),
         )
         try:
             report = with_traces(report, dataset)
@@ -119,6 +124,17 @@ def _listed(plan: dict[str, Any], dataset: xr.Dataset) -> ListedOrder:
     labels = [known[pair].label for pair in listed_inputs(campaign) if pair in known]
     pairs = [(pair[0], *pair[1:], math.nan)[:2] for pair in campaign.settings.pairs or []]
     return ListedOrder(labels, [(core_mhz, mem_mhz) for core_mhz, mem_mhz in pairs])
+
+
+def _energies(store: Store, dataset: xr.Dataset, site: str) -> Energies | None:
+    """What energies of variants are predicted from: the default fit, where one is kept."""
+    try:
+        fit = read_fit(store, site)
+        record = read_site_record(store, site)
+        data = observations(dataset, site, record.classes)
+    except (NoKeptFit, CantFit):
+        return None
+    return Energies(name=DEFAULT, fit=fit, data=data, volts=known_volts(data, record.legal))
 
 
 def _stored_fit(store: Store, site: str, name: str, dataset: xr.Dataset) -> StoredFit | None:

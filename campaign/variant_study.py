@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from analysis.choice.variants import VariantStudy, study
+from analysis.choice.variants import Predicted, VariantStudy, study
 from analysis.measurements.problems import value_text
-from analysis.measurements.variants import KernelVariants, kernel_variants
+from analysis.measurements.variants import kernel_variants
 from campaign.errors import BadArgument
 from campaign.plan.campaign_file import Campaign
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from campaign.store.layout import Store
-
-
-Predicted = Callable[[KernelVariants], Mapping[str, tuple[float, float]]]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ the hull of (time, energy), of which Table II has two.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ from analysis.measurements.variant_metrics import Metric
 from analysis.measurements.variants import KernelVariants
 
 UPPER, LOWER = "upper", "lower"
+Predicted = Callable[[KernelVariants], Mapping[str, tuple[float, float]]]
+"""From the variants of a problem to label -> predicted time (s) and energy (J)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,12 +59,14 @@ LINES: dict[str, dict[str, Any]] = {
     "eps": {"color": "green", "linewidth": 1.0, "linestyle": (0, (2, 2))},
     "eps_free": {"color": "green", "linewidth": 0.7, "linestyle": (0, (6, 2, 1, 2))},
     "attained": {"color": "blue", "linewidth": 0.7, "linestyle": (0, (1, 2))},
+    **{f"by{number}": {"color": f"k{number}", "linewidth": 1.0} for number in range(6)},
 }
 POINTS: dict[str, dict[str, Any]] = {
     "dot": {"color": "blue", "alpha": 0.8},
     "dot faint": {"color": "blue", "alpha": 0.4},
     "dot above": {"color": "k5", "alpha": 0.8},
     "dot below": {"color": "k4", "alpha": 0.8},
+    **{f"dot by{number}": {"color": f"k{number}"} for number in range(6)},
     "ring": {
         "markeredgecolor": "orange",
         "markerfacecolor": "none",

@@ -12,6 +12,7 @@ from analysis.choice.fronts import pareto_steps
 from analysis.choice.variants import MetricStudy, VariantCosts, VariantStudy
 from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule
 from analysis.figures.labels import file_stem, setting_label, shortened
+from analysis.figures.variant_times import time_figure
 
 CORRELATED_SHOWN = 24
 METRICS_SHOWN = 6
@@ -45,13 +46,17 @@ def study_stem(title: str) -> str:
 
 
 def variant_figures(studies: Sequence[VariantStudy]) -> list[Figure]:
-    """The figures of every study: hull and front; correlations and means, where there are metrics.
+    """The figures of every study: hull and front; predicted beside measured, where they are
+    predicted; correlations and means, where there are metrics.
 
     ``studies``: of one site.
     """
     figures = []
     for shown, title in zip(studies, study_titles(studies), strict=True):
         figures.append(_hull_figure(shown, title))
+        predicted = time_figure(shown, title, study_stem(title), _what(shown, title))
+        if predicted is not None:
+            figures.append(predicted)
         if shown.metrics:
             figures.append(_correlation_figure(shown, title))
         if _beside_rate(shown):

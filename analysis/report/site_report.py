@@ -13,7 +13,7 @@ import xarray as xr
 
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import Volts, all_candidates, picks
-from analysis.choice.variants import study
+from analysis.choice.variants import Predicted, study
 from analysis.dataset import CLOCK_UNPROVEN, is_complete
 from analysis.energy.applications import energies_or_why
 from analysis.energy.fit import fit
@@ -53,6 +53,7 @@ def site_report(
     train: Sequence[tuple[float, float]] | None = None,
     setting: tuple[float, float] | None = None,
     tuned: Mapping[str, Collection[str]] | None = None,
+    predicted: Predicted | None = None,
 ) -> SiteReport:
     """Everything that a report shows of one site, except what its traces show.
 
@@ -70,6 +71,7 @@ def site_report(
         train: the settings that the holdout fits on; by default a random half.
         setting: that of the rooflines; by default the fastest.
         tuned: kernel -> the parameters that its space declares.
+        predicted: from the variants of a problem to label -> predicted time and energy.
 
     Raises:
         CantFit: ``train`` or ``setting`` has a setting that was not measured.
@@ -87,7 +89,10 @@ def site_report(
         listed=listed or ListedOrder(),
         setting=setting,
         counters=kernel_counters(dataset, site) if rows.any() else [],
-        variants=[study(own) for own in studied_variants(dataset, site, tuned or {})]
+        variants=[
+            study(own, predicted(own) if predicted else None)
+            for own in studied_variants(dataset, site, tuned or {})
+        ]
         if rows.any()
         else [],
     )

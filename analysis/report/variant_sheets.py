@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from analysis.choice.variants import VariantCosts, VariantStudy
@@ -53,11 +54,23 @@ def _costs(variant: VariantCosts, unit: str) -> Row:
     }
 
 
+def _predicted(variant: VariantCosts) -> Row:
+    """The predicted costs, where there are any."""
+    fields = {
+        Field("predicted_s", "time, predicted", "s", -1): variant.predicted_s,
+        Field("predicted_j", "energy, predicted", "J", -1): variant.predicted_j,
+    }
+    return {field: value for field, value in fields.items() if math.isfinite(value)}
+
+
 def costs_sheet(shown: VariantStudy, title: str) -> Sheet:
     """Every variant's costs, the fastest first."""
     ordered = sorted(shown.variants, key=lambda variant: variant.time_s)
     unit, repeats = shown.of.work_unit, Field("repeats", "repeats", "", 0)
-    rows = [{**_costs(variant, unit), repeats: float(variant.repeats)} for variant in ordered]
+    rows: list[Row] = [
+        {**_costs(variant, unit), **_predicted(variant), repeats: float(variant.repeats)}
+        for variant in ordered
+    ]
     caption = f"Variants of {title}, by time"
     return Sheet.of(f"{study_stem(title)}_costs", caption, shown.of.simulated, rows)
 

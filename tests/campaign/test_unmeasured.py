@@ -249,3 +249,20 @@ def test_a_fit_keeps_what_variants_are_predicted_from(folder, capsys):
     text = capsys.readouterr().out
     assert "times of variants of stencil single j2d hexagonal: from 72 measured pairs" in text
     assert "energies of variants of stencil at 800/2000 MHz: least absolute deviations" in text
+
+
+def test_the_report_draws_predicted_beside_measured(folder):
+    from analysis.figures.variants import variant_figures
+    from campaign.reporting import report_content
+
+    (site,) = report_content(open_store(folder / "s").store).sites
+    figures = {figure.name: figure for figure in variant_figures(site.variants)}
+    (name,) = [own for own in figures if own.endswith("predicted") and "j2d" in own]
+    times, energies, over = figures[name].panels
+    for panel in (times, energies):
+        _, points = panel.series
+        assert len(points.x) == 18
+        assert points.y == pytest.approx(points.x, rel=0.02)
+    labels = {series.label for series in over.series if series.label}
+    assert labels in ({f"tile_t = {value}" for value in (2, 8, 16)},
+                      {f"tile_1 = {value}" for value in (2, 8, 32)})  # fmt: skip
