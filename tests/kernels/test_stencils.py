@@ -120,6 +120,52 @@ def test_pieces_cover_an_inner_axis_once_at_every_row_after_their_neighbours() -
                 assert (owner[row - 1, near] <= owner[row]).all()
 
 
+def test_tiles_cover_two_and_three_axes_once_each_point_after_its_inputs() -> None:
+    """Box by box in the order of the loops: tile, piece of each inner axis, row. A point's inputs
+    are there before it, from an earlier wavefront or the same tile."""
+    rng = np.random.default_rng(2)
+    for name, count in (("j2d", 40), ("j3d", 25)):
+        axes = STENCILS[name].dimensions
+        for _ in range(count):
+            sizes = rng.integers(1, 13 if axes == 2 else 8, axes).tolist()
+            tiles = rng.integers(1, 9, axes).tolist()
+            steps = int(rng.integers(1, 13))
+            params = StencilParams(
+                stencil=name,
+                steps=steps,
+                tiling="hexagonal",
+                tile_t=2 * int(rng.integers(1, 5)),
+                **{f"size_{axis + 1}": size for axis, size in enumerate(sizes)},
+                **{f"tile_{axis + 1}": tile for axis, tile in enumerate(tiles)},
+            )
+            owner = np.full((steps + 1, *sizes, 2), -1)  # wavefront and tile
+            for number, own in enumerate(wavefronts(params)):
+                inner = inner_pieces(params, own.steps.shape[1])
+                for tile in range(len(own.steps)):
+                    for piece in np.ndindex(*(len(lows) for lows, _ in inner)):
+                        for row, step in enumerate(own.steps[tile].tolist()):
+                            box = [slice(own.lows[tile, row], own.highs[tile, row])]
+                            for (lows, highs), part in zip(inner, piece, strict=True):
+                                box.append(slice(lows[part, row], highs[part, row]))
+                            if all(side.stop > side.start for side in box):
+                                take(owner, step, box, (number, tile))
+            assert (owner[1:] >= 0).all()
+
+
+def take(owner: np.ndarray, step: int, box: list[slice], by: tuple[int, int]) -> None:
+    """Let a tile have a box of points, none of which is taken, and all of whose inputs are."""
+    assert (owner[(step, *box)] == -1).all()
+    owner[(step, *box)] = by
+    if step == 1:
+        return
+    for axis, side in enumerate(box):
+        wide = list(box)
+        wide[axis] = slice(max(side.start - 1, 0), side.stop + 1)
+        inputs = owner[(step - 1, *wide)]
+        same_tile = (inputs == by).all(axis=-1)
+        assert ((inputs[..., 0] >= 0) & ((inputs[..., 0] < by[0]) | same_tile)).all()
+
+
 def by_numpy(name: str, grid: np.ndarray, steps: int) -> np.ndarray:
     """The formulas once more, on whole arrays, rounded in the same order."""
     number = grid.dtype.type
@@ -304,6 +350,31 @@ def test_sw_counts_its_cells_borders_and_diagonals() -> None:
         "launch": 5,
     }
     assert stencil_metrics(params)["loops"] == diagonals
+
+
+def test_sw_counts_of_random_tiles_are_sums_over_tiles() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        size, steps, tile_1, tile_t = rng.integers(1, 60, 4).tolist()
+        subtile = int(rng.integers(0, 20))
+        params = StencilParams(
+            stencil="sw", size_1=size, steps=steps, tiling="orthogonal", tile_1=tile_1,
+            tile_t=tile_t, subtile=subtile,
+        )  # fmt: skip
+        diagonals = words = tiles = 0
+        for i in range(0, size, tile_1):
+            for t in range(0, steps, tile_t):
+                wide, high = min(tile_1, size - i), min(tile_t, steps - t)
+                words += 3 * (wide + high) + 1
+                tiles += 1
+                together = min(subtile or tile_t, high)
+                for begin in range(0, high, subtile or tile_t):
+                    diagonals += wide + min(together, high - begin) - 1
+        counts = count_stencil(params)
+        assert counts["dram"] == words * 4
+        assert counts["barrier"] == diagonals + 2 * tiles
+        assert counts["int_max"] == size * steps * 4
+        assert counts["launch"] == -(-size // tile_1) + -(-steps // tile_t) - 1
 
 
 def test_a_wrong_value_in_the_checked_region_is_found() -> None:
