@@ -50,11 +50,20 @@ VERBS = {
     "roofline": "roofline store",
     "report": "report store -o out.html",
     "figures": "figures store --format svg",
-    "variants": "variants store --kernel double",
+    "variants": "variants store --kernel double --problem ops_per_word=1",
+    "profile": "profile app.csv=perf-intel --core-mhz 852 --mem-mhz 924 -o counted.toml",
     "demo": "demo made",
 }
 WRITES = ("run", "tune", "import")
-RESULTS = ("new", "out.csv", "out.html", "figures", "made")
+RESULTS = ("new", "out.csv", "out.html", "figures", "made", "counted.toml")
+PERF = """\
+64000000;;fp_arith_inst_retired.scalar_double;115168822;100.00;;
+0;;fp_arith_inst_retired.128b_packed_double;115168822;100.00;;
+25000000;;fp_arith_inst_retired.256b_packed_double;115168822;100.00;;
+0;;fp_arith_inst_retired.512b_packed_double;115168822;100.00;;
+1000000;;longest_lat_cache.miss;115168822;100.00;;
+281652094;ns;duration_time;281652094;100.00;;
+"""
 TUNE = """
 [search]
 strategy = "neighbours"
@@ -115,6 +124,7 @@ def main() -> int:
         export = [sys.executable, "-m", "campaign", "export", "store", "--csv", "table.csv"]
         subprocess.run(export, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         (folder / "tune.toml").write_text((folder / "campaign.toml").read_text() + TUNE)
+        (folder / "app.csv").write_text(PERF)
         VERBS["show"] += " " + points_of(folder / "store")[0]
         for verb in arguments.verb or VERBS:
             argv = VERBS[verb].split()
