@@ -15,11 +15,14 @@ from campaign.plan.profile_file import Profile
 from campaign.profiles.counter_map import CounterMap
 from campaign.results import open_store
 from campaign.table.map_file import TableMap
+from kernels.registry import KERNELS
 from sites.counters.group_file import CounterGroup
 from sites.file_kinds import FILE_KINDS
 from sites.site_file import Site
+from sites.site_reading import built_in_sites
 from tests.campaign.test_wrong_files import CAMPAIGN, SITE
 
+SITES = ", ".join(sorted(built_in_sites()))
 TABLE = "site,kernel,core_mhz,mem_mhz,core_v,mem_v,time_s,energy_j\n"
 PARTITIONS = '[partitions.board]\nscheduler = "local"\n'
 FILES = {
@@ -124,8 +127,7 @@ USAGES = {
         "keys: kernels, name, protocol, repeats, retries, search, seed, settings, sites\n"
         "  three.toml:3: seed: found 'x'; must be a whole number\n"
         "  three.toml:9: kernels[0].kernel: unknown kernel 'spfma'; did you mean "
-        "'sp_fma'? Known: chase, command, cuda_dgemm, dgemm, dp_fma, fmm, fmm_u, idle, int_mad, "
-        "load, sp_fma, stencil"
+        f"'sp_fma'? Known: {', '.join(sorted(KERNELS))}"
     ),
     "plan odd.toml": (
         "campaign: odd.toml:9: kernels[0].params: tile_t must be even in hexagons: 2 or 4"
@@ -140,8 +142,7 @@ USAGES = {
     ),
     "plan jetson.toml": (
         "campaign: jetson.toml:5: sites[0].site: unknown site 'jetson'; did you mean "
-        "'jetson-tk1'? Name a site file (ending in .toml) or one of: jetson-tk1, "
-        "localhost, slurm-example, tesla-k20x"
+        f"'jetson-tk1'? Name a site file (ending in .toml) or one of: {SITES}"
     ),
     "plan partition.toml": (
         "campaign: partition.toml:6: sites[0].partitions: s has no partition 'bord'; did "
@@ -173,7 +174,7 @@ USAGES = {
     ),
     "doctor jetson": (
         "campaign: unknown site 'jetson'; did you mean 'jetson-tk1'? Name a site file "
-        "(ending in .toml) or one of: jetson-tk1, localhost, slurm-example, tesla-k20x"
+        f"(ending in .toml) or one of: {SITES}"
     ),
     "doctor intensity.toml": (
         "campaign: intensity.toml: is a campaign file, not a site file; measure its "
