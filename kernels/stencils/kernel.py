@@ -19,6 +19,7 @@ from kernels.stencils.params import StencilParams
 from kernels.stencils.shapes import Wavefront, subdivided, untiled
 from kernels.stencils.stencils import SMITH_WATERMAN, STENCILS, next_step
 
+CACHE_LINE_BYTES = 64
 PROBE = 4
 """Points of the checked region along each axis."""
 LETTERS = 4
@@ -44,8 +45,9 @@ class PreparedStencil:
             self._wavefronts = [_shared_out(own, params.threads) for own in self._wavefronts]
         rows = self._wavefronts[0].steps.shape[1]
         self._inner = [side for pair in inner_pieces(params, rows) for side in pair]
-        self._shape = tuple(size + 2 for size in params.sizes)
         dtype: Any = np.dtype(np.float32 if params.precision == "single" else np.float64)
+        *across, along = (size + 2 for size in params.sizes)
+        self._shape = (*across, padded(along, dtype.itemsize))
         one = int(np.prod(self._shape))
         self._flat = paged_array(2 * one, dtype)
         np.random.default_rng(seed).random(out=self._flat[:one], dtype=dtype)
@@ -62,7 +64,7 @@ class PreparedStencil:
 
     def _grids(self) -> np.ndarray:
         """The values of the last step and of the one before, at their places."""
-        return self._flat.reshape(2, *self._shape)
+        return self._flat.reshape(2, *self._shape)[..., : self._params.sizes[-1] + 2]
 
     def run(self, iterations: int) -> None:
         """All steps, ``iterations`` times."""
@@ -119,6 +121,13 @@ class PreparedStencil:
     def close(self) -> None:
         """Release the grids."""
         self._flat = np.zeros(0, self._flat.dtype)
+
+
+def padded(numbers: int, item_bytes: int) -> int:
+    """The numbers in memory of a row of ``numbers``: whole cache lines, so that rows begin alike,
+    and an odd number of them, so that neighbouring rows do not share a cache's sets."""
+    lines = -(-numbers * item_bytes // CACHE_LINE_BYTES) | 1
+    return lines * CACHE_LINE_BYTES // item_bytes
 
 
 def plain_steps(stencil: str, grids: np.ndarray, steps: int) -> np.ndarray:

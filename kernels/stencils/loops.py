@@ -5,9 +5,10 @@ around them. A point overwrites the value of two steps before, which only its ow
 so that tiles of any order that respects the inputs can run in these grids. The same loop over a row
 serves every tiling, without flags that allow other roundings, so that all give the same bits.
 
-The grids are one array, and rows are places in it: unsigned numbers, because the compiler tests
-signed ones for being negative, and slices take longer than a short row. A stencil is to the
-compiler a type, see :mod:`kernels.host.static_type`.
+The grids are one array, and rows are places in it: slices take longer than a short row. A row is
+computed in vectors of the host's width, which are emitted here: left to itself the compiler takes
+256 bits on processors that have 512. A stencil is to the compiler a type, see
+:mod:`kernels.host.static_type`.
 """
 
 # Numba's extension points have untyped arguments.
@@ -18,99 +19,137 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
-from numba.extending import overload
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from kernels.host.static_type import static
+from kernels.host.vectors import INDEX, Vectors, lanes_of
 from kernels.stencils.stencils import Stencil
 
 static(Stencil)
 
-ONE, TWO = np.uint64(1), np.uint64(2)
+TOGETHER = 4
+"""Vectors in a pass of the loop over a row."""
 
 
-def j1d(v, out, middle, count):
-    third = v.dtype.type(1.0 / 3.0)
-    for i in range(count):
-        v[out + i] = third * (v[middle + i] + v[middle + i + ONE] + v[middle + i + TWO])
+def _j1d(o, c, w, e):
+    return o.mul(o.constant(1 / 3), o.add(o.add(w, c), e))
 
 
-def j2d(v, out, middle, north, south, count):
-    fifth = v.dtype.type(0.2)
-    for i in range(count):
-        c, w, e = v[middle + i + ONE], v[middle + i], v[middle + i + TWO]
-        v[out + i] = fifth * (c + v[north + i] + v[south + i] + w + e)
+def _j2d(o, c, w, e, n, s):
+    return o.mul(o.constant(0.2), o.add(o.add(o.add(o.add(c, n), s), w), e))
 
 
-def h2d(v, out, middle, north, south, count):
-    two, eighth = v.dtype.type(2.0), v.dtype.type(0.125)
-    for i in range(count):
-        c, w, e = v[middle + i + ONE], v[middle + i], v[middle + i + TWO]
-        twice = two * c
-        along_1 = v[north + i] - twice + v[south + i]
-        along_2 = w - twice + e
-        v[out + i] = c + eighth * along_1 + eighth * along_2
+def _heat(o, c, *sides):
+    twice, eighth = o.mul(o.constant(2.0), c), o.constant(0.125)
+    result = c
+    for low, high in _along_axes(sides):
+        result = o.add(result, o.mul(eighth, o.add(o.sub(low, twice), high)))
+    return result
 
 
-def l2d(v, out, middle, north, south, count):
-    half, eighth = v.dtype.type(0.5), v.dtype.type(0.125)
-    for i in range(count):
-        c, w, e = v[middle + i + ONE], v[middle + i], v[middle + i + TWO]
-        v[out + i] = half * c + eighth * ((v[north + i] + v[south + i]) + (w + e))
+def _l2d(o, c, w, e, n, s):
+    around = o.add(o.add(n, s), o.add(w, e))
+    return o.add(o.mul(o.constant(0.5), c), o.mul(o.constant(0.125), around))
 
 
-def g2d(v, out, middle, north, south, count):
-    quarter, half, share = v.dtype.type(0.25), v.dtype.type(0.5), v.dtype.type(0.0625)
-    for i in range(count):
-        c = v[middle + i + ONE]
-        n, s = v[north + i] - c, v[south + i] - c
-        w, e = v[middle + i] - c, v[middle + i + TWO] - c
-        v[out + i] = quarter + half * c + share * ((n * n + s * s) + (w * w + e * e))
+def _g2d(o, c, w, e, n, s):
+    differences = [o.sub(side, c) for side in (n, s, w, e)]
+    n2, s2, w2, e2 = (o.mul(own, own) for own in differences)
+    squares = o.mul(o.constant(0.0625), o.add(o.add(n2, s2), o.add(w2, e2)))
+    return o.add(o.add(o.constant(0.25), o.mul(o.constant(0.5), c)), squares)
 
 
-def j3d(v, out, middle, north, south, front, back, count):
-    seventh = v.dtype.type(1.0 / 7.0)
-    for i in range(count):
-        c, w, e = v[middle + i + ONE], v[middle + i], v[middle + i + TWO]
-        around = (v[front + i] + v[back + i]) + (v[north + i] + v[south + i]) + (w + e)
-        v[out + i] = seventh * (c + around)
+def _j3d(o, c, *sides):
+    return o.mul(o.constant(1 / 7), o.add(c, _six(o, *sides)))
 
 
-def h3d(v, out, middle, north, south, front, back, count):
-    two, eighth = v.dtype.type(2.0), v.dtype.type(0.125)
-    for i in range(count):
-        c, w, e = v[middle + i + ONE], v[middle + i], v[middle + i + TWO]
-        twice = two * c
-        along_1 = v[front + i] - twice + v[back + i]
-        along_2 = v[north + i] - twice + v[south + i]
-        along_3 = w - twice + e
-        v[out + i] = c + eighth * along_1 + eighth * along_2 + eighth * along_3
+def _l3d(o, c, *sides):
+    return o.add(o.mul(o.constant(0.5), c), o.mul(o.constant(1 / 12), _six(o, *sides)))
 
 
-def l3d(v, out, middle, north, south, front, back, count):
-    half, twelfth = v.dtype.type(0.5), v.dtype.type(1.0 / 12.0)
-    for i in range(count):
-        c, w, e = v[middle + i + ONE], v[middle + i], v[middle + i + TWO]
-        around = (v[front + i] + v[back + i]) + (v[north + i] + v[south + i]) + (w + e)
-        v[out + i] = half * c + twelfth * around
+def _six(o, w, e, n, s, f, b):
+    return o.add(o.add(o.add(f, b), o.add(n, s)), o.add(w, e))
 
 
-ROWS = {row.__name__: row for row in (j1d, j2d, h2d, l2d, g2d, j3d, h3d, l3d)}
-"""Stencil -> its loop over a row of ``count`` points of the grids ``v``: ``out`` is the place of
-the row's first result, ``middle`` that of its western neighbour at the step before, the others
-those of its neighbours in the rows beside."""
+def _along_axes(sides):
+    """Pairs of neighbours, the first axis first."""
+    return [sides[place : place + 2] for place in range(len(sides) - 2, -1, -2)]
 
 
-def _row(stencil, grids, out, middle, *others_and_count):
-    raise NotImplementedError("compiled only")
+FORMULAS: dict[str, Any] = {
+    "j1d": _j1d,
+    "j2d": _j2d,
+    "h2d": _heat,
+    "l2d": _l2d,
+    "g2d": _g2d,
+    "j3d": _j3d,
+    "h3d": _heat,
+    "l3d": _l3d,
+}
+"""Stencil -> what it computes from a point and its neighbours along the last axis, the one before
+it and so on (:data:`kernels.stencils.stencils.STENCILS`), by operations that are emitted."""
 
 
-@overload(_row)
-def _row_of(stencil, grids, out, middle, *others_and_count):
-    row = njit(ROWS[stencil.value.code])
-    return lambda stencil, grids, out, middle, *others_and_count: row(
-        grids, out, middle, *others_and_count
-    )
+@intrinsic
+def _row(typing, stencil, grids, out, middle, beside, count):
+    """Compute ``count`` points of a row of the flat ``grids``: ``out`` is the place of the first
+    result, ``middle`` that of its western neighbour at the step before, and ``beside`` those of its
+    neighbours in the rows beside.
+
+    In vectors of the host's width: a first one, then those that begin at a multiple of the width,
+    then one that ends with the row. They overlap, and give the points in two of them the same
+    values, because no point of a row reads what the row writes. A row shorter than a vector goes in
+    shorter ones, or point by point.
+    """
+    formula, neighbours = FORMULAS[stencil.value.code], len(beside)
+
+    def emit(context, builder, signature, arguments):
+        _, array, out, middle, beside, count = arguments
+        bits = signature.args[1].dtype.bitwidth
+        full = lanes_of(bits // 8)
+        sides = [builder.extract_value(beside, place) for place in range(neighbours)]
+        west_to_east = [builder.add(middle, ir.Constant(INDEX, shift)) for shift in (1, 0, 2)]
+
+        def compute(o, data, at):
+            """The vector of the points from ``at`` on."""
+            values = [o.load(data, builder.add(place, at)) for place in (*west_to_east, *sides)]
+            o.store(formula(o, *values), data, builder.add(out, at))
+
+        def passes(o, data, begin, together):
+            """As many groups of vectors from ``begin`` on as the row holds; returns its end."""
+            width = ir.Constant(INDEX, o.lanes * together)
+            groups = builder.udiv(builder.sub(count, begin), width)
+            with cgutils.for_range(builder, groups) as loop:
+                o.stop_unrolling()
+                first = builder.add(begin, builder.mul(loop.index, width))
+                for part in range(together):
+                    compute(o, data, builder.add(first, ir.Constant(INDEX, part * o.lanes)))
+            return builder.add(begin, builder.mul(groups, width))
+
+        def row(lanes, *narrower):
+            """The row in vectors of ``lanes``, or of fewer where it is shorter than one."""
+            o, width = Vectors(context, builder, bits, lanes), ir.Constant(INDEX, lanes)
+            data = o.data(signature.args[1], array)
+            if not narrower:
+                passes(o, data, ir.Constant(INDEX, 0), 1)
+                return
+            with builder.if_else(builder.icmp_unsigned(">=", count, width)) as (long, short):
+                with long:
+                    compute(o, data, ir.Constant(INDEX, 0))
+                    begin = builder.sub(width, builder.and_(out, ir.Constant(INDEX, lanes - 1)))
+                    for together in (TOGETHER, 1):
+                        begin = passes(o, data, begin, together)
+                    compute(o, data, builder.sub(count, width))
+                with short:
+                    row(*narrower)
+
+        row(*(lanes for lanes in (full, full // 4) if lanes > 1), 1)
+        return context.get_dummy_value()
+
+    return types.void(stencil, grids, out, middle, beside, count), emit
 
 
 @njit(nogil=True, cache=True)
@@ -126,7 +165,7 @@ def run_tiles_1d(stencil, grids, shape, parity, steps, lows, highs):
                 step = steps[tile, row] + parity
                 old, new = ((step + 1) & 1) * size, (step & 1) * size
                 count = np.uint64(high - low)
-                _row(stencil, grids, np.uint64(new + low + 1), np.uint64(old + low), count)
+                _row(stencil, grids, np.uint64(new + low + 1), np.uint64(old + low), (), count)
 
 
 @njit(nogil=True, cache=True)
@@ -148,8 +187,7 @@ def run_tiles_2d(stencil, grids, shape, parity, steps, lows, highs, first_2, las
                             grids,
                             np.uint64(new + at + 1),
                             np.uint64(old + at),
-                            np.uint64(old + at + 1 - line),
-                            np.uint64(old + at + 1 + line),
+                            (np.uint64(old + at + 1 - line), np.uint64(old + at + 1 + line)),
                             np.uint64(b - a),
                         )
 
@@ -177,10 +215,12 @@ def run_tiles_3d(
                                     grids,
                                     np.uint64(new + at + 1),
                                     np.uint64(old + at),
-                                    np.uint64(old + at + 1 - line),
-                                    np.uint64(old + at + 1 + line),
-                                    np.uint64(old + at + 1 - plane),
-                                    np.uint64(old + at + 1 + plane),
+                                    (
+                                        np.uint64(old + at + 1 - line),
+                                        np.uint64(old + at + 1 + line),
+                                        np.uint64(old + at + 1 - plane),
+                                        np.uint64(old + at + 1 + plane),
+                                    ),
                                     np.uint64(b - a),
                                 )
 
