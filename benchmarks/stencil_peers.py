@@ -43,7 +43,7 @@ H3D: dict[str, Any] = {"stencil": "h3d", "size_1": 256, "size_2": 256, "size_3":
 SW: dict[str, Any] = {"stencil": "sw", "size_1": 8192, "steps": 8192}
 J2D_TILES = [
     {"tile_t": tile_t, "tile_1": tile_1, "tile_2": tile_2}
-    for tile_t, tile_1, tile_2 in product((8, 16, 32), (8, 16, 32), (256, 512, 1024, 2048))
+    for tile_t, tile_1, tile_2 in product((16, 32, 64), (16, 32, 64), (512, 1024, 2048))
 ]
 H3D_TILES = [
     {"tile_t": tile_t, "tile_1": tile_1, "tile_2": tile_2, "tile_3": tile_3}

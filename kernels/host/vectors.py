@@ -21,6 +21,7 @@ from kernels.host.processor import host_vectors
 
 HOST = host_vectors()
 INDEX = ir.IntType(64)
+SECOND_CACHE, DATA = 2, 1  # of llvm.prefetch
 
 
 def lanes_of(itemsize: int) -> int:
@@ -96,6 +97,14 @@ class Vectors:
     def store(self, value: Any, pointer: Any, index: Any) -> None:
         """Store a vector from the number at an index on."""
         self.builder.store(value, self._at(pointer, index), align=self.bits // 8)
+
+    def prefetch(self, pointer: Any, index: Any, *, write: bool = False) -> None:
+        """Bring the number at an index into the second cache."""
+        bytes_at, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        at = self.builder.bitcast(self.builder.gep(pointer, [index]), bytes_at)
+        flags = (int(write), SECOND_CACHE, DATA)
+        arguments = [at, *(ir.Constant(i32, flag) for flag in flags)]
+        self._named("llvm.prefetch.p0i8", ir.VoidType(), arguments)
 
     def fence(self) -> None:
         """Keep the compiler from moving loads across, which would make short chains long."""

@@ -30,8 +30,9 @@ from kernels.stencils.stencils import Stencil
 
 static(Stencil)
 
-TOGETHER = 4
-"""Vectors in a pass of the loop over a row."""
+AHEAD_BYTES = 4096
+"""How far ahead a row is prefetched, if it is longer: the processor's own prefetching ends with
+each page of 4 KiB."""
 
 
 def _j1d(o, c, w, e):
@@ -118,34 +119,44 @@ def _row(typing, stencil, grids, out, middle, beside, count):
             values = [o.load(data, builder.add(place, at)) for place in (*west_to_east, *sides)]
             o.store(formula(o, *values), data, builder.add(out, at))
 
-        def passes(o, data, begin, together):
-            """As many groups of vectors from ``begin`` on as the row holds; returns its end."""
-            width = ir.Constant(INDEX, o.lanes * together)
-            groups = builder.udiv(builder.sub(count, begin), width)
-            with cgutils.for_range(builder, groups) as loop:
+        def vectors(o, data, begin, end, ahead=0):
+            """As many vectors as lie between ``begin`` and ``end``; where the next would begin.
+            ``ahead``: prefetch the points so far ahead."""
+            none = builder.icmp_unsigned("<=", end, begin)
+            points = builder.select(none, ir.Constant(INDEX, 0), builder.sub(end, begin))
+            width = ir.Constant(INDEX, o.lanes)
+            number = builder.udiv(points, width)
+            with cgutils.for_range(builder, number) as loop:
                 o.stop_unrolling()
-                first = builder.add(begin, builder.mul(loop.index, width))
-                for part in range(together):
-                    compute(o, data, builder.add(first, ir.Constant(INDEX, part * o.lanes)))
-            return builder.add(begin, builder.mul(groups, width))
+                at = builder.add(begin, builder.mul(loop.index, width))
+                compute(o, data, at)
+                if ahead:
+                    later = builder.add(at, ir.Constant(INDEX, ahead))
+                    o.prefetch(data, builder.add([middle, *sides][-1], later))
+                    o.prefetch(data, builder.add(out, later), write=True)
+            return builder.add(begin, builder.mul(number, width))
 
         def row(lanes, *narrower):
             """The row in vectors of ``lanes``, or of fewer where it is shorter than one."""
             o, width = Vectors(context, builder, bits, lanes), ir.Constant(INDEX, lanes)
             data = o.data(signature.args[1], array)
             if not narrower:
-                passes(o, data, ir.Constant(INDEX, 0), 1)
+                vectors(o, data, ir.Constant(INDEX, 0), count)
                 return
             with builder.if_else(builder.icmp_unsigned(">=", count, width)) as (long, short):
                 with long:
                     compute(o, data, ir.Constant(INDEX, 0))
                     begin = builder.sub(width, builder.and_(out, ir.Constant(INDEX, lanes - 1)))
-                    for together in (TOGETHER, 1):
-                        begin = passes(o, data, begin, together)
+                    begin = vectors(o, data, begin, prefetched, ahead)
+                    vectors(o, data, begin, count)
                     compute(o, data, builder.sub(count, width))
                 with short:
                     row(*narrower)
 
+        ahead = AHEAD_BYTES * 8 // bits
+        beyond = ir.Constant(INDEX, ahead)
+        long_row = builder.icmp_unsigned(">", count, beyond)
+        prefetched = builder.select(long_row, builder.sub(count, beyond), ir.Constant(INDEX, 0))
         row(*(lanes for lanes in (full, full // 4) if lanes > 1), 1)
         return context.get_dummy_value()
 
