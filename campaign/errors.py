@@ -29,6 +29,7 @@ EXIT_CODES = {
     "campaign.store.mixtures.ChangedSetup": 2,
     "campaign.fits.NoKeptFit": 2,
     "analysis.measurements.observations.CantFit": 2,
+    "kernels.products.chain_plan.WrongChain": 2,
     "campaign.launch.clusters.SubmissionRefused": 2,
     "campaign.launch.clusters.CantLaunch": 1,
     "campaign.store.layout.StoreBusy": 1,

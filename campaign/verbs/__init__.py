@@ -27,6 +27,7 @@ VERBS = {
     "predict": "campaign.verbs.predict",
     "variants": "campaign.verbs.variants",
     "compare": "campaign.verbs.compare",
+    "chain": "campaign.verbs.chain",
     "roofline": "campaign.verbs.roofline",
     "report": "campaign.verbs.report",
     "figures": "campaign.verbs.figures",

@@ -1,0 +1,115 @@
+"""chain: the order and the fusion of a chain of matrix products."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from campaign.errors import BadArgument
+from campaign.verbs import options
+from campaign.verbs.printing import explain, print_json, print_table
+
+if TYPE_CHECKING:
+    from kernels.products.chain_plan import ChainPlan, Node, Rates
+
+SUMMARY = "plan a chain of matrix products so that the least moves to and from memory"
+EXAMPLE = "campaign chain 936,1008,552,368,1016,616,544 --on-chip 65536"
+MORE = (
+    "Matrix i has P(i-1) rows and P(i) columns. Two products that follow each other can be fused: "
+    "the matrix between them is made tile by tile, stays on chip, and is never written. Nothing is "
+    "measured."
+)
+OBJECTIVES = (
+    "ops (default: fewest operations, then fewest words), words, or time:OPS_PER_S,WORDS_PER_S "
+    "(multiply-adds, and numbers to and from memory, in a second)"
+)
+COLUMNS = ("product", "result", "of", "on chip", "tile", "words")
+FORM_TEXTS = {
+    "tiles": "whole tiles, words counted",
+    "corrected": "closed forms",
+    "printed": "closed forms as printed",
+}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    parser.add_argument("sizes", metavar="SIZES", help="P0,P1,...: rows and columns, with commas")
+    parser.add_argument(
+        "--on-chip",
+        metavar="M",
+        default="65536",
+        help="numbers, not bytes, that the store near the processor holds (default: 65536)",
+    )
+    parser.add_argument("--objective", metavar="O", default="ops", help=OBJECTIVES)
+    parser.add_argument(
+        "--form",
+        choices=tuple(FORM_TEXTS),
+        default="corrected",
+        help="corrected (default): closed forms, an unfused product keeps its result on chip; "
+        "printed: those of Prajapati 2019, appendix D, with the thesis's slip in D.11; tiles: "
+        "whole tiles with room for what streams by, any matrix kept, words counted",
+    )
+    options.add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Print the plan."""
+    from kernels.products.chain_plan import plan_chain  # noqa: PLC0415
+
+    sizes = [_whole(text, "SIZES") for text in arguments.sizes.split(",")]
+    on_chip = _whole(arguments.on_chip, "--on-chip")
+    plan = plan_chain(sizes, on_chip, _objective(arguments.objective), arguments.form)
+    if arguments.json:
+        print_json(plan.as_dict())
+    else:
+        _print(plan)
+    return 0
+
+
+def _whole(text: str, where: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise BadArgument(f"{where}: found {text!r}; must be a whole number") from None
+
+
+def _objective(text: str) -> str | Rates:
+    from kernels.products.chain_plan import Rates  # noqa: PLC0415
+
+    if not text.startswith("time"):
+        return text
+    try:
+        ops_per_s, words_per_s = map(float, text.removeprefix("time:").split(","))
+    except ValueError:
+        raise BadArgument(
+            f"--objective: found {text!r}; write time:OPS_PER_S,WORDS_PER_S, such as time:2e10,1e9"
+        ) from None
+    return Rates(ops_per_s, words_per_s)
+
+
+def _print(plan: ChainPlan) -> None:
+    explain(f"order: {plan.order}")
+    explain(f"operations: {plan.ops:,} multiply-adds")
+    explain(
+        f"words: {round(plan.words):,} to and from memory with {plan.on_chip:,} on chip "
+        f"({FORM_TEXTS[plan.form]}); without fusing {round(plan.unfused_words):,}; "
+        f"{plan.reduction_pct:.1f} % less"
+    )
+    if plan.time_s is not None:
+        explain(f"time: {plan.time_s:.3g} s at these rates")
+    if plan.nodes:
+        print_table(COLUMNS, [_row(plan, node) for node in plan.nodes])
+
+
+def _row(plan: ChainPlan, node: Node) -> list[str]:
+    result = f"{plan.sizes[node.first - 1]} x {plan.sizes[node.last]}"
+    factors = f"{_name(node.first, node.split)} times {_name(node.split + 1, node.last)}"
+    if node.tile_x is None or node.tile_y is None:
+        return [_name(node.first, node.last), result, factors, "fused into the next", "", ""]
+    tile = f"{round(node.tile_x)} x {round(node.tile_y)}"
+    kept = node.kept or "what is fused"
+    return [_name(node.first, node.last), result, factors, kept, tile, f"{round(node.words):,}"]
+
+
+def _name(first: int, last: int) -> str:
+    return f"A{first}" if first == last else f"A{first}..A{last}"

@@ -1,0 +1,258 @@
+"""The order of a chain of products, and which of them are fused, so that the least is moved.
+
+Algorithms 10 and 11 of Prajapati 2019, appendix D, and its equations D.18 to D.26, as one dynamic
+program over sub-chains: the last product of a sub-chain splits it anywhere, and is fused with the
+product of its left part, with that of its right part, or with neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from kernels.products.movement import (
+    CORRECTED,
+    FORMS,
+    LEFT,
+    OUTPUT,
+    PRINTED,
+    RIGHT,
+    TILES,
+    best_fused,
+    best_kept,
+    fused,
+    printed_right,
+    printed_right_tile,
+    product,
+)
+
+OPS, WORDS, TIME = "ops", "words", "time"
+PARENT = "parent"
+LARGEST = 10**9
+"""Sizes and capacities are at most this, so that products of three are exact enough as floats."""
+
+
+class WrongChain(ValueError):
+    """A chain that cannot be planned."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a machine does in a second: multiply-adds, and words between memory and its store."""
+
+    ops_per_s: float
+    words_per_s: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The last product of each sub-chain, int64 (n + 1, n + 1) by its first and last matrix:
+    ``split``, after which matrix; ``way``, 0 unfused, 1 and 2 fused with the product of its left
+    and right part; ``inner``, after which matrix that one splits."""
+
+    split: np.ndarray
+    way: np.ndarray
+    inner: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """The product of matrices ``first`` to ``last``, counted from 1, split after ``split``.
+
+    ``fused``: ``left`` or ``right`` where the product of that part is fused into it, ``parent``
+    where it is fused into the next one, else None. ``kept``: the matrix whose tile stays on chip,
+    of an unfused product. ``tile_x``, ``tile_y``: rows and columns of the tile, whole numbers in
+    the form ``tiles``; None with ``parent``, whose ``words`` are 0 because they are the parent's.
+    """
+
+    first: int
+    last: int
+    split: int
+    fused: str | None = None
+    kept: str | None = None
+    tile_x: float | None = None
+    tile_y: float | None = None
+    words: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainPlan:
+    """How a chain of matrices (P0, P1), (P1, P2), ... is multiplied.
+
+    ``ops``: multiply-adds; ``words``: numbers moved between memory and a store of ``on_chip``
+    numbers, and ``unfused_words`` those of the same order without fusing; ``time_s``: with rates,
+    the sum over its products of the longer of operations and words, else None. ``nodes``: its
+    products, each before the one that uses it.
+    """
+
+    sizes: tuple[int, ...]
+    on_chip: int
+    objective: str
+    form: str
+    ops: int
+    words: float
+    unfused_words: float
+    time_s: float | None
+    nodes: tuple[Node, ...]
+
+    @property
+    def reduction_pct(self) -> float:
+        """What fusing saves of the words."""
+        return 100.0 * (1.0 - self.words / self.unfused_words) if self.unfused_words else 0.0
+
+    @property
+    def order(self) -> str:
+        """The products in parentheses: ``(A1(A2A3))A4``."""
+        splits = {(node.first, node.last): node.split for node in self.nodes}
+
+        def text(first: int, last: int, outer: bool = False) -> str:
+            if first == last:
+                return f"A{first}"
+            split = splits[first, last]
+            inner = text(first, split) + text(split + 1, last)
+            return inner if outer else f"({inner})"
+
+        return text(1, len(self.sizes) - 1, outer=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign chain --json``."""
+        own = {name: value for name, value in vars(self).items() if name != "nodes"}
+        own |= {"sizes": list(self.sizes), "order": self.order, "reduction_pct": self.reduction_pct}
+        return own | {"nodes": [dict(vars(node)) for node in self.nodes]}
+
+
+def plan_chain(
+    sizes: Sequence[int], on_chip: int, objective: str | Rates = OPS, form: str = CORRECTED
+) -> ChainPlan:
+    """Choose the order of a chain and what is fused in it.
+
+    Args:
+        sizes: P0, P1, ...: matrix i has P(i-1) rows and P(i) columns.
+        on_chip: numbers that the store holds.
+        objective: ``ops``, the fewest operations and among these orders the fewest words;
+            ``words``, the fewest words and among these the fewest operations; or rates, the least
+            time, each product taking the longer of its operations and its words.
+        form: ``corrected``, the closed forms, an unfused product keeping its output;
+            ``printed``, those with the thesis's beta; ``tiles``, whole tiles with room for the
+            streams and any operand kept, the words counted.
+
+    Raises:
+        WrongChain: fewer than two sizes, one below 1, a store below 1, an unknown objective or
+            form.
+    """
+    sizes = _checked(sizes, on_chip, objective, form)
+    goal, rates = _goal(objective)
+    nodes: list[Node] = []
+    seconds = 0.0
+    if len(sizes) > 2:
+        from kernels.products.chain_search import best_plan  # noqa: PLC0415  (it needs Numba)
+
+        *choice, seconds = best_plan(
+            np.array(sizes, np.float64), float(on_chip), FORMS.index(form), goal, rates
+        )
+        nodes = _nodes(sizes, on_chip, form, Choice(*choice))
+    triples = [(sizes[n.first - 1], sizes[n.split], sizes[n.last]) for n in nodes]
+    return ChainPlan(
+        sizes=sizes,
+        on_chip=on_chip,
+        objective=objective if isinstance(objective, str) else TIME,
+        form=form,
+        ops=sum(math.prod(triple) for triple in triples),
+        words=sum(node.words for node in nodes),
+        unfused_words=sum(_unfused(*triple, on_chip, form)[3] for triple in triples),
+        time_s=seconds if isinstance(objective, Rates) else None,
+        nodes=tuple(nodes),
+    )
+
+
+def _checked(
+    sizes: Sequence[int], on_chip: int, objective: str | Rates, form: str
+) -> tuple[int, ...]:
+    if len(sizes) < 2:
+        raise WrongChain(
+            f"sizes: found {len(sizes)}; a chain of n matrices has n + 1 sizes, n at least 1"
+        )
+    for name, number in (*(("sizes", size) for size in sizes), ("on-chip", on_chip)):
+        if not 1 <= number <= LARGEST:
+            raise WrongChain(f"{name}: found {number}; must be from 1 to {LARGEST}")
+    if isinstance(objective, str) and objective not in (OPS, WORDS):
+        raise WrongChain(
+            f"objective: unknown {objective!r}; use {OPS}, {WORDS}, or rates "
+            f"(time:OPS_PER_S,WORDS_PER_S)"
+        )
+    if form not in FORMS:
+        raise WrongChain(f"form: unknown {form!r}; use {', '.join(FORMS)}")
+    return tuple(int(size) for size in sizes)
+
+
+def _goal(objective: str | Rates) -> tuple[int, tuple[float, float]]:
+    if isinstance(objective, Rates):
+        rates = (objective.ops_per_s, objective.words_per_s)
+        if not all(0 < rate < math.inf for rate in rates):
+            raise WrongChain(f"rates: found {rates[0]:g},{rates[1]:g}; both must be above 0")
+        return 2, rates
+    return (OPS, WORDS).index(objective), (1.0, 1.0)
+
+
+def _nodes(sizes: tuple[int, ...], on_chip: int, form: str, choice: Choice) -> list[Node]:
+    """The products of the whole chain, each before the one that uses it."""
+
+    def below(first: int, last: int) -> list[Node]:
+        if first == last:
+            return []
+        split, inside = int(choice.split[first, last]), int(choice.inner[first, last])
+        side = (None, LEFT, RIGHT)[int(choice.way[first, last])]
+        p0, p1, p2 = sizes[first - 1], sizes[split], sizes[last]
+        cuts = sorted({first - 1, split, inside, last})
+        parts = [node for a, b in pairwise(cuts) for node in below(a + 1, b)]
+        kept: str | None = None
+        if side is None:
+            kept, tile_x, tile_y, words = _unfused(p0, p1, p2, on_chip, form)
+        elif side == LEFT:
+            parts.append(Node(first=first, last=split, split=inside, fused=PARENT))
+            four = p0, sizes[inside], p1, p2
+            tile_x, tile_y, words = _fused(four, side, on_chip, form)
+        else:
+            parts.append(Node(first=split + 1, last=last, split=inside, fused=PARENT))
+            four = p0, p1, sizes[inside], p2
+            tile_x, tile_y, words = _fused(four, side, on_chip, form)
+        own = Node(
+            first=first,
+            last=last,
+            split=split,
+            fused=side,
+            kept=kept,
+            tile_x=tile_x,
+            tile_y=tile_y,
+            words=words,
+        )
+        return [*parts, own]
+
+    return below(1, len(sizes) - 1)
+
+
+def _unfused(p0: int, p1: int, p2: int, on_chip: int, form: str) -> tuple[str, float, float, float]:
+    """What is kept, its tile, and the words of one product."""
+    if form == TILES:
+        return best_kept(p0, p1, p2, on_chip)
+    own = product(p0, p1, p2)
+    return OUTPUT, *own.best_tile(on_chip), own.least(on_chip)
+
+
+def _fused(
+    four: tuple[int, int, int, int], side: str, on_chip: int, form: str
+) -> tuple[float, float, float]:
+    """The tile and the words of two fused products."""
+    if form == TILES:
+        return best_fused(*four, side, on_chip)
+    if form == PRINTED and side == RIGHT:
+        tile = printed_right_tile(four[0], four[1], on_chip)
+        return *tile, printed_right(*four, on_chip)
+    assert form in (CORRECTED, PRINTED)  # noqa: S101
+    own = fused(*four, side)
+    return *own.best_tile(on_chip), own.least(on_chip)

@@ -1,0 +1,141 @@
+"""Words that one product, or two fused ones, move between memory and a store on chip.
+
+Prajapati 2019, appendix D. A product R = A1 A2, of sizes (P0, P1) and (P1, P2), keeps a tile of one
+of its three matrices on chip while the others stream by. Two products fuse when the matrix T
+between them is made and used tile by tile and never written: (A1 A2) A3 fuses left, A1 (A2 A3)
+right. Each of the five is one :class:`Movement`: the kept matrix is divided into blocks of rows and
+of columns, each block of rows moves so many words and each block of columns so many, and some words
+move once. The closed forms take any real tile that fills the store; :func:`whole_tiles` counts the
+words of tiles of whole numbers, clipped to the matrix.
+
+Capacities are numbers, not bytes. Imports no Numba.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+OUTPUT, LEFT_OPERAND, RIGHT_OPERAND = "output", "left operand", "right operand"
+LEFT, RIGHT = "left", "right"
+PRINTED, CORRECTED, TILES = "printed", "corrected", "tiles"
+FORMS = (CORRECTED, PRINTED, TILES)
+KEPT_SHARE = 2 / 3
+"""The part of the store that a whole tile may fill; the rest is room for what streams by. In a
+cache with 16 ways and least-recently-used replacement a tile of 66 % misses what is counted, and
+one of 88 % three times as much (benchmarks/products_cachegrind.py)."""
+
+
+@dataclass(frozen=True)
+class Movement:
+    """Words = ``per_rows`` * blocks of rows + ``per_columns`` * blocks of columns + ``once``, of a
+    kept matrix with ``rows`` and ``columns``."""
+
+    rows: int
+    columns: int
+    per_rows: int
+    per_columns: int
+    once: int
+
+    def of_tile(self, tile_x: float, tile_y: float) -> float:
+        """The closed form for a tile of ``tile_x`` rows and ``tile_y`` columns, of any size: D.2,
+        D.4, D.7 and D.11."""
+        moved = self.per_rows * self.rows / tile_x + self.per_columns * self.columns / tile_y
+        return moved + self.once
+
+    def best_tile(self, on_chip: float) -> tuple[float, float]:
+        """The real tile of ``on_chip`` numbers that moves the fewest words."""
+        ratio = (self.per_rows * self.rows) / (self.per_columns * self.columns)
+        return math.sqrt(on_chip * ratio), math.sqrt(on_chip / ratio)
+
+    def least(self, on_chip: float) -> float:
+        """The words of that tile: D.3, D.5, D.6, D.10 and D.14, the last with beta = P0 / P2."""
+        areas = self.per_rows * self.rows * self.per_columns * self.columns
+        return 2.0 * math.sqrt(areas / on_chip) + self.once
+
+    def counted(self, tile_x: int, tile_y: int) -> int:
+        """The words of whole tiles, those at the edges clipped."""
+        row_blocks, column_blocks = -(-self.rows // tile_x), -(-self.columns // tile_y)
+        return self.per_rows * row_blocks + self.per_columns * column_blocks + self.once
+
+
+def product(p0: int, p1: int, p2: int, kept: str = OUTPUT) -> Movement:
+    """One product, of which ``kept`` stays on chip.
+
+    The other matrices are read once for each block that they meet. Of the output each block but the
+    first is read before it is added to.
+    """
+    if kept == OUTPUT:
+        return Movement(p0, p2, p1 * p2, p0 * p1, p0 * p2)
+    if kept == LEFT_OPERAND:
+        return Movement(p0, p1, p1 * p2, 2 * p0 * p2, p0 * p1 - p0 * p2)
+    return Movement(p1, p2, 2 * p0 * p2, p0 * p1, p1 * p2 - p0 * p2)
+
+
+def fused(p0: int, p1: int, p2: int, p3: int, side: str) -> Movement:
+    """Two products of matrices (P0, P1), (P1, P2), (P2, P3), the inner one's result on chip."""
+    if side == LEFT:
+        return Movement(p0, p2, p2 * (p1 + p3), p0 * (p1 + 2 * p3), -p0 * p3)
+    return Movement(p1, p3, p3 * (p2 + 2 * p0), p1 * (p2 + p0), -p0 * p3)
+
+
+def printed_right(p0: int, p1: int, p2: int, p3: int, on_chip: float) -> float:
+    """D.14 as printed, with beta = P0 / P1; D.11 requires P0 / P2."""
+    beta = p0 / p1
+    least = 2.0 * p1 * p2 * p3 * math.sqrt((1.0 + beta) * (1.0 + 2.0 * beta) / on_chip)
+    return least - p0 * p3
+
+
+def printed_right_tile(p0: int, p1: int, on_chip: float) -> tuple[float, float]:
+    """The tile of D.14 as printed."""
+    ratio = (1.0 + 2.0 * p0 / p1) / (1.0 + p0 / p1)
+    return math.sqrt(on_chip * ratio), math.sqrt(on_chip / ratio)
+
+
+def kept_numbers(on_chip: int) -> int:
+    """The numbers of the largest whole tile in a store of ``on_chip`` numbers."""
+    return max(int(on_chip * KEPT_SHARE), 1)
+
+
+def whole_tiles(
+    rows: int, columns: int, per_rows: int, per_columns: int, kept: int
+) -> tuple[int, int, int]:
+    """The whole tile of at most ``kept`` numbers that moves the fewest words.
+
+    Returns:
+        Its rows and columns, and the words of all blocks.
+    """
+    best_x, best_y, best = 1, 1, per_rows * rows + per_columns * columns
+    row_blocks = 1
+    while row_blocks <= rows and per_rows * row_blocks + per_columns < best:
+        tile_x = -(-rows // row_blocks)
+        tile_y = min(kept // tile_x, columns)
+        if tile_y > 0:
+            column_blocks = -(-columns // tile_y)
+            words = per_rows * -(-rows // tile_x) + per_columns * column_blocks
+            if words < best:
+                best_x, best_y, best = tile_x, -(-columns // column_blocks), words
+        row_blocks += 1
+    return best_x, best_y, best
+
+
+def best_kept(p0: int, p1: int, p2: int, on_chip: int) -> tuple[str, int, int, int]:
+    """The operand of one product to keep, its whole tile, and all words."""
+    choices = []
+    for kept in (OUTPUT, LEFT_OPERAND, RIGHT_OPERAND):
+        own = product(p0, p1, p2, kept)
+        tile_x, tile_y, words = whole_tiles(
+            own.rows, own.columns, own.per_rows, own.per_columns, kept_numbers(on_chip)
+        )
+        choices.append((words + own.once, kept, tile_x, tile_y))
+    words, kept, tile_x, tile_y = min(choices, key=lambda choice: choice[0])
+    return kept, tile_x, tile_y, words
+
+
+def best_fused(p0: int, p1: int, p2: int, p3: int, side: str, on_chip: int) -> tuple[int, int, int]:
+    """The whole tile of the matrix between two fused products, and all words."""
+    own = fused(p0, p1, p2, p3, side)
+    tile_x, tile_y, words = whole_tiles(
+        own.rows, own.columns, own.per_rows, own.per_columns, kept_numbers(on_chip)
+    )
+    return tile_x, tile_y, words + own.once
