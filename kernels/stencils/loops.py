@@ -31,8 +31,8 @@ from kernels.stencils.stencils import Stencil
 static(Stencil)
 
 AHEAD_BYTES = 4096
-"""How far ahead a row is prefetched, if it is longer: the processor's own prefetching ends with
-each page of 4 KiB."""
+"""How far ahead a row that comes from memory is prefetched: the processor's own prefetching ends
+with each page of 4 KiB."""
 
 
 def _j1d(o, c, w, e):
@@ -95,7 +95,7 @@ it and so on (:data:`kernels.stencils.stencils.STENCILS`), by operations that ar
 
 
 @intrinsic
-def _row(typing, stencil, grids, out, middle, beside, count):
+def _row(typing, stencil, grids, out, middle, beside, count, streams):
     """Compute ``count`` points of a row of the flat ``grids``: ``out`` is the place of the first
     result, ``middle`` that of its western neighbour at the step before, and ``beside`` those of its
     neighbours in the rows beside.
@@ -103,12 +103,12 @@ def _row(typing, stencil, grids, out, middle, beside, count):
     In vectors of the host's width: a first one, then those that begin at a multiple of the width,
     then one that ends with the row. They overlap, and give the points in two of them the same
     values, because no point of a row reads what the row writes. A row shorter than a vector goes in
-    shorter ones, or point by point.
+    shorter ones, or point by point. ``streams``: the row comes from memory, and is prefetched.
     """
     formula, neighbours = FORMULAS[stencil.value.code], len(beside)
 
     def emit(context, builder, signature, arguments):
-        _, array, out, middle, beside, count = arguments
+        _, array, out, middle, beside, count, streams = arguments
         bits = signature.args[1].dtype.bitwidth
         full = lanes_of(bits // 8)
         sides = [builder.extract_value(beside, place) for place in range(neighbours)]
@@ -155,12 +155,12 @@ def _row(typing, stencil, grids, out, middle, beside, count):
 
         ahead = AHEAD_BYTES * 8 // bits
         beyond = ir.Constant(INDEX, ahead)
-        long_row = builder.icmp_unsigned(">", count, beyond)
+        long_row = builder.and_(streams, builder.icmp_unsigned(">", count, beyond))
         prefetched = builder.select(long_row, builder.sub(count, beyond), ir.Constant(INDEX, 0))
         row(*(lanes for lanes in (full, full // 4) if lanes > 1), 1)
         return context.get_dummy_value()
 
-    return types.void(stencil, grids, out, middle, beside, count), emit
+    return types.void(stencil, grids, out, middle, beside, count, types.boolean), emit
 
 
 @njit(nogil=True, cache=True)
@@ -169,6 +169,7 @@ def run_tiles_1d(stencil, grids, shape, parity, steps, lows, highs):
     ``parity``: step 0 is in this grid; the rest as in :class:`kernels.stencils.shapes.Wavefront`.
     """
     size = shape[0]
+    streams = steps.shape[1] == 1  # a tile of one step is the whole grid
     for tile in range(steps.shape[0]):
         for row in range(steps.shape[1]):
             low, high = lows[tile, row], highs[tile, row]
@@ -176,7 +177,15 @@ def run_tiles_1d(stencil, grids, shape, parity, steps, lows, highs):
                 step = steps[tile, row] + parity
                 old, new = ((step + 1) & 1) * size, (step & 1) * size
                 count = np.uint64(high - low)
-                _row(stencil, grids, np.uint64(new + low + 1), np.uint64(old + low), (), count)
+                _row(
+                    stencil,
+                    grids,
+                    np.uint64(new + low + 1),
+                    np.uint64(old + low),
+                    (),
+                    count,
+                    streams,
+                )
 
 
 @njit(nogil=True, cache=True)
@@ -184,6 +193,7 @@ def run_tiles_2d(stencil, grids, shape, parity, steps, lows, highs, first_2, las
     """As :func:`run_tiles_1d`. ``first_2``, ``last_2``: the points of each piece of the second axis
     at each row, (pieces, rows), as :func:`kernels.stencils.shapes.pieces` gives them."""
     size, line = shape[0] * shape[1], shape[1]
+    streams = steps.shape[1] == 1  # a tile of one step is the whole grid
     for tile in range(steps.shape[0]):
         for piece in range(first_2.shape[0]):
             for row in range(steps.shape[1]):
@@ -200,6 +210,7 @@ def run_tiles_2d(stencil, grids, shape, parity, steps, lows, highs, first_2, las
                             np.uint64(old + at),
                             (np.uint64(old + at + 1 - line), np.uint64(old + at + 1 + line)),
                             np.uint64(b - a),
+                            streams,
                         )
 
 
@@ -210,6 +221,7 @@ def run_tiles_3d(
     """As :func:`run_tiles_2d`, with pieces of the third axis, too."""
     plane, line = shape[1] * shape[2], shape[2]
     size = shape[0] * plane
+    streams = steps.shape[1] == 1  # a tile of one step is the whole grid
     for tile in range(steps.shape[0]):
         for piece in range(first_2.shape[0]):
             for inner in range(first_3.shape[0]):
@@ -233,6 +245,7 @@ def run_tiles_3d(
                                         np.uint64(old + at + 1 + plane),
                                     ),
                                     np.uint64(b - a),
+                                    streams,
                                 )
 
 
