@@ -21,6 +21,11 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "fmm": {"n": [100_000, 1_000_000], "digits": 4},
     "fmm_u": {"tile": [1, 2, 4]},
     "dgemm": {"n": 1920, "mr": [8, 16, 24], "kc": [192, 256, 384]},
+    "chain": {
+        "sizes": [500_000, 64, 64, 64],
+        "order": "(A1A2)A3",
+        "fused": ["", "1-2"],
+    },
     "stencil": {
         "stencil": "j2d",
         "size_1": 4096,

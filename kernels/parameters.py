@@ -51,7 +51,8 @@ def _allowed_values(schema: Mapping[str, Any]) -> str:
     if "const" in schema:
         return str(schema["const"])
     if schema["type"] == "array":
-        return f"list of {_allowed_values(schema['items'])}s"
+        kind, *bounds = _allowed_values(schema["items"]).split(" ", 1)
+        return " ".join([f"list of {kind}s", *bounds])
     if schema["type"] == "object":
         (of_names,) = schema["patternProperties"].values()
         return f"table of class to {_allowed_values(of_names)}"

@@ -15,6 +15,7 @@ KERNELS = {
     "fmm": "kernels.fmm.kernel:fmm",
     "fmm_u": "kernels.fmm_u.kernel:fmm_u",
     "dgemm": "kernels.products.kernel:dgemm",
+    "chain": "kernels.products.chain_kernel:chain",
     "stencil": "kernels.stencils.kernel:stencil",
     "cuda_dgemm": "kernels.cuda.dgemm:cuda_dgemm",
     "cuda_stencil": "kernels.cuda.stencil:cuda_stencil",

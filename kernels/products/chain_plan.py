@@ -155,7 +155,7 @@ def plan_chain(
         *choice, seconds = best_plan(
             np.array(sizes, np.float64), float(on_chip), FORMS.index(form), goal, rates
         )
-        nodes = _nodes(sizes, on_chip, form, Choice(*choice))
+        nodes = planned_nodes(sizes, on_chip, form, Choice(*choice))
     triples = [(sizes[n.first - 1], sizes[n.split], sizes[n.last]) for n in nodes]
     return ChainPlan(
         sizes=sizes,
@@ -199,7 +199,7 @@ def _goal(objective: str | Rates) -> tuple[int, tuple[float, float]]:
     return (OPS, WORDS).index(objective), (1.0, 1.0)
 
 
-def _nodes(sizes: tuple[int, ...], on_chip: int, form: str, choice: Choice) -> list[Node]:
+def planned_nodes(sizes: tuple[int, ...], on_chip: int, form: str, choice: Choice) -> list[Node]:
     """The products of the whole chain, each before the one that uses it."""
 
     def below(first: int, last: int) -> list[Node]:

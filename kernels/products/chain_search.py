@@ -132,7 +132,10 @@ def best_plan(sizes, on_chip, form, goal, rates):
             j = i + length - 1
             best = (np.inf, np.inf, np.inf)
             for k in range(i, j):
-                for at in range(i, j):
+                for place in range(i - 1, j):
+                    if place == k:
+                        continue
+                    at = k if place < i else place  # unfused first, so that it wins a tie
                     own_way = FUSED_LEFT if at < k else FUSED_RIGHT if at > k else PLAIN
                     a, b, c = _parts(i, k, at, j)
                     before = _sum(cost[a], cost[b], cost[c])

@@ -28,6 +28,7 @@ from kernels.products.variants import Variant
 
 static(Variant)
 
+PACKED_COLUMNS = 8
 LINE_NUMBERS = 8
 """Numbers in a cache line of 64 bytes."""
 
@@ -40,15 +41,20 @@ def lanes_for(rows: int) -> int:
     return lanes
 
 
-class _Tile:
+class Tile:
     """Emits the inner loop of one tile of C."""
 
     def __init__(self, v: Vectors, variant: Variant) -> None:
         self.v, self.variant = v, variant
         self.vectors = variant.mr // v.lanes
 
-    def emit(self, a: Any, b: Any, c: Any, ld: Any, depth: Any) -> None:
-        """``a``, ``b``: slivers; ``c``: the tile's first number; ``ld``: between its columns."""
+    def emit(
+        self, a: Any, b: Any, c: Any, ld: Any, depth: Any, *, ld_b: Any = None, first: Any = None
+    ) -> None:
+        """``a``, ``b``: slivers; ``c``: the tile's first number; ``ld``: between its columns.
+        ``ld_b``: B is not packed, and so far from one of its columns to the next. ``first``:
+        whether the tile is set to the product in place of adding it.
+        """
         v, builder, variant = self.v, self.v.builder, self.variant
         columns = [builder.gep(c, [builder.mul(ld, _index(j))]) for j in range(variant.nr)]
         sums = [[v.slot(v.constant(0.0)) for _ in range(self.vectors)] for _ in columns]
@@ -63,15 +69,27 @@ class _Tile:
             last = builder.icmp_unsigned("==", parts.index, _index(variant.nr - 1))
             end = builder.select(last, passes, builder.add(begin, part))
             with cgutils.for_range_slice(builder, begin, end, _index(1)) as (index, _):
-                first = builder.mul(index, _index(variant.unroll))
-                self._steps(a, b, first, variant.unroll, sums)
+                at = builder.mul(index, _index(variant.unroll))
+                self._steps(a, (b, ld_b), at, variant.unroll, sums)
         if variant.unroll > 1:
             with cgutils.for_range(builder, builder.sub(depth, whole)) as loop:
-                self._steps(a, b, builder.add(whole, loop.index), 1, sums)
+                self._steps(a, (b, ld_b), builder.add(whole, loop.index), 1, sums)
+        if first is None:
+            self._store(columns, sums, adding=True)
+            return
+        with builder.if_else(first) as (setting, adding):
+            with setting:
+                self._store(columns, sums, adding=False)
+            with adding:
+                self._store(columns, sums, adding=True)
+
+    def _store(self, columns: list[Any], sums: list[list[Any]], *, adding: bool) -> None:
+        """Store the sums in the tile, or add them to it."""
+        v = self.v
         for column, totals in zip(columns, sums, strict=True):
-            for i, total in enumerate(totals):
-                at = _index(i * v.lanes)
-                v.store(v.add(v.load(column, at), builder.load(total)), column, at)
+            for i, slot in enumerate(totals):
+                at, total = _index(i * v.lanes), v.builder.load(slot)
+                v.store(v.add(v.load(column, at), total) if adding else total, column, at)
 
     def _prefetch(self, column: Any) -> None:
         """Ask for the lines of one of the tile's columns, to be written."""
@@ -83,17 +101,27 @@ class _Tile:
             pointer = builder.bitcast(builder.gep(column, [_index(row)]), byte)
             builder.call(function, [pointer, *options])
 
-    def _steps(self, a: Any, b: Any, first: Any, steps: int, sums: list[list[Any]]) -> None:
-        """``steps`` columns of the sliver of A times as many rows of the sliver of B."""
+    def _steps(
+        self, a: Any, b: tuple[Any, Any], first: Any, steps: int, sums: list[list[Any]]
+    ) -> None:
+        """``steps`` columns of the sliver of A times as many rows of B."""
         v, builder, variant = self.v, self.v.builder, self.variant
         v.stop_unrolling()
         a = builder.gep(a, [builder.mul(first, _index(variant.mr))])
-        b = builder.gep(b, [builder.mul(first, _index(variant.nr))])
+        (start, ld), apart = b, 1
+        # The first number of each column, and how far it is from one row to the next.
+        if ld is None:
+            apart = variant.nr
+            start = builder.gep(start, [builder.mul(first, _index(apart))])
+            heads = [builder.gep(start, [_index(j)]) for j in range(variant.nr)]
+        else:
+            places = [builder.add(first, builder.mul(ld, _index(j))) for j in range(variant.nr)]
+            heads = [builder.gep(start, [place]) for place in places]
         for step in range(steps):
             at = step * variant.mr
             rows = [v.load(a, _index(at + i * v.lanes)) for i in range(self.vectors)]
-            for j, totals in enumerate(sums):
-                number = v.number(b, _index(step * variant.nr + j))
+            for head, totals in zip(heads, sums, strict=True):
+                number = v.number(head, _index(step * apart))
                 for row, total in zip(rows, totals, strict=True):
                     builder.store(v.fma(row, number, builder.load(total)), total)
 
@@ -102,7 +130,7 @@ def _index(number: int) -> Any:
     return ir.Constant(INDEX, number)
 
 
-def _pointers(v: Vectors, *addresses: Any) -> list[Any]:
+def pointers(v: Vectors, *addresses: Any) -> list[Any]:
     return [v.builder.inttoptr(address, v.scalar.as_pointer()) for address in addresses]
 
 
@@ -113,7 +141,7 @@ def _add_tile(typing, variant, a, b, c, ld, depth):
     def emit(context, builder, signature, arguments):
         _, a, b, c, ld, depth = arguments
         v = Vectors(context, builder, 64, lanes_for(variant.value.mr))
-        _Tile(v, variant.value).emit(*_pointers(v, a, b, c), ld, depth)
+        Tile(v, variant.value).emit(*pointers(v, a, b, c), ld, depth)
         return context.get_dummy_value()
 
     return types.void(variant, *[types.int64] * 5), emit
@@ -129,7 +157,7 @@ def _packing(copy: Any) -> Any:
             v = Vectors(context, builder, 64, lanes_for(variant.value.mr))
             with cgutils.for_range(builder, depth) as loop:
                 v.stop_unrolling()
-                copy(v, variant.value, *_pointers(v, source, sliver), ld, loop.index)
+                copy(v, variant.value, *pointers(v, source, sliver), ld, loop.index)
             return context.get_dummy_value()
 
         return types.void(variant, *[types.int64] * 4), emit
@@ -161,7 +189,7 @@ _copy_columns, _copy_rows = _packing(_copy_column), _packing(_copy_row)
 
 
 @njit(nogil=True, cache=True)
-def _pack_edge(matrix, first, inner, outer, width, used, depth, packed, at):
+def pack_edge(matrix, first, inner, outer, width, used, depth, packed, at):
     """Pack a sliver of ``width``, of which ``used`` are in the matrix, and fill it with zeros."""
     for k in range(depth):
         for i in range(used):
@@ -179,16 +207,23 @@ def _add_part(c, at, n, tile, mr, rows, columns):
 
 
 @njit(nogil=True, cache=True)
-def _pack_block(variant, a, n, mr, rows, columns, block):
-    """Pack rows (first, end) and columns (first, count) of A into slivers of mr rows."""
+def pack_block(variant, a, n, mr, rows, columns, block):
+    """Pack rows (first, end) and columns (first, count) of A into slivers of mr rows.
+
+    A few columns of all slivers at a time: each column lies on other pages.
+    """
     i0, i1 = rows
     k0, depth = columns
-    for i in range(i0, i1, mr):
-        at, first = (i - i0) * depth, i + k0 * n
-        if i + mr <= i1:
-            _copy_columns(variant, a.ctypes.data + 8 * first, n, block.ctypes.data + 8 * at, depth)
-        else:
-            _pack_edge(a, first, 1, n, mr, i1 - i, depth, block, at)
+    edge = i0 + (i1 - i0) // mr * mr
+    for k in range(0, depth, PACKED_COLUMNS):
+        count = min(PACKED_COLUMNS, depth - k)
+        for i in range(i0, edge, mr):
+            column = a.ctypes.data + 8 * (i + (k0 + k) * n)
+            sliver = block.ctypes.data + 8 * ((i - i0) * depth + k * mr)
+            _copy_columns(variant, column, n, sliver, count)
+    if edge < i1:
+        at = (edge - i0) * depth
+        pack_edge(a, edge + k0 * n, 1, n, mr, i1 - edge, depth, block, at)
 
 
 @njit(nogil=True, cache=True)
@@ -202,7 +237,7 @@ def _pack_panel(variant, b, n, nr, rows, columns, panel):
             from_b, to_b = b.ctypes.data + 8 * first, panel.ctypes.data + 8 * at
             _copy_rows(variant, from_b, n, to_b, depth)
         else:
-            _pack_edge(b, first, n, 1, nr, j1 - j, depth, panel, at)
+            pack_edge(b, first, n, 1, nr, j1 - j, depth, panel, at)
 
 
 @njit(nogil=True, cache=True)
@@ -249,5 +284,5 @@ def add_product(variant, matrices, n, block, sizes, packed, iterations):
                 _pack_panel(variant, b, n, nr, (k0, depth), columns, packed[1])
                 for i0 in range(row, last_row, mc):
                     rows = i0, min(i0 + mc, last_row)
-                    _pack_block(variant, a, n, mr, rows, (k0, depth), packed[0])
+                    pack_block(variant, a, n, mr, rows, (k0, depth), packed[0])
                     _add_block(variant, c, n, (mr, nr), depth, rows, columns, packed)

@@ -20,10 +20,9 @@ OUTPUT, LEFT_OPERAND, RIGHT_OPERAND = "output", "left operand", "right operand"
 LEFT, RIGHT = "left", "right"
 PRINTED, CORRECTED, TILES = "printed", "corrected", "tiles"
 FORMS = (CORRECTED, PRINTED, TILES)
-KEPT_SHARE = 2 / 3
-"""The part of the store that a whole tile may fill; the rest is room for what streams by. In a
-cache with 16 ways and least-recently-used replacement a tile of 66 % misses what is counted, and
-one of 88 % three times as much (benchmarks/products_cachegrind.py)."""
+KEPT_SHARE = 0.7
+"""The part of the store that a whole tile may fill; the rest is room for what streams by, see
+benchmarks/products_cachegrind.py."""
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def test_blocks_move_what_is_counted(kind: str) -> None:
 @given(st.lists(st.integers(1, 300), min_size=4, max_size=4), st.integers(2, 3000))
 @settings(deadline=None, max_examples=60)
 def test_whole_tiles_are_the_best_that_fit(p: list[int], on_chip: int) -> None:
-    kept = max(int(on_chip * 2 / 3), 1)
+    kept = max(int(on_chip * 0.7), 1)
 
     def least(kind: str) -> int:
         own = movement(kind, tuple(p))

@@ -1,0 +1,98 @@
+"""Words of tiled and fused products, compared with valgrind's cache simulation, cachegrind.
+
+n = 520, 8-byte numbers, a last cache of 512 KiB with 16 ways: 65,536 numbers. The misses of a run
+are a tenth of the difference between eleven runs and one, as in ``fmm_cachegrind``; the counted
+lines are the words over 8. First one product with tiles of its result that fill from 16 to 88 % of
+the cache; then two products, each with the best tile that leaves room for what streams by, one
+after the other and fused.
+
+Run from the root of the repository, with valgrind installed (minutes):
+
+    .venv/bin/python benchmarks/products_cachegrind.py
+
+Exits 0 when one product misses within 1 % of what is counted, with tiles of at most 66 % of the
+cache, and the fused pair within 6 % of its count and at least 15 % less than the unfused pair; 1
+otherwise; 2 where valgrind is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.fmm_cachegrind import LINE_BYTES, missed  # noqa: E402
+
+N, LAST_KIB, ON_CHIP = 520, 512, 65536
+TILES = (104, 176, 208, 240)
+CLOSE = 0.67
+"""A tile that fills at most this part of the cache misses what is counted."""
+
+
+def child(params: dict[str, Any], runs: int) -> None:
+    """Prepare, and run."""
+    from kernels.host.ranks import Team
+    from kernels.products.chain_kernel import ChainParams, chain
+
+    assert chain.prepare is not None
+    chain.prepare(ChainParams.model_validate(params), Team()).run(runs)
+
+
+def missed_lines(params: dict[str, Any], folder: str) -> float:
+    """Lines that a run misses in the last cache."""
+    arguments = [json.dumps(params), str(LAST_KIB)]
+    misses = missed(arguments, LAST_KIB, folder, __file__)
+    return (misses["DLmr"] + misses["DLmw"]) / LINE_BYTES
+
+
+def counted_lines(params: dict[str, Any]) -> float:
+    """The words that a run moves, in lines."""
+    from kernels.products.chain_kernel import ChainParams, chain_metrics
+
+    return chain_metrics(ChainParams.model_validate(params))["words"] / 8
+
+
+def main() -> int:
+    """Print the tables; returns the exit code."""
+    if sys.argv[1:2] == ["--child"]:
+        child(json.loads(sys.argv[2]), int(sys.argv[4]))
+        return 0
+    if shutil.which("valgrind") is None:
+        print("valgrind is not installed", file=sys.stderr)
+        return 2
+    fine = True
+    with tempfile.TemporaryDirectory() as folder:
+        print("                tile  of the cache     missed    counted lines")
+        for tile in TILES:
+            params = {"sizes": [N] * 3, "tile_x": tile, "tile_y": tile, "on_chip": ON_CHIP}
+            misses, lines = missed_lines(params, folder), counted_lines(params)
+            share = tile * tile / ON_CHIP
+            fine &= share > CLOSE or abs(misses / lines - 1) <= 0.01
+            print(f"one product     {tile:4}  {share:12.0%}  {shown(misses, lines)}", flush=True)
+        pair = {"sizes": [N] * 4, "order": "(A1A2)A3", "on_chip": ON_CHIP}
+        missed_of = {}
+        for fused in ("", "1-2"):
+            params = pair | {"fused": fused}
+            misses, lines = missed_lines(params, folder), counted_lines(params)
+            missed_of[fused] = misses
+            name = "two, fused  " if fused else "two products"
+            print(f"{name} planned                {shown(misses, lines)}", flush=True)
+            fine &= not fused or abs(misses / lines - 1) <= 0.06
+        saved = 1 - missed_of["1-2"] / missed_of[""]
+        print(f"fused {saved:.1%} fewer")
+    return 0 if fine and saved >= 0.15 else 1
+
+
+def shown(misses: float, lines: float) -> str:
+    """Both numbers and their ratio."""
+    return f"{misses:9.0f}  {lines:9.0f} {misses / lines:6.3f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""A chain of products run as planned: one after the other, or two fused."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+
+from kernels.products.chain_plan import (
+    LEFT,
+    PARENT,
+    TILES,
+    Node,
+    Rates,
+    plan_chain,
+)
+from kernels.products.movement import LEFT_OPERAND, OUTPUT, RIGHT_OPERAND
+from kernels.products.variants import Variant
+
+Shape = tuple[int, int, int, int]
+TILES_IN_REGISTERS = (Variant(mr=24, nr=8, unroll=4), Variant(mr=16, nr=12, unroll=4, mc=480))
+"""Tiles of a result that stay in registers: the faster one, and one for few columns."""
+WIDE, DEEP = 240, 384
+"""Columns and rows of the right operand that are packed at a time; multiples of both tiles'."""
+WIDEST_TILE = max(own.mr for own in TILES_IN_REGISTERS)
+KEPT = (OUTPUT, LEFT_OPERAND, RIGHT_OPERAND)
+"""The place of a kept matrix is what the compiled loops know it by."""
+LINE = 8
+"""Numbers in a cache line."""
+_OF_THREAD = threading.local()
+SMALL_OPS = 2_000_000
+"""Chains of fewer multiply-adds are NumPy's: planning and calls would cost more than they save."""
+RATES = Rates(ops_per_s=4e10, words_per_s=8e8)
+"""Of a processor's core, in round numbers. Only their ratio counts: products with fewer than fifty
+multiply-adds for each word from memory are worth fusing."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Memory that products use again and again.
+
+    ``packed``: of the right operand; ``tile``, ``rows``: at the edges; ``between``: the tile
+    between two fused products.
+    """
+
+    packed: np.ndarray
+    tile: np.ndarray
+    rows: np.ndarray
+    between: np.ndarray
+
+    @classmethod
+    def of(cls, packed: int, between: int) -> Buffers:
+        """Buffers of so many numbers."""
+        tile = max(own.mr * own.nr for own in TILES_IN_REGISTERS)
+        rows = max(own.nr for own in TILES_IN_REGISTERS) * DEEP
+        return cls(np.zeros(packed), np.zeros(tile), np.zeros(rows), np.zeros(between))
+
+
+def needed_numbers(nodes: Sequence[Node]) -> tuple[int, int]:
+    """The numbers that :class:`Buffers` of these products must have: packed, and between two."""
+    packed, between = WIDE * DEEP, 0
+    for node in nodes:
+        rows, columns = int(node.tile_x or 0), int(node.tile_y or 0)
+        if node.fused:
+            between = max(between, rows * columns)
+        elif node.kept == RIGHT_OPERAND:
+            packed = max(packed, rows * (columns + WIDEST_TILE))
+    return packed, between
+
+
+def inner_split(nodes: Sequence[Node], node: Node) -> int:
+    """After which matrix the product that is fused into ``node`` splits; its own without one."""
+    part = (node.first, node.split) if node.fused == LEFT else (node.split + 1, node.last)
+    inner = (own.split for own in nodes if node.fused and (own.first, own.last) == part)
+    return next(inner, node.split)
+
+
+def register_tile(*columns: int) -> Variant:
+    """The tile of which the fewest columns lie outside results of so many columns."""
+    return min(TILES_IN_REGISTERS, key=lambda own: sum(-width % own.mr for width in columns))
+
+
+def packed_shape(variant: Variant, room: int, tile: tuple[int, int], depth: int) -> Shape:
+    """mr, nr, and the columns and rows of the right operand that are packed at a time.
+
+    So few rows that what streams by a kept ``tile`` takes half of the ``room`` beside it, in
+    numbers; 0: as many as are fastest.
+    """
+    deep = DEEP
+    if room:
+        deep = min(max(room // 2 // (tile[0] + 2 * tile[1]) // LINE * LINE, LINE), DEEP)
+    return variant.mr, variant.nr, WIDE, min(deep, depth)
+
+
+def run_nodes(
+    matrices: Sequence[np.ndarray],
+    nodes: Sequence[Node],
+    on_chip: int,
+    buffers: Buffers,
+    results: MutableMapping[tuple[int, int], np.ndarray] | None = None,
+    *,
+    tiled: bool = True,
+) -> np.ndarray:
+    """Multiply matrices, float64 and stored by rows, as planned with whole tiles.
+
+    ``results``: by first and last matrix, where products go and which another run overwrites; new
+    arrays by default. ``tiled``: an unfused product keeps a tile, too, and little is packed; else
+    as much is packed as is fastest where operations take longer than words.
+    """
+    from kernels.products import fused  # noqa: PLC0415  (a plan must not import Numba)
+
+    sizes = [len(matrices[0]), *(matrix.shape[1] for matrix in matrices)]
+    values = {(place, place): matrix.reshape(-1) for place, matrix in enumerate(matrices, 1)}
+    results = {} if results is None else results
+    scratch = buffers.packed, buffers.tile, buffers.rows
+    for node in nodes:
+        if node.fused == PARENT:
+            continue
+        key = node.first, node.last
+        rows, columns = sizes[node.first - 1], sizes[node.last]
+        if key not in results:
+            results[key] = np.empty((rows, columns))
+        out = results[key].reshape(-1)
+        tile = (int(node.tile_x or 0), int(node.tile_y or 0))
+        room = max(on_chip - tile[0] * tile[1], 1) if tiled else 0
+        if node.fused is None:
+            depth = sizes[node.split]
+            left, right = values[node.first, node.split], values[node.split + 1, node.last]
+            kept = KEPT.index(node.kept or OUTPUT) if tiled else 0
+            tile = tile if tiled else (rows, columns)
+            variant = register_tile(tile[1] if kept != 1 else columns)
+            shape = packed_shape(variant, room, tile, depth)
+            if kept == 2:  # the tile is what is packed
+                shape = *shape[:2], -(-tile[1] // variant.mr) * variant.mr, tile[0]
+            places = (left, 0, depth), (right, 0, columns), (out, 0, columns)
+            three = (rows, depth, columns)
+            fused.multiply_tiled(variant, *places, three, kept, tile, shape, scratch)
+        else:
+            cuts = sorted((node.first - 1, node.split, inner_split(nodes, node), node.last))
+            operands = tuple(values[a + 1, b] for a, b in pairwise(cuts))
+            four = tuple(sizes[cut] for cut in cuts)
+            if node.fused == LEFT:
+                variant, deepest = register_tile(tile[1], four[3]), max(four[1], tile[1])
+                loop = fused.multiply_fused_left
+            else:
+                variant, deepest = register_tile(tile[1]), max(four[2], tile[0])
+                loop = fused.multiply_fused_right
+            shape = packed_shape(variant, room, tile, deepest)
+            loop(variant, operands, out, four, tile, buffers.between, shape, scratch)
+        values[key] = out
+    return results[1, len(matrices)]
+
+
+@cache
+def second_cache_numbers() -> int:
+    """Float64 numbers in the second cache, or the last one where there is only one."""
+    from kernels.host.caches import read_caches  # noqa: PLC0415
+
+    known = [cache for cache in read_caches() if cache.level <= 2]
+    return known[-1].size_bytes // 8
+
+
+def _own_buffers(nodes: Sequence[Node]) -> Buffers:
+    """This thread's buffers, which it keeps: new memory costs more than small chains take."""
+    packed, between = needed_numbers(nodes)
+    buffers: Buffers | None = getattr(_OF_THREAD, "buffers", None)
+    if buffers is None or len(buffers.packed) < packed or len(buffers.between) < between:
+        buffers = _OF_THREAD.buffers = Buffers.of(packed, between)
+    return buffers
+
+
+def multiply_chain(matrices: Sequence[np.ndarray], on_chip: int | None = None) -> np.ndarray:
+    """The product of matrices, in the order and with the fusing of the least estimated time.
+
+    Args:
+        matrices: as :func:`numpy.linalg.multi_dot` takes them. Chains of two-dimensional float64
+            matrices are planned and multiplied here, on one thread; matrices that are not stored by
+            rows are copied. All others, empty and small ones are left to NumPy.
+        on_chip: numbers that the store near the core holds; the second cache's by default.
+
+    Returns:
+        The product; a new array, of NumPy's type.
+
+    Raises:
+        ValueError: fewer than two matrices, or shapes that do not fit, as NumPy does.
+    """
+    arrays = [np.asanyarray(matrix) for matrix in matrices]
+    ours = all(type(own) is np.ndarray and own.dtype == np.float64 for own in arrays)
+    if len(arrays) < 2 or not ours or any(own.ndim != 2 for own in arrays):
+        return np.linalg.multi_dot(arrays)
+    sizes = [len(arrays[0]), *(own.shape[1] for own in arrays)]
+    fits = all(len(own) == size for own, size in zip(arrays, sizes, strict=False))
+    if not fits or math.prod(sizes) == 0:
+        return np.linalg.multi_dot(arrays)
+    store = on_chip or second_cache_numbers()
+    plan = plan_chain(sizes, store, RATES, TILES)
+    if plan.ops < SMALL_OPS:
+        return np.linalg.multi_dot(arrays)
+    rows = [np.ascontiguousarray(own) for own in arrays]
+    return run_nodes(rows, plan.nodes, store, _own_buffers(plan.nodes), tiled=False)

@@ -1,0 +1,159 @@
+"""Products of matrices that are stored by rows, one or two fused ones, in tiles that stay on chip.
+
+The loops are those of Prajapati 2019, algorithms 5 and 9, over the inner loop of
+:mod:`kernels.products.loops`. That one works on columns: a product by rows is the product of the
+transposed matrices by columns, with the right operand packed. The left operand is read where it
+is: of its rows the inner loop takes single numbers that follow one another.
+
+Matrices are flat arrays; a place is a matrix's first number and how far it is from row to row.
+"""
+
+# Numba's extension points have untyped arguments.
+# mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from kernels.host.vectors import Vectors
+from kernels.products.loops import Tile, lanes_for, pack_block, pointers
+
+_BIT = ir.IntType(1)
+
+
+@intrinsic
+def _set_tile(typing, variant, packed, rows, tile, ld_tile, depth, ld_rows, first):
+    """A tile from a packed sliver of the right operand and rows of the left one; addresses."""
+
+    def emit(context, builder, signature, arguments):
+        _, packed, rows, tile, ld_tile, depth, ld_rows, first = arguments
+        v = Vectors(context, builder, 64, lanes_for(variant.value.mr))
+        first = builder.trunc(first, _BIT)
+        packed, rows, tile = pointers(v, packed, rows, tile)
+        Tile(v, variant.value).emit(packed, rows, tile, ld_tile, depth, ld_b=ld_rows, first=first)
+        return context.get_dummy_value()
+
+    return types.void(variant, *[types.int64] * 7), emit
+
+
+@njit(nogil=True, cache=True)
+def _copy_rows(left, at, ld, rows, nr, depth, buffer):
+    """Copy ``rows`` rows, fewer than nr, and fill the buffer (nr, depth) with zeros."""
+    buffer[: nr * depth] = 0.0
+    for i in range(rows):
+        for k in range(depth):
+            buffer[i * depth + k] = left[at + i * ld + k]
+
+
+@njit(nogil=True, cache=True)
+def _copy_tile(tile, mr, rows, columns, out, at, ld, first):
+    """Set the part of ``out`` inside the matrix to a tile, or add it."""
+    for i in range(rows):
+        for j in range(columns):
+            before = 0.0 if first else out[at + i * ld + j]
+            out[at + i * ld + j] = before + tile[i * mr + j]
+
+
+@njit(nogil=True, cache=True)
+def multiply(variant, left, right, out, sizes, first, shape, buffers):
+    """Set ``out`` to ``left`` times ``right``, or add the product to it.
+
+    Args:
+        variant: a :class:`kernels.products.variants.Variant`.
+        left, right, out: each a flat float64 array, a matrix's first place in it, and the numbers
+            from row to row.
+        sizes: rows of ``left``, columns of ``left``, columns of ``right``; none is 0.
+        first: set, in place of add.
+        shape: mr, nr, columns (a multiple of mr) and rows of ``right`` that are packed at a time.
+        buffers: float64: the packed part, a tile (mr * nr,), and nr rows of ``left``.
+    """
+    (a, a_at, a_ld), (b, b_at, b_ld), (c, c_at, c_ld) = left, right, out
+    rows, depth, columns = sizes
+    mr, nr, wide, deep = shape
+    block, tile, edge = buffers
+    for k0 in range(0, depth, deep):
+        k = min(deep, depth - k0)
+        setting = first and k0 == 0
+        for j0 in range(0, columns, wide):
+            j1 = min(j0 + wide, columns)
+            pack_block(variant, b, b_ld, mr, (b_at + j0, b_at + j1), (k0, k), block)
+            for i in range(0, rows, nr):
+                taken, ld_taken = a.ctypes.data + 8 * (a_at + i * a_ld + k0), a_ld
+                used = min(nr, rows - i)
+                if used < nr:
+                    _copy_rows(a, a_at + i * a_ld + k0, a_ld, used, nr, k, edge)
+                    taken, ld_taken = edge.ctypes.data, k
+                for j in range(j0, j1, mr):
+                    sliver = block.ctypes.data + 8 * (j - j0) * k
+                    at = c_at + i * c_ld + j
+                    inside = used == nr and j + mr <= j1
+                    where, ld = (c.ctypes.data + 8 * at, c_ld) if inside else (tile.ctypes.data, mr)
+                    _set_tile(variant, sliver, taken, where, ld, k, ld_taken, setting or not inside)
+                    if not inside:
+                        _copy_tile(tile, mr, used, min(mr, j1 - j), c, at, c_ld, setting)
+
+
+@njit(nogil=True, cache=True)
+def multiply_tiled(variant, left, right, out, sizes, kept, tile, shape, buffers):
+    """As :func:`multiply`, setting ``out``, tile by tile of the matrix that stays on chip.
+
+    Args:
+        kept: 0 ``out``, 1 ``left``, 2 ``right``.
+        tile: its rows and columns.
+    """
+    (a, a_at, a_ld), (b, b_at, b_ld), (c, c_at, c_ld) = left, right, out
+    p0, p1, p2 = sizes
+    steps = (tile[0], p1, tile[1])
+    if kept == 1:
+        steps = (tile[0], tile[1], p2)
+    elif kept == 2:
+        steps = (p0, tile[0], tile[1])
+    for i in range(0, p0, steps[0]):
+        rows = min(steps[0], p0 - i)
+        for j in range(0, p2, steps[2]):
+            columns = min(steps[2], p2 - j)
+            for k in range(0, p1, steps[1]):
+                depth = min(steps[1], p1 - k)
+                own_a, own_b = (a, a_at + i * a_ld + k, a_ld), (b, b_at + k * b_ld + j, b_ld)
+                own_c = (c, c_at + i * c_ld + j, c_ld)
+                own_sizes = (rows, depth, columns)
+                multiply(variant, own_a, own_b, own_c, own_sizes, k == 0, shape, buffers)
+
+
+@njit(nogil=True, cache=True)
+def multiply_fused_left(variant, matrices, out, sizes, tile, between, shape, buffers):
+    """Set ``out`` (P0, P3) to (A1 A2) A3: algorithm 5, fused.
+
+    Args:
+        matrices: A1, A2, A3: flat.
+        sizes: P0 to P3.
+        tile: rows and columns of the tile of A1 A2.
+        between: float64 (rows * columns,): that tile.
+    """
+    (a1, a2, a3), (p0, p1, p2, p3) = matrices, sizes
+    for i in range(0, p0, tile[0]):
+        x = min(tile[0], p0 - i)
+        for j in range(0, p2, tile[1]):
+            y = min(tile[1], p2 - j)
+            inner = (between, 0, y)
+            own = (a1, i * p1, p1), (a2, j, p2), inner
+            multiply(variant, *own, (x, p1, y), True, shape, buffers)
+            last = inner, (a3, j * p3, p3), (out, i * p3, p3)
+            multiply(variant, *last, (x, y, p3), j == 0, shape, buffers)
+
+
+@njit(nogil=True, cache=True)
+def multiply_fused_right(variant, matrices, out, sizes, tile, between, shape, buffers):
+    """As :func:`multiply_fused_left`, A1 (A2 A3): algorithm 9, fused; ``tile``: of A2 A3."""
+    (a1, a2, a3), (p0, p1, p2, p3) = matrices, sizes
+    for i in range(0, p1, tile[0]):
+        x = min(tile[0], p1 - i)
+        for j in range(0, p3, tile[1]):
+            y = min(tile[1], p3 - j)
+            inner = (between, 0, y)
+            own = (a2, i * p2, p2), (a3, j, p3), inner
+            multiply(variant, *own, (x, p2, y), True, shape, buffers)
+            last = (a1, i, p1), inner, (out, j, p3)
+            multiply(variant, *last, (p0, x, y), i == 0, shape, buffers)
