@@ -38,7 +38,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--on-chip",
         metavar="M",
         default="65536",
-        help="numbers, not bytes, that the store near the processor holds (default: 65536)",
+        help="numbers, not bytes, that the on-chip memory holds, a cache or shared memory "
+        "(default: 65536)",
     )
     parser.add_argument("--objective", metavar="O", default="ops", help=OBJECTIVES)
     parser.add_argument(

@@ -49,7 +49,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--alike-nodes",
         action="store_true",
-        help="take all nodes for equal, where the two were measured on different ones",
+        help="treat all nodes as equal where the two sides were measured on different ones",
     )
     add_all(parser)
     add_json(parser)

@@ -25,8 +25,10 @@ STDOUT = "-"
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     add_store(parser)
-    parser.add_argument("--csv", metavar="F", help="the CSV file to write; - is stdout")
-    parser.add_argument("--parquet", metavar="F", help="the Parquet file to write; - is stdout")
+    parser.add_argument("--csv", metavar="F", help="the CSV file to write (-: standard output)")
+    parser.add_argument(
+        "--parquet", metavar="F", help="the Parquet file to write (-: standard output)"
+    )
     parser.add_argument(
         "--traces", metavar="FOLDER", help="a new folder for the traces, as Zarr for xarray"
     )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 SUMMARY = "fit the energy model to a site, and keep the fit in the store"
 EXAMPLE = "campaign fit campaign-demo/store --site jetson-tk1"
 MORE = (
-    "A fit without a name is the default one, which predict, roofline and report use. One that was "
-    "asked for with other options is not replaced: give --name, or --replace. "
+    "A fit without a name is the default one, which predict, roofline and report use. A fit that "
+    "was made with other options is replaced only with --replace; --name keeps another beside it. "
     "Voltages are those that the measurements carry (measured, or from a table). Where there are "
     "none, they are estimated from the energies if cross-validation shows that this helps."
 )
@@ -44,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="take the place of a fit of this name that was asked for with other options",
+        help="replace a fit of this name that was made with other options",
     )
     options.add_accept_unproven(parser)
     options.add_all(parser)

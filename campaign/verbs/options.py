@@ -14,7 +14,7 @@ def add_store(parser: ArgumentParser, needed: bool = True) -> None:
         "store",
         nargs=None if needed else "?",
         metavar="S",
-        help="the store: the folder that run or import made",
+        help="the store: a folder that campaign run or import created",
     )
 
 
@@ -38,7 +38,8 @@ def add_max_node_hours(parser: ArgumentParser) -> None:
         "--max-node-hours",
         metavar="HOURS",
         type=float,
-        help="begin no more points when all runs of the store have spent so many node-hours",
+        help="start no further points once all runs of the store together have used so many "
+        "node-hours",
     )
 
 
@@ -87,7 +88,7 @@ def add_accept_unproven(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--accept-unproven",
         action="store_true",
-        help="take clocks that nothing showed as they were asked for; results will say so",
+        help="accept clocks that could not be verified as the requested ones; results will say so",
     )
 
 

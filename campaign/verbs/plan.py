@@ -31,7 +31,7 @@ EXAMPLE = "campaign plan campaign-demo/campaign.toml --limit 5"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
-    parser.add_argument("campaign", metavar="CAMPAIGN.toml")
+    parser.add_argument("campaign", metavar="CAMPAIGN.toml", help="the campaign file")
     parser.add_argument(
         "--scripts", action="store_true", help="show every job script that would be submitted"
     )
@@ -42,9 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="list at most N points (default: %(default)s)",
     )
-    parser.add_argument(
-        "--store", metavar="S", help="take the times of kernels that S has measured for estimates"
-    )
+    parser.add_argument("--store", metavar="S", help="estimate times from the measurements in S")
     parser.add_argument(
         "--estimate", action="store_true", help="with --json: print the estimates, not the points"
     )

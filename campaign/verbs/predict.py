@@ -26,8 +26,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--kernel",
         metavar="K",
-        help="a kernel as the table names it, the first word of that name for all such kernels, "
-        "or a label in --json",
+        help="a kernel's name as the table shows it, or its first word for all kernels whose name "
+        "begins with it, or a label from --json",
     )
     options.add_objective(parser)
     parser.add_argument(

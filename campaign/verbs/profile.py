@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--name", help="the application's name (default: the first file's)")
     parser.add_argument(
-        "--kernel", metavar="R", help="only GPU kernels whose name has this regular expression"
+        "--kernel", metavar="R", help="only GPU kernels whose name matches this regular expression"
     )
     parser.add_argument("--region", metavar="R", help="only this marker region (LIKWID)")
     parser.add_argument(

@@ -22,7 +22,7 @@ EXAMPLE = "campaign run campaign-demo/campaign.toml --store campaign-demo/store"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
-    parser.add_argument("campaign", metavar="CAMPAIGN.toml")
+    parser.add_argument("campaign", metavar="CAMPAIGN.toml", help="the campaign file")
     add_driver(parser)
     parser.add_argument(
         "--dashboard",

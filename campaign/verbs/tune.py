@@ -27,11 +27,15 @@ EXAMPLE = "campaign tune tune.toml --store tune-store"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
-    parser.add_argument("campaign", nargs="?", metavar="CAMPAIGN.toml")
+    parser.add_argument("campaign", nargs="?", metavar="CAMPAIGN.toml", help="the campaign file")
     add_driver(parser)
-    parser.add_argument("--replay", metavar="S", help="play searches on the measurements of S")
+    parser.add_argument(
+        "--replay", metavar="S", help="search among the measurements in S, and measure nothing"
+    )
     options.add_site(parser)
-    parser.add_argument("--kernel", metavar="K", help="with --replay: the kernel (default: if one)")
+    parser.add_argument(
+        "--kernel", metavar="K", help="with --replay: the kernel (default: the only one)"
+    )
     parser.add_argument(
         "--problem", metavar="NAME=VALUE,...", help="with --replay: what is computed: n=1920"
     )
@@ -47,7 +51,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--trials", type=int, default=20, metavar="N", help="with --replay: trials of a strategy"
     )
     parser.add_argument(
-        "--strategy", action="append", metavar="NAME", help="with --replay: only this; repeatable"
+        "--strategy",
+        action="append",
+        metavar="NAME",
+        help="with --replay: only this strategy (repeat for several)",
     )
     options.add_json(parser)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from analysis.choice.correlations import Correlation
     from analysis.choice.variants import BestFor, VariantCosts, VariantStudy
 
-SUMMARY = "study the variants of a kernel: hull, Pareto front, and what goes with rate and energy"
+SUMMARY = "study a kernel's variants: hull, Pareto front, and what correlates with rate and energy"
 EXAMPLE = "campaign variants campaign-demo/store --site jetson-tk1 --kernel load"
 MORE = (
     "A variant is a choice of parameters that compute the same: those that the campaign file's "

@@ -48,7 +48,7 @@ class ChainParams(Params):
     tile_y: int = Field(default=0, ge=0, le=1 << 24)
     """columns of that tile; 0 with tile_x"""
     on_chip: int = Field(default=65536, ge=1, le=1 << 30)
-    """numbers that the store near the core holds, of which planned tiles fill seven tenths"""
+    """numbers that the on-chip memory holds; planned tiles fill seven tenths of it"""
 
     @model_validator(mode="after")
     def _can_be_planned(self) -> ChainParams:
@@ -199,7 +199,7 @@ def _prepare(params: ChainParams, team: Team) -> Prepared:
 
 
 def chain_metrics(params: ChainParams) -> dict[str, float]:
-    """``words``: numbers to and from memory by the tiles, if the store holds ``on_chip``."""
+    """``words``: numbers to and from memory by the tiles, if ``on_chip`` of them fit on chip."""
     return {"words": float(sum(node.words for node in params.nodes))}
 
 

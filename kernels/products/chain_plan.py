@@ -43,7 +43,7 @@ class WrongChain(ValueError):
 
 @dataclass(frozen=True)
 class Rates:
-    """What a machine does in a second: multiply-adds, and words between memory and its store."""
+    """What a machine does in a second: multiply-adds, and words to and from main memory."""
 
     ops_per_s: float
     words_per_s: float
@@ -84,10 +84,10 @@ class Node:
 class ChainPlan:
     """How a chain of matrices (P0, P1), (P1, P2), ... is multiplied.
 
-    ``ops``: multiply-adds; ``words``: numbers moved between memory and a store of ``on_chip``
-    numbers, and ``unfused_words`` those of the same order without fusing; ``time_s``: with rates,
-    the sum over its products of the longer of operations and words, else None. ``nodes``: its
-    products, each before the one that uses it.
+    ``ops``: multiply-adds; ``words``: numbers moved to and from main memory where ``on_chip``
+    numbers fit on chip, and ``unfused_words`` those of the same order without fusing; ``time_s``:
+    with rates, the sum over its products of the longer of operations and words, else None.
+    ``nodes``: its products, each before the one that uses it.
     """
 
     sizes: tuple[int, ...]
@@ -133,7 +133,7 @@ def plan_chain(
 
     Args:
         sizes: P0, P1, ...: matrix i has P(i-1) rows and P(i) columns.
-        on_chip: numbers that the store holds.
+        on_chip: numbers that fit on chip.
         objective: ``ops``, the fewest operations and among these orders the fewest words;
             ``words``, the fewest words and among these the fewest operations; or rates, the least
             time, each product taking the longer of its operations and its words.
@@ -142,7 +142,7 @@ def plan_chain(
             streams and any operand kept, the words counted.
 
     Raises:
-        WrongChain: fewer than two sizes, one below 1, a store below 1, an unknown objective or
+        WrongChain: fewer than two sizes, one below 1, ``on_chip`` below 1, an unknown objective or
             form.
     """
     sizes = _checked(sizes, on_chip, objective, form)

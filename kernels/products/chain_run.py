@@ -181,7 +181,7 @@ def multiply_chain(matrices: Sequence[np.ndarray], on_chip: int | None = None) -
         matrices: as :func:`numpy.linalg.multi_dot` takes them. Chains of two-dimensional float64
             matrices are planned and multiplied here, on one thread; matrices that are not stored by
             rows are copied. All others, empty and small ones are left to NumPy.
-        on_chip: numbers that the store near the core holds; the second cache's by default.
+        on_chip: numbers that the on-chip memory holds; the second cache by default.
 
     Returns:
         The product; a new array, of NumPy's type.
@@ -197,9 +197,9 @@ def multiply_chain(matrices: Sequence[np.ndarray], on_chip: int | None = None) -
     fits = all(len(own) == size for own, size in zip(arrays, sizes, strict=False))
     if not fits or math.prod(sizes) == 0:
         return np.linalg.multi_dot(arrays)
-    store = on_chip or second_cache_numbers()
-    plan = plan_chain(sizes, store, RATES, TILES)
+    numbers = on_chip or second_cache_numbers()
+    plan = plan_chain(sizes, numbers, RATES, TILES)
     if plan.ops < SMALL_OPS:
         return np.linalg.multi_dot(arrays)
     rows = [np.ascontiguousarray(own) for own in arrays]
-    return run_nodes(rows, plan.nodes, store, _own_buffers(plan.nodes), tiled=False)
+    return run_nodes(rows, plan.nodes, numbers, _own_buffers(plan.nodes), tiled=False)

@@ -115,7 +115,7 @@ def best_plan(sizes, on_chip, form, goal, rates):
 
     Args:
         sizes: float64 (n + 1,).
-        on_chip: numbers in the store.
+        on_chip: numbers that fit on chip.
         form: place in :data:`kernels.products.movement.FORMS`.
         goal: 0 fewest operations, then words; 1 words, then operations; 2 time, then operations.
         rates: multiply-adds and words in a second.

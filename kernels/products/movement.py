@@ -1,12 +1,12 @@
-"""Words that one product, or two fused ones, move between memory and a store on chip.
+"""Words that one product, or two fused ones, move between main memory and on-chip memory.
 
 Prajapati 2019, appendix D. A product R = A1 A2, of sizes (P0, P1) and (P1, P2), keeps a tile of one
 of its three matrices on chip while the others stream by. Two products fuse when the matrix T
 between them is made and used tile by tile and never written: (A1 A2) A3 fuses left, A1 (A2 A3)
 right. Each of the five is one :class:`Movement`: the kept matrix is divided into blocks of rows and
 of columns, each block of rows moves so many words and each block of columns so many, and some words
-move once. The closed forms take any real tile that fills the store; :func:`whole_tiles` counts the
-words of tiles of whole numbers, clipped to the matrix.
+move once. The closed forms take any real tile that fills the on-chip memory;
+:func:`whole_tiles` counts the words of tiles of whole numbers, clipped to the matrix.
 
 Capacities are numbers, not bytes. Imports no Numba.
 """
@@ -21,8 +21,8 @@ LEFT, RIGHT = "left", "right"
 PRINTED, CORRECTED, TILES = "printed", "corrected", "tiles"
 FORMS = (CORRECTED, PRINTED, TILES)
 KEPT_SHARE = 0.7
-"""The part of the store that a whole tile may fill; the rest is room for what streams by, see
-benchmarks/products_cachegrind.py."""
+"""The part of the on-chip memory that a whole tile may fill; the rest is room for what streams by
+(benchmarks/products_cachegrind.py)."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def printed_right_tile(p0: int, p1: int, on_chip: float) -> tuple[float, float]:
 
 
 def kept_numbers(on_chip: int) -> int:
-    """The numbers of the largest whole tile in a store of ``on_chip`` numbers."""
+    """The numbers of the largest whole tile, where ``on_chip`` numbers fit on chip."""
     return max(int(on_chip * KEPT_SHARE), 1)
 
 

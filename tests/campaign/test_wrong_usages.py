@@ -219,7 +219,7 @@ USAGES = {
         "(campaign fit --help)"
     ),
     "fit": (
-        "campaign fit: missing: S, the store: the folder that run or import made "
+        "campaign fit: missing: S, the store: a folder that campaign run or import created "
         "(campaign fit --help)"
     ),
     "coefficients two --site a": (
