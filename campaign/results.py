@@ -204,7 +204,7 @@ class Results:
         cross-validation. ``robust``: measurements far from the model count less (Huber).
         ``name``: what the fit is kept as, ``default`` being the one that is used where none is
         named. It takes the place of an earlier one that was asked for in the same way; of another
-        one only with ``replace``. ``accept_unproven``: clocks that nothing showed are taken as
+        one only with ``replace``. ``accept_unproven``: unproven clocks are taken as
         they were asked for, which the fit keeps.
 
         Raises:
@@ -396,7 +396,7 @@ class Results:
 
         Raises:
             NoKeptFit: there is no fit.
-            BadArgument: a wrong limit, no such kernel, or clocks that nothing showed.
+            BadArgument: a wrong limit, no such kernel, or unproven clocks.
             CantFit: no setting of any kernel keeps the limits, or the objective is unknown.
         """
         from campaign import picking  # noqa: PLC0415

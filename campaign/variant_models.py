@@ -179,7 +179,7 @@ def crossvalidate_variants(
     """See :meth:`campaign.results.Results.crossval_variants`. ``usable_data``: the site's
     measurements for the energy model, asked for where there are energies."""
     if time not in ("measured", "predicted"):
-        raise BadArgument("--time: measured or predicted with a scheme over variants")
+        raise BadArgument("--time: must be measured or predicted with a scheme over variants")
     variants = variants_of(store, scalars, site, kernel, problem)
     data: Observations | None = None
     if objective_of(objective) != TIME or np.isfinite(variants.energy_j).any():

@@ -206,7 +206,7 @@ def find_gpus(
         is_by_bus = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
         if indices and not is_by_bus and len({gpu.name for gpu in gpus}) > 1:
             raise NvmlUnavailable(
-                f"CUDA_VISIBLE_DEVICES={visible}: CUDA numbers unlike GPUs by speed, NVML by bus",
+                f"CUDA_VISIBLE_DEVICES={visible}: CUDA numbers GPUs by speed, NVML by bus",
                 "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPUs in the option `devices`",
             )
         chosen = tuple(_find_gpu(gpus, int(word) if word.isdigit() else word) for word in words)

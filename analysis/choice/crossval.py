@@ -362,7 +362,7 @@ def _folds(
     elif scheme.startswith("kfold:"):
         folds = int(scheme.removeprefix("kfold:")) if scheme[6:].isdigit() else 0
         if not 2 <= folds <= len(data):
-            raise CantFit(f"kfold:K needs a whole K from 2 to {len(data)}; found {scheme!r}")
+            raise CantFit(f"kfold:K needs a whole number K from 2 to {len(data)}; found {scheme!r}")
         fold = np.random.default_rng(SEED).permutation(len(data)) % folds
         yield from (fold == k for k in range(folds))
     elif scheme == "leave-one-site-out":

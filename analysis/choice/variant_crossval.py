@@ -151,7 +151,7 @@ def folds(count: int, scheme: str) -> Iterator[np.ndarray]:
         text = scheme.removeprefix(KFOLD)
         folds = int(text) if scheme.startswith(KFOLD) and text.isdigit() else 0
         if not 2 <= folds <= count:
-            raise CantFit(f"{KFOLD}K needs a whole K from 2 to {count}; found {scheme!r}")
+            raise CantFit(f"{KFOLD}K needs a whole number K from 2 to {count}; found {scheme!r}")
     if count < FEWEST:
         raise CantFit(f"{scheme} needs {FEWEST} variants or more; there are {count}")
     fold = np.random.default_rng(SEED).permutation(count) % folds

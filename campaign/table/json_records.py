@@ -53,7 +53,7 @@ def read_json_records(path: Path, text: str, name: str) -> JsonRecords | None:
             else:
                 read.members[key] = scan.value()
         if scan.mark():
-            raise scan.damaged("has text behind the end of the object", scan.line())
+            raise scan.damaged("has text after the end of the object", scan.line())
     except EOFError:
         read.notes.append(f"{path}: is not closed, as while it is still written; read to its end")
         if line := scan.cut_off():

@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
     from campaign.reporting import FORMATS, write_figures  # noqa: PLC0415
 
     if not (arguments.store or arguments.platform):
-        raise BadArgument("name a store, or a machine of a paper by --platform")
+        raise BadArgument("name a store, or a paper's machine with --platform")
     platforms = [platform_named(name) for name in arguments.platform or []]
     folder, cap_w = Path(arguments.output), arguments.cap_w
     formats = arguments.format or FORMATS

@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
 
     if not arguments.store:
-        raise BadArgument("roofline: name a store, or a machine of a paper by --platform")
+        raise BadArgument("roofline: name a store, or a paper's machine with --platform")
     store = open_store(arguments.store)
     result = store.roofline(
         store.only_site(arguments.site), arguments.setting, arguments.cap_w, arguments.fit

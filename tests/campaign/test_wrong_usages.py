@@ -244,7 +244,7 @@ USAGES = {
         "campaign predict: --fit: no value; write one after it (campaign predict --help)"
     ),
     "predcit one": "campaign: unknown verb 'predcit'; did you mean 'predict'? (campaign --help)",
-    "roofline": ("campaign: roofline: name a store, or a machine of a paper by --platform"),
+    "roofline": ("campaign: roofline: name a store, or a paper's machine with --platform"),
     "roofline one --setting 852MHz": (
         "campaign: --setting: found '852MHz'; must be one that jetson-tk1 was measured at: 1000,500"
     ),
