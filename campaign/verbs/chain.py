@@ -23,7 +23,12 @@ OBJECTIVES = (
     "ops (default: fewest operations, then fewest words), words, or time:OPS_PER_S,WORDS_PER_S "
     "(multiply-adds, and numbers to and from memory, in a second)"
 )
-COLUMNS = ("product", "result", "of", "on chip", "tile", "words")
+KEPT_TEXTS = {
+    "output": "its result",
+    "left operand": "left matrix",
+    "right operand": "right matrix",
+}
+COLUMNS = ("product", "result", "of", "kept on chip", "tile", "words")
 FORM_TEXTS = {
     "tiles": "whole tiles, words counted",
     "corrected": "closed forms",
@@ -104,12 +109,13 @@ def _print(plan: ChainPlan) -> None:
 
 def _row(plan: ChainPlan, node: Node) -> list[str]:
     result = f"{plan.sizes[node.first - 1]} x {plan.sizes[node.last]}"
-    factors = f"{_name(node.first, node.split)} times {_name(node.split + 1, node.last)}"
+    left, right = _name(node.first, node.split), _name(node.split + 1, node.last)
+    row = [_name(node.first, node.last), result, f"{left} times {right}"]
     if node.tile_x is None or node.tile_y is None:
-        return [_name(node.first, node.last), result, factors, "fused into the next", "", ""]
+        return [*row, "fused into the next", "", ""]
+    on_chip = {"left": left, "right": right, None: KEPT_TEXTS.get(node.kept or "")}[node.fused]
     tile = f"{round(node.tile_x)} x {round(node.tile_y)}"
-    kept = node.kept or "what is fused"
-    return [_name(node.first, node.last), result, factors, kept, tile, f"{round(node.words):,}"]
+    return [*row, f"{on_chip}", tile, f"{round(node.words):,}"]
 
 
 def _name(first: int, last: int) -> str:
