@@ -15,6 +15,7 @@ from pathlib import Path
 from analysis.dataset import CLASS_UNITS, MEMORY_CLASSES
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
+from campaign.plan.study_file import Study
 from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap, read_counter_map
 from campaign.table.map_file import TableMap
 from docs.file_keys import HEADER, key_tables
@@ -148,6 +149,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "site_file": lambda: file_keys(Site),
     "map_file": lambda: file_keys(TableMap),
     "profile_file": lambda: file_keys(Profile),
+    "study_file": lambda: file_keys(Study),
     "counter_group": lambda: file_keys(CounterGroup),
     "counter_map": lambda: file_keys(CounterMap),
     "counter_groups": counter_groups,

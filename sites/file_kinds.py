@@ -47,6 +47,12 @@ FILE_KINDS = {
         "kernel core_mhz mem_mhz",
         "use it: campaign predict S --profile {path}",
     ),
+    "Study": _kind(
+        "a study file of chips",
+        "area machine tiles workload existing energy form",
+        "name objective",
+        "compute it: campaign codesign {path}",
+    ),
     "CounterMap": _kind(
         "a counter map of a profiler",
         "layout",

@@ -27,6 +27,7 @@ VERBS = {
     "predict": "campaign.verbs.predict",
     "variants": "campaign.verbs.variants",
     "compare": "campaign.verbs.compare",
+    "codesign": "campaign.verbs.codesign",
     "chain": "campaign.verbs.chain",
     "roofline": "campaign.verbs.roofline",
     "report": "campaign.verbs.report",

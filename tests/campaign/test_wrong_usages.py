@@ -12,6 +12,7 @@ import pytest
 from campaign.command_line import main
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
+from campaign.plan.study_file import Study
 from campaign.profiles.counter_map import CounterMap
 from campaign.results import open_store
 from campaign.table.map_file import TableMap
@@ -309,7 +310,7 @@ def test_without_a_verb_the_verbs_are_shown(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_kinds_of_files_have_the_keys_of_their_models() -> None:
-    models = (Campaign, Site, TableMap, Profile, CounterMap, CounterGroup)
+    models = (Campaign, Site, TableMap, Profile, Study, CounterMap, CounterGroup)
     keys = {model.__name__: frozenset(model.model_fields) for model in models}
     assert keys == {name: kind.keys for name, kind in FILE_KINDS.items()}
 

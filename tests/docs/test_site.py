@@ -10,6 +10,7 @@ from typing import Any
 
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
+from campaign.plan.study_file import Study
 from campaign.profiles.counter_map import CounterMap
 from campaign.table.map_file import TableMap
 from docs.tables import DOCS, with_tables
@@ -20,7 +21,7 @@ from sites.site_file import Site
 from tests.docs.pages import ROOT
 
 LOADED = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=["']https?://""")
-FILES = (Campaign, Site, TableMap, Profile, CounterGroup, CounterMap)
+FILES = (Campaign, Site, TableMap, Profile, Study, CounterGroup, CounterMap)
 
 
 def test_the_site_is_built_without_warnings_and_loads_nothing_from_outside(tmp_path: Path) -> None:

@@ -1,0 +1,218 @@
+"""The chip that runs a workload of stencils best (Prajapati 2019, appendix C: C.8 to C.19).
+
+Every design is tried with every tile and every number of tiles at a time, so that the best is the
+best. The time of a stencil on a design depends on no other stencil (C.19): the table of least times
+is computed once, and a workload is a weighted sum over its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.costs.gpu_area import MAXWELL_28NM, AreaModel, area_parts_mm2
+from analysis.costs.stencil_time import FORMS, CannotPredict, tile_bytes
+
+KB = 1024
+TIME, ENERGY, EDP = "time", "energy", "edp"
+OBJECTIVES = (TIME, ENERGY, EDP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constants:
+    """What all designs have in common: seconds of a word to and from memory, of a barrier and of a
+    launch (L, tau_sync, T_sync), bytes that a block of threads can have, and how many blocks a
+    processor works on at most."""
+
+    seconds_per_word: float
+    barrier_s: float
+    launch_s: float
+    block_bytes: float = 48.0 * KB
+    blocks: int = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energies:
+    """What a design's energy is a sum of: constant power of the chip and of each mm2 of it, in W,
+    and J for each word to and from memory; and for each point, by stencil."""
+
+    constant_w: float = 0.0
+    constant_w_per_mm2: float = 0.0
+    word_j: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StencilWork:
+    """A stencil of the workload: seconds of a point on a vector unit (C_iter), flops and J of a
+    point, its ``weight``, and its problems: points along each of ``axes`` axes, steps, and how
+    often (fr), each (problems,)."""
+
+    name: str
+    axes: int
+    iteration_s: float
+    flops: float
+    weight: float
+    sizes: np.ndarray
+    steps: np.ndarray
+    often: np.ndarray
+    iteration_j: float = 0.0
+
+    @property
+    def points(self) -> np.ndarray:
+        """Points times steps of each problem."""
+        return np.asarray(self.sizes.astype(float) ** self.axes * self.steps)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Designs:
+    """Chips: processors, vector units of each, and kB of on-chip memory of each, int64 or float64
+    (designs,); ``area_mm2``, float64."""
+
+    processors: np.ndarray
+    lanes: np.ndarray
+    on_chip_kb: np.ndarray
+    area_mm2: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.processors)
+
+    def take(self, rows: np.ndarray) -> Designs:
+        """Some of them."""
+        return Designs(**{name: column[rows] for name, column in vars(self).items()})
+
+
+def designs_of(
+    processors: np.ndarray,
+    lanes: np.ndarray,
+    on_chip_kb: np.ndarray,
+    *,
+    caches: bool = True,
+    model: AreaModel = MAXWELL_28NM,
+) -> Designs:
+    """Designs with their areas."""
+    parts = area_parts_mm2(processors, lanes, on_chip_kb, caches, model)
+    return Designs(
+        processors=np.asarray(processors, np.int64),
+        lanes=np.asarray(lanes, np.int64),
+        on_chip_kb=np.asarray(on_chip_kb, float),
+        area_mm2=np.asarray(sum(parts.values())),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BestTiles:
+    """The best tile of one stencil on every design: float64 ``time_s``, ``energy_j`` and int64
+    ``tile`` (row of the tiles; -1: none fits) and ``k`` (tiles at a time), each
+    (designs, problems)."""
+
+    time_s: np.ndarray
+    energy_j: np.ndarray
+    tile: np.ndarray
+    k: np.ndarray
+
+
+def best_tiles(
+    designs: Designs,
+    work: StencilWork,
+    tiles: Mapping[str, np.ndarray],
+    constants: Constants,
+    *,
+    form: str = "corrected",
+    objective: str = TIME,
+    energies: Energies | None = None,
+) -> BestTiles:
+    """Try every tile, and every k from 1 to ``constants.blocks`` that fits, on every design.
+
+    ``tiles``: ``tile_t``, ``tile_1``, ... of each, int64 (tiles,).
+
+    Raises:
+        CannotPredict: an unknown form or objective, or an odd ``tile_t``.
+    """
+    if form not in FORMS:
+        raise CannotPredict(f"unknown form {form!r}: use {' or '.join(FORMS)}")
+    if objective not in OBJECTIVES:
+        raise CannotPredict(f"unknown objective {objective!r}: use {', '.join(OBJECTIVES)}")
+    high = np.asarray(tiles["tile_t"], np.int64)
+    if (high % 2).any():
+        odd = high[high % 2 != 0][0]
+        raise CannotPredict(f"tile_t: found {odd}, and hexagons need an even one")
+    from analysis.costs.codesign_search import search  # noqa: PLC0415  (it needs Numba)
+
+    own = np.ones((len(high), 3), np.int64)
+    for axis in range(work.axes):
+        own[:, axis] = tiles[f"tile_{axis + 1}"]
+    needed = tile_bytes(own[:, : work.axes], high)
+    order = np.lexsort((designs.on_chip_kb, designs.lanes, designs.processors))
+    sorted_designs = designs.take(order)
+    pay = energies or Energies()
+    found = search(
+        (sorted_designs.processors, sorted_designs.lanes, sorted_designs.on_chip_kb * KB),
+        pay.constant_w + pay.constant_w_per_mm2 * sorted_designs.area_mm2,
+        (own, high, needed),
+        (work.sizes.astype(np.int64), work.steps.astype(np.int64)),
+        (work.axes, work.iteration_s, work.iteration_j, pay.word_j),
+        (constants.seconds_per_word, constants.barrier_s, constants.launch_s),
+        (constants.block_bytes, constants.blocks),
+        form == "corrected",
+        OBJECTIVES.index(objective),
+    )
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    time_s, energy_j, tile, k = (values[place] for values in found)
+    return BestTiles(time_s=time_s, energy_j=energy_j, tile=tile, k=k)
+
+
+def totals(found: BestTiles, work: StencilWork) -> tuple[np.ndarray, np.ndarray]:
+    """Time and energy (designs,) of a stencil's problems together, without its weight (C.18)."""
+    return found.time_s @ work.often, found.energy_j @ work.often
+
+
+def scores(time_s: np.ndarray, energy_j: np.ndarray, objective: str) -> np.ndarray:
+    """What an objective makes least."""
+    return {TIME: time_s, ENERGY: energy_j, EDP: time_s * energy_j}[objective]
+
+
+def pareto(area_mm2: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """The rows that no other beats in both, the smallest area first."""
+    front: list[int] = []
+    least = np.inf
+    for row in np.lexsort((cost, area_mm2)).tolist():
+        if cost[row] < least:
+            front.append(row)
+            least = cost[row]
+    return np.array(front, np.int64)
+
+
+@dataclass(frozen=True)
+class BestAtShare:
+    """The ``design`` (row) that is best while the weight of ``stencil`` (place) is from ``low`` to
+    ``high`` of all weights."""
+
+    stencil: int
+    design: int
+    low: float
+    high: float
+
+
+def by_weight(costs: np.ndarray, weights: Sequence[float], steps: int = 100) -> list[BestAtShare]:
+    """What other weights would choose, from the costs (designs, stencils) that are known.
+
+    The weight of each stencil in turn goes from none of the whole to all of it, and the others keep
+    their proportions.
+    """
+    given = np.asarray(weights, float)
+    rows: list[BestAtShare] = []
+    for place in range(len(given)):
+        others = np.delete(given, place)
+        rest = np.delete(costs, place, axis=1) @ (others / max(others.sum(), 1e-300))
+        shares = np.linspace(0.0, 1.0, steps + 1)
+        best = [int(np.argmin(share * costs[:, place] + (1 - share) * rest)) for share in shares]
+        start = 0
+        for end in range(1, len(best) + 1):
+            if end == len(best) or best[end] != best[start]:
+                low, high = float(shares[start]), float(shares[end - 1])
+                rows.append(BestAtShare(place, best[start], low, high))
+                start = end
+    return rows

@@ -1,0 +1,138 @@
+"""The loops of :func:`analysis.costs.codesign.best_tiles`, compiled."""
+
+# Numba's functions are untyped.
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+LONGEST_KS = 64
+"""More tiles at a time than any processor works on."""
+
+
+@njit(cache=True)
+def _iterations(wide, inner, high, lanes):
+    """The sum of ceil(points of a row / lanes) over half a tile's rows (A.10, A.16, A.28)."""
+    total = 0
+    for row in range(high // 2):
+        total += -(-((wide + 2 * row) * inner) // lanes)
+    return total
+
+
+@njit(cache=True)
+def _subtiles(size, tile, high, axes):
+    """A.17 and A.24: one ceiling around the product."""
+    product = 1.0
+    for axis in range(1, axes):
+        product *= (size + high) / tile[axis]
+    return math.ceil(product)
+
+
+@njit(cache=True)
+def _best_k(across, subtiles, transfer_s, compute_s, memory_s, processors, most, axes, best, of_k):
+    """Of k = 1, 2, ...: the least seconds of a wavefront with at most so many tiles at a time, and
+    the k of it, in ``best`` and ``of_k`` (A.13, A.17, A.30)."""
+    longer_s = max(transfer_s, compute_s)
+    least, where = np.inf, 0
+    for k in range(1, most + 1):
+        if axes == 1:
+            prism_s = transfer_s + compute_s + (k - 1) * longer_s
+        elif k == 1:
+            prism_s = (transfer_s + compute_s) * subtiles
+        else:
+            prism_s = transfer_s + k * longer_s * subtiles
+        groups = -(-across // k)
+        rounds = -(-groups // processors)
+        own = max(rounds * prism_s, memory_s)
+        if own < least:
+            least, where = own, k
+        best[k], of_k[k] = least, where
+
+
+@njit(cache=True)
+def search(designs, constant_w, tiles, problems, stencil, seconds, limits, corrected, objective):
+    """The best tile and k of every design and problem.
+
+    Args:
+        designs: processors, lanes, bytes of on-chip memory (designs,), sorted in this order.
+        constant_w: (designs,).
+        tiles: (tiles, 3), their steps (tiles,), and the bytes of each.
+        problems: points along each axis, and steps (problems,).
+        stencil: axes, seconds and joules of a point, and joules of a word.
+        seconds: of a word, a barrier and a launch.
+        limits: bytes of a block, and blocks.
+        corrected: the form of the equations.
+        objective: place in :data:`analysis.costs.codesign.OBJECTIVES`.
+
+    Returns:
+        time_s, energy_j, tile, k: (designs, problems).
+    """
+    (processors, lanes, on_chip), (tile, high, needed) = designs, tiles
+    (sizes, steps), (axes, iteration_s, iteration_j, word_j) = problems, stencil
+    (word_s, barrier_s, launch_s), (block_bytes, blocks) = seconds, limits
+    shape = (len(processors), len(sizes))
+    least = np.full(shape, np.inf)
+    time_s, energy_j = np.full(shape, np.inf), np.full(shape, np.inf)
+    chosen, chosen_k = np.full(shape, -1), np.zeros(shape, np.int64)
+    wave_s, of_k = np.zeros(LONGEST_KS + 1), np.zeros(LONGEST_KS + 1, np.int64)
+    most_of = np.zeros(len(processors), np.int64)
+    begin = 0
+    while begin < len(processors):
+        end = begin
+        n, wide_units = processors[begin], lanes[begin]
+        while end < len(processors) and processors[end] == n and lanes[end] == wide_units:
+            end += 1
+        for t in range(len(high)):
+            if needed[t] > block_bytes:
+                continue
+            for d in range(begin, end):
+                most_of[d] = min(blocks, int(on_chip[d] // needed[t]))
+            if most_of[end - 1] < 1:
+                continue
+            wide, inner = tile[t, 0], tile[t, 1] * tile[t, 2]
+            pitch = 2 * wide + high[t] - 2
+            if not corrected:
+                pitch = wide + high[t] if axes == 3 else 2 * wide + high[t]
+            words = 2 * inner * (wide + 2 * high[t])
+            transfer_s = words * word_s + 2 * barrier_s
+            compute_s = 2 * iteration_s * _iterations(wide, inner, high[t], wide_units)
+            compute_s += high[t] * barrier_s
+            last = -1
+            for p in range(len(sizes)):
+                size = sizes[p]
+                across = -(-size // pitch)
+                subtiles = _subtiles(size, tile[t], high[t], axes)
+                moved = float(across) * subtiles * words
+                if size != last:
+                    memory_s = moved * word_s if corrected else 0.0
+                    _best_k(
+                        across,
+                        subtiles,
+                        transfer_s,
+                        compute_s,
+                        memory_s,
+                        n,
+                        most_of[end - 1],
+                        axes,
+                        wave_s,
+                        of_k,
+                    )
+                    last = size
+                waves = 2 * -(-steps[p] // high[t])
+                points = float(steps[p]) * float(size) ** axes
+                for d in range(begin, end):
+                    if most_of[d] < 1:
+                        continue
+                    own_s = waves * (wave_s[most_of[d]] + launch_s)
+                    own_j = constant_w[d] * own_s + word_j * waves * moved + iteration_j * points
+                    cost = own_s if objective == 0 else own_j if objective == 1 else own_s * own_j
+                    if cost < least[d, p]:
+                        least[d, p] = cost
+                        time_s[d, p], energy_j[d, p] = own_s, own_j
+                        chosen[d, p], chosen_k[d, p] = t, of_k[most_of[d]]
+        begin = end
+    return time_s, energy_j, chosen, chosen_k

@@ -1,0 +1,97 @@
+"""codesign: the chip that would run a workload of stencils best."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from campaign.verbs import options
+from campaign.verbs.printing import explain, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from campaign.codesign import Codesign, DesignOf
+
+SUMMARY = "find the chip that would run a workload of stencils best within an area"
+EXAMPLE = "campaign codesign examples/codesign-maxwell.toml"
+MORE = (
+    "A study file declares the space of chips, the space of tiles and the workload. Every chip is "
+    "tried with every tile, by the equations of Prajapati 2019, appendices A and C. Nothing is "
+    "measured."
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    parser.add_argument("study", metavar="STUDY.toml", help="the study file")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="also write the figures to this folder, as SVG"
+    )
+    options.add_all(parser)
+    options.add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Print the study, and write the figures where they are asked for."""
+    from campaign.codesign import run_study, write_study_figures  # noqa: PLC0415
+
+    result = run_study(Path(arguments.study))
+    written = write_study_figures(result, Path(arguments.output)) if arguments.output else []
+    if arguments.json:
+        print_json(result.as_dict())
+    else:
+        _print(result, arguments.all)
+        for path in written:
+            say(f"figure: {path}")
+    return 0
+
+
+def _print(result: Codesign, every_row: bool) -> None:
+    study, area = result.study, result.study.area
+    caches = "with" if area.caches else "without"
+    explain(
+        f"{study.name}: {len(result.designs)} designs of {area.range_mm2[0]:g} to "
+        f"{area.range_mm2[1]:g} mm2 {caches} caches; objective {study.objective}; equations of "
+        f"Prajapati 2019, {study.form} form; nothing was measured"
+    )
+    say()
+    energies = study.energy is not None
+    header = ["best for", "processors", "lanes", "kB", "mm2", "s", *["J"] * energies, "GFLOP/s"]
+    print_table(header, [_best_row(name, own, energies) for name, own in result.best.items()])
+    say()
+    explain("share of the area, %")
+    names = list(next(iter(result.best.values())).parts_mm2)
+    rows = []
+    for name, own in result.best.items():
+        whole = sum(own.parts_mm2.values())
+        rows.append([name, *(round(100 * own.parts_mm2[part] / whole, 1) for part in names)])
+    print_table(["best for", *names], rows)
+    say()
+    explain("tiles of the best design for each stencil; k: tiles at a time on a processor")
+    tiles = [tile for name in result.stencils for tile in result.best[name].tiles]
+    columns = list(dict.fromkeys(name for tile in tiles for name in tile))
+    print_table(columns, [[tile.get(name) for name in columns] for tile in tiles], every_row)
+    say()
+    explain(f"designs that no other beats in area and {study.objective}: {len(result.front)}")
+    front = [result.row(place) for place in result.front.tolist()]
+    header = ["processors", "lanes", "on_chip_kb", "area_mm2", "time_s"]
+    print_table(header, [[row[name] for name in header] for row in front], every_row)
+    if result.existing:
+        say()
+        explain("existing chips on the same workload")
+        header = [name for name in result.existing[0] if name != "times_s"]
+        print_table(header, [[row[name] for name in header] for row in result.existing])
+    if len(result.stencils) > 1:
+        say()
+        explain(
+            "what other weights would choose: the best design while a stencil has this share of "
+            "all weights, and the others keep their proportions"
+        )
+        header = ["stencil", "low", "high", "processors", "lanes", "on_chip_kb"]
+        shares = [[row[name] for name in header] for row in result.shares()]
+        print_table(["stencil", "from", "to", *header[3:]], shares, every_row)
+
+
+def _best_row(name: str, own: DesignOf, energies: bool) -> list[Any]:
+    row = [name, own.processors, own.lanes, own.on_chip_kb, round(own.area_mm2, 1), own.time_s]
+    return [*row, *[own.energy_j] * energies, round(own.gflop_per_s)]
