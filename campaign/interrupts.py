@@ -9,6 +9,7 @@ import contextlib
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -77,6 +78,13 @@ def ignore_further() -> None:
     from dataclasses import make_dataclass  # noqa: PLC0415
 
     make_dataclass("Cleared", ())
-    # Event loops log the tasks that the interrupt left unfinished.
+    # What the interrupt left half made is noticed when it is deleted: event loops log their tasks,
+    # the interpreter warns of coroutines that nothing awaited, and prints what a destructor raises.
     if "logging" in sys.modules:
         sys.modules["logging"].disable()
+    warnings.simplefilter("ignore")
+    sys.unraisablehook = _drop
+
+
+def _drop(dropped: Any) -> None:
+    """Print nothing of an exception that Python cannot raise."""

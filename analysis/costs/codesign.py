@@ -7,7 +7,9 @@ is computed once, and a workload is a weighted sum over its columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,24 +146,43 @@ def best_tiles(
     for axis in range(work.axes):
         own[:, axis] = tiles[f"tile_{axis + 1}"]
     needed = tile_bytes(own[:, : work.axes], high)
-    order = np.lexsort((designs.on_chip_kb, designs.lanes, designs.processors))
-    sorted_designs = designs.take(order)
+    shape = (len(designs), len(work.sizes))
+    time_s, energy_j = np.empty(shape), np.empty(shape)
+    tile, k = np.empty(shape, np.int64), np.empty(shape, np.int64)
     pay = energies or Energies()
-    found = search(
-        (sorted_designs.processors, sorted_designs.lanes, sorted_designs.on_chip_kb * KB),
-        pay.constant_w + pay.constant_w_per_mm2 * sorted_designs.area_mm2,
-        (own, high, needed),
-        (work.sizes.astype(np.int64), work.steps.astype(np.int64)),
-        (work.axes, work.iteration_s, work.iteration_j, pay.word_j),
-        (constants.seconds_per_word, constants.barrier_s, constants.launch_s),
-        (constants.block_bytes, constants.blocks),
-        form == "corrected",
-        OBJECTIVES.index(objective),
-    )
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    time_s, energy_j, tile, k = (values[place] for values in found)
+    for rows in _groups(designs):
+        part = designs.take(rows)
+        with _interrupts_wait():
+            found = search(
+                (part.processors, part.lanes, part.on_chip_kb * KB),
+                pay.constant_w + pay.constant_w_per_mm2 * part.area_mm2,
+                (own, high, needed),
+                (work.sizes.astype(np.int64), work.steps.astype(np.int64)),
+                (work.axes, work.iteration_s, work.iteration_j, pay.word_j),
+                (constants.seconds_per_word, constants.barrier_s, constants.launch_s),
+                (constants.block_bytes, constants.blocks),
+                form == "corrected",
+                OBJECTIVES.index(objective),
+            )
+        time_s[rows], energy_j[rows], tile[rows], k[rows] = found
     return BestTiles(time_s=time_s, energy_j=energy_j, tile=tile, k=k)
+
+
+def _groups(designs: Designs) -> list[np.ndarray]:
+    """The designs of equal processors and vector units, by rising on-chip memory."""
+    order = np.lexsort((designs.on_chip_kb, designs.lanes, designs.processors))
+    alike = np.stack([designs.processors[order], designs.lanes[order]])
+    return np.split(order, np.flatnonzero((np.diff(alike) != 0).any(axis=0)) + 1)
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Keep SIGINT until a short compiled call has ended: an exception in its results is fatal."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def totals(found: BestTiles, work: StencilWork) -> tuple[np.ndarray, np.ndarray]:

@@ -55,10 +55,11 @@ def _best_k(across, subtiles, transfer_s, compute_s, memory_s, processors, most,
 
 @njit(cache=True)
 def search(designs, constant_w, tiles, problems, stencil, seconds, limits, corrected, objective):
-    """The best tile and k of every design and problem.
+    """The best tile and k of every design and problem, of designs that differ in memory alone.
 
     Args:
-        designs: processors, lanes, bytes of on-chip memory (designs,), sorted in this order.
+        designs: (designs,) each: processors and lanes, the same for all, and bytes of on-chip
+            memory, rising.
         constant_w: (designs,).
         tiles: (tiles, 3), their steps (tiles,), and the bytes of each.
         problems: points along each axis, and steps (problems,).
@@ -80,59 +81,53 @@ def search(designs, constant_w, tiles, problems, stencil, seconds, limits, corre
     chosen, chosen_k = np.full(shape, -1), np.zeros(shape, np.int64)
     wave_s, of_k = np.zeros(LONGEST_KS + 1), np.zeros(LONGEST_KS + 1, np.int64)
     most_of = np.zeros(len(processors), np.int64)
-    begin = 0
-    while begin < len(processors):
-        end = begin
-        n, wide_units = processors[begin], lanes[begin]
-        while end < len(processors) and processors[end] == n and lanes[end] == wide_units:
-            end += 1
-        for t in range(len(high)):
-            if needed[t] > block_bytes:
-                continue
-            for d in range(begin, end):
-                most_of[d] = min(blocks, int(on_chip[d] // needed[t]))
-            if most_of[end - 1] < 1:
-                continue
-            wide, inner = tile[t, 0], tile[t, 1] * tile[t, 2]
-            pitch = 2 * wide + high[t] - 2
-            if not corrected:
-                pitch = wide + high[t] if axes == 3 else 2 * wide + high[t]
-            words = 2 * inner * (wide + 2 * high[t])
-            transfer_s = words * word_s + 2 * barrier_s
-            compute_s = 2 * iteration_s * _iterations(wide, inner, high[t], wide_units)
-            compute_s += high[t] * barrier_s
-            last = -1
-            for p in range(len(sizes)):
-                size = sizes[p]
-                across = -(-size // pitch)
-                subtiles = _subtiles(size, tile[t], high[t], axes)
-                moved = float(across) * subtiles * words
-                if size != last:
-                    memory_s = moved * word_s if corrected else 0.0
-                    _best_k(
-                        across,
-                        subtiles,
-                        transfer_s,
-                        compute_s,
-                        memory_s,
-                        n,
-                        most_of[end - 1],
-                        axes,
-                        wave_s,
-                        of_k,
-                    )
-                    last = size
-                waves = 2 * -(-steps[p] // high[t])
-                points = float(steps[p]) * float(size) ** axes
-                for d in range(begin, end):
-                    if most_of[d] < 1:
-                        continue
-                    own_s = waves * (wave_s[most_of[d]] + launch_s)
-                    own_j = constant_w[d] * own_s + word_j * waves * moved + iteration_j * points
-                    cost = own_s if objective == 0 else own_j if objective == 1 else own_s * own_j
-                    if cost < least[d, p]:
-                        least[d, p] = cost
-                        time_s[d, p], energy_j[d, p] = own_s, own_j
-                        chosen[d, p], chosen_k[d, p] = t, of_k[most_of[d]]
-        begin = end
+    n, wide_units = processors[0], lanes[0]
+    for t in range(len(high)):
+        if needed[t] > block_bytes:
+            continue
+        for d in range(len(processors)):
+            most_of[d] = min(blocks, int(on_chip[d] // needed[t]))
+        if most_of[-1] < 1:
+            continue
+        wide, inner = tile[t, 0], tile[t, 1] * tile[t, 2]
+        pitch = 2 * wide + high[t] - 2
+        if not corrected:
+            pitch = wide + high[t] if axes == 3 else 2 * wide + high[t]
+        words = 2 * inner * (wide + 2 * high[t])
+        transfer_s = words * word_s + 2 * barrier_s
+        compute_s = 2 * iteration_s * _iterations(wide, inner, high[t], wide_units)
+        compute_s += high[t] * barrier_s
+        last = -1
+        for p in range(len(sizes)):
+            size = sizes[p]
+            across = -(-size // pitch)
+            subtiles = _subtiles(size, tile[t], high[t], axes)
+            moved = float(across) * subtiles * words
+            if size != last:
+                memory_s = moved * word_s if corrected else 0.0
+                _best_k(
+                    across,
+                    subtiles,
+                    transfer_s,
+                    compute_s,
+                    memory_s,
+                    n,
+                    most_of[-1],
+                    axes,
+                    wave_s,
+                    of_k,
+                )
+                last = size
+            waves = 2 * -(-steps[p] // high[t])
+            points = float(steps[p]) * float(size) ** axes
+            for d in range(len(processors)):
+                if most_of[d] < 1:
+                    continue
+                own_s = waves * (wave_s[most_of[d]] + launch_s)
+                own_j = constant_w[d] * own_s + word_j * waves * moved + iteration_j * points
+                cost = own_s if objective == 0 else own_j if objective == 1 else own_s * own_j
+                if cost < least[d, p]:
+                    least[d, p] = cost
+                    time_s[d, p], energy_j[d, p] = own_s, own_j
+                    chosen[d, p], chosen_k[d, p] = t, of_k[most_of[d]]
     return time_s, energy_j, chosen, chosen_k

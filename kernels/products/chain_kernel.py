@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from pydantic import Field, model_validator
 
 from kernels.fmm.counts.machine import DEFAULT_MACHINE, MachineModel, host_machine
 from kernels.fmm.counts.tally import Tally
+from kernels.host.memory import paged_array
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, Params, Prepared, WrongResult, not_compiled
 from kernels.products.chain_order import nodes_in_order, read_fused, read_order, with_tile
@@ -140,6 +142,11 @@ def _move(tally: Tally, numbers: float, window: float) -> None:
     tally.moved(float(numbers) * ITEM_BYTES, window * ITEM_BYTES)
 
 
+def _matrix(rows: int, columns: int) -> np.ndarray:
+    """An array that begins with a cache line, so that rows of whole lines do, too."""
+    return paged_array(rows * columns, np.dtype(np.float64)).reshape(rows, columns)
+
+
 class PreparedChain:
     """The matrices of one rank, their buffers, and where results go."""
 
@@ -147,13 +154,17 @@ class PreparedChain:
         """Numbers of about 1 / sqrt(rows), the same for the same arguments, so that products stay
         near 1. Runs once, so that nothing is compiled while the kernel is measured."""
         rng = np.random.default_rng(seed)
+        sizes = params.sizes
         self._params = params
-        self._matrices = [
-            rng.uniform(-1.0, 1.0, (rows, columns)) * np.sqrt(3.0 / rows)
-            for rows, columns in zip(params.sizes, params.sizes[1:], strict=False)
-        ]
+        self._matrices = [_matrix(*shape) for shape in pairwise(sizes)]
+        for matrix in self._matrices:
+            matrix[:] = rng.uniform(-1.0, 1.0, matrix.shape) * np.sqrt(3.0 / len(matrix))
         self._buffers = Buffers.of(*needed_numbers(params.nodes))
-        self._results: dict[tuple[int, int], np.ndarray] = {}
+        self._results = {
+            (node.first, node.last): _matrix(sizes[node.first - 1], sizes[node.last])
+            for node in params.nodes
+            if node.fused != PARENT
+        }
         self._signs = 2.0 * rng.integers(0, 2, (params.sizes[-1], PROBES)) - 1.0
         self.run(1)
 

@@ -53,6 +53,8 @@ VERBS = {
     "variants": "variants store --kernel double --problem ops_per_word=1",
     "profile": "profile app.csv=perf-intel --core-mhz 852 --mem-mhz 924 -o counted.toml",
     "demo": "demo made",
+    "chain": "chain 936,1008,552,368,1016,616,544",
+    "codesign": f"codesign {Path(__file__).parents[2] / 'examples' / 'codesign-maxwell.toml'}",
 }
 WRITES = ("run", "tune", "import")
 RESULTS = ("new", "out.csv", "out.html", "figures", "made", "counted.toml")
