@@ -54,23 +54,23 @@ class Buffers:
     between: np.ndarray
 
     @classmethod
-    def of(cls, packed: int, between: int) -> Buffers:
-        """Buffers of so many numbers."""
+    def of(cls, packed: int, deep: int, between: int) -> Buffers:
+        """Buffers of ``packed`` and ``between`` numbers, and rows of ``deep`` ones."""
         tile = max(own.mr * own.nr for own in TILES_IN_REGISTERS)
-        rows = max(own.nr for own in TILES_IN_REGISTERS) * DEEP
+        rows = max(own.nr for own in TILES_IN_REGISTERS) * deep
         return cls(np.zeros(packed), np.zeros(tile), np.zeros(rows), np.zeros(between))
 
 
-def needed_numbers(nodes: Sequence[Node]) -> tuple[int, int]:
-    """The numbers that :class:`Buffers` of these products must have: packed, and between two."""
-    packed, between = WIDE * DEEP, 0
+def needed_numbers(nodes: Sequence[Node]) -> tuple[int, int, int]:
+    """What :meth:`Buffers.of` needs for these products."""
+    packed, deep, between = WIDE * DEEP, DEEP, 0
     for node in nodes:
         rows, columns = int(node.tile_x or 0), int(node.tile_y or 0)
         if node.fused:
             between = max(between, rows * columns)
         elif node.kept == RIGHT_OPERAND:
-            packed = max(packed, rows * (columns + WIDEST_TILE))
-    return packed, between
+            packed, deep = max(packed, rows * (columns + WIDEST_TILE)), max(deep, rows)
+    return packed, deep, between
 
 
 def inner_split(nodes: Sequence[Node], node: Node) -> int:
@@ -167,10 +167,10 @@ def second_cache_numbers() -> int:
 
 def _own_buffers(nodes: Sequence[Node]) -> Buffers:
     """This thread's buffers, which it keeps: new memory costs more than small chains take."""
-    packed, between = needed_numbers(nodes)
+    _, _, between = needed_numbers(nodes)  # as nothing is kept of other products, DEEP is enough
     buffers: Buffers | None = getattr(_OF_THREAD, "buffers", None)
-    if buffers is None or len(buffers.packed) < packed or len(buffers.between) < between:
-        buffers = _OF_THREAD.buffers = Buffers.of(packed, between)
+    if buffers is None or len(buffers.between) < between:
+        buffers = _OF_THREAD.buffers = Buffers.of(WIDE * DEEP, DEEP, between)
     return buffers
 
 

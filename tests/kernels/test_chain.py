@@ -101,6 +101,13 @@ def test_every_order_fused_pair_and_tile() -> None:
         prepared.close()
 
 
+def test_a_long_tile_of_the_right_matrix() -> None:
+    params = ChainParams(sizes=(5007, 1501, 20, 30), order="(A1A2)A3")
+    assert (params.nodes[0].kept, params.nodes[0].tile_x) == ("right operand", 1501)
+    prepared = PreparedChain(params)
+    assert relative(prepared._product, np.linalg.multi_dot(prepared._matrices)) < LIMIT
+
+
 def test_counts() -> None:
     fused = ChainParams(sizes=[4096, 64, 64, 64], order="(A1A2)A3", fused="1-2")
     plain = ChainParams(sizes=[4096, 64, 64, 64], order="(A1A2)A3")
