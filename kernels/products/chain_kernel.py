@@ -24,6 +24,7 @@ from kernels.products.chain_run import (
     needed_numbers,
     packed_shape,
     register_tile,
+    room_beside,
     run_nodes,
 )
 from kernels.products.movement import LEFT, TILES
@@ -103,7 +104,7 @@ def _count_node(tally: Tally, params: ChainParams, node: Node) -> None:
     sizes = params.sizes
     p0, p1, p2 = sizes[node.first - 1], sizes[node.split], sizes[node.last]
     tile = x, y = int(node.tile_x or 0), int(node.tile_y or 0)
-    room = max(params.on_chip - x * y, 1)
+    room = room_beside(tile, params.on_chip)
     everything = p0 * p1 + p1 * p2 + p0 * p2
     products: list[tuple[int, int, int]]
     if node.fused is None:

@@ -85,15 +85,21 @@ def register_tile(*columns: int) -> Variant:
     return min(TILES_IN_REGISTERS, key=lambda own: sum(-width % own.mr for width in columns))
 
 
+def room_beside(tile: tuple[int, int], on_chip: int) -> int:
+    """The numbers that may stream by a kept tile: with it they fill two thirds of ``on_chip``, and
+    a cache line of each row at least."""
+    return max(2 * on_chip // 3 - tile[0] * tile[1], 1)
+
+
 def packed_shape(variant: Variant, room: int, tile: tuple[int, int], depth: int) -> Shape:
     """mr, nr, and the columns and rows of the right operand that are packed at a time.
 
-    So few rows that what streams by a kept ``tile`` takes half of the ``room`` beside it, in
-    numbers; 0: as many as are fastest.
+    So few rows that what streams by a kept ``tile`` fits into ``room``, in numbers; 0: as many as
+    are fastest.
     """
     deep = DEEP
     if room:
-        deep = min(max(room // 2 // (tile[0] + 2 * tile[1]) // LINE * LINE, LINE), DEEP)
+        deep = min(max(room // (tile[0] + 2 * tile[1]) // LINE * LINE, LINE), DEEP)
     return variant.mr, variant.nr, WIDE, min(deep, depth)
 
 
@@ -127,7 +133,7 @@ def run_nodes(
             results[key] = np.empty((rows, columns))
         out = results[key].reshape(-1)
         tile = (int(node.tile_x or 0), int(node.tile_y or 0))
-        room = max(on_chip - tile[0] * tile[1], 1) if tiled else 0
+        room = room_beside(tile, on_chip) if tiled else 0
         if node.fused is None:
             depth = sizes[node.split]
             left, right = values[node.first, node.split], values[node.split + 1, node.last]
