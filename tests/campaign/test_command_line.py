@@ -40,6 +40,8 @@ VERBS = [
     "predict",
     "variants",
     "compare",
+    "codesign",
+    "chain",
     "roofline",
     "report",
     "figures",
