@@ -24,24 +24,68 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.fmm_cachegrind import FEW, LINE_BYTES, missed, run  # noqa: E402
 
 N, LAST_KIB, ON_CHIP = 520, 512, 65536
-TILES = (104, 176, 208, 240)
+TILES = (208, 176, 104, 240)
+BEST_TILE = 208
 CLOSE = 0.67
 """A tile that fills at most this part of the cache misses what is counted."""
 
 
 def child(params: dict[str, Any], runs: int) -> None:
-    """Prepare, and run."""
-    from kernels.host.ranks import Team
-    from kernels.products.chain_kernel import ChainParams, chain
+    """Prepare, and run the compiled loops: what Python does between two runs misses, too."""
+    from numba import njit
 
-    assert chain.prepare is not None
-    chain.prepare(ChainParams.model_validate(params), Team()).run(runs)
+    from kernels.host.memory import paged_array
+    from kernels.products import fused
+    from kernels.products.chain_kernel import ChainParams
+    from kernels.products.chain_run import (
+        Buffers,
+        needed_numbers,
+        packed_shape,
+        register_tile,
+        room_beside,
+    )
+
+    multiply_tiled, multiply_fused_left = fused.multiply_tiled, fused.multiply_fused_left
+
+    @njit(cache=True)
+    def products(variant, matrices, out, tile, shape, buffers, number, runs):
+        for _ in range(runs):
+            left = matrices[0]
+            for place in range(number):
+                own = (left, 0, N), (matrices[place + 1], 0, N), (out[place], 0, N)
+                multiply_tiled(variant, *own, (N, N, N), 0, tile, shape, buffers)
+                left = out[place]
+
+    @njit(cache=True)
+    def pairs(variant, matrices, out, tile, between, shape, buffers, runs):
+        for _ in range(runs):
+            sizes = (N, N, N, N)
+            multiply_fused_left(variant, matrices, out[0], sizes, tile, between, shape, buffers)
+
+    own = ChainParams.model_validate(params)
+    node = own.nodes[-1]
+    tile = int(node.tile_x), int(node.tile_y)
+    variant = register_tile(tile[1])
+    shape = packed_shape(variant, room_beside(tile, ON_CHIP), tile, N)
+    buffers = Buffers.of(*needed_numbers(own.nodes))
+    scratch = buffers.packed, buffers.tile, buffers.rows
+    matrices = tuple(paged_array(N * N, np.dtype(np.float64)) for _ in range(3))
+    out = tuple(paged_array(N * N, np.dtype(np.float64)) for _ in range(2))
+    for matrix in (*matrices, *out):
+        matrix[:] = 1.0
+    if node.fused:
+        pairs(variant, matrices, out, tile, buffers.between, shape, scratch, runs)
+    else:
+        number = len(own.sizes) - 2
+        products(variant, matrices, out, tile, shape, scratch, number, runs)
 
 
 def missed_lines(params: dict[str, Any], folder: str) -> float:
@@ -69,22 +113,24 @@ def main() -> int:
         return 2
     fine = True
     with tempfile.TemporaryDirectory() as folder:
-        print("                tile  of the cache     missed    counted lines")
+        print("               tile  of the cache     missed    counted lines")
+        pair = {"sizes": [N] * 4, "order": "(A1A2)A3", "on_chip": ON_CHIP}
+        missed_of = {}
+        for fused in ("", "1-2"):
+            params = pair | {"fused": fused}
+            if not fused:  # the tile of which a whole number fits best, of either product
+                params |= {"tile_x": BEST_TILE, "tile_y": BEST_TILE}
+            misses, lines = missed_lines(params, folder), counted_lines(params)
+            missed_of[fused] = misses
+            name = "two, fused  " if fused else "two products"
+            print(f"{name} planned               {shown(misses, lines)}", flush=True)
+            fine &= not fused or abs(misses / lines - 1) <= 0.06
         for tile in TILES:
             params = {"sizes": [N] * 3, "tile_x": tile, "tile_y": tile, "on_chip": ON_CHIP}
             misses, lines = missed_lines(params, folder), counted_lines(params)
             share = tile * tile / ON_CHIP
             fine &= share > CLOSE or abs(misses / lines - 1) <= 0.01
-            print(f"one product     {tile:4}  {share:12.0%}  {shown(misses, lines)}", flush=True)
-        pair = {"sizes": [N] * 4, "order": "(A1A2)A3", "on_chip": ON_CHIP}
-        missed_of = {}
-        for fused in ("", "1-2"):
-            params = pair | {"fused": fused}
-            misses, lines = missed_lines(params, folder), counted_lines(params)
-            missed_of[fused] = misses
-            name = "two, fused  " if fused else "two products"
-            print(f"{name} planned                {shown(misses, lines)}", flush=True)
-            fine &= not fused or abs(misses / lines - 1) <= 0.06
+            print(f"one product    {tile:4}  {share:12.0%}  {shown(misses, lines)}", flush=True)
         saved = 1 - missed_of["1-2"] / missed_of[""]
         print(f"fused {saved:.1%} fewer")
     return 0 if fine and saved >= 0.15 else 1
