@@ -33,15 +33,18 @@ from kernels.products import multiply_chain, plan_chain  # noqa: E402
 from kernels.products.chain_run import RATES, second_cache_numbers  # noqa: E402
 
 TALL = ((2_000_000, 16, 16, 16), (500_000, 64, 64, 64))
+LONG_ENOUGH_S = 0.02
 SIZES = (16, 2048)
 MATRICES = (3, 8)
 
 
 def taken_s(call: Callable[[], object]) -> float:
-    """CPU seconds of one call."""
-    begin = time.process_time()
-    call()
-    return time.process_time() - begin
+    """CPU seconds of a call: the mean of so many that they take long enough to be measured."""
+    begin, calls = time.process_time(), 0
+    while (taken := time.process_time() - begin) < LONG_ENOUGH_S or not calls:
+        call()
+        calls += 1
+    return taken / calls
 
 
 def drawn(rng: np.random.Generator, sizes: tuple[int, ...]) -> list[np.ndarray]:

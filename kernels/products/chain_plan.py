@@ -145,17 +145,12 @@ def plan_chain(
         WrongChain: fewer than two sizes, one below 1, ``on_chip`` below 1, an unknown objective or
             form.
     """
-    sizes = _checked(sizes, on_chip, objective, form)
-    goal, rates = _goal(objective)
+    sizes = checked_sizes(sizes, on_chip, objective, form)
     nodes: list[Node] = []
     seconds = 0.0
     if len(sizes) > 2:
-        from kernels.products.chain_search import best_plan  # noqa: PLC0415  (it needs Numba)
-
-        *choice, seconds = best_plan(
-            np.array(sizes, np.float64), float(on_chip), FORMS.index(form), goal, rates
-        )
-        nodes = planned_nodes(sizes, on_chip, form, Choice(*choice))
+        choice, _, seconds = best_choice(sizes, on_chip, objective, form)
+        nodes = planned_nodes(sizes, on_chip, form, choice)
     triples = [(sizes[n.first - 1], sizes[n.split], sizes[n.last]) for n in nodes]
     return ChainPlan(
         sizes=sizes,
@@ -170,9 +165,27 @@ def plan_chain(
     )
 
 
-def _checked(
+def best_choice(
+    sizes: tuple[int, ...], on_chip: int, objective: str | Rates, form: str
+) -> tuple[Choice, int, float]:
+    """The best plan of a chain of two matrices or more (:func:`checked_sizes`), its multiply-adds,
+    and its seconds."""
+    from kernels.products.chain_search import best_plan  # noqa: PLC0415  (it needs Numba)
+
+    goal, rates = _goal(objective)
+    own = np.array(sizes, np.float64), float(on_chip), FORMS.index(form)
+    *choice, ops, seconds = best_plan(*own, goal, rates)
+    return Choice(*choice), int(ops), float(seconds)
+
+
+def checked_sizes(
     sizes: Sequence[int], on_chip: int, objective: str | Rates, form: str
 ) -> tuple[int, ...]:
+    """The sizes of a chain that can be planned.
+
+    Raises:
+        WrongChain: see :func:`plan_chain`.
+    """
     if len(sizes) < 2:
         raise WrongChain(
             f"sizes: found {len(sizes)}; a chain of n matrices has n + 1 sizes, n at least 1"
@@ -187,15 +200,16 @@ def _checked(
         )
     if form not in FORMS:
         raise WrongChain(f"form: unknown {form!r}; use {', '.join(FORMS)}")
+    if isinstance(objective, Rates):
+        rates = objective.ops_per_s, objective.words_per_s
+        if not all(0 < rate < math.inf for rate in rates):
+            raise WrongChain(f"rates: found {rates[0]:g},{rates[1]:g}; both must be above 0")
     return tuple(int(size) for size in sizes)
 
 
 def _goal(objective: str | Rates) -> tuple[int, tuple[float, float]]:
     if isinstance(objective, Rates):
-        rates = (objective.ops_per_s, objective.words_per_s)
-        if not all(0 < rate < math.inf for rate in rates):
-            raise WrongChain(f"rates: found {rates[0]:g},{rates[1]:g}; both must be above 0")
-        return 2, rates
+        return 2, (objective.ops_per_s, objective.words_per_s)
     return (OPS, WORDS).index(objective), (1.0, 1.0)
 
 

@@ -17,7 +17,9 @@ from kernels.products.chain_plan import (
     TILES,
     Node,
     Rates,
-    plan_chain,
+    best_choice,
+    checked_sizes,
+    planned_nodes,
 )
 from kernels.products.movement import LEFT_OPERAND, OUTPUT, RIGHT_OPERAND
 from kernels.products.variants import Variant
@@ -33,7 +35,7 @@ KEPT = (OUTPUT, LEFT_OPERAND, RIGHT_OPERAND)
 LINE = 8
 """Numbers in a cache line."""
 _OF_THREAD = threading.local()
-SMALL_OPS = 2_000_000
+SMALL_OPS = 50_000_000
 """Chains of fewer multiply-adds are NumPy's: planning and calls would cost more than they save."""
 RATES = Rates(ops_per_s=4e10, words_per_s=8e8)
 """Of a processor's core, in round numbers. Only their ratio counts: products with fewer than fifty
@@ -210,8 +212,10 @@ def multiply_chain(matrices: Sequence[np.ndarray], on_chip: int | None = None) -
     if not fits or math.prod(sizes) == 0:
         return np.linalg.multi_dot(arrays)
     numbers = on_chip or second_cache_numbers()
-    plan = plan_chain(sizes, numbers, RATES, TILES)
-    if plan.ops < SMALL_OPS:
+    checked = checked_sizes(sizes, numbers, RATES, TILES)
+    choice, ops, _ = best_choice(checked, numbers, RATES, TILES)
+    if ops < SMALL_OPS:
         return np.linalg.multi_dot(arrays)
+    nodes = planned_nodes(checked, numbers, TILES, choice)
     rows = [np.ascontiguousarray(own) for own in arrays]
-    return run_nodes(rows, plan.nodes, numbers, _own_buffers(plan.nodes), tiled=False)
+    return run_nodes(rows, nodes, numbers, _own_buffers(nodes), tiled=False)

@@ -14,6 +14,8 @@ from kernels.products.movement import FORMS, KEPT_SHARE, PRINTED, TILES
 
 OF_PRINTED, OF_TILES = FORMS.index(PRINTED), FORMS.index(TILES)
 PLAIN, FUSED_LEFT, FUSED_RIGHT = 0, 1, 2
+ROUNDING = 1e-9
+"""Times that differ by less than this part are alike: sums of the same ones in another order."""
 
 
 @njit(cache=True)
@@ -106,7 +108,9 @@ def _better(cost, best, goal):
         return cost[0] < best[0] or (cost[0] == best[0] and cost[1] < best[1])
     if goal == 1:
         return cost[1] < best[1] or (cost[1] == best[1] and cost[0] < best[0])
-    return cost[2] < best[2] or (cost[2] == best[2] and cost[0] < best[0])
+    if cost[2] < best[2] * (1.0 - ROUNDING):
+        return True
+    return cost[2] <= best[2] * (1.0 + ROUNDING) and cost[0] < best[0]
 
 
 @njit(cache=True)
@@ -122,7 +126,7 @@ def best_plan(sizes, on_chip, form, goal, rates):
 
     Returns:
         ``split``, ``way``, ``inner`` of :class:`kernels.products.chain_plan.Choice`, and the
-        seconds of the whole chain.
+        multiply-adds and the seconds of the whole chain.
     """
     n = len(sizes) - 1
     cost = np.zeros((n + 1, n + 1, 3))
@@ -149,4 +153,4 @@ def best_plan(sizes, on_chip, form, goal, rates):
                         best = own
                         split[i, j], way[i, j], inner[i, j] = k, own_way, at
             cost[i, j, 0], cost[i, j, 1], cost[i, j, 2] = best
-    return split, way, inner, cost[1, n, 2]
+    return split, way, inner, cost[1, n, 0], cost[1, n, 2]

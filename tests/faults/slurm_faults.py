@@ -44,6 +44,8 @@ EARLY = 300
 """Points after which more than enough of a campaign is left for a worker to be found at work."""
 ATTEMPTS = 3
 MAX_FURTHER_RUNS = 2
+DISK_MB = 64
+"""Of a file system that fills up: much more than a campaign's store here needs."""
 WALLTIME_EVERY = 25
 """Slurm looks at its jobs' time limits every half minute: one such fault in so many."""
 
@@ -506,6 +508,23 @@ def worker_killed(stage: Stage) -> Disturbed:
     return Disturbed(f"worker {worker.pid} killed {at}", *end(process))
 
 
+def disk_full(stage: Stage) -> Disturbed:
+    """The store's file system, a small one of its own, fills up; later there is room again."""
+    stage.store.mkdir(parents=True)
+    size = f"size={DISK_MB}m"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(stage.store)], check=True)
+    process = start(stage)
+    at = wait_for_progress(stage, process)
+    other = stage.store / "other"
+    with other.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+    code, out = end(process)
+    other.unlink()
+    what = f"disk of {DISK_MB} MB full {at}"
+    return Disturbed(what, code, out, wanted_code=1, wanted_words=("No space left", "again"))
+
+
 def walltime(stage: Stage) -> Disturbed:
     """A job reaches its time limit with points left. They sleep: this one takes long."""
     write_files(stage, simulated=False)
@@ -576,6 +595,7 @@ KINDS: dict[str, Callable[[Stage], Disturbed]] = {
     "no-interface": no_interface,
     "refused": refused,
     "no-partition": no_partition,
+    "disk-full": disk_full,
     "walltime": walltime,
 }
 PARTITIONS_OF = {
@@ -729,6 +749,8 @@ def _tried(cluster: SlurmCluster, kind: str, seed: int, random: Random, folder: 
             with contextlib.suppress(psutil.Error):
                 process.kill()
         heal(cluster)
+        if stage.store.is_mount():
+            subprocess.run(["umount", "--lazy", str(stage.store)], check=True)
     if complaints:
         more = f" and {len(complaints) - 5} more" if len(complaints) > 5 else ""
         verdict = f"{verdict}: {'; '.join(complaints[:5])}{more}"

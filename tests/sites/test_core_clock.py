@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -123,19 +124,35 @@ def spin(seconds: float) -> None:
         pass
 
 
+def own_s(run: Callable[[float], None]) -> float:
+    """The CPU time of this process while it runs."""
+    before = time.process_time()
+    run(0.1)
+    return time.process_time() - before
+
+
 def in_thread(seconds: float) -> None:
     thread = threading.Thread(target=spin, args=(seconds,))
     thread.start()
     thread.join()
 
 
-def in_process(seconds: float) -> None:
+def process_s(seconds: float) -> float:
+    """The CPU time of a process; what earlier tests have left behind may end at any time."""
     code = f"import time\nuntil = time.time() + {seconds}\nwhile time.time() < until: pass"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    process = subprocess.Popen([sys.executable, "-c", code])
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return used.ru_utime + used.ru_stime
 
 
-@pytest.mark.parametrize("run", [spin, in_thread, in_process])
-def test_perf_counts_in_threads_and_processes_while_they_run(run: Callable[[float], None]):
+@pytest.mark.parametrize(
+    "run",
+    [partial(own_s, spin), partial(own_s, in_thread), partial(process_s, 0.1)],
+    ids=["in_this_thread", "in_thread", "in_process"],
+)
+def test_perf_counts_in_threads_and_processes_while_they_run(run: Callable[[], float]):
     """On the event ``tsc``, which every x86 has: its rate is the same wherever it is counted."""
     clock = count_in_process("tsc")
     if clock is None:  # root may count it wherever the source is
@@ -143,10 +160,7 @@ def test_perf_counts_in_threads_and_processes_while_they_run(run: Callable[[floa
         return
     spin(0.02)
     rate_mhz = clock.mhz()
-    before = os.times()
-    run(0.1)
-    after = os.times()
-    ran_s = sum(after[:4]) - sum(before[:4])
+    ran_s = run()
     ticks, running_ns = (now - then for now, then in zip(clock._read(), clock._before, strict=True))
     assert running_ns / 1e9 == pytest.approx(ran_s, abs=0.05)
     assert 1e3 * ticks / running_ns == pytest.approx(rate_mhz, rel=0.01)
