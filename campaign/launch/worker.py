@@ -110,7 +110,7 @@ class MeasuringPlugin(WorkerPlugin):
                 self._journal.append(encode_setup(self._setup_record))
             self._journal.append(*records)
         except OSError as error:
-            self._journal = None  # a record may be cut off: the next one goes to a new journal
+            self._close_journal()  # a record may be cut off: the next one goes to a new journal
             raise StoreUnwritable(f"{self.journals}: {error.strerror}") from None
 
     def teardown(self, worker: Worker) -> None:
@@ -118,6 +118,10 @@ class MeasuringPlugin(WorkerPlugin):
         if self._runner is not None:
             self._runner.close()
             self._runner = None
+        self._close_journal()
+
+    def _close_journal(self) -> None:
+        """Close the journal, if there is one: while it is open, no other run removes it."""
         if self._journal is not None:
             with contextlib.suppress(OSError):
                 self._journal.close()

@@ -20,14 +20,15 @@ from kernels.products.chain_plan import PARENT, Node, WrongChain, plan_chain
 from kernels.products.chain_run import (
     KEPT,
     Buffers,
+    Shape,
+    fused_shapes,
     inner_split,
     needed_numbers,
     packed_shape,
     register_tile,
-    room_beside,
     run_nodes,
 )
-from kernels.products.movement import LEFT, TILES
+from kernels.products.movement import LEFT, OUTPUT, TILES
 
 ITEM_BYTES = 8
 PROBES = 4
@@ -104,32 +105,40 @@ def _count_node(tally: Tally, params: ChainParams, node: Node) -> None:
     sizes = params.sizes
     p0, p1, p2 = sizes[node.first - 1], sizes[node.split], sizes[node.last]
     tile = x, y = int(node.tile_x or 0), int(node.tile_y or 0)
-    room = room_beside(tile, params.on_chip)
     everything = p0 * p1 + p1 * p2 + p0 * p2
     products: list[tuple[int, int, int]]
+    shapes: tuple[Shape, ...]
     if node.fused is None:
-        kept = KEPT.index(node.kept or KEPT[0])
-        products = [((x, p1, y), (x, y, p2), (p0, x, y))[kept]]
+        kept = node.kept or OUTPUT
+        products = [((x, p1, y), (x, y, p2), (p0, x, y))[KEPT.index(kept)]]
         times = [p0 * p1 * p2 / prod(products[0])]
+        variant = register_tile(products[0][2])
+        shapes = (packed_shape(variant, kept, tile, products[0][1], params.on_chip),)
     else:
         inside = sizes[inner_split(params.nodes, node)]
         if node.fused == LEFT:
+            four = p0, inside, p1, p2
             products, whole = [(x, inside, y), (x, y, p2)], p0 * p1
-            everything = p0 * inside + inside * p1 + p1 * p2 + p0 * p2
         else:
+            four = p0, p1, inside, p2
             products, whole = [(x, inside, y), (p0, x, y)], p1 * p2
-            everything = p0 * p1 + p1 * inside + inside * p2 + p0 * p2
+        everything = sum(one * other for one, other in pairwise(four)) + p0 * p2
         times = [whole / (x * y)] * 2
+        shapes = fused_shapes(node.fused, four, tile, params.on_chip)[1]
     streamed = 0.0
-    for (rows, depth, columns), count in zip(products, times, strict=True):
-        variant = register_tile(columns)
-        mr, nr, wide, deep = packed_shape(variant, room, tile, depth)
-        block, passes = min(wide, columns) * deep, -(-depth // deep)
+    for (rows, depth, columns), count, shape in zip(products, times, shapes, strict=True):
+        mr, nr, wide, deep, rows_first = shape
+        wide = min(wide, -(-columns // mr) * mr)
+        block, passes = wide * deep, -(-depth // deep)
         updates = count * rows * depth * columns
-        streams = (rows + 2 * columns) * deep
+        if rows_first:
+            streams, swept = wide * (rows + depth + deep), wide * (rows + 2 * deep)
+        else:
+            streams = (rows + 2 * columns) * deep
+            swept = x * y + streams if passes > 1 else mr * nr
         _move(tally, updates / mr, (mr + nr) * deep)
         _move(tally, updates / nr, block + nr * deep)
-        _move(tally, 2 * count * passes * rows * columns, x * y + streams)
+        _move(tally, 2 * count * passes * rows * columns, swept)
         _move(tally, count * depth * columns, block)  # packed numbers are stored
         streamed = max(streamed, streams)
     # What every algorithm must move comes from where the matrices are, the rest from the level

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import threading
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 from kernels.products.chain_plan import (
     LEFT,
     PARENT,
+    RIGHT,
     TILES,
     Node,
     Rates,
@@ -24,7 +26,8 @@ from kernels.products.chain_plan import (
 from kernels.products.movement import LEFT_OPERAND, OUTPUT, RIGHT_OPERAND
 from kernels.products.variants import Variant
 
-Shape = tuple[int, int, int, int]
+Shape = tuple[int, int, int, int, bool]
+"""Of :func:`kernels.products.fused.multiply`."""
 TILES_IN_REGISTERS = (Variant(mr=24, nr=8, unroll=4), Variant(mr=16, nr=12, unroll=4, mc=480))
 """Tiles of a result that stay in registers: the faster one, and one for few columns."""
 WIDE, DEEP = 240, 384
@@ -34,6 +37,11 @@ KEPT = (OUTPUT, LEFT_OPERAND, RIGHT_OPERAND)
 """The place of a kept matrix is what the compiled loops know it by."""
 LINE = 8
 """Numbers in a cache line."""
+OUTPUT_SHARE, LEFT_SHARE = 2 / 3, 0.95
+"""Of the on-chip memory: what a kept tile of the output, or of the left operand, may fill with
+what streams by. Every pass over the packed part sweeps a tile of the output once more."""
+FEW_ROWS = 64
+"""Rows that are packed at a time beside a kept tile of the left operand."""
 _OF_THREAD = threading.local()
 SMALL_OPS = 50_000_000
 """Chains of fewer multiply-adds are NumPy's: planning and calls would cost more than they save."""
@@ -70,7 +78,7 @@ def needed_numbers(nodes: Sequence[Node]) -> tuple[int, int, int]:
         rows, columns = int(node.tile_x or 0), int(node.tile_y or 0)
         if node.fused:
             between = max(between, rows * columns)
-        elif node.kept == RIGHT_OPERAND:
+        if node.fused == RIGHT or node.kept == RIGHT_OPERAND:
             packed, deep = max(packed, rows * (columns + WIDEST_TILE)), max(deep, rows)
     return packed, deep, between
 
@@ -93,22 +101,44 @@ def register_tile(*columns: int) -> Variant:
     return faster if computed(faster) <= 1.05 * computed(other) else other
 
 
-def room_beside(tile: tuple[int, int], on_chip: int) -> int:
-    """The numbers that may stream by a kept tile: with it they fill two thirds of ``on_chip``, and
-    a cache line of each row at least."""
-    return max(2 * on_chip // 3 - tile[0] * tile[1], 1)
+def packed_shape(
+    variant: Variant, kept: str, tile: tuple[int, int], depth: int, on_chip: int
+) -> Shape:
+    """What is packed of the right operand at a time, where a ``tile`` of ``kept`` stays on chip.
 
-
-def packed_shape(variant: Variant, room: int, tile: tuple[int, int], depth: int) -> Shape:
-    """mr, nr, and the columns and rows of the right operand that are packed at a time.
-
-    So few rows that what streams by a kept ``tile`` fits into ``room``, in numbers; 0: as many as
-    are fastest.
+    Beside a tile of the output, or of the left operand, so little streams by that both fit into
+    ``on_chip`` numbers (a cache line of each row, and a register tile, at least); a tile of the
+    right operand is packed as a whole. ``on_chip`` 0: as much as is fastest.
     """
-    deep = DEEP
-    if room:
-        deep = min(max(room // (tile[0] + 2 * tile[1]) // LINE * LINE, LINE), DEEP)
-    return variant.mr, variant.nr, WIDE, min(deep, depth)
+    mr, nr = variant.mr, variant.nr
+    if kept == RIGHT_OPERAND:
+        return mr, nr, -(-tile[1] // mr) * mr, tile[0], False
+    deep, wide = min(DEEP, depth), WIDE
+    if kept == OUTPUT:
+        if on_chip:
+            room = int(OUTPUT_SHARE * on_chip) - tile[0] * tile[1]
+            deep = min(max(room // (tile[0] + 2 * tile[1]) // LINE * LINE, LINE), deep)
+        return mr, nr, wide, deep, False
+    if on_chip:
+        deep = min(deep, FEW_ROWS)
+        room = int(LEFT_SHARE * on_chip) - tile[0] * tile[1]
+        wide = min(max(room // (sum(tile) + deep) // mr, 1) * mr, wide)
+    return mr, nr, wide, deep, True
+
+
+def fused_shapes(
+    side: str, sizes: tuple[int, ...], tile: tuple[int, int], on_chip: int
+) -> tuple[Variant, tuple[Shape, Shape]]:
+    """The register tile of two fused products of ``sizes`` P0 to P3, and what is packed as the
+    tile between them is made and as it is used; ``on_chip`` as for :func:`packed_shape`."""
+    if side == LEFT:
+        variant = register_tile(tile[1], sizes[3])
+        used, depth = LEFT_OPERAND, sizes[1]
+    else:
+        variant = register_tile(tile[1])
+        used, depth = RIGHT_OPERAND, sizes[2]
+    made = packed_shape(variant, OUTPUT, tile, depth, on_chip)
+    return variant, (made, packed_shape(variant, used, tile, tile[1], on_chip))
 
 
 def run_nodes(
@@ -141,31 +171,27 @@ def run_nodes(
             results[key] = np.empty((rows, columns))
         out = results[key].reshape(-1)
         tile = (int(node.tile_x or 0), int(node.tile_y or 0))
-        room = room_beside(tile, on_chip) if tiled else 0
+        room = on_chip if tiled else 0
         if node.fused is None:
             depth = sizes[node.split]
             left, right = values[node.first, node.split], values[node.split + 1, node.last]
-            kept = KEPT.index(node.kept or OUTPUT) if tiled else 0
+            kept = (node.kept or OUTPUT) if tiled else OUTPUT
             tile = tile if tiled else (rows, columns)
-            variant = register_tile(tile[1] if kept != 1 else columns)
-            shape = packed_shape(variant, room, tile, depth)
-            if kept == 2:  # the tile is what is packed
-                shape = *shape[:2], -(-tile[1] // variant.mr) * variant.mr, tile[0]
+            variant = register_tile(tile[1] if kept != LEFT_OPERAND else columns)
+            shape = packed_shape(variant, kept, tile, depth, room)
             places = (left, 0, depth), (right, 0, columns), (out, 0, columns)
             three = (rows, depth, columns)
-            fused.multiply_tiled(variant, *places, three, kept, tile, shape, scratch)
+            place = KEPT.index(kept)
+            fused.multiply_tiled(variant, *places, three, place, tile, shape, scratch)
         else:
             cuts = sorted((node.first - 1, node.split, inner_split(nodes, node), node.last))
             operands = tuple(values[a + 1, b] for a, b in pairwise(cuts))
             four = tuple(sizes[cut] for cut in cuts)
-            if node.fused == LEFT:
-                variant, deepest = register_tile(tile[1], four[3]), max(four[1], tile[1])
-                loop = fused.multiply_fused_left
-            else:
-                variant, deepest = register_tile(tile[1]), max(four[2], tile[0])
-                loop = fused.multiply_fused_right
-            shape = packed_shape(variant, room, tile, deepest)
-            loop(variant, operands, out, four, tile, buffers.between, shape, scratch)
+            variant, shapes = fused_shapes(node.fused, four, tile, room)
+            by_side = {LEFT: fused.multiply_fused_left, RIGHT: fused.multiply_fused_right}
+            by_side[node.fused](
+                variant, operands, out, four, tile, buffers.between, shapes, scratch
+            )
         values[key] = out
     return results[1, len(matrices)]
 
@@ -181,10 +207,13 @@ def second_cache_numbers() -> int:
 
 def _own_buffers(nodes: Sequence[Node]) -> Buffers:
     """This thread's buffers, which it keeps: new memory costs more than small chains take."""
-    _, _, between = needed_numbers(nodes)  # as nothing is kept of other products, DEEP is enough
-    buffers: Buffers | None = getattr(_OF_THREAD, "buffers", None)
-    if buffers is None or len(buffers.between) < between:
-        buffers = _OF_THREAD.buffers = Buffers.of(WIDE * DEEP, DEEP, between)
+    # No tile is kept of a product that is not fused.
+    needed = needed_numbers([node for node in nodes if node.fused])
+    before: tuple[tuple[int, int, int], Buffers] | None = getattr(_OF_THREAD, "buffers", None)
+    if before is not None and all(map(operator.ge, before[0], needed)):
+        return before[1]
+    buffers = Buffers.of(*needed)
+    _OF_THREAD.buffers = needed, buffers
     return buffers
 
 

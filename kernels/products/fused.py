@@ -66,33 +66,36 @@ def multiply(variant, left, right, out, sizes, first, shape, buffers):
             from row to row.
         sizes: rows of ``left``, columns of ``left``, columns of ``right``; none is 0.
         first: set, in place of add.
-        shape: mr, nr, columns (a multiple of mr) and rows of ``right`` that are packed at a time.
+        shape: mr, nr, columns (a multiple of mr) and rows of ``right`` that are packed at a time,
+            and whether what is packed goes down the rows first: then the columns of ``out`` are
+            finished one part after the other, else all of them grow together.
         buffers: float64: the packed part, a tile (mr * nr,), and nr rows of ``left``.
     """
     (a, a_at, a_ld), (b, b_at, b_ld), (c, c_at, c_ld) = left, right, out
     rows, depth, columns = sizes
-    mr, nr, wide, deep = shape
+    mr, nr, wide, deep, rows_first = shape
     block, tile, edge = buffers
-    for k0 in range(0, depth, deep):
-        k = min(deep, depth - k0)
+    high, across = -(-depth // deep), -(-columns // wide)
+    for part in range(high * across):
+        k0 = deep * (part % high if rows_first else part // across)
+        j0 = wide * (part // high if rows_first else part % across)
+        k, j1 = min(deep, depth - k0), min(j0 + wide, columns)
         setting = first and k0 == 0
-        for j0 in range(0, columns, wide):
-            j1 = min(j0 + wide, columns)
-            pack_block(variant, b, b_ld, mr, (b_at + j0, b_at + j1), (k0, k), block)
-            for i in range(0, rows, nr):
-                taken, ld_taken = a.ctypes.data + 8 * (a_at + i * a_ld + k0), a_ld
-                used = min(nr, rows - i)
-                if used < nr:
-                    _copy_rows(a, a_at + i * a_ld + k0, a_ld, used, nr, k, edge)
-                    taken, ld_taken = edge.ctypes.data, k
-                for j in range(j0, j1, mr):
-                    sliver = block.ctypes.data + 8 * (j - j0) * k
-                    at = c_at + i * c_ld + j
-                    inside = used == nr and j + mr <= j1
-                    where, ld = (c.ctypes.data + 8 * at, c_ld) if inside else (tile.ctypes.data, mr)
-                    _set_tile(variant, sliver, taken, where, ld, k, ld_taken, setting or not inside)
-                    if not inside:
-                        _copy_tile(tile, mr, used, min(mr, j1 - j), c, at, c_ld, setting)
+        pack_block(variant, b, b_ld, mr, (b_at + j0, b_at + j1), (k0, k), block)
+        for i in range(0, rows, nr):
+            taken, ld_taken = a.ctypes.data + 8 * (a_at + i * a_ld + k0), a_ld
+            used = min(nr, rows - i)
+            if used < nr:
+                _copy_rows(a, a_at + i * a_ld + k0, a_ld, used, nr, k, edge)
+                taken, ld_taken = edge.ctypes.data, k
+            for j in range(j0, j1, mr):
+                sliver = block.ctypes.data + 8 * (j - j0) * k
+                at = c_at + i * c_ld + j
+                inside = used == nr and j + mr <= j1
+                where, ld = (c.ctypes.data + 8 * at, c_ld) if inside else (tile.ctypes.data, mr)
+                _set_tile(variant, sliver, taken, where, ld, k, ld_taken, setting or not inside)
+                if not inside:
+                    _copy_tile(tile, mr, used, min(mr, j1 - j), c, at, c_ld, setting)
 
 
 @njit(nogil=True, cache=True)
@@ -123,7 +126,7 @@ def multiply_tiled(variant, left, right, out, sizes, kept, tile, shape, buffers)
 
 
 @njit(nogil=True, cache=True)
-def multiply_fused_left(variant, matrices, out, sizes, tile, between, shape, buffers):
+def multiply_fused_left(variant, matrices, out, sizes, tile, between, shapes, buffers):
     """Set ``out`` (P0, P3) to (A1 A2) A3: algorithm 5, fused.
 
     Args:
@@ -131,6 +134,7 @@ def multiply_fused_left(variant, matrices, out, sizes, tile, between, shape, buf
         sizes: P0 to P3.
         tile: rows and columns of the tile of A1 A2.
         between: float64 (rows * columns,): that tile.
+        shapes: of the product that makes the tile, and of the one that uses it.
     """
     (a1, a2, a3), (p0, p1, p2, p3) = matrices, sizes
     for i in range(0, p0, tile[0]):
@@ -139,13 +143,13 @@ def multiply_fused_left(variant, matrices, out, sizes, tile, between, shape, buf
             y = min(tile[1], p2 - j)
             inner = (between, 0, y)
             own = (a1, i * p1, p1), (a2, j, p2), inner
-            multiply(variant, *own, (x, p1, y), True, shape, buffers)
+            multiply(variant, *own, (x, p1, y), True, shapes[0], buffers)
             last = inner, (a3, j * p3, p3), (out, i * p3, p3)
-            multiply(variant, *last, (x, y, p3), j == 0, shape, buffers)
+            multiply(variant, *last, (x, y, p3), j == 0, shapes[1], buffers)
 
 
 @njit(nogil=True, cache=True)
-def multiply_fused_right(variant, matrices, out, sizes, tile, between, shape, buffers):
+def multiply_fused_right(variant, matrices, out, sizes, tile, between, shapes, buffers):
     """As :func:`multiply_fused_left`, A1 (A2 A3): algorithm 9, fused; ``tile``: of A2 A3."""
     (a1, a2, a3), (p0, p1, p2, p3) = matrices, sizes
     for i in range(0, p1, tile[0]):
@@ -154,6 +158,6 @@ def multiply_fused_right(variant, matrices, out, sizes, tile, between, shape, bu
             y = min(tile[1], p3 - j)
             inner = (between, 0, y)
             own = (a2, i * p2, p2), (a3, j, p3), inner
-            multiply(variant, *own, (x, p2, y), True, shape, buffers)
+            multiply(variant, *own, (x, p2, y), True, shapes[0], buffers)
             last = (a1, i, p1), inner, (out, j, p3)
-            multiply(variant, *last, (p0, x, y), i == 0, shape, buffers)
+            multiply(variant, *last, (p0, x, y), i == 0, shapes[1], buffers)

@@ -520,6 +520,7 @@ def disk_full(stage: Stage) -> Disturbed:
         while True:
             file.write(bytes(1 << 16))
     code, out = end(process)
+    wait_for(None, lambda: not workers(stage))  # room is made later than they end
     other.unlink()
     what = f"disk of {DISK_MB} MB full {at}"
     return Disturbed(what, code, out, wanted_code=1, wanted_words=("No space left", "again"))
