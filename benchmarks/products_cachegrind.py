@@ -52,8 +52,7 @@ def child(params: dict[str, Any], runs: int) -> None:
         Buffers,
         fused_shapes,
         needed_numbers,
-        packed_shape,
-        register_tile,
+        tile_and_shape,
     )
 
     multiply_tiled, multiply_fused_left = fused.multiply_tiled, fused.multiply_fused_left
@@ -69,16 +68,16 @@ def child(params: dict[str, Any], runs: int) -> None:
                 left = out[place]
 
     @njit(cache=True)
-    def pairs_left(variant, matrices, out, tile, between, shapes, buffers, runs):
+    def pairs_left(variants, matrices, out, tile, between, shapes, buffers, runs):
         for _ in range(runs):
             sizes = (N, N, N, N)
-            multiply_fused_left(variant, matrices, out[0], sizes, tile, between, shapes, buffers)
+            multiply_fused_left(variants, matrices, out[0], sizes, tile, between, shapes, buffers)
 
     @njit(cache=True)
-    def pairs_right(variant, matrices, out, tile, between, shapes, buffers, runs):
+    def pairs_right(variants, matrices, out, tile, between, shapes, buffers, runs):
         for _ in range(runs):
             sizes = (N, N, N, N)
-            multiply_fused_right(variant, matrices, out[0], sizes, tile, between, shapes, buffers)
+            multiply_fused_right(variants, matrices, out[0], sizes, tile, between, shapes, buffers)
 
     own = ChainParams.model_validate(params)
     node = own.nodes[-1]
@@ -90,12 +89,11 @@ def child(params: dict[str, Any], runs: int) -> None:
     for matrix in (*matrices, *out):
         matrix[:] = 1.0
     if node.fused:
-        variant, shapes = fused_shapes(node.fused, (N, N, N, N), tile, ON_CHIP)
+        variants, shapes = fused_shapes(node.fused, (N, N, N, N), tile, ON_CHIP)
         pairs = pairs_left if node.fused == LEFT else pairs_right
-        pairs(variant, matrices, out, tile, buffers.between, shapes, scratch, runs)
+        pairs(variants, matrices, out, tile, buffers.between, shapes, scratch, runs)
     else:
-        variant = register_tile(tile[1])
-        shape = packed_shape(variant, OUTPUT, tile, N, ON_CHIP)
+        variant, shape = tile_and_shape(OUTPUT, tile, N, (tile[1],), ON_CHIP)
         number = len(own.sizes) - 2
         products(variant, matrices, out, tile, shape, scratch, number, runs)
 

@@ -24,9 +24,8 @@ from kernels.products.chain_run import (
     fused_shapes,
     inner_split,
     needed_numbers,
-    packed_shape,
-    register_tile,
     run_nodes,
+    tile_and_shape,
 )
 from kernels.products.movement import LEFT, OUTPUT, TILES
 
@@ -112,8 +111,8 @@ def _count_node(tally: Tally, params: ChainParams, node: Node) -> None:
         kept = node.kept or OUTPUT
         products = [((x, p1, y), (x, y, p2), (p0, x, y))[KEPT.index(kept)]]
         times = [p0 * p1 * p2 / prod(products[0])]
-        variant = register_tile(products[0][2])
-        shapes = (packed_shape(variant, kept, tile, products[0][1], params.on_chip),)
+        _, depth, columns = products[0]
+        shapes = (tile_and_shape(kept, tile, depth, (columns,), params.on_chip)[1],)
     else:
         inside = sizes[inner_split(params.nodes, node)]
         if node.fused == LEFT:

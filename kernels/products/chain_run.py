@@ -28,8 +28,12 @@ from kernels.products.variants import Variant
 
 Shape = tuple[int, int, int, int, bool]
 """Of :func:`kernels.products.fused.multiply`."""
-TILES_IN_REGISTERS = (Variant(mr=24, nr=8, unroll=4), Variant(mr=16, nr=12, unroll=4, mc=480))
-"""Tiles of a result that stay in registers: the faster one, and one for few columns."""
+FASTEST = Variant(mr=24, nr=8, unroll=4)
+NARROWER = Variant(mr=16, nr=12, unroll=4, mc=480)
+LINE_WIDE = Variant(mr=8, nr=24, unroll=4, mc=480)
+TILES_IN_REGISTERS = (FASTEST, NARROWER, LINE_WIDE)
+"""Tiles of a result that stay in registers: the fastest one, one for few columns, and one beside
+which the fewest numbers stream by a kept left operand."""
 WIDE, DEEP = 240, 384
 """Columns and rows of the right operand that are packed at a time; multiples of both tiles'."""
 WIDEST_TILE = max(own.mr for own in TILES_IN_REGISTERS)
@@ -37,9 +41,9 @@ KEPT = (OUTPUT, LEFT_OPERAND, RIGHT_OPERAND)
 """The place of a kept matrix is what the compiled loops know it by."""
 LINE = 8
 """Numbers in a cache line."""
-OUTPUT_SHARE, LEFT_SHARE = 2 / 3, 0.95
+OUTPUT_SHARE, LEFT_SHARE = 2 / 3, 0.75
 """Of the on-chip memory: what a kept tile of the output, or of the left operand, may fill with
-what streams by. Every pass over the packed part sweeps a tile of the output once more."""
+what streams by."""
 FEW_ROWS = 64
 """Rows that are packed at a time beside a kept tile of the left operand."""
 _OF_THREAD = threading.local()
@@ -76,10 +80,13 @@ def needed_numbers(nodes: Sequence[Node]) -> tuple[int, int, int]:
     packed, deep, between = WIDE * DEEP, DEEP, 0
     for node in nodes:
         rows, columns = int(node.tile_x or 0), int(node.tile_y or 0)
+        whole = rows * (columns + WIDEST_TILE)
         if node.fused:
-            between = max(between, rows * columns)
+            between = max(between, whole)
+        elif node.kept == RIGHT_OPERAND:
+            packed = max(packed, whole)
         if node.fused == RIGHT or node.kept == RIGHT_OPERAND:
-            packed, deep = max(packed, rows * (columns + WIDEST_TILE)), max(deep, rows)
+            deep = max(deep, rows)
     return packed, deep, between
 
 
@@ -93,52 +100,54 @@ def inner_split(nodes: Sequence[Node], node: Node) -> int:
 def register_tile(*columns: int) -> Variant:
     """The tile for results of so many columns: the faster one, unless it computes more than a
     twentieth more columns than the other, outside the results."""
-    faster, other = TILES_IN_REGISTERS
 
     def computed(own: Variant) -> int:
         return sum(-(-width // own.mr) * own.mr for width in columns)
 
-    return faster if computed(faster) <= 1.05 * computed(other) else other
+    return FASTEST if computed(FASTEST) <= 1.05 * computed(NARROWER) else NARROWER
 
 
-def packed_shape(
-    variant: Variant, kept: str, tile: tuple[int, int], depth: int, on_chip: int
-) -> Shape:
-    """What is packed of the right operand at a time, where a ``tile`` of ``kept`` stays on chip.
+def tile_and_shape(
+    kept: str, tile: tuple[int, int], depth: int, columns: tuple[int, ...], on_chip: int
+) -> tuple[Variant, Shape]:
+    """The register tile, and what is packed of the right operand at a time, where a ``tile`` of
+    ``kept`` stays on chip.
 
     Beside a tile of the output, or of the left operand, so little streams by that both fit into
     ``on_chip`` numbers (a cache line of each row, and a register tile, at least); a tile of the
-    right operand is packed as a whole. ``on_chip`` 0: as much as is fastest.
+    right operand is packed as a whole. ``on_chip`` 0: as much as is fastest. ``columns``: of
+    the results.
     """
-    mr, nr = variant.mr, variant.nr
+    variant = register_tile(*columns)
+    deep, wide, rows_first = min(DEEP, depth), WIDE, kept == LEFT_OPERAND
     if kept == RIGHT_OPERAND:
-        return mr, nr, -(-tile[1] // mr) * mr, tile[0], False
-    deep, wide = min(DEEP, depth), WIDE
-    if kept == OUTPUT:
-        if on_chip:
-            room = int(OUTPUT_SHARE * on_chip) - tile[0] * tile[1]
-            deep = min(max(room // (tile[0] + 2 * tile[1]) // LINE * LINE, LINE), deep)
-        return mr, nr, wide, deep, False
-    if on_chip:
+        deep, wide = tile[0], -(-tile[1] // variant.mr) * variant.mr
+    elif on_chip and kept == OUTPUT:
+        room = int(OUTPUT_SHARE * on_chip) - tile[0] * tile[1]
+        deep = min(max(room // (tile[0] + 2 * tile[1]) // LINE * LINE, LINE), deep)
+    elif on_chip:
+        variant = LINE_WIDE
         deep = min(deep, FEW_ROWS)
         room = int(LEFT_SHARE * on_chip) - tile[0] * tile[1]
-        wide = min(max(room // (sum(tile) + deep) // mr, 1) * mr, wide)
-    return mr, nr, wide, deep, True
+        wide = min(max(room // (sum(tile) + deep) // variant.mr, 1) * variant.mr, wide)
+    return variant, (variant.mr, variant.nr, wide, deep, rows_first)
 
 
 def fused_shapes(
     side: str, sizes: tuple[int, ...], tile: tuple[int, int], on_chip: int
-) -> tuple[Variant, tuple[Shape, Shape]]:
-    """The register tile of two fused products of ``sizes`` P0 to P3, and what is packed as the
-    tile between them is made and as it is used; ``on_chip`` as for :func:`packed_shape`."""
+) -> tuple[tuple[Variant, Variant], tuple[Shape, Shape]]:
+    """The register tiles and shapes of two fused products of ``sizes`` P0 to P3: of the one that
+    makes the tile between them, and of the one that uses it; ``on_chip`` as for
+    :func:`tile_and_shape`."""
     if side == LEFT:
-        variant = register_tile(tile[1], sizes[3])
+        columns: tuple[int, ...] = (tile[1], sizes[3])
         used, depth = LEFT_OPERAND, sizes[1]
     else:
-        variant = register_tile(tile[1])
+        columns = (tile[1],)
         used, depth = RIGHT_OPERAND, sizes[2]
-    made = packed_shape(variant, OUTPUT, tile, depth, on_chip)
-    return variant, (made, packed_shape(variant, used, tile, tile[1], on_chip))
+    one = tile_and_shape(OUTPUT, tile, depth, columns, on_chip)
+    other = tile_and_shape(used, tile, tile[1], columns, on_chip)
+    return (one[0], other[0]), (one[1], other[1])
 
 
 def run_nodes(
@@ -177,8 +186,8 @@ def run_nodes(
             left, right = values[node.first, node.split], values[node.split + 1, node.last]
             kept = (node.kept or OUTPUT) if tiled else OUTPUT
             tile = tile if tiled else (rows, columns)
-            variant = register_tile(tile[1] if kept != LEFT_OPERAND else columns)
-            shape = packed_shape(variant, kept, tile, depth, room)
+            own = tile[1] if kept != LEFT_OPERAND else columns
+            variant, shape = tile_and_shape(kept, tile, depth, (own,), room)
             places = (left, 0, depth), (right, 0, columns), (out, 0, columns)
             three = (rows, depth, columns)
             place = KEPT.index(kept)
@@ -187,10 +196,10 @@ def run_nodes(
             cuts = sorted((node.first - 1, node.split, inner_split(nodes, node), node.last))
             operands = tuple(values[a + 1, b] for a, b in pairwise(cuts))
             four = tuple(sizes[cut] for cut in cuts)
-            variant, shapes = fused_shapes(node.fused, four, tile, room)
+            variants, shapes = fused_shapes(node.fused, four, tile, room)
             by_side = {LEFT: fused.multiply_fused_left, RIGHT: fused.multiply_fused_right}
             by_side[node.fused](
-                variant, operands, out, four, tile, buffers.between, shapes, scratch
+                variants, operands, out, four, tile, buffers.between, shapes, scratch
             )
         values[key] = out
     return results[1, len(matrices)]

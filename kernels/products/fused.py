@@ -5,7 +5,8 @@ The loops are those of Prajapati 2019, algorithms 5 and 9, over the inner loop o
 transposed matrices by columns, with the right operand packed. The left operand is read where it
 is: of its rows the inner loop takes single numbers that follow one another.
 
-Matrices are flat arrays; a place is a matrix's first number and how far it is from row to row.
+Matrices are flat arrays; a place is a matrix's first number and how far it is from row to row, or 0
+for a matrix that is packed: stripes of mr columns, one after the other, each by rows.
 """
 
 # Numba's extension points have untyped arguments.
@@ -63,7 +64,7 @@ def multiply(variant, left, right, out, sizes, first, shape, buffers):
     Args:
         variant: a :class:`kernels.products.variants.Variant`.
         left, right, out: each a flat float64 array, a matrix's first place in it, and the numbers
-            from row to row.
+            from row to row. ``right`` may be packed, if ``shape`` takes it as a whole; and ``out``.
         sizes: rows of ``left``, columns of ``left``, columns of ``right``; none is 0.
         first: set, in place of add.
         shape: mr, nr, columns (a multiple of mr) and rows of ``right`` that are packed at a time,
@@ -81,7 +82,9 @@ def multiply(variant, left, right, out, sizes, first, shape, buffers):
         j0 = wide * (part // high if rows_first else part % across)
         k, j1 = min(deep, depth - k0), min(j0 + wide, columns)
         setting = first and k0 == 0
-        pack_block(variant, b, b_ld, mr, (b_at + j0, b_at + j1), (k0, k), block)
+        if b_ld:
+            pack_block(variant, b, b_ld, mr, (b_at + j0, b_at + j1), (k0, k), block)
+        packed = block if b_ld else b
         for i in range(0, rows, nr):
             taken, ld_taken = a.ctypes.data + 8 * (a_at + i * a_ld + k0), a_ld
             used = min(nr, rows - i)
@@ -89,13 +92,15 @@ def multiply(variant, left, right, out, sizes, first, shape, buffers):
                 _copy_rows(a, a_at + i * a_ld + k0, a_ld, used, nr, k, edge)
                 taken, ld_taken = edge.ctypes.data, k
             for j in range(j0, j1, mr):
-                sliver = block.ctypes.data + 8 * (j - j0) * k
-                at = c_at + i * c_ld + j
+                sliver = packed.ctypes.data + 8 * (j - j0) * k
+                at, ld_out = c_at + i * c_ld + j, c_ld
+                if not c_ld:
+                    at, ld_out = c_at + j * rows + i * mr, mr
                 inside = used == nr and j + mr <= j1
-                where, ld = (c.ctypes.data + 8 * at, c_ld) if inside else (tile.ctypes.data, mr)
+                where, ld = (c.ctypes.data + 8 * at, ld_out) if inside else (tile.ctypes.data, mr)
                 _set_tile(variant, sliver, taken, where, ld, k, ld_taken, setting or not inside)
                 if not inside:
-                    _copy_tile(tile, mr, used, min(mr, j1 - j), c, at, c_ld, setting)
+                    _copy_tile(tile, mr, used, min(mr, j1 - j), c, at, ld_out, setting)
 
 
 @njit(nogil=True, cache=True)
@@ -126,15 +131,16 @@ def multiply_tiled(variant, left, right, out, sizes, kept, tile, shape, buffers)
 
 
 @njit(nogil=True, cache=True)
-def multiply_fused_left(variant, matrices, out, sizes, tile, between, shapes, buffers):
+def multiply_fused_left(variants, matrices, out, sizes, tile, between, shapes, buffers):
     """Set ``out`` (P0, P3) to (A1 A2) A3: algorithm 5, fused.
 
     Args:
+        variants: of the product that makes the tile, and of the one that uses it.
         matrices: A1, A2, A3: flat.
         sizes: P0 to P3.
         tile: rows and columns of the tile of A1 A2.
-        between: float64 (rows * columns,): that tile.
-        shapes: of the product that makes the tile, and of the one that uses it.
+        between: float64: that tile, with room for rows of whole register tiles.
+        shapes: of the same two products.
     """
     (a1, a2, a3), (p0, p1, p2, p3) = matrices, sizes
     for i in range(0, p0, tile[0]):
@@ -143,21 +149,22 @@ def multiply_fused_left(variant, matrices, out, sizes, tile, between, shapes, bu
             y = min(tile[1], p2 - j)
             inner = (between, 0, y)
             own = (a1, i * p1, p1), (a2, j, p2), inner
-            multiply(variant, *own, (x, p1, y), True, shapes[0], buffers)
+            multiply(variants[0], *own, (x, p1, y), True, shapes[0], buffers)
             last = inner, (a3, j * p3, p3), (out, i * p3, p3)
-            multiply(variant, *last, (x, y, p3), j == 0, shapes[1], buffers)
+            multiply(variants[1], *last, (x, y, p3), j == 0, shapes[1], buffers)
 
 
 @njit(nogil=True, cache=True)
-def multiply_fused_right(variant, matrices, out, sizes, tile, between, shapes, buffers):
-    """As :func:`multiply_fused_left`, A1 (A2 A3): algorithm 9, fused; ``tile``: of A2 A3."""
+def multiply_fused_right(variants, matrices, out, sizes, tile, between, shapes, buffers):
+    """As :func:`multiply_fused_left`, A1 (A2 A3): algorithm 9, fused; ``tile``: of A2 A3, which is
+    packed as it is made; both variants have the same mr."""
     (a1, a2, a3), (p0, p1, p2, p3) = matrices, sizes
     for i in range(0, p1, tile[0]):
         x = min(tile[0], p1 - i)
         for j in range(0, p3, tile[1]):
             y = min(tile[1], p3 - j)
-            inner = (between, 0, y)
+            inner = (between, 0, 0)
             own = (a2, i * p2, p2), (a3, j, p3), inner
-            multiply(variant, *own, (x, p2, y), True, shapes[0], buffers)
+            multiply(variants[0], *own, (x, p2, y), True, shapes[0], buffers)
             last = (a1, i, p1), inner, (out, j, p3)
-            multiply(variant, *last, (p0, x, y), i == 0, shapes[1], buffers)
+            multiply(variants[1], *last, (p0, x, y), i == 0, shapes[1], buffers)

@@ -12,6 +12,7 @@ from kernels.host.ranks import Team
 from kernels.kernel import WrongResult
 from kernels.products import chain_run, multiply_chain
 from kernels.products.chain_kernel import ChainParams, PreparedChain, chain, count_chain
+from kernels.products.chain_plan import Node
 
 LIMIT = 1e-12
 
@@ -112,6 +113,27 @@ def test_a_long_tile_of_the_right_matrix() -> None:
     assert (params.nodes[0].kept, params.nodes[0].tile_x) == ("right operand", 1501)
     prepared = PreparedChain(params)
     assert relative(prepared._product, np.linalg.multi_dot(prepared._matrices)) < LIMIT
+
+
+@pytest.mark.parametrize("on_chip", [0, 1, 300, 65536])
+@pytest.mark.parametrize("tile", [(1, 1), (7, 900), (900, 7), (300, 300)])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_buffers_have_room_for_all_that_loops_write(
+    side: str, tile: tuple[int, int], on_chip: int
+) -> None:
+    """Numbers beyond a buffer's end would be read back as they were written."""
+    node = Node(first=1, last=3, split=1, fused=side, tile_x=tile[0], tile_y=tile[1])
+    buffers = chain_run.Buffers.of(*chain_run.needed_numbers([node]))
+    sizes = (1000, 900, 900, 1000)
+    variants, shapes = chain_run.fused_shapes(side, sizes, tile, on_chip)
+    for place, (variant, (mr, nr, wide, deep, _)) in enumerate(zip(variants, shapes, strict=True)):
+        assert (mr, nr) == (variant.mr, variant.nr)
+        assert wide % mr == 0
+        assert len(buffers.tile) >= mr * nr
+        assert len(buffers.rows) >= nr * deep
+        packed = buffers.between if (side, place) == ("right", 1) else buffers.packed
+        assert len(packed) >= wide * deep
+    assert len(buffers.between) >= tile[0] * tile[1]
 
 
 def test_counts() -> None:
