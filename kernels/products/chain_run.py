@@ -49,6 +49,8 @@ FEW_ROWS = 64
 _OF_THREAD = threading.local()
 SMALL_OPS = 50_000_000
 """Chains of fewer multiply-adds are NumPy's: planning and calls would cost more than they save."""
+FEWEST_RESULT_ROWS = 64
+"""So are chains whose result has fewer rows: each packed number would be used too few times."""
 RATES = Rates(ops_per_s=4e10, words_per_s=8e8)
 """Of a processor's core, in round numbers. Only their ratio counts: products with fewer than fifty
 multiply-adds for each word from memory are worth fusing."""
@@ -232,7 +234,8 @@ def multiply_chain(matrices: Sequence[np.ndarray], on_chip: int | None = None) -
     Args:
         matrices: as :func:`numpy.linalg.multi_dot` takes them. Chains of two-dimensional float64
             matrices are planned and multiplied here, on one thread; matrices that are not stored by
-            rows are copied. All others, empty and small ones are left to NumPy.
+            rows are copied. All others, empty and small ones, and those of few rows are left to
+            NumPy.
         on_chip: numbers that the on-chip memory holds; the second cache by default.
 
     Returns:
@@ -247,7 +250,7 @@ def multiply_chain(matrices: Sequence[np.ndarray], on_chip: int | None = None) -
         return np.linalg.multi_dot(arrays)
     sizes = [len(arrays[0]), *(own.shape[1] for own in arrays)]
     fits = all(len(own) == size for own, size in zip(arrays, sizes, strict=False))
-    if not fits or math.prod(sizes) == 0:
+    if not fits or math.prod(sizes) == 0 or sizes[0] < FEWEST_RESULT_ROWS:
         return np.linalg.multi_dot(arrays)
     numbers = on_chip or second_cache_numbers()
     checked = checked_sizes(sizes, numbers, RATES, TILES)
