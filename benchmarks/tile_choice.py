@@ -1,18 +1,21 @@
 """What a choice of tiles by a model loses on this processor, and after how many measurements.
 
     .venv/bin/python benchmarks/tile_choice.py [--save FILE | --data FILE] [--draws 30]
-        [--only STENCIL] [--quick]
+        [--passes 2] [--only STENCIL] [--quick]
 
 j2d, h2d, g2d (32 steps) and h3d (16 steps) at three sizes each, single precision, one thread, in
 144 or 192 hexagonal tiles, all measured in CPU time (a quarter of an hour; ``--save`` keeps the
-times, ``--data`` reads them; ``--quick``: the smallest size of each). Then, over random draws of 12
-of a size's tiles to fit the constants on:
+times, ``--data`` reads them; ``--quick``: the smallest size of each; ``--passes``: more where other
+users of the machine disturb). Then, over random draws of 12 of a size's tiles to fit the constants
+on:
 
 - first %: what the tile of the least predicted time is above the fastest of all;
 - near %: the same of the best of those within 10 % of the least predicted time, at most 20 of them
   (tiles: how many), and of the best of as many drawn at random;
 - error %: root mean square relative error of the prediction over the tiles within 20 % of the
-  fastest.
+  fastest;
+- passes differ %: root mean square relative difference between two passes over the same tiles, so
+  that what the machine adds can be told apart from what the model lacks.
 
 By the sum of counts and loops that the kernel states, as ``campaign tune`` uses it, and by the
 four terms of Prajapati 2019, appendix A, alone, printed and corrected. At the end, what the
@@ -59,7 +62,8 @@ PROBLEMS = [
 ]
 MOST_NEAR = 20
 CLOSE = 1.2
-PASSES, RUNS = 2, 2
+RUNS = 2
+"""Times that each variant is run in a pass."""
 LANES = 16
 """Numbers in single precision of a vector of 512 bits."""
 STRATEGIES = ("model", "auto", "neighbours", "random")
@@ -84,10 +88,10 @@ def variants(name: str, size: int) -> Variants:
     return [problem | dict(zip(names, tile, strict=True)) for tile in tiles]
 
 
-def measured_s(all_variants: Variants) -> list[float]:
-    """The median CPU time of each variant, measured in random order, in several passes."""
+def measured_s(all_variants: Variants, passes: int) -> list[list[float]]:
+    """CPU times of each variant, in several passes in random order: (variants, passes * RUNS)."""
     times: list[list[float]] = [[] for _ in all_variants]
-    for number in range(PASSES):
+    for number in range(passes):
         order = random.Random(number).sample(range(len(all_variants)), len(all_variants))
         for place in order:
             assert kernel.prepare is not None
@@ -97,7 +101,17 @@ def measured_s(all_variants: Variants) -> list[float]:
                 prepared.run(1)
                 times[place].append(time.thread_time() - begin)
             prepared.close()
-    return [float(np.median(own)) for own in times]
+    return times
+
+
+def passes_differ_pct(times_s: np.ndarray) -> float:
+    """How far the first and the last pass over the same tiles differ (nan after one pass)."""
+    if times_s.shape[1] < 2 * RUNS:
+        return float("nan")
+    first, last = (
+        np.median(times_s[:, rows], axis=1) for rows in (slice(RUNS), slice(-RUNS, None))
+    )
+    return float(100.0 * np.sqrt(np.mean(np.log(first / last) ** 2)))
 
 
 def thesis_terms(of: Variants, form: str) -> dict[str, np.ndarray]:
@@ -185,7 +199,8 @@ def main() -> int:
     parser.add_argument("--save", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--draws", type=int, default=30)
-    parser.add_argument("--only")
+    parser.add_argument("--passes", type=int, default=2)
+    parser.add_argument("--only", choices=sorted({own[0] for own in PROBLEMS}))
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     problems = [own for own in PROBLEMS if arguments.only in (None, own[0])]
@@ -194,16 +209,17 @@ def main() -> int:
     known = json.loads(arguments.data.read_text()) if arguments.data else {}
     print(
         f"{'':10} {'tiles':>5} {'worst/best':>10}  {'model':18}  {'first %':>7}  {'near %':>6}  "
-        f"{'tiles':>5}  {'random %':>8}  {'error %':>7}"
+        f"{'tiles':>5}  {'random %':>8}  {'error %':>7}  passes differ %"
     )
     stated, lost = [], []
     for name, size in problems:
         label, of = f"{name}-{size}", variants(name, size)
         if label not in known:
-            known[label] = measured_s(of)
+            known[label] = measured_s(of, arguments.passes)
             if arguments.save:
                 arguments.save.write_text(json.dumps(known))
-        time_s = np.array(known[label])
+        times_s = np.array(known[label])
+        time_s = np.median(times_s, axis=1)
         models = {
             "counts and loops": stated_terms("stencil", [json.dumps(own) for own in of]),
             "thesis, corrected": thesis_terms(of, "corrected"),
@@ -214,7 +230,8 @@ def main() -> int:
             first, near, number, at_random, error = row
             print(
                 f"{label:10} {len(of):5} {time_s.max() / time_s.min():10.2f}  {title:18}  "
-                f"{first:7.2f}  {near:6.2f}  {number:5.1f}  {at_random:8.2f}  {error:7.2f}",
+                f"{first:7.2f}  {near:6.2f}  {number:5.1f}  {at_random:8.2f}  {error:7.2f}  "
+                f"{passes_differ_pct(times_s):15.1f}",
                 flush=True,
             )
             if title == "counts and loops":
