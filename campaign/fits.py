@@ -13,9 +13,9 @@ from urllib.parse import quote, unquote
 
 from campaign.errors import BadArgument
 from campaign.store.layout import DamagedStore, Store, writing
-from campaign.store.site_record import has_site_record, site_file_name
+from campaign.store.site_record import has_site_record, recorded_sites, site_file_name
 from sites.errors import WithRemedy
-from sites.near_names import known_names
+from sites.near_names import did_you_mean, known_names
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -207,6 +207,9 @@ def read_fit_json(store: Store, site: str, name: str = DEFAULT) -> Any:
                 f"{store.root}: has no fit of site {site!r}",
                 known_names(site, sites, "it has fits of"),
             )
+        near = did_you_mean(site, recorded_sites(store))
+        if near and not others and not has_site_record(store, site):
+            raise NoKeptFit(f"{store.root}: has no site {site!r}", near.rstrip())
         which = "fit" if name == DEFAULT and not others else f"fit {name!r}"
         has = f" (it has: {', '.join(others)})" if others else ""
         raise NoKeptFit(

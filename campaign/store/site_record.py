@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from campaign.store.layout import DamagedStore, Store
 
@@ -33,6 +33,11 @@ def site_file_name(site: str) -> str:
 def has_site_record(store: Store, site: str) -> bool:
     """Whether the store has a record of this site."""
     return store.read_json(f"sites/{site_file_name(site)}") is not None
+
+
+def recorded_sites(store: Store) -> list[str]:
+    """The sites that the store has a record of, sorted."""
+    return sorted(unquote(path.stem) for path in (store.root / "sites").glob("*.json"))
 
 
 def write_site_record(store: Store, site: str, record: SiteRecord) -> None:

@@ -226,6 +226,9 @@ USAGES = {
     "coefficients two --site a": (
         "campaign: two: has no fit of site 'a'; run: campaign fit two --site a"
     ),
+    "predict one --site jetson": (
+        "campaign: one: has no site 'jetson'; did you mean 'jetson-tk1'?"
+    ),
     "crossval one --scheme holdot": (
         "campaign: unknown scheme 'holdot'; did you mean 'holdout'? Known: "
         "leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out, "
