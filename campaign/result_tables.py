@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from analysis.choice.crossval import CrossValidation
+    from analysis.choice.few_crossval import FewCrossValidation
     from analysis.choice.pick import Pick
     from analysis.energy.fit_summary import FitSummary
     from analysis.energy.fitted import Fit
@@ -187,6 +188,34 @@ class CrossvalResult:
             f"{shown['site']}: {shown['scheme']}, error {shown['mape_pct']:.2f} % out of fold"
             f"{_simulated(shown['simulated'])}"
         )
+        return _html(self.to_pandas(), title)
+
+
+@dataclass(frozen=True)
+class FewCrossvalResult:
+    """What picks lose with few measurements."""
+
+    crossval: FewCrossValidation
+    unproven_clocks: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign crossval --scheme few:M --json``."""
+        return self.crossval.as_dict() | {"unproven_clocks": self.unproven_clocks}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The cases, a row each: what each chooser loses a kernel in a draw, in %."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame(
+            [
+                {"kernel": case.label, "draw": case.draw} | dict(case.lost_pct)
+                for case in self.crossval.cases
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        shown = self.as_dict()
+        title = f"{shown['site']}: {shown['scheme']}{_simulated(shown['simulated'])}"
         return _html(self.to_pandas(), title)
 
 

@@ -25,6 +25,7 @@ from campaign.result_tables import (
     Coefficients,
     CostsAtSetting,
     CrossvalResult,
+    FewCrossvalResult,
     FitResult,
     Predictions,
     RooflineResult,
@@ -350,6 +351,29 @@ class Results:
             objective=objective,
             fitted_on=elsewhere,
         )
+
+    def crossval_few(
+        self,
+        site: str,
+        settings: int | None,
+        new: int | None = None,
+        *,
+        accept_unproven: bool = False,
+        **options: Any,
+    ) -> FewCrossvalResult:
+        """What picks lose where all kernels were measured at ``settings`` settings (all of them
+        where None), and with ``new`` a new one at so few.
+
+        ``options``: ``draws``, ``objective``, ``model``, ``voltage`` and ``robust``.
+
+        Raises:
+            CantFit: there are too few measurements (:mod:`analysis.choice.few_crossval`).
+        """
+        from analysis.choice.few_crossval import few_cross_validate  # noqa: PLC0415
+
+        data, _ = self.usable_data(site, accept_unproven)
+        made = few_cross_validate(data, settings, new, **options)
+        return FewCrossvalResult(made, data.unproven_clocks)
 
     def crossval_variants(
         self, site: str, *, accept_unproven: bool = False, **options: Any

@@ -34,6 +34,7 @@ from analysis.measurements.observations import (
 )
 from analysis.rooflines.roofline import fastest_setting
 from analysis.time.class_roofline import fit_class_roofline
+from analysis.time.few_settings import few_setting_times
 from analysis.time.kernel_roofline import fit_time
 from analysis.unknown_name import unknown_name
 
@@ -312,7 +313,9 @@ def _with_predicted_time(training: Observations, held_out: Observations) -> Obse
     time_s = np.empty(len(held_out))
     for kernel in kernel_names(held_out):
         mine = held_out.kernel == kernel
-        time_s[mine] = times.time_s(kernel, held_out.core_mhz[mine], held_out.mem_mhz[mine])
+        core_mhz, mem_mhz = held_out.core_mhz[mine], held_out.mem_mhz[mine]
+        few = few_setting_times(training, times, [kernel], core_mhz, mem_mhz).get(kernel)
+        time_s[mine] = few.time_s if few else times.time_s(kernel, core_mhz, mem_mhz)
     return replace(held_out, time_s=time_s)
 
 

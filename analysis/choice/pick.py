@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from analysis.choice.few_trial import FewTrial, few_trials
 from analysis.choice.objectives import TIME
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.posterior import Cells, has_posterior, posteriors
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.time.class_roofline import fit_class_roofline
+from analysis.time.few_settings import few_setting_times
 from analysis.time.kernel_roofline import fit_time
 from analysis.time.refits import refit_times
 
@@ -40,6 +42,10 @@ class Pick:
     is. ``race_to_halt``: ``right`` where the fastest setting is the pick or, with 95 %
     probability, costs less energy; ``worse`` where it costs more with 95 % probability; else
     ``open``: neither is sure. All NaN, and the last ``unknown``, where the fit has no covariance.
+    ``chosen_by``: ``model``, or ``best_single``: the setting that is best on average over the
+    other kernels. ``model_lost_pct``, ``best_single_lost_pct``: of a kernel measured at few
+    settings, what the two lose where they were tried on the others
+    (:mod:`analysis.choice.few_trial`), else NaN; the one that loses less chooses.
     """
 
     kernel: str
@@ -58,6 +64,9 @@ class Pick:
     best_probability: float = np.nan
     expected_loss_pct: float = np.nan
     race_to_halt: str = "unknown"
+    chosen_by: str = "model"
+    model_lost_pct: float = np.nan
+    best_single_lost_pct: float = np.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +76,8 @@ class Candidates:
     ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``energy_draws_j``, ``time_draws_s``: float64 (settings, draws), what energy and time may be,
     given how sure the coefficients, the surface and the times are; None without a covariance.
+    ``few``: what the model's picks lose for other kernels with as few settings; None where the
+    kernel has more, or that could not be tried.
     """
 
     kernel: str
@@ -80,6 +91,7 @@ class Candidates:
     """Mean measured energy; NaN where the kernel was not measured."""
     energy_draws_j: np.ndarray | None = None
     time_draws_s: np.ndarray | None = None
+    few: FewTrial | None = None
 
 
 def candidates(
@@ -98,7 +110,8 @@ def all_candidates(
     """Label -> a kernel (all by default, named by label) at every setting that may be picked.
 
     These are the measured ones, and those of ``volts``, further legal settings and their voltages.
-    Time is the mean measured one where there is one, else the time model's of ``data``.
+    Time is the mean measured one where there is one, else the time model's of ``data``, which for
+    a kernel with few settings learns from the others (:mod:`analysis.time.few_settings`).
 
     Raises:
         CantFit: a kernel was not measured.
@@ -110,7 +123,7 @@ def all_candidates(
         raise CantFit(
             f"no measurements of kernel {missing[0]!r}; known: {', '.join(kernel_names(data)[:12])}"
         )
-    measured = _measured_volts(data)
+    measured = measured_volts(data)
     known = {**(volts or {}), **measured}
     settings = sorted(known)
     place = {setting: i for i, setting in enumerate(settings)}
@@ -129,17 +142,25 @@ def all_candidates(
     core_mhz, mem_mhz = np.array(settings).T
     time_s = mean(data.time_s)
     missing_times = np.isnan(time_s)
-    deviation = None
+    deviation = of_few = None
     time_std = times.spread / np.sqrt(np.maximum(repeats.reshape(shape), 1))
     if missing_times.any():
-        predicted = np.stack([times.time_s(label, core_mhz, mem_mhz) for label in labels])
+        few = few_setting_times(data, times, labels, core_mhz, mem_mhz)
+        predicted = np.stack(
+            [
+                few[label].time_s if label in few else times.time_s(label, core_mhz, mem_mhz)
+                for label in labels
+            ]
+        )
         time_s = np.where(missing_times, predicted, time_s)
         if has_posterior(fitted):
             refits = refit_times(data, times, labels, core_mhz, mem_mhz)
-            deviation = {
-                label: refits.deviation[label] * missing_times[i] for label, i in code.items()
-            }
-            beyond = np.sqrt([[refits.variance[label]] for label in labels])
+            own = missing_times & ~np.array([[label in few] for label in labels])
+            deviation = {label: refits.deviation[label] * own[i] for label, i in code.items()}
+            of_few = {label: few[label].root * missing_times[code[label]] for label in few}
+            beyond = np.sqrt(
+                [[0.0 if label in few else refits.variance[label]] for label in labels]
+            )
             time_std = np.where(missing_times, beyond, time_std)
     first = np.array([mine[np.flatnonzero(number[mine] == i)[0]] for i in range(len(labels))])
     there = _at_settings(data.take(np.repeat(first, len(settings))), settings, known, time_s)
@@ -151,8 +172,11 @@ def all_candidates(
         time_std=time_std,
         fitted_at=np.array([setting in measured for setting in settings]),
         time_deviation=deviation,
+        time_of_few=of_few,
     )
-    return _judged(fitted, cells, mean(data.energy_j), repeats.reshape(shape) > 0)
+    among = _judged(fitted, cells, mean(data.energy_j), repeats.reshape(shape) > 0)
+    trials = few_trials(fitted, data, labels) if missing_times.any() else {}
+    return {label: replace(one, few=trials.get(label)) for label, one in among.items()}
 
 
 def _at_settings(
@@ -239,7 +263,7 @@ def profile_candidates(
             f"{', '.join(sorted(classes))}"
         )
     ceilings = fit_class_roofline(data)
-    measured = _measured_volts(data)
+    measured = measured_volts(data)
     known = {**(volts or {}), **measured}
     settings = sorted(known)
     n = len(settings)
@@ -263,7 +287,8 @@ def profile_candidates(
     return _judged(fitted, cells, unknown, here)[kernel]
 
 
-def _measured_volts(data: Observations) -> dict[tuple[float, float], tuple[float, float]]:
+def measured_volts(data: Observations) -> dict[tuple[float, float], tuple[float, float]]:
+    """The mean core and memory voltage of every setting that was measured."""
     n = np.bincount(data.setting, minlength=len(data.settings))
     with np.errstate(invalid="ignore"):
         core_v, mem_v = (
@@ -288,7 +313,8 @@ def pick(
     Raises:
         CantFit: an unknown objective, or limits that no candidate keeps.
     """
-    score_of = objective_of(objective).score
+    goal = objective_of(objective)
+    score_of = goal.score
     energy_j, time_s = among.energy_j, among.time_s
     fastest = int(np.argmin(time_s))
     allowed = np.ones(len(time_s), bool)
@@ -309,6 +335,14 @@ def pick(
         expected = scores.mean(axis=1)
         score = np.where(expected <= expected.min() * (1.0 + TIE), score, np.inf)
     chosen = int(np.argmin(score))
+    single: dict[str, Any] = {}
+    if among.few is not None:
+        by_model, by_single = among.few.lost_pct(goal)
+        single = {"model_lost_pct": by_model, "best_single_lost_pct": by_single}
+        at = among.settings.index(among.few.best_single(goal))
+        if by_single < by_model and allowed[at]:
+            chosen = int(np.count_nonzero(allowed[:at]))
+            single["chosen_by"] = "best_single"
     best = int(np.flatnonzero(allowed)[chosen])
     core_mhz, mem_mhz = among.settings[best]
     best_pick = Pick(
@@ -323,6 +357,7 @@ def pick(
         slowdown_pct=float((time_s[best] / time_s[fastest] - 1.0) * 100.0),
         measured=bool(among.measured[best]),
         saving_vs_highest_clocks_pct=_saving_vs_highest_pct(among, best),
+        **single,
     )
     if scores is None or drawn_j is None:
         return best_pick

@@ -59,6 +59,8 @@ class Cells:
     the K labels. ``repeats``: int64 (K, M); ``mean_log_j``: float64 (K, M), of the measured
     energies, NaN where there is none. ``time_deviation``: kernel -> (S, M), the jackknife's
     deviations of log times, 0 where they are measured; None where all are.
+    ``time_of_few``: (M, M), the same of kernels with few settings, whose times no refit of the
+    energies goes with.
     ``time_std``: float64 (K, M), what log times may be off by beside these. ``fitted_at``: bool
     (M,), the settings at which any kernel was measured.
     """
@@ -70,6 +72,7 @@ class Cells:
     time_std: np.ndarray
     fitted_at: np.ndarray
     time_deviation: Mapping[str, np.ndarray] | None = None
+    time_of_few: Mapping[str, np.ndarray] | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,10 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
         of_time = np.stack([cells.time_deviation[kernel] for kernel in cells.kernels], axis=1)
     # A refit has its coefficients and its times; after new settings the fit has fewer than these.
     first = 0 if len(of_time) == len(of_energy) else len(of_energy)
+    if cells.time_of_few:
+        none = np.zeros((n_settings, n_settings))
+        more = [cells.time_of_few.get(kernel, none) for kernel in cells.kernels]
+        of_time = np.concatenate([of_time, np.stack(more, axis=1)])
     deviations = np.zeros((max(len(of_energy), first + len(of_time)), *predicted_j.shape))
     deviations[: len(of_energy)] += of_energy
     deviations[first : first + len(of_time)] += elasticity * of_time

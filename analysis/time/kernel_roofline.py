@@ -44,13 +44,16 @@ class TimeModel:
         self, paced_s: np.ndarray, core_mhz: np.ndarray, mem_mhz: np.ndarray
     ) -> np.ndarray:
         """Seconds (K, M) at M settings of kernels whose (a, b, c) are ``paced_s`` (K, 3)."""
+        return self.ratio_times_s(paced_s, *clock_ratios(core_mhz, mem_mhz, self.top_mhz))
+
+    def ratio_times_s(self, paced_s: np.ndarray, core: np.ndarray, mem: np.ndarray) -> np.ndarray:
+        """The same, given the ratios f_top / f (M,) of both domains in place of the clocks."""
         a, b, c = paced_s.T[:, :, None]
-        core, mem = _ratios(core_mhz, mem_mhz, self.top_mhz)
         paced = (a * core) ** self.exponent + (b * mem) ** self.exponent
         return np.asarray(c + paced ** (1.0 / self.exponent))
 
 
-def _ratios(
+def clock_ratios(
     core_mhz: np.ndarray, mem_mhz: np.ndarray, top_mhz: tuple[float, float]
 ) -> tuple[np.ndarray, np.ndarray]:
     """f_top / f of both domains; 0 for a domain that is not there."""
@@ -115,7 +118,7 @@ class SettingTimes:
     @classmethod
     def of(cls, mine: Observations, top_mhz: tuple[float, float]) -> SettingTimes:
         _, first, setting = np.unique(mine.setting, return_index=True, return_inverse=True)
-        core, mem = _ratios(mine.core_mhz[first], mine.mem_mhz[first], top_mhz)
+        core, mem = clock_ratios(mine.core_mhz[first], mine.mem_mhz[first], top_mhz)
         return cls(mine.time_s, setting, core, mem)
 
     def sums(self, p: float) -> SettingSums:

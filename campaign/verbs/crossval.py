@@ -27,8 +27,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--scheme",
         help="leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out, "
-        "leave-one-node-out, leave-one-site-out, or over the variants of a kernel: "
-        "leave-one-variant-out, variants-kfold:K (default: leave-one-setting-out)",
+        "leave-one-node-out, leave-one-site-out; few:M: all kernels at M random settings alone "
+        "(few:all with --new); or over the variants of a kernel: leave-one-variant-out, "
+        "variants-kfold:K (default: leave-one-setting-out)",
+    )
+    parser.add_argument(
+        "--new",
+        type=int,
+        metavar="Q",
+        help="for few:M: judge kernels that were measured at Q of the settings alone",
     )
     parser.add_argument(
         "--train",
@@ -69,6 +76,10 @@ def run(arguments: Namespace) -> int:
         raise BadArgument("--fitted-on and --scheme: give one of them")
     if _is_over_variants(arguments.scheme):
         return _over_variants(arguments)
+    if arguments.scheme is not None and arguments.scheme.startswith("few:"):
+        return _with_few(arguments)
+    if arguments.new is not None:
+        raise BadArgument("--new: needs --scheme few:M")
     for option in ("kernel", "problem"):
         if getattr(arguments, option):
             raise BadArgument(f"--{option}: needs --scheme leave-one-variant-out")
@@ -124,6 +135,65 @@ def _over_variants(arguments: Namespace) -> int:
     else:
         print_over_variants(result.as_dict())
     return 0
+
+
+def _with_few(arguments: Namespace) -> int:
+    from campaign.results import open_store  # noqa: PLC0415
+
+    if arguments.train or arguments.time != "measured":
+        raise BadArgument("--train and --time: not with --scheme few:M")
+    text = arguments.scheme.removeprefix("few:")
+    if text != "all" and not text.isdigit():
+        raise BadArgument(f"--scheme: few:M needs a whole number M, or few:all; found {text!r}")
+    store = open_store(arguments.store)
+    sites = arguments.site or [store.only_site()]
+    if len(sites) > 1:
+        raise BadArgument("--site: one site with --scheme few:M")
+    result = store.crossval_few(
+        sites[0],
+        None if text == "all" else int(text),
+        arguments.new,
+        model=arguments.model,
+        voltage=arguments.voltage,
+        robust=arguments.robust,
+        objective=arguments.objective,
+        accept_unproven=arguments.accept_unproven,
+    )
+    if arguments.json:
+        print_json(result.as_dict())
+    else:
+        print_few(result.as_dict())
+    return 0
+
+
+def print_few(shown: dict[str, Any]) -> None:
+    """What each chooser loses with few measurements, for people."""
+    from analysis.choice.few_crossval import FEW_CHOOSERS  # noqa: PLC0415
+    from analysis.choice.objectives import objective  # noqa: PLC0415
+
+    simulated = " (simulated)" if shown["simulated"] else ""
+    settings = shown["scheme"].removeprefix("few:")
+    new = "" if shown["new"] is None else f", the kernels judged at {shown['new']} of these"
+    explain(
+        f"{shown['site']}{simulated}: all kernels measured at {settings} settings drawn at "
+        f"random{new}; {shown['draws']} draws"
+    )
+    if shown["unproven_clocks"]:
+        explain(UNPROVEN_CLOCKS)
+    decision = shown["decision"]
+    title = objective(decision["objective"]).title
+    explain(f"{title} lost by choosing a setting among all of the site, {decision['cases']} cases:")
+    print_table(
+        ["method", "mean %", "max %", f"best of {decision['cases']}"],
+        [
+            [
+                name,
+                *(decision[key][column] for column in ("mean_lost_pct", "max_lost_pct", "exact")),
+            ]
+            for key, name in FEW_CHOOSERS.items()
+        ],
+    )
+    explain(f"the model expects its picks to lose {shown['expected_loss_pct']:.2f} %")
 
 
 def print_over_variants(shown: dict[str, Any]) -> None:

@@ -67,8 +67,10 @@ def run(arguments: Namespace) -> int:
         f"measured: {outcome.measured} of {outcome.planned} points, {outcome.failed} failed, "
         f"{outcome.left} left (simulated)\n"
     )
-    if not outcome.measured:
-        return 1
+    if outcome.interrupted:
+        say("interrupted; run it again to continue")
+    if outcome.interrupted or not outcome.measured:
+        return outcome.exit_code
     store = open_store(created.root)
     for site in plan.sites:
         _show_site(store, site, plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -226,10 +227,36 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         "the fastest setting, is right, worse, or open (these measurements do not show which). "
         "--json has energies, times and expected losses."
     )
+    for line in few_settings(shown):
+        explain(line)
     for line in shown.warnings:
         explain(f"warning: {line}")
     for line in shown.without_pick:
         explain(f"no pick: {line}")
+
+
+def few_settings(shown: Predictions) -> list[str]:
+    """Who picked for kernels that were measured at few settings, a line for each outcome."""
+    tried = [entry.pick for entry in shown.predictions if not isnan(entry.pick.model_lost_pct)]
+    lines = []
+    for chosen_by, setting in (
+        ("best_single", "that setting was picked"),
+        ("model", "the model picked"),
+    ):
+        own = [pick for pick in tried if pick.chosen_by == chosen_by]
+        if own:
+            by_model, by_single = (
+                sum(getattr(pick, name) for pick in own) / len(own)
+                for name in ("model_lost_pct", "best_single_lost_pct")
+            )
+            names = ", ".join(pick.label for pick in own[:3]) + (", ..." if len(own) > 3 else "")
+            lines.append(
+                f"measured at few settings: {len(own)} of the kernels ({names}). Tried on kernels "
+                f"that were measured everywhere, the model's picks lose {by_model:.2f} %, and the "
+                f"setting that is best for the other kernels on average {by_single:.2f} %, so "
+                f"{setting}"
+            )
+    return lines
 
 
 def _setting(prediction: Prediction) -> str:

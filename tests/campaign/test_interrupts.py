@@ -38,6 +38,25 @@ def test_an_interrupted_plan_is_one_line_and_130(tmp_path: Path, signals: int) -
     assert process.returncode == 130
 
 
+def test_a_demo_that_is_interrupted_while_it_measures_goes_no_further(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "campaign", "demo", str(tmp_path / "demo")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+    )
+    assert process.stderr is not None
+    assert "points to measure" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert printed.endswith("interrupted; run it again to continue\n")
+    assert "fit" not in printed
+    assert "campaign:" not in errors
+    assert not (tmp_path / "demo" / "report.html").exists()
+
+
 def test_an_interrupt_in_an_exec_does_not_change_the_exit_code(tmp_path: Path) -> None:
     """As in the text of a dataclass, while modules are imported: CPython then kills itself."""
     text = """

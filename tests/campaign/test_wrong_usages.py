@@ -226,6 +226,13 @@ USAGES = {
     "coefficients two --site a": (
         "campaign: two: has no fit of site 'a'; run: campaign fit two --site a"
     ),
+    "crossval one --scheme few:x": (
+        "campaign: --scheme: few:M needs a whole number M, or few:all; found 'x'"
+    ),
+    "crossval one --scheme few:2 --time predicted": (
+        "campaign: --train and --time: not with --scheme few:M"
+    ),
+    "crossval one --new 2": "campaign: --new: needs --scheme few:M",
     "predict one --site jetson": (
         "campaign: one: has no site 'jetson'; did you mean 'jetson-tk1'?"
     ),

@@ -1,0 +1,237 @@
+"""What picks lose with few measurements: all kernels at few settings, or new ones at fewer still.
+
+A draw takes M settings at random, where all kernels count as measured; the rest is not looked at.
+With ``new``, a tenth of the kernels at a time is new in addition: measured at so many of these
+settings alone. The picks are those of ``campaign predict``, among all settings of the site, and
+are judged by what was measured there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.choice.losses import SEED, Chooser, kernel_numbers, rank_single_settings
+from analysis.choice.objectives import Objective
+from analysis.choice.objectives import objective as objective_of
+from analysis.choice.pick import measured_volts, picks
+from analysis.energy.fit import fit
+from analysis.energy.models import AUTO
+from analysis.measurements.observations import CantFit, Observations, kernel_names
+
+PARTS = 10
+"""New kernels are tried a tenth of all at a time."""
+DRAWS = 3
+FEW_CHOOSERS = {
+    "model": "model",
+    "best_measured": "best measured setting",
+    "best_single": "best single setting",
+    "race_to_halt": "race to halt",
+    "random": "random setting",
+}
+"""Who chooses the setting: the name in JSON, and the name for people."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewCase:
+    """What each chooser of :data:`FEW_CHOOSERS` loses a kernel in a draw, in % of the score.
+
+    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
+    ``expected_loss_pct``, ``best_probability``: as the model's pick states them.
+    """
+
+    kernel: str
+    params: Mapping[str, Any]
+    label: str
+    draw: int
+    lost_pct: Mapping[str, float]
+    expected_loss_pct: float
+    best_probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewCrossValidation:
+    """Picks judged draw by draw. ``settings``: at how many all kernels count as measured;
+    ``new``: at how many a new one does, None without new ones."""
+
+    site: str
+    simulated: bool
+    settings: int
+    new: int | None
+    draws: int
+    objective: str
+    cases: list[FewCase]
+
+    @property
+    def choosers(self) -> dict[str, Chooser]:
+        """What each chooser loses over all cases, and how often it was the best."""
+        lost = {
+            name: np.array([case.lost_pct[name] for case in self.cases]) for name in FEW_CHOOSERS
+        }
+        return {
+            name: Chooser(float(of.mean()), float(of.max()), float(np.sum(of == 0.0)))
+            for name, of in lost.items()
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign crossval --scheme few:M --json``."""
+        return {
+            "site": self.site,
+            "simulated": self.simulated,
+            "scheme": f"few:{self.settings}",
+            "new": self.new,
+            "draws": self.draws,
+            "expected_loss_pct": float(np.mean([case.expected_loss_pct for case in self.cases])),
+            "decision": {"cases": len(self.cases), "objective": self.objective}
+            | {name: vars(chooser) for name, chooser in self.choosers.items()},
+        }
+
+
+def few_cross_validate(
+    data: Observations,
+    settings: int | None,
+    new: int | None = None,
+    *,
+    draws: int = DRAWS,
+    model: str = AUTO,
+    voltage: str = AUTO,
+    robust: bool = False,
+    objective: str = "energy",
+) -> FewCrossValidation:
+    """Judge the picks where all kernels were measured at ``settings`` of the settings (all where
+    None), and, with ``new``, some at so few of these.
+
+    Only kernels that were measured at every setting are judged.
+
+    Raises:
+        CantFit: more settings than there are, no kernel that was measured at all of them, or too
+            few measurements for a fit.
+    """
+    goal = objective_of(objective)
+    present = np.unique(data.setting)
+    settings = len(present) if settings is None else settings
+    if not 1 <= settings <= len(present):
+        raise CantFit(f"few:M needs a number M from 1 to {len(present)}; found {settings}")
+    if new is None and settings == len(present):
+        raise CantFit("few:all leaves nothing to predict; give fewer settings, or new kernels")
+    if new is not None and not 1 <= new <= settings:
+        raise CantFit(f"new kernels need 1 to {settings} settings; found {new}")
+    truth = FewTruth.of(data, goal)
+    if not truth.row:
+        raise CantFit("no kernel was measured at every setting; measure some at all of them")
+    cases = []
+    volts = measured_volts(data)
+    for fold in few_folds(data, list(truth.row), settings, new, draws):
+        training = data.take(fold.seen)
+        fitted = fit(training, model, voltage, robust=robust)
+        others = data.take(fold.others)
+        rank = rank_single_settings(others, kernel_numbers(others), goal)
+        for pick in picks(fitted, training, fold.judged, objective=objective, volts=volts):
+            at = truth.place(pick.core_mhz, pick.mem_mhz)
+            above = truth.above_pct[truth.row[pick.label]]
+            lost_pct = {
+                "model": above[at],
+                "best_measured": above[truth.least(pick.label, fold.own)],
+                "best_single": above[int(np.argmin(rank[present]))],
+                "race_to_halt": above[truth.fastest[truth.row[pick.label]]],
+                "random": above.mean(),
+            }
+            cases.append(
+                FewCase(
+                    kernel=pick.kernel,
+                    params=pick.params,
+                    label=pick.label,
+                    draw=fold.draw,
+                    lost_pct={name: float(lost) for name, lost in lost_pct.items()},
+                    expected_loss_pct=pick.expected_loss_pct,
+                    best_probability=pick.best_probability,
+                )
+            )
+    return FewCrossValidation(
+        site=data.site,
+        simulated=data.simulated,
+        settings=settings,
+        new=new,
+        draws=draws,
+        objective=goal.name,
+        cases=cases,
+    )
+
+
+@dataclass(frozen=True)
+class FewFold:
+    """``judged``: labels of the kernels whose picks are judged; ``own``: numbers of the settings
+    that these count as measured at; bool (rows,): ``seen``, what a fit may use, and ``others``,
+    those of it by which the best single setting is chosen."""
+
+    draw: int
+    judged: list[str]
+    own: np.ndarray
+    seen: np.ndarray
+    others: np.ndarray
+
+
+def few_folds(
+    data: Observations, kernels: list[str], settings: int, new: int | None, draws: int
+) -> Iterator[FewFold]:
+    """The folds of :func:`few_cross_validate`, of which ``kernels`` are to be judged."""
+    for draw in range(draws):
+        rng = np.random.default_rng((SEED, draw))
+        chosen = rng.choice(np.unique(data.setting), settings, replace=False)
+        inside = np.isin(data.setting, chosen)
+        if new is None:
+            yield FewFold(draw, kernels, chosen, inside, inside)
+            continue
+        order = rng.permutation(len(kernels))
+        for part in np.array_split(order, min(PARTS, len(kernels))):
+            judged = [kernels[i] for i in part]
+            own = rng.choice(chosen, new, replace=False)
+            others = inside & ~np.isin(data.kernel.astype(str), judged)
+            yield FewFold(draw, judged, own, others | (inside & np.isin(data.setting, own)), others)
+
+
+@dataclass(frozen=True)
+class FewTruth:
+    """What picks are judged by. ``row``: label -> row, of kernels that were measured everywhere;
+    ``above_pct``: float64 (K, S), how far each score is above the kernel's least; ``fastest``:
+    int64 (K,); ``settings``: S numbers of settings, and their ``mhz`` (S, 2)."""
+
+    row: dict[str, int]
+    above_pct: np.ndarray
+    fastest: np.ndarray
+    settings: np.ndarray
+    mhz: np.ndarray
+
+    @classmethod
+    def of(cls, data: Observations, goal: Objective) -> FewTruth:
+        settings = np.unique(data.setting)
+        row: dict[str, int] = {}
+        above, fastest = [], []
+        for label in kernel_names(data):
+            mine = data.kernel == label
+            if len(np.unique(data.setting[mine])) < len(settings):
+                continue
+            at = np.searchsorted(settings, data.setting[mine])
+            n = np.bincount(at)
+            energy_j, time_s = (
+                np.bincount(at, values[mine]) / n for values in (data.energy_j, data.time_s)
+            )
+            score = goal.score(energy_j, time_s)
+            row[label] = len(row)
+            above.append((score / score.min() - 1.0) * 100.0)
+            fastest.append(int(np.argmin(time_s)))
+        mhz = np.array([data.settings[s] for s in settings])
+        return cls(row, np.array(above), np.array(fastest), settings, mhz)
+
+    def place(self, core_mhz: float, mem_mhz: float) -> int:
+        """The column of a setting."""
+        same = np.nan_to_num(self.mhz) == np.nan_to_num([core_mhz, mem_mhz])
+        return int(np.flatnonzero(same.all(axis=1))[0])
+
+    def least(self, label: str, among: np.ndarray) -> int:
+        """The column of the kernel's best setting among some."""
+        columns = np.flatnonzero(np.isin(self.settings, among))
+        return int(columns[np.argmin(self.above_pct[self.row[label], columns])])

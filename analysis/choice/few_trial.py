@@ -1,0 +1,136 @@
+"""Whether the model picks well for kernels measured at few settings: tried on the other kernels.
+
+Kernels that were measured at every setting are taken, a quarter of them at a time, as if they had
+been measured at the few settings alone. The model is fitted again, and picks for them. What these
+picks lose is known, and so is what the best single setting loses: the one that is best on average
+over the other kernels (:func:`analysis.choice.losses.rank_single_settings` says which). Where the
+model's picks lose more, the kernel is better off with that setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.choice.objectives import Objective
+from analysis.energy.fit import fit
+from analysis.energy.fitted import Fit
+from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.time.few_settings import LEAST_OTHERS, few_groups, few_setting_times
+from analysis.time.kernel_roofline import fit_time
+
+PARTS = 4
+"""The other kernels are tried in so many parts, each with a fit of its own."""
+SEED = 20261123
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewTrial:
+    """What was predicted for K kernels at S ``settings`` from the few, and what was measured.
+
+    Energies in J, times in s, float64 (S, K); at the few settings the predicted ones are those
+    measured.
+    """
+
+    settings: list[tuple[float, float]]
+    predicted_j: np.ndarray
+    predicted_s: np.ndarray
+    measured_j: np.ndarray
+    measured_s: np.ndarray
+
+    def best_single(self, objective: Objective) -> tuple[float, float]:
+        """The setting that is best on average over these kernels."""
+        return self.settings[int(np.argmin(self._above(objective).mean(axis=1)))]
+
+    def lost_pct(self, objective: Objective) -> tuple[float, float]:
+        """What the model's picks lose and what the best single setting loses, each that of the
+        other kernels: the means over the kernels, in % of the score."""
+        above = self._above(objective)
+        kernels = np.arange(above.shape[1])
+        picked = objective.score(self.predicted_j, self.predicted_s).argmin(axis=0)
+        single = (above.sum(axis=1, keepdims=True) - above).argmin(axis=0)
+        by_model, by_single = (100.0 * above[chosen, kernels].mean() for chosen in (picked, single))
+        return float(by_model), float(by_single)
+
+    def _above(self, objective: Objective) -> np.ndarray:
+        """How far each setting's score is above the kernel's least."""
+        score = objective.score(self.measured_j, self.measured_s)
+        return np.asarray(score / score.min(axis=0) - 1.0)
+
+
+def few_trials(fitted: Fit, data: Observations, kernels: Sequence[str]) -> dict[str, FewTrial]:
+    """The trial of each of ``kernels`` that was measured at few settings.
+
+    Empty where fewer than five kernels were measured at every setting, or no model can be fitted
+    to their few settings.
+    """
+    groups = few_groups(data, kernels)
+    if not groups:
+        return {}
+    present = np.unique(data.setting)
+    whole = [
+        label
+        for label in kernel_names(data)
+        if len(np.unique(data.setting[data.kernel == label])) == len(present)
+    ]
+    if len(whole) < LEAST_OTHERS:
+        return {}
+    trials: dict[str, FewTrial] = {}
+    for settings, labels in groups.items():
+        try:
+            trial = _tried(fitted, data, settings, whole)
+        except CantFit:
+            continue
+        trials |= dict.fromkeys(labels, trial)
+    return trials
+
+
+def _tried(fitted: Fit, data: Observations, few: Sequence[int], whole: Sequence[str]) -> FewTrial:
+    present = np.unique(data.setting)
+    shape = (len(whole), len(present))
+    place = np.searchsorted(present, data.setting)
+    row = {label: i for i, label in enumerate(whole)}
+    number = np.array([row.get(label, -1) for label in data.kernel.tolist()])
+    mine = np.flatnonzero(number >= 0)
+    cell = number[mine] * shape[1] + place[mine]
+    repeats = np.bincount(cell)
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        return np.asarray((np.bincount(cell, values[mine]) / repeats).reshape(shape))
+
+    measured_j, measured_s = mean(data.energy_j), mean(data.time_s)
+    predicted_j, predicted_s = measured_j.copy(), measured_s.copy()
+    first = np.full(len(repeats), -1)
+    first[cell[::-1]] = mine[::-1]
+    first = first.reshape(shape)
+    hidden = np.flatnonzero(~np.isin(present, few))
+    known = fitted.voltage in ("table", "measured")
+    order = np.random.default_rng(SEED).permutation(len(whole))
+    for part in np.array_split(order, PARTS):
+        seen = ~np.isin(number, part) | np.isin(data.setting, few)
+        training = data.take(seen)
+        voltage = "known" if known else fitted.voltage
+        model = fit(training, fitted.model, voltage, robust=fitted.robust, intervals=False)
+        there = data.take(first[np.ix_(part, hidden)].ravel())
+        labels = [whole[i] for i in part]
+        mhz = np.array([data.settings[present[i]] for i in hidden])
+        times = fit_time(training)
+        stacked = few_setting_times(training, times, labels, *mhz.T)
+        time_s = np.array(
+            [
+                stacked[label].time_s if label in stacked else times.time_s(label, *mhz.T)
+                for label in labels
+            ]
+        )
+        energy_j = model.energy_j(replace(there, time_s=time_s.ravel()))
+        predicted_s[np.ix_(part, hidden)] = time_s
+        predicted_j[np.ix_(part, hidden)] = energy_j.reshape(time_s.shape)
+    return FewTrial(
+        settings=[data.settings[i] for i in present],
+        predicted_j=predicted_j.T,
+        predicted_s=predicted_s.T,
+        measured_j=measured_j.T,
+        measured_s=measured_s.T,
+    )

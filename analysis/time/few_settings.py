@@ -1,0 +1,303 @@
+"""Times of kernels that were measured at few settings: learned from the other kernels.
+
+A kernel measured at one or two settings says little of how its time scales. Three predictions of
+its log times are put together:
+
+- its own roofline (:mod:`analysis.time.kernel_roofline`), from its few times alone;
+- the rooflines that the kernels of its site share (:mod:`analysis.time.shared_rooflines`), from
+  which it starts, and moves as its own times come in. Kernels count more whose mean power and
+  rates of operations, at a setting where it was measured, are like its own;
+- a ridge regression over the kernels (Hoerl & Kennard 1970) of log times relative to that at one
+  of the few settings, on log power and log rates there and on the relative log times at the other
+  few. It makes no assumption on how times scale, and knows nothing of clocks that were not
+  measured, where the shared rooflines stand in.
+
+Their weights are found on the others: each is taken as if it had been measured at the same few
+settings, its times at the rest are predicted in the three ways, and the weights are those of the
+least mean squared error of log times, none below 0 and all together 1 (stacking, Wolpert 1992;
+Breiman 1996). The errors that are left of the others say how sure the predicted times are. Where
+fewer than :data:`LEAST_OTHERS` kernels can be tried, the kernel's own roofline stays.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.measurements.observations import Observations, kernel_names
+from analysis.time.kernel_roofline import SettingTimes, TimeModel, clock_ratios
+from analysis.time.shared_rooflines import SharedRooflines, few_times, fit_shared
+
+MOST_SETTINGS = 8
+"""A kernel with more settings than these has enough of its own."""
+LEAST_OTHERS = 5
+BANDWIDTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 5.0)
+"""Of the weights of alike kernels, in mean squared standard deviations of what is compared."""
+SUM_TO_1 = 1e4
+"""How strongly the weights of the predictions are held to sum to 1."""
+EVERYONE = 0.02
+"""The part of the starting weights in which all kernels count alike."""
+PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+"""Of the regression, a kernel."""
+RATE_SCALE = 20.0
+"""Rates from a twentieth of the highest on are told apart by their logarithms."""
+
+
+@dataclass(frozen=True)
+class StackedTimes:
+    """Predicted times of one kernel at M settings.
+
+    ``time_s``: float64 (M,); ``root``: (M, M), whose products, summed over the first axis, are the
+    covariance of log times.
+    """
+
+    time_s: np.ndarray
+    root: np.ndarray
+
+
+def few_setting_times(
+    data: Observations,
+    model: TimeModel,
+    kernels: Sequence[str],
+    core_mhz: np.ndarray,
+    mem_mhz: np.ndarray,
+) -> dict[str, StackedTimes]:
+    """The times, at M settings, of those ``kernels`` that were measured at few settings.
+
+    ``model``: all kernels' own rooflines. Kernels with more settings, and those for which too few
+    others can be tried, are not in the result.
+    """
+    groups = few_groups(data, kernels)
+    if not groups:
+        return {}
+    table = _Table.of(data, model)
+    shared: SharedRooflines | None = None
+    to = clock_ratios(core_mhz, mem_mhz, model.top_mhz)
+    times: dict[str, StackedTimes] = {}
+    for settings, labels in groups.items():
+        others = table.others(settings)
+        if len(others) < LEAST_OTHERS:
+            continue
+        shared = shared or fit_shared(table.log_s, *table.ratios)
+        group = _Group(table, shared, model, np.array(settings), others)
+        weights, errors = group.stacked()
+        root = _square_root(errors[:, group.nearest(to)])
+        rows = np.array([table.row[label] for label in labels])
+        log_s = np.tensordot(weights, group.predicted(rows, to), 1)
+        times |= {label: StackedTimes(np.exp(log_s[i]), root) for i, label in enumerate(labels)}
+    return times
+
+
+def few_groups(data: Observations, kernels: Sequence[str]) -> dict[tuple[int, ...], list[str]]:
+    """Those of ``kernels`` that were measured at few of the settings, by these settings."""
+    at: dict[str, set[int]] = {label: set() for label in kernels}
+    for label, setting in zip(data.kernel.tolist(), data.setting.tolist(), strict=True):
+        if label in at:
+            at[label].add(setting)
+    n = len(np.unique(data.setting))
+    groups = defaultdict(list)
+    for label, settings in at.items():
+        if 0 < len(settings) <= min(MOST_SETTINGS, n - 1):
+            groups[tuple(sorted(settings))].append(label)
+    return groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """Kernels by settings: ``log_s``, ``log_w`` float64 (K, S), mean log time and power, NaN where
+    not measured; ``modelled_log_s``: by their own rooflines; ``counts``: (K, classes);
+    ``ratios``: f_top / f of both domains, (S,)."""
+
+    row: Mapping[str, int]
+    log_s: np.ndarray
+    log_w: np.ndarray
+    modelled_log_s: np.ndarray
+    counts: np.ndarray
+    ratios: tuple[np.ndarray, np.ndarray]
+
+    @classmethod
+    def of(cls, data: Observations, model: TimeModel) -> _Table:
+        labels = kernel_names(data)
+        row = {label: i for i, label in enumerate(labels)}
+        number = np.array([row[label] for label in data.kernel.tolist()])
+        shape = (len(labels), len(data.settings))
+        cell = number * shape[1] + data.setting
+        n = np.bincount(cell, minlength=shape[0] * shape[1])
+
+        def mean(values: np.ndarray) -> np.ndarray:
+            with np.errstate(invalid="ignore"):
+                return np.asarray((np.bincount(cell, values, len(n)) / n).reshape(shape))
+
+        log_s = np.log(data.time_s)
+        counts = np.zeros((shape[0], len(data.counts)))
+        for i, values in enumerate(data.counts.values()):
+            counts[number, i] = np.nan_to_num(values)
+        mhz = np.array(data.settings)
+        return cls(
+            row=row,
+            log_s=mean(log_s),
+            log_w=mean(np.log(data.energy_j) - log_s),
+            modelled_log_s=np.log(np.array([model.time_s(label, *mhz.T) for label in labels])),
+            counts=counts,
+            ratios=clock_ratios(mhz[:, 0], mhz[:, 1], model.top_mhz),
+        )
+
+    def others(self, settings: Sequence[int]) -> np.ndarray:
+        """Rows of the kernels that were measured at all these settings, and at one more."""
+        known = np.isfinite(self.log_s)
+        inside = known[:, list(settings)].all(axis=1)
+        return np.flatnonzero(inside & (known.sum(axis=1) > len(settings)))
+
+    def at(self, settings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        core, mem = self.ratios
+        return core[settings], mem[settings]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Kernels that were measured at the same few ``settings``, and ``others`` to learn from."""
+
+    table: _Table
+    shared: SharedRooflines
+    model: TimeModel
+    settings: np.ndarray
+    others: np.ndarray
+
+    def predicted(self, rows: np.ndarray, to: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """Log times of the kernels ``rows`` at M settings ``to``, float64 (3, rows, M): by their
+        own rooflines, the shared ones, and the regression. No kernel learns from itself."""
+        log_s = self.table.log_s[np.ix_(rows, self.settings)]
+        at = self.table.at(self.settings)
+        own = np.array([self._own_roofline(times, to) for times in np.exp(log_s)])
+        shared = few_times(self.shared, self._prior(rows), log_s, at, to)
+        regression = shared.copy()
+        same = (to[0][:, None] == self.table.ratios[0]) & (to[1][:, None] == self.table.ratios[1])
+        same &= np.isfinite(self.table.log_s[self.others]).any(axis=0)
+        there = same.any(axis=1)
+        regression[:, there] = self._regression(rows)[:, same.argmax(axis=1)[there]]
+        return np.stack([own, shared, regression])
+
+    def stacked(self) -> tuple[np.ndarray, np.ndarray]:
+        """The weights (3,) of the predictions, tried on the others; and the errors of log times
+        that are left, float64 (others, S), whose products, summed over the others, are their
+        covariance."""
+        from scipy.optimize import nnls  # noqa: PLC0415
+
+        true = self.table.log_s[self.others]
+        predicted = self.predicted(self.others, self.table.ratios)
+        hidden = np.isfinite(true)
+        hidden[:, self.settings] = False
+        errors = (predicted - true)[:, hidden]
+        scale = max(float(np.sqrt((errors**2).sum())), 1e-300)
+        rows = np.vstack([errors.T / scale, np.full((1, 3), SUM_TO_1)])
+        weights, _ = nnls(rows, np.append(np.zeros(errors.shape[1]), SUM_TO_1))
+        weights /= weights.sum()
+        left = np.where(hidden, np.tensordot(weights, predicted, 1) - np.nan_to_num(true), 0.0)
+        # Three weights were found on the same errors.
+        free = np.maximum(hidden.sum(axis=0) - 3.0, 1.0)
+        return weights, left / np.sqrt(free)
+
+    def nearest(self, to: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """Of each setting of ``to`` (M,), the nearest one at which the others were tried."""
+        known = np.isfinite(self.table.log_s[self.others]).any(axis=0)
+        known[self.settings] = False
+        tried = np.flatnonzero(known)
+        core, mem = self.table.at(tried)
+        distance = (to[0][:, None] - core) ** 2 + (to[1][:, None] - mem) ** 2
+        return np.asarray(tried[distance.argmin(axis=1)])
+
+    def _own_roofline(self, time_s: np.ndarray, to: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """Log times of a kernel by its own roofline, fitted at these settings alone."""
+        core, mem = self.table.at(self.settings)
+        own = SettingTimes(time_s, np.arange(len(time_s)), core, mem)
+        paced_s, _ = own.sums(self.model.exponent).fit()
+        return np.log(self.model.ratio_times_s(np.array([paced_s]), *to)[0])
+
+    def _regression(self, rows: np.ndarray) -> np.ndarray:
+        """Log times (rows, S) by regression; those of one of the others without itself."""
+        table, others, first = self.table, self.others, self._first()
+        rest = self.settings[self.settings != first]
+        relative = table.log_s[:, rest] - table.log_s[:, [first]]
+        features = np.column_stack([self._features(), relative])
+        middle, scale = features[others].mean(axis=0), features[others].std(axis=0) + 1e-9
+        features = (features - middle) / scale
+        x, n = features[others], len(others)
+        log_s = np.where(np.isfinite(table.log_s), table.log_s, table.modelled_log_s)[others]
+        y = log_s - log_s[:, [first]]
+        mean = y.mean(axis=0)
+        away = y - mean
+        best: tuple[float, np.ndarray, np.ndarray] | None = None
+        for penalty in PENALTIES:
+            slopes = np.linalg.solve(x.T @ x + penalty * n * np.eye(x.shape[1]), x.T)
+            leverage = np.einsum("ij,ji->i", x, slopes) + 1.0 / n
+            fitted = x @ slopes @ away
+            # What a kernel's own row does to its prediction is taken out (Allen 1974, PRESS).
+            without = y - (away - fitted) / (1.0 - leverage)[:, None]
+            error = float(((without - y) ** 2).mean())
+            if best is None or error < best[0]:
+                best = (error, slopes @ away, without)
+        assert best is not None  # noqa: S101
+        _, slope, without = best
+        predicted = mean + features[rows] @ slope
+        place = {row: i for i, row in enumerate(others.tolist())}
+        for i, row in enumerate(rows.tolist()):
+            if row in place:
+                predicted[i] = without[place[row]]
+        return np.asarray(table.log_s[rows][:, [first]] + predicted)
+
+    def _prior(self, rows: np.ndarray) -> np.ndarray:
+        """Weights of the shares that each of ``rows`` starts from, float64 (rows, G)."""
+        membership, others = self.shared.membership, self.others
+        nobody = rows[:, None] == others
+        features = self._features()
+        scale = features[others].std(axis=0) + 1e-9
+        to_all = (features[others][:, None] - features[others]) / scale
+        distance = (to_all**2).mean(axis=2)
+        bandwidth = self._bandwidth(distance, membership[others])
+        own = (features[rows][:, None] - features[others]) / scale
+        weight = _alike((own**2).mean(axis=2), bandwidth, nobody)
+        everyone = _alike(np.zeros(nobody.shape), bandwidth, nobody)
+        return np.asarray(((1.0 - EVERYONE) * weight + EVERYONE * everyone) @ membership[others])
+
+    def _bandwidth(self, distance: np.ndarray, membership: np.ndarray) -> float:
+        """That by which alike kernels predict the others' curves best, each without itself."""
+        first = self._first()
+        curves = membership @ self.shared.curves(*self.table.ratios)
+        curves = curves - curves[:, [first]]
+        nobody = np.eye(len(distance), dtype=bool)
+        errors = [
+            float(np.mean((_alike(distance, width, nobody) @ curves - curves) ** 2))
+            for width in BANDWIDTHS
+        ]
+        return BANDWIDTHS[int(np.argmin(errors))]
+
+    def _first(self) -> int:
+        """The setting at which kernels are compared: the fastest of these."""
+        mean = self.table.log_s[np.ix_(self.others, self.settings)].mean(axis=0)
+        return int(self.settings[np.argmin(mean)])
+
+    def _features(self) -> np.ndarray:
+        """Log power and log rates of operations, there: float64 (K, 1 + classes)."""
+        first = self._first()
+        rate = self.table.counts / np.exp(self.table.log_s[:, [first]])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            highest = np.nanmax(rate[self.others], axis=0, initial=0.0)
+            relative = np.where(highest > 0, rate / highest, 0.0)
+        return np.column_stack([self.table.log_w[:, first], np.log1p(RATE_SCALE * relative)])
+
+
+def _alike(distance: np.ndarray, bandwidth: float, nobody: np.ndarray) -> np.ndarray:
+    """Weights (rows, others) that sum to 1, larger for nearer ones, 0 where ``nobody``."""
+    with np.errstate(invalid="ignore"):
+        least = np.where(nobody, np.inf, distance).min(axis=1, keepdims=True)
+        weight = np.where(nobody, 0.0, np.exp((least - distance) / (2.0 * bandwidth)))
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
+
+
+def _square_root(root: np.ndarray) -> np.ndarray:
+    """(M, M) with the same products, summed over the first axis, as ``root`` (R, M)."""
+    spread, axes = np.linalg.eigh(root.T @ root)
+    return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))).T)

@@ -1,0 +1,202 @@
+"""What picks lose for kernels that were measured at one to three settings, beside baselines.
+
+    .venv/bin/python benchmarks/few_measurements.py --data DIR [--only NAME] [--new 1,2,3]
+        [--draws 3] [--auto]
+
+``DIR``: as for ``real_data.py``. All other kernels are measured everywhere; a tenth of the kernels
+at a time is new, measured at a few settings drawn at random, as ``campaign crossval --scheme
+few:all --new Q`` has it. Beside the picks (ours), on the same draws, what is lost by
+
+- our energy model given times by ridge regression over the kernels, by the nearest kernels, or
+  the true times: log times relative to that at a measured setting, from log power and rates of
+  operations there and from the relative times at the others; what is free is chosen by leaving
+  kernels out;
+- the best of the measured settings, the setting that is best on average over the other kernels,
+  and the fastest setting.
+
+The energy model has the form that ``fit`` chooses on all of the data; ``--auto`` chooses it in
+each fold (slow). Exits 0 when ours loses at most the least of the others (without the true times)
+in every row, and with two settings at most 1.2 times what the true times lose plus 0.3 points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from real_data import gtx_980, titan_x  # noqa: E402
+
+from analysis.choice.few_crossval import FewTruth, few_folds  # noqa: E402
+from analysis.choice.losses import kernel_numbers, rank_single_settings  # noqa: E402
+from analysis.choice.objectives import ENERGY  # noqa: E402
+from analysis.choice.pick import measured_volts, picks  # noqa: E402
+from analysis.energy.fit import fit  # noqa: E402
+
+PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+WIDTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 5.0, 1e6)
+COLUMNS = ("ours", "ridge", "neighbours", "true time", "measured", "single", "fastest")
+BASELINES = ("ridge", "neighbours", "measured", "single", "fastest")
+
+
+class Table:
+    """Mean time and energy of K kernels at S settings, and rates of operations."""
+
+    def __init__(self, data, labels):
+        self.labels, self.settings = labels, np.unique(data.setting)
+        shape = (len(labels), len(self.settings))
+        self.time_s, self.energy_j = np.empty(shape), np.empty(shape)
+        self.first = np.empty(shape, int)
+        for i, label in enumerate(labels):
+            mine = np.flatnonzero(data.kernel == label)
+            at = np.searchsorted(self.settings, data.setting[mine])
+            n = np.bincount(at)
+            self.time_s[i] = np.bincount(at, data.time_s[mine]) / n
+            self.energy_j[i] = np.bincount(at, data.energy_j[mine]) / n
+            self.first[i, at[::-1]] = mine[::-1]
+        counts = [np.nan_to_num(values)[self.first[:, 0]] for values in data.counts.values()]
+        self.counts = np.column_stack([*counts, np.zeros(shape[0])])
+
+    def features(self, few, others):
+        """Log power and rates at the first of the few settings, and relative log times."""
+        log_s, at = np.log(self.time_s), few[0]
+        rates = self.counts / self.time_s[:, [at]]
+        highest = np.maximum(rates[others].max(axis=0), 1e-300)
+        return np.column_stack(
+            [
+                np.log(self.energy_j[:, at]) - log_s[:, at],
+                np.log1p(20.0 * rates / highest),
+                log_s[:, few[1:]] - log_s[:, [at]],
+            ]
+        )
+
+
+def by_ridge(x, y, new):
+    """Ridge regression of y (K, S) on x (K, d), with the penalty that predicts kernels left out
+    best; at ``new``."""
+    middle, scale = x.mean(axis=0), x.std(axis=0) + 1e-9
+    x, new, mean = (x - middle) / scale, (new - middle) / scale, y.mean(axis=0)
+    best = None
+    for penalty in PENALTIES:
+        inverse = np.linalg.inv(x.T @ x + penalty * len(x) * np.eye(x.shape[1]))
+        hat = x @ inverse @ x.T + 1.0 / len(x)
+        left_out = (y - mean - (hat - 1.0 / len(x)) @ (y - mean)) / (1.0 - np.diag(hat))[:, None]
+        error = float((left_out**2).mean())
+        if best is None or error < best[0]:
+            best = (error, mean + new @ inverse @ x.T @ (y - mean))
+    return best[1]
+
+
+def by_neighbours(x, y, new):
+    """The mean of y over kernels, near ones more, by the width that predicts kernels left out
+    best; at ``new``."""
+    scale = x.std(axis=0) + 1e-9
+    between = (((x[:, None] - x) / scale) ** 2).mean(axis=2)
+    to_new = (((new[:, None] - x) / scale) ** 2).mean(axis=2)
+    best = None
+    for width in WIDTHS:
+        weight = np.exp(-between / (2.0 * width))
+        np.fill_diagonal(weight, 0.0)
+        weight /= weight.sum(axis=1, keepdims=True) + 1e-300
+        error = float(((weight @ y - y) ** 2).mean())
+        if best is None or error < best[0]:
+            near = np.exp(-(to_new - to_new.min(axis=1, keepdims=True)) / (2.0 * width))
+            best = (error, near / near.sum(axis=1, keepdims=True) @ y)
+    return best[1]
+
+
+def judged(data, new, draws, form):
+    """Column -> what is lost in each case, in %."""
+    truth = FewTruth.of(data, ENERGY)
+    table = Table(data, list(truth.row))
+    lost = {name: [] for name in COLUMNS}
+    for fold in few_folds(data, table.labels, len(table.settings), new, draws):
+        training = data.take(fold.seen)
+        fitted = fit(training, **form)
+        rows = np.array([truth.row[label] for label in fold.judged])
+        others = np.setdiff1d(np.arange(len(table.labels)), rows)
+        few = np.searchsorted(table.settings, fold.own)
+        features, log_s = table.features(few, others), np.log(table.time_s)
+        relative = log_s[others] - log_s[others][:, [few[0]]]
+        level = log_s[rows][:, [few[0]]]
+        times = {
+            "ridge": level + by_ridge(features[others], relative, features[rows]),
+            "neighbours": level + by_neighbours(features[others], relative, features[rows]),
+            "true time": log_s[rows],
+        }
+        there = data.take(table.first[rows].ravel())
+        for name, log_time in times.items():
+            log_time[:, few] = log_s[np.ix_(rows, few)]
+            energy_j = fitted.energy_j(replace(there, time_s=np.exp(log_time).ravel()))
+            energy_j = energy_j.reshape(log_time.shape)
+            energy_j[:, few] = table.energy_j[np.ix_(rows, few)]
+            lost[name] += truth.above_pct[rows, energy_j.argmin(axis=1)].tolist()
+        ours = picks(fitted, training, fold.judged, volts=measured_volts(data))
+        for pick in ours:
+            at = truth.place(pick.core_mhz, pick.mem_mhz)
+            lost["ours"].append(truth.above_pct[truth.row[pick.label], at])
+        best = few[truth.above_pct[np.ix_(rows, few)].argmin(axis=1)]
+        lost["measured"] += truth.above_pct[rows, best].tolist()
+        lost["fastest"] += truth.above_pct[rows, truth.fastest[rows]].tolist()
+        known = data.take(fold.others)
+        rank = rank_single_settings(known, kernel_numbers(known), ENERGY)
+        lost["single"] += truth.above_pct[rows, int(np.argmin(rank[table.settings]))].tolist()
+    return lost
+
+
+def main() -> int:
+    """Print the table; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--only")
+    parser.add_argument("--new", default="1,2,3")
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--auto", action="store_true")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    sets = {
+        "gtx980": lambda: gtx_980(arguments.data, False),
+        "gtx980 counts": lambda: gtx_980(arguments.data, True),
+        "titanx": lambda: titan_x(arguments.data, True),
+        "titanx no voltages": lambda: titan_x(arguments.data, False),
+    }
+    if arguments.only:
+        sets = {name: sets[name] for name in sets if name.startswith(arguments.only)}
+    print("mean energy lost, %")
+    print(f"{'data':20} new cases  " + " ".join(f"{name:>10}" for name in COLUMNS) + "  seconds")
+    passed = True
+    for name, read in sets.items():
+        data = read()
+        whole = fit(data, intervals=False)
+        known = whole.voltage in ("table", "measured")
+        form = {"model": whole.model, "voltage": "known" if known else whole.voltage}
+        for new in map(int, arguments.new.split(",")):
+            begin = time.perf_counter()
+            lost = judged(data, new, arguments.draws, {} if arguments.auto else form)
+            mean = {column: float(np.mean(values)) for column, values in lost.items()}
+            print(
+                f"{name:20} {new:3} {len(lost['ours']):5}  "
+                + " ".join(f"{mean[column]:10.2f}" for column in COLUMNS)
+                + f"  {time.perf_counter() - begin:7.0f}",
+                flush=True,
+            )
+            passed &= mean["ours"] <= min(mean[column] for column in BASELINES)
+            passed &= new != 2 or mean["ours"] <= 1.2 * mean["true time"] + 0.3
+    print("passed" if passed else "failed")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

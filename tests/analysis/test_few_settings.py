@@ -1,0 +1,433 @@
+"""Kernels measured at few settings: their times against known scaling, and who picks for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.choice.few_crossval import few_cross_validate, few_folds
+from analysis.choice.few_trial import FewTrial, few_trials
+from analysis.choice.losses import kernel_numbers
+from analysis.choice.objectives import objective
+from analysis.choice.pick import Candidates, all_candidates, pick, picks
+from analysis.energy.fit import fit
+from analysis.measurements.observations import CantFit, Observations
+from analysis.time.few_settings import few_setting_times
+from analysis.time.kernel_roofline import fit_time
+from analysis.time.shared_rooflines import few_times, fit_shared
+from tests.analysis.synthetic import grid_observations
+
+CORE, MEM = np.array([400.0, 600.0, 800.0, 1000.0]), np.array([500.0, 900.0])
+MHZ = np.array([(core, mem) for core in CORE for mem in MEM])
+RATIOS = 1000.0 / MHZ[:, 0], 900.0 / MHZ[:, 1]
+
+
+def scaled(shares: np.ndarray, exponent: float = 2.0) -> np.ndarray:
+    """Log times (K, 8) at the grid by their closed form, of shares (K, 3)."""
+    a, b, c = np.asarray(shares, float).T[:, :, None]
+    core, mem = RATIOS
+    return np.log(c + ((a * core) ** exponent + (b * mem) ** exponent) ** (1.0 / exponent))
+
+
+def measured(log_s: np.ndarray, watts: np.ndarray, mem: bool = True) -> Observations:
+    """Kernels with these log times (K, 8), and power (K,) at the highest clocks that falls with
+    the core's clock."""
+    k, s = (part.ravel() for part in np.indices(log_s.shape))
+    time_s = np.exp(log_s).ravel()
+    ones = np.ones(len(k))
+    mhz = MHZ if mem else np.column_stack([np.linspace(400.0, 1000.0, 8), np.full(8, np.nan)])
+    return Observations(
+        site="few",
+        simulated=True,
+        kernel=np.array([f"kernel-{i}" for i in k], object),
+        core_mhz=mhz[s, 0],
+        mem_mhz=mhz[s, 1],
+        core_v=ones,
+        mem_v=ones,
+        time_s=time_s,
+        energy_j=time_s * watts[k] * (0.4 + 0.6 * mhz[s, 0] / 1000.0),
+        counts={},
+        domains={},
+        voltage="unit",
+        setting=s.astype(np.int64),
+        settings=[(float(c), float(m)) for c, m in mhz],
+    )
+
+
+def two_kinds(seed: int = 5, kernels: int = 12, noise: float = 0.0) -> tuple[np.ndarray, ...]:
+    """Log times and power of kernels that the core paces (even ones, 100 W) or the memory (odd
+    ones, 40 W)."""
+    rng = np.random.default_rng(seed)
+    of_core = np.arange(kernels) % 2 == 0
+    shares = np.where(of_core[:, None], [0.9, 0.05, 0.05], [0.05, 0.9, 0.05])
+    log_s = scaled(shares) + rng.normal(size=(kernels, 1)) + noise * rng.normal(size=(kernels, 8))
+    return log_s, np.where(of_core, 100.0, 40.0) * np.exp(0.05 * rng.normal(size=kernels))
+
+
+def without(data: Observations, label: str, settings: list[int]) -> Observations:
+    return data.take((data.kernel != label) | np.isin(data.setting, settings))
+
+
+def few_of(data: Observations, label: str):
+    return few_setting_times(data, fit_time(data), [label], *MHZ.T)
+
+
+def test_shares_and_exponent_are_found_again():
+    shares = np.array([(16 - i, i, 0) for i in range(0, 17, 2)]) / 16
+    model = fit_shared(scaled(shares, 3.0), *RATIOS)
+    assert model.exponent == 3.0
+    np.testing.assert_allclose(model.shares[model.membership.argmax(axis=1)], shares)
+    assert model.variance == pytest.approx(1e-6)
+
+
+def test_curves_are_the_stated_formula():
+    model = fit_shared(scaled(np.eye(3)), *RATIOS)
+    p = model.exponent
+    worked = [c + ((2.0 * a) ** p + (1.5 * b) ** p) ** (1 / p) for a, b, c in model.shares]
+    found = np.exp(model.curves(np.array([2.0]), np.array([1.5])))[:, 0]
+    np.testing.assert_allclose(found, worked, rtol=1e-12)
+
+
+@pytest.mark.parametrize("label", ["kernel-0", "kernel-1"])
+@pytest.mark.parametrize("at", [[7], [0], [2], [7, 0]])
+def test_a_new_kernel_scales_like_those_with_its_power(label, at):
+    log_s, watts = two_kinds()
+    data = measured(log_s, watts)
+    predicted = few_of(without(data, label, at), label)[label].time_s
+    np.testing.assert_allclose(predicted, np.exp(log_s[int(label[-1])]), rtol=0.03)
+
+
+def test_its_own_times_overrule_a_misleading_power():
+    log_s, watts = two_kinds()
+    watts[0] = 40.0  # paced by the core, with the power of those that the memory paces
+    data = without(measured(log_s, watts), "kernel-0", [7, 1])
+    predicted = few_of(data, "kernel-0")["kernel-0"].time_s
+    np.testing.assert_allclose(predicted, np.exp(log_s[0]), rtol=0.1)
+
+
+def test_counts_tell_kernels_of_the_same_power_apart():
+    log_s, watts = two_kinds()
+    data = measured(log_s, np.full_like(watts, 60.0))
+    of_core = kernel_numbers(data) % 2 == 0
+    work = np.exp(log_s[:, 7])[kernel_numbers(data)] * 1e9
+    counts = {"dp": np.where(of_core, work, work / 50), "dram": np.where(of_core, work / 50, work)}
+    data = replace(data, counts=counts, domains={"dp": "core", "dram": "mem"})
+    for label in ("kernel-0", "kernel-1"):
+        predicted = few_of(without(data, label, [7]), label)[label].time_s
+        np.testing.assert_allclose(predicted, np.exp(log_s[int(label[-1])]), rtol=0.05)
+
+
+def test_what_no_roofline_can_do_is_learned_by_regression():
+    rng = np.random.default_rng(9)
+    size = rng.normal(size=(20, 1))
+    pattern = np.array([0.3, -0.4, 0.2, 0.5, -0.1, -0.3, 0.4, 0.0])  # up and down with the clocks
+    log_s = rng.normal(size=(20, 1)) + size * pattern
+    data = without(measured(log_s, 60.0 * np.exp(size[:, 0])), "kernel-3", [7])
+    predicted = few_of(data, "kernel-3")["kernel-3"].time_s
+    np.testing.assert_allclose(predicted, np.exp(log_s[3]), rtol=0.05)
+
+
+def test_the_common_distribution_sharpens_what_noisy_kernels_say():
+    rng = np.random.default_rng(2)
+    shares = np.repeat([[0.75, 0.125, 0.125], [0.125, 0.75, 0.125]], 20, axis=0)
+    log_s = scaled(shares) + 0.15 * rng.normal(size=(40, 8))
+    model = fit_shared(log_s, *RATIOS)
+    away = log_s[:, None, :] - model.curves(*RATIOS)
+    squares = ((away - away.mean(axis=2, keepdims=True)) ** 2).sum(axis=2)
+    alone = np.exp(-squares / (2.0 * model.variance))
+    alone /= alone.sum(axis=1, keepdims=True)
+    distance = ((model.shares - shares[:, None, :]) ** 2).sum(axis=2)
+    together_off, alone_off = (
+        (membership * distance).sum(axis=1).mean() for membership in (model.membership, alone)
+    )
+    assert together_off < 0.7 * alone_off
+
+
+def test_units_of_time_and_energy_do_not_matter():
+    log_s, watts = two_kinds(noise=0.03)
+    data = without(measured(log_s, watts), "kernel-3", [4])
+    plain = few_of(data, "kernel-3")["kernel-3"]
+    scaled_data = replace(data, time_s=data.time_s * 1e6, energy_j=data.energy_j * 1e3)
+    other = few_of(scaled_data, "kernel-3")["kernel-3"]
+    np.testing.assert_allclose(other.time_s, plain.time_s * 1e6, rtol=1e-6)
+    np.testing.assert_allclose(
+        (other.root**2).sum(axis=0), (plain.root**2).sum(axis=0), rtol=1e-3, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("at", [[7], [3], [7, 0], [6, 1, 2]])
+def test_predicted_times_are_as_sure_as_they_say(at):
+    inside = total = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        shares = rng.dirichlet([1.0, 1.0, 0.3], 30)
+        log_s = scaled(shares) + 0.02 * rng.normal(size=(30, 8))
+        data = measured(log_s, 60.0 * np.exp(0.2 * rng.normal(size=30)))
+        for label in [f"kernel-{k}" for k in range(0, 30, 5)]:
+            few = few_of(without(data, label, at), label)[label]
+            std = np.sqrt((few.root**2).sum(axis=0))
+            away = np.abs(np.log(few.time_s) - log_s[int(label[7:])])
+            hidden = ~np.isin(np.arange(8), at)
+            inside += int((away < 1.96 * std)[hidden].sum())
+            total += int(hidden.sum())
+    assert 0.85 <= inside / total <= 1.0
+
+
+def test_a_site_without_a_memory_clock():
+    rng = np.random.default_rng(3)
+    shares = rng.dirichlet([3.0, 1e-3, 1.0], 10)
+    core = 1000.0 / np.linspace(400.0, 1000.0, 8)
+    log_s = np.log(shares[:, [2]] + shares[:, [0]] * core)
+    data = without(measured(log_s, np.full(10, 50.0), mem=False), "kernel-4", [0, 7])
+    mhz = np.array(data.settings)
+    few = few_setting_times(data, fit_time(data), ["kernel-4"], *mhz.T)["kernel-4"]
+    np.testing.assert_allclose(few.time_s, np.exp(log_s[4]), rtol=0.03)
+
+
+def test_clocks_that_no_kernel_was_measured_at_are_predicted():
+    log_s, watts = two_kinds()
+    data = without(measured(log_s, watts), "kernel-0", [7])
+    beyond = few_setting_times(
+        data, fit_time(data), ["kernel-0"], np.array([700.0]), np.array([700.0])
+    )
+    a, b, c = 0.9 * 1000 / 700, 0.05 * 900 / 700, 0.05
+    expected = (c + np.hypot(a, b)) / (c + np.hypot(0.9, 0.05)) * np.exp(log_s[0, 7])
+    assert beyond["kernel-0"].time_s[0] == pytest.approx(expected, rel=0.05)
+
+
+def test_clocks_beside_the_measured_ones_are_as_unsure_as_the_nearest_that_was_tried():
+    log_s, watts = two_kinds(noise=0.05)
+    data = without(measured(log_s, watts), "kernel-0", [7])
+    few = few_setting_times(
+        data, fit_time(data), ["kernel-0"], np.array([980.0, 800.0]), np.array([900.0, 900.0])
+    )["kernel-0"]
+    std = np.sqrt((few.root**2).sum(axis=0))
+    assert std[0] == pytest.approx(std[1])
+    assert std[0] > 0.02
+
+
+@pytest.mark.parametrize("kernels", [2, 5, 6])
+def test_too_few_others_leave_a_kernel_its_own_roofline(kernels):
+    log_s, watts = two_kinds(kernels=kernels)
+    data = without(measured(log_s, watts), "kernel-0", [7])
+    assert (few_of(data, "kernel-0") != {}) == (kernels - 1 >= 5)
+
+
+def test_kernels_that_were_measured_everywhere_are_left_alone():
+    log_s, watts = two_kinds()
+    assert few_of(measured(log_s, watts), "kernel-0") == {}
+
+
+@given(
+    seed=st.integers(0, 1000),
+    missing=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=40),
+)
+def test_any_gaps_give_finite_positive_times(seed, missing):
+    rng = np.random.default_rng(seed)
+    log_s = scaled(rng.dirichlet([1.0, 1.0, 1.0], 8)) + 0.1 * rng.normal(size=(8, 8))
+    data = measured(log_s, rng.uniform(20.0, 200.0, 8))
+    gone = {8 * kernel + setting for kernel, setting in missing if setting != kernel}
+    data = data.take(np.array([i not in gone for i in range(64)]))
+    labels = sorted(set(data.kernel.tolist()))
+    for few in few_setting_times(data, fit_time(data), labels, *MHZ.T).values():
+        assert np.isfinite(few.time_s).all()
+        assert (few.time_s > 0).all()
+        assert np.isfinite(few.root).all()
+
+
+def test_few_times_by_brute_force():
+    rng = np.random.default_rng(8)
+    model = fit_shared(scaled(rng.dirichlet([1.0, 1.0, 1.0], 9), 1.5), *RATIOS)
+    prior = rng.dirichlet(np.ones(len(model.shares)), 2)
+    log_s = rng.normal(size=(2, 2))
+    at = RATIOS[0][[1, 6]], RATIOS[1][[1, 6]]
+    few = few_times(model, prior, log_s, at, RATIOS)
+    for k in range(2):
+        weights, curves = [], []
+        for g in range(len(model.shares)):
+            here, there = model.curves(*at)[g], model.curves(*RATIOS)[g]
+            level = np.mean(log_s[k] - here)
+            squares = np.sum((log_s[k] - level - here) ** 2)
+            weights.append(np.log(prior[k, g]) - squares / (2 * model.variance))
+            curves.append(level + there)
+        weight = np.exp(np.array(weights) - max(weights))
+        np.testing.assert_allclose(few[k], weight / weight.sum() @ np.array(curves), atol=1e-6)
+
+
+def trial(predicted_j: list[list[float]], measured_j: list[list[float]]) -> FewTrial:
+    """By kernel: at three settings, with times that do not matter."""
+    predicted, seen = np.array(predicted_j).T, np.array(measured_j).T
+    return FewTrial(
+        settings=[(1.0, np.nan), (2.0, np.nan), (3.0, np.nan)],
+        predicted_j=predicted,
+        predicted_s=np.ones_like(predicted),
+        measured_j=seen,
+        measured_s=np.ones_like(seen),
+    )
+
+
+BAD = trial([[9, 9, 1], [9, 9, 1], [9, 9, 1]], [[1, 2, 3], [1, 2, 3], [1.5, 1, 3]])
+GOOD = trial([[1, 2, 9], [1, 2, 9], [2, 1, 9]], [[1, 2, 3], [1, 2, 3], [1.5, 1, 3]])
+
+
+def candidates_with(few: FewTrial) -> Candidates:
+    return Candidates(
+        kernel="k",
+        params={},
+        label="k",
+        settings=few.settings,
+        energy_j=np.array([2.0, 1.0, 3.0]),
+        time_s=np.array([3.0, 2.0, 1.0]),
+        measured=np.array([False, True, False]),
+        measured_j=np.array([np.nan, 1.0, np.nan]),
+        few=few,
+    )
+
+
+def test_what_a_trial_lost_by_hand():
+    energy = objective("energy")
+    # The model picks the third setting. Without the first kernel the others have, over the two,
+    # 50 % and 0 + 100 %, so the first setting is the best single one; so it is for the third.
+    assert BAD.lost_pct(energy) == pytest.approx((200.0, 50.0 / 3))
+    assert GOOD.lost_pct(energy) == pytest.approx((0.0, 50.0 / 3))
+    assert BAD.best_single(energy)[0] == 1.0
+
+
+def test_the_best_single_setting_of_a_kernel_is_that_of_the_others():
+    apart = trial([[1, 2, 9], [2, 1, 9]], [[1, 2, 3], [2, 1, 3]])
+    assert apart.lost_pct(objective("energy")) == pytest.approx((0.0, 100.0))
+
+
+def test_the_best_single_setting_within_limits_that_leave_out_others():
+    few = trial([[9, 9, 1], [9, 9, 1]], [[2, 1, 3], [2, 1, 3]])
+    among = candidates_with(few)
+    assert pick(among).core_mhz == 2.0
+    assert pick(among, max_slowdown=1.0).core_mhz == 2.0  # leaves out the first setting
+
+
+@pytest.mark.parametrize(
+    ("few", "chosen_by", "core_mhz"), [(BAD, "best_single", 1.0), (GOOD, "model", 2.0)]
+)
+def test_the_one_that_loses_less_chooses(few, chosen_by, core_mhz):
+    among = candidates_with(few)
+    chosen = pick(among)
+    assert (chosen.chosen_by, chosen.core_mhz) == (chosen_by, core_mhz)
+    assert chosen.best_single_lost_pct == pytest.approx(50.0 / 3)
+    assert chosen.model_lost_pct == pytest.approx(few.lost_pct(objective("energy"))[0])
+    # Where the limits leave out the best single setting, the model chooses among the rest.
+    limited = pick(among, max_slowdown=1.0)
+    assert (limited.chosen_by, limited.core_mhz) == ("model", 2.0)
+    assert pick(replace(among, few=None)).chosen_by == "model"
+
+
+def test_trials_hide_what_was_not_measured_and_keep_what_was():
+    data = grid_observations(4, kernels=9, noise=0.02)
+    data = without(data, "kernel-2", [0, 5])
+    fitted = fit(data, "choi", "known", intervals=False)
+    trials = few_trials(fitted, data, sorted(set(data.kernel.tolist())))
+    assert list(trials) == ["kernel-2"]
+    one = trials["kernel-2"]
+    assert one.measured_j.shape == (8, 8)  # settings, kernels that were measured everywhere
+    few = np.isin(np.arange(8), [0, 5])
+    np.testing.assert_array_equal(one.predicted_j[few], one.measured_j[few])
+    assert (one.predicted_j[~few] != one.measured_j[~few]).all()
+    np.testing.assert_allclose(one.predicted_j, one.measured_j, rtol=0.5)
+    # What is hidden of a kernel says nothing of its own predictions.
+    strange = (data.kernel == "kernel-4") & ~np.isin(data.setting, [0, 5])
+    changed = replace(data, energy_j=np.where(strange, 2.0, 1.0) * data.energy_j)
+    other = few_trials(fitted, changed, ["kernel-2"])["kernel-2"]
+    whole = [label for label in sorted(set(data.kernel.tolist())) if label != "kernel-2"]
+    own = whole.index("kernel-4")
+    np.testing.assert_allclose(other.predicted_j[~few, own], one.predicted_j[~few, own])
+    assert (other.predicted_j[~few] != one.predicted_j[~few]).any()
+
+
+def test_a_pick_for_a_kernel_with_one_setting_knows_how_little_it_knows():
+    data = grid_observations(6, kernels=14, counted=0.0, noise=0.02)
+    few = without(data, "kernel-3", [0])
+    fitted = fit(few, "choi", "known")
+    unsure = all_candidates(fitted, few)["kernel-3"]
+    sure = all_candidates(fit(data, "choi", "known"), data)["kernel-3"]
+    hidden = ~unsure.measured
+    spread = [np.log(c.time_draws_s[hidden]).std(axis=1) for c in (unsure, sure)]
+    assert (spread[0] > 5 * spread[1]).all()
+    assert unsure.few is not None
+    assert sure.few is None
+
+
+def test_a_fold_sees_of_a_new_kernel_its_own_settings_alone():
+    data = grid_observations(2, kernels=10)
+    labels = sorted(set(data.kernel.tolist()))
+    judged = []
+    for fold in few_folds(data, labels, 6, 2, 1):
+        new = np.isin(data.kernel.astype(str), fold.judged)
+        assert len(fold.own) == 2
+        assert set(data.setting[fold.seen & new]) == set(fold.own)
+        assert len(set(data.setting[fold.seen & ~new])) == 6
+        np.testing.assert_array_equal(fold.others, fold.seen & ~new)
+        judged += fold.judged
+    assert sorted(judged) == labels
+
+
+def test_few_measurements_by_brute_force():
+    data = grid_observations(2, kernels=10, noise=0.02)
+    made = few_cross_validate(data, None, 1, draws=1, model="choi", voltage="known")
+    assert len(made.cases) == 10
+    energy = {
+        label: [
+            data.energy_j[(data.kernel == label) & (data.setting == s)].mean() for s in range(8)
+        ]
+        for label in set(data.kernel.tolist())
+    }
+    for case in made.cases:
+        own = np.array(energy[case.label])
+        above = (own / own.min() - 1) * 100
+        others = [np.array(e) / min(e) for label, e in energy.items() if label != case.label]
+        assert case.lost_pct["best_single"] == pytest.approx(
+            above[np.argmin(np.sum(others, axis=0))]
+        )
+        assert case.lost_pct["random"] == pytest.approx(above.mean())
+        assert min(abs(above - case.lost_pct["model"])) < 1e-9
+        assert case.lost_pct["best_measured"] in above
+    choosers = made.choosers
+    assert choosers["random"].mean_lost_pct == pytest.approx(
+        np.mean([case.lost_pct["random"] for case in made.cases])
+    )
+
+
+def test_all_kernels_at_few_settings():
+    data = grid_observations(2, kernels=8, noise=0.02)
+    made = few_cross_validate(data, 3, draws=2, model="choi", voltage="known")
+    assert (len(made.cases), made.settings, made.new) == (16, 3, None)
+    assert {case.draw for case in made.cases} == {0, 1}
+    # Nothing of the settings that were not drawn is looked at.
+    more = few_cross_validate(data, 7, draws=2, model="choi", voltage="known")
+    assert more.choosers["model"].mean_lost_pct <= made.choosers["model"].mean_lost_pct + 1.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "new", "said"),
+    [
+        (9, None, "few:M needs a number M from 1 to 8; found 9"),
+        (0, None, "few:M needs a number M from 1 to 8; found 0"),
+        (None, None, "few:all leaves nothing to predict; give fewer settings, or new kernels"),
+        (3, 4, "new kernels need 1 to 3 settings; found 4"),
+        (3, 0, "new kernels need 1 to 3 settings; found 0"),
+    ],
+)
+def test_what_few_cannot_be(settings, new, said):
+    with pytest.raises(CantFit) as caught:
+        few_cross_validate(grid_observations(2), settings, new)
+    assert str(caught.value) == said
+
+
+def test_picks_say_who_chose():
+    data = without(grid_observations(4, kernels=9, noise=0.02), "kernel-2", [0])
+    by_label = {one.label: one for one in picks(fit(data, "choi", "known"), data)}
+    assert np.isfinite(by_label["kernel-2"].model_lost_pct)
+    assert np.isnan(by_label["kernel-0"].model_lost_pct)
+    assert by_label["kernel-0"].chosen_by == "model"
