@@ -311,11 +311,16 @@ def _predictable(training: Observations, held_out: Observations) -> np.ndarray:
 def _with_predicted_time(training: Observations, held_out: Observations) -> Observations:
     times = fit_time(training)
     time_s = np.empty(len(held_out))
-    for kernel in kernel_names(held_out):
+    kernels, settings = kernel_names(held_out), np.unique(held_out.setting)
+    mhz = np.array([held_out.settings[s] for s in settings])
+    few = few_setting_times(training, times, kernels, *mhz.T)
+    for kernel in kernels:
         mine = held_out.kernel == kernel
-        core_mhz, mem_mhz = held_out.core_mhz[mine], held_out.mem_mhz[mine]
-        few = few_setting_times(training, times, [kernel], core_mhz, mem_mhz).get(kernel)
-        time_s[mine] = few.time_s if few else times.time_s(kernel, core_mhz, mem_mhz)
+        if kernel in few:
+            time_s[mine] = few[kernel].time_s[np.searchsorted(settings, held_out.setting[mine])]
+        else:
+            core_mhz, mem_mhz = held_out.core_mhz[mine], held_out.mem_mhz[mine]
+            time_s[mine] = times.time_s(kernel, core_mhz, mem_mhz)
     return replace(held_out, time_s=time_s)
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.choice.crossval import cross_validate
 from analysis.choice.few_crossval import few_cross_validate, few_folds
 from analysis.choice.few_trial import FewTrial, few_trials
-from analysis.choice.losses import kernel_numbers
+from analysis.choice.losses import SEED, kernel_numbers
 from analysis.choice.objectives import objective
 from analysis.choice.pick import Candidates, all_candidates, pick, picks
 from analysis.energy.fit import fit
@@ -397,6 +398,24 @@ def test_few_measurements_by_brute_force():
     assert choosers["random"].mean_lost_pct == pytest.approx(
         np.mean([case.lost_pct["random"] for case in made.cases])
     )
+
+
+def test_a_cross_validation_with_predicted_times_learns_from_the_other_kernels():
+    """Each fold's times, kernel by kernel; the folds leave gaps in some kernels."""
+    log_s, watts = two_kinds(noise=0.02)
+    data = measured(log_s, watts)
+    made = cross_validate(data, "kfold:8", "choi", voltage="unit", time="predicted")
+    fold = np.random.default_rng(SEED).permutation(len(data)) % 8
+    expected, learned = np.full(len(data), np.nan), 0
+    for number in range(8):
+        training, model = data.take(fold != number), fit_time(data.take(fold != number))
+        for row in np.flatnonzero(fold == number):
+            label, mhz = data.kernel[row], (data.core_mhz[[row]], data.mem_mhz[[row]])
+            few = few_setting_times(training, model, [label], *mhz)
+            learned += label in few
+            expected[row] = few[label].time_s[0] if few else model.time_s(label, *mhz)[0]
+    assert learned > 20
+    np.testing.assert_allclose(made.time_error_pct, np.abs(expected / data.time_s - 1.0) * 100.0)
 
 
 def test_all_kernels_at_few_settings():
