@@ -40,6 +40,8 @@ from analysis.unknown_name import unknown_name
 
 SCHEMES = (
     "leave-one-setting-out",
+    "leave-one-core-clock-out",
+    "leave-one-memory-clock-out",
     "holdout",
     "kfold:K",
     "leave-one-kernel-out",
@@ -358,6 +360,13 @@ def _folds(
         if len(present) < 2:
             raise CantFit("leave-one-setting-out needs measurements at two settings or more")
         yield from (data.setting == s for s in present)
+    elif scheme in ("leave-one-core-clock-out", "leave-one-memory-clock-out"):
+        domain = scheme.split("-")[2]
+        mhz = np.array(data.settings)[data.setting, ("core", "memory").index(domain)]
+        clocks = np.unique(mhz[np.isfinite(mhz)])
+        if len(clocks) < 2:
+            raise CantFit(f"{scheme} needs measurements at two {domain} clocks or more")
+        yield from (mhz == clock for clock in clocks)
     elif scheme == "holdout":
         yield _holdout(data, present, train)
     elif scheme == "leave-one-kernel-out":

@@ -26,10 +26,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scheme",
-        help="leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out, "
-        "leave-one-node-out, leave-one-site-out; few:M: all kernels at M random settings alone "
-        "(few:all with --new); or over the variants of a kernel: leave-one-variant-out, "
-        "variants-kfold:K (default: leave-one-setting-out)",
+        help="leave-one-setting-out, leave-one-core-clock-out, leave-one-memory-clock-out, "
+        "holdout, kfold:K, leave-one-kernel-out, leave-one-node-out, leave-one-site-out; few:M: "
+        "all kernels at M random settings alone (few:all with --new); or over the variants of a "
+        "kernel: leave-one-variant-out, variants-kfold:K (default: leave-one-setting-out)",
     )
     parser.add_argument(
         "--new",

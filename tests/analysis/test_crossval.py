@@ -110,6 +110,24 @@ def test_every_scheme_predicts_every_row_once(data):
         assert np.isfinite(judged.predicted_j).all()
 
 
+@pytest.mark.parametrize(
+    ("scheme", "column"), [("leave-one-core-clock-out", 0), ("leave-one-memory-clock-out", 1)]
+)
+def test_a_clock_is_predicted_without_any_of_its_settings(data, scheme, column):
+    mhz = np.array(data.settings)[data.setting, column]
+    judged = cross_validate(data, scheme, "choi", voltage="known")
+    assert judged.n_folds == len(set(mhz))
+    expected = np.empty(len(data))
+    for clock in set(mhz):
+        left_out = mhz == clock
+        fitted = fit(data.take(~left_out), "choi", "known", intervals=False)
+        expected[left_out] = fitted.energy_j(data.take(left_out))
+    np.testing.assert_allclose(judged.predicted_j, expected, rtol=1e-9)
+    one = data.take(mhz == mhz[0])
+    with pytest.raises(CantFit, match="clocks or more"):
+        cross_validate(one, scheme)
+
+
 @pytest.mark.parametrize("scheme", ["kfold:1", "kfold:x", "kfold:", "nothing"])
 def test_unknown_schemes_are_refused(data, scheme):
     with pytest.raises(CantFit):

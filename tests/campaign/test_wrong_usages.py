@@ -238,7 +238,8 @@ USAGES = {
     ),
     "crossval one --scheme holdot": (
         "campaign: unknown scheme 'holdot'; did you mean 'holdout'? Known: "
-        "leave-one-setting-out, holdout, kfold:K, leave-one-kernel-out, "
+        "leave-one-setting-out, leave-one-core-clock-out, leave-one-memory-clock-out, holdout, "
+        "kfold:K, leave-one-kernel-out, "
         "leave-one-node-out, leave-one-site-out"
     ),
     "predict one --objective energie": (
