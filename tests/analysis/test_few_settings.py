@@ -19,6 +19,7 @@ from analysis.energy.fit import fit
 from analysis.measurements.observations import CantFit, Observations
 from analysis.time.few_settings import few_setting_times
 from analysis.time.kernel_roofline import fit_time
+from analysis.time.refits import allowed_log_s, refit_times
 from analysis.time.shared_rooflines import few_times, fit_shared
 from tests.analysis.synthetic import grid_observations
 
@@ -259,6 +260,41 @@ def test_few_times_by_brute_force():
         np.testing.assert_allclose(few[k], weight / weight.sum() @ np.array(curves), atol=1e-6)
 
 
+@given(
+    seed=st.integers(0, 10_000),
+    exponent=st.sampled_from([1.0, 1.5, 3.0, 16.0]),
+    at=st.sets(st.integers(0, 7), min_size=1, max_size=4),
+)
+def test_every_roofline_is_within_what_the_clocks_allow(seed, exponent, at):
+    shares = np.random.default_rng(seed).dirichlet([0.3, 0.3, 0.3], 1)
+    log_s = scaled(shares, exponent) - 3.0
+    mine = without(measured(log_s, np.array([50.0])), "kernel-0", sorted(at))
+    low, high = allowed_log_s(mine, *MHZ.T)
+    assert (low <= log_s[0] + 1e-9).all()
+    assert (high >= log_s[0] - 1e-9).all()
+    np.testing.assert_allclose(low[sorted(at)], log_s[0, sorted(at)])
+    np.testing.assert_allclose(high[sorted(at)], log_s[0, sorted(at)])
+
+
+def test_what_the_clocks_allow_by_hand():
+    mine = without(measured(np.zeros((1, 8)), np.array([50.0])), "kernel-0", [0])  # 400/500 MHz
+    low, high = allowed_log_s(
+        mine, np.array([200.0, 800.0, 200.0]), np.array([1000.0, 1500.0, 500.0])
+    )
+    np.testing.assert_allclose(low, np.log([1 / 2, 1 / 3, 1.0]))
+    np.testing.assert_allclose(high, np.log([2.0, 1.0, 2.0]))
+
+
+@pytest.mark.parametrize("settings", [3, 4])
+def test_few_settings_are_not_taken_for_no_knowledge(settings):
+    """Times from few settings are unsure, but within bounds: so are the losses expected."""
+    data = grid_observations(11, kernels=16, noise=0.02)
+    made = few_cross_validate(data, settings, draws=4, model="choi", voltage="known")
+    lost = made.choosers["model"].mean_lost_pct
+    stated = made.as_dict()["expected_loss_pct"]
+    assert lost / 4 - 1.0 < stated < 4 * lost + 3.0
+
+
 def trial(predicted_j: list[list[float]], measured_j: list[list[float]]) -> FewTrial:
     """By kernel: at three settings, with times that do not matter."""
     predicted, seen = np.array(predicted_j).T, np.array(measured_j).T
@@ -416,6 +452,23 @@ def test_a_cross_validation_with_predicted_times_learns_from_the_other_kernels()
             expected[row] = few[label].time_s[0] if few else model.time_s(label, *mhz)[0]
     assert learned > 20
     np.testing.assert_allclose(made.time_error_pct, np.abs(expected / data.time_s - 1.0) * 100.0)
+
+
+def test_refits_go_no_further_than_the_clocks_allow():
+    log_s, watts = two_kinds(noise=0.1)
+    data = measured(log_s, watts)
+    data = data.take(np.isin(data.setting, [0, 3, 6]))
+    model = fit_time(data)
+    refits = refit_times(data, model, ["kernel-0", "kernel-1"], *MHZ.T)
+    capped = 0
+    for label, deviation in refits.deviation.items():
+        low, high = allowed_log_s(data.take(data.kernel == label), *MHZ.T)
+        off = np.log(model.time_s(label, *MHZ.T)) - (low + high) / 2.0
+        widest = np.sqrt(np.maximum(high - low, 0.0) ** 2 / 12.0 + off**2)
+        std = np.sqrt((deviation**2).sum(axis=0))
+        assert (std <= widest * (1 + 1e-9)).all()
+        capped += int(np.isclose(std, widest).sum())
+    assert 0 < capped < 16
 
 
 def test_all_kernels_at_few_settings():
