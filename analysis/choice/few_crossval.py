@@ -20,6 +20,7 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import measured_volts, picks
 from analysis.energy.fit import fit
 from analysis.energy.models import AUTO
+from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 
 PARTS = 10
@@ -208,23 +209,21 @@ class FewTruth:
     @classmethod
     def of(cls, data: Observations, goal: Objective) -> FewTruth:
         settings = np.unique(data.setting)
-        row: dict[str, int] = {}
-        above, fastest = [], []
-        for label in kernel_names(data):
-            mine = data.kernel == label
-            if len(np.unique(data.setting[mine])) < len(settings):
-                continue
-            at = np.searchsorted(settings, data.setting[mine])
-            n = np.bincount(at)
-            energy_j, time_s = (
-                np.bincount(at, values[mine]) / n for values in (data.energy_j, data.time_s)
-            )
-            score = goal.score(energy_j, time_s)
-            row[label] = len(row)
-            above.append((score / score.min() - 1.0) * 100.0)
-            fastest.append(int(np.argmin(time_s)))
-        mhz = np.array([data.settings[s] for s in settings])
-        return cls(row, np.array(above), np.array(fastest), settings, mhz)
+        labels = kernel_names(data)
+        energy_j, time_s = (
+            cell_means(data, labels, values)[:, settings] for values in (data.energy_j, data.time_s)
+        )
+        whole = np.flatnonzero(np.isfinite(time_s).all(axis=1))
+        energy_j, time_s = energy_j[whole], time_s[whole]
+        score = goal.score(energy_j.T, time_s.T).T
+        least = score.min(axis=1, keepdims=True)
+        return cls(
+            row={labels[k]: i for i, k in enumerate(whole.tolist())},
+            above_pct=(score / least - 1.0) * 100.0,
+            fastest=time_s.argmin(axis=1),
+            settings=settings,
+            mhz=np.array([data.settings[s] for s in settings]),
+        )
 
     def place(self, core_mhz: float, mem_mhz: float) -> int:
         """The column of a setting."""

@@ -17,6 +17,7 @@ import numpy as np
 from analysis.choice.objectives import Objective
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
+from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.time.few_settings import LEAST_OTHERS, few_groups, few_setting_times
 from analysis.time.kernel_roofline import fit_time
@@ -89,22 +90,16 @@ def few_trials(fitted: Fit, data: Observations, kernels: Sequence[str]) -> dict[
 
 def _tried(fitted: Fit, data: Observations, few: Sequence[int], whole: Sequence[str]) -> FewTrial:
     present = np.unique(data.setting)
-    shape = (len(whole), len(present))
-    place = np.searchsorted(present, data.setting)
     row = {label: i for i, label in enumerate(whole)}
     number = np.array([row.get(label, -1) for label in data.kernel.tolist()])
-    mine = np.flatnonzero(number >= 0)
-    cell = number[mine] * shape[1] + place[mine]
-    repeats = np.bincount(cell)
-
-    def mean(values: np.ndarray) -> np.ndarray:
-        return np.asarray((np.bincount(cell, values[mine]) / repeats).reshape(shape))
-
-    measured_j, measured_s = mean(data.energy_j), mean(data.time_s)
+    measured_j, measured_s = (
+        cell_means(data, whole, values)[:, present] for values in (data.energy_j, data.time_s)
+    )
     predicted_j, predicted_s = measured_j.copy(), measured_s.copy()
-    first = np.full(len(repeats), -1)
-    first[cell[::-1]] = mine[::-1]
-    first = first.reshape(shape)
+    first = np.full((len(whole), len(data.settings)), -1)
+    mine = np.flatnonzero(number >= 0)[::-1]
+    first[number[mine], data.setting[mine]] = mine
+    first = first[:, present]
     hidden = np.flatnonzero(~np.isin(present, few))
     known = fitted.voltage in ("table", "measured")
     order = np.random.default_rng(SEED).permutation(len(whole))

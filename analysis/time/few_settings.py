@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import Observations, kernel_names
 from analysis.time.kernel_roofline import SettingTimes, TimeModel, clock_ratios
 from analysis.time.shared_rooflines import SharedRooflines, few_times, fit_shared
@@ -122,24 +123,16 @@ class _Table:
     def of(cls, data: Observations, model: TimeModel) -> _Table:
         labels = kernel_names(data)
         row = {label: i for i, label in enumerate(labels)}
-        number = np.array([row[label] for label in data.kernel.tolist()])
-        shape = (len(labels), len(data.settings))
-        cell = number * shape[1] + data.setting
-        n = np.bincount(cell, minlength=shape[0] * shape[1])
-
-        def mean(values: np.ndarray) -> np.ndarray:
-            with np.errstate(invalid="ignore"):
-                return np.asarray((np.bincount(cell, values, len(n)) / n).reshape(shape))
-
+        number = [row[label] for label in data.kernel.tolist()]
         log_s = np.log(data.time_s)
-        counts = np.zeros((shape[0], len(data.counts)))
+        counts = np.zeros((len(labels), len(data.counts)))
         for i, values in enumerate(data.counts.values()):
             counts[number, i] = np.nan_to_num(values)
         mhz = np.array(data.settings)
         return cls(
             row=row,
-            log_s=mean(log_s),
-            log_w=mean(np.log(data.energy_j) - log_s),
+            log_s=cell_means(data, labels, log_s),
+            log_w=cell_means(data, labels, np.log(data.energy_j) - log_s),
             modelled_log_s=np.log(np.array([model.time_s(label, *mhz.T) for label in labels])),
             counts=counts,
             ratios=clock_ratios(mhz[:, 0], mhz[:, 1], model.top_mhz),

@@ -1,0 +1,24 @@
+"""Means of what was measured, by kernel and setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.measurements.observations import Observations
+
+
+def cell_means(data: Observations, kernels: Sequence[str], values: np.ndarray) -> np.ndarray:
+    """The mean of ``values`` (rows,) over the repeats of each kernel at each setting.
+
+    Float64 (kernels, settings of ``data``), NaN where a kernel was not measured.
+    """
+    row = {label: i for i, label in enumerate(kernels)}
+    number = np.array([row.get(label, -1) for label in data.kernel.tolist()], np.int64)
+    mine = number >= 0
+    shape = (len(kernels), len(data.settings))
+    cell = number[mine] * shape[1] + data.setting[mine]
+    n = np.bincount(cell, minlength=shape[0] * shape[1])
+    with np.errstate(invalid="ignore"):
+        return np.asarray((np.bincount(cell, values[mine], len(n)) / n).reshape(shape))
