@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from analysis.choice.folds import folds
 from analysis.choice.losses import (
-    SEED,
     CaseLoss,
     Chooser,
     FoldRankings,
@@ -30,7 +30,6 @@ from analysis.measurements.observations import (
     Observations,
     kernel_names,
     pooled,
-    setting_text,
 )
 from analysis.rooflines.roofline import fastest_setting
 from analysis.time.class_roofline import fit_class_roofline
@@ -38,16 +37,6 @@ from analysis.time.few_settings import few_setting_times
 from analysis.time.kernel_roofline import fit_time
 from analysis.unknown_name import unknown_name
 
-SCHEMES = (
-    "leave-one-setting-out",
-    "leave-one-core-clock-out",
-    "leave-one-memory-clock-out",
-    "holdout",
-    "kfold:K",
-    "leave-one-kernel-out",
-    "leave-one-node-out",
-    "leave-one-site-out",
-)
 TIMES = ("measured", "predicted", "profile")
 
 
@@ -204,10 +193,11 @@ def cross_validate(
     What ``model`` and ``voltage`` leave open is chosen anew in each fold, from its own rows
     alone; so are voltages that are estimated.
 
-    ``scheme``: one of :data:`SCHEMES`. ``train``: for ``holdout``, the settings to fit on (the
-    rest is predicted); without it a random half. ``time``: ``measured`` gives the model
-    the measured time of what it predicts, ``predicted`` the time of a time model fitted on the
-    same rows, ``profile`` a time from the kernel's counts and its time at the fastest setting.
+    ``scheme``: one of :data:`analysis.choice.folds.SCHEMES`. ``train``: for ``holdout``, the
+    settings to fit on (the rest is predicted); without it a random half. ``time``: ``measured``
+    gives the model the measured time of what it predicts, ``predicted`` the time of a time model
+    fitted on the same rows, ``profile`` a time from the kernel's counts and its time at the
+    fastest setting.
     ``objective``: what the picks minimise and are judged by
     (:func:`analysis.choice.objectives.objective`).
 
@@ -218,7 +208,7 @@ def cross_validate(
     if time not in TIMES:
         raise CantFit(unknown_name("time", time, TIMES))
     results = _FoldResults(data, objective_of(objective))
-    for test in _folds(data, scheme, train):
+    for test in folds(data, scheme, train):
         training, held_out = data.take(~test), data.take(test)
         if scheme == "leave-one-kernel-out" and not data.has_counts.all():
             raise CantFit("leave-one-kernel-out needs operation counts; these kernels have none")
@@ -349,65 +339,3 @@ def _with_profile_time(
             held_out.mem_mhz[mine],
         )
     return replace(held_out, time_s=time_s)
-
-
-def _folds(
-    data: Observations, scheme: str, train: Sequence[tuple[float, float]] | None
-) -> Iterator[np.ndarray]:
-    """bool masks (rows,) of the rows that each fold predicts."""
-    present = np.unique(data.setting)
-    if scheme == "leave-one-setting-out":
-        if len(present) < 2:
-            raise CantFit("leave-one-setting-out needs measurements at two settings or more")
-        yield from (data.setting == s for s in present)
-    elif scheme in ("leave-one-core-clock-out", "leave-one-memory-clock-out"):
-        domain = scheme.split("-")[2]
-        mhz = np.array(data.settings)[data.setting, ("core", "memory").index(domain)]
-        clocks = np.unique(mhz[np.isfinite(mhz)])
-        if len(clocks) < 2:
-            raise CantFit(f"{scheme} needs measurements at two {domain} clocks or more")
-        yield from (mhz == clock for clock in clocks)
-    elif scheme == "holdout":
-        yield _holdout(data, present, train)
-    elif scheme == "leave-one-kernel-out":
-        yield from (data.kernel == kernel for kernel in kernel_names(data))
-    elif scheme == "leave-one-node-out":
-        nodes = np.array([] if data.node is None else sorted(set(data.node.tolist()) - {""}))
-        if len(nodes) < 2:
-            raise CantFit("leave-one-node-out needs measurements of two named nodes or more")
-        yield from (data.node == node for node in nodes)
-    elif scheme.startswith("kfold:"):
-        folds = int(scheme.removeprefix("kfold:")) if scheme[6:].isdigit() else 0
-        if not 2 <= folds <= len(data):
-            raise CantFit(f"kfold:K needs a whole number K from 2 to {len(data)}; found {scheme!r}")
-        fold = np.random.default_rng(SEED).permutation(len(data)) % folds
-        yield from (fold == k for k in range(folds))
-    elif scheme == "leave-one-site-out":
-        raise CantFit("leave-one-site-out needs two sites or more")
-    else:
-        raise CantFit(unknown_name("scheme", scheme, SCHEMES))
-
-
-def _holdout(
-    data: Observations, present: np.ndarray, train: Sequence[tuple[float, float]] | None
-) -> np.ndarray:
-    if train is None:
-        # At random: every second one in order would be one memory clock of two.
-        half = -(-len(present) // 2)
-        chosen = np.random.default_rng(SEED).permutation(present)[:half]
-    else:
-        # A clock that is not there is NaN, which is not equal to itself.
-        measured = np.nan_to_num(np.array(data.settings))
-        same = (measured == np.nan_to_num(np.array(train))[:, None]).all(axis=2)
-        stray = [pair for pair, at in zip(train, same, strict=True) if not at.any()]
-        if stray:
-            known = ",".join(f"{mhz:g}" for mhz in data.settings[-1] if not np.isnan(mhz))
-            raise CantFit(
-                f"holdout trains on {setting_text(stray[0])}, which was not measured; "
-                f"a measured setting is {known or 'as found'}"
-            )
-        chosen = same.argmax(axis=1)
-    test = ~np.isin(data.setting, chosen)
-    if not test.any():
-        raise CantFit("holdout leaves no setting to predict; train on fewer")
-    return test

@@ -1,0 +1,90 @@
+"""What each scheme of cross-validation leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from analysis.choice.losses import SEED
+from analysis.measurements.observations import CantFit, Observations, kernel_names, setting_text
+from analysis.unknown_name import unknown_name
+
+SCHEMES = (
+    "leave-one-setting-out",
+    "leave-one-core-clock-out",
+    "leave-one-memory-clock-out",
+    "holdout",
+    "kfold:K",
+    "leave-one-kernel-out",
+    "leave-one-node-out",
+    "leave-one-site-out",
+)
+
+
+def folds(
+    data: Observations, scheme: str, train: Sequence[tuple[float, float]] | None
+) -> Iterator[np.ndarray]:
+    """bool masks (rows,) of the rows that each fold of a scheme predicts.
+
+    ``train``: for ``holdout``, the settings to fit on; without it a random half.
+
+    Raises:
+        CantFit: an unknown scheme, or one that these measurements do not allow.
+    """
+    present = np.unique(data.setting)
+    if scheme == "leave-one-setting-out":
+        if len(present) < 2:
+            raise CantFit("leave-one-setting-out needs measurements at two settings or more")
+        yield from (data.setting == s for s in present)
+    elif scheme in ("leave-one-core-clock-out", "leave-one-memory-clock-out"):
+        domain = scheme.split("-")[2]
+        mhz = np.array(data.settings)[data.setting, ("core", "memory").index(domain)]
+        clocks = np.unique(mhz[np.isfinite(mhz)])
+        if len(clocks) < 2:
+            raise CantFit(f"{scheme} needs measurements at two {domain} clocks or more")
+        yield from (mhz == clock for clock in clocks)
+    elif scheme == "holdout":
+        yield _holdout(data, present, train)
+    elif scheme == "leave-one-kernel-out":
+        yield from (data.kernel == kernel for kernel in kernel_names(data))
+    elif scheme == "leave-one-node-out":
+        nodes = np.array([] if data.node is None else sorted(set(data.node.tolist()) - {""}))
+        if len(nodes) < 2:
+            raise CantFit("leave-one-node-out needs measurements of two named nodes or more")
+        yield from (data.node == node for node in nodes)
+    elif scheme.startswith("kfold:"):
+        parts = int(scheme.removeprefix("kfold:")) if scheme[6:].isdigit() else 0
+        if not 2 <= parts <= len(data):
+            raise CantFit(f"kfold:K needs a whole number K from 2 to {len(data)}; found {scheme!r}")
+        fold = np.random.default_rng(SEED).permutation(len(data)) % parts
+        yield from (fold == k for k in range(parts))
+    elif scheme == "leave-one-site-out":
+        raise CantFit("leave-one-site-out needs two sites or more")
+    else:
+        raise CantFit(unknown_name("scheme", scheme, SCHEMES))
+
+
+def _holdout(
+    data: Observations, present: np.ndarray, train: Sequence[tuple[float, float]] | None
+) -> np.ndarray:
+    if train is None:
+        # At random: every second one in order would be one memory clock of two.
+        half = -(-len(present) // 2)
+        chosen = np.random.default_rng(SEED).permutation(present)[:half]
+    else:
+        # A clock that is not there is NaN, which is not equal to itself.
+        measured = np.nan_to_num(np.array(data.settings))
+        same = (measured == np.nan_to_num(np.array(train))[:, None]).all(axis=2)
+        stray = [pair for pair, at in zip(train, same, strict=True) if not at.any()]
+        if stray:
+            known = ",".join(f"{mhz:g}" for mhz in data.settings[-1] if not np.isnan(mhz))
+            raise CantFit(
+                f"holdout trains on {setting_text(stray[0])}, which was not measured; "
+                f"a measured setting is {known or 'as found'}"
+            )
+        chosen = same.argmax(axis=1)
+    test = ~np.isin(data.setting, chosen)
+    if not test.any():
+        raise CantFit("holdout leaves no setting to predict; train on fewer")
+    return test
