@@ -25,7 +25,7 @@ def _kind(name: str, own: str, other: str, use: str) -> FileKind:
 FILE_KINDS = {
     "Campaign": _kind(
         "a campaign file",
-        "sites kernels repeats protocol settings retries search",
+        "sites kernels repeats protocol settings retries search part_of",
         "name seed",
         "measure its points: campaign run {path}",
     ),

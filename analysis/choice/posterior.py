@@ -196,8 +196,7 @@ def _prior(
         none = np.zeros(len(repeats))
         return _Prior(measured=np.flatnonzero(none), deviation=refits, real=none, noise=none)
     wider = discrepancy.widening
-    whole = discrepancy.setting + discrepancy.own * discrepancy.scale.get(kernel, 1.0)
-    whole *= wider**2
+    whole = _whole_variance(discrepancy, kernel)
     rough = discrepancy.rough * whole
     there = repeats > 0
     known = discrepancy.noise.get(kernel)
@@ -215,6 +214,25 @@ def _prior(
         real=real,
         noise=noise,
     )
+
+
+def _whole_variance(discrepancy: Discrepancy, kernel: str) -> float:
+    """Of the discrepancy, without the kernel effect, widened to have Student's 95 % points."""
+    whole = discrepancy.setting + discrepancy.own * discrepancy.scale.get(kernel, 1.0)
+    return whole * discrepancy.widening**2
+
+
+def measurement_variance(discrepancy: Discrepancy | None, kernel: str) -> float:
+    """The variance of the log of one further measurement about its setting's own energy.
+
+    That of the kernel's repeats, or without them the share of the rough part that counts as noise.
+    """
+    if discrepancy is None:
+        return 0.0
+    known = discrepancy.noise.get(kernel)
+    if known is not None:
+        return known
+    return (1.0 - REAL_SHARE) * discrepancy.rough * _whole_variance(discrepancy, kernel)
 
 
 def _refit_deviations(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> np.ndarray:

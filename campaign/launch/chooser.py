@@ -11,6 +11,9 @@ from campaign.plan.point import Point
 class Chooser(Protocol):
     """Chooses the points of a campaign, a batch of a partition at a time."""
 
+    command: str
+    """The verb that goes on with it, with its option."""
+
     def begin(self) -> Plan:
         """The plan with the points that have been chosen, at least one of which is left to measure
         in each partition that is not at its end."""

@@ -43,6 +43,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
     return {
         "campaign": plan.campaign.model_dump(mode="json"),
         "sites": {name: site.model_dump(mode="json") for name, site in plan.sites.items()},
+        "file": None if plan.file is None else str(plan.file),
     }
 
 
@@ -101,7 +102,7 @@ def run(
     configure_dask()
     tidy_scratch(plan)
     with driver_lock(store), _interrupts() as interrupted:
-        verb = "run" if chooser is None else "tune"
+        verb = "run" if chooser is None else chooser.command
         live = LiveStatus(plan, store, progress, campaign_file, max_node_hours, verb)
         live.enter(STARTING)
         try:

@@ -70,6 +70,8 @@ class KernelEntry(FileModel):
     expression; and where, a list of conditions. See the page on spaces."""
     ranks: Annotated[int, Field(ge=1)] = 1
     """The number of MPI ranks of a node that run the kernel together."""
+    settings: Settings | None = None
+    """The settings of this kernel, instead of the site's and the campaign's."""
 
     @field_validator("kernel")
     @classmethod
@@ -164,6 +166,9 @@ class Campaign(FileModel):
     """How often a failure is tried again."""
     search: Search | None = None
     """How campaign tune searches."""
+    part_of: OneLine | None = None
+    """The campaign file from which campaign next chose these points, relative to this one. campaign
+    next goes on choosing from that file."""
 
     @property
     def tuned(self) -> dict[str, list[str]]:

@@ -78,6 +78,15 @@ def measuring_s(protocol: Protocol, site: Site, iteration_s: float = 0.0) -> flo
     return idle_s + warm_up_s + windows * window_s + cool_down_s
 
 
+def launching_s(site: Site, ranks: int = 1) -> float:
+    """What launching a point costs beside its steps, in s."""
+    if site.simulated:
+        return SIMULATED_S
+    if ranks > 1:
+        return STEP_S
+    return BATCHED_S if site.clocks.control == "slurm" else SUBPROCESS_S
+
+
 def walltime_s(text: str) -> float:
     """The seconds of a walltime: HH:MM:SS, MM:SS or D-HH:MM:SS (D-HH:MM)."""
     days, dash, clock = text.rpartition("-")
@@ -117,10 +126,8 @@ def _estimate(
     for entry in part.inputs:
         iteration_s = known.get((entry.label, entry.params))
         known_inputs += iteration_s is not None
-        launch_s = BATCHED_S if site.clocks.control == "slurm" else SUBPROCESS_S
-        launch_s = STEP_S if entry.ranks > 1 else launch_s
         steps_s += measuring_s(protocol, site, iteration_s or 0.0)
-        steps_s += SIMULATED_S if site.simulated else launch_s
+        steps_s += launching_s(site, entry.ranks)
     point_s = steps_s / len(part.inputs)
     nodes = min(partition.nodes, len(part))
     own_s = math.ceil(len(part) / nodes) * point_s

@@ -6,13 +6,16 @@ Pure: the same files give the same points with the same ids in the same order on
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from campaign.plan.campaign_file import Campaign, Settings, read_campaign
+import numpy as np
+
+from campaign.plan.campaign_file import Campaign, Settings, SiteEntry, read_campaign
 from campaign.plan.estimate import holds_no_point
 from campaign.plan.planned_points import (
     Input,
@@ -47,6 +50,8 @@ class Plan:
     points: PlannedPoints
     spaces: Sequence[Sweep] = ()
     """The variants of every space at every site."""
+    file: Path | None = None
+    """The campaign file, or the one that its points were chosen from (``part_of``)."""
 
     def of_partition(self, site: str, partition: str) -> PartitionPoints:
         """The points of one partition, in order."""
@@ -77,20 +82,7 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
     parts: list[PartitionPoints] = []
     _check_unused(campaign.settings, source, ("settings",))
     for i, entry in enumerate(campaign.sites):
-        if entry.settings is not None:
-            _check_unused(entry.settings, source, ("sites", i, "settings"))
-        try:
-            site_path = find_site(entry.site, path.parent)
-        except BadFile as error:
-            raise source.error(("sites", i, "site"), error.what, error.remedy) from None
-        try:
-            site = read_site(site_path)
-        except NoSuchFile:
-            raise source.error(
-                ("sites", i, "site"),
-                f"no such file {site_path}",
-                "paths are relative to the campaign file",
-            ) from None
+        site, site_path = _site_of(entry, i, path, source)
         if site.name in sites:
             raise source.error(
                 ("sites", i, "site"), f"a second site named {site.name!r}", "give it another name"
@@ -105,7 +97,11 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
                     known_names(name, site.partitions, "it has"),
                 )
         at: KeyPath = ("sites", i, "settings") if entry.settings else ("settings",)
-        settings = _settings(entry.settings or campaign.settings, site, source, at)
+        of_site = _settings(entry.settings or campaign.settings, site, source, at)
+        of_kernel = _kernel_settings(campaign, of_site, site, source)
+        settings = of_site
+        if any(kernel.settings for kernel in campaign.kernels):
+            settings = list(dict.fromkeys(itertools.chain.from_iterable(of_kernel)))
         sweeps = [
             same_everywhere[i] if i in same_everywhere else swept(entry, i, source, site)
             for i, entry in enumerate(campaign.kernels)
@@ -118,7 +114,8 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
             for params in sweep.params
         ]
         so_far = sum(map(len, parts))
-        count = so_far + len(partitions) * len(inputs) * len(settings) * campaign.repeats
+        cells = sum(len(s.params) * len(o) for s, o in zip(sweeps, of_kernel, strict=True))
+        count = so_far + len(partitions) * cells * campaign.repeats
         if count > MAX_POINTS:
             raise source.error(
                 ("sites", i),
@@ -126,7 +123,8 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
                 f"{campaign.repeats} times on {len(partitions)} partitions",
                 f"a campaign may have at most {MAX_POINTS}: plan several",
             )
-        _check_twice(inputs, settings, partitions, source)
+        for chosen in (of_site, *of_kernel):
+            _check_twice(inputs, chosen, partitions, source)
         for name in partitions:
             problem = holds_no_point(campaign.protocol, site, site.partitions[name])
             if problem:
@@ -137,19 +135,67 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
                     f"protocol's steps",
                 )
         for partition in partitions:
-            parts.append(
-                partition_points(
-                    site=site.name,
-                    partition=partition,
-                    inputs=inputs,
-                    settings=settings,
-                    repeats=campaign.repeats,
-                    seed=campaign.seed,
-                    batched=site.clocks.control == "slurm",
-                    show=partial(_shown_after, show, sum(map(len, parts))),
-                )
+            part = partition_points(
+                site=site.name,
+                partition=partition,
+                inputs=inputs,
+                settings=settings,
+                repeats=campaign.repeats,
+                seed=campaign.seed,
+                batched=site.clocks.control == "slurm",
+                show=partial(_shown_after, show, sum(map(len, parts))),
             )
-    return Plan(campaign, sites, PlannedPoints(parts), spaces)
+            if cells < len(inputs) * len(settings):
+                part = part.only(_own_cells(sweeps, of_kernel, settings))
+            parts.append(part)
+    file = path if campaign.part_of is None else path.parent / campaign.part_of
+    return Plan(campaign, sites, PlannedPoints(parts), spaces, file.resolve())
+
+
+def _site_of(entry: SiteEntry, i: int, path: Path, source: Source) -> tuple[Site, Path]:
+    """A site of the campaign file, and its own file."""
+    if entry.settings is not None:
+        _check_unused(entry.settings, source, ("sites", i, "settings"))
+    try:
+        site_path = find_site(entry.site, path.parent)
+    except BadFile as error:
+        raise source.error(("sites", i, "site"), error.what, error.remedy) from None
+    try:
+        return read_site(site_path), site_path
+    except NoSuchFile:
+        raise source.error(
+            ("sites", i, "site"),
+            f"no such file {site_path}",
+            "paths are relative to the campaign file",
+        ) from None
+
+
+def _kernel_settings(
+    campaign: Campaign, of_site: list[Setting], site: Site, source: Source
+) -> list[list[Setting]]:
+    """The settings of each kernel entry at a site: its own, or the site's."""
+    chosen = []
+    for i, entry in enumerate(campaign.kernels):
+        own = of_site
+        if entry.settings is not None:
+            at: KeyPath = ("kernels", i, "settings")
+            _check_unused(entry.settings, source, at)
+            own = _settings(entry.settings, site, source, at)
+        chosen.append(own)
+    return chosen
+
+
+def _own_cells(
+    sweeps: Sequence[Sweep], of_kernel: Sequence[Sequence[Setting]], settings: Sequence[Setting]
+) -> np.ndarray:
+    """The candidates (input * len(settings) + setting) of kernels with settings of their own."""
+    place = {setting: i for i, setting in enumerate(settings)}
+    own = [
+        [place[setting] for setting in entry]
+        for sweep, entry in zip(sweeps, of_kernel, strict=True)
+        for _ in sweep.params
+    ]
+    return np.array([i * len(settings) + s for i, entry in enumerate(own) for s in entry])
 
 
 def listed_inputs(campaign: Campaign) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class Tuning:
     What it chooses follows from the plan, the search and the store alone: a search that was
     interrupted goes on with the points that it had chosen.
     """
+
+    command = "tune"
 
     def __init__(self, plan: Plan, store: Store, search: Search) -> None:
         self.plan, self.store, self.search = plan, store, search
@@ -142,7 +144,7 @@ class Tuning:
             part.only(np.array(sorted(self._chosen[part.site, part.partition]), np.int64))
             for part in self.plan.points.parts
         ]
-        return Plan(self.plan.campaign, self.plan.sites, PlannedPoints(parts), self.plan.spaces)
+        return replace(self.plan, points=PlannedPoints(parts))
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,11 @@ def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
         codes = (
             np.array(numbers)[:, None] * len(part.settings) + np.arange(len(part.settings))
         ).ravel()
+        there = ids[codes, 0] != b""
+        codes = codes[there]
         settings = [part.settings[code % len(part.settings)] for code in codes.tolist()]
         of_variants = [variants[number] for number in numbers]
-        own_variant = np.repeat(np.arange(len(numbers)), len(part.settings))
+        own_variant = np.repeat(np.arange(len(numbers)), len(part.settings))[there]
         made.append(
             Problem(
                 label=label,
@@ -124,8 +126,9 @@ def candidate_terms(
 
 
 def ids_by_code(part: PartitionPoints) -> np.ndarray:
-    """The ids of a partition's points by candidate: (candidates, repeats), bytes."""
-    ids = np.empty(part.ids.shape[::-1], part.ids.dtype)
+    """The ids of a partition's points by candidate: (candidates, repeats), bytes; empty where the
+    kernel is not measured at the setting."""
+    ids = np.zeros((len(part.inputs) * len(part.settings), len(part.ids)), part.ids.dtype)
     for repeat, (order, own) in enumerate(zip(part.order, part.ids, strict=True)):
         ids[order, repeat] = own
     return ids

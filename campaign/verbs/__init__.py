@@ -12,6 +12,7 @@ VERBS = {
     "plan": "campaign.verbs.plan",
     "run": "campaign.verbs.run",
     "tune": "campaign.verbs.tune",
+    "next": "campaign.verbs.next",
     "watch": "campaign.verbs.watch",
     "status": "campaign.verbs.status",
     "failures": "campaign.verbs.failures",

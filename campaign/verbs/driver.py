@@ -118,6 +118,7 @@ def drive(
         return _detach(arguments, store)
     path = Path(arguments.campaign)
     words = _notify_words(arguments)
+    command = arguments.verb if chooser is None else chooser.command
     try:
         outcome = run(
             plan,
@@ -146,9 +147,9 @@ def drive(
             explain(f"{partition} was given up in this run: {reason}")
         # One line, so that the last line always says how a run ended.
         named = f"{shlex.quote(str(path))} --store {shlex.quote(store_path)}"
-        resume = f"campaign {arguments.verb} {named}"
+        resume = f"campaign {command} {named}"
         say(f"{store_path}: {outcome.sentence(store_path, resume)}")
-    resume = resume_command(path, store, arguments.verb)
+    resume = resume_command(path, store, command)
     message = outcome.sentence(str(store.root), resume)
     _notify(words, results(store.root, outcome.exit_code, message, outcome))
     return outcome.exit_code
@@ -177,11 +178,12 @@ def _notify(words: list[str], variables: dict[str, str]) -> None:
 def driver_words(arguments: Namespace, store: Store) -> list[str]:
     """This command line for another process, which is the driver."""
     words = [arguments.verb, str(Path(arguments.campaign).resolve()), "--store", str(store.root)]
-    for name in ("dashboard", "max_node_hours", "notify"):
+    for name in ("dashboard", "max_node_hours", "notify", "objective", "enough"):
         value = getattr(arguments, name, None)
         words += [] if value is None else [f"--{name.replace('_', '-')}={value}"]
-    flags = ("retry_failed", "accept_changes", "quiet", "json")
-    return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(arguments, name)]
+    flags = ("retry_failed", "accept_changes", "quiet", "json", "adaptive")
+    given = [name for name in flags if getattr(arguments, name, False)]
+    return words + [f"--{name.replace('_', '-')}" for name in given]
 
 
 def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:

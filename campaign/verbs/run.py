@@ -11,12 +11,17 @@ from campaign.errors import BadArgument
 from campaign.extras import missing_extra
 from campaign.verbs import options
 from campaign.verbs.driver import add_driver, check_driver, drive, store_of
-from campaign.verbs.printing import print_json
+from campaign.verbs.printing import explain, print_json
 
 if TYPE_CHECKING:
     from campaign.launch.outcome import Outcome
+    from campaign.next.adaptive import Adaptive
+    from campaign.plan.plan import Plan
+    from campaign.store.layout import Store
 
 SUMMARY = "run the points that are not yet measured; continues an interrupted campaign"
+ENOUGH_PCT = 0.5
+MOST_ENOUGH = 100.0
 EXAMPLE = "campaign run campaign-demo/campaign.toml --store campaign-demo/store"
 
 
@@ -31,6 +36,23 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="where Dask's dashboard of the first partition listens (default: a free port on "
         "loopback; whoever can reach it sees the campaign)",
     )
+    parser.add_argument(
+        "--adaptive",
+        action="store_true",
+        help="measure only the points that the picks need: in batches, each chosen from what was "
+        "measured before, until the picks are expected to lose little",
+    )
+    parser.add_argument(
+        "--enough",
+        type=float,
+        metavar="PCT",
+        help="with --adaptive: the mean loss of the picks, in %%, that ends the run (default: 0.5)",
+    )
+    parser.add_argument(
+        "--objective",
+        metavar="O",
+        help="with --adaptive: what the picks minimise, as for predict (default: energy)",
+    )
     options.add_json(parser)
 
 
@@ -40,13 +62,52 @@ def run(arguments: Namespace) -> int:
 
     _check_dashboard(arguments.dashboard)
     check_driver(arguments)
+    _check_adaptive(arguments)
     plan = make_plan(Path(arguments.campaign))
+    store = store_of(arguments, plan)
+    chooser = _adaptive(arguments, plan, store) if arguments.adaptive else None
 
-    def show(outcome: Outcome, store: str) -> None:
+    def show(outcome: Outcome, store_path: str) -> None:
+        losses = {} if chooser is None else _expected_losses(chooser)
         if arguments.json:
-            print_json(vars(outcome) | {"complete": outcome.complete, "store": store})
+            adaptive = {} if chooser is None else {"expected_loss_pct": losses}
+            as_dict = vars(outcome) | {"complete": outcome.complete, "store": store_path}
+            print_json(as_dict | adaptive)
+            return
+        for name, lost_pct in losses.items():
+            if lost_pct is not None:
+                explain(f"{name}: the picks are expected to lose {lost_pct:.2f} % on average")
 
-    return drive(arguments, plan, store_of(arguments, plan), show)
+    return drive(arguments, plan, store, show, chooser)
+
+
+def _check_adaptive(arguments: Namespace) -> None:
+    """Raise an error where options of ``--adaptive`` are given without it, or are wrong.
+
+    Raises:
+        BadArgument: they are.
+    """
+    for name in ("enough", "objective"):
+        if getattr(arguments, name) is not None and not arguments.adaptive:
+            raise BadArgument(f"--{name}: is for a run that chooses its points; add --adaptive")
+    if arguments.enough is not None and not 0.0 <= arguments.enough < MOST_ENOUGH:
+        raise BadArgument(
+            f"--enough: found {arguments.enough:g}; must be a percentage from 0, such as 0.5"
+        )
+
+
+def _adaptive(arguments: Namespace, plan: Plan, store: Store) -> Adaptive:
+    from analysis.choice.objectives import ENERGY, objective  # noqa: PLC0415
+    from campaign.next.adaptive import Adaptive  # noqa: PLC0415
+
+    enough_pct = ENOUGH_PCT if arguments.enough is None else arguments.enough
+    goal = objective(arguments.objective or ENERGY.name)
+    return Adaptive(plan, store, goal, enough_pct / 100.0)
+
+
+def _expected_losses(chooser: Adaptive) -> dict[str, float | None]:
+    """Site/partition -> the mean loss that is expected of the picks, in %."""
+    return {"/".join(names): state.lost_pct for names, state in chooser.now.items()}
 
 
 def _check_dashboard(address: str) -> None:

@@ -25,6 +25,7 @@ VERBS = [
     "plan",
     "run",
     "tune",
+    "next",
     "watch",
     "status",
     "failures",

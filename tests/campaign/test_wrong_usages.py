@@ -125,7 +125,7 @@ USAGES = {
     ),
     "plan three.toml": (
         "campaign: three.toml:2: repaets: unknown key; did you mean 'repeats'? Known "
-        "keys: kernels, name, protocol, repeats, retries, search, seed, settings, sites\n"
+        "keys: kernels, name, part_of, protocol, repeats, retries, search, seed, settings, sites\n"
         "  three.toml:3: seed: found 'x'; must be a whole number\n"
         "  three.toml:9: kernels[0].kernel: unknown kernel 'spfma'; did you mean "
         f"'sp_fma'? Known: {', '.join(sorted(KERNELS))}"

@@ -1,0 +1,180 @@
+"""Which measurements of a site to make next: first settings far from each other, then the cells
+that improve the picks most for their node-hours (:mod:`analysis.search.next_cells`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.choice.objectives import Objective
+from analysis.choice.pick import Volts, all_candidates, highest_clocks
+from analysis.choice.posterior import has_posterior, measurement_variance
+from analysis.energy.fitted import Fit
+from analysis.measurements.observations import Observations
+from analysis.search.next_cells import ENOUGH, Belief, next_cells, spread_settings
+
+Setting = tuple[float, float]
+
+FIRST_SETTINGS = 5
+"""All kernels are first measured at so many settings, far from each other."""
+FIRST_OF_NEW = 2
+"""A kernel that was never measured, where others were, is first measured at so many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """What may be measured: K kernels at M settings.
+
+    ``labels``: each kernel's label in the measurements, None where it was never measured.
+    ``settings``: (core MHz, memory MHz), NaN where a site has no such clock. ``free``: bool
+    (K, M). ``node_hours``: of one measurement, from the kernel's number and its times (M,) in s,
+    NaN where they are not known: (M,).
+    """
+
+    labels: Sequence[str | None]
+    settings: Sequence[Setting]
+    free: np.ndarray
+    node_hours: Callable[[int, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextMeasurements:
+    """``cells``: (kernel, setting) in the order in which they were chosen; the first ``spread`` of
+    them to have settings far from each other, the others for what they are expected to improve.
+    ``node_hours``: of each. ``lost_pct``, ``then_lost_pct``, ``more_lost_pct``: what picks are
+    expected to lose on average now, after these, and after a further hour; NaN where nothing is
+    known yet. ``ended``: why there are no more: as :class:`~analysis.search.next_cells.NextCells`,
+    or ``spread`` where these must be measured first."""
+
+    cells: list[tuple[int, int]]
+    spread: int
+    node_hours: list[float]
+    lost_pct: float
+    then_lost_pct: float
+    more_lost_pct: float
+    ended: str
+
+
+def measured_settings(data: Observations | None) -> set[Setting]:
+    """The settings that were measured, 0 in place of NaN."""
+    if data is None:
+        return set()
+    return {_key(data.settings[s]) for s in np.unique(data.setting)}
+
+
+def next_measurements(
+    data: Observations | None,
+    fitted: Fit | None,
+    offer: Cells,
+    volts: Volts,
+    objective: Objective,
+    *,
+    budget_h: float,
+    most: int | None = None,
+    enough: float = ENOUGH,
+    more_h: float = 0.0,
+) -> NextMeasurements:
+    """The cells to measure next, for at most ``budget_h`` node-hours.
+
+    ``data``: what was measured at the site, None where nothing was. ``fitted``: its fit, None where
+    there are too few measurements for one that says how sure it is. ``volts``: the settings that
+    may be picked, with their voltages. ``enough``: the loss, a fraction, that is small enough.
+    """
+    there = measured_settings(data)
+    measured = np.array([_key(setting) in there for setting in offer.settings])
+    unknown = np.full(len(offer.settings), np.nan)
+    left_h, room = budget_h, most
+    cells: list[tuple[int, int]] = []
+    hours: list[float] = []
+    spread = _spread(offer, measured)
+    for k, s in spread:
+        cost = float(offer.node_hours(k, unknown)[s])
+        if cost > left_h or room == 0:
+            break
+        cells.append((k, s))
+        hours.append(cost)
+        left_h, room = left_h - cost, None if room is None else room - 1
+    known = [k for k, label in enumerate(offer.labels) if label is not None]
+    at_start = measured.sum() < FIRST_SETTINGS or not known or len(cells) < len(spread)
+    if at_start or data is None or fitted is None or not has_posterior(fitted):
+        return NextMeasurements(
+            cells=cells,
+            spread=len(cells),
+            node_hours=hours,
+            lost_pct=np.nan,
+            then_lost_pct=np.nan,
+            more_lost_pct=np.nan,
+            ended="spread" if spread else "settled",
+        )
+    beliefs = _beliefs(fitted, data, offer, known, volts, objective)
+    chosen = next_cells(beliefs, left_h, most=room, enough=enough, more=more_h)
+    cells += [(known[k], s) for k, s in chosen.cells]
+    hours += [float(beliefs[k].cost[s]) for k, s in chosen.cells]
+    return NextMeasurements(
+        cells=cells,
+        spread=len(cells) - len(chosen.cells),
+        node_hours=hours,
+        lost_pct=float(chosen.lost_pct.mean()),
+        then_lost_pct=float(chosen.then_lost_pct.mean()),
+        more_lost_pct=float(chosen.more_lost_pct.mean()),
+        ended=chosen.ended,
+    )
+
+
+def _key(setting: Setting) -> Setting:
+    core_mhz, mem_mhz = np.nan_to_num(setting)
+    return float(core_mhz), float(mem_mhz)
+
+
+def _spread(offer: Cells, measured: np.ndarray) -> list[tuple[int, int]]:
+    """The cells that come first: all kernels at settings far from each other, new ones at two."""
+    mhz = np.array(offer.settings)
+    top = highest_clocks(offer.settings)
+    first = int(np.nanargmax(mhz[:, 0])) if top is None else top
+    missing = FIRST_SETTINGS - int(measured.sum())
+    kernels = range(len(offer.labels))
+    if missing > 0:
+        chosen = spread_settings(mhz, measured, first, missing)
+        # A setting that others were measured at is one of the five for all kernels.
+        settings = [*chosen, *np.flatnonzero(measured).tolist()]
+        return [(k, s) for s in settings for k in kernels if offer.free[k, s]]
+    new = [k for k in kernels if offer.labels[k] is None]
+    none = np.zeros(len(mhz), bool)
+    settings = spread_settings(mhz, none, first, FIRST_OF_NEW)
+    return [(k, s) for s in settings for k in new if offer.free[k, s]]
+
+
+def _beliefs(
+    fitted: Fit,
+    data: Observations,
+    offer: Cells,
+    known: Sequence[int],
+    volts: Volts,
+    objective: Objective,
+) -> list[Belief]:
+    """Of every kernel that was measured, at all settings of the offer; those that cannot be judged
+    may not be measured."""
+    labels = [label for label in offer.labels if label is not None]
+    among = all_candidates(fitted, data, labels, volts)
+    beliefs = []
+    for k, label in zip(known, labels, strict=True):
+        kernel = among[label]
+        place = {_key(setting): s for s, setting in enumerate(kernel.settings)}
+        at = np.array([place.get(_key(setting), -1) for setting in offer.settings])
+        if kernel.energy_draws_j is None or kernel.time_draws_s is None:
+            raise AssertionError(f"{label}: the fit has no posterior")
+        score = objective.score(kernel.energy_draws_j, kernel.time_draws_s)
+        # A setting that cannot be judged is as bad as the worst, and nothing can be learned there.
+        draws = np.log(np.maximum(score, 1e-300))[at]
+        draws[at < 0] = np.log(score.max())
+        beliefs.append(
+            Belief(
+                draws=draws,
+                noise=np.full(len(at), measurement_variance(fitted.discrepancy, label)),
+                free=offer.free[k] & (at >= 0),
+                cost=offer.node_hours(k, np.where(at >= 0, kernel.time_s[at], np.nan)),
+            )
+        )
+    return beliefs

@@ -1,0 +1,298 @@
+"""What picks lose where all kernels were measured at few settings: drawn at random, far from
+each other, or chosen by ``campaign next``; and what other models lose on the same measurements.
+
+    .venv/bin/python benchmarks/next_measurements.py --data DIR [--only NAME]
+        [--settings 3,4,6,8,12] [--seeds 5] [--table few|quarter|both]
+
+``DIR``: as for ``real_data.py``. Of M settings, picks are made among all of the data set, and
+judged by what was measured there; the mean over kernels and seeds is printed, in %. Beside the
+picks (ours):
+
+- ``quadratic``: log energy as a quadratic of both log clocks, the coefficients of a kernel being
+  the shared ones and its own deviations from them, shrunk as far as settings left out ask for;
+- ``process``: log energy as a Gaussian process over log clocks, one that all kernels share and
+  one of each kernel, of the likeliest reach and noise;
+- ``single``: the measured setting that is best on average; ``measured``: each kernel's best
+  measured one; ``fastest``: the fastest of all settings.
+
+Then a quarter of all cells (a kernel at a setting), all of the same cost: ``random`` and ``spread``
+settings for all kernels, and ``next``: five spread settings, then the cells that ``campaign next``
+chooses, in batches of half as many as there are kernels. ``all``: the model's own picks, without
+the measured energies, where everything is measured.
+
+Exits 0 when ours loses at most 1.05 times the least of the others in every row, and ``next`` at
+most what ``all`` loses plus 0.3 points, its worst kernel at most 3 points more than that of
+``all``, and less than all random draws but one of twenty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from few_measurements import Table  # noqa: E402
+from real_data import gtx_980, odroid, titan_x  # noqa: E402
+
+from analysis.choice.few_crossval import FewTruth  # noqa: E402
+from analysis.choice.next_measurements import Cells, next_measurements  # noqa: E402
+from analysis.choice.objectives import ENERGY  # noqa: E402
+from analysis.choice.pick import measured_volts, picks  # noqa: E402
+from analysis.energy.fit import fit  # noqa: E402
+from analysis.measurements.observations import CantFit  # noqa: E402
+from analysis.search.next_cells import spread_settings  # noqa: E402
+
+COLUMNS = ("ours", "quadratic", "process", "single", "measured", "fastest")
+SHRINK = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
+REACHES, NOISES = (0.3, 0.6, 1.2, 2.4), (1e-4, 1e-3, 1e-2, 0.1, 1.0)
+
+
+def places(mhz):
+    """Log clocks, 0 to 1 over the range of the settings: (S, 1 or 2)."""
+    logs = np.log(mhz[:, np.isfinite(mhz).all(axis=0)])
+    span = np.ptp(logs, axis=0)
+    return ((logs - logs.min(axis=0)) / np.where(span > 0, span, 1.0))[:, span > 0]
+
+
+def by_quadratic(place, log_j, few):
+    """Log energies (K, S) predicted from those at the few settings."""
+    columns = [np.ones(len(place)), *place.T]
+    columns += [place[:, i] * place[:, j] for i in range(place.shape[1]) for j in range(i + 1)]
+    x = np.column_stack(columns)
+
+    def predicted(known, shrink):
+        y = log_j[:, known]
+        mean = y.mean(axis=0)
+        penalty = 1e-6 * np.eye(x.shape[1])
+        penalty[0, 0] = 0.0
+        at = x[known]
+        shared = np.linalg.solve(at.T @ at + penalty, at.T @ mean)
+        own_penalty = np.diag([1e-9] + [shrink] * (x.shape[1] - 1))
+        own = np.linalg.solve(at.T @ at + own_penalty, at.T @ (y - mean).T)
+        return (x @ shared)[None] + (x @ own).T
+
+    errors = []
+    for shrink in SHRINK:
+        left_out = [
+            predicted(np.delete(few, i), shrink)[:, few[i]] - log_j[:, few[i]]
+            for i in range(len(few))
+        ]
+        errors.append(np.mean(np.square(left_out)))
+    return predicted(few, SHRINK[int(np.argmin(errors))])
+
+
+def by_process(place, log_j, few):
+    """The same, by Gaussian processes: the mean over kernels, and each kernel's deviation."""
+    y = log_j[:, few]
+    level = y.mean(axis=1, keepdims=True)
+    mean = (y - level).mean(axis=0)
+    result = np.repeat(level, len(place), axis=1)
+    for rows, of_all in ((mean[None], True), (y - level - mean, False)):
+        best = None
+        for reach in REACHES:
+            near = np.exp(-((place[:, None] - place) ** 2).sum(axis=2) / (2 * reach**2))
+            for noise in NOISES:
+                held = near[np.ix_(few, few)] + noise * np.eye(len(few))
+                inverse = np.linalg.inv(held)
+                scale = np.einsum("ij,jk,ik->", rows, inverse, rows) / rows.size
+                likely = (
+                    -rows.size * np.log(max(scale, 1e-300)) - len(rows) * np.linalg.slogdet(held)[1]
+                )
+                if best is None or likely > best[0]:
+                    best = (likely, rows @ inverse @ near[few])
+        result = result + (best[1] if not of_all else best[1][0])
+    return result
+
+
+class Set:
+    """A data set of kernels that were measured at all settings."""
+
+    def __init__(self, data):
+        self.truth = FewTruth.of(data, ENERGY)
+        self.labels = list(self.truth.row)
+        self.data = data.take(np.isin(data.kernel.astype(str), self.labels))
+        table = Table(self.data, self.labels)
+        self.log_j = np.log(table.energy_j)
+        self.first = table.first
+        self.shape = self.log_j.shape
+        self.kernel = np.array([self.truth.row[k] for k in self.data.kernel.tolist()])
+        self.setting = np.searchsorted(self.truth.settings, self.data.setting)
+        self.volts = measured_volts(self.data)
+        self.mhz = self.truth.mhz
+        clocks = np.nan_to_num(self.mhz)
+        self.top = int(np.lexsort((clocks[:, 0], clocks[:, 1]))[-1])
+
+    def training(self, cells):
+        """The rows of some cells, bool (K, S)."""
+        return self.data.take(cells[self.kernel, self.setting])
+
+    def lost(self, cells):
+        """What our picks lose, (K,), from some cells."""
+        rows = self.training(cells)
+        made = picks(fit(rows), rows, self.labels, volts=self.volts)
+        at = [self.truth.place(pick.core_mhz, pick.mem_mhz) for pick in made]
+        return self.truth.above_pct[[self.truth.row[pick.label] for pick in made], at]
+
+    def whole_settings(self, few):
+        """The cells of all kernels at some settings."""
+        cells = np.zeros(self.shape, bool)
+        cells[:, few] = True
+        return cells
+
+    def others(self, few):
+        """Column -> what the others lose, (K,)."""
+        above, rows = self.truth.above_pct, np.arange(len(self.labels))
+        place = places(self.mhz)
+        chosen = {}
+        for name, predict in (("quadratic", by_quadratic), ("process", by_process)):
+            log_j = predict(place, self.log_j, few)
+            log_j[:, few] = self.log_j[:, few]
+            chosen[name] = log_j.argmin(axis=1)
+        known = np.exp(self.log_j[:, few])
+        relative = known / known.min(axis=1, keepdims=True)
+        chosen["single"] = np.full(len(rows), few[int(np.argmin(relative.mean(axis=0)))])
+        chosen["measured"] = few[known.argmin(axis=1)]
+        chosen["fastest"] = self.truth.fastest
+        return {name: above[rows, at] for name, at in chosen.items()}
+
+    def next(self, count):
+        """The cells that ``campaign next`` chooses, all of the same cost."""
+        cells = np.zeros(self.shape, bool)
+        settings = [tuple(pair) for pair in self.mhz.tolist()]
+        while (left := count - int(cells.sum())) > 0:
+            rows = self.training(cells) if cells.any() else None
+            try:
+                fitted = None if rows is None else fit(rows)
+            except CantFit:
+                fitted = None
+            offer = Cells(
+                labels=[label if cells[k].any() else None for k, label in enumerate(self.labels)],
+                settings=settings,
+                free=~cells,
+                node_hours=lambda kernel, time_s: np.ones(len(time_s)),
+            )
+            batch = len(self.labels) * 5 if fitted is None else max(5, len(self.labels) // 2)
+            chosen = next_measurements(
+                rows, fitted, offer, self.volts, ENERGY,
+                budget_h=np.inf, most=min(left, batch), enough=0.0,
+            )  # fmt: skip
+            if not chosen.cells:
+                break
+            for cell in chosen.cells:
+                cells[cell] = True
+        return cells
+
+    def by_model_alone(self):
+        """What the model's picks lose where everything is measured, without looking it up."""
+        fitted = fit(self.data, intervals=False)
+        energy_j = fitted.energy_j(self.data.take(self.first.ravel())).reshape(self.shape)
+        return self.truth.above_pct[np.arange(len(self.labels)), energy_j.argmin(axis=1)]
+
+
+def random_settings(whole, count, seed):
+    """So many settings, (count,)."""
+    return np.sort(np.random.default_rng((20261124, seed)).choice(whole.shape[1], count, False))
+
+
+def few_rows(name, whole, counts, seeds):
+    """Print a row for each number of settings; whether ours loses little enough in all."""
+    passed = True
+    for count in counts:
+        if count >= whole.shape[1]:
+            continue
+        lost = {column: [] for column in COLUMNS}
+        for seed in range(seeds):
+            few = random_settings(whole, count, seed)
+            lost["ours"].append(whole.lost(whole.whole_settings(few)).mean())
+            for column, values in whole.others(few).items():
+                lost[column].append(values.mean())
+        mean = {column: float(np.mean(values)) for column, values in lost.items()}
+        shown = " ".join(f"{mean[column]:10.2f}" for column in COLUMNS)
+        print(f"{name:20} {count:8}  {shown}", flush=True)
+        passed &= mean["ours"] <= 1.05 * min(mean[column] for column in COLUMNS[1:])
+    return passed
+
+
+def quarter_row(name, whole, seeds):
+    """Print what a quarter of the cells buys; whether ``next`` is good enough."""
+    kernels, settings = whole.shape
+    count = max(2, round(settings / 4))
+    began = time.perf_counter()
+    next_lost = whole.lost(whole.next(count * kernels))
+    seconds = time.perf_counter() - began
+    spread = spread_settings(whole.mhz, np.zeros(settings, bool), whole.top, count)
+    spread_lost = whole.lost(whole.whole_settings(spread))
+    random = [
+        whole.lost(whole.whole_settings(random_settings(whole, count, seed))).mean()
+        for seed in range(seeds)
+    ]
+    alone = whole.by_model_alone()
+    worse = float(np.mean(next_lost.mean() >= np.array(random)))
+    print(
+        f"{name:20} {count:3} of {settings:3}  {next_lost.mean():8.2f} ({next_lost.max():5.1f})"
+        f"  {spread_lost.mean():8.2f} ({spread_lost.max():5.1f})  {np.mean(random):8.2f}"
+        f" {np.min(random):6.2f} to {np.max(random):5.2f}  {alone.mean():6.2f} ({alone.max():5.1f})"
+        f"  {seconds:6.0f} s",
+        flush=True,
+    )
+    return (
+        next_lost.mean() <= alone.mean() + 0.3
+        and next_lost.max() <= alone.max() + 3.0
+        and worse <= 0.05
+    )
+
+
+def main() -> int:
+    """Print the tables; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--only")
+    parser.add_argument("--settings", default="3,4,6,8,12")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--table", choices=("few", "quarter", "both"), default="both")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    sets = {
+        "gtx980": lambda: gtx_980(arguments.data, False),
+        "gtx980 counts": lambda: gtx_980(arguments.data, True),
+        "titanx": lambda: titan_x(arguments.data, True),
+        "titanx no voltages": lambda: titan_x(arguments.data, False),
+        "odroid cBench": lambda: odroid(arguments.data, "cBench", False),
+    }
+    if arguments.only:
+        sets = {name: sets[name] for name in sets if name.startswith(arguments.only)}
+    read = {name: Set(make()) for name, make in sets.items()}
+    passed = True
+    if arguments.table in ("few", "both"):
+        print(
+            f"mean energy lost, %, all kernels at so many random settings; {arguments.seeds} seeds"
+        )
+        print(f"{'data':20} settings  " + " ".join(f"{column:>10}" for column in COLUMNS))
+        counts = [int(count) for count in arguments.settings.split(",")]
+        for name, whole in read.items():
+            passed &= few_rows(name, whole, counts, arguments.seeds)
+    if arguments.table in ("quarter", "both"):
+        print("\nmean energy lost, % (most), by a quarter of all cells; all: by the model alone")
+        print(
+            f"{'data':20} settings       next           spread             random        range"
+            f"            all          next took"
+        )
+        for name, whole in read.items():
+            passed &= quarter_row(name, whole, arguments.seeds)
+    print("passed" if passed else "failed")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""``campaign run --adaptive``: measures a campaign's points in batches, each chosen from what all
+before it have shown, until picks are expected to lose little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.choice.objectives import Objective
+from analysis.dataset import COMPLETE
+from campaign.launch.drive import plan_record, planned_points
+from campaign.measurement import will_be_tried_again
+from campaign.next.chosen import choose_next, site_data
+from campaign.next.offered import offered
+from campaign.plan.plan import Plan
+from campaign.plan.planned_points import PlannedPoints
+from campaign.plan.point import Point
+from campaign.results import Results
+from campaign.store.layout import Store, writing
+from campaign.store.planned import write_planned
+from campaign.store.states import NEVER, State, point_states
+from campaign.tuning.problems import ids_by_code
+
+Names = tuple[str, str]
+"""A site and a partition of it."""
+CHOSEN = "adaptive.json"
+"""The file of a store with the points that were chosen."""
+LEAST_BATCH = 5
+KERNELS_A_BATCH = 2
+"""A batch has a cell for every second kernel, at least five cells, and one for each node."""
+
+
+class Adaptive:
+    """Chooses the points of a plan (:class:`campaign.launch.chooser.Chooser`).
+
+    What it chooses follows from the plan and the store alone: a run that was interrupted goes on
+    with the points that it had chosen. A cell is a kernel at a setting, with all its repeats.
+
+    Args:
+        plan: the campaign's points.
+        store: its store.
+        objective: what picks minimise.
+        enough: the expected loss, a fraction, that is small enough.
+    """
+
+    command = "run --adaptive"
+
+    def __init__(self, plan: Plan, store: Store, objective: Objective, enough: float) -> None:
+        self.plan, self.store = plan, store
+        self.objective, self.enough = objective, enough
+        self._ids = {(part.site, part.partition): ids_by_code(part) for part in plan.points.parts}
+        self._chosen = self._read_chosen()
+        self.now: dict[Names, AdaptiveState] = {}
+        """What was found when the partition's cells were last chosen."""
+
+    def _read_chosen(self) -> dict[Names, set[int]]:
+        kept = (self.store.read_json(CHOSEN) or {}).get("points", {})
+        chosen = {}
+        for names, ids in self._ids.items():
+            own = np.isin(ids[:, 0], np.array(kept.get("/".join(names), []), dtype="S"))
+            chosen[names] = set(np.flatnonzero(own & (ids[:, 0] != b"")).tolist())
+        return chosen
+
+    def begin(self) -> Plan:
+        """See :class:`~campaign.launch.chooser.Chooser`."""
+        for names in self.plan.partitions:
+            self._choose(names)
+        return self._chosen_plan()
+
+    def next_points(self, site: str, partition: str) -> list[Point]:
+        """See :class:`~campaign.launch.chooser.Chooser`."""
+        codes = self._choose((site, partition))
+        return list(self.plan.of_partition(site, partition).only(np.array(codes, np.int64)))
+
+    def most(self, site: str, partition: str) -> int:
+        """See :class:`~campaign.launch.chooser.Chooser`."""
+        part = self.plan.of_partition(site, partition)
+        return len(part) - self._ended((site, partition), point_states(self.store))
+
+    def _ended(self, names: Names, states: dict[str, State]) -> int:
+        """How many points of a partition are measured or have failed for good."""
+        ids = self._ids[names].ravel().tolist()
+        return sum(self._has_ended(states.get(own.decode(), NEVER)) for own in ids if own)
+
+    def _has_ended(self, state: State) -> bool:
+        status, attempts = state
+        retries = self.plan.campaign.retries.max
+        return status is not None and (
+            status in COMPLETE or not will_be_tried_again(status, attempts, retries)
+        )
+
+    def _choose(self, names: Names) -> list[int]:
+        """Choose the next cells of a partition where none is waiting, and keep the choice."""
+        states = point_states(self.store)
+        ids, chosen = self._ids[names], self._chosen[names]
+        ended = self._ended(names, states)
+        before = self.now.get(names)
+        if before is not None and before.settled and before.ended == ended:
+            return []
+        if any(
+            not self._has_ended(states.get(own.decode(), NEVER))
+            for code in chosen
+            for own in ids[code].tolist()
+        ):
+            return []
+        results = Results(self.store)
+        part = self.plan.of_partition(*names)
+        data = site_data(results, names[0]) if ended else None
+        offer = offered(self.plan, part, states, data)
+        nodes = self.plan.sites[names[0]].partitions[names[1]].nodes
+        picked = choose_next(
+            results,
+            data,
+            names[0],
+            offer.cells,
+            self.objective,
+            budget_h=np.inf,
+            most=max(LEAST_BATCH, nodes, len(part.inputs) // KERNELS_A_BATCH),
+            enough=self.enough,
+        )
+        self.now[names] = AdaptiveState(
+            ended=ended,
+            settled=not picked.cells,
+            why=picked.ended,
+            lost_pct=None if np.isnan(picked.lost_pct) else picked.lost_pct,
+            cells=offer.planned,
+        )
+        codes = [offer.code(cell) for cell in picked.cells]
+        if codes:
+            chosen.update(codes)
+            self._keep()
+        return codes
+
+    def _keep(self) -> None:
+        plan = self._chosen_plan()
+        ids = planned_points(plan)
+        with writing(self.store):
+            self.store.write_json(CHOSEN, {"points": ids})
+            write_planned(self.store, plan_record(plan), ids)
+
+    def _chosen_plan(self) -> Plan:
+        parts = [
+            part.only(np.array(sorted(self._chosen[part.site, part.partition]), np.int64))
+            for part in self.plan.points.parts
+        ]
+        return replace(self.plan, points=PlannedPoints(parts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveState:
+    """``ended``: the points that were measured or had failed for good; ``settled``: whether nothing
+    was left to choose, and ``why``: as
+    :class:`~analysis.choice.next_measurements.NextMeasurements`; ``lost_pct``: what picks are
+    expected to lose, None where nothing is known; ``cells``: how many there are in all."""
+
+    ended: int
+    settled: bool
+    why: str
+    lost_pct: float | None
+    cells: int

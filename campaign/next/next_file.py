@@ -1,0 +1,110 @@
+"""A campaign file of chosen points."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from campaign.plan.campaign_file import Campaign
+from campaign.plan.planned_points import Input, PartitionPoints
+from sites.setting import Setting
+from sites.site_reading import built_in_sites, find_site
+
+
+def next_file(
+    campaign: Campaign,
+    file: Path,
+    part: PartitionPoints,
+    cells: Sequence[tuple[int, int]],
+    beside: Path,
+) -> str:
+    """The text of a campaign file with the cells (kernel, setting) of a partition.
+
+    ``campaign``, ``file``: where the points come from; the text keeps its name, seed, repeats,
+    protocol and retries, so that the points are those that it would have planned. ``beside``: the
+    folder of the new file.
+    """
+    import tomlkit  # noqa: PLC0415
+
+    entry = next(e for e in campaign.sites if _is_of(e.site, file, part.site))
+    site = entry.site
+    if not _is_built_in(site):
+        site = _relative(find_site(site, file.parent), beside)
+    kept = campaign.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    content: dict[str, Any] = {
+        "name": campaign.name,
+        "seed": campaign.seed,
+        "repeats": campaign.repeats,
+        "part_of": _relative(file, beside),
+        "sites": [{"site": site, "partitions": [part.partition]}],
+        **{name: kept[name] for name in ("protocol", "retries") if name in kept},
+        "kernels": _kernels(part, cells),
+    }
+    return tomlkit.dumps(content)
+
+
+def _is_built_in(site: str) -> bool:
+    return site in built_in_sites()
+
+
+def _is_of(site: str, file: Path, name: str) -> bool:
+    from sites.site_reading import read_site  # noqa: PLC0415
+
+    return read_site(find_site(site, file.parent)).name == name
+
+
+def _relative(path: Path, folder: Path) -> str:
+    path, folder = path.resolve(), folder.resolve()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+def _kernels(part: PartitionPoints, cells: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+    """The [[kernels]] tables: those with the same settings and names of parameters in one."""
+    settings: dict[int, list[int]] = defaultdict(list)
+    for kernel, setting in cells:
+        settings[kernel].append(setting)
+    alike: dict[tuple[str, str, int, tuple[str, ...], tuple[int, ...]], list[Input]]
+    alike = defaultdict(list)
+    for kernel in sorted(settings):
+        own = part.inputs[kernel]
+        names = tuple(_values(own))
+        at = tuple(sorted(settings[kernel]))
+        alike[own.kernel, own.label, own.ranks, names, at].append(own)
+    tables = []
+    for (kernel_name, label, ranks, names, at), inputs in alike.items():
+        table: dict[str, Any] = {"kernel": kernel_name}
+        if label != kernel_name:
+            table["label"] = label
+        if ranks > 1:
+            table["ranks"] = ranks
+        values = [_values(own) for own in inputs]
+        # A value that is a list itself stands in a list, as one value of the sweep.
+        same = {name: values[0][name] for name in names if _all_same(values, name)}
+        if same:
+            table["params"] = {
+                name: [value] if isinstance(value, list) else value for name, value in same.items()
+            }
+        varied = [name for name in names if name not in same]
+        if varied:
+            table["zip"] = [{name: [own[name] for own in values] for name in varied}]
+        pairs = [_pair(part.settings[s]) for s in at]
+        table["settings"] = {"choose": "pairs", "pairs": pairs}
+        tables.append(table)
+    return tables
+
+
+def _all_same(values: Sequence[dict[str, Any]], name: str) -> bool:
+    return len({json.dumps(own[name], sort_keys=True) for own in values}) == 1
+
+
+def _values(own: Input) -> dict[str, Any]:
+    """Parameters with a value; one without is the kernel's default, which a file leaves out."""
+    values = json.loads(own.params)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _pair(setting: Setting) -> list[float]:
+    return [float(mhz) for mhz in (setting.core_mhz, setting.mem_mhz) if mhz is not None]

@@ -1,0 +1,165 @@
+"""next: the points that would improve the picks most, as a campaign file."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from argparse import ArgumentParser, Namespace
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from campaign.errors import BadArgument, CannotDo, reason
+from campaign.verbs import options
+from campaign.verbs.printing import explain, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from campaign.next.next_points import NextPoints
+
+SUMMARY = "choose the measurements that would improve the picks most, as a campaign file"
+MORE = (
+    "The first five settings lie far from each other. After these, each point is the one whose "
+    "measurement is expected to make the picks lose less, for its node-hours."
+)
+EXAMPLE = "campaign next campaign-demo/store --site jetson-tk1 --budget 2 --points 50"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    options.add_store(parser)
+    options.add_site(parser)
+    parser.add_argument(
+        "--budget",
+        type=float,
+        required=True,
+        metavar="HOURS",
+        help="the most node-hours that the points may take, by the estimate of campaign plan",
+    )
+    parser.add_argument("--points", type=int, metavar="N", help="at most N points")
+    parser.add_argument(
+        "--kernel",
+        action="append",
+        default=[],
+        metavar="K",
+        help="only for this kernel of the campaign file (repeat for several)",
+    )
+    options.add_objective(parser)
+    parser.add_argument(
+        "--enough",
+        type=float,
+        default=0.5,
+        metavar="PCT",
+        help="choose nothing more once the picks are expected to lose at most this, in %%, on "
+        "average (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--only-planned",
+        action="store_true",
+        help="choose among the settings of the campaign file (default: all legal ones of the site)",
+    )
+    parser.add_argument(
+        "--campaign",
+        metavar="C.toml",
+        help="the campaign file with the kernels and the protocol (default: the one that was run "
+        "last)",
+    )
+    parser.add_argument(
+        "--partition",
+        metavar="P",
+        help="where to measure (default: the first partition of the campaign file)",
+    )
+    parser.add_argument("--output", metavar="F", help="write the campaign file to F")
+    options.add_json(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Choose; 0 whether there is something to measure or not."""
+    from campaign.next.next_points import next_points  # noqa: PLC0415
+    from campaign.results import open_store  # noqa: PLC0415
+
+    if not 0.0 < arguments.budget < math.inf:
+        raise BadArgument(f"--budget: found {arguments.budget:g}; must be node-hours above 0")
+    if arguments.points is not None and arguments.points < 1:
+        raise BadArgument(f"--points: found {arguments.points}; must be 1 or more")
+    if not arguments.enough >= 0.0:
+        raise BadArgument(f"--enough: found {arguments.enough:g}; must be 0 or more, in %")
+    store = open_store(arguments.store)
+    output = Path(arguments.output) if arguments.output else None
+    chosen = next_points(
+        store,
+        store.only_site(arguments.site),
+        budget_h=arguments.budget,
+        most=arguments.points,
+        partition=arguments.partition,
+        kernels=arguments.kernel,
+        objective=arguments.objective,
+        enough_pct=arguments.enough,
+        only_planned=arguments.only_planned,
+        campaign_file=Path(arguments.campaign) if arguments.campaign else None,
+        beside=None if output is None else output.parent,
+    )
+    if output is not None and chosen.points:
+        _write(output, chosen.campaign)
+    if arguments.json:
+        print_json(chosen.as_dict())
+        return 0
+    _print_chosen(chosen)
+    if output is None and chosen.points:
+        explain("to get them as a campaign file, add: --output next.toml")
+    elif output is not None and chosen.points:
+        command = f"campaign run {shlex.quote(str(output))} --store {shlex.quote(arguments.store)}"
+        say(f"{output}: written; to measure these points: {command}")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CannotDo(f"--output {path}: cannot be written: {reason(error, path)}") from None
+
+
+def _print_chosen(chosen: NextPoints) -> None:
+    simulated = " (simulated)" if chosen.simulated else ""
+    explain(
+        f"{chosen.site}/{chosen.partition}{simulated}: {chosen.kernels} kernels at "
+        f"{chosen.settings} settings, {chosen.measured:,} of {chosen.planned:,} points measured; "
+        f"objective {chosen.objective}"
+    )
+    if chosen.points:
+        by_setting = Counter((point.core_mhz, point.mem_mhz) for point in chosen.points)
+        hours: dict[tuple[float | None, float | None], float] = defaultdict(float)
+        for point in chosen.points:
+            hours[point.core_mhz, point.mem_mhz] += point.node_hours
+        print_table(
+            ["MHz", "kernels", "node-hours"],
+            [[_mhz(*pair), count, hours[pair]] for pair, count in by_setting.most_common()],
+        )
+        spread = sum(point.why == "spread" for point in chosen.points)
+        why = {
+            0: "each for what it should improve",
+            len(chosen.points): "to have settings far from each other, before picks are judged",
+        }.get(spread, f"{spread} to have settings far from each other, the others to improve picks")
+        explain(f"{len(chosen.points)} points, {chosen.node_hours:.3g} node-hours: {why}")
+    explain(_losses(chosen))
+
+
+def _losses(chosen: NextPoints) -> str:
+    now, then, more = chosen.expected_loss_pct, chosen.then_loss_pct, chosen.more_loss_pct
+    if now is None or then is None or more is None:
+        if chosen.points:
+            return "what the picks lose can be said once five settings are measured"
+        return "nothing is left to measure here"
+    text = f"the picks are expected to lose {now:.2f} % on average now"
+    if chosen.points:
+        text += f", {then:.2f} % after these points"
+    if chosen.ended == "settled":
+        return f"{text}; no further measurement is expected to change a pick"
+    if chosen.ended == "enough":
+        return f"{text}; that is at most --enough, so no more is chosen"
+    return f"{text}, and {more:.2f} % after one node-hour more"
+
+
+def _mhz(core_mhz: float | None, mem_mhz: float | None) -> str:
+    clocks = [mhz for mhz in (core_mhz, mem_mhz) if mhz is not None]
+    return "/".join(f"{mhz:g}" for mhz in clocks) or "-"

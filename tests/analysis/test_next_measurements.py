@@ -1,0 +1,143 @@
+"""What is measured next of a simulated board, and what its picks then lose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.choice.next_measurements import FIRST_SETTINGS, Cells, next_measurements
+from analysis.choice.objectives import ENERGY
+from analysis.choice.pick import measured_volts, picks
+from analysis.energy.fit import fit
+from tests.analysis.synthetic import grid_observations
+
+KERNELS = 8
+
+
+class Board:
+    """Kernels at 36 settings, of which some cells have been measured."""
+
+    def __init__(self, seed):
+        self.all = grid_observations(
+            seed,
+            kernels=KERNELS,
+            noise=0.02,
+            setting_noise=0.02,
+            known_voltage=False,
+            core_mhz=tuple(np.geomspace(200, 1600, 9).round()),
+            mem_mhz=tuple(np.geomspace(400, 1600, 4).round()),
+        )
+        self.labels = list(dict.fromkeys(self.all.kernel.tolist()))
+        self.kernel = np.array([self.labels.index(k) for k in self.all.kernel.tolist()])
+        self.shape = (KERNELS, len(self.all.settings))
+        self.joules = np.empty(self.shape)
+        self.joules[self.kernel, self.all.setting] = self.all.energy_j
+        self.measured = np.zeros(self.shape, bool)
+
+    @property
+    def data(self):
+        """The rows of the measured cells; None without any."""
+        rows = self.measured[self.kernel, self.all.setting]
+        return self.all.take(rows) if rows.any() else None
+
+    def offer(self, hours=1.0):
+        """All cells that are not measured, each for so many hours."""
+        return Cells(
+            labels=[
+                label if self.measured[k].any() else None for k, label in enumerate(self.labels)
+            ],
+            settings=self.all.settings,
+            free=~self.measured,
+            node_hours=lambda kernel, time_s: np.full(len(time_s), hours),
+        )
+
+    def fitted(self):
+        """A fit of fixed form: what is judged is the choice of cells."""
+        return fit(self.data, "choi", "floor")
+
+    def next(self, **options):
+        """The next measurements, which are then made."""
+        data = self.data
+        fitted = None if data is None or len(np.unique(data.setting)) < 3 else self.fitted()
+        volts = dict.fromkeys(self.all.settings, (1.0, 1.0))
+        chosen = next_measurements(
+            data, fitted, self.offer(), volts, ENERGY, **{"budget_h": np.inf} | options
+        )
+        for cell in chosen.cells:
+            assert not self.measured[cell]
+            self.measured[cell] = True
+        return chosen
+
+    def lost_pct(self):
+        """What the picks lose, (K,)."""
+        made = picks(self.fitted(), self.data, self.labels, volts=measured_volts(self.all))
+        place = {setting: s for s, setting in enumerate(self.all.settings)}
+        at = [place[pick.core_mhz, pick.mem_mhz] for pick in made]
+        least = self.joules.min(axis=1)
+        return (self.joules[np.arange(KERNELS), at] / least - 1.0) * 100.0
+
+
+def test_first_come_five_settings_for_all_kernels_the_fastest_first():
+    board = Board(1)
+    chosen = board.next()
+    assert chosen.ended == "spread"
+    assert chosen.spread == len(chosen.cells) == FIRST_SETTINGS * KERNELS
+    assert np.isnan(chosen.lost_pct)
+    assert board.all.settings[chosen.cells[0][1]] == (1600.0, 1600.0)
+    there = board.measured.sum(axis=0)
+    assert sorted(there[there > 0]) == [KERNELS] * FIRST_SETTINGS
+
+
+def test_a_budget_holds_from_the_first_settings_on():
+    board = Board(1)
+    chosen = board.next(budget_h=11.0)
+    assert len(chosen.cells) == 11
+    assert sum(chosen.node_hours) == 11.0
+    rest = board.next()
+    assert len(rest.cells) == FIRST_SETTINGS * KERNELS - 11
+    assert len(board.next(most=7).cells) == 7
+
+
+def test_a_kernel_that_was_never_measured_comes_first():
+    board = Board(2)
+    board.next()
+    board.measured[3] = False
+    chosen = board.next(most=6)
+    assert chosen.spread == 2
+    assert {kernel for kernel, _ in chosen.cells[:2]} == {3}
+    assert board.all.settings[chosen.cells[0][1]] == (1600.0, 1600.0)
+    assert len(chosen.cells) == 6
+
+
+def test_stated_loss_falls_as_cells_are_measured_and_it_ends_by_itself():
+    board = Board(3)
+    board.next()
+    said = []
+    for _ in range(40):
+        chosen = board.next(most=8, more_h=8.0)
+        said.append(chosen.lost_pct)
+        assert chosen.then_lost_pct <= chosen.lost_pct
+        assert chosen.more_lost_pct <= chosen.then_lost_pct + 0.05
+        if not chosen.cells:
+            break
+    assert chosen.ended in ("enough", "settled")
+    assert said[-1] < said[0] / 3
+    assert board.measured.mean() < 0.8
+
+
+@pytest.mark.timeout(300)
+def test_a_quarter_of_the_grid_chosen_beats_a_quarter_at_random():
+    """Nine of 36 settings, four boards whose settings differ from the model by 2 %."""
+    won, chosen_lost, random_lost = 0, [], []
+    for seed in range(4):
+        board = Board(seed)
+        board.next()
+        while (left := board.measured.size // 4 - int(board.measured.sum())) > 0:
+            board.next(most=min(left, 16), enough=0.0)
+        chosen_lost.append(board.lost_pct().mean())
+        board.measured[:] = False
+        board.measured[:, np.random.default_rng(seed).choice(36, 9, replace=False)] = True
+        random_lost.append(board.lost_pct().mean())
+        won += chosen_lost[-1] < random_lost[-1]
+    assert won == 4
+    assert np.mean(chosen_lost) < 0.5 * np.mean(random_lost)

@@ -1,0 +1,282 @@
+"""campaign next and run --adaptive on the simulated Jetson TK1: what they choose and measure."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from campaign.command_line import main
+from campaign.launch.campaign_run import CampaignRun
+from campaign.plan.plan import make_plan
+from campaign.results import open_store
+
+CAMPAIGN = """\
+name = "few"
+seed = 4
+[[sites]]
+site = "jetson-tk1"
+[settings]
+choose = "pairs"
+pairs = [[852, 924], [396, 924], [852, 528], [396, 528], [852, 204], [72, 68], [648, 396]]
+[protocol]
+min_duration_s = 0.05
+[[kernels]]
+kernel = "sp_fma"
+label = "single"
+params = { level = "dram", ops_per_word = [1, 64] }
+[[kernels]]
+kernel = "dp_fma"
+params = { level = "l2", ops_per_word = 2 }
+[[kernels]]
+kernel = "load"
+params = { level = "dram" }
+"""
+
+
+def cells_of(store: Path) -> set[tuple[str, str, float, float]]:
+    """The cells that a store has measured."""
+    scalars = open_store(store).scalars
+    columns = [
+        scalars[name].values.tolist() for name in ("kernel", "params", "core_mhz", "mem_mhz")
+    ]
+    return set(zip(*columns, strict=True))
+
+
+def command(*words: object) -> int:
+    return main([str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A folder with a campaign file and its store, all seven settings of it measured."""
+    folder = tmp_path_factory.mktemp("next")
+    (folder / "few.toml").write_text(CAMPAIGN)
+    assert command("run", folder / "few.toml", "--store", folder / "store", "--quiet") == 0
+    return folder
+
+
+@pytest.fixture
+def copy(whole, tmp_path) -> Path:
+    """The store for a test of its own; the campaign file is the other folder's."""
+    shutil.copytree(whole / "store", tmp_path / "store")
+    return tmp_path / "store"
+
+
+def test_next_writes_a_campaign_file_of_the_points_that_it_names(copy, tmp_path, capsys):
+    file = tmp_path / "next.toml"
+    words = ["next", copy, "--budget", 1, "--points", 9, "--output", file]
+    assert command(*words, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["measured"], shown["planned"]) == (28, 4 * 15 * 7)
+    assert len(shown["points"]) == 9
+    named = {
+        (p["kernel"], json.dumps(p["params"], sort_keys=True), p["core_mhz"], p["mem_mhz"])
+        for p in shown["points"]
+    }
+    plan = make_plan(file)
+    planned = {
+        (p.label, json.dumps(json.loads(p.params), sort_keys=True), p.setting.core_mhz,
+         p.setting.mem_mhz)
+        for p in plan.points
+    }  # fmt: skip
+    assert planned == named
+    assert shown["then_loss_pct"] < shown["expected_loss_pct"]
+    before = cells_of(copy)
+    assert command("run", file, "--store", copy, "--quiet") == 0
+    after = cells_of(copy)
+    assert before < after
+    assert len(after) == len(before) + 9
+    # It goes on from the campaign that the points were chosen from, not from their own file.
+    capsys.readouterr()
+    assert command("next", copy, "--budget", 1, "--points", 2, "--json") == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["measured"], again["planned"]) == (37, 4 * 15 * 7)
+
+
+def test_next_keeps_to_its_limits(copy, capsys):
+    words = ["next", copy, "--budget", 1, "--json"]
+    assert command(*words, "--points", 4, "--kernel", "dp_fma") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {point["kernel"] for point in shown["points"]} == {"dp_fma"}
+    assert shown["planned"] == 15 * 7
+    assert command(*words, "--only-planned") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["points"] == []
+    assert shown["measured"] == shown["planned"] == 28
+    one = json.loads(_shown(capsys, "next", copy, "--budget", 1, "--points", 1, "--json"))
+    hours = one["points"][0]["node_hours"]
+    few = json.loads(_shown(capsys, "next", copy, "--budget", 3.5 * hours, "--json"))
+    assert 1 <= len(few["points"]) <= 3
+    assert few["node_hours"] <= 3.5 * hours
+    much = json.loads(_shown(capsys, "next", copy, "--budget", 1, "--enough", 90, "--json"))
+    assert (much["points"], much["ended"]) == ([], "enough")
+
+
+def _shown(capsys, *words) -> str:
+    capsys.readouterr()
+    assert command(*words) == 0
+    return capsys.readouterr().out
+
+
+def test_next_for_people(copy, capsys, tmp_path):
+    text = " ".join(_shown(capsys, "next", copy, "--budget", 1, "--points", 3).split())
+    assert "4 kernels at 105 settings, 28 of 420 points measured" in text
+    assert "the picks are expected to lose" in text
+    text = _shown(
+        capsys, "next", copy, "--budget", 1, "--points", 3, "--output", tmp_path / "n.toml"
+    )
+    assert f"campaign run {tmp_path / 'n.toml'} --store {copy}" in text
+
+
+def test_next_of_a_store_with_few_settings_spreads_first(whole, tmp_path, capsys):
+    file = tmp_path / "one.toml"
+    pairs = CAMPAIGN.index("pairs = ")
+    file.write_text(
+        CAMPAIGN[:pairs] + "pairs = [[396, 528]]" + CAMPAIGN[CAMPAIGN.index("\n[protocol]") :]
+    )
+    store = tmp_path / "store"
+    assert command("run", file, "--store", store, "--quiet") == 0
+    shown = json.loads(_shown(capsys, "next", store, "--budget", 1, "--json"))
+    assert shown["ended"] == "spread"
+    assert shown["expected_loss_pct"] is None
+    assert {point["why"] for point in shown["points"]} == {"spread"}
+    settings = {(point["core_mhz"], point["mem_mhz"]) for point in shown["points"]}
+    # Four more for all four kernels; those of the fastest setting come first.
+    assert len(shown["points"]) == 4 * 4
+    assert (852.0, 924.0) in settings
+    assert shown["points"][0]["core_mhz"] == 852.0
+
+
+def test_a_kernel_has_settings_of_its_own(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text(CAMPAIGN)
+    common = {point.id for point in make_plan(file).points}
+    file.write_text(
+        CAMPAIGN + 'settings = { choose = "pairs", pairs = [[396, 924], [756, 924]] }\n'
+    )
+    own = make_plan(file).points
+    at = {(p.setting.core_mhz, p.setting.mem_mhz): p.id for p in own if p.label == "load"}
+    assert set(at) == {(396.0, 924.0), (756.0, 924.0)}
+    assert len(own) == 3 * 7 + 2
+    # The same points have the same ids.
+    assert {p.id for p in own} & common == common - {
+        p.id
+        for p in _points_of_load(tmp_path)
+        if p.setting.core_mhz != 396 or p.setting.mem_mhz != 924
+    }
+
+
+def _points_of_load(folder: Path):
+    (folder / "all.toml").write_text(CAMPAIGN)
+    return [p for p in make_plan(folder / "all.toml").points if p.label == "load"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--budget", "0"], "--budget: found 0; must be node-hours above 0"),
+        (["--budget", "1", "--points", "0"], "--points: found 0; must be 1 or more"),
+        (["--budget", "1", "--enough", "-1"], "--enough: found -1; must be 0 or more"),
+        (["--budget", "1", "--kernel", "singel"], "--kernel: the campaign has no kernel 'singel'"),
+        (["--budget", "1", "--partition", "gpu"], "does not measure on partition 'gpu'"),
+        (["--budget", "1", "--campaign", "no.toml"], "no.toml"),
+    ],
+)
+def test_what_is_wrong_is_said(whole, words, text, capsys):
+    assert command("next", whole / "store", *words) == 2
+    said = capsys.readouterr().err
+    assert text in said
+    assert "Traceback" not in said
+    assert len(said.strip().splitlines()) <= 3
+
+
+def test_an_imported_table_needs_a_campaign_file(tmp_path, whole, capsys):
+    assert command("export", whole / "store", "--csv", tmp_path / "t.csv") == 0
+    store = tmp_path / "store"
+    assert command("import", tmp_path / "t.csv", "--store", store) == 0
+    capsys.readouterr()
+    assert command("next", store, "--budget", 1) == 2
+    assert "--campaign C.toml" in capsys.readouterr().err
+    words = ["next", store, "--budget", 1, "--points", 5, "--campaign", whole / "few.toml"]
+    shown = json.loads(_shown(capsys, *words, "--json"))
+    assert len(shown["points"]) == 5
+    assert shown["expected_loss_pct"] > 0
+
+
+@pytest.fixture(scope="module")
+def adaptive(whole, tmp_path_factory) -> Path:
+    """The store of an adaptive run over 18 random settings."""
+    folder = tmp_path_factory.mktemp("adaptive")
+    _wide(folder)
+    words = ["run", folder / "wide.toml", "--store", folder / "store", "--quiet", "--adaptive"]
+    assert command(*words) == 0
+    return folder
+
+
+def _wide(folder: Path) -> None:
+    begin, end = CAMPAIGN.index("[settings]"), CAMPAIGN.index("[protocol]")
+    settings = '[settings]\nchoose = "random"\ncount = 18\nseed = 2\n'
+    (folder / "wide.toml").write_text(CAMPAIGN[:begin] + settings + CAMPAIGN[end:])
+
+
+def test_an_adaptive_run_measures_a_part_and_ends_by_itself(adaptive, capsys):
+    planned = len(make_plan(adaptive / "wide.toml").points)
+    measured = open_store(adaptive / "store").scalars.sizes["measurement"]
+    assert planned == 4 * 18
+    assert 5 * 4 < measured < planned
+    words = ["run", adaptive / "wide.toml", "--store", adaptive / "store", "--quiet", "--adaptive"]
+    shown = json.loads(_shown(capsys, *words, "--json"))
+    assert shown["complete"]
+    assert shown["planned"] == measured
+    lost = shown["expected_loss_pct"]["jetson-tk1/board"]
+    again = _shown(capsys, *words)
+    assert f"the picks are expected to lose {lost:.2f} % on average" in " ".join(again.split())
+    assert open_store(adaptive / "store").scalars.sizes["measurement"] == measured
+
+
+def test_an_interrupted_adaptive_run_goes_on_as_it_would_have(adaptive, tmp_path, monkeypatch):
+    _wide(tmp_path)
+    words = ["run", tmp_path / "wide.toml", "--store", tmp_path / "store", "--quiet", "--adaptive"]
+    batches = []
+
+    def stops_after_two(self):
+        choose(self)
+        batches.append(1)
+        if len(batches) == 40:
+            self.interrupted.set()
+
+    choose = CampaignRun._choose_more
+    monkeypatch.setattr(CampaignRun, "_choose_more", stops_after_two)
+    first = command(*words)
+    monkeypatch.undo()
+    assert first in (0, 130)
+    while (code := command(*words)) == 130:
+        pass
+    assert code == 0
+    ids = [
+        sorted(open_store(folder / "store").scalars["point_id"].values.tolist())
+        for folder in (adaptive, tmp_path)
+    ]
+    assert ids[0] == ids[1]
+
+
+def test_options_of_an_adaptive_run_need_it(whole, capsys):
+    file = whole / "few.toml"
+    for words, text in (
+        (["--enough", "1"], "--enough: is for a run that chooses its points; add --adaptive"),
+        (["--objective", "edp"], "--objective: is for a run that chooses its points"),
+        (["--adaptive", "--enough", "-2"], "--enough: found -2; must be a percentage from 0"),
+        (["--adaptive", "--objective", "watts"], "watts"),
+    ):
+        assert command("run", file, "--store", whole / "store", *words) == 2
+        assert text in capsys.readouterr().err
+
+
+def test_every_measured_energy_is_there_once(adaptive):
+    scalars = open_store(adaptive / "store").scalars
+    assert len(cells_of(adaptive / "store")) == scalars.sizes["measurement"]
+    assert np.isfinite(scalars["energy_j"].values).all()
