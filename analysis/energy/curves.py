@@ -12,7 +12,11 @@ from analysis.measurements.observations import Observations
 
 @dataclass(frozen=True)
 class VoltageCurve:
-    """A relative voltage: ``volt`` float64 (n,) at ``mhz`` (n,), straight between, level beyond."""
+    """A relative voltage: ``volt`` float64 (n,) at ``mhz`` (n,), straight between.
+
+    Below the lowest clock it stays, as below a knee; above the highest it goes on as straight as
+    it rose before, but not faster than the clock.
+    """
 
     mhz: np.ndarray
     volt: np.ndarray
@@ -20,7 +24,12 @@ class VoltageCurve:
     def at(self, mhz: np.ndarray) -> np.ndarray:
         """float64 of the shape of ``mhz``; 1 where there is no such clock (NaN)."""
         known = np.isfinite(mhz)
-        volt = np.interp(np.where(known, mhz, self.mhz[-1]), self.mhz, self.volt)
+        at = np.where(known, mhz, self.mhz[-1])
+        volt = np.interp(at, self.mhz, self.volt)
+        if len(self.mhz) > 1:
+            slope = (self.volt[-1] - self.volt[-2]) / (self.mhz[-1] - self.mhz[-2])
+            slope = min(max(slope, 0.0), self.volt[-1] / self.mhz[-1])
+            volt = volt + slope * np.maximum(at - self.mhz[-1], 0.0)
         return np.where(known, volt, 1.0)
 
 

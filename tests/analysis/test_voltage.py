@@ -67,17 +67,26 @@ def test_a_voltage_never_falls_as_the_clock_rises(seed, noise, counted, family):
     data = grid_observations(seed, noise=noise, counted=counted, known_voltage=False)
     curves = solve_form(prepare(data, Form("choi+clock", family, False))).curves
     for curve in (curves.core, curves.mem):
-        volt = curve.at(np.linspace(100.0, 2000.0, 400))
+        mhz = np.linspace(100.0, 2000.0, 400)
+        volt = curve.at(mhz)
         assert (np.diff(volt) >= -1e-12).all()
-        assert volt[-1] == pytest.approx(1.0)
+        top = max(curve.mhz[-1], 1.0)
+        assert curve.at(np.array([top])) == pytest.approx(1.0)
+        assert (volt <= np.maximum(mhz / top, 1.0) + 1e-12).all()
         assert volt[0] >= LOWEST_V
 
 
-def test_a_curve_is_straight_between_its_knots_and_level_beyond():
+def test_a_curve_is_straight_between_its_knots_stays_below_and_rises_on_above():
     curve = VoltageCurve(np.array([500.0, 700.0, 1000.0]), np.array([0.7, 0.8, 1.0]))
     mhz = np.array([1.0, 499.0, 500.0, 600.0, 850.0, 1000.0, 5000.0, np.nan])
-    np.testing.assert_allclose(curve.at(mhz), [0.7, 0.7, 0.7, 0.75, 0.9, 1.0, 1.0, 1.0])
+    # From 700 to 1000 it rises by 2/3 of what a voltage in proportion to the clock would.
+    above = 1.0 + 4000.0 * 0.2 / 300.0
+    np.testing.assert_allclose(curve.at(mhz), [0.7, 0.7, 0.7, 0.75, 0.9, 1.0, above, 1.0])
     assert curve.at(np.array([[600.0], [np.nan]])).shape == (2, 1)
+    steep = VoltageCurve(np.array([900.0, 1000.0]), np.array([0.5, 1.0]))
+    np.testing.assert_allclose(steep.at(np.array([1000.0, 1500.0])), [1.0, 1.5])
+    level = VoltageCurve(np.array([500.0]), np.array([0.8]))
+    np.testing.assert_allclose(level.at(np.array([100.0, 900.0])), [0.8, 0.8])
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.02, 0.2])
