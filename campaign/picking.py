@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import Candidates, Pick, Volts, all_candidates, pick, profile_candidates
+from analysis.choice.simple_choices import best_single_setting
 from analysis.dataset import CLOCK_UNPROVEN
 from analysis.energy.fitted import Fit
 from analysis.figures.labels import unit_name
@@ -172,13 +174,26 @@ def picks_within_limits(
     objective: str,
     max_slowdown: float | None,
     max_power_w: float | None,
+    data: Observations,
 ) -> tuple[list[Pick], list[str]]:
-    """The picks, and a line for each kernel that has none within the limits; CantFit if all."""
+    """The picks among the candidates, compared with the best single setting of ``data``, and a line
+    for each kernel that has none within the limits.
+
+    Raises:
+        CantFit: none has.
+    """
     picks, without = [], []
+    single = best_single_setting(data, objective_of(objective))
     for candidates in among:
         try:
             picks.append(
-                pick(candidates, objective, max_slowdown=max_slowdown, max_power_w=max_power_w)
+                pick(
+                    candidates,
+                    objective,
+                    max_slowdown=max_slowdown,
+                    max_power_w=max_power_w,
+                    best_single=single,
+                )
             )
         except CantFit as error:
             without.append(str(error))

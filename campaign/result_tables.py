@@ -233,6 +233,8 @@ class Prediction:
             "params": dict(self.pick.params),
             "core_mhz": _known(self.pick.core_mhz),
             "mem_mhz": _known(self.pick.mem_mhz),
+            "best_single_core_mhz": _known(self.pick.best_single_core_mhz),
+            "best_single_mem_mhz": _known(self.pick.best_single_mem_mhz),
             "simulated": self.simulated,
             "slurm": self.slurm,
         }

@@ -435,7 +435,9 @@ class Results:
         among, warnings = picking.asked_candidates(kept, data, kernel, profile, volts)
         if kept.is_of_older_version:
             warnings.append(picking.older_fit(self.store.root, site))
-        picks, without = picking.picks_within_limits(among, objective, max_slowdown, max_power_w)
+        picks, without = picking.picks_within_limits(
+            among, objective, max_slowdown, max_power_w, data
+        )
         device = self.site_record(site).device
         return Predictions(
             site=site,

@@ -100,6 +100,7 @@ class CrossValidation:
             }
             | {name: vars(chooser) for name, chooser in self.choosers.items()},
             "against_race_to_halt": vars(contest(self.cases)),
+            "against_best_single": vars(contest(self.cases, "best_single")),
         }
 
 

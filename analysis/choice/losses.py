@@ -207,9 +207,9 @@ def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
 
 @dataclass(frozen=True)
 class Contest:
-    """How much more race to halt loses than the model's picks, in % of the score, over kernels.
+    """How much more another chooser loses than the model's picks, in % of the score, over kernels.
 
-    ``verdict``: ``model`` or ``race_to_halt`` where the 95 % interval of the mean leaves out 0,
+    ``verdict``: ``model`` or the other's name where the 95 % interval of the mean leaves out 0,
     otherwise ``open``: these measurements do not show which is better.
     """
 
@@ -219,9 +219,11 @@ class Contest:
     verdict: str
 
 
-def contest(cases: Sequence[CaseLoss]) -> Contest:
-    """The model against race to halt; the interval by resampling kernels, with few by t."""
-    gain = np.array([case.race_to_halt_pct - case.model_pct for case in cases])
+def contest(cases: Sequence[CaseLoss], other: str = "race_to_halt") -> Contest:
+    """The model against another chooser, ``race_to_halt`` or ``best_single``; the interval by
+    resampling kernels, with few by t. Cases that the other has no choice for do not count."""
+    gain = np.array([getattr(case, f"{other}_pct") - case.model_pct for case in cases], float)
+    gain = gain[np.isfinite(gain)]
     mean = float(gain.mean()) if len(gain) else 0.0
     if len(gain) < 2:
         return Contest(mean, -np.inf, np.inf, "open")
@@ -230,5 +232,5 @@ def contest(cases: Sequence[CaseLoss]) -> Contest:
     if len(gain) >= RESAMPLED_FROM:
         drawn = np.random.default_rng(SEED).integers(len(gain), size=(RESAMPLES, len(gain)))
         low, high = np.percentile(gain[drawn].mean(axis=1), [2.5, 97.5])
-    verdict = "model" if low > 0 else "race_to_halt" if high < 0 else "open"
+    verdict = "model" if low > 0 else other if high < 0 else "open"
     return Contest(mean, float(low), float(high), verdict)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from analysis.choice.few_trial import FewTrial, few_trials
-from analysis.choice.objectives import TIME
+from analysis.choice.objectives import TIME, Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.posterior import Cells, has_posterior, posteriors
+from analysis.choice.simple_choices import best_single_setting, better_than
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.time.class_roofline import fit_class_roofline
@@ -46,6 +47,11 @@ class Pick:
     other kernels. ``model_lost_pct``, ``best_single_lost_pct``: of a kernel measured at few
     settings, what the two lose where they were tried on the others
     (:mod:`analysis.choice.few_trial`), else NaN; the one that loses less chooses.
+    ``best_single_core_mhz``, ``best_single_mem_mhz``: the measured setting that is best on average
+    over all kernels, where that is known. ``gain_over_best_single_pct``,
+    ``better_than_best_single``: what it is expected to cost above this pick, and the probability
+    that it costs more. ``gain_over_best_measured_pct``, ``better_than_best_measured``: the same of
+    the kernel's best measured setting. 0 where the pick is that setting, NaN without draws.
     """
 
     kernel: str
@@ -67,6 +73,12 @@ class Pick:
     chosen_by: str = "model"
     model_lost_pct: float = np.nan
     best_single_lost_pct: float = np.nan
+    best_single_core_mhz: float = np.nan
+    best_single_mem_mhz: float = np.nan
+    gain_over_best_single_pct: float = np.nan
+    better_than_best_single: float = np.nan
+    gain_over_best_measured_pct: float = np.nan
+    better_than_best_measured: float = np.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,11 +316,13 @@ def pick(
     *,
     max_slowdown: float | None = None,
     max_power_w: float | None = None,
+    best_single: tuple[float, float] | None = None,
 ) -> Pick:
     """The best candidate by an objective, within limits.
 
     ``objective``: of :mod:`analysis.choice.objectives`. ``max_slowdown``: a fraction;
-    ``max_power_w``: of mean power.
+    ``max_power_w``: of mean power. ``best_single``: the best setting for all kernels
+    (:func:`~analysis.choice.simple_choices.best_single_setting`), to compare the pick with.
 
     Raises:
         CantFit: an unknown objective, or limits that no candidate keeps.
@@ -370,12 +384,38 @@ def pick(
         saves = 1.0 - (1.0 if objective == TIME.name else best_probability)
     return replace(
         best_pick,
+        **_compared(among, goal, best, best_single),
         saving_low_pct=float(low),
         saving_high_pct=float(high),
         best_probability=best_probability,
         expected_loss_pct=float(np.mean(scores[chosen] / least - 1.0) * 100.0),
         race_to_halt=_verdict(best == fastest, saves),
     )
+
+
+def _compared(
+    among: Candidates, goal: Objective, best: int, best_single: tuple[float, float] | None
+) -> dict[str, Any]:
+    """A pick's fields about the best single and the best measured setting."""
+    drawn_j, drawn_s = among.energy_draws_j, among.time_draws_s
+    if drawn_j is None or drawn_s is None:
+        return {}
+    scores = goal.score(drawn_j, drawn_s)
+    fields: dict[str, Any] = {}
+    if among.measured.any():
+        measured = np.where(among.measured, scores.mean(axis=1), np.inf)
+        gain, better = better_than(scores, best, int(np.argmin(measured)))
+        fields = {"gain_over_best_measured_pct": gain, "better_than_best_measured": better}
+    if best_single in among.settings:
+        gain, better = better_than(scores, best, among.settings.index(best_single))
+        core_mhz, mem_mhz = best_single
+        fields |= {
+            "best_single_core_mhz": core_mhz,
+            "best_single_mem_mhz": mem_mhz,
+            "gain_over_best_single_pct": gain,
+            "better_than_best_single": better,
+        }
+    return fields
 
 
 def highest_clocks(settings: Sequence[tuple[float, float]]) -> int | None:
@@ -415,7 +455,14 @@ def picks(
 ) -> list[Pick]:
     """The pick of each kernel (all by default, named by their labels), by label."""
     among = all_candidates(fitted, data, kernels, volts)
+    single = best_single_setting(data, objective_of(objective))
     return [
-        pick(kernel, objective, max_slowdown=max_slowdown, max_power_w=max_power_w)
+        pick(
+            kernel,
+            objective,
+            max_slowdown=max_slowdown,
+            max_power_w=max_power_w,
+            best_single=single,
+        )
         for kernel in among.values()
     ]

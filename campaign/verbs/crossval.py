@@ -269,16 +269,19 @@ def print_crossval(shown: dict[str, Any]) -> None:
         )
         print_table(["method", "mean %", "max %", f"best of {decision['cases']}"], rows)
         explain(contest_text(shown["against_race_to_halt"], title))
+        if "best_single" in shown["decision"]:
+            explain(contest_text(shown["against_best_single"], title, "the best single setting"))
 
 
-def contest_text(contest: dict[str, Any], title: str) -> str:
-    """Whether the picks are worth more than racing to halt, in words."""
+def contest_text(contest: dict[str, Any], title: str, other: str = "race to halt") -> str:
+    """Whether the picks are worth more than another choice, in words."""
     interval = f"{contest['mean_gain_pct']:.2f} percentage points more {title} than the picks"
     if math.isfinite(contest["low_pct"]):
         interval += f" (95 %: {contest['low_pct']:.2f} to {contest['high_pct']:.2f})"
     verdict = {
         "model": "the picks are better",
         "race_to_halt": "race to halt is better here: run at the fastest setting",
+        "best_single": "one setting for all kernels is better here",
         "open": "these measurements do not show which is better",
     }[contest["verdict"]]
-    return f"race to halt takes {interval}: {verdict}"
+    return f"{other} takes {interval}: {verdict}"

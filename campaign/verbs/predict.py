@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SUMMARY = "show the best setting for each kernel, with the Slurm flags that ask for it"
 EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05"
 KERNEL_WIDTH = 30
+SURE = 0.95
+"""The probability from which a pick counts as better than a choice that needs no model."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -227,12 +229,41 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         "the fastest setting, is right, worse, or open (these measurements do not show which). "
         "--json has energies, times and expected losses."
     )
-    for line in few_settings(shown):
+    for line in (*simple_choices(shown), *few_settings(shown)):
         explain(line)
     for line in shown.warnings:
         explain(f"warning: {line}")
     for line in shown.without_pick:
         explain(f"no pick: {line}")
+
+
+def simple_choices(shown: Predictions) -> list[str]:
+    """How many picks are better than choices that need no model, a line for each."""
+    picks = [entry.pick for entry in shown.predictions]
+    lines = []
+    by_single = [pick for pick in picks if not isnan(pick.better_than_best_single)]
+    if by_single:
+        first = by_single[0]
+        setting = setting_name((first.best_single_core_mhz, first.best_single_mem_mhz))
+        gain = sum(pick.gain_over_best_single_pct for pick in by_single) / len(by_single)
+        sure = sum(pick.better_than_best_single >= SURE for pick in by_single)
+        lines.append(
+            f"one setting for all: {setting} MHz, the best on average, is expected to cost "
+            f"{gain:.2f} % more than the picks; {sure} of {len(by_single)} picks are better with "
+            f"95 % probability"
+            + ("" if sure else ", so these measurements do not show that separate picks are better")
+        )
+    unmeasured = [
+        pick for pick in picks if not pick.measured and not isnan(pick.better_than_best_measured)
+    ]
+    if unmeasured:
+        sure = sum(pick.better_than_best_measured >= SURE for pick in unmeasured)
+        gain = sum(pick.gain_over_best_measured_pct for pick in unmeasured) / len(unmeasured)
+        lines.append(
+            f"{len(unmeasured)} picks are settings that were not measured; the kernel's best "
+            f"measured one is expected to cost {gain:.2f} % more, with 95 % probability for {sure}"
+        )
+    return lines
 
 
 def few_settings(shown: Predictions) -> list[str]:
@@ -260,7 +291,11 @@ def few_settings(shown: Predictions) -> list[str]:
 
 
 def _setting(prediction: Prediction) -> str:
+    return setting_name((prediction.pick.core_mhz, prediction.pick.mem_mhz))
+
+
+def setting_name(setting: tuple[float, float]) -> str:
+    """``852/924``, in MHz."""
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
 
-    pick = prediction.pick
-    return setting_text((pick.core_mhz, pick.mem_mhz)).removesuffix(" MHz")
+    return setting_text(setting).removesuffix(" MHz")

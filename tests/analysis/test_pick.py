@@ -9,7 +9,9 @@ import pytest
 from scipy import special
 
 from analysis.choice.losses import CaseLoss, contest
+from analysis.choice.objectives import ENERGY, objective
 from analysis.choice.pick import Candidates, all_candidates, highest_clocks, pick, picks
+from analysis.choice.simple_choices import best_single_setting
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.measurements.kernels import KernelInstance
@@ -442,3 +444,61 @@ def test_the_highest_clocks_are_the_highest_of_both():
     assert highest_clocks([(100.0, 900.0), (200.0, 800.0)]) is None
     assert highest_clocks([(100.0, nan), (200.0, nan), (150.0, nan)]) == 1
     assert highest_clocks([(nan, nan)]) == 0
+
+
+@pytest.mark.parametrize("name", ["energy", "edp"])
+def test_the_best_single_setting_by_brute_force(data, name):
+    """The setting with the least mean of each kernel's score above its own least."""
+    goal = objective(name)
+    above = np.zeros(len(data.settings))
+    for kernel in sorted(set(data.kernel.tolist())):
+        scores = []
+        for s in range(len(data.settings)):
+            rows = (data.kernel == kernel) & (data.setting == s)
+            scores.append(goal.score(data.energy_j[rows].mean(), data.time_s[rows].mean()))
+        above += np.array(scores) / min(scores)
+    assert best_single_setting(data, goal) == data.settings[int(np.argmin(above))]
+
+
+def test_a_pick_says_whether_it_is_better_than_choices_without_a_model(data, fitted):
+    single = best_single_setting(data, ENERGY)
+    for label, among in all_candidates(fitted, data).items():
+        chosen = pick(among, best_single=single)
+        at = among.settings.index((chosen.core_mhz, chosen.mem_mhz))
+        other = among.settings.index(single)
+        assert (chosen.best_single_core_mhz, chosen.best_single_mem_mhz) == single
+        more = among.energy_draws_j[other] / among.energy_draws_j[at] - 1.0
+        assert chosen.gain_over_best_single_pct == pytest.approx(100.0 * more.mean())
+        assert chosen.better_than_best_single == pytest.approx(np.mean(more > 0.0))
+        if other == at:
+            assert chosen.better_than_best_single == 0.0, label
+        # All settings were measured, so the pick is the best measured one.
+        assert chosen.gain_over_best_measured_pct == 0.0
+    assert np.isnan(pick(among).better_than_best_single)
+
+
+def test_an_unmeasured_pick_is_compared_with_the_best_measured_setting(data, fitted):
+    among = next(iter(all_candidates(fitted, data).values()))
+    best = int(np.argmin(among.energy_draws_j.mean(axis=1)))
+    measured = np.ones(len(among.settings), bool)
+    measured[best] = False
+    chosen = pick(replace(among, measured=measured))
+    means = np.where(measured, among.energy_draws_j.mean(axis=1), np.inf)
+    more = among.energy_draws_j[int(np.argmin(means))] / among.energy_draws_j[best] - 1.0
+    assert chosen.gain_over_best_measured_pct == pytest.approx(100.0 * more.mean())
+    assert chosen.better_than_best_measured == pytest.approx(np.mean(more > 0.0))
+
+
+def test_the_contest_with_the_best_single_setting():
+    gains = [3.0, 3.5, 2.5, 3.2]
+    others = [
+        replace(case, best_single_pct=case.model_pct + gain, race_to_halt_pct=0.0)
+        for case, gain in zip(cases([0.0] * 4), gains, strict=True)
+    ]
+    won = contest(others, "best_single")
+    assert won.verdict == "model"
+    assert won.mean_gain_pct == pytest.approx(np.mean(gains))
+    lost = contest([replace(c, model_pct=c.best_single_pct + 2.0) for c in others], "best_single")
+    assert lost.verdict == "best_single"
+    # A case without a best single setting does not count.
+    assert contest([*others, cases([0.0])[0]], "best_single") == won
