@@ -24,7 +24,7 @@ from analysis.costs.codesign import (
 )
 from analysis.costs.gpu_area import AREA_MODELS, AreaModel, area_parts_mm2, gpu_area_mm2
 from analysis.costs.stencil_time import CannotPredict
-from campaign.errors import CannotDo, reason
+from campaign.errors import BadArgument, reason
 from campaign.plan.study_file import DESIGN, Study, Work, read_study, space_columns
 from sites.located_toml import Source
 
@@ -304,7 +304,7 @@ def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
     """Write the figures of a study as SVG (Prajapati 2019, figures C.3 and C.4); their paths.
 
     Raises:
-        CannotDo: the folder cannot be written.
+        BadArgument: the folder cannot be written.
     """
     from analysis.figures.codesign import area_figure, front_figure  # noqa: PLC0415
     from analysis.figures.paper import figure_files  # noqa: PLC0415
@@ -329,5 +329,7 @@ def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
             path.write_bytes(figure_files(figure, False, ("svg",))["svg"])
             paths.append(path)
     except OSError as error:
-        raise CannotDo(f"{folder}: cannot be written ({reason(error, folder)})") from error
+        raise BadArgument(
+            f"{folder}: cannot be written ({reason(error, folder)}); name another folder"
+        ) from error
     return paths

@@ -158,8 +158,8 @@ def _parts(store: Store, before: str | None, after: str | None) -> list[_Side]:
     whole = _whole(store)
     if before is None and after is None:
         raise BadArgument(
-            f"{store.root}: name a second store, or the part before or after a change (--before, "
-            f"--after) by a date or a set-up; the set-ups: {_setups_text(whole)}"
+            f"{store.root}: found one store; name a second one, or divide this one by the date of "
+            f"a change (--after 2026-03-01) or by set-ups: {_setups_text(whole)}"
         )
     chosen = {
         name: _chosen(whole, text, name)
@@ -186,8 +186,8 @@ def _chosen(side: _Side, text: str, name: str) -> np.ndarray:
         rows = np.array([bool(begins) and own.startswith(begins) for own in setups], bool)
         if not rows.any():
             raise BadArgument(
-                f"--{name}: found {text!r}; must be a date, such as 2026-03-01 or "
-                f"2026-03-01T12:00, or begins of set-ups' ids: {_setups_text(side)}"
+                f"--{name}: found {text!r}; must be a date (2026-03-01, or 2026-03-01T12:00), or "
+                f"the beginning of a set-up's id: {_setups_text(side)}"
             ) from None
         return rows
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -21,8 +21,9 @@ from campaign.space_picks import MOST_NEAR, NEAR, SpacePick, SpacePredictions
 from kernels.stencils.params import AXES
 from kernels.stencils.stencils import STENCILS
 from sites.located_toml import BadFile
+from sites.near_names import known_names
 from sites.site_file import Site
-from sites.site_reading import find_site, read_site
+from sites.site_reading import built_in_sites, find_site, read_site
 
 KERNELS = ("cuda_stencil", "stencil")
 CONSTANTS = ("processors", "lanes", "on_chip_bytes", "block_bytes", "blocks")
@@ -59,6 +60,13 @@ def predict_on_device(
                 picks.append(_pick(entry, given, columns, len(found), site))
             except CannotPredict as error:
                 raise source.error(("kernels", index, "space"), str(error), "") from None
+    own_kernels = [e.kernel for e in campaign.kernels if e.space is not None]
+    usable = sorted({name for name in own_kernels if name in KERNELS})
+    if kernel is not None and usable and not picks:
+        unknown = f"unknown kernel {kernel!r}"
+        raise BadArgument(
+            f"--kernel: {unknown}; {known_names(kernel, usable, 'the file has spaces for')}"
+        )
     if not picks:
         raise BadArgument(
             f"--space: {path} has no space of {' or '.join(KERNELS)}; without a store only "
@@ -141,10 +149,15 @@ def _machine(site: Site, stencil: str) -> tuple[Machine, float]:
     point_s = f"{stencil}_s"
     for name in (*CONSTANTS, *SECONDS.values(), point_s):
         if name not in site.device:
+            having = [
+                own
+                for own in sorted(built_in_sites())
+                if name in read_site(find_site(own, Path())).device
+            ]
             raise BadFile(
                 f"has no device.{name}, which a prediction of {stencil} without measurements needs",
-                "add it to [device], as in the built-in site gtx-980; or name a store with "
-                "measured variants",
+                f"built-in sites that have it: {', '.join(having) or 'none'}; in a site file of "
+                f"your own, add it to [device]; or name a store with measured variants",
                 site.name,
             )
     numbers = site.device

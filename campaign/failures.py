@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 
 from analysis.measurements.kernels import KernelInstance, kernel_instances
+from analysis.unknown_name import unknown_name
 from campaign.errors import BadArgument
+from campaign.store.dataset import current_tables
 from campaign.store.failures import FAILED, MEASURED, WAITING, failed_attempts
 
 if TYPE_CHECKING:
@@ -80,19 +82,17 @@ def grouped_failures(store: Store, kernel: str | None = None, node: str | None =
     it is named.
 
     Raises:
-        BadArgument: no attempt of this kernel, or on this node, has failed.
+        BadArgument: the store knows no such kernel or node.
         DamagedStore: the store cannot be read.
     """
     frame = failed_attempts(store)
     frame["last of point"] = ~frame["point_id"].duplicated(keep="last")
     for name, wanted in (("kernel", kernel), ("node", node)):
-        known = sorted(set(frame[name]))
-        if wanted is not None and wanted not in known:
-            if not known:
-                raise BadArgument(f"{store.root}: nothing has failed")
-            raise BadArgument(
-                f"no attempt with {name} {wanted!r} has failed; failed are: {', '.join(known)}"
-            )
+        if wanted is not None and wanted not in set(frame[name]):
+            tables, _ = current_tables(store)
+            known = sorted({*tables.measurements[name], *frame[name]} - {""})
+            if wanted not in known:
+                raise BadArgument(f"--{name}: {unknown_name(name, wanted, known)}")
         if wanted is not None:
             frame = frame[frame[name] == wanted]
     groups = [_group(key, own) for key, own in frame.groupby(BY, sort=True)]

@@ -50,6 +50,19 @@ class Request:
         robust = ", --robust" if self.robust else ""
         return f"--model {self.model}, --voltage {self.voltage}{robust}"
 
+    def differences(self, earlier: Request) -> tuple[str, str]:
+        """The options in which two requests differ: the earlier one's, and these."""
+        pairs = [
+            (f"--{name} {getattr(earlier, name)}", f"--{name} {getattr(self, name)}")
+            for name in ("model", "voltage")
+            if getattr(earlier, name) != getattr(self, name)
+        ]
+        if earlier.robust != self.robust:
+            texts = {True: "--robust", False: "no --robust"}
+            pairs.append((texts[earlier.robust], texts[self.robust]))
+        was, now = zip(*pairs, strict=True)
+        return ", ".join(was), ", ".join(now)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FitSource:
@@ -163,10 +176,11 @@ def check_replaceable(store: Store, site: str, name: str, request: Request) -> N
         earlier = request_of(read_fit_json(store, site, name))
     except NoKeptFit:
         return
-    if earlier not in (None, request):
+    if earlier is not None and earlier != request:
+        was, now = request.differences(earlier)
         raise BadArgument(
-            f"{site}: its fit {name!r} was asked for with {earlier}, and this one with {request}; "
-            f"--name NAME keeps this one beside it, --replace in its place"
+            f"{site}: a fit {name!r} made with {was} exists; this one has {now}. Keep both "
+            f"with --name NAME, or overwrite it with --replace"
         )
 
 
@@ -210,6 +224,10 @@ def read_fit_json(store: Store, site: str, name: str = DEFAULT) -> Any:
         near = did_you_mean(site, recorded_sites(store))
         if near and not others and not has_site_record(store, site):
             raise NoKeptFit(f"{store.root}: has no site {site!r}", near.rstrip())
+        near_fit = did_you_mean(name, others).rstrip()
+        if near_fit:
+            what = f"{store.root}: has no fit {name!r} of site {site!r}"
+            raise NoKeptFit(what, f"{near_fit} It has: {', '.join(others)}")
         which = "fit" if name == DEFAULT and not others else f"fit {name!r}"
         has = f" (it has: {', '.join(others)})" if others else ""
         raise NoKeptFit(

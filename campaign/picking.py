@@ -89,6 +89,17 @@ def _is_called(name: str, text: str) -> bool:
     return name == text or bool(left_out and name.startswith(head) and name.endswith(tail))
 
 
+def _nearest(profile: Profile, pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The setting nearest to a profile's, by the ratios of its clocks."""
+    wanted = (profile.core_mhz, profile.mem_mhz)
+
+    def distance(pair: tuple[float, float]) -> float:
+        ratios = [abs(math.log(mhz / own)) for mhz, own in zip(wanted, pair, strict=True) if mhz]
+        return sum(ratio for ratio in ratios if not math.isnan(ratio))
+
+    return min(pairs, key=distance)
+
+
 def application_candidates(
     path: Path, fit: Fit, data: Observations, volts: Volts | None
 ) -> tuple[Candidates, list[str]]:
@@ -105,7 +116,8 @@ def application_candidates(
         raise source.error(
             ("core_mhz",),
             f"{profile.core_mhz}, mem_mhz {profile.mem_mhz}: not a setting of {fit.site}",
-            f"known: {known} ...",
+            f"the nearest is {setting_text(_nearest(profile, list(settings.values())))}; known: "
+            f"{known} ...",
         )
     candidates = profile_candidates(
         fit,

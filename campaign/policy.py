@@ -29,11 +29,15 @@ def write_site_policy(path: Path, site: str, picks: Mapping[str, Any]) -> None:
     Raises:
         BadArgument: the file is there and is not a policy, or it cannot be written.
     """
+    if path.is_dir():
+        raise BadArgument(f"{path}: is a folder; name a JSON file")
     try:
         policy = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         policy.setdefault("sites", {})[site] = picks
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise BadArgument(f"{path}: is not a policy file ({error}); name another file") from None
+    except OSError as error:
+        raise BadArgument(f"{path}: cannot be read ({error.strerror}); name another file") from None
+    except (ValueError, AttributeError, TypeError):
+        raise BadArgument(f"{path}: exists and is not a policy file; name another file") from None
     try:
         path.write_text(json.dumps(policy, indent=1) + "\n", encoding="utf-8")
     except OSError as error:

@@ -40,6 +40,18 @@ def costs_at_clocks(
         if all(math.isnan(w) or w == mhz for w, mhz in zip(wanted, pair, strict=True))
     ]
     if len(matches) != 1:
+        given = [k for k, mhz in enumerate(wanted) if not math.isnan(mhz)]
+        if matches and len(given) == 1:
+            name = ("--mem-mhz", "--core-mhz")[given[0]]
+            others = sorted({pair[1 - given[0]] for pair in matches})
+            raise BadArgument(
+                f"{fit.site}: several settings have these clocks; also give {name}: "
+                f"{', '.join(f'{mhz:g}' for mhz in others)}"
+            )
+
+        def distance(pair: Pair) -> float:
+            return sum(abs(math.log(wanted[k] / pair[k])) for k in given if wanted[k] > 0)
+
         among = sorted(matches or volts)
         known = " ".join(f"{core:g},{mem:g}" for core, mem in among[:SHOWN])
         asked = " ".join(
@@ -47,7 +59,10 @@ def costs_at_clocks(
             for option, mhz in zip(("--core-mhz", "--mem-mhz"), wanted, strict=True)
             if not math.isnan(mhz)
         )
-        fits_what = "fits several settings" if matches else "is at no setting of known voltage"
+        fits_what = "fits several settings"
+        if not matches and among:
+            core, mem = min(among, key=distance)
+            fits_what = f"is at no setting of known voltage; the nearest is {core:g},{mem:g}"
         raise BadArgument(
             f"{fit.site}: {asked} {fits_what}; give --core-mhz and --mem-mhz of one of: "
             f"{known}{' ...' if len(among) > SHOWN else ''}"

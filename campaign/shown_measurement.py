@@ -22,7 +22,7 @@ from analysis.dataset import (
 from analysis.measurements.clock_proof import clock_proofs
 from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.power_trace import PowerTrace, row_trace
-from campaign.errors import BadArgument, CannotDo
+from campaign.errors import BadArgument, reason
 from campaign.store.planned import planned_ids
 from campaign.store.records import read_contents
 from campaign.store.setups import read_setup
@@ -91,9 +91,8 @@ class ShownMeasurement:
         """Write the trace as a drawing.
 
         Raises:
-            BadArgument: there is no trace.
+            BadArgument: there is no trace, or the file cannot be written.
             MissingExtra: matplotlib is not installed.
-            CannotDo: the file cannot be written.
         """
         from analysis.figures.paper import figure_files  # noqa: PLC0415
         from analysis.figures.trace import trace_figure  # noqa: PLC0415
@@ -109,7 +108,9 @@ class ShownMeasurement:
         try:
             Path(path).write_bytes(drawn["svg"])
         except OSError as error:
-            raise CannotDo(f"{path}: cannot be written ({error.strerror})") from None
+            raise BadArgument(
+                f"{path}: cannot be written ({reason(error, Path(path))}); name another file"
+            ) from None
 
 
 def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMeasurement:

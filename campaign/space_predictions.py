@@ -26,6 +26,7 @@ from campaign.variant_models import Energies, variants_of
 from kernels.registry import find_kernel
 from kernels.space import WHERE
 from sites.located_toml import Source
+from sites.near_names import known_names
 from sites.site_file import Site
 from sites.site_reading import find_site, read_site
 
@@ -90,8 +91,13 @@ def _spaces(path: Path, site: str, kernel: str | None) -> tuple[Campaign, Site, 
         if entry.space is not None and kernel in (None, entry.label or entry.kernel)
     ]
     if not chosen:
-        what = "a space" if kernel is None else f"a space of {kernel!r}"
-        raise BadArgument(f"--space: {path} has no kernel with {what}; add [kernels.space]")
+        having = [
+            entry.label or entry.kernel for entry in campaign.kernels if entry.space is not None
+        ]
+        if kernel is not None and having:
+            known = known_names(kernel, having, "the file has spaces for")
+            raise BadArgument(f"--kernel: unknown kernel {kernel!r}; {known}")
+        raise BadArgument(f"--space: {path} has no kernel with a space; add [kernels.space]")
     return campaign, own, [swept(entry, place, source, own) for place, entry in chosen]
 
 

@@ -144,7 +144,10 @@ def _check_names(
             )
         known = ", ".join(bound) or "none"
         if name.startswith(f"{DEVICE}."):
-            what, remedy = f"the site has no number {name}", "add it to the site file's [device]"
+            what, remedy = (
+                f"the site has no number {name}",
+                "add it to the site file's [device], or name a site that has it",
+            )
         else:
             what, remedy = f"unknown name {name!r}", f"known here: {known}"
         raise BadSpace(key, what, remedy, condition)

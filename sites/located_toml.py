@@ -105,10 +105,12 @@ class NoSuchFile(BadFile):
 
 
 class BadValue(ValueError):
-    """What a model's validator raises: what was found, and what would be right."""
+    """What a model's validator raises: what was found, and what would be right. ``key``: below the
+    key of the validator."""
 
-    def __init__(self, what: str, remedy: str) -> None:
+    def __init__(self, what: str, remedy: str, key: KeyPath = ()) -> None:
         super().__init__(f"{what}; {remedy}")
+        self.key = key
         self.what = what
         self.remedy = remedy
 
@@ -322,6 +324,7 @@ def _error(source: Source, details: ErrorDetails, model: type[BaseModel]) -> tup
         case "value_error":
             error = details["ctx"]["error"]
             what, remedy = getattr(error, "what", str(error)), getattr(error, "remedy", "")
+            key = (*key, *getattr(error, "key", ()))
         case _:
             what, remedy = f"found {value}", value_remedy(details, model, key)
     located = source.error(key, what, remedy.strip())

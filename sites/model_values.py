@@ -40,6 +40,11 @@ def value_remedy(error: ErrorDetails, model: type[BaseModel], key: KeyPath | Non
             return f"must have at least {error['ctx']['min_length']}"
         case _:
             message = error["msg"].removeprefix("Input should be ")
+            if isinstance(error["input"], str) and message in (
+                "a valid number",
+                "a valid number, unable to parse string as a number",
+            ):
+                return "must be a number, without quotes"
             message = {
                 "a valid integer": "a whole number",
                 "a valid number": "a number",

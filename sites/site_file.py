@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from sites.clocks import CONTROLS
 from sites.counters.group_file import CounterGroup
@@ -81,6 +81,24 @@ def voltage_pairs(value: Any) -> Any:
     return value
 
 
+LEAST_MHZ = 10.0
+MOST_MHZ = 1e4
+MOST_MEM_MHZ = 3e4
+"""Clocks that devices have; the same as those of imported tables (analysis.dataset.POSSIBLE)."""
+
+
+def _possible_clocks(values: list[float], most_mhz: float) -> None:
+    """Refuse clocks that no device has: they were given in another unit."""
+    for mhz in values:
+        if not LEAST_MHZ <= mhz <= most_mhz:
+            unit = "GHz" if mhz < LEAST_MHZ else "kHz" if mhz < 1e8 else "Hz"
+            raise BadValue(
+                f"found {mhz:g}; devices have {LEAST_MHZ:g} to {most_mhz:,g} MHz",
+                f"give MHz, not {unit}",
+                ("frequencies_mhz",),
+            )
+
+
 class Domain(FileModel):
     """A clock domain: its legal frequencies, and its voltage at each where a table is known."""
 
@@ -113,6 +131,13 @@ class Domains(FileModel):
     """The core clock: of CPU cores or a GPU."""
     mem: Domain | None = None
     """The memory clock."""
+
+    @field_validator("core", "mem")
+    @classmethod
+    def _clocks(cls, value: Domain | None, info: ValidationInfo) -> Domain | None:
+        most_mhz = MOST_MHZ if info.field_name == "core" else MOST_MEM_MHZ
+        _possible_clocks([] if value is None else value.frequencies_mhz, most_mhz)
+        return value
 
 
 class Legal(FileModel):

@@ -20,6 +20,8 @@ SCHEMES = (
     "leave-one-node-out",
     "leave-one-site-out",
 )
+OTHER_SCHEMES = ("few:M", "leave-one-variant-out", "variants-kfold:K")
+"""Schemes of :mod:`analysis.choice.few_crossval` and :mod:`analysis.choice.variant_crossval`."""
 
 
 def folds(
@@ -62,7 +64,9 @@ def folds(
     elif scheme == "leave-one-site-out":
         raise CantFit("leave-one-site-out needs two sites or more")
     else:
-        raise CantFit(unknown_name("scheme", scheme, SCHEMES))
+        near = "leave-one-setting-out" if scheme == "leave-one-out" else scheme
+        text = unknown_name("scheme", near, (*SCHEMES, *OTHER_SCHEMES))
+        raise CantFit(text.replace(repr(near), repr(scheme), 1))
 
 
 def _holdout(

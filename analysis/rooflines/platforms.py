@@ -15,6 +15,7 @@ from typing import Any
 
 from analysis.rooflines.at_setting import line_as_dict
 from analysis.rooflines.roofline import Roofline
+from analysis.unknown_name import unknown_name
 
 MEMORY = "dram"
 
@@ -87,7 +88,7 @@ def find_platform(name: str) -> Platform:
         UnknownPlatform: there is none.
     """
     if name.lower() not in PLATFORMS:
-        raise UnknownPlatform(f"found {name!r}; must be one of {', '.join(PLATFORMS)}")
+        raise UnknownPlatform(unknown_name("platform", name, PLATFORMS))
     return PLATFORMS[name.lower()]
 
 

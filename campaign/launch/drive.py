@@ -23,12 +23,12 @@ from campaign.launch.partition_run import partition_setup
 from campaign.launch.progress import ShowsProgress
 from campaign.launch.scratch import tidy_scratch
 from campaign.launch.setup_record import planned_record
-from campaign.launch.snapshot import STARTING
+from campaign.launch.snapshot import STARTING, SUBMITTED, read_snapshot
 from campaign.plan.plan import Plan
 from campaign.store.compaction import equalize_generations
 from campaign.store.earlier import keep_earlier
 from campaign.store.layout import Store, driver_lock, writing
-from campaign.store.mixtures import changes, refuse_changes
+from campaign.store.mixtures import ChangedSetup, changes, refuse_changes
 from campaign.store.planned import write_planned
 from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import setup_uses
@@ -104,7 +104,6 @@ def run(
     with driver_lock(store), _interrupts() as interrupted:
         verb = "run" if chooser is None else chooser.command
         live = LiveStatus(plan, store, progress, campaign_file, max_node_hours, verb)
-        live.enter(STARTING)
         try:
             ended = _run_locked(
                 plan=plan,
@@ -120,6 +119,12 @@ def run(
             )
         except KeyboardInterrupt:
             live.end(INTERRUPTED, "interrupted; run it again to continue")
+            raise
+        except ChangedSetup as error:
+            # What the store shows of its last run stays, unless it is that this driver waits.
+            shown = read_snapshot(store)
+            if shown is not None and shown.phase == SUBMITTED:
+                live.end(exit_code(error) or 1, str(error))
             raise
         except Exception as error:
             live.end(exit_code(error) or 1, str(error) or type(error).__name__)
@@ -150,6 +155,7 @@ def _run_locked(
         keep_earlier(store, contents.generation)
         if not accept_changes:
             _refuse_changes(plan, store, contents)
+        live.enter(STARTING)
         chosen = plan if chooser is None else chooser.begin()
         write_planned(store, plan_record(plan), planned_points(chosen))
         for name, site in plan.sites.items():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from kernels.registry import KERNELS
 from kernels.space import WHERE
@@ -35,6 +35,16 @@ class Settings(FileModel):
             if len(pair) not in (1, 2):
                 raise BadValue(f"found {pair!r}", "each must be [core MHz, memory MHz]")
         return value
+
+    @model_validator(mode="after")
+    def _pairs_are_used(self) -> Self:
+        if self.pairs is not None and self.choose == "random":
+            raise BadValue(
+                'not used with choose = "random"',
+                'set choose = "pairs", or remove pairs',
+                ("pairs",),
+            )
+        return self
 
 
 class SiteEntry(FileModel):

@@ -5,16 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from kernels.space import BadSpace, Space, read_space
 from kernels.space_variants import variants
 from kernels.stencils.stencils import STENCILS
-from sites.located_toml import FileModel, Source, parse, read_text
+from sites.located_toml import BadValue, FileModel, Source, parse, read_text
 from sites.site_file import Name, NotNegative, Positive
 
 Whole = Annotated[int, Field(ge=1, le=1 << 24)]
-Problem = Annotated[list[int | float], Field(min_length=2, max_length=3)]
+
+
+def _two_or_three(value: list[int | float]) -> list[int | float]:
+    if not 2 <= len(value) <= 3:
+        raise BadValue(f"found {value}", "must be [points, steps] or [points, steps, how often]")
+    return value
+
+
+Problem = Annotated[list[int | float], AfterValidator(_two_or_three)]
 DESIGN = ("processors", "lanes", "on_chip_kb")
 TILE = ("tile_t", "tile_1", "tile_2", "tile_3")
 

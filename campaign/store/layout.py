@@ -140,6 +140,8 @@ def create_store(root: Path, name: str) -> Store:
     """
     store = Store(root)
     if (root / "store.json").exists():
+        if _has_damaged_head(store):
+            store.write_json("store.json", {"format": FORMAT, "name": name})
         return open_store(root)
     # A driver that died while it created the store leaves empty folders.
     ours = {"journals", "index", "fits", ".store.json.new"}
@@ -155,6 +157,16 @@ def create_store(root: Path, name: str) -> Store:
             f"{root}: a store cannot be created here ({error.strerror}); name another folder"
         ) from None
     return store
+
+
+def _has_damaged_head(store: Store) -> bool:
+    """Whether a folder is a store, but for its store.json that is not JSON."""
+    try:
+        store.read_json("store.json")
+    except DamagedStore as error:
+        is_json = isinstance(error.__context__, OSError)
+        return not is_json and store.journals.is_dir() and store.index.is_dir()
+    return False
 
 
 def _not_a_folder(path: Path) -> str:
@@ -187,7 +199,12 @@ def open_store(root: Path) -> Store:
     try:
         head = store.read_json("store.json")
     except DamagedStore as error:
-        raise NotAStore(f"{error}; check that this folder is a store") from None
+        if not _has_damaged_head(store):
+            raise NotAStore(f"{error}; check that this folder is a store") from None
+        raise NotAStore(
+            f"{root / 'store.json'}: is damaged ({error.__context__}). Run the campaign again: "
+            "that rewrites the file and keeps the measurements"
+        ) from None
     if not isinstance(head, dict) or "format" not in head:
         raise NotAStore(
             f"{root}: is not a store; name a folder that campaign run or import created"

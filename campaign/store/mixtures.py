@@ -34,6 +34,9 @@ VALUE_CHARS = 60
 class ChangedSetup(WithRemedy):
     """A run would add measurements that were made in another way than those of the store."""
 
+    def __str__(self) -> str:
+        return f"{self.what} ({self.remedy})"
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -90,7 +93,8 @@ class Change:
     def __str__(self) -> str:
         where = f"{self.site}: " if self.site else ""
         old, new = value_text(self.old), value_text(self.new)
-        return f"{where}{self.key}: {old} ({_points(self.points)}), now {new}"
+        key = "campaign name" if self.key == "campaign" else self.key
+        return f"{where}{key}: was {old} ({_points(self.points)}), is now {new}"
 
 
 def values_that_matter(record: Record) -> dict[str, Any]:
@@ -239,9 +243,9 @@ def refuse_changes(store_path: str, found: Sequence[Change]) -> None:
     if found:
         lines = "".join(f"\n  {change}" for change in found)
         raise ChangedSetup(
-            f"{store_path}: this run would measure otherwise than the measurements that are there:"
-            f"{lines}\nmeasure into a new store (--store)",
-            "or keep both in this one with --accept-changes, and see them named by campaign status",
+            f"{store_path}: its measurements were made in another way than this run would make "
+            f"them:{lines}\nuse a new store (--store NEW), or keep both here with --accept-changes",
+            "campaign status then lists the differences",
         )
 
 

@@ -78,9 +78,16 @@ def import_table(
     """
     mapping = read_map(map_file).at_site(site)
     # A table that is refused must not leave a new, empty store behind.
-    raw = read_table(table, mapping)
+    raw = read_table(table, mapping, map_file)
     if site is not None and not set(raw.columns["site"]) <= {site}:
         raise BadFile("has a column site", "leave out --site", str(table))
+    fixed = mapping.constants.get("site")
+    if site is None and fixed is not None and not {*raw.columns["site"]} <= {fixed, str(fixed)}:
+        raise BadFile(
+            f"the table {table} has a column site",
+            "leave site out of [constants]",
+            f"{map_file}: constants.site",
+        )
     checked = checked_rows(raw, mapping)
     beside = read_beside(table)
     if beside != Beside():

@@ -169,7 +169,9 @@ class TableMap(FileModel):
         for name, source in value.items():
             if not isinstance(source, str | dict):
                 raise BadValue(
-                    f"{name}: found {source!r}", "give the name of a column, or a table of its keys"
+                    f"found {source!r}",
+                    "give the name of a column, or a table of its keys",
+                    (name,),
                 )
         return {
             name: {"column": source} if isinstance(source, str) else source
@@ -192,10 +194,30 @@ class TableMap(FileModel):
         for name in value:
             if not is_table_column(name, MAPPED_COLUMNS):
                 raise BadValue(
-                    f"found the column {name!r}",
+                    f"unknown column {name!r}",
                     f"standard columns are {', '.join(MAPPED_COLUMNS)} and n_CLASS",
+                    (name,),
                 )
         return value
+
+    @field_validator("constants")
+    @classmethod
+    def _of_right_type(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name, constant in value.items():
+            is_number = isinstance(constant, int | float) and not isinstance(constant, bool)
+            numeric = name in (*NUMBER_COLUMNS, "ranks") or name.startswith(COUNT_PREFIX)
+            if numeric and not is_number:
+                raise BadValue(f"found {constant!r}", "must be a number, without quotes", (name,))
+        return value
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        for name in self.constants:
+            if name in self.columns:
+                raise BadValue(
+                    f"{name} stands under [columns] and under [constants]", "leave out one of them"
+                )
+        return self
 
     @property
     def of_kernel_tuner(self) -> bool:

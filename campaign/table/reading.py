@@ -56,8 +56,10 @@ class RawTable:
         return POINT_ID in self.columns
 
 
-def read_table(path: Path, mapping: TableMap) -> RawTable:
+def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> RawTable:
     """Read a table; its values are still unchecked.
+
+    ``map_file``: the map's, for messages.
 
     Raises:
         BadFile: it cannot be read, lacks a column, or has one that nobody knows.
@@ -81,6 +83,20 @@ def read_table(path: Path, mapping: TableMap) -> RawTable:
     labels = [name for name in header if name not in taken and name not in own]
     _check_columns(path, header, own, labels, mapping)
     kept = _kept(theirs, mapping.keep, len(lines))
+    in_map = "the map" if map_file is None else str(map_file)
+    if lines and not kept:
+        raise BadFile(
+            f"none of its {len(lines)} rows is kept by [[keep]] in {in_map}",
+            "correct that rule",
+            str(path),
+        )
+    for name in mapping.constants:
+        if name in own and name != "site":
+            raise BadFile(
+                f"the table {path} has a column {name}",
+                f"leave {name} out of [constants]",
+                f"{in_map}: constants.{name}",
+            )
     if mapping.keep:
         notes.append(f"{path}: {len(kept)} of {len(lines)} rows kept, as the map says")
         theirs = {name: [column[i] for i in kept] for name, column in theirs.items()}
@@ -117,6 +133,18 @@ def _check_columns(
     path: Path, header: list[str], own: list[str], labels: list[str], mapping: TableMap
 ) -> None:
     unknown = [name for name in labels if all(name != rule.column for rule in mapping.keep)]
+    have = {*mapping.columns, *own, *mapping.constants}
+    optional = {"core_mhz"} if mapping.of_kernel_tuner else set()
+    missing = [name for name in REQUIRED if name not in have | optional]
+    if not {"energy_j", "power_w", POINT_ID} & have and not mapping.of_kernel_tuner:
+        missing.append("energy_j or power_w")
+    if missing:
+        raise BadFile(
+            f"no column {missing[0]}",
+            f"it has {', '.join(header)}: name theirs under [columns] in a map file, or give one "
+            f"value under [constants]{' or by --site' if missing[0] == 'site' else ''}",
+            str(path),
+        )
     if unknown and mapping.unknown == "refuse" and POINT_ID not in header:
         raise BadFile(
             f"unknown column {unknown[0]!r}",
@@ -130,18 +158,6 @@ def _check_columns(
         )
     if mapping.params and "params" in own:
         raise BadFile("params in the map beside a column params", "leave params out", str(path))
-    have = {*mapping.columns, *own, *mapping.constants}
-    optional = {"core_mhz"} if mapping.of_kernel_tuner else set()
-    missing = [name for name in REQUIRED if name not in have | optional]
-    if not {"energy_j", "power_w", POINT_ID} & have and not mapping.of_kernel_tuner:
-        missing.append("energy_j or power_w")
-    if missing:
-        raise BadFile(
-            f"no column {missing[0]}",
-            f"it has {', '.join(header)}: name theirs under [columns] in a map file, or give one "
-            f"value under [constants]{' or by --site' if missing[0] == 'site' else ''}",
-            str(path),
-        )
 
 
 def _kept(theirs: dict[str, list[Any]], rules: list[Keep], n_rows: int) -> list[int]:

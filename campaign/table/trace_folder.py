@@ -123,6 +123,12 @@ class TraceFolder:
             BadFile: it is not such a folder.
         """
         self._folder = folder
+        if not (folder / "zarr.json").is_file():
+            raise BadFile(
+                "is not a folder of traces",
+                "name one that campaign export --traces wrote",
+                f"{folder}",
+            )
         try:
             self._group = zarr.open_group(folder, mode="r", zarr_format=3)
             self._texts = {name: self._column(name).astype(object) for name in TEXTS}

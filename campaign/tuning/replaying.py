@@ -83,8 +83,9 @@ def replay(
     for name in names:
         if name not in STRATEGIES:
             raise BadArgument(f"--strategy: {unknown_name('strategy', name, STRATEGIES)}")
-    if budget < 1 or trials < 1:
-        raise BadArgument("--budget and --trials: must be 1 or more")
+    for option, value in (("--budget", budget), ("--trials", trials)):
+        if value < 1:
+            raise BadArgument(f"{option}: found {value}; must be 1 or more")
     rows, kernel = _rows(scalars, site, kernel)
     known = dataset_kernels(scalars)
     own = [known[kernel, params] for params in scalars["params"].values[rows].tolist()]

@@ -63,6 +63,10 @@ def run(arguments: Namespace) -> int:
     from kernels.products.chain_plan import plan_chain  # noqa: PLC0415
 
     sizes = [_whole(text, "SIZES") for text in arguments.sizes.split(",")]
+    if len(sizes) < 2:
+        raise BadArgument(
+            f"SIZES: found one number; give at least two, such as {sizes[0]},1008 for one matrix"
+        )
     on_chip = _whole(arguments.on_chip, "--on-chip")
     plan = plan_chain(sizes, on_chip, _objective(arguments.objective), arguments.form)
     if arguments.json:
@@ -76,7 +80,8 @@ def _whole(text: str, where: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise BadArgument(f"{where}: found {text!r}; must be a whole number") from None
+        remedy = "; separate the sizes with commas" if where == "SIZES" and "x" in text else ""
+        raise BadArgument(f"{where}: found {text!r}; must be a whole number{remedy}") from None
 
 
 def _objective(text: str) -> str | Rates:

@@ -38,6 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print a site's or all sites' coefficients, or their costs at a setting."""
+    from analysis.unknown_name import unknown_name  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
 
     store = open_store(arguments.store)
@@ -49,6 +50,9 @@ def run(arguments: Namespace) -> int:
     if not kept and arguments.site:
         kept = [(arguments.site, arguments.fit or DEFAULT)]  # not there: reading it says so
     if not kept:
+        names = sorted({name for _, name in store.kept_fits})
+        if arguments.fit and names:
+            raise BadArgument(f"--fit: {unknown_name('fit', arguments.fit, names)}")
         which = f"fit {arguments.fit!r}" if arguments.fit else "fit yet"
         raise BadArgument(
             f"{store.path}: has no {which}; run: campaign fit {store.path} --site SITE"

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from campaign.errors import BadArgument
 from campaign.verbs.options import add_all, add_json, add_store
 from campaign.verbs.printing import explain, print_json, print_table, say, shortened
 
@@ -59,6 +60,9 @@ def run(arguments: Namespace) -> int:
     """Print the comparison; 1 with a regression above ``--fail-above``."""
     from campaign.results import open_store  # noqa: PLC0415
 
+    limit = arguments.fail_above
+    if limit is not None and not limit >= 0.0:
+        raise BadArgument(f"--fail-above: found {limit:g}; must be 0 or more, such as 2.5")
     other = None if arguments.other is None else open_store(arguments.other)
     comparison = open_store(arguments.store).compare(
         other,
@@ -66,7 +70,6 @@ def run(arguments: Namespace) -> int:
         after=arguments.after,
         alike_nodes=arguments.alike_nodes,
     )
-    limit = arguments.fail_above
     regressions = [] if limit is None else comparison.regressions(limit)
     if arguments.json:
         print_json(comparison.as_dict())

@@ -79,7 +79,7 @@ def run(arguments: Namespace) -> int:
     if arguments.scheme is not None and arguments.scheme.startswith("few:"):
         return _with_few(arguments)
     if arguments.new is not None:
-        raise BadArgument("--new: needs --scheme few:M")
+        raise BadArgument("--new: needs --scheme few:M or few:all")
     for option in ("kernel", "problem"):
         if getattr(arguments, option):
             raise BadArgument(f"--{option}: needs --scheme leave-one-variant-out")
@@ -145,6 +145,15 @@ def _with_few(arguments: Namespace) -> int:
     text = arguments.scheme.removeprefix("few:")
     if text != "all" and not text.isdigit():
         raise BadArgument(f"--scheme: few:M needs a whole number M, or few:all; found {text!r}")
+    if text == "all" and arguments.new is None:
+        raise BadArgument("--scheme: few:all needs --new Q, the settings of a new kernel")
+    if text != "all" and int(text) < 1:
+        raise BadArgument(f"--scheme: found few:{text}; M must be 1 or more")
+    if arguments.new is not None and (
+        arguments.new < 1 or (text != "all" and arguments.new > int(text))
+    ):
+        most = "1 or more" if text == "all" else f"1 to {int(text)}"
+        raise BadArgument(f"--new: found {arguments.new}; with few:{text} it must be {most}")
     store = open_store(arguments.store)
     sites = arguments.site or [store.only_site()]
     if len(sites) > 1:

@@ -74,7 +74,10 @@ def check_driver(arguments: Namespace) -> None:
         raise BadArgument("--submit-options: is for the driver's own job; add --submit")
     options.check_max_node_hours(arguments.max_node_hours)
     if arguments.submit and arguments.detach:
-        raise BadArgument("--submit and --detach: the driver is one of both; leave one out")
+        raise BadArgument(
+            "--detach and --submit cannot be combined; --detach runs the driver here, --submit "
+            "runs it as a Slurm job"
+        )
     _notify_words(arguments)
 
 

@@ -50,14 +50,20 @@ def run(arguments: Namespace) -> int:
         return 0
     groups = failures.groups
     if not groups:
-        say("no attempt has failed")
+        of = "" if arguments.kernel is None else f" of {arguments.kernel}"
+        on = "" if arguments.node is None else f" on node {arguments.node}"
+        say(f"no attempt{of}{on} has failed")
         return 0
+    attempts, failed = failures.count("attempts"), failures.count("failed")
+    waiting, measured = failures.count("waiting"), failures.count("measured_since")
+    points = failed + waiting + measured
     say(
-        f"{failures.count('attempts')} attempts failed; of their points "
-        f"{failures.count('failed')} failed, {failures.count('waiting')} wait for another "
-        f"attempt, {failures.count('measured_since')} were measured since"
+        f"{attempts} failed attempt{'s' * (attempts != 1)} at {points} "
+        f"point{'s' * (points != 1)}: {failed} point{'s' * (failed != 1)} failed, {waiting} "
+        f"wait{'s' * (waiting == 1)} for another attempt, {measured} "
+        f"{'was' if measured == 1 else 'were'} measured later"
     )
-    header = ["kernel", "reason", "node", "site", "attempts", "failed", "waiting", "since"]
+    header = ["kernel", "reason", "node", "site", "attempts", "failed", "waiting", "measured later"]
     rows = [
         [
             shortened(group.kernel, 18),

@@ -77,7 +77,9 @@ def run(arguments: Namespace) -> int:
             say(f"{file.path}{' (simulated)' if file.simulated else ''}")
             written += 1
     except OSError as error:
-        raise CannotDo(f"{error.filename}: cannot write ({error.strerror})") from None
+        raise BadArgument(
+            f"{error.filename or folder}: cannot be written ({error.strerror}); name another folder"
+        ) from None
     for site in content.sites if content else []:
         if site.why_no_fit:
             say(f"{site.site}: no energy model: {site.why_no_fit}")

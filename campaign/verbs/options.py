@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 import math
-from argparse import ArgumentParser
+from argparse import Action, ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import Any
 
 from campaign.errors import BadArgument
+
+
+class Once(Action):
+    """An option that may be given once only: argparse alone would keep the last value."""
+
+    def __call__(
+        self,
+        parser: ArgumentParser,
+        namespace: Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep the value, or refuse a second one."""
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string}: given twice; give it once")
+        setattr(namespace, self.dest, values)
 
 
 def add_store(parser: ArgumentParser, needed: bool = True) -> None:
@@ -22,6 +40,7 @@ def add_site(parser: ArgumentParser) -> None:
     """``--site``."""
     parser.add_argument(
         "--site",
+        action=Once,
         metavar="X",
         help="the site's name, as status prints it (default: the only one of the store)",
     )
@@ -110,7 +129,7 @@ def add_objective(parser: ArgumentParser) -> None:
         "--objective",
         default=ENERGY.name,
         metavar="O",
-        help=f"what the picks minimise: {OBJECTIVE_HELP} (default: %(default)s)",
+        help=f"what the picks minimise: {OBJECTIVE_HELP} (default: {ENERGY.name})",
     )
 
 

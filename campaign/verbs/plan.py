@@ -20,7 +20,7 @@ from campaign.verbs.printing import (
 
 if TYPE_CHECKING:
     from campaign.plan.campaign_file import Search
-    from campaign.plan.estimate import PartitionEstimate
+    from campaign.plan.estimate import KnownTimes, PartitionEstimate
     from campaign.plan.plan import Plan
 
 FIRST_VARIANTS = 3
@@ -57,19 +57,25 @@ def run(arguments: Namespace) -> int:
 
     if arguments.limit < 0:
         raise BadArgument(f"--limit: found {arguments.limit}; must be 0 or more")
+    if arguments.estimate and not arguments.json:
+        raise BadArgument(
+            "--estimate: only with --json; without it, the points and the estimates are printed"
+        )
+    known = _known_times(arguments)
     plan = make_plan(Path(arguments.campaign), counted_on_terminal("points planned"))
+    search = None if plan.campaign.search is None else read_search(Path(arguments.campaign))
     if arguments.scripts:
         _print_scripts(plan, arguments)
     elif arguments.json and arguments.estimate:
-        print_json([entry.as_dict() for entry in _estimates(plan, arguments)])
+        print_json([entry.as_dict() for entry in _estimates(plan, known)])
     elif arguments.json:
         print_json([point.as_dict() for point in plan.points])
     else:
         _print_points(plan, arguments.limit)
-        _print_estimates(_estimates(plan, arguments))
+        _print_estimates(_estimates(plan, known))
         _print_spaces(plan)
-        if plan.campaign.search is not None:
-            _print_search(read_search(Path(arguments.campaign)))
+        if search is not None:
+            _print_search(search)
         labels = uncounted_commands(plan)
         if labels:
             explain(uncounted_text(labels))
@@ -91,7 +97,8 @@ def _print_points(plan: Plan, limit: int) -> None:
         settings, repeats = len(part.settings), plan.campaign.repeats
         rows.append([part.site, part.partition, kernels, settings, repeats, len(part)])
     print_table(["site", "partition", "kernels", "settings", "repeats", "points"], rows)
-    say(f"{len(plan.points)} points in all; the first {min(limit, len(plan.points))}:")
+    count = len(plan.points)
+    say(f"{count} point{'s' * (count != 1)} in all; the first {min(limit, count)}:")
     print_table(
         ["id", "site/partition", "kernel", "parameters", "MHz", "repeat"],
         [
@@ -108,14 +115,18 @@ def _print_points(plan: Plan, limit: int) -> None:
     )
 
 
-def _estimates(plan: Plan, arguments: Namespace) -> list[PartitionEstimate]:
+def _known_times(arguments: Namespace) -> KnownTimes:
+    """The times of iterations that the named store has measured."""
+    if not arguments.store:
+        return {}
+    from campaign.results import open_store  # noqa: PLC0415
+
+    return open_store(arguments.store).iteration_times()
+
+
+def _estimates(plan: Plan, known: KnownTimes) -> list[PartitionEstimate]:
     from campaign.plan.estimate import estimates  # noqa: PLC0415
 
-    known = {}
-    if arguments.store:
-        from campaign.results import open_store  # noqa: PLC0415
-
-        known = open_store(arguments.store).iteration_times()
     return estimates(plan.points.parts, plan.campaign.protocol, plan.sites, known)
 
 
@@ -124,7 +135,7 @@ def _print_estimates(estimated: list[PartitionEstimate]) -> None:
 
     say("Estimated, without the queue's waiting time:")
     print_table(
-        ["site", "partition", "s a point", "time", "nodes", "node-hours", "points a walltime"],
+        ["site", "partition", "s a point", "time", "nodes", "node-hours", "points per job"],
         [
             [
                 shortened(entry.site, 20),

@@ -20,6 +20,7 @@ EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown
 KERNEL_WIDTH = 30
 SURE = 0.95
 """The probability from which a pick counts as better than a choice that needs no model."""
+DEFAULT_OBJECTIVE = "energy"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -33,6 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "begins with it, or a label from --json",
     )
     options.add_objective(parser)
+    parser.set_defaults(objective=None)  # to know whether it was given; energy
     parser.add_argument(
         "--max-slowdown",
         type=float,
@@ -74,12 +76,16 @@ def run(arguments: Namespace) -> int:
     if arguments.space:
         return _over_space(arguments)
     if arguments.store is None:
-        raise BadArgument("S: name the store; without one, --space C predicts a device's tiles")
+        site = "" if arguments.site is None else f" --site {arguments.site}"
+        raise BadArgument(
+            f"missing: the store (S). Without a store, only stencil tiles can be predicted: "
+            f"campaign predict{site} --space CAMPAIGN.toml"
+        )
     store = open_store(arguments.store)
     predictions = store.predict(
         store.only_site(arguments.site),
         kernel=arguments.kernel,
-        objective=arguments.objective,
+        objective=arguments.objective or DEFAULT_OBJECTIVE,
         max_slowdown=arguments.max_slowdown,
         max_power_w=arguments.max_power_w,
         all_settings=arguments.all_settings,
@@ -108,6 +114,11 @@ def _over_space(arguments: Namespace) -> int:
     if arguments.store is None:
         from campaign.device_predictions import predict_on_device  # noqa: PLC0415
 
+        if arguments.objective not in (None, "time"):
+            raise BadArgument(
+                f"--objective: found {arguments.objective!r}; without a store only time can be "
+                f"predicted; leave it out, or name a store with measured variants"
+            )
         shown = predict_on_device(Path(arguments.space), arguments.site, arguments.kernel)
     else:
         from campaign.results import open_store  # noqa: PLC0415
@@ -117,7 +128,7 @@ def _over_space(arguments: Namespace) -> int:
             store.only_site(arguments.site),
             arguments.space,
             kernel=arguments.kernel,
-            objective=arguments.objective,
+            objective=arguments.objective or DEFAULT_OBJECTIVE,
             fit=arguments.fit,
         )
     if arguments.json:
@@ -153,17 +164,17 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
         variant = " ".join(f"{name}={value}" for name, value in pick.params.items())
         say(f"best variant: {variant}")
         if by_device:
-            print_table(["s", "within 10 %"], [[pick.time_s, pick.near_count]])
+            print_table(["predicted s", "variants within 10 %"], [[pick.time_s, pick.near_count]])
         else:
             print_table(
-                ["MHz", "s", "J", "within 10 %", "srun"],
+                ["MHz", "predicted s", "predicted J", "variants within 10 %", "srun"],
                 [[_mhz(pick), pick.time_s, pick.energy_j, pick.near_count, pick.slurm]],
             )
         if every_row:
             print_table([*pick.params], [[str(v) for v in own.values()] for own in pick.near], True)
     explain(
-        "within 10 %: variants whose predicted cost at this setting is at most a tenth above the "
-        "best; measure these before one of them is used (--json and --all list them)"
+        "variants within 10 %: those whose predicted cost at this setting is at most a tenth above "
+        "the best; measure these before one of them is used (--json and --all list them)"
     )
 
 

@@ -59,11 +59,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run; 0 when every planned point is measured."""
     from campaign.plan.plan import make_plan  # noqa: PLC0415
+    from campaign.tuning.search_table import read_search  # noqa: PLC0415
 
     _check_dashboard(arguments.dashboard)
     check_driver(arguments)
     _check_adaptive(arguments)
     plan = make_plan(Path(arguments.campaign))
+    if plan.campaign.search is not None:
+        read_search(Path(arguments.campaign))  # what tune would refuse is refused here too
     store = store_of(arguments, plan)
     chooser = _adaptive(arguments, plan, store) if arguments.adaptive else None
 

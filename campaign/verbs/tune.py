@@ -22,33 +22,50 @@ MORE = (
     "campaign file is spent; continues an interrupted search. With --replay it measures nothing: "
     "it plays every strategy on variants that have all been measured."
 )
+REPLAY_BUDGET = 200
+REPLAY_TRIALS = 20
+OF_SEARCH = ("budget", "strategy", "objective")
+"""Options of ``--replay`` whose values a search takes from ``[search]``."""
+OF_REPLAY = (*OF_SEARCH, "trials", "problem", "kernel", "site")
 EXAMPLE = "campaign tune tune.toml --store tune-store"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
+    from analysis.choice.objectives import ENERGY, OBJECTIVE_HELP  # noqa: PLC0415
+
     parser.add_argument("campaign", nargs="?", metavar="CAMPAIGN.toml", help="the campaign file")
     add_driver(parser)
     parser.add_argument(
         "--replay", metavar="S", help="search among the measurements in S, and measure nothing"
     )
-    options.add_site(parser)
+    parser.add_argument(
+        "--site",
+        metavar="X",
+        help="with --replay: the site's name (default: the only one of the store)",
+    )
     parser.add_argument(
         "--kernel", metavar="K", help="with --replay: the kernel (default: the only one)"
     )
     parser.add_argument(
         "--problem", metavar="NAME=VALUE,...", help="with --replay: what is computed: n=1920"
     )
-    options.add_objective(parser)
+    parser.add_argument(
+        "--objective",
+        metavar="O",
+        help=f"with --replay: what the search minimises: {OBJECTIVE_HELP} (default: {ENERGY.name})",
+    )
     parser.add_argument(
         "--budget",
         type=int,
-        default=200,
         metavar="N",
-        help="with --replay: measurements of a trial",
+        help=f"with --replay: measurements of a trial (default: {REPLAY_BUDGET})",
     )
     parser.add_argument(
-        "--trials", type=int, default=20, metavar="N", help="with --replay: trials of a strategy"
+        "--trials",
+        type=int,
+        metavar="N",
+        help=f"with --replay: trials of a strategy (default: {REPLAY_TRIALS})",
     )
     parser.add_argument(
         "--strategy",
@@ -69,6 +86,14 @@ def run(arguments: Namespace) -> int:
         return _replay(arguments)
     if arguments.campaign is None:
         raise BadArgument("name a campaign file, or --replay S to measure nothing")
+    for name in OF_REPLAY:
+        if getattr(arguments, name) is not None:
+            instead = (
+                f"in a search, set {name} under [search] in {arguments.campaign}"
+                if name in OF_SEARCH
+                else f"a search takes all that {arguments.campaign} declares; leave it out"
+            )
+            raise BadArgument(f"--{name}: only with --replay; {instead}")
     return _tune(arguments)
 
 
@@ -102,8 +127,8 @@ def _print_found(result: Found) -> None:
     params = " ".join(f"{name}={value}" for name, value in result.params.items())
     explain(
         f"{result.site}/{result.partition}{simulated}, {result.kernel} {params}: "
-        f"{result.measured} of {result.candidates} variants at settings measured, "
-        f"{result.failed} failed; objective {result.objective}"
+        f"{result.measured} of {result.candidates} candidates measured (a candidate: one variant "
+        f"at one setting), {result.failed} failed; objective {result.objective}"
     )
     named: dict[int, tuple[list[str], Choice]] = {}
     for name, choice in (
@@ -140,6 +165,7 @@ def _mhz(choice: Choice) -> str:
 
 
 def _replay(arguments: Namespace) -> int:
+    from analysis.choice.objectives import ENERGY  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
     from campaign.tuning.replaying import replay  # noqa: PLC0415
     from campaign.variant_study import read_problem, tuned_parameters  # noqa: PLC0415
@@ -151,9 +177,9 @@ def _replay(arguments: Namespace) -> int:
         kernel=arguments.kernel,
         problem=read_problem(arguments.problem) if arguments.problem else None,
         tuned=tuned_parameters(store.store),
-        objective=arguments.objective,
-        budget=arguments.budget,
-        trials=arguments.trials,
+        objective=arguments.objective or ENERGY.name,
+        budget=REPLAY_BUDGET if arguments.budget is None else arguments.budget,
+        trials=REPLAY_TRIALS if arguments.trials is None else arguments.trials,
         strategies=arguments.strategy,
         show=counted_on_terminal("trials played"),
     )
@@ -167,7 +193,8 @@ def _replay(arguments: Namespace) -> int:
 def _print_replay(played: Replay) -> None:
     explain(
         f"{played.site}{' (simulated)' * played.simulated}, {played.kernel}: {played.candidates} "
-        f"variants at settings, {played.failed} of which failed; objective {played.objective}; "
+        f"candidates (a candidate: one variant at one setting), {played.failed} of which failed; "
+        f"objective {played.objective}; "
         f"mean loss in % against the best of all, over {played.trials} trials, after so many "
         f"measurements"
     )

@@ -190,12 +190,12 @@ def checked_sizes(
         raise WrongChain(
             f"sizes: found {len(sizes)}; a chain of n matrices has n + 1 sizes, n at least 1"
         )
-    for name, number in (*(("sizes", size) for size in sizes), ("on-chip", on_chip)):
+    for name, number in (*(("SIZES", size) for size in sizes), ("--on-chip", on_chip)):
         if not 1 <= number <= LARGEST:
             raise WrongChain(f"{name}: found {number}; must be from 1 to {LARGEST}")
     if isinstance(objective, str) and objective not in (OPS, WORDS):
         raise WrongChain(
-            f"objective: unknown {objective!r}; use {OPS}, {WORDS}, or rates "
+            f"--objective: unknown {objective!r}; use {OPS}, {WORDS}, or rates "
             f"(time:OPS_PER_S,WORDS_PER_S)"
         )
     if form not in FORMS:
@@ -203,7 +203,9 @@ def checked_sizes(
     if isinstance(objective, Rates):
         rates = objective.ops_per_s, objective.words_per_s
         if not all(0 < rate < math.inf for rate in rates):
-            raise WrongChain(f"rates: found {rates[0]:g},{rates[1]:g}; both must be above 0")
+            raise WrongChain(
+                f"--objective: found rates {rates[0]:g},{rates[1]:g}; both must be above 0"
+            )
     return tuple(int(size) for size in sizes)
 
 

@@ -112,8 +112,10 @@ def test_the_last_output_is_shown_within_100_columns(store, capsys):
 def test_one_kernel_or_node_alone(store, capsys):
     groups = json.loads(printed(capsys, str(store.root), "--node", "n2", "--json"))["groups"]
     assert {group["node"] for group in groups} == {"n2"}
-    assert main(["failures", str(store.root), "--kernel", "good"]) == 2
-    assert "'good'" in capsys.readouterr().err
+    root = str(store.root)
+    assert printed(capsys, root, "--kernel", "good") == "no attempt of good has failed\n"
+    assert main(["failures", root, "--kernel", "nope"]) == 2
+    assert "--kernel: unknown kernel 'nope'; known: " in capsys.readouterr().err
 
 
 def test_a_store_without_failures_says_so(tmp_path: Path, capsys):

@@ -154,7 +154,9 @@ def test_another_protocol_than_its_last_plan_is_named(
     campaign.write_text(text.replace("min_duration_s = 0.05", "min_duration_s = 7.5"))
     for _ in range(2):
         assert main(["run", str(campaign), "--store", str(store), "--quiet"]) == 2
-        assert "protocol.min_duration_s: 0.05 (144 points), now 7.5" in capsys.readouterr().err
+        assert (
+            "protocol.min_duration_s: was 0.05 (144 points), is now 7.5" in capsys.readouterr().err
+        )
     (kept,) = (store / "setups").iterdir()
     assert kept.name == f"earlier.{SITE}.json"
     assert json.loads(kept.read_text())["record"]["protocol"]["min_duration_s"] == 0.05

@@ -79,11 +79,19 @@ def changed(text: str, old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("= 0.3", "= 2.0", ["protocol.min_duration_s: 0.3 (6 points), now 2.0"]),
-        ("misc_w = 0.0", "misc_w = 1.5", ["site.twin.misc_w: 0.0 (6 points), now 1.5"]),
-        ("[852, 1.030]", "[852, 1.1]", ["site.domains.core.voltage_v.852: 1.03 (6 points), now"]),
-        ('name = "first"', 'name = "second"', ["campaign: first (6 points), now second"]),
-        ("cores = 1", "cores = 2", ["site.partitions.board.cores: 1 (6 points), now 2"]),
+        ("= 0.3", "= 2.0", ["protocol.min_duration_s: was 0.3 (6 points), is now 2.0"]),
+        ("misc_w = 0.0", "misc_w = 1.5", ["site.twin.misc_w: was 0.0 (6 points), is now 1.5"]),
+        (
+            "[852, 1.030]",
+            "[852, 1.1]",
+            ["site.domains.core.voltage_v.852: was 1.03 (6 points), is now"],
+        ),
+        (
+            'name = "first"',
+            'name = "second"',
+            ["campaign name: was first (6 points), is now second"],
+        ),
+        ("cores = 1", "cores = 2", ["site.partitions.board.cores: was 1 (6 points), is now 2"]),
         ("[retries]\nmax = 2", "[retries]\nmax = 5", []),
         ("nodes = 2", 'nodes = 9\nwalltime = "02:00:00"\naccount = "a"', []),
         ("= 0.3", "= 0.3\ntimeout_s = 33.0", []),
@@ -216,6 +224,9 @@ def run(path: Path, *words: str) -> int:
     return main(["run", str(path), "--store", str(path.parent / "s"), "--quiet", *words])
 
 
+SHOWN = ("status.json", "status.html", "status.prom")
+
+
 def test_a_run_that_would_mix_asks_and_what_is_mixed_is_named(tmp_path, capsys):
     """The two cases of a user: another duration of the windows with other constants of the site,
     and another campaign's name, on a store of six points."""
@@ -234,10 +245,13 @@ def test_a_run_that_would_mix_asks_and_what_is_mixed_is_named(tmp_path, capsys):
     longer = changed(changed(CAMPAIGN, "= 0.3", "= 2.0"), "count = 6", "count = 9")
     site = changed(SITE, "misc_w = 0.0", "misc_w = 1.5")
     path = write_files(tmp_path, longer, site)
+    shown_before = {name: (tmp_path / "s" / name).read_bytes() for name in SHOWN}
     assert run(path) == 2
+    # What watch shows is the last run that measured.
+    assert {name: (tmp_path / "s" / name).read_bytes() for name in SHOWN} == shown_before
     error = capsys.readouterr().err
-    assert "protocol.min_duration_s: 0.3 (6 points), now 2.0\n" in error
-    assert "site.twin.misc_w: 0.0 (6 points), now 1.5\n" in error
+    assert "protocol.min_duration_s: was 0.3 (6 points), is now 2.0\n" in error
+    assert "site.twin.misc_w: was 0.0 (6 points), is now 1.5\n" in error
     assert "--accept-changes" in error
     assert len(open_results(tmp_path / "s").scalars["setup"]) == 6
 
@@ -258,7 +272,7 @@ def test_a_run_that_would_mix_asks_and_what_is_mixed_is_named(tmp_path, capsys):
     )
     path = write_files(tmp_path, other, site)
     assert run(path) == 2
-    assert "campaign: first (9 points), now second" in capsys.readouterr().err
+    assert "campaign name: was first (9 points), is now second" in capsys.readouterr().err
     assert run(path, "--accept-changes") == 0
     assert run(path) == 0  # it is in the store already, and accepted
     capsys.readouterr()

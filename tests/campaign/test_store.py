@@ -248,6 +248,17 @@ def test_what_is_no_store_is_refused(tmp_path):
         open_store(tmp_path)
 
 
+def test_a_damaged_head_is_written_again(tmp_path):
+    root = tmp_path / "s"
+    create_store(root, "first")
+    before = (root / "store.json").read_bytes()
+    (root / "store.json").write_text("{not json")
+    with pytest.raises(NotAStore, match=r"store.json: is damaged \(.*\). Run the campaign again"):
+        open_store(root)
+    create_store(root, "first")
+    assert (root / "store.json").read_bytes() == before
+
+
 def test_traces_of_nothing_but_zeros_are_kept(store):
     """Zarr leaves out chunks of the fill value, and a shard of them would seem to be gone."""
     time_ns = np.zeros(5000, np.int64)

@@ -15,7 +15,7 @@ from campaign.plan.profile_file import Profile
 from campaign.plan.study_file import Study
 from campaign.profiles.counter_map import CounterMap
 from campaign.results import open_store
-from campaign.table.map_file import TableMap
+from campaign.table.map_file import MAPPED_COLUMNS, TableMap
 from kernels.registry import KERNELS
 from sites.counters.group_file import CounterGroup
 from sites.file_kinds import FILE_KINDS
@@ -45,11 +45,22 @@ FILES = {
     "no-kernels.toml": CAMPAIGN[: CAMPAIGN.index("[[kernels]]")],
     "no-partitions-site.toml": SITE.replace(PARTITIONS, ""),
     "no-partitions.toml": CAMPAIGN.replace("s.toml", "no-partitions-site.toml"),
+    "search.toml": CAMPAIGN + '[search]\nstrategy = "modle"\n',
+    "random.toml": CAMPAIGN + '[settings]\nchoose = "random"\npairs = [[1, 2]]\n',
+    "good.toml": "x = 1\n",
+    "ghz-site.toml": SITE.replace("[1000, 2000]", "[1.4, 2.2]"),
+    "khz-site.toml": SITE.replace("[1000, 2000]", "[1400000]"),
+    "constant.toml": "[constants]\ntime_s = 5.0\n",
+    "typed.toml": '[constants]\ntime_s = "fast"\n',
+    "keep.toml": '[[keep]]\ncolumn = "site"\nvalues = ["none"]\n',
+    "columns.toml": '[columns]\ncore_mhz = "f"\ntime = "t"\n',
+    "factor.toml": '[columns]\ntime_s = { column = "t", factor = "ms" }\n',
     "profile.toml": 'kernel = "x"\ntime_s = 1.0\n[counts]\nsp = 1e9\n',
     "map.toml": '[columns]\ncore_mhz = "f"\n',
     "data.json": '[{"site": "a"}]',
     "sites-table.toml": CAMPAIGN.replace("[[sites]]", "[sites]"),
     "one.csv": f"{TABLE}jetson-tk1,k,1000,500,0.9,1,1,2\n",
+    "unnamed.csv": "site,kernel,core_mhz,time_s,energy\na,k,1000,1,2\n",
     "two.csv": f"{TABLE}a,k,1000,500,0.9,1,1,2\nb,k,1000,500,0.9,1,1,2\n",
 }
 
@@ -232,7 +243,7 @@ USAGES = {
     "crossval one --scheme few:2 --time predicted": (
         "campaign: --train and --time: not with --scheme few:M"
     ),
-    "crossval one --new 2": "campaign: --new: needs --scheme few:M",
+    "crossval one --new 2": "campaign: --new: needs --scheme few:M or few:all",
     "predict one --site jetson": (
         "campaign: one: has no site 'jetson'; did you mean 'jetson-tk1'?"
     ),
@@ -240,7 +251,7 @@ USAGES = {
         "campaign: unknown scheme 'holdot'; did you mean 'holdout'? Known: "
         "leave-one-setting-out, leave-one-core-clock-out, leave-one-memory-clock-out, holdout, "
         "kfold:K, leave-one-kernel-out, "
-        "leave-one-node-out, leave-one-site-out"
+        "leave-one-node-out, leave-one-site-out, few:M, leave-one-variant-out, variants-kfold:K"
     ),
     "predict one --objective energie": (
         "campaign: one: has no fit of site 'jetson-tk1'; run: campaign fit one --site jetson-tk1"
@@ -261,8 +272,8 @@ USAGES = {
         "campaign: --setting: found '852MHz'; must be one that jetson-tk1 was measured at: 1000,500"
     ),
     "roofline --platform gtx-58": (
-        "campaign: --platform: found 'gtx-58'; must be one of gtx-580, gtx-680, i7-950, "
-        "omap-4460, i3-3217u, fermi-keckler"
+        "campaign: --platform: unknown platform 'gtx-58'; did you mean 'gtx-580'? Known: "
+        "gtx-580, gtx-680, i7-950, omap-4460, i3-3217u, fermi-keckler"
     ),
     "report empty": (
         "campaign: empty: is not a store; name a folder that campaign run or import created"
@@ -270,7 +281,117 @@ USAGES = {
     "figures one --site jetson": (
         "campaign: --site: unknown site 'jetson'; did you mean 'jetson-tk1'? Known: jetson-tk1"
     ),
-    "failures one --kernel k": "campaign: one: nothing has failed",
+    "failures one --kernel nope": "campaign: --kernel: unknown kernel 'nope'; known: k",
+    "failures one --node n1": "campaign: --node: unknown node 'n1'; known: none",
+    **{
+        f"tune intensity.toml --{name} {value}": (
+            f"campaign: --{name}: only with --replay; in a search, set {name} under [search] in "
+            "intensity.toml"
+        )
+        for name, value in (("budget", "5"), ("strategy", "model"), ("objective", "time"))
+    },
+    **{
+        f"tune intensity.toml --{name} {value}": (
+            f"campaign: --{name}: only with --replay; a search takes all that intensity.toml "
+            "declares; leave it out"
+        )
+        for name, value in (("trials", "5"), ("problem", "n=4"), ("kernel", "k"), ("site", "s"))
+    },
+    "tune --replay one --budget 0": "campaign: --budget: found 0; must be 1 or more",
+    "run intensity.toml --detach --submit": (
+        "campaign: --detach and --submit cannot be combined; --detach runs the driver here, "
+        "--submit runs it as a Slurm job"
+    ),
+    **{
+        f"{verb} search.toml": (
+            "campaign: search.toml:13: search.strategy: unknown strategy 'modle'; did you mean "
+            "'model'? Known: auto, model, neighbours, random, all"
+        )
+        for verb in ("plan", "run")
+    },
+    "plan intensity.toml --store nothere": (
+        "campaign: nothere: is not a store (no such folder); name one that campaign run or import "
+        "created"
+    ),
+    "plan intensity.toml --estimate": (
+        "campaign: --estimate: only with --json; without it, the points and the estimates are "
+        "printed"
+    ),
+    "plan random.toml": (
+        'campaign: random.toml:14: settings.pairs: not used with choose = "random"; set choose = '
+        '"pairs", or remove pairs'
+    ),
+    "doctor ghz-site.toml": (
+        "campaign: ghz-site.toml:4: domains.core.frequencies_mhz: found 1.4; devices have 10 to "
+        "10,000 MHz; give MHz, not GHz"
+    ),
+    "doctor khz-site.toml": (
+        "campaign: khz-site.toml:4: domains.core.frequencies_mhz: found 1.4e+06; devices have 10 "
+        "to 10,000 MHz; give MHz, not kHz"
+    ),
+    "predict two --site a --site b": (
+        "campaign predict: --site: given twice; give it once (campaign predict --help)"
+    ),
+    "predict --site gtx-980": (
+        "campaign: missing: the store (S). Without a store, only stencil tiles can be predicted: "
+        "campaign predict --site gtx-980 --space CAMPAIGN.toml"
+    ),
+    "predict --space intensity.toml --objective energy": (
+        "campaign: --objective: found 'energy'; without a store only time can be predicted; leave "
+        "it out, or name a store with measured variants"
+    ),
+    "compare one two --fail-above -1": (
+        "campaign: --fail-above: found -1; must be 0 or more, such as 2.5"
+    ),
+    "import two.csv --store three --map constant.toml": (
+        "campaign: constant.toml: constants.time_s: the table two.csv has a column time_s; leave "
+        "time_s out of [constants]"
+    ),
+    "import two.csv --store three --map typed.toml": (
+        "campaign: typed.toml:2: constants.time_s: found 'fast'; must be a number, without quotes"
+    ),
+    "import two.csv --store three --map keep.toml": (
+        "campaign: two.csv: none of its 2 rows is kept by [[keep]] in keep.toml; correct that rule"
+    ),
+    "import two.csv --store three --map columns.toml": (
+        "campaign: columns.toml:3: columns.time: unknown column 'time'; standard columns are "
+        f"{', '.join(MAPPED_COLUMNS)} and n_CLASS"
+    ),
+    "import two.csv --store three --map factor.toml": (
+        "campaign: factor.toml:2: columns.time_s.factor: found 'ms'; must be a number, without "
+        "quotes"
+    ),
+    "import unnamed.csv --store three": (
+        "campaign: unnamed.csv: no column energy_j or power_w; it has site, kernel, core_mhz, "
+        "time_s, energy: name theirs under [columns] in a map file, or give one value under "
+        "[constants]"
+    ),
+    "import two.csv --store three --traces empty": (
+        "campaign: empty: is not a folder of traces; name one that campaign export --traces wrote"
+    ),
+    "crossval one --scheme few:3 --new 5": (
+        "campaign: --new: found 5; with few:3 it must be 1 to 3"
+    ),
+    "crossval one --scheme few:all": (
+        "campaign: --scheme: few:all needs --new Q, the settings of a new kernel"
+    ),
+    "crossval one --scheme leave-one-out": (
+        "campaign: unknown scheme 'leave-one-out'; did you mean 'leave-one-setting-out'? Known: "
+        "leave-one-setting-out, leave-one-core-clock-out, leave-one-memory-clock-out, holdout, "
+        "kfold:K, leave-one-kernel-out, leave-one-node-out, leave-one-site-out, few:M, "
+        "leave-one-variant-out, variants-kfold:K"
+    ),
+    "chain 936": (
+        "campaign: SIZES: found one number; give at least two, such as 936,1008 for one matrix"
+    ),
+    "chain 936x1008": (
+        "campaign: SIZES: found '936x1008'; must be a whole number; separate the sizes with commas"
+    ),
+    "chain 936,1008 --on-chip 0": "campaign: --on-chip: found 0; must be from 1 to 1000000000",
+    "compare one": (
+        "campaign: one: found one store; name a second one, or divide this one by the date of a "
+        "change (--after 2026-03-01) or by set-ups: no record (1 measurements)"
+    ),
     "profile two.csv=ncuu": (
         "campaign: unknown counter map 'ncuu'; did you mean 'ncu'? Name a map file "
         "(ending in .toml) or one of: likwid-mem-dp, ncu, nsys, nvprof-kepler, "

@@ -293,19 +293,19 @@ def test_operations_are_the_fewest(sizes: list[int], form: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("5", "sizes: found 1; a chain of n matrices has n + 1 sizes, n at least 1"),
+        ("5", "SIZES: found one number; give at least two, such as 5,1008 for one matrix"),
         ("4,,6", "SIZES: found ''; must be a whole number"),
-        ("4,0,6", "sizes: found 0; must be from 1 to 1000000000"),
-        ("4,5,6 --on-chip 0", "on-chip: found 0; must be from 1 to 1000000000"),
+        ("4,0,6", "SIZES: found 0; must be from 1 to 1000000000"),
+        ("4,5,6 --on-chip 0", "--on-chip: found 0; must be from 1 to 1000000000"),
         ("4,5,6 --on-chip 64kB", "--on-chip: found '64kB'; must be a whole number"),
         (
             "4,5,6 --objective time:1",
             "--objective: found 'time:1'; write time:OPS_PER_S,WORDS_PER_S, such as time:2e10,1e9",
         ),
-        ("4,5,6 --objective time:1,0", "rates: found 1,0; both must be above 0"),
+        ("4,5,6 --objective time:1,0", "--objective: found rates 1,0; both must be above 0"),
         (
             "4,5,6 --objective energy",
-            "objective: unknown 'energy'; use ops, words, or rates (time:OPS_PER_S,WORDS_PER_S)",
+            "--objective: unknown 'energy'; use ops, words, or rates (time:OPS_PER_S,WORDS_PER_S)",
         ),
     ],
 )

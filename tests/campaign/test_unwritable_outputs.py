@@ -1,0 +1,36 @@
+"""Folders and files that cannot be written: exit code 2, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.dataset import POSSIBLE
+from campaign.codesign import write_study_figures
+from campaign.errors import BadArgument
+from campaign.policy import write_site_policy
+from sites.site_file import LEAST_MHZ, MOST_MEM_MHZ, MOST_MHZ
+from tests.campaign.test_codesign import EXAMPLE, run_study
+
+
+def test_figures_of_a_study(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BadArgument, match=r"cannot be written .*; name another folder"):
+        write_study_figures(run_study(EXAMPLE), tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("folder", "is a folder; name a JSON file"), ("x.toml", "exists and is not a policy file; ")],
+)
+def test_a_policy(tmp_path: Path, name: str, expected: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "x.toml").write_text("x = 1\n")
+    with pytest.raises(BadArgument, match=expected):
+        write_site_policy(tmp_path / name, "s", {})
+
+
+def test_clocks_of_site_files_and_tables_have_the_same_limits() -> None:
+    assert POSSIBLE["core_mhz"][:2] == (LEAST_MHZ, MOST_MHZ)
+    assert POSSIBLE["mem_mhz"][:2] == (LEAST_MHZ, MOST_MEM_MHZ)
