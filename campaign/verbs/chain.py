@@ -38,7 +38,12 @@ FORM_TEXTS = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
-    parser.add_argument("sizes", metavar="SIZES", help="P0,P1,...: rows and columns, with commas")
+    parser.add_argument(
+        "sizes",
+        metavar="SIZES",
+        help="P0,P1,...,Pn with commas: matrix i has P(i-1) rows and P(i) columns, so that 4,5,6 "
+        "is a 4 x 5 matrix times a 5 x 6 matrix",
+    )
     parser.add_argument(
         "--on-chip",
         metavar="M",

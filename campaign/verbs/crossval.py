@@ -28,14 +28,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--scheme",
         help="leave-one-setting-out, leave-one-core-clock-out, leave-one-memory-clock-out, "
         "holdout, kfold:K, leave-one-kernel-out, leave-one-node-out, leave-one-site-out; few:M: "
-        "all kernels at M random settings alone (few:all with --new); or over the variants of a "
-        "kernel: leave-one-variant-out, variants-kfold:K (default: leave-one-setting-out)",
+        "as if every kernel had been measured at M random settings only (few:all: at all, with "
+        "--new); or over the variants of a kernel: leave-one-variant-out, variants-kfold:K "
+        "(default: leave-one-setting-out)",
     )
     parser.add_argument(
         "--new",
         type=int,
         metavar="Q",
-        help="for few:M: judge kernels that were measured at Q of the settings alone",
+        help="for few:M and few:all: judge the picks of a new kernel, as if it had been measured "
+        "at Q of these settings only",
     )
     parser.add_argument(
         "--train",

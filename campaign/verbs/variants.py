@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 SUMMARY = "study a kernel's variants: hull, Pareto front, and what correlates with rate and energy"
 EXAMPLE = "campaign variants campaign-demo/store --site jetson-tk1 --kernel load"
 MORE = (
-    "A variant is a choice of parameters that compute the same: those that the campaign file's "
-    "space declares, or all where there is none, as in an imported table. --problem fixes others."
+    "Variants are choices of parameters that compute the same result, such as tile sizes. They are "
+    "those that the space of the campaign file declares; in a store without one, such as an "
+    "imported table, all parameters are taken for them. --problem fixes what is computed: n=1920."
 )
 OPTIONS = {
     "--kernel": ("K", "the kernel (default: the only one of the site)"),
@@ -105,13 +106,14 @@ def print_study(shown: VariantStudy, every_row: bool = False) -> None:
         ],
     )
     explain(
-        f"faster than that of least energy: {shown.faster} of {len(shown.variants)}; of less "
-        f"energy than the fastest: {shown.more_efficient}"
+        f"{shown.faster} of {len(shown.variants)} variants are faster than the most efficient one; "
+        f"{shown.more_efficient} need less energy than the fastest"
     )
+    more_energy_pct = (shown.same_time_more_energy_factor - 1.0) * 100.0
     explain(
-        f"on the hull, as much energy as the fastest: up to {shown.same_energy_slower_pct:.1f} % "
-        f"slower; as fast as that of least energy: up to {shown.same_time_more_energy_factor:.3f} "
-        f"times the energy"
+        f"at the energy of the fastest variant, run time varies by up to "
+        f"{shown.same_energy_slower_pct:.1f} %; at the speed of the most efficient one, energy "
+        f"varies by up to {more_energy_pct:.1f} % (from the convex hull)"
     )
     _print_predicted(shown, names)
     say(f"\nhull of rate and efficiency, counter-clockwise from the fastest: {len(shown.hull)}")
