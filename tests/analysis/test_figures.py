@@ -51,7 +51,7 @@ from analysis.report.sheets import (
 from analysis.report.site_figures import phases
 from analysis.report.tables import Field, Sheet, as_csv, as_tex
 from analysis.rooflines.roofline import fastest_setting, pair_points, roofline
-from campaign.errors import CannotDo
+from campaign.errors import BadArgument
 from campaign.plan.campaign_file import read_campaign
 from campaign.plan.plan import listed_inputs
 from campaign.verbs.figures import run as figures
@@ -604,7 +604,7 @@ def test_a_site_without_energies_has_nothing_to_fit(tmp_path, capsys):
     assert figures(asked) == 0
     assert "no energy model" in capsys.readouterr().out
     asked.output = str(tmp_path / "s" / "store.json")
-    with pytest.raises(CannotDo, match="cannot write"):
+    with pytest.raises(BadArgument, match="cannot be written"):
         figures(asked)
 
 
