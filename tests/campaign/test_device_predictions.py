@@ -118,4 +118,4 @@ def test_what_the_equations_are_not_for_is_refused(old, new, site, text, tmp_pat
 
 
 def test_a_store_or_a_space_is_needed(capsys):
-    assert "name the store" in refusal(capsys, "predict", "--site", "gtx-980")
+    assert "missing: the store (S)" in refusal(capsys, "predict", "--site", "gtx-980")
