@@ -17,6 +17,7 @@ MODULES = {
     "findings": "tests.analysis.test_kept_findings",
     "results": "tests.analysis.test_kept_results",
     "reports": "tests.analysis.test_kept_reports",
+    "windows": "tests.campaign.test_window_energies",
 }
 
 
