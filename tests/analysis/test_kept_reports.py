@@ -25,7 +25,7 @@ from analysis.energy.fit import fit
 from analysis.figures.codesign import area_figure, front_figure
 from analysis.figures.figure import Axis, Figure, Panel, Rule
 from analysis.figures.labels import file_stem, kernel_families, setting_label, unit_name
-from analysis.figures.paper import _drawing, palette
+from analysis.figures.paper import FILLS, LINES, POINTS, _drawing, palette
 from analysis.figures.platforms import comparison_figures, platform_figures
 from analysis.figures.rooflines import roofline_figure
 from analysis.figures.trace import trace_figure
@@ -275,6 +275,7 @@ def papers() -> object:
     chosen += [Figure("one", "c", [long]), Figure("four", "c", [long] * 4), *bursts(300)]
     return {
         "colours": palette(),
+        "looks": [LINES, POINTS, FILLS],
         "files": [[figure.name, layout(figure, i % 2 == 0)] for i, figure in enumerate(chosen)],
     }
 
