@@ -42,7 +42,7 @@ def plain(value: object) -> Any:
     if isinstance(value, int):
         return value
     if isinstance(value, float):
-        return float(f"{value:.8g}") if math.isfinite(value) else str(value)
+        return float(f"{value:.7g}") if math.isfinite(value) else str(value)
     if isinstance(value, xr.Dataset | xr.DataArray):
         return plain(value.to_dict())
     if isinstance(value, np.ndarray):

@@ -18,6 +18,7 @@ MODULES = {
     "results": "tests.analysis.test_kept_results",
     "reports": "tests.analysis.test_kept_reports",
     "windows": "tests.campaign.test_window_energies",
+    "plans": "tests.campaign.test_kept_plans",
 }
 
 
