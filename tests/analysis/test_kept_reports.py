@@ -77,7 +77,9 @@ def brief(view: dict[str, object]) -> object:
 
 
 def viewed(make: Callable[[Path], object]) -> object:
-    return [brief(site_view(site, i)) for i, site in enumerate(of_store(make).sites)]
+    """Each site as the page shows it; when its fit was made is left out."""
+    sites = [replace(site, fit_origin="a fit" * bool(site.fit)) for site in of_store(make).sites]
+    return [brief(site_view(site, i)) for i, site in enumerate(sites)]
 
 
 @cache
