@@ -21,6 +21,9 @@ MODULES = {
     "plans": "tests.campaign.test_kept_plans",
 }
 
+TIGHT = (",", ":")
+"""Without spaces: the files are read by tests, and their differences by people."""
+
 
 def main(subjects: list[str]) -> None:
     KEPT.mkdir(exist_ok=True)
@@ -33,7 +36,7 @@ def main(subjects: list[str]) -> None:
             if name not in before or differences(before[name], json.loads(json.dumps(value))):
                 print(f"{subject}: {name}")
         lines = ",\n".join(
-            f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
+            f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False, separators=TIGHT)}"
             for name, value in now.items()
         )
         path.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
