@@ -108,7 +108,8 @@ def _spread_at_one_setting(rows: Rows) -> str:
         wide.append(MAD_TO_SIGMA * float(np.median(np.abs(away))))
         stepped.append(_steps(np.sort(power)))
         rank = of_kernel[["time", "power"]].rank()
-        slower.append(float(np.corrcoef(rank["time"], rank["power"])[0, 1]) < -0.8)
+        with np.errstate(invalid="ignore"):  # equal times correlate with nothing
+            slower.append(float(np.corrcoef(rank["time"], rank["power"])[0, 1]) < -0.8)
         ordered.append(np.mean(np.diff(power) ** 2) < 0.25 * np.mean(away**2))
     if not wide or float(np.median(wide)) < UNKNOWN_NOISE:
         return ""
