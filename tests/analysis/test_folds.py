@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.choice.folds import SCHEMES, folds
+from analysis.choice.folds import OTHER_SCHEMES, SCHEMES, folds
 from analysis.energy.intervals import jackknife
 from analysis.energy.refits import jackknife_deviations
 from analysis.energy.remarks import inseparable, outliers
@@ -112,7 +112,7 @@ def test_a_holdout_predicts_the_smaller_half_at_random_or_all_but_those_named(se
         ("leave-one-site-out", None, "leave-one-site-out needs two sites or more"),
         ("leave-one-setting-ou", None,
          "unknown scheme 'leave-one-setting-ou'; did you mean 'leave-one-setting-out'? Known: "
-         + ", ".join(SCHEMES)),
+         + ", ".join((*SCHEMES, *OTHER_SCHEMES))),
     ],
 )  # fmt: skip
 def test_a_scheme_that_is_not_possible_is_refused(scheme, train, said):

@@ -164,7 +164,7 @@ def test_a_wrong_search_is_refused_with_its_line(tmp_path, capsys, line, message
         (["--replay", "S", "--kernel", "fma"], "--kernel: unknown kernel 'fma'"),
         (["--replay", "S", "--strategy", "mod"], "unknown strategy 'mod'; did you mean 'model'"),
         (["--replay", "S"], "name one: --problem level=dram or --problem level=l2"),
-        (["--replay", "S", "--trials", "0"], "--budget and --trials: must be 1 or more"),
+        (["--replay", "S", "--trials", "0"], "--trials: found 0; must be 1 or more"),
         (["c.toml", "--replay", "S"], "leave out the campaign file"),
     ],
 )

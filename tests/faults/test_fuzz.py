@@ -231,14 +231,14 @@ def test_a_column_twice_is_refused_whatever_it_is(tmp_path):
 def test_a_class_that_can_name_no_file_is_no_column_of_ours(tmp_path, name):
     assert "unknown column" in refusal(tmp_path, f"{HEADER},{name}\n{ROW},1\n")
     said = refusal(tmp_path, f"{HEADER}\n{ROW}\n", f'[constants]\n"{name}" = 1.0')
-    assert "unknown column" in said and "map.toml:1" in said
+    assert "unknown column" in said and "map.toml:2" in said
     with pytest.raises(ValueError, match="counts"):
         CommandParams(argv=("x",), counts={name.removeprefix("n_"): 1.0})
 
 
 def test_a_column_of_the_map_that_nobody_knows_is_refused(tmp_path):
     said = refusal(tmp_path, f"{HEADER}\n{ROW}\n", '\n[columns]\nenergy = "energy_j"')
-    assert "map.toml:2: columns.energy: unknown column 'energy'" in said and "energy_j" in said
+    assert "map.toml:3: columns.energy: unknown column 'energy'" in said and "energy_j" in said
 
 
 def test_params_that_no_reader_of_json_takes_are_kept_as_text(tmp_path):
