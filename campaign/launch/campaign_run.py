@@ -20,6 +20,7 @@ from campaign.launch.partition_run import FinishedTask, PartitionRun, partition_
 from campaign.launch.progress import ShowsProgress
 from campaign.launch.slurm_queue import QueuedJob, QueueWatch, cancel_jobs, job_name
 from campaign.launch.snapshot import ENDING
+from campaign.launch.task_end import task_end
 from campaign.launch.worker import PointResult, TaskResult
 from campaign.measure.subprocesses import ScratchUnwritable
 from campaign.measurement import CAN_PASS, Measurement
@@ -32,7 +33,6 @@ from campaign.store.layout import Store, writing
 COMPACT_AFTER = 20_000
 TICK_S = 0.2
 SHOWN_S = 1.0
-RESULT_S = 1.0
 
 
 class CampaignRun:
@@ -223,15 +223,11 @@ class CampaignRun:
             in_flight = task.partition.in_flight.get(task.key)
             if in_flight is None or in_flight[1] is not task.future:
                 continue
-            error, result = None, None
-            try:
-                if not task.future.cancelled():
-                    error = task.future.exception(timeout=RESULT_S)
-                    result = None if error is not None else task.future.result(timeout=RESULT_S)
-            except TimeoutError:  # its worker died with the result; Dask runs the task again
+            end = task_end(task.future)
+            if end is None:  # its worker died with the result; Dask runs the task again
                 self.finished_tasks.put(task)
                 return points
-            points += self._account_for(task, error, result)
+            points += self._account_for(task, end.error, end.result)
 
     def _account_for(
         self, task: FinishedTask, error: BaseException | None, result: TaskResult | None
@@ -239,7 +235,7 @@ class CampaignRun:
         """Update the books with a task's error or result; returns how many points came back."""
         partition, attempts = task.partition, task.attempts
         del partition.in_flight[task.key]
-        if task.future.cancelled():
+        if result is None and error is None:
             # The scheduler dropped the task; it says nothing about the points.
             partition.waiting.extendleft(reversed(attempts))
             return 0
@@ -258,10 +254,10 @@ class CampaignRun:
             partition.give_up(f"{error}; make room there, or set another folder")
             self.progress.note(f"{partition.label}: {partition.given_up}")
             return 0
-        elif result is None:
-            assert error is not None  # noqa: S101
+        elif error is not None:
             raise error
         else:
+            assert result is not None  # noqa: S101
             results = result.results
             if results:
                 partition.point_s = result.seconds / len(results)

@@ -1,0 +1,62 @@
+"""How tasks of a real Dask have ended: a result, an error, a task that was dropped, a worker that
+died with the result."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from distributed import Client, LocalCluster, Nanny
+
+from campaign.launch.task_end import TaskEnd, task_end
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """One worker in a process of its own."""
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        Client(cluster) as made,
+    ):
+        yield made
+
+
+def test_a_result_and_an_error_are_taken(client: Client) -> None:
+    added, divided = client.submit(sum, (2, 3)), client.submit(divmod, 1, 0)
+    assert task_end(added, 20.0) == TaskEnd(5)
+    end = task_end(divided, 20.0)
+    assert end is not None
+    assert end.result is None
+    assert isinstance(end.error, ZeroDivisionError)
+
+
+def test_a_task_that_is_dropped_while_its_result_is_awaited_has_neither(client: Client) -> None:
+    future = client.submit(time.sleep, 60.0)
+    threading.Timer(0.5, client.cancel, [future]).start()
+    assert task_end(future, 20.0) == TaskEnd()
+    assert task_end(future, 20.0) == TaskEnd()
+
+
+def test_a_result_that_does_not_come_in_time_is_asked_for_again(client: Client) -> None:
+    future = client.submit(time.sleep, 1.0)
+    began_s = time.monotonic()
+    assert task_end(future, 0.2) is None
+    assert time.monotonic() - began_s < 1.0
+    assert task_end(future, 20.0) == TaskEnd()
+
+
+def test_a_result_that_died_with_its_worker_is_computed_again(client: Client) -> None:
+    future = client.submit(sum, (2, 3))
+    assert task_end(future, 20.0) == TaskEnd(5)
+    cluster = client.cluster
+    assert cluster is not None
+    (nanny,) = cluster.workers.values()
+    assert isinstance(nanny, Nanny)
+    assert nanny.process is not None
+    nanny.process.process._process.kill()
+    deadline_s = time.monotonic() + 60.0
+    while (end := task_end(future, 0.5)) is None:
+        assert time.monotonic() < deadline_s
+    assert end == TaskEnd(5)
