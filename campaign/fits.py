@@ -44,11 +44,14 @@ class Request:
     model: str = "auto"
     voltage: str = "auto"
     robust: bool = False
+    like: str = ""
+    """The site whose fit this one started from; empty for none."""
 
     def __str__(self) -> str:
         """As the options of ``campaign fit``."""
         robust = ", --robust" if self.robust else ""
-        return f"--model {self.model}, --voltage {self.voltage}{robust}"
+        like = f", --like {self.like}" if self.like else ""
+        return f"--model {self.model}, --voltage {self.voltage}{robust}{like}"
 
     def differences(self, earlier: Request) -> tuple[str, str]:
         """The options in which two requests differ: the earlier one's, and these."""
@@ -60,6 +63,10 @@ class Request:
         if earlier.robust != self.robust:
             texts = {True: "--robust", False: "no --robust"}
             pairs.append((texts[earlier.robust], texts[self.robust]))
+        if earlier.like != self.like:
+            sites = (earlier.like, self.like)
+            named = [f"--like {site}" if site else "no --like" for site in sites]
+            pairs.append((named[0], named[1]))
         was, now = zip(*pairs, strict=True)
         return ", ".join(was), ", ".join(now)
 

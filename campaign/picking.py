@@ -41,21 +41,26 @@ def asked_candidates(
     kernel: str | None,
     profile: str | Path | None,
     volts: Volts | None,
+    known: Observations | None = None,
 ) -> tuple[list[Candidates], list[str]]:
     """The candidates of a profile's application, or else of the kernels that are called so; and
     what is doubtful about the profile."""
     if profile is None:
-        return kernel_candidates(fit, data, kernel, volts), []
+        return kernel_candidates(fit, data, kernel, volts, known), []
     application, warnings = application_candidates(Path(profile), fit, data, volts)
     return [application], warnings
 
 
 def kernel_candidates(
-    fit: Fit, data: Observations, kernel: str | None, volts: Volts | None
+    fit: Fit,
+    data: Observations,
+    kernel: str | None,
+    volts: Volts | None,
+    known: Observations | None = None,
 ) -> list[Candidates]:
     """The candidates of the kernels of this name, label or short name, of all by default."""
     labels = kernel_names(data) if kernel is None else _labels_of(kernel, data)
-    return list(all_candidates(fit, data, labels, volts).values())
+    return list(all_candidates(fit, data, labels, volts, known).values())
 
 
 def _labels_of(kernel: str, data: Observations) -> list[str]:

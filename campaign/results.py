@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from analysis.measurements.observations import Observations
     from campaign.comparison import Comparison
     from campaign.failures import Failures
+    from campaign.fitting import KnownSite
     from campaign.shown_measurement import ShownMeasurement
     from campaign.space_picks import SpacePredictions
     from campaign.variant_models import Energies, VariantCrossvalResult
@@ -195,6 +196,7 @@ class Results:
         voltage: str = "auto",
         robust: bool = False,
         *,
+        like: str | None = None,
         name: str = fits.DEFAULT,
         replace: bool = False,
         accept_unproven: bool = False,
@@ -202,7 +204,9 @@ class Results:
         """Fit the energy model to a site's measurements, and keep the fit in the store.
 
         ``model`` and ``voltage``: names of :mod:`analysis.energy.forms`; ``auto`` chooses by
-        cross-validation. ``robust``: measurements far from the model count less (Huber).
+        cross-validation. ``robust``: measurements far from the model count less (Huber). ``like``:
+        a site of the same chip or family, whose default fit this one starts from
+        (:mod:`analysis.energy.known_site`); the model is then that one's.
         ``name``: what the fit is kept as, ``default`` being the one that is used where none is
         named. It takes the place of an earlier one that was asked for in the same way; of another
         one only with ``replace``. ``accept_unproven``: unproven clocks are taken as
@@ -210,20 +214,34 @@ class Results:
 
         Raises:
             BadArgument: no fit can be true to these measurements, or the store keeps a fit of
-                this name that was asked for otherwise.
+                this name that was asked for otherwise, or ``like`` goes with other options.
+            NoKeptFit: the store has no fit of the site ``like``.
             CantFit: there are too few measurements, or the names are unknown.
         """
-        from analysis.energy.fit import fit  # noqa: PLC0415
+        from campaign.fitting import check_like, fitted  # noqa: PLC0415
         from campaign.variant_models import variant_prices  # noqa: PLC0415
 
-        request = fits.Request(model, voltage, robust)
+        request = fits.Request(model, voltage, robust, like or "")
+        check_like(site, request)
+        known = self.known_site(like) if like else None
         if not replace:
             fits.check_replaceable(self.store, site, name, request)
         data, findings = self.usable_data(site, accept_unproven)
-        made = fit(data, model, voltage, robust=robust)
+        made = fitted(data, request, known)
         prices = variant_prices(self.store, self.scalars, site)
         fits.keep_fit(self.store, made, name, request, fits.data_id(self.scalars, site), prices)
         return FitResult(made, findings, self.fit_source(site, name), tuple(prices))
+
+    def known_site(self, site: str) -> KnownSite:
+        """A site that the fit of another one may start from.
+
+        Raises:
+            NoKeptFit: the store has no default fit of it.
+        """
+        from campaign.fitting import KnownSite  # noqa: PLC0415
+
+        kept = self.kept_fit(site)
+        return KnownSite(kept, self.observations(site), self.setting_volts(site))
 
     def usable_data(
         self, site: str, accept_unproven: bool
@@ -424,6 +442,7 @@ class Results:
             CantFit: no setting of any kernel keeps the limits, or the objective is unknown.
         """
         from campaign import picking  # noqa: PLC0415
+        from campaign.fitting import kernels_at  # noqa: PLC0415
 
         picking.check_limits(max_slowdown, max_power_w)
         kept, data = self.kept_fit(site, fit), self.observations(site)
@@ -432,7 +451,13 @@ class Results:
             self.usable_data(site, accept_unproven)
             source = replace(source, unproven_clocks=True)
         volts = self.setting_volts(site) if all_settings else None
-        among, warnings = picking.asked_candidates(kept, data, kernel, profile, volts)
+        known = None
+        if kept.like is not None and (kept.like.site, fits.DEFAULT) in self.kept_fits:
+            site_known = self.known_site(kept.like.site)
+            known = kernels_at(site_known, [*data.settings, *(volts or {})])
+        among, warnings = picking.asked_candidates(kept, data, kernel, profile, volts, known)
+        if kept.like is not None and kept.like.warning:
+            warnings.append(kept.like.warning)
         if kept.is_of_older_version:
             warnings.append(picking.older_fit(self.store.root, site))
         picks, without = picking.picks_within_limits(

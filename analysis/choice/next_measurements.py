@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.choice.known_kernels import at_each_setting
 from analysis.choice.objectives import Objective
 from analysis.choice.pick import Volts, all_candidates, highest_clocks
 from analysis.choice.posterior import has_posterior, measurement_variance
 from analysis.energy.fitted import Fit
-from analysis.measurements.observations import Observations
+from analysis.measurements.observations import CantFit, Observations
+from analysis.search.like_cells import like_cells
 from analysis.search.next_cells import ENOUGH, Belief, next_cells, spread_settings
 
 Setting = tuple[float, float]
@@ -46,7 +48,8 @@ class NextMeasurements:
     ``node_hours``: of each. ``lost_pct``, ``then_lost_pct``, ``more_lost_pct``: what picks are
     expected to lose on average now, after these, and after a further hour; NaN where nothing is
     known yet. ``ended``: why there are no more: as :class:`~analysis.search.next_cells.NextCells`,
-    or ``spread`` where these must be measured first."""
+    or ``spread`` where these must be measured first, or ``like`` where they tell how a site differs
+    from a known one. ``error_ratio``: then the error expected with them over the model's own."""
 
     cells: list[tuple[int, int]]
     spread: int
@@ -55,6 +58,7 @@ class NextMeasurements:
     then_lost_pct: float
     more_lost_pct: float
     ended: str
+    error_ratio: float = np.nan
 
 
 def measured_settings(data: Observations | None) -> set[Setting]:
@@ -120,6 +124,60 @@ def next_measurements(
         then_lost_pct=float(chosen.then_lost_pct.mean()),
         more_lost_pct=float(chosen.more_lost_pct.mean()),
         ended=chosen.ended,
+    )
+
+
+def measurements_like(
+    data: Observations,
+    fitted: Fit,
+    offer: Cells,
+    volts: Volts,
+    measured: np.ndarray,
+    *,
+    budget_h: float,
+    most: int | None = None,
+) -> NextMeasurements:
+    """The cells that tell most of how a site differs from a known one, for at most ``budget_h``
+    node-hours (:mod:`analysis.search.like_cells`).
+
+    ``data``, ``fitted``, ``volts``: of the known site, whose labels ``offer`` has. ``measured``:
+    bool (K, M), the cells that were measured at the new site. Kernels that the known site did not
+    measure and settings that it does not have are not chosen.
+
+    Raises:
+        CantFit: the known site has none of the kernels, or its fit does not say how sure it is.
+    """
+    kernels = {label: k for k, label in enumerate(offer.labels) if label is not None}
+    if not kernels:
+        raise CantFit(f"{data.site} has measured none of these kernels; name another site")
+    there = at_each_setting(fitted, data, volts, list(kernels))
+    place = {_key(setting): s for s, setting in enumerate(offer.settings)}
+    of_kernel = np.array([kernels[label] for label in there.kernel.tolist()])
+    at = np.array([place.get(_key(pair), -1) for pair in there.settings])
+    of_setting = at[there.setting]
+    offered = of_setting >= 0
+    cost = np.zeros(len(there))
+    for k in kernels.values():
+        mine = of_kernel == k
+        cost[mine] = offer.node_hours(k, there.time_s[mine])
+    chosen = like_cells(
+        fitted,
+        there,
+        offered & offer.free[of_kernel, of_setting],
+        cost,
+        budget_h,
+        most,
+        np.flatnonzero(offered & measured[of_kernel, of_setting]).tolist(),
+    )
+    return NextMeasurements(
+        cells=[(int(of_kernel[row]), int(of_setting[row])) for row in chosen.rows],
+        spread=0,
+        node_hours=[float(cost[row]) for row in chosen.rows],
+        lost_pct=np.nan,
+        then_lost_pct=np.nan,
+        more_lost_pct=np.nan,
+        ended="like",
+        error_ratio=float(chosen.error_ratio[-1]),
     )
 
 

@@ -14,7 +14,7 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.posterior import Cells, has_posterior, posteriors
 from analysis.choice.simple_choices import best_single_setting, better_than
 from analysis.energy.fitted import Fit
-from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.measurements.observations import CantFit, Observations, beside, kernel_names
 from analysis.time.class_roofline import fit_class_roofline
 from analysis.time.few_settings import few_setting_times
 from analysis.time.kernel_roofline import fit_time
@@ -118,12 +118,14 @@ def all_candidates(
     data: Observations,
     kernels: Sequence[str] | None = None,
     volts: Volts | None = None,
+    known_site: Observations | None = None,
 ) -> dict[str, Candidates]:
     """Label -> a kernel (all by default, named by label) at every setting that may be picked.
 
     These are the measured ones, and those of ``volts``, further legal settings and their voltages.
     Time is the mean measured one where there is one, else the time model's of ``data``, which for
-    a kernel with few settings learns from the others (:mod:`analysis.time.few_settings`).
+    a kernel with few settings learns from the others (:mod:`analysis.time.few_settings`), and from
+    those of ``known_site``, the measurements of the site that the fit started from.
 
     Raises:
         CantFit: a kernel was not measured.
@@ -150,14 +152,15 @@ def all_candidates(
             total = np.bincount(cell, values[mine], len(repeats))
             return np.asarray((total / repeats).reshape(shape))
 
-    times = fit_time(data)
+    timed = data if known_site is None else beside(data, known_site)
+    times = fit_time(timed)
     core_mhz, mem_mhz = np.array(settings).T
     time_s = mean(data.time_s)
     missing_times = np.isnan(time_s)
     deviation = of_few = None
     time_std = times.spread / np.sqrt(np.maximum(repeats.reshape(shape), 1))
     if missing_times.any():
-        few = few_setting_times(data, times, labels, core_mhz, mem_mhz)
+        few = few_setting_times(timed, times, labels, core_mhz, mem_mhz)
         predicted = np.stack(
             [
                 few[label].time_s if label in few else times.time_s(label, core_mhz, mem_mhz)
@@ -166,7 +169,7 @@ def all_candidates(
         )
         time_s = np.where(missing_times, predicted, time_s)
         if has_posterior(fitted):
-            refits = refit_times(data, times, labels, core_mhz, mem_mhz)
+            refits = refit_times(timed, times, labels, core_mhz, mem_mhz)
             own = missing_times & ~np.array([[label in few] for label in labels])
             deviation = {label: refits.deviation[label] * own[i] for label, i in code.items()}
             of_few = {label: few[label].root * missing_times[code[label]] for label in few}
@@ -175,7 +178,7 @@ def all_candidates(
             )
             time_std = np.where(missing_times, beyond, time_std)
     first = np.array([mine[np.flatnonzero(number[mine] == i)[0]] for i in range(len(labels))])
-    there = _at_settings(data.take(np.repeat(first, len(settings))), settings, known, time_s)
+    there = at_settings(data.take(np.repeat(first, len(settings))), settings, known, time_s)
     cells = Cells(
         there=there,
         kernels=labels,
@@ -191,7 +194,7 @@ def all_candidates(
     return {label: replace(one, few=trials.get(label)) for label, one in among.items()}
 
 
-def _at_settings(
+def at_settings(
     rows: Observations,
     settings: list[tuple[float, float]],
     volts: Volts,
@@ -289,7 +292,7 @@ def profile_candidates(
     here = np.array([[setting == measured_at for setting in settings]])
     unknown = np.full((1, n), np.nan)
     cells = Cells(
-        there=_at_settings(rows, settings, known, time_s),
+        there=at_settings(rows, settings, known, time_s),
         kernels=[kernel],
         repeats=np.zeros((1, n), np.int64),
         mean_log_j=unknown,

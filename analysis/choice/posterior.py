@@ -93,8 +93,9 @@ def has_posterior(fitted: Fit) -> bool:
 def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Posterior]:
     """The posterior of every kernel of ``cells``; ``predicted_j`` (K, M): the fit's joules.
 
-    A fit that an earlier version kept has no refits and no discrepancy: its posterior has what its
-    coefficients' covariance gives, and measured cells are not conditioned on.
+    A fit that started from that of another site has no refits: its posterior has what its
+    coefficients' covariance gives. One that an earlier version kept has no discrepancy either, and
+    measured cells are not conditioned on.
     """
     n_settings = predicted_j.shape[1]
     parts = fitted.parts_j(cells.there)
@@ -106,7 +107,8 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
     if cells.time_deviation is not None:
         of_time = np.stack([cells.time_deviation[kernel] for kernel in cells.kernels], axis=1)
     # A refit has its coefficients and its times; after new settings the fit has fewer than these.
-    first = 0 if len(of_time) == len(of_energy) else len(of_energy)
+    joint = fitted.refits is not None and len(of_time) == len(of_energy)
+    first = 0 if joint else len(of_energy)
     if cells.time_of_few:
         none = np.zeros((n_settings, n_settings))
         more = [cells.time_of_few.get(kernel, none) for kernel in cells.kernels]

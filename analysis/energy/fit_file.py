@@ -10,14 +10,14 @@ from pydantic import AfterValidator, Field, FiniteFloat, ValidationError, model_
 
 from analysis.energy.curves import Curves, VoltageCurve
 from analysis.energy.discrepancy import Discrepancy
-from analysis.energy.fit_summary import FitSummary, Part, first_error
+from analysis.energy.fit_summary import FitSummary, NotNegative, Part, first_error
 from analysis.energy.fitted import Fit, finite
+from analysis.energy.likeness import Likeness
 from analysis.energy.refits import Refits
 from analysis.energy.surface import Surface
 from analysis.energy.terms.registry import KINDS, term_of
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Square = Annotated[list[list[float]], Field(min_length=1)]
 Pair = Annotated[list[FiniteFloat | None], Field(min_length=2, max_length=2)]
 Shape = Annotated[list[Positive], Field(min_length=2, max_length=2)]
@@ -114,7 +114,7 @@ class _KeptFit(FitSummary):
                 raise ValueError("a covariance must have a row and a column for each term")
         if self.refits is not None and len(self.refits.value[0]) != len(self.terms):
             raise ValueError("a refit must have a value for each term")
-        if (self.refits is None) != (self.discrepancy is None):
+        if (self.refits is None) != (self.discrepancy is None) and self.like is None:
             raise ValueError("refits and discrepancy must both be there, or neither")
         return self
 
@@ -131,11 +131,12 @@ def as_kept(fitted: Fit) -> dict[str, Any]:
         "covariance_with_choice": fitted.covariance_with_choice.tolist(),
         "curves": _kept_curves(fitted.curves),
     }
-    if fitted.refits is not None and fitted.discrepancy is not None:
+    if fitted.refits is not None:
         kept["refits"] = {
             "value": fitted.refits.value.tolist(),
             "curves": [_kept_curves(curves) for curves in fitted.refits.curves],
         }
+    if fitted.discrepancy is not None:
         kept["discrepancy"] = asdict(fitted.discrepancy)
     if fitted.surface is not None:
         kept["surface"] = {
@@ -182,8 +183,9 @@ def fit_of(kept: object) -> Fit:
             (read.surface.own_shape[0], read.surface.own_shape[1]),
         )
     refits = discrepancy = None
-    if read.refits is not None and read.discrepancy is not None:
+    if read.refits is not None:
         refits = Refits(np.array(read.refits.value), [_curves_of(c) for c in read.refits.curves])
+    if read.discrepancy is not None:
         discrepancy = Discrepancy(**read.discrepancy.model_dump())
 
     def column(name: str) -> np.ndarray:
@@ -214,4 +216,5 @@ def fit_of(kept: object) -> Fit:
         confounded=[group.model_dump() for group in read.confounded],
         unproven_clocks=read.unproven_clocks,
         stated_clocks=read.stated_clocks,
+        like=None if read.like is None else Likeness(**read.like.model_dump()),
     )

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=2**53)]
 
 
@@ -122,6 +123,18 @@ class VariantPrices(Part):
     test_error_pct: FiniteFloat | None = None
 
 
+class Like(Part):
+    """How far a site is from the one whose fit this one started from
+    (:class:`analysis.energy.likeness.Likeness`)."""
+
+    site: str
+    spread_pct: NotNegative
+    most_spread_pct: NotNegative
+    error_pct: NotNegative | None
+    as_it_is_error_pct: NotNegative
+    alone_error_pct: NotNegative | None
+
+
 class FitSummary(Part):
     """A fit without what predictions are computed from."""
 
@@ -141,6 +154,7 @@ class FitSummary(Part):
     confounded: list[Confounded]
     unproven_clocks: bool = False
     stated_clocks: bool = False
+    like: Like | None = None
     variant_prices: list[VariantPrices] = Field(default_factory=list)
     kept: Kept | None = None
     """None of fits that an earlier version kept."""

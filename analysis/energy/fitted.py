@@ -22,6 +22,7 @@ from analysis.measurements.observations import Observations
 if TYPE_CHECKING:
     from analysis.energy.choosing import TriedForm
     from analysis.energy.discrepancy import Discrepancy
+    from analysis.energy.likeness import Likeness
 
 CONFIDENCE = 0.95
 """Of every interval."""
@@ -43,6 +44,8 @@ class Fit:
     from the model; ``confounded``: terms that these measurements cannot separate.
     ``unproven_clocks``: some measurements were taken to be at the settings that were
     asked for, which nothing showed; ``stated_clocks``: or as an imported table states them.
+    ``like``: how far the site is from the one whose fit this one started from, None where it
+    started from none.
     """
 
     site: str
@@ -70,6 +73,7 @@ class Fit:
     confounded: list[dict[str, Any]] = field(default_factory=list)
     unproven_clocks: bool = False
     stated_clocks: bool = False
+    like: Likeness | None = None
 
     @property
     def is_of_older_version(self) -> bool:
@@ -132,6 +136,7 @@ class Fit:
             "confounded": self.confounded,
             "unproven_clocks": self.unproven_clocks,
             "stated_clocks": self.stated_clocks,
+            "like": None if self.like is None else self.like.as_dict(),
         }
 
 

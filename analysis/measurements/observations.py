@@ -228,6 +228,18 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
     )
 
 
+def beside(data: Observations, other: Observations) -> Observations:
+    """The rows of two sites, ``data``'s first, in which no kernel is of both.
+
+    Kernels keep their labels; those of ``other`` have its name before them.
+    """
+    labels = np.array([f"{other.site}: {label}" for label in other.kernel.tolist()], object)
+    both, _ = pooled(
+        [replace(data, instances={}), replace(other, kernel=labels, instances={})],
+    )
+    return both
+
+
 def _settings(
     core_mhz: np.ndarray, mem_mhz: np.ndarray
 ) -> tuple[list[tuple[float, float]], np.ndarray]:

@@ -174,6 +174,15 @@ def of_fit(model: Fit, stale: str) -> list[Remark]:
     remarks = []
     if stale:
         remarks.append(_remark("warning", "other measurements", 1, "fit", f"{stale}."))
+    if model.like is not None:
+        text, warning = f"It {model.like.text}.", model.like.warning
+        remarks.append(
+            _remark(
+                "warning", "fit from a known site", model.n, "measurement", f"{text} {warning}."
+            )
+            if warning
+            else _remark("note", "fit from a known site", model.n, "measurement", text)
+        )
     if model.voltage in ("unit", *ESTIMATED):
         how = (
             "V = 1 is assumed at every setting, so that coefficients include the voltage"

@@ -9,8 +9,11 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from analysis.choice.next_measurements import measurements_like
 from analysis.choice.objectives import objective as objective_of
 from campaign.errors import BadArgument
+from campaign.fits import Request
+from campaign.fitting import check_like
 from campaign.next.chosen import choose_next, site_data
 from campaign.next.next_file import next_file
 from campaign.next.offered import all_legal, of_kernels, offered
@@ -27,8 +30,8 @@ MORE_H = 1.0
 @dataclass(frozen=True, kw_only=True)
 class NextPoint:
     """A kernel at a setting, in the order in which it was chosen. ``node_hours``: with all its
-    repeats. ``why``: ``spread``, to have settings far from each other, or ``pick``, for what it
-    should improve."""
+    repeats. ``why``: ``spread``, to have settings far from each other, ``pick``, for what it should
+    improve, or ``like``, to tell how the site differs from a known one."""
 
     kernel: str
     params: dict[str, Any]
@@ -47,7 +50,9 @@ class NextPoints:
     ``expected_loss_pct``: what picks are expected to lose on average, now; ``then_``: after these
     points; ``more_``: after one node-hour more; None where nothing is known yet. ``ended``: why
     there are no more points: ``budget``, ``enough`` (the loss is small), ``settled`` (nothing would
-    change a pick) or ``spread`` (these come first). ``campaign``: the text of a campaign file.
+    change a pick), ``spread`` (these come first) or ``like`` (these tell how the site differs from
+    the known site ``like``). ``error_ratio``: then what a fit from these is expected to err, over
+    what one of all points would. ``campaign``: the text of a campaign file.
     """
 
     site: str
@@ -65,6 +70,8 @@ class NextPoints:
     more_loss_pct: float | None
     ended: str
     campaign: str
+    like: str | None = None
+    error_ratio: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign next --json``."""
@@ -82,6 +89,7 @@ def next_points(
     objective: str = "energy",
     enough_pct: float = 0.5,
     only_planned: bool = False,
+    like: str | None = None,
     campaign_file: Path | None = None,
     beside: Path | None = None,
 ) -> NextPoints:
@@ -97,13 +105,16 @@ def next_points(
         objective: what picks minimise.
         enough_pct: an expected loss that is small enough.
         only_planned: choose among the settings of the campaign file, not all legal ones.
+        like: a site of the same chip or family that has a fit: choose the points that tell most of
+            how this site differs from it, which ``fit`` then starts from.
         campaign_file: where kernels and protocol come from (default: the one that was run last).
         beside: the folder that the new campaign file will be in (default: the current one).
 
     Raises:
         BadArgument: there is no campaign file, or it does not have the site, partition or kernels.
         BadFile: the campaign file is wrong.
-        CantFit: there is no such objective.
+        NoKeptFit: there is no fit of the site ``like``.
+        CantFit: there is no such objective, or the site ``like`` does not help.
     """
     goal = objective_of(objective)
     file = _campaign_file(results, campaign_file)
@@ -114,19 +125,35 @@ def next_points(
     if kernels:
         _check_kernels(part, kernels)
         part = of_kernels(part, kernels)
-    data = site_data(results, site)
-    offer = offered(plan, part, point_states(results.store), data)
-    chosen = choose_next(
-        results,
-        data,
-        site,
-        offer.cells,
-        goal,
-        budget_h=budget_h,
-        most=most,
-        enough=enough_pct / 100.0,
-        more_h=MORE_H,
-    )
+    states = point_states(results.store)
+    if like is not None:
+        check_like(site, Request(like=like))
+        known = results.known_site(like)
+        offer = offered(plan, part, states, known.data)
+        chosen = measurements_like(
+            known.data,
+            known.fit,
+            offer.cells,
+            known.volts,
+            offer.done,
+            budget_h=budget_h,
+            most=most,
+        )
+    else:
+        data = site_data(results, site)
+        offer = offered(plan, part, states, data)
+        chosen = choose_next(
+            results,
+            data,
+            site,
+            offer.cells,
+            goal,
+            budget_h=budget_h,
+            most=most,
+            enough=enough_pct / 100.0,
+            more_h=MORE_H,
+        )
+    because = "pick" if like is None else "like"
     points = []
     for number, (cell, hours) in enumerate(zip(chosen.cells, chosen.node_hours, strict=True)):
         own, setting = part.inputs[cell[0]], part.settings[cell[1]]
@@ -137,7 +164,7 @@ def next_points(
                 core_mhz=setting.core_mhz,
                 mem_mhz=setting.mem_mhz,
                 node_hours=hours,
-                why="spread" if number < chosen.spread else "pick",
+                why="spread" if number < chosen.spread else because,
             )
         )
     losses = (chosen.lost_pct, chosen.then_lost_pct, chosen.more_lost_pct)
@@ -161,6 +188,8 @@ def next_points(
         more_loss_pct=more,
         ended=chosen.ended,
         campaign=text,
+        like=like,
+        error_ratio=None if isnan(chosen.error_ratio) else chosen.error_ratio,
     )
 
 

@@ -25,13 +25,18 @@ from sites.setting import Setting
 @dataclass(frozen=True, kw_only=True)
 class Offered:
     """``part``: the points of a partition; ``cells``: its kernels at its settings. A cell (kernel,
-    setting) has the code kernel * len(settings) + setting. ``planned``, ``measured``: how many
-    cells there are, and how many of them have been measured."""
+    setting) has the code kernel * len(settings) + setting. ``planned``: how many cells there are;
+    ``done``: bool (K, M), those that have been measured."""
 
     part: PartitionPoints
     cells: Cells
     planned: int
-    measured: int
+    done: np.ndarray
+
+    @property
+    def measured(self) -> int:
+        """How many cells have been measured."""
+        return int(self.done.sum())
 
     def code(self, cell: tuple[int, int]) -> int:
         """The number of a cell among the partition's candidates
@@ -105,7 +110,7 @@ def offered(
             node_hours=node_hours,
         ),
         planned=int((ids[:, 0] != b"").sum()),
-        measured=int(measured.sum()),
+        done=measured,
     )
 
 

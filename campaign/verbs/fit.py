@@ -35,6 +35,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     options.add_site(parser)
     options.add_model(parser)
     parser.add_argument(
+        "--like",
+        metavar="SITE",
+        help="start from the fit of SITE, a site of the store with the same chip or one of its "
+        "family: a few points are then enough",
+    )
+    parser.add_argument(
         "--name",
         default=DEFAULT,
         metavar="NAME",
@@ -62,6 +68,7 @@ def run(arguments: Namespace) -> int:
         model=arguments.model,
         voltage=arguments.voltage,
         robust=arguments.robust,
+        like=arguments.like,
         name=arguments.name,
         replace=arguments.replace,
         accept_unproven=arguments.accept_unproven,
@@ -77,6 +84,8 @@ def run(arguments: Namespace) -> int:
 
 def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> None:
     """A fit for people: its coefficients with their intervals, and what was left out."""
+    from analysis.energy.likeness import Likeness  # noqa: PLC0415
+
     simulated = " (simulated)" if fit.simulated else ""
     condition = "-" if fit.condition_number is None else f"{fit.condition_number:.3g}"
     voltage = VOLTAGE_TEXT.get(fit.voltage, fit.voltage)
@@ -90,6 +99,11 @@ def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> No
     if source.stale:
         explain(source.why_stale)
     explain(f"why this model: {fit.why}")
+    if fit.like is not None:
+        like = Likeness(**fit.like.model_dump())
+        explain(like.text)
+        if like.warning:
+            explain(f"warning: {like.warning}")
     shared = [entry for entry in fit.coefficients if not entry.is_lumped]
     n_lumped = len(fit.coefficients) - len(shared)
     print_table(

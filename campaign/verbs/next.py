@@ -58,6 +58,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="choose among the settings of the campaign file (default: all legal ones of the site)",
     )
     parser.add_argument(
+        "--like",
+        metavar="SITE",
+        help="choose the points that tell most of how the site differs from SITE, a site of the "
+        "same chip or family that has a fit; for campaign fit --like",
+    )
+    parser.add_argument(
         "--campaign",
         metavar="C.toml",
         help="the campaign file with the kernels and the protocol (default: the one that was run "
@@ -95,6 +101,7 @@ def run(arguments: Namespace) -> int:
         objective=arguments.objective,
         enough_pct=arguments.enough,
         only_planned=arguments.only_planned,
+        like=arguments.like,
         campaign_file=Path(arguments.campaign) if arguments.campaign else None,
         beside=None if output is None else output.parent,
     )
@@ -103,7 +110,10 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print_json(chosen.as_dict())
         return 0
-    _print_chosen(chosen)
+    if chosen.like is None:
+        _print_chosen(chosen)
+    else:
+        _print_like(chosen)
     if output is None and chosen.points:
         explain("to get them as a campaign file, add: --output next.toml")
     elif output is not None and chosen.points:
@@ -119,13 +129,36 @@ def _write(path: Path, text: str) -> None:
         raise CannotDo(f"--output {path}: cannot be written: {reason(error, path)}") from None
 
 
-def _print_chosen(chosen: NextPoints) -> None:
+def _planned(chosen: NextPoints) -> str:
     simulated = " (simulated)" if chosen.simulated else ""
-    explain(
+    return (
         f"{chosen.site}/{chosen.partition}{simulated}: {chosen.kernels} kernels at "
-        f"{chosen.settings} settings, {chosen.measured:,} of {chosen.planned:,} points measured; "
-        f"objective {chosen.objective}"
+        f"{chosen.settings} settings, {chosen.measured:,} of {chosen.planned:,} points measured"
     )
+
+
+def _print_like(chosen: NextPoints) -> None:
+    from analysis.energy.known_site import USUAL_SPREAD  # noqa: PLC0415
+
+    explain(f"{_planned(chosen)}; like {chosen.like}")
+    if chosen.points:
+        rows = []
+        for point in chosen.points:
+            params = [f"{name}={v}" for name, v in point.params.items() if v is not None]
+            mhz = _mhz(point.core_mhz, point.mem_mhz)
+            rows.append([" ".join([point.kernel, *params]), mhz, point.node_hours])
+        print_table(["kernel", "MHz", "node-hours"], rows)
+    explain(
+        f"{len(chosen.points)} points, {chosen.node_hours:.3g} node-hours; with them, fit --like "
+        f"{chosen.like} is expected to err {chosen.error_ratio:.2f} times as much as a fit of all "
+        f"points, where coefficients are about {100 * USUAL_SPREAD:.0f} % apart"
+    )
+    if not chosen.points:
+        explain("nothing more is chosen: these are enough, or --budget holds none")
+
+
+def _print_chosen(chosen: NextPoints) -> None:
+    explain(f"{_planned(chosen)}; objective {chosen.objective}")
     if chosen.points:
         by_setting = Counter((point.core_mhz, point.mem_mhz) for point in chosen.points)
         hours: dict[tuple[float | None, float | None], float] = defaultdict(float)

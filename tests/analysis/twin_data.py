@@ -51,20 +51,43 @@ def kernels(per_family: int = 8) -> dict[str, dict[str, float]]:
     return counts_of
 
 
-def twin_dataset(noise: str, salt: str = "", per_family: int = 8) -> xr.Dataset:
-    site = twin(noise)
+def other_board(spread: float, seed: int, name: str) -> Site:
+    """The simulated board with other constants: each times exp of a normal number of so much
+    standard deviation. Its settings differ from the model in their own way too."""
+    rng = np.random.default_rng(seed)
+    site = twin("default")
+
+    def changed(value: float) -> float:
+        return float(value * np.exp(spread * rng.normal()))
+
+    constants = {
+        name: {key: changed(value) for key, value in getattr(site.twin, name).items()}
+        for name in ("energy_pj_per_v2", "rate_per_cycle")
+    } | {
+        name: changed(getattr(site.twin, name))
+        for name in ("leakage_core_w_per_v", "leakage_mem_w_per_v")
+    }
+    changed_twin = site.twin.model_copy(update=constants)
+    return site.model_copy(update={"name": name, "twin": changed_twin})
+
+
+def twin_dataset(
+    noise: str, salt: str = "", per_family: int = 8, site: Site | None = None
+) -> xr.Dataset:
+    """``site``: another board than the built-in one."""
+    name, site = ("tk1", twin(noise)) if site is None else (site.name, site)
     rows = []
-    for name, counts in kernels(per_family).items():
+    for kernel, counts in kernels(per_family).items():
         for core_mhz, mem_mhz in TABLE_I:
             setting = Setting(float(core_mhz), float(mem_mhz))
-            seed = f"{salt}{name} {core_mhz} {mem_mhz}"
+            seed = f"{salt}{kernel} {core_mhz} {mem_mhz}"
             window = run(site, counts, setting, 20, seed)
             core_v, mem_v = site.volts(setting)
             rows.append(
                 {
                     "point_id": seed,
-                    "site": "tk1",
-                    "kernel": name,
+                    "site": name,
+                    "kernel": kernel,
                     "params": "{}",
                     "status": "ok",
                     "core_mhz": setting.core_mhz,

@@ -1,0 +1,67 @@
+"""A fit of a site's measurements, from these alone or from the fit of a site like it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from campaign.errors import BadArgument
+from campaign.fits import Request
+
+if TYPE_CHECKING:
+    from analysis.energy.fitted import Fit
+    from analysis.measurements.observations import Observations
+
+Setting = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class KnownSite:
+    """The site that a fit starts from: its fit, its measurements, and the voltages of its
+    settings."""
+
+    fit: Fit
+    data: Observations
+    volts: Mapping[Setting, tuple[float, float]]
+
+
+def check_like(site: str, request: Request) -> None:
+    """Refuse a request that no fit can start from.
+
+    Raises:
+        BadArgument: ``like`` goes with other options, or names the site itself.
+    """
+    if request.like == site:
+        raise BadArgument(f"--like: names the site {site} itself; name another one")
+    if request.like and request != Request(like=request.like):
+        raise BadArgument(
+            f"--like: the model and the voltages are those of the fit of {request.like}; leave "
+            f"--model, --voltage and --robust out"
+        )
+
+
+def fitted(data: Observations, request: Request, known: KnownSite | None) -> Fit:
+    """The fit that was asked for; ``known``: the site that it starts from, None for none.
+
+    Raises:
+        CantFit: there are too few measurements, or the names are unknown.
+    """
+    from analysis.energy.fit import fit  # noqa: PLC0415
+    from analysis.energy.known_site import fit_like  # noqa: PLC0415
+
+    if known is not None:
+        return fit_like(data, known.fit, known.volts)
+    return fit(data, request.model, request.voltage, robust=request.robust)
+
+
+def kernels_at(known: KnownSite, settings: Iterable[Setting]) -> Observations:
+    """A known site's kernels at ``settings``, for their times: measured ones where there are, else
+    those of its time model."""
+    import numpy as np  # noqa: PLC0415
+
+    from analysis.choice.known_kernels import at_each_setting  # noqa: PLC0415
+
+    wanted = {tuple(np.nan_to_num(pair)) for pair in settings}
+    volts = {pair: v for pair, v in known.volts.items() if tuple(np.nan_to_num(pair)) in wanted}
+    return at_each_setting(known.fit, known.data, volts)
