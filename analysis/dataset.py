@@ -64,6 +64,7 @@ are replayed from a file."""
 CLASS_UNITS = {
     "sp": "flop",
     "dp": "flop",
+    "half": "flop",
     "int": "op",
     "sp_add": "op",
     "sp_mul": "op",

@@ -16,6 +16,7 @@ from kernels.registry import KERNELS, find_kernel
 
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "sp_fma": {"level": "dram", "ops_per_word": [1, 8, 64]},
+    "gpu_fma": {"number": ["sp", "dp"], "level": "dram", "ops_per_word": [1, 8, 64]},
     "dp_fma": {"level": "dram", "ops_per_word": [1, 8, 64]},
     "int_mad": {"level": "l2", "ops_per_word": [1, 8, 64]},
     "fmm": {"n": [100_000, 1_000_000], "digits": 4},

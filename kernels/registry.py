@@ -17,6 +17,7 @@ KERNELS = {
     "dgemm": "kernels.products.kernel:dgemm",
     "chain": "kernels.products.chain_kernel:chain",
     "stencil": "kernels.stencils.kernel:stencil",
+    "gpu_fma": "kernels.cuda.microbench.fma:gpu_fma",
     "cuda_dgemm": "kernels.cuda.dgemm:cuda_dgemm",
     "cuda_stencil": "kernels.cuda.stencil:cuda_stencil",
     "command": "kernels.command:command",

@@ -1,0 +1,159 @@
+"""A GPU: opened, given arrays and compiled functions, and run. Errors become
+:class:`~kernels.kernel.KernelFailed`, each with what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kernels.cuda.program import EXTRA_REMEDY, Program
+from kernels.host.ranks import Team
+from kernels.kernel import KernelFailed
+
+NO_DRIVER_REMEDY = (
+    "run where `nvidia-smi -L` lists a GPU, with `--gres=gpu:1` in a Slurm job, or with `--nv` "
+    "(Apptainer) or `--gpus all` (Docker) in a container"
+)
+REMEDIES = {
+    "CUDA_ERROR_NO_DEVICE": f"there is no GPU here: {NO_DRIVER_REMEDY}",
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "the driver was updated while it was loaded: reboot the "
+    "node, or unload the nvidia modules and load them again",
+    "CUDA_ERROR_SYSTEM_NOT_READY": "the driver is not ready: on a system with NVSwitch start "
+    "nvidia-fabricmanager",
+    "CUDA_ERROR_DEVICE_UNAVAILABLE": "the GPU is in exclusive mode and busy: wait for the other "
+    "process, which `nvidia-smi` names",
+    "CUDA_ERROR_OUT_OF_MEMORY": "the GPU's memory does not suffice: see in `nvidia-smi` who uses "
+    "it, or choose a smaller level or size",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": "the compiled code is of another architecture: remove "
+    "~/.cache/dvfs-campaign/cuda",
+    "CUDA_ERROR_ILLEGAL_ADDRESS": "the kernel read or wrote outside its arrays: report it with the "
+    "kernel's parameters",
+    "CUDA_ERROR_LAUNCH_FAILED": "the kernel was ended by the GPU: see `dmesg | grep Xid`",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "a block needs more registers or shared memory than the "
+    "processor has: choose a smaller block",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": f"the driver is too old for the compiler: {EXTRA_REMEDY}",
+}
+"""Name of an error of the driver's -> what it means and what to do."""
+TOO_OLD = "insufficient for CUDA runtime"
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Raise :class:`KernelFailed` for an error of CUDA's, with ``what`` was done."""
+    try:
+        yield
+    except KernelFailed:
+        raise
+    except ImportError as error:
+        raise KernelFailed(
+            f"GPU kernels need CUDA for Python, which cannot be imported ({error}): {EXTRA_REMEDY}"
+        ) from None
+    except Exception as error:
+        text = str(error)
+        if type(error).__name__ == "DynamicLibNotFoundError":
+            raise KernelFailed(f"{what}: there is no NVIDIA driver: {NO_DRIVER_REMEDY}") from None
+        name = next((name for name in REMEDIES if name in text), None)
+        if name is None:
+            raise
+        raise KernelFailed(f"{what}: {name}: {REMEDIES[name]}") from None
+
+
+class Gpu:
+    """The GPU of one rank: the first that is visible for the first rank on a node, and so on.
+
+    Attributes:
+        architecture: ``sm_90``, for example.
+        processors: how many it has.
+        l2_bytes: of its second cache.
+    """
+
+    def __init__(self, team: Team) -> None:
+        """Raises :class:`KernelFailed` where there is none for this rank."""
+        nodes = team.gather(os.uname().nodename)
+        place = nodes[: team.rank].count(nodes[team.rank])
+        with explained("opening the GPU"):
+            from cuda.core import Device  # noqa: PLC0415
+            from cuda.core.system import get_num_devices  # noqa: PLC0415
+
+            count = get_num_devices()
+            if place >= count:
+                raise KernelFailed(
+                    f"{nodes.count(nodes[team.rank])} ranks on this node and {count} GPUs: each "
+                    f"rank needs one of its own"
+                )
+            self._device = Device(place)
+            self._device.set_current()
+            self._stream = self._device.create_stream()
+            major, minor = self._device.compute_capability
+            properties = self._device.properties
+            self.architecture = f"sm_{major}{minor}"
+            self.processors: int = properties.multiprocessor_count
+            self.l2_bytes: int = properties.l2_cache_size
+        self._buffers: list[Any] = []
+        self._codes: list[Any] = []
+
+    def function(self, program: Program, name: str) -> Any:
+        """A function of a program, ready to be launched."""
+        with explained(f"loading {name}"):
+            from cuda.core import ObjectCode  # noqa: PLC0415
+
+            code = ObjectCode.from_cubin(program.cubin)
+            self._codes.append(code)
+            return code.get_kernel(name)
+
+    def resident_blocks(self, function: Any, threads: int) -> int:
+        """How many blocks of so many threads all processors together run at a time."""
+        with explained("asking how many blocks fit"):
+            each = function.occupancy.max_active_blocks_per_multiprocessor(threads, 0)
+            return int(each) * self.processors
+
+    def array(self, data: np.ndarray[Any, Any], size_bytes: int | None = None) -> Any:
+        """A copy of ``data`` on the GPU, repeated up to ``size_bytes`` where these are given."""
+        size = data.nbytes if size_bytes is None else size_bytes
+        with explained(f"allocating {size:,} bytes"):
+            from cuda.bindings import driver  # noqa: PLC0415
+
+            data = np.ascontiguousarray(data)
+            buffer = self._device.allocate(size, stream=self._stream)
+            self._buffers.append(buffer)
+            self._stream.sync()
+            for begin in range(0, size, data.nbytes):
+                part = min(data.nbytes, size - begin)
+                (error,) = driver.cuMemcpyHtoD(int(buffer.handle) + begin, data.ctypes.data, part)
+                _check(error)
+            return buffer
+
+    def copied(self, buffer: Any, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The values of a buffer, with the shape and type of ``like``."""
+        with explained("copying from the GPU"):
+            from cuda.bindings import driver  # noqa: PLC0415
+
+            result = np.empty_like(like)
+            (error,) = driver.cuMemcpyDtoH(result.ctypes.data, int(buffer.handle), result.nbytes)
+            _check(error)
+            return result
+
+    def run(self, function: Any, blocks: int, threads: int, *arguments: Any) -> None:
+        """Launch a function and wait until it has ended, without the GIL."""
+        with explained("running the kernel"):
+            from cuda.core import LaunchConfig, launch  # noqa: PLC0415
+
+            launch(self._stream, LaunchConfig(grid=blocks, block=threads), function, *arguments)
+            self._stream.sync()
+
+    def close(self) -> None:
+        """Release the memory."""
+        for buffer in self._buffers:
+            buffer.close(self._stream)
+        self._buffers, self._codes = [], []
+        self._stream.sync()
+        self._stream.close()
+
+
+def _check(error: Any) -> None:
+    if int(error):
+        raise RuntimeError(error.name)

@@ -1,0 +1,1 @@
+"""Microbenchmarks on a GPU."""

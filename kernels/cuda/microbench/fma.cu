@@ -1,0 +1,137 @@
+// Multiply-adds with a chosen number for each word loaded: kernels/cuda/microbench/chains.py.
+//
+// Every chain alternates between x = p x + q and x = r x + s; a word that is loaded takes the place
+// of q or s in one step. The work is cut into chunks of as many trips, which the blocks share, so
+// that it is the same on every GPU.
+//
+// NUMBER: 0 single, 1 double, 2 two halves, 3 integer of 32 bits. LEVEL: 0 registers, 1 shared
+// memory, 2 the first cache, 3 the second, 4 main memory. OPS: multiply-adds for each word.
+
+#define THREADS 256
+#define VECTORS 2
+#define BLOCK_STEPS 16
+
+#if NUMBER == 0
+typedef float number;
+typedef float4 vector;
+#define WIDTH 4
+#define MULTIPLY_ADD(x, f, t) __fmaf_rn(x, f, t)
+#elif NUMBER == 1
+typedef double number;
+typedef double2 vector;
+#define WIDTH 2
+#define MULTIPLY_ADD(x, f, t) __fma_rn(x, f, t)
+#elif NUMBER == 2
+typedef unsigned number;
+typedef uint4 vector;
+#define WIDTH 4
+#ifdef __CUDACC__
+__device__ __forceinline__ number multiply_add_halves(number x, number f, number t) {
+    number result;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(x), "r"(f), "r"(t));
+    return result;
+}
+#endif
+#define MULTIPLY_ADD(x, f, t) multiply_add_halves(x, f, t)
+#else
+typedef unsigned number;
+typedef uint4 vector;
+#define WIDTH 4
+#define MULTIPLY_ADD(x, f, t) ((x) * (f) + (t))
+#endif
+
+#if LEVEL == 0
+#define CHAINS 8
+#else
+#define CHAINS (VECTORS * WIDTH / 2)
+#endif
+
+// REGION: vectors that a block goes through again and again where they stay on its processor.
+#define REGION (2 * VECTORS * THREADS)
+
+struct factors {
+    number p, q, r, s;
+};
+
+// `count` steps of all chains, the first one with r and s where ODD.
+template <int ODD>
+__device__ __forceinline__ void steps(number (&x)[CHAINS], const factors &by, int count) {
+#pragma unroll
+    for (int i = 0; i < count; i++) {
+#pragma unroll
+        for (int c = 0; c < CHAINS; c++)
+            x[c] = (i + ODD) % 2 ? MULTIPLY_ADD(x[c], by.r, by.s)
+                                 : MULTIPLY_ADD(x[c], by.p, by.q);
+    }
+}
+
+// The OPS - 1 steps after one with a word; many of them as a loop.
+template <int ODD>
+__device__ __forceinline__ void steps_after_word(number (&x)[CHAINS], const factors &by) {
+    const int count = OPS - 1;
+#if OPS - 1 >= 2 * BLOCK_STEPS
+#pragma unroll 1
+    for (int i = 0; i < count / BLOCK_STEPS; i++) steps<ODD>(x, by, BLOCK_STEPS);
+    steps<ODD>(x, by, count % BLOCK_STEPS);
+#else
+    steps<ODD>(x, by, count);
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    multiply_adds(number *out, const number *start, const vector *words, long long n_vectors,
+                  number p, number q, number r, number s, long long chunks, int trips) {
+    const factors by = {p, q, r, s};
+    const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
+    number x[CHAINS];
+#pragma unroll
+    for (int c = 0; c < CHAINS; c++) x[c] = start[thread * CHAINS + c];
+#if LEVEL == 1
+    __shared__ vector region[REGION];
+    for (int i = threadIdx.x; i < REGION; i += THREADS) region[i] = words[i];
+    __syncthreads();
+#elif LEVEL == 2
+    const vector *region = words + (long long)blockIdx.x * REGION;
+#endif
+#pragma unroll 1
+    for (long long chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+#if LEVEL >= 3
+        const long long of_chunk = (long long)trips * VECTORS * THREADS;
+        const vector *at = words + chunk % (n_vectors / of_chunk) * of_chunk + threadIdx.x;
+#endif
+#pragma unroll 1
+        for (int trip = 0; trip < trips; trip++) {
+#if LEVEL == 0
+            steps<0>(x, by, BLOCK_STEPS);
+#else
+            union {
+                vector vectors[VECTORS];
+                number words[VECTORS * WIDTH];
+            } loaded;
+#pragma unroll
+            for (int v = 0; v < VECTORS; v++) {
+#if LEVEL == 1
+                loaded.vectors[v] = region[(trip % 2 * VECTORS + v) * THREADS + threadIdx.x];
+#elif LEVEL == 2
+                loaded.vectors[v] = __ldca(region + (trip % 2 * VECTORS + v) * THREADS + threadIdx.x);
+#else
+                loaded.vectors[v] = __ldcg(at + v * THREADS);
+#endif
+            }
+#if LEVEL >= 3
+            at += VECTORS * THREADS;
+#endif
+#pragma unroll
+            for (int c = 0; c < CHAINS; c++) x[c] = MULTIPLY_ADD(x[c], by.p, loaded.words[2 * c]);
+            steps_after_word<1>(x, by);
+#pragma unroll
+            for (int c = 0; c < CHAINS; c++)
+                x[c] = OPS % 2 ? MULTIPLY_ADD(x[c], by.r, loaded.words[2 * c + 1])
+                               : MULTIPLY_ADD(x[c], by.p, loaded.words[2 * c + 1]);
+            steps_after_word<(OPS + 1) % 2>(x, by);
+#endif
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < CHAINS; c++) out[thread * CHAINS + c] = x[c];
+}

@@ -1,0 +1,147 @@
+"""CUDA C++ compiled to a GPU's machine code by NVRTC. No GPU or driver is needed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from kernels.kernel import KernelFailed
+
+EXTRA_REMEDY = (
+    "pip install 'dvfs-campaign[cuda13]' (drivers from 580.65 on) or 'dvfs-campaign[cuda12]' "
+    "(from 525.60 on)"
+)
+OPTIONS = ("-std=c++17",)
+_USE = re.compile(
+    r"Compiling entry function '(?P<name>\w+)'.*?(?P<stores>\d+) bytes spill stores, "
+    r"(?P<loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)",
+    re.DOTALL,
+)
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionUse:
+    """What a function needs, by the compiler: ``registers`` of 32 bits a thread, ``shared_bytes`` a
+    block, and ``spilled_bytes`` a thread, of registers that did not suffice."""
+
+    registers: int
+    shared_bytes: int
+    spilled_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A CUDA C++ file and the values of its macros, by name."""
+
+    path: Path
+    macros: Mapping[str, int | str]
+
+    @property
+    def options(self) -> list[str]:
+        """As a C++ compiler's options."""
+        return [f"-D{name}={value}" for name, value in self.macros.items()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """Machine code of an architecture: ``cubin``, and what each function needs, by name."""
+
+    architecture: str
+    cubin: bytes
+    functions: Mapping[str, FunctionUse]
+
+
+def compile_program(source: Source, architecture: str) -> Program:
+    """The machine code of ``source``. Kept in a folder of the user's cache by what it depends on.
+
+    ``architecture``: ``sm_90``, for example.
+
+    Raises:
+        KernelFailed: the compiler is missing, does not know the architecture, or refuses the
+            source; the text says what to do.
+    """
+    text = source.path.read_text(encoding="utf-8")
+    try:
+        compiler = version("nvidia-cuda-nvrtc")
+    except ModuleNotFoundError:
+        compiler = "of the system"
+    key = "\0".join([text, *sorted(source.options), *OPTIONS, architecture, compiler])
+    name = hashlib.sha256(key.encode()).hexdigest()
+    cubin_path, log_path = (_cache() / f"{name}.{kind}" for kind in ("cubin", "log"))
+    try:
+        cubin, log = cubin_path.read_bytes(), log_path.read_text(encoding="utf-8")
+    except OSError:
+        cubin, log = _compiled(text, source, architecture)
+        for path, data in ((log_path, log.encode()), (cubin_path, cubin)):
+            _keep(path, data)
+    return Program(architecture=architecture, cubin=cubin, functions=_uses(log))
+
+
+def _compiled(text: str, source: Source, architecture: str) -> tuple[bytes, str]:
+    try:
+        from cuda.core import Program as Compilation  # noqa: PLC0415
+        from cuda.core import ProgramOptions  # noqa: PLC0415
+    except ImportError as error:
+        raise KernelFailed(
+            f"GPU kernels need CUDA's compiler for Python, which cannot be imported ({error}): "
+            f"{EXTRA_REMEDY}"
+        ) from None
+    log = io.StringIO()
+    options = ProgramOptions(
+        arch=architecture,
+        std="c++17",
+        name=source.path.name,
+        ptxas_options="-v",
+        define_macro=[(name, str(value)) for name, value in source.macros.items()],
+    )
+    try:
+        compilation = Compilation(text, "c++", options)
+        code = compilation.compile("cubin", logs=log).code
+    except Exception as error:
+        if "invalid value for --gpu-architecture" in str(error):
+            raise KernelFailed(
+                f"the compiler does not know the architecture {architecture}: install one for this "
+                f"GPU: {EXTRA_REMEDY}"
+            ) from None
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise KernelFailed(f"{source.path.name}: {' '.join(lines[:3])}") from None
+    assert isinstance(code, bytes)  # noqa: S101
+    return code, log.getvalue()
+
+
+def _uses(log: str) -> dict[str, FunctionUse]:
+    """What each function needs, from the words of ``ptxas -v``."""
+    uses = {}
+    for found in _USE.finditer(log):
+        shared = _SHARED.search(found["rest"])
+        uses[found["name"]] = FunctionUse(
+            registers=int(found["registers"]),
+            shared_bytes=int(shared[1]) if shared else 0,
+            spilled_bytes=int(found["stores"]) + int(found["loads"]),
+        )
+    return uses
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "dvfs-campaign" / "cuda"
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """Keep a file, whole or not at all; a cache that cannot be written is done without."""
+    part = path.with_suffix(f"{path.suffix}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)

@@ -1,0 +1,207 @@
+"""gpu_fma without a GPU: its machine code counted, its arithmetic compiled for the host."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import random
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from kernels.cuda.listing import disassemble, read_listing
+from kernels.cuda.microbench.chains import (
+    BLOCK_STEPS,
+    CHUNKS,
+    FUNCTION,
+    LEVELS,
+    NUMBERS,
+    REGION_VECTORS,
+    SOURCE,
+    THREADS,
+    VECTOR_BYTES,
+    VECTORS,
+    GpuFmaParams,
+    Work,
+    array_vectors,
+    chains,
+    count_multiply_adds,
+    expected,
+    filled,
+    fma_source,
+    inner_trips,
+    iteration_work,
+)
+from kernels.cuda.program import compile_program
+
+HERE = Path(__file__).parent
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
+LOADS = {"shared": "LDS.128", "l1": "LDG.E.128", "l2": "LDG.E.128", "dram": "LDG.E.128"}
+
+
+def drawn(count: int, seed: int) -> list[GpuFmaParams]:
+    """Random parameter sets, every number and level among them."""
+    rng = random.Random(seed)
+    pairs = list(itertools.product(NUMBERS, LEVELS))
+    rng.shuffle(pairs)
+    sets = []
+    for number, level in itertools.islice(itertools.cycle(pairs), count):
+        ops = None if level == "register" else rng.choice([1, 2, 3, 8, 16, 17, 32, 33, 49, 64, 200])
+        sets.append(GpuFmaParams(number=number, level=level, ops_per_word=ops))
+    return sets
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
+    """Ten parameter sets each: instructions in the loop of trips, times trips, threads, chunks."""
+    for params in drawn(40, 7)[ARCHITECTURES.index(architecture) :: 4]:
+        program = compile_program(fma_source(params), architecture)
+        use = program.functions[FUNCTION]
+        assert use.spilled_bytes == 0, params
+        assert use.shared_bytes == REGION_VECTORS * VECTOR_BYTES * (params.level == "shared")
+        function = read_listing(disassemble(program.cubin))[FUNCTION]
+        executed = function.executed(2, [inner_trips(params)])
+        number, work = NUMBERS[params.number], iteration_work(params)
+        trips = work.chunks * work.trips * THREADS
+        counted = count_multiply_adds(params)
+        done = sum(executed[name] for name in number.instructions)
+        assert done * 2 * number.lanes * trips == counted.pop(number.counted_as), params
+        if params.level != "register":
+            loads = {k: n for k, n in executed.items() if k.startswith(LOADS[params.level])}
+            assert sum(loads.values()) * 16 * trips == counted.pop(params.level), params
+            assert ("STRONG.GPU" in "".join(loads)) == (params.level in ("l2", "dram")), loads
+        assert counted == {}
+        others = [k for k in executed if k.startswith(("LD", "ST")) and "128" in k]
+        assert len(others) <= 1
+
+
+@pytest.fixture(scope="module")
+def on_host(tmp_path_factory):
+    """(number, level, ops) -> the source compiled for the host."""
+    folder = tmp_path_factory.mktemp("host")
+
+    def compiled(params: GpuFmaParams) -> ctypes.CDLL:
+        source = fma_source(params)
+        library = folder / f"{'-'.join(map(str, source.macros.values()))}.so"
+        subprocess.run(
+            ["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", *source.options,
+             f'-DSOURCE="{SOURCE}"', "-o", str(library), str(HERE / "fma_host.cpp")],
+            check=True,
+        )  # fmt: skip
+        return ctypes.CDLL(str(library))
+
+    return compiled
+
+
+@pytest.mark.parametrize(
+    ("number", "level", "ops"),
+    [
+        ("sp", "register", None),
+        ("dp", "register", None),
+        ("half", "register", None),
+        ("int", "register", None),
+        ("sp", "dram", 1),
+        ("sp", "shared", 2),
+        ("dp", "l2", 3),
+        ("dp", "l1", 40),
+        ("half", "dram", 35),
+        ("int", "l1", 7),
+        ("int", "dram", 50),
+    ],
+)
+def test_the_chains_are_those_of_numpy(on_host, number: str, level: str, ops: int | None) -> None:
+    """Three chunks on two blocks, so that one block has one more; 5 trips."""
+    params = GpuFmaParams(number=number, level=level, ops_per_word=ops)
+    kind, work, blocks = NUMBERS[number], Work(3, 5), 2
+    of_chunk = work.trips * VECTORS * THREADS
+    n_vectors = max(2 * of_chunk, blocks * REGION_VECTORS)
+    words = filled(kind, n_vectors * kind.width, "random", 1)
+    rows = blocks * THREADS
+    start = filled(kind, rows * chains(params), "random", 2).reshape(rows, -1, kind.lanes)
+    end = np.zeros_like(start)
+    constants = np.repeat(np.array(kind.constants, kind.dtype), kind.lanes)
+    on_host(params).on_host(
+        ctypes.c_uint(blocks), *(ctypes.c_void_p(a.ctypes.data) for a in (end, start, words)),
+        ctypes.c_longlong(n_vectors // of_chunk * of_chunk), ctypes.c_void_p(constants.ctypes.data),
+        ctypes.c_longlong(work.chunks), ctypes.c_int(work.trips),
+    )  # fmt: skip
+    whole = (
+        words[: n_vectors // of_chunk * of_chunk * kind.width] if level in ("l2", "dram") else words
+    )
+    right = expected(params, start, whole, blocks, work)
+    largest = np.abs(right.astype(np.float64)).max()
+    worst = np.abs(end.astype(np.float64) - right.astype(np.float64)).max()
+    assert worst <= kind.tolerance * largest
+    assert np.isfinite(end.astype(np.float64)).all()
+    assert len(np.unique(end)) > 100, "the chains differ"
+    off = expected(params, start, whole, blocks, Work(work.chunks - 1, work.trips))
+    assert np.abs(off.astype(np.float64) - right.astype(np.float64)).max() > 2 * worst
+
+
+def test_counts_by_hand() -> None:
+    register = count_multiply_adds(GpuFmaParams())
+    assert register == {"sp": 2.0 * 128 * 256 * 256 * CHUNKS}
+    # A thread loads 32 bytes a trip: 8 words of 4 bytes, or 4 of 8.
+    dp = count_multiply_adds(GpuFmaParams(number="dp", level="dram", ops_per_word=3))
+    bytes_ = 32.0 * 256 * 32 * CHUNKS
+    assert dp == {"dp": bytes_ / 8 * 3 * 2, "dram": bytes_}
+    half = count_multiply_adds(GpuFmaParams(number="half", level="shared", ops_per_word=5))
+    assert half == {"half": bytes_ / 4 * 5 * 4, "shared": bytes_}
+    assert inner_trips(GpuFmaParams(level="l2", ops_per_word=33)) == 32 // BLOCK_STEPS
+    assert inner_trips(GpuFmaParams(level="l2", ops_per_word=32)) == 1
+
+
+def test_arrays_are_whole_chunks_of_the_level() -> None:
+    l2 = 50 << 20
+    of_chunk = 32 * VECTORS * THREADS
+    sizes = {
+        level: array_vectors(GpuFmaParams(level=level, ops_per_word=1), 264, l2)
+        for level in LEVELS[1:]
+    }
+    assert sizes["shared"] == REGION_VECTORS
+    assert sizes["l1"] == 264 * REGION_VECTORS
+    assert sizes["l2"] % of_chunk == sizes["dram"] % of_chunk == 0
+    assert 0.9 * l2 / 4 < sizes["l2"] * VECTOR_BYTES <= l2 / 4
+    assert sizes["dram"] * VECTOR_BYTES == 1 << 30
+    big = array_vectors(GpuFmaParams(level="dram", ops_per_word=1), 264, 1 << 29)
+    assert big * VECTOR_BYTES == 1 << 31
+    assert array_vectors(GpuFmaParams(level="l2", ops_per_word=1), 1, 1000) == of_chunk
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_data_are_what_they_are_called(number: str) -> None:
+    kind = NUMBERS[number]
+    n = 1 << 14
+    assert not filled(kind, n, "zeros", 1).any()
+    assert (filled(kind, n, "ones", 1) == 1).all()
+    for data in ("random", "normal"):
+        values = filled(kind, n, data, 1)
+        assert values.shape == (n, kind.lanes)
+        assert values.dtype == kind.dtype
+        assert (values == filled(kind, n, data, 1)).all()
+        assert (values != filled(kind, n, data, 2)).mean() > 0.9
+    bits = filled(kind, n, "random", 3)
+    if number == "int":
+        ones = np.unpackbits(bits.view(np.uint8)).mean()
+        assert ones == pytest.approx(0.5, abs=0.01)
+    else:
+        assert np.abs(bits.astype(float)).max() <= 1.0
+        assert filled(kind, n, "normal", 3).astype(float).std() == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"ops_per_word": 2}, "level 'register' loads no words: leave ops_per_word out"),
+        ({"level": "l2"}, "level 'l2' needs ops_per_word, multiply-adds per word"),
+        ({"level": "l3", "ops_per_word": 1}, "level"),
+        ({"number": "fp8"}, "number"),
+        ({"level": "dram", "ops_per_word": 5000}, "4096"),
+    ],
+)
+def test_wrong_parameters_are_refused(params: dict, text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
+        GpuFmaParams(**params)
