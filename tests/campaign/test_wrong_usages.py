@@ -26,6 +26,16 @@ from tests.campaign.test_wrong_files import CAMPAIGN, SITE
 SITES = ", ".join(sorted(built_in_sites()))
 TABLE = "site,kernel,core_mhz,mem_mhz,core_v,mem_v,time_s,energy_j\n"
 PARTITIONS = '[partitions.board]\nscheduler = "local"\n'
+SPACE = (
+    CAMPAIGN[: CAMPAIGN.index("[[kernels]]")]
+    + """[[kernels]]
+kernel = "stencil"
+params = { stencil = "j1d", size_1 = 64, steps = 4, tiling = "hexagonal" }
+[kernels.space]
+tile_t = [4, 5]
+tile_1 = [8]
+"""
+)
 FILES = {
     "s.toml": SITE,
     "intensity.toml": CAMPAIGN,
@@ -34,6 +44,8 @@ FILES = {
     "odd.toml": CAMPAIGN[: CAMPAIGN.index("[[kernels]]")]
     + '[[kernels]]\nkernel = "stencil"\nparams = { stencil = "j1d", size_1 = 64, steps = 4, '
     'tiling = "hexagonal", tile_t = 3, tile_1 = 8 }\n',
+    "odd-space.toml": SPACE,
+    "empty-range.toml": SPACE.replace("[4, 5]", "[4, 8]").replace("[8]", '"16 : tile_t"'),
     "memory-site.toml": SITE.replace('scheduler = "local"', 'scheduler = "slurm"\nmemory = "200"'),
     "memory.toml": CAMPAIGN.replace("s.toml", "memory-site.toml"),
     "jetson.toml": CAMPAIGN.replace("s.toml", "jetson"),
@@ -142,7 +154,17 @@ USAGES = {
         f"'sp_fma'? Known: {', '.join(sorted(KERNELS))}"
     ),
     "plan odd.toml": (
-        "campaign: odd.toml:9: kernels[0].params: tile_t must be even in hexagons: 2 or 4"
+        "campaign: odd.toml:9: kernels[0].params.tile_t: found 3; with hexagonal tiling it must "
+        "be even, such as 2 or 4"
+    ),
+    "plan odd-space.toml": (
+        "campaign: odd-space.toml:11: kernels[0].space.tile_t: found 5; with hexagonal tiling it "
+        "must be even, such as 4 or 6"
+    ),
+    "plan empty-range.toml": (
+        "campaign: empty-range.toml:12: kernels[0].space.tile_1: the range '16 : tile_t' has no "
+        "value with tile_t = 4: its last, 4, is below its first, 16, and its step is 1; give a "
+        "last value of 16 or more, or a negative step"
     ),
     "plan argv.toml": (
         "campaign: argv.toml:9: kernels[0].params.argv: found './x -n 4'; must be a list "
