@@ -200,7 +200,9 @@ def clock_unproven(scalars: xr.Dataset, site: str) -> int:
 def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
     """Refuse limits that no setting could keep."""
     if max_slowdown is not None and not max_slowdown >= 0:
-        raise BadArgument("--max-slowdown: must be 0 or more, such as 0.05 for 5 %")
+        raise BadArgument(
+            f"--max-slowdown: found {max_slowdown:g}; must be 0 or more, such as 0.05 for 5 %"
+        )
     if max_slowdown is not None and max_slowdown > MOST_SLOWDOWN:
         raise BadArgument(
             f"--max-slowdown: found {max_slowdown:g}, which allows {1 + max_slowdown:g} times the "
@@ -208,7 +210,9 @@ def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
             f"{MOST_SLOWDOWN:g}; without it there is no limit"
         )
     if max_power_w is not None and not max_power_w > 0:
-        raise BadArgument("--max-power-w: must be more than 0, such as 150 for 150 W")
+        raise BadArgument(
+            f"--max-power-w: found {max_power_w:g}; must be more than 0, such as 150 for 150 W"
+        )
 
 
 def older_fit(store: Path, site: str) -> str:

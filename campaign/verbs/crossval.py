@@ -265,7 +265,7 @@ def print_crossval(shown: dict[str, Any]) -> None:
         f"{shown['model']}, voltage {shown['voltage']}"
     )
     if not elsewhere:
-        explain("a fold is a part of the measurements that a fit to all others predicts")
+        explain("a fold is a part of the measurements, predicted by a fit to all the others")
     explain(
         f"error of {shown['n']} predictions out of fold: {shown['mape_pct']:.2f} % "
         f"(std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to {shown['max_pct']:.2f})"
