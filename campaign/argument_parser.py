@@ -51,6 +51,10 @@ class Parser(argparse.ArgumentParser):
         name = word.partition("=")[0]
         return name[:1] != "-" or any(own.startswith(name) for own in self._option_string_actions)
 
+    def actions(self) -> list[argparse.Action]:
+        """Every argument."""
+        return list(self._actions)
+
     def option_names(self) -> list[str]:
         """Every option as it is written in full."""
         return [name for name in self._option_string_actions if name.startswith("--")]

@@ -26,6 +26,8 @@ from analysis.costs.gpu_area import AREA_MODELS, AreaModel, area_parts_mm2, gpu_
 from analysis.costs.stencil_time import CannotPredict
 from campaign.errors import BadArgument, reason
 from campaign.plan.study_file import DESIGN, Study, Work, read_study, space_columns
+from kernels.kernel import WrongParameter
+from kernels.stencils.params import check_hexagon
 from sites.located_toml import Source
 
 WORKLOAD = "workload"
@@ -213,6 +215,11 @@ def _tiles(study: Study, own: Work, source: Source) -> dict[str, np.ndarray]:
     distinct = np.unique(np.stack([columns[name] for name in needed], axis=1), axis=0)
     if (distinct < 1).any():
         raise source.error(("tiles",), "a value of 0 or less", "tiles are 1 or more")
+    for tile_t in np.unique(distinct[:, 0]).astype(int).tolist():
+        try:
+            check_hexagon(tile_t)
+        except WrongParameter as error:
+            raise source.error(("tiles", "tile_t"), error.what, error.remedy) from None
     return dict(zip(needed, distinct.astype(np.int64).T, strict=True))
 
 

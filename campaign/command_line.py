@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -126,5 +127,23 @@ def _run(argv: Sequence[str] | None) -> int:
         code = exit_code(error)
         if code is None:
             raise
-        say(f"campaign: {str(error) or type(error).__name__}", sys.stderr)
+        message = str(error) or type(error).__name__
+        say(f"campaign: {_option_of(message, arguments)}{message}", sys.stderr)
         return code
+
+
+def _option_of(message: str, arguments: argparse.Namespace) -> str:
+    """The option whose value, a file, a message begins with, such as ``--map: ``; empty where
+    none is, or where an argument without a name has the same value."""
+    verb: Parser = arguments.verbs[arguments.verb]
+    named: list[str] = []
+    for action in verb.actions():
+        value = getattr(arguments, action.dest, None)
+        if isinstance(value, str) and value and message.startswith(_beginnings(value)):
+            named.append(f"{action.option_strings[-1]}: " if action.option_strings else "")
+    return named[0] if named and "" not in named else ""
+
+
+def _beginnings(value: str) -> tuple[str, str]:
+    """How a message about a file begins, whose path was given."""
+    return f"{value}: ", f"{Path(value).absolute()}: "

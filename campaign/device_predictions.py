@@ -16,9 +16,10 @@ import numpy as np
 from analysis.costs.stencil_time import CannotPredict, Machine, fits, near_least, stencil_time_s
 from campaign.errors import BadArgument
 from campaign.plan.campaign_file import KernelEntry, read_campaign
-from campaign.plan.sweep import space_variants
+from campaign.plan.sweep import place_of, space_variants
 from campaign.space_picks import MOST_NEAR, NEAR, SpacePick, SpacePredictions
-from kernels.stencils.params import AXES
+from kernels.kernel import WrongParameter
+from kernels.stencils.params import AXES, check_hexagon
 from kernels.stencils.stencils import STENCILS
 from sites.located_toml import BadFile
 from sites.near_names import known_names
@@ -58,6 +59,9 @@ def predict_on_device(
                     for key, column in found.columns.items()
                 }
                 picks.append(_pick(entry, given, columns, len(found), site))
+            except WrongParameter as error:
+                place = place_of(error.parameter, entry, index)
+                raise source.error(place, error.what, error.remedy) from None
             except CannotPredict as error:
                 raise source.error(("kernels", index, "space"), str(error), "") from None
     own_kernels = [e.kernel for e in campaign.kernels if e.space is not None]
@@ -104,6 +108,8 @@ def _pick(
     sizes = np.stack([column(own) for own in AXES[:axes]], axis=1)
     tiles = np.stack([column(own) for own in TILES[:axes]], axis=1)
     high, steps = column("tile_t"), column("steps")
+    for tile_t in np.unique(high).astype(int).tolist():
+        check_hexagon(tile_t)
     best_s, best_k = np.full(count, np.inf), np.ones(count)
     for power in range(int(math.log2(machine.blocks)) + 1):
         rows = np.flatnonzero(fits(machine, tiles, high, 2**power))

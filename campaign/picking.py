@@ -10,15 +10,23 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from analysis.choice.limits import OutsideLimits, not_too_slow
 from analysis.choice.objectives import objective as objective_of
-from analysis.choice.pick import Candidates, Pick, Volts, all_candidates, pick, profile_candidates
+from analysis.choice.pick import (
+    Candidates,
+    Pick,
+    Volts,
+    all_candidates,
+    operation_classes,
+    pick,
+    profile_candidates,
+)
 from analysis.choice.simple_choices import best_single_setting
 from analysis.dataset import CLOCK_UNPROVEN
 from analysis.energy.fitted import Fit
 from analysis.figures.labels import unit_name
 from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.measurements.observations import (
-    CantFit,
     Observations,
     kernel_names,
     setting_text,
@@ -27,6 +35,8 @@ from campaign.errors import BadArgument
 from campaign.plan.profile_file import Profile, read_profile
 from campaign.result_tables import Prediction
 from campaign.slurm_flags import slurm_flags
+from sites.located_toml import raise_all
+from sites.near_names import known_names
 
 LEFT_OUT = "\N{HORIZONTAL ELLIPSIS}"
 MOST_SLOWDOWN = 1.0
@@ -105,6 +115,20 @@ def _nearest(profile: Profile, pairs: Sequence[tuple[float, float]]) -> tuple[fl
     return min(pairs, key=distance)
 
 
+def _wrong_clock(
+    profile: Profile, settings: Sequence[tuple[float | None, ...]], site: str
+) -> tuple[str, str]:
+    """The key of the clock that makes a profile's setting none of a site's, and what is found:
+    its memory clock where its core clock is known."""
+    clocks = {"core_mhz": profile.core_mhz, "mem_mhz": profile.mem_mhz}
+    keys = sorted(clocks, reverse=profile.core_mhz in [pair[0] for pair in settings])
+    mhz, other = (clocks[key] for key in keys)
+    if mhz is None:
+        return keys[0], "missing"
+    beside = "" if other is None else f" with {keys[1]} {other:g}"
+    return keys[0], f"found {mhz:g}{beside}, which is not a setting of {site}"
+
+
 def application_candidates(
     path: Path, fit: Fit, data: Observations, volts: Volts | None
 ) -> tuple[Candidates, list[str]]:
@@ -117,12 +141,26 @@ def application_candidates(
     }
     measured_at = settings.get((profile.core_mhz, profile.mem_mhz))
     if measured_at is None:
+        key, found = _wrong_clock(profile, list(settings), fit.site)
         known = ", ".join(setting_text(pair) for pair in data.settings[:6])
+        more = " ..." if len(data.settings) > 6 else ""
+        nearest = setting_text(_nearest(profile, list(settings.values())))
         raise source.error(
-            ("core_mhz",),
-            f"{profile.core_mhz}, mem_mhz {profile.mem_mhz}: not a setting of {fit.site}",
-            f"the nearest is {setting_text(_nearest(profile, list(settings.values())))}; known: "
-            f"{known} ...",
+            (key,),
+            found,
+            f"give the clocks of the run: the nearest setting is {nearest}; known: {known}{more}",
+        )
+    if classes := operation_classes(fit):
+        raise_all(
+            [
+                source.error(
+                    ("counts", name),
+                    f"the fit of {fit.site} has no class {name!r}",
+                    known_names(name, sorted(classes)),
+                )
+                for name in profile.counts
+                if name not in classes
+            ]
         )
     candidates = profile_candidates(
         fit,
@@ -167,7 +205,9 @@ def clock_unproven(scalars: xr.Dataset, site: str) -> int:
 def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
     """Refuse limits that no setting could keep."""
     if max_slowdown is not None and not max_slowdown >= 0:
-        raise BadArgument("--max-slowdown: must be 0 or more, such as 0.05 for 5 %")
+        raise BadArgument(
+            f"--max-slowdown: found {max_slowdown:g}; must be 0 or more, such as 0.05 for 5 %"
+        )
     if max_slowdown is not None and max_slowdown > MOST_SLOWDOWN:
         raise BadArgument(
             f"--max-slowdown: found {max_slowdown:g}, which allows {1 + max_slowdown:g} times the "
@@ -175,7 +215,9 @@ def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
             f"{MOST_SLOWDOWN:g}; without it there is no limit"
         )
     if max_power_w is not None and not max_power_w > 0:
-        raise BadArgument("--max-power-w: must be more than 0, such as 150 for 150 W")
+        raise BadArgument(
+            f"--max-power-w: found {max_power_w:g}; must be more than 0, such as 150 for 150 W"
+        )
 
 
 def older_fit(store: Path, site: str) -> str:
@@ -197,9 +239,10 @@ def picks_within_limits(
     for each kernel that has none within the limits.
 
     Raises:
-        CantFit: none has.
+        BadArgument: none has.
     """
-    picks, without = [], []
+    picks: list[Pick] = []
+    without: list[OutsideLimits] = []
     single = best_single_setting(data, objective_of(objective))
     for candidates in among:
         try:
@@ -212,11 +255,16 @@ def picks_within_limits(
                     best_single=single,
                 )
             )
-        except CantFit as error:
-            without.append(str(error))
-    if not picks:
-        raise CantFit(without[0])
-    return picks, without
+        except OutsideLimits as error:
+            without.append(error)
+    if without and not picks:
+        least = min(without, key=lambda error: error.least_w)
+        raise BadArgument(
+            f"--max-power-w: found {max_power_w:g}, and no kernel has a setting"
+            f"{not_too_slow(max_slowdown)} with so little mean power; the least is "
+            f"{least.least_text}, of {least.label}; give at least that, or leave the limit out"
+        )
+    return picks, [str(error) for error in without]
 
 
 def with_flags(picks: Sequence[Pick], simulated: bool, device: str) -> tuple[Prediction, ...]:

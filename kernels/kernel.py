@@ -32,6 +32,15 @@ class WrongResult(Exception):
     """The kernel ran, and its result is wrong."""
 
 
+class WrongParameter(ValueError):
+    """What a check of several parameters raises: the ``parameter`` that is wrong beside the
+    others, ``what`` was found, and the ``remedy``."""
+
+    def __init__(self, parameter: str, what: str, remedy: str) -> None:
+        super().__init__(f"{parameter}: {what}; {remedy}")
+        self.parameter, self.what, self.remedy = parameter, what, remedy
+
+
 class Params(BaseModel):
     """A kernel's parameters. An unknown or mistyped one is an error of the campaign file.
 

@@ -150,6 +150,34 @@ class _Groups:
     weights: np.ndarray
 
 
+@dataclass(frozen=True)
+class _EmptyRange:
+    """A range without a value: the place of its parameter, its ends and its step, and the
+    ``values`` of the names in it, for one candidate."""
+
+    depth: int
+    declared: Range
+    first: float
+    last: float
+    step: float
+    values: Mapping[str, Any]
+
+    def error(self, name: str) -> BadSpace:
+        """The error for it; ``name``: its parameter."""
+        parts = (self.declared.first, self.declared.last, self.declared.step)
+        text = " : ".join(part.text.strip() for part in parts).removesuffix(" : 1")
+        given = ", ".join(f"{key} = {value}" for key, value in self.values.items())
+        side, limit, other = ("below", "more", "negative")
+        if self.step < 0:
+            side, limit, other = ("above", "less", "positive")
+        return BadSpace(
+            name,
+            f"the range '{text}' has no value{f' with {given}' if given else ''}: its last, "
+            f"{self.last:g}, is {side} its first, {self.first:g}, and its step is {self.step:g}",
+            f"give a last value of {self.first:g} or {limit}, or a {other} step",
+        )
+
+
 class _Walk:
     """Goes down the parameters, a chunk of candidates at a time."""
 
@@ -158,6 +186,8 @@ class _Walk:
         self.names = list(space.parameters)
         self.refused = [0] * len(space.conditions)
         self.tested = self.kept = 0
+        self.empty_range: _EmptyRange | None = None
+        """Of the ranges that had no value for some candidate, the one that was declared last."""
         self.ready = [
             [i for i, ready in enumerate(space.ready) if ready == depth]
             for depth in range(len(self.names) + 1)
@@ -211,6 +241,8 @@ class _Walk:
             parts = iter([_Bound(parents, np.arange(parents.size), name, column)])
         else:
             series = self._series(name, declared, parents)
+            if isinstance(declared, Range) and not series.counts.all():
+                self._note_empty(depth, declared, series, parents)
             if not series.counts.any():
                 return
             groups = self._groups(name, series, parents, conditions)
@@ -244,6 +276,21 @@ class _Walk:
             return [expression.values(columns, parents.size) for expression in expressions]
         except BadExpression as error:
             raise BadSpace(name, error.what, error.remedy) from None
+
+    def _note_empty(
+        self, depth: int, declared: Range, series: _Series, parents: _Candidates
+    ) -> None:
+        """Keep a range that has no value for some of these candidates, with the first of them."""
+        if self.empty_range is not None and self.empty_range.depth >= depth:
+            return
+        one = parents.take(np.flatnonzero(series.counts == 0)[:1])
+        ends = self._evaluated(
+            self.names[depth], (declared.first, declared.last, declared.step), one
+        )
+        used = self._fixed(declared.names, 1) | self._columns(declared.names, one)
+        first, last, step = (end.item() for end in ends)
+        values = {name: column.item() for name, column in sorted(used.items())}
+        self.empty_range = _EmptyRange(depth, declared, first, last, step, values)
 
     def _groups(
         self, name: str, series: _Series, parents: _Candidates, conditions: Sequence[int]
@@ -374,22 +421,16 @@ def _counts(name: str, first: np.ndarray, last: np.ndarray, step: np.ndarray) ->
 
 def _empty(space: Space, walk: _Walk) -> BadSpace:
     """Why no variant is left."""
-    refused = walk.refused
-    if any(refused):
-        i = int(np.argmax(np.array(refused) * (np.array(space.ready) == _deepest(walk))))
-        i = i if refused[i] else int(np.argmax(refused))
-        return BadSpace(
-            WHERE,
-            f"no variant is left: this condition refused the last {refused[i]:,} candidates",
-            "relax it, or list more values",
-            i,
-        )
+    refused, empty = np.array(walk.refused), walk.empty_range
+    ready = np.array(space.ready)
+    deepest = int(ready[refused > 0].max(initial=0))
+    if empty is not None and empty.depth >= deepest:
+        return empty.error(walk.names[empty.depth])
+    i = int(np.argmax(refused * (ready == deepest)))
     return BadSpace(
-        "", "the space is empty: a range has no value", "let its last be above its first"
+        WHERE,
+        f"no variant is left: {space.conditions[i].text!r} refused the last {refused[i]:,} "
+        f"candidates",
+        "relax this condition, or list more values",
+        i,
     )
-
-
-def _deepest(walk: _Walk) -> int:
-    """The most parameters that were bound when a condition refused a candidate."""
-    ready = [r for r, n in zip(walk.space.ready, walk.refused, strict=True) if n]
-    return max(ready)

@@ -207,18 +207,41 @@ def dotted(key: KeyPath) -> str:
     return text or "the file"
 
 
-def read_text(path: Path) -> str:
-    """The text of an input file, or :class:`BadFile` with the reason."""
+def read_file(path: Path, model: type[Model]) -> tuple[Model, Source]:
+    """Read a TOML file and check it against a model.
+
+    Raises:
+        BadFile: it cannot be read, or see :func:`parse`.
+    """
+    return parse(path, read_text(path, _called(model)), model)
+
+
+def _called(model: type[BaseModel]) -> str:
+    """What a file of a model is called."""
+    kind = FILE_KINDS.get(model.__name__)
+    return "a file" if kind is None else kind.name
+
+
+def read_text(path: Path, wanted: str = "") -> str:
+    """The text of an input file, or :class:`BadFile` with the reason. ``wanted``: what it should
+    be, where that is a TOML file: ``a site file``."""
     try:
-        with readable(path):
+        with readable(path, wanted):
             return path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
     except UnicodeDecodeError:
+        if wanted and path.suffix != ".toml":
+            raise BadFile("is not text", _name(wanted), str(path)) from None
         raise BadFile("is not UTF-8 text", "save it as UTF-8", str(path)) from None
 
 
+def _name(wanted: str) -> str:
+    return f"name {wanted}, which ends in .toml"
+
+
 @contextlib.contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Around code that reads an input file: turns OSError into :class:`BadFile`."""
+def readable(path: Path, wanted: str = "") -> Iterator[None]:
+    """Around code that reads an input file: turns OSError into :class:`BadFile`. ``wanted``: see
+    :func:`read_text`."""
     try:
         yield
     except FileNotFoundError:
@@ -227,6 +250,8 @@ def readable(path: Path) -> Iterator[None]:
         what, remedy = "is a directory", "name a file in it"
         if (path / "store.json").exists():
             what, remedy = "is a store", f"campaign export {path} --csv F writes its table"
+            if wanted:
+                what, remedy = f"is a store, not {wanted}", _name(wanted)
         raise BadFile(what, remedy, str(path)) from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
@@ -262,9 +287,7 @@ def parse(path: Path | str, text: str, model: type[Model]) -> tuple[Model, Sourc
     except tomllib.TOMLDecodeError as error:
         what, remedy = f"is not TOML: {error}", "correct that line"
         if not str(path).endswith(".toml"):
-            kind = FILE_KINDS.get(model.__name__)
-            called = kind.name if kind is not None else "a file"
-            what, remedy = "is not TOML", f"name {called}, which ends in .toml"
+            what, remedy = "is not TOML", _name(_called(model))
         raise BadFile(what, remedy, str(path)) from None
     except RecursionError:
         what = "lists or tables are nested too deeply"
@@ -358,7 +381,18 @@ def find_file(name: str, beside: Path, folder: str, what: str) -> Path:
     if name in built_in:
         return built_in[name]
     kind = what.rsplit(maxsplit=1)[-1]
+    other = _other_than_toml(beside / name) if name else ""
     raise BadFile(
-        f"unknown {what} {name!r}",
+        f"found {name!r}, which is {other}" if other else f"unknown {what} {name!r}",
         known_names(name, built_in, f"name a {kind} file (ending in .toml) or one of"),
     )
+
+
+def _other_than_toml(path: Path) -> str:
+    """What there is at a path whose name does not end in .toml; empty where nothing is."""
+    with contextlib.suppress(OSError):  # a name that is too long
+        if path.is_dir():
+            return "a folder"
+        if path.exists():
+            return "a file whose name does not end in .toml"
+    return ""

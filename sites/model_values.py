@@ -37,7 +37,8 @@ def value_remedy(error: ErrorDetails, model: type[BaseModel], key: KeyPath | Non
                 return f"write [[{name}]] in place of [{name}]"
             return f"must be a list{noun}"
         case "too_short":
-            return f"must have at least {error['ctx']['min_length']}"
+            least = error["ctx"]["min_length"]
+            return f"must have at least {least} {'entry' if least == 1 else 'entries'}"
         case _:
             message = error["msg"].removeprefix("Input should be ")
             if isinstance(error["input"], str) and message in (

@@ -15,8 +15,7 @@ from sites.located_toml import (
     Source,
     built_in_files,
     find_file,
-    parse,
-    read_text,
+    read_file,
     run_all,
 )
 from sites.site_file import Domain, Site
@@ -35,7 +34,7 @@ def read_site(path: Path) -> Site:
     Raises:
         BadFile: with file, line, key, what was found and what would be right.
     """
-    site, source = parse(path, read_text(path), Site)
+    site, source = read_file(path, Site)
     checks = [_check_voltages, _check_legal, _check_control, _check_options, _check_twin]
     run_all([partial(check, site, source) for check in checks])
     return site.model_copy(update={"counters": _read_groups(site, source, path.parent)})

@@ -114,10 +114,15 @@ def few_cross_validate(
     goal = objective_of(objective)
     present = np.unique(data.setting)
     settings = len(present) if settings is None else settings
-    if not 1 <= settings <= len(present):
-        raise CantFit(f"few:M needs a number M from 1 to {len(present)}; found {settings}")
-    if new is None and settings == len(present):
-        raise CantFit("few:all leaves nothing to predict; give fewer settings, or new kernels")
+    most = len(present) if new is not None else len(present) - 1
+    if most < 1:
+        raise CantFit(f"few:M needs measurements at two settings or more; {data.site} has one")
+    if not 1 <= settings <= most:
+        rest = "" if new is not None else ", as it leaves some settings to predict"
+        raise CantFit(
+            f"found few:{settings}; {data.site} was measured at {len(present)} settings: give a "
+            f"whole number M from 1 to {most}{rest}"
+        )
     if new is not None and not 1 <= new <= settings:
         raise CantFit(f"new kernels need 1 to {settings} settings; found {new}")
     truth = FewTruth.of(data, goal)

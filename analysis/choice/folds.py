@@ -56,9 +56,7 @@ def folds(
             raise CantFit("leave-one-node-out needs measurements of two named nodes or more")
         yield from (data.node == node for node in nodes)
     elif scheme.startswith("kfold:"):
-        parts = int(scheme.removeprefix("kfold:")) if scheme[6:].isdigit() else 0
-        if not 2 <= parts <= len(data):
-            raise CantFit(f"kfold:K needs a whole number K from 2 to {len(data)}; found {scheme!r}")
+        parts = _parts(data, scheme)
         fold = np.random.default_rng(SEED).permutation(len(data)) % parts
         yield from (fold == k for k in range(parts))
     elif scheme == "leave-one-site-out":
@@ -67,6 +65,20 @@ def folds(
         near = "leave-one-setting-out" if scheme == "leave-one-out" else scheme
         text = unknown_name("scheme", near, (*SCHEMES, *OTHER_SCHEMES))
         raise CantFit(text.replace(repr(near), repr(scheme), 1))
+
+
+def _parts(data: Observations, scheme: str) -> int:
+    """The number K of ``kfold:K``."""
+    text = scheme.removeprefix("kfold:")
+    parts = int(text) if text.isdigit() else 0
+    if len(data) < 2:
+        raise CantFit(f"{scheme} needs two measurements or more; there is one")
+    if not 2 <= parts <= len(data):
+        raise CantFit(
+            f"found {scheme!r}; kfold:K divides the {len(data)} measurements of {data.site} into "
+            f"K folds: give a whole number K from 2 to {len(data)}"
+        )
+    return parts
 
 
 def _holdout(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.choice.few_trial import FewTrial, few_trials
+from analysis.choice.limits import within_limits
 from analysis.choice.objectives import TIME, Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.posterior import Cells, has_posterior, posteriors
@@ -51,7 +52,8 @@ class Pick:
     over all kernels, where that is known. ``gain_over_best_single_pct``,
     ``better_than_best_single``: what it is expected to cost above this pick, and the probability
     that it costs more. ``gain_over_best_measured_pct``, ``better_than_best_measured``: the same of
-    the kernel's best measured setting. 0 where the pick is that setting, NaN without draws.
+    the kernel's best measured setting within the limits. 0 where the pick is that setting, NaN
+    without draws, and where the best single setting is not within the limits.
     """
 
     kernel: str
@@ -266,7 +268,7 @@ def profile_candidates(
         CantFit: a class is counted that the fit has no coefficient of, or the times of the site
             cannot be predicted from counts.
     """
-    classes = {term.of for term in fitted.terms if term.pays_for == "operation"}
+    classes = operation_classes(fitted)
     if not classes:
         raise CantFit(
             f"the fit of {fitted.site} has no operation classes, so energy cannot be predicted "
@@ -302,6 +304,11 @@ def profile_candidates(
     return _judged(fitted, cells, unknown, here)[kernel]
 
 
+def operation_classes(fitted: Fit) -> set[str]:
+    """The classes of operations that a fit has coefficients of."""
+    return {term.of for term in fitted.terms if term.pays_for == "operation"}
+
+
 def measured_volts(data: Observations) -> dict[tuple[float, float], tuple[float, float]]:
     """The mean core and memory voltage of every setting that was measured."""
     n = np.bincount(data.setting, minlength=len(data.settings))
@@ -328,22 +335,16 @@ def pick(
     (:func:`~analysis.choice.simple_choices.best_single_setting`), to compare the pick with.
 
     Raises:
-        CantFit: an unknown objective, or limits that no candidate keeps.
+        CantFit: an unknown objective.
+        OutsideLimits: no candidate keeps the limits.
     """
     goal = objective_of(objective)
     score_of = goal.score
     energy_j, time_s = among.energy_j, among.time_s
     fastest = int(np.argmin(time_s))
-    allowed = np.ones(len(time_s), bool)
-    if max_slowdown is not None:
-        allowed &= time_s <= time_s[fastest] * (1.0 + max_slowdown)
-    if max_power_w is not None:
-        allowed &= energy_j / time_s <= max_power_w
-    if not allowed.any():
-        least_w = float((energy_j / time_s).min())
-        raise CantFit(
-            f"{among.label}: no setting is within these limits; its least power is {least_w:.4g} W"
-        )
+    allowed = within_limits(
+        among.label, among.settings, energy_j, time_s, max_slowdown, max_power_w
+    )
     drawn_j, drawn_s = among.energy_draws_j, among.time_draws_s
     score = score_of(energy_j[allowed], time_s[allowed])
     scores = None
@@ -387,7 +388,7 @@ def pick(
         saves = 1.0 - (1.0 if objective == TIME.name else best_probability)
     return replace(
         best_pick,
-        **_compared(among, goal, best, best_single),
+        **_compared(among, goal, best, best_single, allowed),
         saving_low_pct=float(low),
         saving_high_pct=float(high),
         best_probability=best_probability,
@@ -397,27 +398,30 @@ def pick(
 
 
 def _compared(
-    among: Candidates, goal: Objective, best: int, best_single: tuple[float, float] | None
+    among: Candidates,
+    goal: Objective,
+    best: int,
+    best_single: tuple[float, float] | None,
+    allowed: np.ndarray,
 ) -> dict[str, Any]:
-    """A pick's fields about the best single and the best measured setting."""
+    """A pick's fields about the best single and the best measured setting, of those ``allowed``:
+    bool (settings,)."""
     drawn_j, drawn_s = among.energy_draws_j, among.time_draws_s
     if drawn_j is None or drawn_s is None:
         return {}
     scores = goal.score(drawn_j, drawn_s)
     fields: dict[str, Any] = {}
-    if among.measured.any():
-        measured = np.where(among.measured, scores.mean(axis=1), np.inf)
+    known = among.measured & allowed
+    if known.any():
+        measured = np.where(known, scores.mean(axis=1), np.inf)
         gain, better = better_than(scores, best, int(np.argmin(measured)))
         fields = {"gain_over_best_measured_pct": gain, "better_than_best_measured": better}
     if best_single in among.settings:
-        gain, better = better_than(scores, best, among.settings.index(best_single))
-        core_mhz, mem_mhz = best_single
-        fields |= {
-            "best_single_core_mhz": core_mhz,
-            "best_single_mem_mhz": mem_mhz,
-            "gain_over_best_single_pct": gain,
-            "better_than_best_single": better,
-        }
+        fields["best_single_core_mhz"], fields["best_single_mem_mhz"] = best_single
+        at = among.settings.index(best_single)
+        if allowed[at]:
+            gain, better = better_than(scores, best, at)
+            fields |= {"gain_over_best_single_pct": gain, "better_than_best_single": better}
     return fields
 
 

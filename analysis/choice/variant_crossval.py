@@ -145,15 +145,21 @@ def cross_validate_variants(
 
 def folds(count: int, scheme: str) -> Iterator[np.ndarray]:
     """bool masks (variants,) of the variants that each fold predicts."""
+    if count < FEWEST:
+        raise CantFit(
+            f"{scheme} needs {FEWEST} variants or more; there {'is' if count == 1 else 'are'} "
+            f"{count}: measure more"
+        )
     if scheme == LEAVE_ONE_OUT:
         folds = count
     else:
         text = scheme.removeprefix(KFOLD)
         folds = int(text) if scheme.startswith(KFOLD) and text.isdigit() else 0
         if not 2 <= folds <= count:
-            raise CantFit(f"{KFOLD}K needs a whole number K from 2 to {count}; found {scheme!r}")
-    if count < FEWEST:
-        raise CantFit(f"{scheme} needs {FEWEST} variants or more; there are {count}")
+            raise CantFit(
+                f"found {scheme!r}; {KFOLD}K divides the {count} variants into K folds: give a "
+                f"whole number K from 2 to {count}"
+            )
     fold = np.random.default_rng(SEED).permutation(count) % folds
     yield from (fold == place for place in range(folds))
 

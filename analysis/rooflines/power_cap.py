@@ -41,7 +41,7 @@ class CappedRoofline:
         if not self.cap_w > line.constant_w:
             raise ValueError(
                 f"a cap of {self.cap_w:g} W leaves nothing for operations and bytes: constant "
-                f"power alone is {line.constant_w:.4g} W"
+                f"power alone is {line.constant_w:.4g} W; give more than that"
             )
 
     @property

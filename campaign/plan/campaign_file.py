@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from kernels.registry import KERNELS
 from kernels.space import WHERE
-from sites.located_toml import BadFile, BadValue, FileModel, Source, parse, read_text
+from sites.located_toml import BadFile, BadValue, FileModel, Source, read_file
 from sites.site_file import Name, NotNegative, OneLine, Positive, known
 from sites.site_reading import built_in_sites
 
@@ -206,4 +206,4 @@ def read_campaign(path: Path) -> tuple[Campaign, Source]:
             f"name it in a campaign file, under [[sites]], or examine it: campaign doctor {name}",
             name,
         )
-    return parse(path, read_text(path), Campaign)
+    return read_file(path, Campaign)

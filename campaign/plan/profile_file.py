@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from sites.located_toml import FileModel, Source, parse, read_text
+from sites.located_toml import FileModel, Source, read_file
 from sites.site_file import Name, NotNegative, Positive
 
 
@@ -31,4 +31,4 @@ def read_profile(path: Path) -> tuple[Profile, Source]:
     Raises:
         BadFile: it cannot be read, or is not a profile.
     """
-    return parse(path, read_text(path), Profile)
+    return read_file(path, Profile)

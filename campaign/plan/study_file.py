@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from kernels.space import BadSpace, Space, read_space
 from kernels.space_variants import variants
 from kernels.stencils.stencils import STENCILS
-from sites.located_toml import BadValue, FileModel, Source, parse, read_text
+from sites.located_toml import BadValue, FileModel, Source, read_file
 from sites.site_file import Name, NotNegative, Positive
 
 Whole = Annotated[int, Field(ge=1, le=1 << 24)]
@@ -189,7 +189,7 @@ def read_study(path: Path) -> tuple[Study, Source]:
     Raises:
         BadFile: it cannot be read, or is not a study.
     """
-    return parse(path, read_text(path), Study)
+    return read_file(path, Study)
 
 
 def space_columns(

@@ -173,15 +173,19 @@ def _matches(raw: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
     )
 
 
+def place_of(name: str, entry: KernelEntry, index: int) -> KeyPath:
+    """The key of a parameter that stands in a kernel entry's space, or else in its params."""
+    return ("kernels", index, "space" if name in (entry.space or {}) else "params", name)
+
+
 def _params_error(
     entry: KernelEntry, kernel: Kernel, index: int, first: ErrorDetails, source: Source
 ) -> BadFile:
-    name = str(first["loc"][0]) if first["loc"] else ""
+    error = first.get("ctx", {}).get("error")
+    name = str(first["loc"][0]) if first["loc"] else getattr(error, "parameter", "")
     in_zip = next((z for z, table in enumerate(entry.zip) if name in table), None)
-    key: KeyPath = (
-        ("kernels", index, "space" if name in (entry.space or {}) else "params", name)
-        if in_zip is None
-        else ("kernels", index, "zip", in_zip, name)
+    key = (
+        place_of(name, entry, index) if in_zip is None else ("kernels", index, "zip", in_zip, name)
     )
     match first["type"]:
         case "extra_forbidden":
@@ -195,7 +199,6 @@ def _params_error(
                 key, f"{entry.kernel} needs this parameter", f"add {name} = VALUE to params"
             )
         case "value_error":
-            error = first["ctx"]["error"]
             key = key if name else ("kernels", index, "params")
             what, remedy = getattr(error, "what", str(error)), getattr(error, "remedy", "")
             return source.error(key, what, remedy)

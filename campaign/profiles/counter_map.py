@@ -18,7 +18,7 @@ from typing import Literal
 from pydantic import Field
 
 from sites.counters.group_file import Number
-from sites.located_toml import FileModel, find_file, parse, read_text
+from sites.located_toml import FileModel, find_file, read_file
 from sites.site_file import Name
 
 Factors = dict[str, Number]
@@ -47,4 +47,4 @@ def read_counter_map(name: str) -> CounterMap:
         BadFile: there is none, or with file, line, key, what was found and what would be right.
     """
     path = find_file(name, Path(), BUILT_IN_MAPS, "counter map")
-    return parse(path, read_text(path), CounterMap)[0]
+    return read_file(path, CounterMap)[0]

@@ -65,6 +65,10 @@ def read_counted(path: Path, layout: str, selection: Selection) -> Counted:
     Raises:
         BadFile: it cannot be read, or has nothing of this layout and selection.
     """
+    if path.suffix == ".toml":
+        raise BadFile(
+            "is a TOML file, not the output of a profiler", "give FILE=MAP, the map last", str(path)
+        )
     lines = read_text(path).splitlines()
     counted = LAYOUTS[layout](lines, selection)
     if not counted.values:

@@ -23,6 +23,8 @@ class Cells:
     def __init__(self, table: RawTable) -> None:
         self.table = table
         self.wrong: dict[int, str] = {}
+        self.wrong_columns: list[str] = []
+        """What is wrong with columns as a whole."""
 
     @property
     def is_wrong(self) -> np.ndarray:

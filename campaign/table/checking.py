@@ -62,8 +62,8 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     be one that a store may hold.
 
     Raises:
-        BadFile: rows with a value that is missing, no number, not finite or out of range, or
-            rows that are the same point: all of them named, up to ten.
+        BadFile: columns in another unit; or rows with a value that is missing, no number, not
+            finite or out of range, or that are the same point: all of them named, up to ten.
     """
     cells = Cells(table)
     kinds = _kinds(cells)
@@ -73,12 +73,10 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     ids = point_ids_of(frame, kinds.ids)
     frame[POINT_ID] = ids
     attempts = attempts_of(cells, frame, ids, kinds.ids, kinds.worth)
-    if cells.wrong:
-        raise BadFile(
-            listed(
-                [f"{table.path}:{table.lines[i]}: {cells.wrong[i]}" for i in sorted(cells.wrong)]
-            )
-        )
+    wrong = [f"{table.path}: {text}" for text in cells.wrong_columns]
+    wrong += [f"{table.path}:{table.lines[i]}: {cells.wrong[i]}" for i in sorted(cells.wrong)]
+    if wrong:
+        raise BadFile(listed(wrong))
     return _checked(table, frame, power_w, attempts)
 
 
@@ -159,7 +157,7 @@ def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame
         if name.startswith(COUNT_PREFIX)
     }
     core_v, mem_v, origin = _volts(cells, core_mhz, mem_mhz, of_store, mapping)
-    note_impossible(cells, {**clocks, "core_v": core_v, "mem_v": mem_v}, ~of_store)
+    note_impossible(cells, {**clocks, "core_v": core_v, "mem_v": mem_v}, ~of_store, mapping)
     made = {"text": _text, "setup": _text, "meters": lambda value: object_json(value, "meters")}
     texts = {  # a value for all rows costs pandas nothing
         name: cells.texts(name, one) if name in table.columns else one(None)

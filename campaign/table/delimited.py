@@ -29,6 +29,8 @@ MAX_TEXT_BYTES = 1 << 30
 MAX_FIELD_CHARS = 1 << 24
 JSON = re.compile(r"""\s*(\[\s*[\[{]|\{\s*"[^"]*"\s*:)""")
 """How a list of lists or objects, or an object, begins."""
+HTML = re.compile(r"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
+"""How a page or an XML document begins."""
 CACHE_KEY = "tune_params_keys"
 """A key of every cache file of Kernel Tuner."""
 COMPRESSED: dict[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
@@ -66,6 +68,8 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         )
     if JSON.match(text):
         raise BadFile("is JSON, and no table", "save it as CSV or Parquet", str(path))
+    if HTML.match(text):
+        raise BadFile("is HTML or XML, and no table", "save it as CSV or Parquet", str(path))
     delimiter = mapping.delimiter or _recognised(text, mapping)
     if not mapping.delimiter and delimiter != ",":
         notes.append(f"{path}: its columns are separated by {DELIMITERS[delimiter]}")

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from analysis.dataset import COUNT_PREFIX
-from sites.located_toml import BadValue, FileModel, parse, read_text
+from sites.located_toml import BadValue, FileModel, read_file
 from sites.site_file import NAME, Name, Positive, voltage_pairs
 
 TEXT_COLUMNS = ("site", "kernel", "params", "node", "clock_proof")
@@ -263,7 +263,7 @@ class TableMap(FileModel):
 
 def read_map(path: Path | None) -> TableMap:
     """Read and check a map file; the default map without one."""
-    return TableMap() if path is None else parse(path, read_text(path), TableMap)[0]
+    return TableMap() if path is None else read_file(path, TableMap)[0]
 
 
 def is_table_column(name: str, columns: Container[str] = COLUMNS) -> bool:

@@ -185,17 +185,21 @@ def print_few(shown: dict[str, Any]) -> None:
     simulated = " (simulated)" if shown["simulated"] else ""
     settings = shown["scheme"].removeprefix("few:")
     new = "" if shown["new"] is None else f", the kernels judged at {shown['new']} of these"
+    plural = "" if settings == "1" else "s"
     explain(
-        f"{shown['site']}{simulated}: all kernels measured at {settings} settings drawn at "
+        f"{shown['site']}{simulated}: all kernels measured at {settings} setting{plural} drawn at "
         f"random{new}; {shown['draws']} draws"
     )
     if shown["unproven_clocks"]:
         explain(UNPROVEN_CLOCKS)
     decision = shown["decision"]
     title = objective(decision["objective"]).title
-    explain(f"{title} lost by choosing a setting among all of the site, {decision['cases']} cases:")
+    explain(
+        f"{title} lost by choosing a setting among all of the site, {decision['cases']} cases (a "
+        f"kernel in a draw each):"
+    )
     print_table(
-        ["method", "mean %", "max %", f"best of {decision['cases']}"],
+        ["method", "mean %", "max %", "best picked"],
         [
             [
                 name,
@@ -204,7 +208,9 @@ def print_few(shown: dict[str, Any]) -> None:
             for key, name in FEW_CHOOSERS.items()
         ],
     )
-    explain(f"the model expects its picks to lose {shown['expected_loss_pct']:.2f} %")
+    explain(losses_text(title, f"{decision['cases']} cases"))
+    if math.isfinite(shown["expected_loss_pct"]):
+        explain(f"the model expects its picks to lose {shown['expected_loss_pct']:.2f} %")
 
 
 def print_over_variants(shown: dict[str, Any]) -> None:
@@ -214,8 +220,9 @@ def print_over_variants(shown: dict[str, Any]) -> None:
 
     simulated = " (simulated)" if shown["simulated"] else ""
     explain(
-        f"{shown['site']}{simulated}: {shown['kernel']}, {shown['scheme']}, {shown['n_folds']} "
-        f"folds, {shown['n']} pairs of variant and setting; energies from {shown['time']} times"
+        f"{shown['site']}{simulated}: {shown['kernel']}, {shown['scheme']}, "
+        f"{folds_text(shown['n_folds'])}, {shown['n']} pairs of variant and setting; energies from "
+        f"{shown['time']} times"
     )
     explain(
         "error: root mean square of (predicted / measured - 1) over all variants, and over those "
@@ -223,7 +230,10 @@ def print_over_variants(shown: dict[str, Any]) -> None:
     )
     title = objective(shown["objective"]).title
     names = problem_names([one["problem"] for one in shown["problems"]])
-    explain(f"lost: {title} of the variant picked at each setting, above that of the best")
+    explain(
+        f"picks: one at each setting, by the predictions; wrong: those that are not the best "
+        f"variant; lost: their {title} above that of the best"
+    )
     print_table(
         [
             *("problem", "variants", "picks", "wrong", "lost % rms", "most"),
@@ -249,11 +259,13 @@ def print_crossval(shown: dict[str, Any]) -> None:
 
     simulated = " (simulated)" if shown["simulated"] else ""
     elsewhere = shown["scheme"] == "fitted-on"
-    how = f"{shown['scheme']}, {shown['n_folds']} folds"
+    how = f"{shown['scheme']}, {folds_text(shown['n_folds'])}"
     explain(
         f"{shown['site']}{simulated}: {'fitted on the other store' if elsewhere else how}, model "
         f"{shown['model']}, voltage {shown['voltage']}"
     )
+    if not elsewhere:
+        explain("a fold is a part of the measurements, predicted by a fit to all the others")
     explain(
         f"error of {shown['n']} predictions out of fold: {shown['mape_pct']:.2f} % "
         f"(std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to {shown['max_pct']:.2f})"
@@ -278,10 +290,25 @@ def print_crossval(shown: dict[str, Any]) -> None:
             f"{title} lost by choosing a setting, {decision['cases']} kernels, {decision['time']} "
             f"time:"
         )
-        print_table(["method", "mean %", "max %", f"best of {decision['cases']}"], rows)
+        print_table(["method", "mean %", "max %", "best picked"], rows)
+        explain(losses_text(title, f"{decision['cases']} kernels"))
         explain(contest_text(shown["against_race_to_halt"], title))
         if "best_single" in shown["decision"]:
             explain(contest_text(shown["against_best_single"], title, "the best single setting"))
+
+
+def folds_text(count: int) -> str:
+    """``16 folds``."""
+    return f"{count} fold{'s'[: count != 1]}"
+
+
+def losses_text(title: str, cases: str) -> str:
+    """What the columns of a table of losses are, in words."""
+    return (
+        f"mean %, max %: {title} above that of the kernel's best measured setting; best picked: "
+        f"for how many of the {cases} the method picks that setting (on average where it depends "
+        f"on chance or on the fold)"
+    )
 
 
 def contest_text(contest: dict[str, Any], title: str, other: str = "race to halt") -> str:

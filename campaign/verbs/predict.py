@@ -20,6 +20,8 @@ EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown
 KERNEL_WIDTH = 30
 SURE = 0.95
 """The probability from which a pick counts as better than a choice that needs no model."""
+MOST_WITHOUT_PICK = 5
+"""Kernels without a pick that are printed by default."""
 DEFAULT_OBJECTIVE = "energy"
 
 
@@ -189,9 +191,10 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
     from analysis.measurements.kernels import KernelInstance, short_labels  # noqa: PLC0415
 
     simulated = " (simulated)" if shown.simulated else ""
+    outside = ", also where that is above the limit" if shown.max_power_w is not None else ""
     explain(
         f"{shown.site}{simulated}: {len(shown.predictions)} kernels, objective {shown.objective}; "
-        f"savings are against each kernel's fastest setting, with their 95 % intervals"
+        f"savings are against each kernel's fastest setting{outside}, with their 95 % intervals"
     )
     explain(str(shown.fit))
     by_setting: dict[str, list[Prediction]] = {}
@@ -244,8 +247,11 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         explain(line)
     for line in shown.warnings:
         explain(f"warning: {line}")
-    for line in shown.without_pick:
+    listed = shown.without_pick if every_row else shown.without_pick[:MOST_WITHOUT_PICK]
+    for line in listed:
         explain(f"no pick: {line}")
+    if more := len(shown.without_pick) - len(listed):
+        explain(f"no pick: {more} more kernels (--all prints them)")
 
 
 def simple_choices(shown: Predictions) -> list[str]:
@@ -263,6 +269,18 @@ def simple_choices(shown: Predictions) -> list[str]:
             f"{gain:.2f} % more than the picks; {sure} of {len(by_single)} picks are better with "
             f"95 % probability"
             + ("" if sure else ", so these measurements do not show that separate picks are better")
+        )
+    outside = [
+        pick
+        for pick in picks
+        if isnan(pick.better_than_best_single)
+        and not isnan(pick.best_single_core_mhz + pick.best_probability)
+    ]
+    if outside:
+        setting = setting_name((outside[0].best_single_core_mhz, outside[0].best_single_mem_mhz))
+        lines.append(
+            f"one setting for all: {setting} MHz, the best on average without limits, is outside "
+            f"the limits for {len(outside)} of {len(picks)} kernels"
         )
     unmeasured = [
         pick for pick in picks if not pick.measured and not isnan(pick.better_than_best_measured)

@@ -13,12 +13,15 @@ from campaign.verbs.printing import explain, print_json, print_table
 if TYPE_CHECKING:
     from campaign.fits import FitSource
 
-SUMMARY = "show balances in time and energy at a setting, and whether racing to halt pays"
+SUMMARY = "show peaks and balances at a setting, and whether running fast saves energy there"
 EXAMPLE = """campaign roofline campaign-demo/store --site jetson-tk1 --cap-w 15
   campaign roofline --platform gtx-580"""
 MORE = (
-    "Energies are those of the stored fit, or else of the regression at that setting. "
-    "--platform shows a machine of a paper instead of a site of a store."
+    "A balance is the number of operations per byte at which computing and moving data take "
+    "equally long (balance in time), or cost equal energy (balance in energy). Race to halt: "
+    "running as fast as possible. Energies are those of the kept fit, or else of a "
+    "regression on the measurements at this setting alone. --platform shows a machine of a paper "
+    "in place of a site of a store."
 )
 MOST_PAIRS = 3
 """Pairs of classes up to which the table of more work has every intensity, also beside a cap."""
@@ -32,7 +35,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--setting", metavar="CORE,MEM", help="in MHz (default: the fastest setting)"
     )
     parser.add_argument(
-        "--cap-w", type=float, metavar="W", help="show what a cap on power in watts would do"
+        "--cap-w",
+        type=float,
+        metavar="W",
+        help="also show which kernels a limit on power, in watts, would slow down, and by how much",
     )
     add_fit(parser, None)
     parser.add_argument(

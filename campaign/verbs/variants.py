@@ -122,9 +122,13 @@ def print_study(shown: VariantStudy, every_row: bool = False) -> None:
         [[arc, *costs(corner)] for arc, corner in shown.hull],
         every_row,
     )
-    say(f"\nPareto front of time and energy: {len(shown.pareto)}")
+    say(f"\nPareto front of time and energy, the fastest first: {len(shown.pareto)}")
     print_table(["variant", "s", "J", *rates], [costs(v) for v in shown.pareto], every_row)
-    say("\nleast alpha t + (1 - alpha) e: alpha with t and e over their least, and in s and J")
+    say()
+    explain(
+        "least alpha t + (1 - alpha) e, from the least energy to the fastest: alpha with t and e "
+        "over their least, and in s and J"
+    )
     print_table(
         ["variant", "from", "to", "s, J: from", "to"],
         [_alphas(names, *pair) for pair in zip(shown.relative, shown.s_j, strict=True)],
@@ -171,7 +175,11 @@ def _print_metrics(
     if not shown.metrics:
         return
     rate, efficiency = rates
-    say("\ncorrelation of each metric with rate, efficiency and their product (95 % intervals)")
+    say()
+    explain(
+        "correlation of each metric with rate, efficiency and their product (95 % intervals), the "
+        "largest with the rate first"
+    )
     print_table(
         ["metric", "variants", "rate", "", "efficiency", "", "product", ""],
         [

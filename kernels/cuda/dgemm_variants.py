@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from kernels.cuda.processor import TESLA_K20X, WARP
-from kernels.kernel import Params
+from kernels.kernel import Params, WrongParameter
 
 ITEM_BYTES = 8
 LARGEST = 1 << 16
@@ -41,16 +41,18 @@ class CudaDgemmParams(Params):
     def _can_be_built(self) -> CudaDgemmParams:
         threads = self.dim_m * self.dim_n
         if threads > TESLA_K20X.block_threads or threads % WARP:
-            raise ValueError(
-                f"dim_m dim_n = {threads} threads in a block: use a multiple of {WARP}, at most "
-                f"{TESLA_K20X.block_threads}"
+            raise WrongParameter(
+                "dim_m",
+                f"dim_m dim_n = {threads} threads in a block",
+                f"use a multiple of {WARP}, at most {TESLA_K20X.block_threads}",
             )
         for shape in (("m_a", "n_a"), ("m_b", "n_b")):
             product = getattr(self, shape[0]) * getattr(self, shape[1])
             if product != threads:
-                raise ValueError(
-                    f"{shape[0]} {shape[1]} = {product}, and a block has {threads} threads: make "
-                    f"both the same"
+                raise WrongParameter(
+                    shape[0],
+                    f"{shape[0]} {shape[1]} = {product}, and a block has {threads} threads",
+                    "make both the same",
                 )
         numbers = 1 + self.simd
         for divisor, name, of in (
@@ -62,14 +64,17 @@ class CudaDgemmParams(Params):
             (self.n_b, "n_b", "blk_n"),
         ):
             if getattr(self, of) % divisor:
-                raise ValueError(
-                    f"{of} {getattr(self, of)} is not a multiple of {name}, {divisor}: use a "
-                    f"multiple"
+                raise WrongParameter(
+                    of,
+                    f"found {getattr(self, of)}, not a multiple of {name}, {divisor}",
+                    "use a multiple",
                 )
         if (shared_bytes := self.shared_bytes()) > TESLA_K20X.shared_bytes:
-            raise ValueError(
+            raise WrongParameter(
+                "blk_m",
                 f"{shared_bytes} bytes of shared memory in a block, and there are "
-                f"{TESLA_K20X.shared_bytes}: make blk_m, blk_n or blk_k smaller"
+                f"{TESLA_K20X.shared_bytes}",
+                "make blk_m, blk_n or blk_k smaller",
             )
         return self
 

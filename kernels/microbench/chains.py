@@ -20,7 +20,7 @@ from kernels.host.caches import Level, memory_bytes, read_caches, working_set_by
 from kernels.host.memory import paged_array
 from kernels.host.prepared import PreparedParts, parts_on_node
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, Params, Prepared, WrongResult
+from kernels.kernel import Counts, Kernel, Params, Prepared, WrongParameter, WrongResult
 from kernels.microbench.compiled import compiled_loops
 
 REGISTER_STEPS = 3 << 24
@@ -43,9 +43,17 @@ class ChainParams(Params):
     @model_validator(mode="after")
     def _words_have_ops(self) -> ChainParams:
         if self.level == "register" and self.ops_per_word is not None:
-            raise ValueError("level 'register' loads no words: leave ops_per_word out")
+            raise WrongParameter(
+                "ops_per_word",
+                f"found {self.ops_per_word}, and level 'register' loads no words",
+                "leave it out, or choose another level",
+            )
         if self.level != "register" and self.ops_per_word is None:
-            raise ValueError(f"level {self.level!r} needs ops_per_word, multiply-adds per word")
+            raise WrongParameter(
+                "ops_per_word",
+                f"missing, and level {self.level!r} needs it",
+                "give the multiply-adds per word, 1 or more",
+            )
         return self
 
 

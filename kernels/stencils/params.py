@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from kernels.kernel import Params
+from kernels.kernel import Params, WrongParameter
 from kernels.stencils.stencils import SMITH_WATERMAN, STENCILS
 
 AXES = ("size_1", "size_2", "size_3")
@@ -17,6 +17,21 @@ TILINGS = {
 }
 """The tilings of a stencil; any other has the first two."""
 OF_TILES = ("tile_t", "tile_1", "tile_2", "tile_3", "subtile")
+
+
+def check_hexagon(tile_t: int) -> None:
+    """Refuse an odd number of steps of a hexagonal tile.
+
+    Raises:
+        WrongParameter: ``tile_t`` is odd.
+    """
+    if tile_t % 2:
+        even = max(2, tile_t - 1)
+        raise WrongParameter(
+            "tile_t",
+            f"found {tile_t}",
+            f"with hexagonal tiling it must be even, such as {even} or {even + 2}",
+        )
 
 
 class StencilParams(Params):
@@ -67,38 +82,53 @@ class StencilParams(Params):
         tiled = self.tiling != "untiled"
         fitting = TILINGS.get(self.stencil, ("untiled", "hexagonal"))
         if self.tiling not in fitting:
-            raise ValueError(
-                f"tiling {self.tiling!r} is not for stencil {self.stencil}: use "
-                f"{' or '.join(fitting)}"
+            raise WrongParameter(
+                "tiling",
+                f"found {self.tiling!r}, which stencil {self.stencil} does not have",
+                f"use {' or '.join(fitting)}",
             )
         if self.stencil == SMITH_WATERMAN and self.precision != "single":
-            raise ValueError("sw has 32-bit integers: leave out precision")
+            raise WrongParameter(
+                "precision",
+                f"found {self.precision!r}, and stencil sw has 32-bit integers",
+                "leave it out",
+            )
         for name in ("tile_t", "tile_1"):
             if tiled and not getattr(self, name):
-                raise ValueError(f"tiling {self.tiling!r} needs {name}: give it, 1 or more")
-        if not tiled and (given := [name for name in OF_TILES if getattr(self, name)]):
-            raise ValueError(f"{given[0]} is of a tile: leave it out, or choose another tiling")
-        if self.tiling == "hexagonal":
-            if self.tile_t % 2:
-                raise ValueError(
-                    f"tile_t must be even in hexagons: {self.tile_t - 1 or 2} or {self.tile_t + 1}"
+                raise WrongParameter(
+                    name, f"0 or missing, and tiling {self.tiling!r} needs it", "give 1 or more"
                 )
+        if not tiled and (given := [name for name in OF_TILES if getattr(self, name)]):
+            raise WrongParameter(
+                given[0],
+                f"found {getattr(self, given[0])}, and tiling is 'untiled'",
+                f"leave it out, or set tiling to {' or '.join(fitting[1:])}",
+            )
+        if self.tiling == "hexagonal":
+            check_hexagon(self.tile_t)
             if self.subtile:
-                raise ValueError("hexagons have no subtile: leave it out")
+                raise WrongParameter(
+                    "subtile", f"found {self.subtile}, and hexagons have none", "leave it out"
+                )
         return self
 
     def _check_axes(self) -> None:
         there = self.dimensions
         for number, name in enumerate(AXES):
             if number < there and not getattr(self, name):
-                raise ValueError(f"{self.stencil} needs {name}: give it, 1 or more")
+                raise WrongParameter(
+                    name, f"0 or missing, and stencil {self.stencil} needs it", "give 1 or more"
+                )
             if number >= there and (getattr(self, name) or getattr(self, f"tile_{number + 1}")):
-                raise ValueError(
-                    f"{self.stencil} has no axis {number + 1}: leave out {name} and "
-                    f"tile_{number + 1}"
+                raise WrongParameter(
+                    name if getattr(self, name) else f"tile_{number + 1}",
+                    f"stencil {self.stencil} has no axis {number + 1}",
+                    f"leave out {name} and tile_{number + 1}",
                 )
         points = 1
         for size in self.sizes:
             points *= size
         if points > MOST_POINTS:
-            raise ValueError(f"{points} points; at most 2^36: make a size smaller")
+            raise WrongParameter(
+                "size_1", f"{points:,} points in all, more than 2^36", "make a size smaller"
+            )

@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sites.located_toml import FileModel, matching, parse, read_text
+from sites.located_toml import FileModel, matching, read_file
 
 BUILT_IN_GROUPS = "sites/counters/groups"
 NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -60,7 +60,7 @@ def read_group(path: Path) -> CounterGroup:
     Raises:
         BadFile: with file, line, key, what was found and what would be right.
     """
-    group, source = parse(path, read_text(path), CounterGroup)
+    group, source = read_file(path, CounterGroup)
     for name, factors in group.derived.items():
         unknown = [event for event in factors if event not in group.events]
         if unknown:

@@ -484,9 +484,20 @@ def test_all_kernels_at_few_settings():
 @pytest.mark.parametrize(
     ("settings", "new", "said"),
     [
-        (9, None, "few:M needs a number M from 1 to 8; found 9"),
-        (0, None, "few:M needs a number M from 1 to 8; found 0"),
-        (None, None, "few:all leaves nothing to predict; give fewer settings, or new kernels"),
+        *(
+            (
+                settings,
+                None,
+                f"found few:{settings or 0}; synthetic was measured at 8 settings: give a "
+                "whole number M from 1 to 7, as it leaves some settings to predict",
+            )
+            for settings in (8, 9, 0)
+        ),
+        (
+            9,
+            1,
+            "found few:9; synthetic was measured at 8 settings: give a whole number M from 1 to 8",
+        ),
         (3, 4, "new kernels need 1 to 3 settings; found 4"),
         (3, 0, "new kernels need 1 to 3 settings; found 0"),
     ],

@@ -106,9 +106,9 @@ def test_a_holdout_predicts_the_smaller_half_at_random_or_all_but_those_named(se
          "holdout trains on 401/900 MHz, which was not measured; a measured setting is 800,900"),
         ("holdout", [(c, m) for c in (400.0, 600.0, 800.0) for m in (500.0, 900.0)],
          "holdout leaves no setting to predict; train on fewer"),
-        ("kfold:1", None, "kfold:K needs a whole number K from 2 to 36; found 'kfold:1'"),
-        ("kfold:37", None, "kfold:K needs a whole number K from 2 to 36; found 'kfold:37'"),
-        ("kfold:x", None, "kfold:K needs a whole number K from 2 to 36; found 'kfold:x'"),
+        *((scheme, None, f"found {scheme!r}; kfold:K divides the 36 measurements of synthetic "
+           "into K folds: give a whole number K from 2 to 36")
+          for scheme in ("kfold:1", "kfold:37", "kfold:x", "kfold:")),
         ("leave-one-site-out", None, "leave-one-site-out needs two sites or more"),
         ("leave-one-setting-ou", None,
          "unknown scheme 'leave-one-setting-ou'; did you mean 'leave-one-setting-out'? Known: "
@@ -122,6 +122,8 @@ def test_a_scheme_that_is_not_possible_is_refused(scheme, train, said):
     one = data().take(data().setting == 0)
     with pytest.raises(CantFit, match="needs measurements at two settings or more"):
         left_out(one, "leave-one-setting-out")
+    with pytest.raises(CantFit, match="kfold:2 needs two measurements or more; there is one"):
+        left_out(one.take(np.arange(1)), "kfold:2")
 
 
 # -- what a fit says ------------------------------------------------------------------------------

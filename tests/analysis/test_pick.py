@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from analysis.choice.limits import OutsideLimits, rounded_up
 from analysis.choice.losses import CaseLoss, contest
 from analysis.choice.objectives import ENERGY, objective
 from analysis.choice.pick import Candidates, all_candidates, highest_clocks, pick, picks
@@ -94,13 +95,24 @@ def test_limits_on_power_and_slowdown_by_brute_force(data, fitted):
 def test_limits_that_no_setting_keeps_say_what_would_do(data, fitted):
     among = all_candidates(fitted, data, ["kernel-2"])["kernel-2"]
     power_w = among.energy_j / among.time_s
-    with pytest.raises(CantFit, match="least power is"):
+    least = int(np.argmin(power_w))
+    with pytest.raises(OutsideLimits, match="no setting has a mean power of at most") as caught:
         pick(among, max_power_w=float(power_w.min()) * 0.99)
-    pick(among, max_power_w=float(power_w.min()) * 1.01)
+    assert (caught.value.least_w, caught.value.setting) == (power_w[least], among.settings[least])
+    pick(among, max_power_w=rounded_up(float(power_w.min())))
     fastest_w = float(power_w[np.argmin(among.time_s)])
-    if fastest_w > power_w.min() * 1.01:
-        with pytest.raises(CantFit):
-            pick(among, max_slowdown=0.0, max_power_w=float(power_w.min()))
+    assert fastest_w > power_w.min() * 1.01
+    with pytest.raises(OutsideLimits, match="setting at most 0 % slower than the fast") as caught:
+        pick(among, max_slowdown=0.0, max_power_w=float(power_w.min()))
+    assert caught.value.least_w == fastest_w
+
+
+@pytest.mark.parametrize(
+    ("watts", "up"),
+    [(5.1604, 5.161), (5.16, 5.16), (0.012341, 0.01235), (12341.2, 12350.0), (1e-9, 1e-9)],
+)
+def test_a_least_power_is_rounded_up_to_four_digits(watts, up):
+    assert rounded_up(watts) == pytest.approx(up, rel=1e-12)
 
 
 def columns_by_hand(data: Observations, fitted: Fit, kernel: str) -> tuple[np.ndarray, np.ndarray]:

@@ -229,11 +229,17 @@ def test_every_variant_is_left_out_once(scheme, n):
 @pytest.mark.parametrize(
     ("count", "scheme", "said"),
     [
-        (5, "variants-kfold:6", "variants-kfold:K needs a whole number K from 2 to 5; found "),
+        (
+            5,
+            "variants-kfold:6",
+            "found 'variants-kfold:6'; variants-kfold:K divides the 5 variants into K folds: give "
+            "a whole number K from 2 to 5",
+        ),
         (5, "variants-kfold:1", "from 2 to 5"),
-        (5, "kfold:3", "from 2 to 5; found 'kfold:3'"),
+        (5, "kfold:3", "found 'kfold:3'"),
         (5, "variants-kfold:-2", "from 2 to 5"),
         (2, "leave-one-variant-out", "leave-one-variant-out needs 3 variants or more; there are 2"),
+        (1, "variants-kfold:2", "variants-kfold:2 needs 3 variants or more; there is 1: measure"),
     ],
 )
 def test_folds_that_are_not_possible_are_refused(count, scheme, said):

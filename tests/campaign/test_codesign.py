@@ -284,7 +284,7 @@ def test_energy_as_the_objective(tmp_path: Path) -> None:
         (
             "tile_t = [2",
             "tile_t = [3",
-            "tiles: tile_t: found 3, and hexagons need an even one",
+            "tiles.tile_t: found 3; with hexagonal tiling it must be even, such as 2 or 4",
         ),
         (
             "tile_3 =",

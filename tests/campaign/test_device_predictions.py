@@ -100,8 +100,8 @@ def test_a_gpu_counts_what_the_host_counts_with_shared_memory_in_place_of_the_ca
 @pytest.mark.parametrize(
     ("old", "new", "site", "text"),
     [
-        ("tile_t = [4, 8, 16]", "tile_t = [3]", "gtx-980", "c.toml:8: kernels[0].space: tile_t: "
-         "found 3, and hexagons need an even one"),
+        ("tile_t = [4, 8, 16]", "tile_t = [3]", "gtx-980", "kernels[0].space.tile_t: found 3; "
+         "with hexagonal tiling it must be even, such as 2 or 4"),
         ("[32, 96, 128]", "[40000]", "gtx-980", "no tile of the space fits into 49152 bytes"),
         ("size_1 = 2048", "size_1 = 0", "gtx-980", "sizes: found 0"),
         ('"g2d"', '"j1d"', "gtx-980", "has no device.j1d_s"),

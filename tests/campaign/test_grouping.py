@@ -113,11 +113,12 @@ def test_an_imported_table_has_the_settings_that_it_means(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("column", "value", "advice"),
     [
-        ("core_mhz", "1200000", "factor = 0.001"),
-        ("core_mhz", "1.2", "factor = 1000"),
-        ("mem_mhz", "5000000", "factor = 0.001"),
-        ("core_v", "950", "factor = 0.001"),
-        ("core_v", "950000", "factor = 1e-06"),
+        ("core_mhz", "1200000", "in kHz it would be 1200 MHz: correct this row"),
+        ("core_mhz", "1.2", "in GHz it would be 1200 MHz: correct this row"),
+        ("mem_mhz", "5000000", "in kHz it would be 5000 MHz: correct this row"),
+        ("core_v", "950", "in mV it would be 0.95 V: correct this row"),
+        ("core_v", "950000", "in uV it would be 0.95 V: correct this row"),
+        ("core_v", "9.5", "devices have 0.2 to 5 V; correct this row, as the column is in V"),
     ],
 )
 def test_a_clock_or_voltage_that_no_device_has_is_refused_with_its_line(
@@ -135,6 +136,63 @@ def test_a_clock_or_voltage_that_no_device_has_is_refused_with_its_line(
     message = capsys.readouterr().err
     assert f"t.csv:3: {column}: found" in message and advice in message
     assert "t.csv:2" not in message and not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("core", "mapping", "said"),
+    [
+        (
+            ("852000", "180000"),
+            '[columns]\ncore_mhz = "sm clock"\n',
+            "t.csv: core_mhz ('sm clock' in the table): found 180000 to 852000, and devices have "
+            "10 to 10,000 MHz; it seems to be in kHz: write core_mhz = { column = \"sm clock\", "
+            "factor = 1e-3 } under [columns] in the map file",
+        ),
+        (
+            ("852000000", "180000000"),
+            "",
+            "t.csv: core_mhz: found 180000000 to 852000000, and devices have 10 to 10,000 MHz; "
+            "it seems to be in Hz: write core_mhz = { column = \"core_mhz\", factor = 1e-6 } under "
+            "[columns] in a map file, which --map names",
+        ),
+        (
+            ("0.852", "0.18"),
+            "",
+            "t.csv: core_mhz: found 0.18 to 0.852, and devices have 10 to 10,000 MHz; it seems to "
+            "be in GHz: write core_mhz = { column = \"core_mhz\", factor = 1e3 } under [columns] "
+            "in a map file, which --map names",
+        ),
+        (
+            ("852", "180"),
+            '[columns]\ncore_mhz = { column = "sm clock", factor = 1000.0 }\n',
+            "t.csv: core_mhz ('sm clock' in the table): found 180000 to 852000, and devices have "
+            "10 to 10,000 MHz; set factor = 1 for core_mhz under [columns] in the map file",
+        ),
+        (
+            ("852", "180"),
+            "[constants]\nmem_mhz = 924000\n",
+            "t.csv: mem_mhz: found 924000 in every row, and devices have 10 to 30,000 MHz; it "
+            "seems to be in kHz: write mem_mhz = 924 under [constants] in the map file",
+        ),
+    ],
+)  # fmt: skip
+def test_a_column_in_another_unit_is_named_once_with_what_to_write_in_the_map(
+    tmp_path, monkeypatch, capsys, core, mapping, said
+):
+    monkeypatch.chdir(tmp_path)
+    name = "sm clock" if "sm clock" in mapping else "core_mhz"
+    rows_of = "".join(f"a,k,{mhz},1,2\n" for mhz in core)
+    Path("t.csv").write_text(f"site,kernel,{name},time_s,energy_j\n{rows_of}")
+    Path("m.toml").write_text(mapping)
+    words = ["import", "t.csv", "--store", "s", *(["--map", "m.toml"] if mapping else [])]
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"campaign: {said}\n"
+    if "write " in said and "[columns]" in said:  # what it says to write is right
+        line = said.partition("write ")[2].partition(" under")[0]
+        Path("m.toml").write_text(f"[columns]\n{line}\n")
+        assert main(["import", "t.csv", "--store", "s", "--map", "m.toml"]) == 0
+        settings = open_store(Path("s")).scalars["core_mhz"].values
+        np.testing.assert_allclose(np.sort(settings), [180.0, 852.0])
 
 
 def test_jitter_that_is_not_clearly_smaller_than_the_distance_stays():

@@ -357,7 +357,7 @@ def test_variants_of_a_space_are_points_as_those_of_a_sweep(tmp_path, capsys):
             LAB.replace("lanes", "cores"),
             "c.toml:9: kernels[0].space.unroll: the site",
         ),
-        ('"unroll > 9"', LAB, "no variant is left: this condition refused the last"),
+        ('"unroll > 9"', LAB, "no variant is left: 'unroll > 9' refused the last"),
         ('"tile == 1"', LAB.replace("4", "8"), "kernels[0].space.unroll: found 3"),
     ],
 )

@@ -330,3 +330,41 @@ def test_findings_of_one_check_come_once_with_their_number() -> None:
     )
     every_one = list(finding_texts(few + many, True, "--all"))
     assert every_one == [finding.text_for_people() for finding in few + many]
+
+
+def test_a_cross_validation_explains_its_folds_and_columns(folder, capsys):
+    for scheme, folds in (("holdout", "1 fold"), ("kfold:3", "3 folds")):
+        assert main(["crossval", str(folder), "--scheme", scheme]) == 0
+        printed = " ".join(capsys.readouterr().out.split())
+        assert f"{scheme}, {folds}, model" in printed
+        assert "a fold is a part of the measurements, predicted by a fit to all the others" in printed
+        assert "method mean % max % best picked" in printed
+        assert (
+            "mean %, max %: energy above that of the kernel's best measured setting; best picked: "
+            "for how many of the 4 kernels the method picks that setting" in printed
+        )
+    assert main(["crossval", str(folder), "--scheme", "few:1"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "all kernels measured at 1 setting drawn at random; 3 draws" in printed
+    assert "12 cases (a kernel in a draw each)" in printed
+    assert "nan" not in printed
+
+
+@pytest.mark.parametrize(
+    ("scheme", "said"),
+    [
+        (
+            "kfold:17",
+            "found 'kfold:17'; kfold:K divides the 16 measurements of board into K folds: give a "
+            "whole number K from 2 to 16",
+        ),
+        (
+            "few:4",
+            "found few:4; board was measured at 4 settings: give a whole number M from 1 to 3, as "
+            "it leaves some settings to predict",
+        ),
+    ],
+)
+def test_more_folds_than_there_is_are_refused(folder, capsys, scheme, said):
+    assert main(["crossval", str(folder), "--scheme", scheme]) == 2
+    assert capsys.readouterr().err == f"campaign: {said}\n"

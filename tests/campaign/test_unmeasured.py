@@ -200,7 +200,7 @@ def test_what_cannot_be_predicted_is_refused(folder, capsys, tmp_path: Path):
     text = refusal(capsys, "predict", store, "--space", file, "--max-slowdown", "0.1")
     assert "--max-slowdown: not with --space" in text
     text = refusal(capsys, "crossval", store, "--scheme", "variants-kfold:1")
-    assert "needs a whole number K from 2 to 36" in text
+    assert "divides the 36 variants into K folds: give a whole number K from 2 to 36" in text
     assert "--kernel: needs" in refusal(capsys, "crossval", store, "--kernel", "stencil")
     text = refusal(
         capsys, "crossval", store, "--scheme", "leave-one-variant-out", "--kernel", "fmm"

@@ -13,19 +13,31 @@ from campaign.command_line import main
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
 from campaign.plan.study_file import Study
-from campaign.profiles.counter_map import CounterMap
+from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap
 from campaign.results import open_store
 from campaign.table.map_file import MAPPED_COLUMNS, TableMap
 from kernels.registry import KERNELS
 from sites.counters.group_file import CounterGroup
 from sites.file_kinds import FILE_KINDS
+from sites.located_toml import built_in_files
 from sites.site_file import Site
 from sites.site_reading import built_in_sites
 from tests.campaign.test_wrong_files import CAMPAIGN, SITE
 
+MAPS = ", ".join(built_in_files(BUILT_IN_MAPS))
 SITES = ", ".join(sorted(built_in_sites()))
 TABLE = "site,kernel,core_mhz,mem_mhz,core_v,mem_v,time_s,energy_j\n"
 PARTITIONS = '[partitions.board]\nscheduler = "local"\n'
+SPACE = (
+    CAMPAIGN[: CAMPAIGN.index("[[kernels]]")]
+    + """[[kernels]]
+kernel = "stencil"
+params = { stencil = "j1d", size_1 = 64, steps = 4, tiling = "hexagonal" }
+[kernels.space]
+tile_t = [4, 5]
+tile_1 = [8]
+"""
+)
 FILES = {
     "s.toml": SITE,
     "intensity.toml": CAMPAIGN,
@@ -34,6 +46,8 @@ FILES = {
     "odd.toml": CAMPAIGN[: CAMPAIGN.index("[[kernels]]")]
     + '[[kernels]]\nkernel = "stencil"\nparams = { stencil = "j1d", size_1 = 64, steps = 4, '
     'tiling = "hexagonal", tile_t = 3, tile_1 = 8 }\n',
+    "odd-space.toml": SPACE,
+    "empty-range.toml": SPACE.replace("[4, 5]", "[4, 8]").replace("[8]", '"16 : tile_t"'),
     "memory-site.toml": SITE.replace('scheduler = "local"', 'scheduler = "slurm"\nmemory = "200"'),
     "memory.toml": CAMPAIGN.replace("s.toml", "memory-site.toml"),
     "jetson.toml": CAMPAIGN.replace("s.toml", "jetson"),
@@ -56,6 +70,8 @@ FILES = {
     "columns.toml": '[columns]\ncore_mhz = "f"\ntime = "t"\n',
     "factor.toml": '[columns]\ntime_s = { column = "t", factor = "ms" }\n',
     "profile.toml": 'kernel = "x"\ntime_s = 1.0\n[counts]\nsp = 1e9\n',
+    "csv-site.toml": CAMPAIGN.replace('"s.toml"', '"two.csv"'),
+    "page.html": "<!DOCTYPE html>\n<html></html>\n",
     "map.toml": '[columns]\ncore_mhz = "f"\n',
     "data.json": '[{"site": "a"}]',
     "sites-table.toml": CAMPAIGN.replace("[[sites]]", "[sites]"),
@@ -72,6 +88,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in FILES.items():
         (path / name).write_text(text)
     (path / "empty").mkdir()
+    (path / "binary.dat").write_bytes(b"\x00\x01\xff")
     for name in ("one", "two"):
         assert main(["import", str(path / f"{name}.csv"), "--store", str(path / name)]) == 0
     return path
@@ -107,7 +124,7 @@ USAGES = {
         "file, under [[sites]], or examine it: campaign doctor s.toml"
     ),
     "run intensity.toml --store two.csv": (
-        "campaign: two.csv: exists and is not a store; name a new or empty folder"
+        "campaign: --store: two.csv: exists and is not a store; name a new or empty folder"
     ),
     "run intensity.toml --dashboard here": (
         "campaign: --dashboard 'here': must be HOST:PORT, such as 127.0.0.1:8787 "
@@ -122,6 +139,55 @@ USAGES = {
         "campaign import TABLE --map map.toml --store S"
     ),
     "plan two.csv": ("campaign: two.csv: is not TOML; name a campaign file, which ends in .toml"),
+    "plan two": (
+        "campaign: two: is a store, not a campaign file; name a campaign file, which ends in .toml"
+    ),
+    "plan binary.dat": (
+        "campaign: binary.dat: is not text; name a campaign file, which ends in .toml"
+    ),
+    "plan csv-site.toml": (
+        "campaign: csv-site.toml:5: sites[0].site: found 'two.csv', which is a file whose name "
+        f"does not end in .toml; name a site file (ending in .toml) or one of: {SITES}"
+    ),
+    "doctor two": (
+        "campaign: found 'two', which is a folder; name a site file (ending in .toml) or one of: "
+        f"{SITES}"
+    ),
+    "next one --campaign s.toml --budget 1": (
+        "campaign: --campaign: s.toml: is a site file, not a campaign file; name it in a campaign "
+        "file, under [[sites]], or examine it: campaign doctor s.toml"
+    ),
+    "predict --space map.toml": (
+        "campaign: --space: map.toml: is a map file of a table, not a campaign file; use it: "
+        "campaign import TABLE --map map.toml --store S"
+    ),
+    "crossval one --fitted-on s.toml": (
+        "campaign: --fitted-on: s.toml: is a file, not a store; name a folder that campaign run or "
+        "import created"
+    ),
+    "compare one s.toml": (
+        "campaign: s.toml: is a file, not a store; name a folder that campaign run or import "
+        "created"
+    ),
+    "import page.html --store three": (
+        "campaign: page.html: is HTML or XML, and no table; save it as CSV or Parquet"
+    ),
+    "import two.csv --store three --map one": (
+        "campaign: --map: one: is a store, not a map file of a table; name a map file of a table, "
+        "which ends in .toml"
+    ),
+    "profile good.toml=perf-intel": (
+        "campaign: good.toml: is a TOML file, not the output of a profiler; give FILE=MAP, the map "
+        "last"
+    ),
+    "profile two.csv=data.json": (
+        "campaign: found 'data.json', which is a file whose name does not end in .toml; name a map "
+        f"file (ending in .toml) or one of: {MAPS}"
+    ),
+    "codesign s.toml": (
+        "campaign: s.toml: is a site file, not a study file of chips; name it in a campaign file, "
+        "under [[sites]], or examine it: campaign doctor s.toml"
+    ),
     "plan empty": ("campaign: empty: is a directory; name a file in it"),
     "plan intensity": (
         "campaign: intensity: no such file; did you mean 'intensity.toml'? check the path"
@@ -142,7 +208,17 @@ USAGES = {
         f"'sp_fma'? Known: {', '.join(sorted(KERNELS))}"
     ),
     "plan odd.toml": (
-        "campaign: odd.toml:9: kernels[0].params: tile_t must be even in hexagons: 2 or 4"
+        "campaign: odd.toml:9: kernels[0].params.tile_t: found 3; with hexagonal tiling it must "
+        "be even, such as 2 or 4"
+    ),
+    "plan odd-space.toml": (
+        "campaign: odd-space.toml:11: kernels[0].space.tile_t: found 5; with hexagonal tiling it "
+        "must be even, such as 4 or 6"
+    ),
+    "plan empty-range.toml": (
+        "campaign: empty-range.toml:12: kernels[0].space.tile_1: the range '16 : tile_t' has no "
+        "value with tile_t = 4: its last, 4, is below its first, 16, and its step is 1; give a "
+        "last value of 16 or more, or a negative step"
     ),
     "plan argv.toml": (
         "campaign: argv.toml:9: kernels[0].params.argv: found './x -n 4'; must be a list "
@@ -200,7 +276,7 @@ USAGES = {
         "campaign: s.toml: is a TOML file, not a table; --map takes a map file"
     ),
     "import two.csv --store three --map s.toml": (
-        "campaign: s.toml: is a site file, not a map file of a table; name it in a "
+        "campaign: --map: s.toml: is a site file, not a map file of a table; name it in a "
         "campaign file, under [[sites]], or examine it: campaign doctor s.toml"
     ),
     "import data.json --store three": (
@@ -211,7 +287,7 @@ USAGES = {
     ),
     "export one": ("campaign: export: name what to write: --csv F, --parquet F or --traces FOLDER"),
     "export one --csv missing/x.csv": (
-        "campaign: missing/x.csv: cannot be written (the folder missing does not exist); "
+        "campaign: --csv: missing/x.csv: cannot be written (the folder missing does not exist); "
         "name another file"
     ),
     "fit two": ("campaign: two: has 2 sites; name one: --site a or --site b"),
@@ -310,8 +386,8 @@ USAGES = {
         for verb in ("plan", "run")
     },
     "plan intensity.toml --store nothere": (
-        "campaign: nothere: is not a store (no such folder); name one that campaign run or import "
-        "created"
+        "campaign: --store: nothere: is not a store (no such folder); name one that campaign run "
+        "or import created"
     ),
     "plan intensity.toml --estimate": (
         "campaign: --estimate: only with --json; without it, the points and the estimates are "
@@ -344,8 +420,8 @@ USAGES = {
         "campaign: --fail-above: found -1; must be 0 or more, such as 2.5"
     ),
     "import two.csv --store three --map constant.toml": (
-        "campaign: constant.toml: constants.time_s: the table two.csv has a column time_s; leave "
-        "time_s out of [constants]"
+        "campaign: --map: constant.toml: constants.time_s: the table two.csv has a column time_s; "
+        "leave time_s out of [constants]"
     ),
     "import two.csv --store three --map typed.toml": (
         "campaign: typed.toml:2: constants.time_s: found 'fast'; must be a number, without quotes"
@@ -367,7 +443,8 @@ USAGES = {
         "[constants]"
     ),
     "import two.csv --store three --traces empty": (
-        "campaign: empty: is not a folder of traces; name one that campaign export --traces wrote"
+        "campaign: --traces: empty: is not a folder of traces; name one that campaign export "
+        "--traces wrote"
     ),
     "crossval one --scheme few:3 --new 5": (
         "campaign: --new: found 5; with few:3 it must be 1 to 3"

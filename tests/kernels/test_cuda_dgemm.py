@@ -148,11 +148,11 @@ def test_stalls_are_added_to_the_time() -> None:
 
 REFUSED = [
     ({"dim_m": 48}, "m_a n_a = 256, and a block has 768 threads"),
-    ({"dim_m": 15}, "240 threads in a block: use a multiple of 32"),
+    ({"dim_m": 15}, "240 threads in a block; use a multiple of 32"),
     ({"dim_m": 1024}, "16384 threads in a block"),
-    ({"blk_m": 72}, "blk_m 72 is not a multiple of dim_m, 16"),
-    ({"blk_k": 24}, "blk_k 24 is not a multiple of m_b, 16"),
-    ({"simd": 1}, "blk_m 64 is not a multiple of 2 m_a, 128"),
+    ({"blk_m": 72}, "blk_m: found 72, not a multiple of dim_m, 16"),
+    ({"blk_k": 24}, "blk_k: found 24, not a multiple of m_b, 16"),
+    ({"simd": 1}, "blk_m: found 64, not a multiple of 2 m_a, 128"),
     ({"blk_k": 64}, "81920 bytes of shared memory in a block, and there are 49152"),
 ]
 

@@ -185,13 +185,16 @@ def test_two_threads_count_what_both_do() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"mr": 10}, "mr 10 is not a multiple of 4, the numbers in a 256-bit vector: use 8 or 12"),
+        (
+            {"mr": 10},
+            "mr: found 10, not a multiple of 4, the numbers in a 256-bit vector; use 8 or 12",
+        ),
         ({"mr": 2}, "greater than or equal to 4"),
         ({"nr": 0}, "greater than or equal to 1"),
         ({"unroll": 0}, "greater than or equal to 1"),
-        ({"mr": 16, "mc": 100}, "mc 100 is not a multiple of mr, 16: use 96 or 112"),
-        ({"mr": 16, "mc": 8}, "mc 8 is not a multiple of mr, 16: use 16"),
-        ({"nr": 6, "nc": 100}, "nc 100 is not a multiple of nr, 6: use 96 or 102"),
+        ({"mr": 16, "mc": 100}, "mc: found 100, not a multiple of mr, 16; use 96 or 112"),
+        ({"mr": 16, "mc": 8}, "mc: found 8, not a multiple of mr, 16; use 16"),
+        ({"nr": 6, "nc": 100}, "nc: found 100, not a multiple of nr, 6; use 96 or 102"),
         ({"kc": 0}, "greater than or equal to 1"),
         ({"mr": 240, "nr": 24}, "make 23040 multiply-adds .* at most 4096 are compiled"),
         ({"n": -1}, "greater than or equal to 0"),

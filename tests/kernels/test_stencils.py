@@ -393,25 +393,38 @@ def test_a_wrong_value_in_the_checked_region_is_found() -> None:
 
 
 WRONG = [
-    ({"stencil": "j2d", "size_1": 8}, "j2d needs size_2: give it, 1 or more"),
-    ({"stencil": "j1d", "size_2": 8}, "j1d has no axis 2: leave out size_2 and tile_2"),
+    (
+        {"stencil": "j2d", "size_1": 8},
+        "size_2: 0 or missing, and stencil j2d needs it; give 1 or more",
+    ),
+    (
+        {"stencil": "j1d", "size_2": 8},
+        "size_2: stencil j1d has no axis 2; leave out size_2 and tile_2",
+    ),
     ({"stencil": "j1d", "steps": 0}, "greater than or equal to 1"),
     ({"stencil": "j1d", "size_1": 0}, "greater than or equal to 1"),
     (
         {"stencil": "j1d", "tiling": "hexagonal", "tile_t": 3, "tile_1": 4},
-        "tile_t must be even in hexagons: 2 or 4",
+        "tile_t: found 3; with hexagonal tiling it must be even, such as 2 or 4",
     ),
-    ({"stencil": "j1d", "tiling": "hexagonal", "tile_t": 4}, "needs tile_1: give it, 1 or more"),
+    (
+        {"stencil": "j1d", "tiling": "hexagonal", "tile_t": 4},
+        "tile_1: 0 or missing, and tiling 'hexagonal' needs it; give 1",
+    ),
     (
         {"stencil": "j1d", "tiling": "orthogonal", "tile_t": 4, "tile_1": 4},
-        "tiling 'orthogonal' is not for stencil j1d: use untiled or hexagonal or skewed",
+        "tiling: found 'orthogonal', which stencil j1d does not have; use untiled or hexagonal or "
+        "skewed",
     ),
     ({"stencil": "sw", "tiling": "hexagonal", "tile_t": 4, "tile_1": 4}, "untiled or orthogonal"),
-    ({"stencil": "sw", "precision": "double"}, "leave out precision"),
-    ({"stencil": "j1d", "tile_t": 4}, "tile_t is of a tile: leave it out"),
+    (
+        {"stencil": "sw", "precision": "double"},
+        "precision: found 'double', and stencil sw has 32-bit integers",
+    ),
+    ({"stencil": "j1d", "tile_t": 4}, "tile_t: found 4, and tiling is 'untiled'; leave it out"),
     (
         {"stencil": "j1d", "tiling": "hexagonal", "tile_t": 4, "tile_1": 4, "subtile": 2},
-        "hexagons have no subtile",
+        "subtile: found 2, and hexagons have none; leave it out",
     ),
     ({"stencil": "j3d", "size_2": 1 << 20, "size_3": 1 << 20}, "make a size smaller"),
 ]
