@@ -337,7 +337,9 @@ def test_a_cross_validation_explains_its_folds_and_columns(folder, capsys):
         assert main(["crossval", str(folder), "--scheme", scheme]) == 0
         printed = " ".join(capsys.readouterr().out.split())
         assert f"{scheme}, {folds}, model" in printed
-        assert "a fold is a part of the measurements, predicted by a fit to all the others" in printed
+        assert (
+            "a fold is a part of the measurements, predicted by a fit to all the others" in printed
+        )
         assert "method mean % max % best picked" in printed
         assert (
             "mean %, max %: energy above that of the kernel's best measured setting; best picked: "

@@ -127,7 +127,7 @@ def test_workers_that_cannot_start_are_given_up_and_other_partitions_go_on(
     done = run_on(tmp_path, ["good", *BAD])
     assert done.returncode == 1, done.stderr
     end = json.loads(done.stdout)
-    assert (end["ok"], end["failed"], end["left"]) == (2, 0, 8)
+    assert (end["ok"], end["failed"], end["left"]) == (2, 0, 8), done.stderr
     assert set(end["given_up"]) == {f"{name}/{entry[0]}" for name, entry in BAD.items()}
     assert "/nope/python: No such file or directory" in end["given_up"]["nopython/cpu-a"]
     assert "module" in end["given_up"]["nomodule/cpu-b"]
