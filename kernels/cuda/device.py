@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,11 @@ REMEDIES = {
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": f"the driver is too old for the compiler: {EXTRA_REMEDY}",
 }
 """Name of an error of the driver's -> what it means and what to do."""
-TOO_OLD = "insufficient for CUDA runtime"
+STATIC_SHARED_BYTES = 48 << 10
+"""A block may have so much shared memory without asking for more."""
+
+Extent = int | tuple[int, ...]
+"""Blocks of a grid, or threads of a block: their number along x, or along x, y and z."""
 
 
 @contextmanager
@@ -60,6 +65,18 @@ def explained(what: str) -> Iterator[None]:
         if name is None:
             raise
         raise KernelFailed(f"{what}: {name}: {REMEDIES[name]}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """One launch of a ``function``: ``blocks`` of ``threads``, its ``arguments``, and
+    ``shared_bytes`` of each block beside those that the source declares."""
+
+    function: Any
+    blocks: Extent
+    threads: Extent
+    arguments: tuple[Any, ...]
+    shared_bytes: int = 0
 
 
 class Gpu:
@@ -95,20 +112,28 @@ class Gpu:
             self.l2_bytes: int = properties.l2_cache_size
         self._buffers: list[Any] = []
         self._codes: list[Any] = []
+        self._graphs: list[Any] = []
 
-    def function(self, program: Program, name: str) -> Any:
-        """A function of a program, ready to be launched."""
+    def function(self, program: Program, name: str, shared_bytes: int = 0) -> Any:
+        """A function of a program, ready to be launched.
+
+        ``shared_bytes``: of a block, beside those that the source declares.
+        """
         with explained(f"loading {name}"):
             from cuda.core import ObjectCode  # noqa: PLC0415
 
             code = ObjectCode.from_cubin(program.cubin)
             self._codes.append(code)
-            return code.get_kernel(name)
+            function = code.get_kernel(name)
+            if shared_bytes > STATIC_SHARED_BYTES:
+                function.attributes.max_dynamic_shared_size_bytes = shared_bytes
+            return function
 
-    def resident_blocks(self, function: Any, threads: int) -> int:
+    def resident_blocks(self, function: Any, threads: int, shared_bytes: int = 0) -> int:
         """How many blocks of so many threads all processors together run at a time."""
         with explained("asking how many blocks fit"):
-            each = function.occupancy.max_active_blocks_per_multiprocessor(threads, 0)
+            occupancy = function.occupancy
+            each = occupancy.max_active_blocks_per_multiprocessor(threads, shared_bytes)
             return int(each) * self.processors
 
     def array(self, data: np.ndarray[Any, Any], size_bytes: int | None = None) -> Any:
@@ -137,21 +162,61 @@ class Gpu:
             _check(error)
             return result
 
-    def run(self, function: Any, blocks: int, threads: int, *arguments: Any) -> None:
+    def run(
+        self,
+        function: Any,
+        blocks: Extent,
+        threads: Extent,
+        *arguments: Any,
+        shared_bytes: int = 0,
+    ) -> None:
         """Launch a function and wait until it has ended, without the GIL."""
+        one = Launch(
+            function=function,
+            blocks=blocks,
+            threads=threads,
+            arguments=arguments,
+            shared_bytes=shared_bytes,
+        )
         with explained("running the kernel"):
-            from cuda.core import LaunchConfig, launch  # noqa: PLC0415
+            _enqueue(self._stream, one)
+            self._stream.sync()
 
-            launch(self._stream, LaunchConfig(grid=blocks, block=threads), function, *arguments)
+    def recorded(self, launches: Sequence[Launch]) -> Any:
+        """Launches that follow one another, as a CUDA graph: see :meth:`replay`."""
+        with explained("recording the launches"):
+            builder = self._stream.create_graph_builder()
+            builder.begin_building()
+            for one in launches:
+                _enqueue(builder, one)
+            graph = builder.end_building().complete()
+            builder.close()
+            self._graphs.append(graph)
+            return graph
+
+    def replay(self, graph: Any, times: int) -> None:
+        """Run all launches of a graph, ``times`` times, and wait until they have ended."""
+        with explained("running the kernel"):
+            for _ in range(times):
+                graph.launch(self._stream)
             self._stream.sync()
 
     def close(self) -> None:
         """Release the memory."""
+        for graph in self._graphs:
+            graph.close()
         for buffer in self._buffers:
             buffer.close(self._stream)
-        self._buffers, self._codes = [], []
+        self._graphs, self._buffers, self._codes = [], [], []
         self._stream.sync()
         self._stream.close()
+
+
+def _enqueue(stream: Any, one: Launch) -> None:
+    from cuda.core import LaunchConfig, launch  # noqa: PLC0415
+
+    config = LaunchConfig(grid=one.blocks, block=one.threads, shmem_size=one.shared_bytes)
+    launch(stream, config, one.function, *one.arguments)
 
 
 def _check(error: Any) -> None:
