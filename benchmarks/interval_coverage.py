@@ -19,7 +19,11 @@ the intervals are widened for this comparison (that of the fit of all repeats); 
 
 The interval of a pick's saving is judged for each pick that is not the fastest setting; "any" are
 those of all settings against the fastest. A pick hits where it is the setting with the least true
-energy to 1e-7. Deciles of P(best) with 30 cases or more are judged. What is simulated says so.
+energy to 1e-7. P(best) and the loss are those of what the truth says: where that is what was
+measured, a setting that the fit saw is known in it, whatever noise its measurement had, and only
+those that were kept back are drawn; kept-back repeats are drawn with their noise. Deciles of
+P(best) with 30 cases or more are judged. The cases of one half or campaign share its errors: the
+standard error of a decile (``+-``) is by resampling these, not cases. What is simulated says so.
 """
 
 from __future__ import annotations
@@ -47,6 +51,9 @@ TIME_GAIN = 0.003
 DECILES = 10
 FEWEST = 30
 """Cases of a decile that are judged."""
+NEAR = 0.07
+"""P(best) and the share of hits may differ by this in a decile."""
+RESAMPLES = 400
 TIE_PCT = 1e-5
 """What is above the least energy by no more is as good as the best."""
 Setting = tuple[float, float]
@@ -87,19 +94,29 @@ def true_energies(data) -> dict[str, dict[Setting, float]]:
 
 @dataclass
 class Picks:
-    """Picks against the truth: ``made`` holds (P(best), hit, loss said, loss real) of each;
-    ``held`` and ``any_held`` (held, width in %) of intervals, ``bare`` those without the noise of
-    what was kept back; ``verdicts`` (said worse or right, true)."""
+    """Picks against the truth: ``made`` holds (P(best), hit, loss said, loss real, the number of
+    its half or campaign) of each; ``held`` and ``any_held`` (held, width in %) of intervals,
+    ``bare`` those without the noise of what was kept back; ``verdicts`` (said worse or right,
+    true)."""
 
-    made: list[tuple[float, float, float, float]] = field(default_factory=list)
+    made: list[tuple[float, float, float, float, int]] = field(default_factory=list)
     held: list[tuple[bool, float]] = field(default_factory=list)
     any_held: list[tuple[bool, float]] = field(default_factory=list)
     bare: list[bool] = field(default_factory=list)
     verdicts: list[bool] = field(default_factory=list)
     unsaid: int = 0
 
-    def add(self, among, truth: Mapping[Setting, float], noise: float | None = None) -> None:
-        """Judge a kernel; ``noise``: variance of what was kept back, in log energy."""
+    def add(
+        self,
+        among,
+        truth: Mapping[Setting, float],
+        part: int,
+        *,
+        noise: float | None = None,
+        as_measured: bool = False,
+    ) -> None:
+        """Judge a kernel of the half or campaign ``part``; ``noise``: variance of what was kept
+        back, in log energy; ``as_measured``: the truth has the measurements that the fit saw."""
         from analysis.choice.pick import pick
 
         chosen = pick(among)
@@ -125,9 +142,12 @@ class Picks:
         if known_saving[best]:
             self.held.append((bool(held[best]), float(high[best] - low[best])))
         if np.isfinite(true_j[best]):
+            if as_measured:
+                draws = np.where(among.measured[:, None], among.measured_j[:, None], draws)
+            above = (draws[best] / draws[np.isfinite(true_j)].min(axis=0) - 1) * 100
             lost = float(true_j[best] / np.nanmin(true_j) - 1) * 100
-            hit = lost <= TIE_PCT
-            self.made.append((chosen.best_probability, hit, chosen.expected_loss_pct, lost))
+            probability, said = np.mean(above <= TIE_PCT), above.mean()
+            self.made.append((probability, lost <= TIE_PCT, said, lost, part))
         if chosen.race_to_halt in ("worse", "right") and np.isfinite(true_j[fastest]):
             least = int(np.nanargmin(true_j))
             right = least == fastest if chosen.race_to_halt == "right" else least != fastest
@@ -138,7 +158,7 @@ class Picks:
         if not self.made:
             print(f"{name:<34} no intervals: fewer than three settings", flush=True)
             return
-        probability, hit, said, lost = np.array(self.made, float).T
+        probability, hit, said, lost, part = np.array(self.made, float).T
         held, wide = np.array(self.held, float).reshape(-1, 2).T
         any_held, any_wide = np.array(self.any_held, float).T
         without = f" ({np.mean(self.bare) * 100:.1f} bare)" if self.bare else ""
@@ -152,12 +172,32 @@ class Picks:
         decile = np.minimum((probability * DECILES).astype(int), DECILES - 1)
         judged = [k for k in range(DECILES) if (decile == k).sum() >= FEWEST]
         if judged:
+            off = [probability[decile == k].mean() - hit[decile == k].mean() for k in judged]
+            std = [resampled(probability - hit, part, decile == k) for k in judged]
             texts = [
                 f"{probability[decile == k].mean():.2f} {hit[decile == k].mean():.2f}"
-                f" ({(decile == k).sum()})"
-                for k in judged
+                f" +-{deviation:.2f} ({(decile == k).sum()})"
+                for k, deviation in zip(judged, std, strict=True)
             ]
-            print(f"    P(best) said, hit (cases): {', '.join(texts)}", flush=True)
+            print(f"    P(best) said, hit (cases): {', '.join(texts)}")
+            far = np.abs(off) > NEAR
+            sure = far & (np.abs(off) > 2 * np.array(std))
+            print(
+                f"    {len(judged)} deciles, {far.sum()} off by more than {NEAR:.2f}, "
+                f"{sure.sum()} of these by more than two standard errors",
+                flush=True,
+            )
+
+
+def resampled(values: np.ndarray, part: np.ndarray, among: np.ndarray) -> float:
+    """The standard error of the mean of ``values``, of those ``among``, by resampling whole parts
+    (Efron & Tibshirani 1993, section 8.6)."""
+    parts, number = np.unique(part, return_inverse=True)
+    total = np.bincount(number, np.where(among, values, 0.0), len(parts))
+    count = np.bincount(number, among.astype(float), len(parts))
+    drawn = np.random.default_rng(0).integers(len(parts), size=(RESAMPLES, len(parts)))
+    with np.errstate(invalid="ignore"):
+        return float(np.nanstd(total[drawn].sum(axis=1) / count[drawn].sum(axis=1)))
 
 
 HEADER = (
@@ -197,7 +237,7 @@ def constants(quiet, model: str, seeds: int) -> tuple[dict, dict, dict, Picks]:
             held["constant power"].append(low <= true <= high)
             width["constant power"].append((high - low) / 2 / power_w)
         for kernel, among in all_candidates(fitted, data).items():
-            made.add(among, true_j[kernel])
+            made.add(among, true_j[kernel], seed)
     return held, width, forms, made
 
 
@@ -211,7 +251,7 @@ def boards(quiet, model: str, seeds: int) -> Picks:
         data, board = campaign(quiet, seed)
         true_j = true_energies(board)
         for kernel, among in all_candidates(fit(data, model, "known"), data).items():
-            made.add(among, true_j[kernel])
+            made.add(among, true_j[kernel], seed)
     return made
 
 
@@ -222,7 +262,7 @@ def kept_back_settings(sites: list, splits: int) -> Picks:
     from analysis.measurements.observations import CantFit
 
     made = Picks()
-    for data in sites:
+    for number, data in enumerate(sites):
         true_j, n = true_energies(data), len(data.settings)
         volts = {
             data.settings[s]: (
@@ -238,8 +278,9 @@ def kept_back_settings(sites: list, splits: int) -> Picks:
                 among = all_candidates(fit(training), training, None, volts)
             except CantFit:
                 continue
+            part = number * splits + split
             for kernel, candidates in among.items():
-                made.add(candidates, true_j[kernel])
+                made.add(candidates, true_j[kernel], part, as_measured=True)
     return made
 
 
@@ -249,7 +290,7 @@ def kept_back_repeats(sites: list) -> Picks | None:
     from analysis.energy.fit import fit
 
     made = Picks()
-    for data in sites:
+    for number, data in enumerate(sites):
         repeat = repeats(data)
         if not repeat.any():
             continue
@@ -259,7 +300,8 @@ def kept_back_repeats(sites: list) -> Picks | None:
             true_j = true_energies(kept)
             for kernel, among in all_candidates(fit(training), training).items():
                 each = (kept.kernel == kernel).sum() / len(true_j[kernel])
-                made.add(among, true_j[kernel], whole.noise[kernel] / each)
+                noise = whole.noise[kernel] / each
+                made.add(among, true_j[kernel], 2 * number + half, noise=noise)
     return made if made.made else None
 
 

@@ -65,11 +65,16 @@ def places(mhz):
     return ((logs - logs.min(axis=0)) / np.where(span > 0, span, 1.0))[:, span > 0]
 
 
-def by_quadratic(place, log_j, few):
-    """Log energies (K, S) predicted from those at the few settings."""
+def quadratic_columns(place):
+    """The columns of a quadratic, (S, 3 or 6)."""
     columns = [np.ones(len(place)), *place.T]
     columns += [place[:, i] * place[:, j] for i in range(place.shape[1]) for j in range(i + 1)]
-    x = np.column_stack(columns)
+    return np.column_stack(columns)
+
+
+def by_quadratic(place, log_j, few):
+    """Log energies (K, S) predicted from those at the few settings."""
+    x = quadratic_columns(place)
 
     def predicted(known, shrink):
         y = log_j[:, known]

@@ -50,7 +50,9 @@ class CrossValidation:
     ``fold_error_pct``: float64 (folds,), the mean of ``error_pct`` in each fold that predicted a
     row.
     ``chosen``: the forms that the folds chose, and in how many folds; ``model`` and ``voltage``
-    are the first. ``objective``: what the picks of ``cases`` minimise.
+    are the first. ``objective``: what the picks of ``cases`` minimise. ``with_predicted_times``:
+    where the model was given the measured times, what it loses with the times that a time model
+    of the same fold predicts; None where these cannot be predicted for every case.
     """
 
     site: str
@@ -68,6 +70,7 @@ class CrossValidation:
     fold_error_pct: np.ndarray
     time_error_pct: np.ndarray
     cases: list[CaseLoss]
+    with_predicted_times: Chooser | None = None
 
     @property
     def choosers(self) -> dict[str, Chooser]:
@@ -77,6 +80,9 @@ class CrossValidation:
     def as_dict(self) -> dict[str, Any]:
         """``campaign crossval --json``."""
         error = self.error_pct
+        choosers = self.choosers
+        if self.with_predicted_times is not None:
+            choosers["model_predicted_time"] = self.with_predicted_times
         return {
             "site": self.site,
             "simulated": self.simulated,
@@ -98,7 +104,7 @@ class CrossValidation:
                 "time": self.time,
                 "objective": self.objective,
             }
-            | {name: vars(chooser) for name, chooser in self.choosers.items()},
+            | {name: vars(chooser) for name, chooser in choosers.items()},
             "against_race_to_halt": vars(contest(self.cases)),
             "against_best_single": vars(contest(self.cases, "best_single")),
         }
@@ -119,6 +125,7 @@ class _FoldResults:
         self.data, self.objective = data, objective
         self.predicted_j = np.full(len(data), np.nan)
         self.given_s = np.full(len(data), np.nan)
+        self.with_predicted_times = np.full((2, len(data)), np.nan)
         self.number = kernel_numbers(data)
         self.fold = np.full(len(data), -1)
         self.rankings: list[np.ndarray] = []
@@ -138,6 +145,19 @@ class _FoldResults:
         number = self.number[~test]
         self.rankings.append(rank_single_settings(training, number, self.objective))
 
+    def add_predicted_times(
+        self, fitted: Fit, training: Observations, held_out: Observations, test: np.ndarray
+    ) -> None:
+        """Predict the same rows a second time, with times of a time model of the fold. Of a kernel
+        that the fold lacks none can be predicted."""
+        if not set(held_out.kernel.tolist()) <= set(training.kernel.tolist()):
+            return
+        there = _with_predicted_time(training, held_out)
+        known = np.isfinite(there.time_s) & _predictable(training, there)
+        rows = np.flatnonzero(test)[known]
+        there = there.take(known)
+        self.with_predicted_times[:, rows] = fitted.energy_j(there), there.time_s
+
     def judged(self, scheme: str, time: str, labelled: Observations) -> CrossValidation:
         """The errors over all folds, and the losses of the kernels as ``labelled`` names them."""
         data = self.data
@@ -149,6 +169,12 @@ class _FoldResults:
         (model, voltage), _ = self.forms.most_common(1)[0]
         error_pct = np.abs(self.predicted_j[known] / data.energy_j[known] - 1.0) * 100.0
         in_fold = np.bincount(self.fold[known], minlength=1)
+        rankings = FoldRankings(self.fold, np.array(self.rankings))
+        also_j, also_s = self.with_predicted_times
+        also = None
+        if np.isfinite(also_j[known]).all():
+            cases = case_losses(labelled, also_j, also_s, objective=self.objective)
+            also = losses_by_chooser(cases).get("model")
         sums = np.bincount(self.fold[known], error_pct, minlength=1)
         return CrossValidation(
             site=data.site,
@@ -173,8 +199,9 @@ class _FoldResults:
                 self.predicted_j,
                 self.given_s,
                 objective=self.objective,
-                rankings=FoldRankings(self.fold, np.array(self.rankings)),
+                rankings=rankings,
             ),
+            with_predicted_times=also,
         )
 
 
@@ -218,6 +245,8 @@ def cross_validate(
             held_out = _with_predicted_time(training, held_out)
         elif time == "profile":
             held_out = _with_profile_time(data, training, held_out)
+        else:
+            results.add_predicted_times(fitted, training, held_out, test)
         results.add(fitted, training, held_out, test)
     return results.judged(scheme, time, data)
 

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analysis.choice.averaged import apart, cautious, weight_by_error
 from analysis.choice.objectives import Objective
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
-from analysis.measurements.cells import cell_means
+from analysis.energy.process import fit_process
+from analysis.measurements.cells import cell_means, first_rows
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.time.few_settings import LEAST_OTHERS, few_groups, few_setting_times
 from analysis.time.kernel_roofline import fit_time
@@ -32,12 +34,15 @@ class FewTrial:
     """What was predicted for K kernels at S ``settings`` from the few, and what was measured.
 
     Energies in J, times in s, float64 (S, K); at the few settings the predicted ones are those
-    measured.
+    measured. ``hidden``: bool (S,), the other settings. ``process_j``: predicted by
+    :mod:`analysis.energy.process`.
     """
 
     settings: list[tuple[float, float]]
+    hidden: np.ndarray
     predicted_j: np.ndarray
     predicted_s: np.ndarray
+    process_j: np.ndarray
     measured_j: np.ndarray
     measured_s: np.ndarray
 
@@ -50,10 +55,22 @@ class FewTrial:
         other kernels: the means over the kernels, in % of the score."""
         above = self._above(objective)
         kernels = np.arange(above.shape[1])
-        picked = objective.score(self.predicted_j, self.predicted_s).argmin(axis=0)
+        away = np.log(self.process_j / self.predicted_j)
+        weight = self.process_weight
+        averaged_j = cautious(self.predicted_j * np.exp(weight * away), apart(away, weight))
+        picked = objective.score(averaged_j, self.predicted_s).argmin(axis=0)
         single = (above.sum(axis=1, keepdims=True) - above).argmin(axis=0)
         by_model, by_single = (100.0 * above[chosen, kernels].mean() for chosen in (picked, single))
         return float(by_model), float(by_single)
+
+    @property
+    def process_weight(self) -> float:
+        """Of the process beside the model, by what they were off where nothing was measured."""
+        of_model, of_process = (
+            np.log(predicted / self.measured_j)[self.hidden]
+            for predicted in (self.predicted_j, self.process_j)
+        )
+        return weight_by_error(of_model, of_process, 1.0)
 
     def _above(self, objective: Objective) -> np.ndarray:
         """How far each setting's score is above the kernel's least."""
@@ -95,18 +112,16 @@ def _tried(fitted: Fit, data: Observations, few: Sequence[int], whole: Sequence[
     measured_j, measured_s = (
         cell_means(data, whole, values)[:, present] for values in (data.energy_j, data.time_s)
     )
+    log_j = cell_means(data, whole, np.log(data.energy_j))[:, present]
     predicted_j, predicted_s = measured_j.copy(), measured_s.copy()
-    first = np.full((len(whole), len(data.settings)), -1)
-    mine = np.flatnonzero(number >= 0)[::-1]
-    first[number[mine], data.setting[mine]] = mine
-    first = first[:, present]
+    process_j = measured_j.copy()
+    first = first_rows(data, whole)[:, present]
     hidden = np.flatnonzero(~np.isin(present, few))
-    known = fitted.voltage in ("table", "measured")
+    voltage = "known" if fitted.voltage in ("table", "measured") else fitted.voltage
     order = np.random.default_rng(SEED).permutation(len(whole))
     for part in np.array_split(order, PARTS):
         seen = ~np.isin(number, part) | np.isin(data.setting, few)
         training = data.take(seen)
-        voltage = "known" if known else fitted.voltage
         model = fit(training, fitted.model, voltage, robust=fitted.robust, intervals=False)
         there = data.take(first[np.ix_(part, hidden)].ravel())
         labels = [whole[i] for i in part]
@@ -122,10 +137,16 @@ def _tried(fitted: Fit, data: Observations, few: Sequence[int], whole: Sequence[
         energy_j = model.energy_j(replace(there, time_s=time_s.ravel()))
         predicted_s[np.ix_(part, hidden)] = time_s
         predicted_j[np.ix_(part, hidden)] = energy_j.reshape(time_s.shape)
+        known = log_j.copy()
+        known[np.ix_(part, hidden)] = np.nan
+        by_process = fit_process(np.array(data.settings)[present], known).log_j(mhz)[part]
+        process_j[np.ix_(part, hidden)] = np.exp(by_process)
     return FewTrial(
         settings=[data.settings[i] for i in present],
+        hidden=~np.isin(present, few),
         predicted_j=predicted_j.T,
         predicted_s=predicted_s.T,
+        process_j=process_j.T,
         measured_j=measured_j.T,
         measured_s=measured_s.T,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.choice.averaged import cautious, second_prediction
 from analysis.choice.few_trial import FewTrial, few_trials
 from analysis.choice.limits import within_limits
 from analysis.choice.objectives import TIME, Objective
@@ -90,6 +91,8 @@ class Candidates:
     ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``energy_draws_j``, ``time_draws_s``: float64 (settings, draws), what energy and time may be,
     given how sure the coefficients, the surface and the times are; None without a covariance.
+    ``apart``: float64 (settings,), the standard deviation of log energy between two predictions
+    (:mod:`analysis.choice.averaged`), 0 where measured.
     ``few``: what the model's picks lose for other kernels with as few settings; None where the
     kernel has more, or that could not be tried.
     """
@@ -105,6 +108,7 @@ class Candidates:
     """Mean measured energy; NaN where the kernel was not measured."""
     energy_draws_j: np.ndarray | None = None
     time_draws_s: np.ndarray | None = None
+    apart: np.ndarray | None = None
     few: FewTrial | None = None
 
 
@@ -161,6 +165,8 @@ def all_candidates(
     missing_times = np.isnan(time_s)
     deviation = of_few = None
     time_std = times.spread / np.sqrt(np.maximum(repeats.reshape(shape), 1))
+    trials: dict[str, FewTrial] = {}
+    second = None
     if missing_times.any():
         few = few_setting_times(timed, times, labels, core_mhz, mem_mhz)
         predicted = np.stack(
@@ -170,6 +176,7 @@ def all_candidates(
             ]
         )
         time_s = np.where(missing_times, predicted, time_s)
+        trials = few_trials(fitted, data, labels)
         if has_posterior(fitted):
             refits = refit_times(timed, times, labels, core_mhz, mem_mhz)
             own = missing_times & ~np.array([[label in few] for label in labels])
@@ -179,6 +186,11 @@ def all_candidates(
                 [[0.0 if label in few else refits.variance[label]] for label in labels]
             )
             time_std = np.where(missing_times, beyond, time_std)
+            second = second_prediction(fitted, data, times, labels, settings)
+            if second is not None and trials:
+                tried = [trials[k].process_weight if k in trials else np.nan for k in labels]
+                weight = np.where(np.isfinite(tried), tried, second.weight)
+                second = replace(second, weight=weight)
     first = np.array([mine[np.flatnonzero(number[mine] == i)[0]] for i in range(len(labels))])
     there = at_settings(data.take(np.repeat(first, len(settings))), settings, known, time_s)
     cells = Cells(
@@ -190,9 +202,9 @@ def all_candidates(
         fitted_at=np.array([setting in measured for setting in settings]),
         time_deviation=deviation,
         time_of_few=of_few,
+        second=second,
     )
     among = _judged(fitted, cells, mean(data.energy_j), repeats.reshape(shape) > 0)
-    trials = few_trials(fitted, data, labels) if missing_times.any() else {}
     return {label: replace(one, few=trials.get(label)) for label, one in among.items()}
 
 
@@ -244,6 +256,7 @@ def _judged(
             energy_j=posterior.energy_j,
             energy_draws_j=posterior.energy_draws_j,
             time_draws_s=posterior.time_draws_s,
+            apart=posterior.apart,
         )
         for label, posterior in zip(cells.kernels, posteriors(fitted, cells, energy_j), strict=True)
     }
@@ -350,8 +363,12 @@ def pick(
     scores = None
     if drawn_j is not None and drawn_s is not None:
         scores = score_of(drawn_j[allowed], drawn_s[allowed])
-        expected = scores.mean(axis=1)
-        score = np.where(expected <= expected.min() * (1.0 + TIE), score, np.inf)
+        if among.apart is None or not among.apart.any():
+            expected = scores.mean(axis=1)
+            score = np.where(expected <= expected.min() * (1.0 + TIE), score, np.inf)
+        else:
+            # An expectation would count again that a setting is not sure.
+            score = score_of(cautious(energy_j, among.apart)[allowed], time_s[allowed])
     chosen = int(np.argmin(score))
     single: dict[str, Any] = {}
     if among.few is not None:

@@ -25,6 +25,10 @@ was not measured has all of D.
 Beyond the measured clocks, where no voltage is known, unmeasured cells have in addition what that
 voltage may be (:func:`~analysis.energy.discrepancy.beyond_measured`).
 
+Unmeasured cells are predicted a second time, without physics (:mod:`analysis.choice.averaged`). As
+many draws as its weight says are about that prediction in place of the model's, so that what the
+two differ by is part of how unsure a pick is.
+
 All is relative: units of energy and time do not matter, and no energy is below 0. Draws are the
 same for the same fit and measurements.
 """
@@ -36,6 +40,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.choice.averaged import SecondPrediction, apart
 from analysis.energy.curves import at_voltage
 from analysis.energy.discrepancy import LEAST_SHARE, Discrepancy, beyond_measured
 from analysis.energy.fitted import Fit
@@ -62,7 +67,8 @@ class Cells:
     ``time_of_few``: (M, M), the same of kernels with few settings, whose times no refit of the
     energies goes with.
     ``time_std``: float64 (K, M), what log times may be off by beside these. ``fitted_at``: bool
-    (M,), the settings at which any kernel was measured.
+    (M,), the settings at which any kernel was measured. ``second``: another prediction of the
+    energies, None where there is none.
     """
 
     there: Observations
@@ -73,16 +79,19 @@ class Cells:
     fitted_at: np.ndarray
     time_deviation: Mapping[str, np.ndarray] | None = None
     time_of_few: Mapping[str, np.ndarray] | None = None
+    second: SecondPrediction | None = None
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Of one kernel at M settings: ``energy_j`` (M,), the median; draws float64 (M, draws) of
-    energy (J) and of time (s)."""
+    """Of one kernel at M settings: ``energy_j`` (M,), of the mean log energy; draws float64
+    (M, draws) of energy (J) and of time (s). ``apart``: float64 (M,), the standard deviation of log
+    energy between the two predictions, 0 where the cell was measured."""
 
     energy_j: np.ndarray
     energy_draws_j: np.ndarray
     time_draws_s: np.ndarray
+    apart: np.ndarray
 
 
 def has_posterior(fitted: Fit) -> bool:
@@ -121,6 +130,7 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
     normal = _standard_normal(rng, len(deviations) + 1 + n_settings)
     own, noise, time = (_standard_normal(rng, n_settings) for _ in range(3))
     slope = _standard_normal(rng, len(beyond))
+    by_second = rng.permutation(DRAWS)
     results = []
     for i, kernel in enumerate(cells.kernels):
         prior = _prior(fitted.discrepancy, kernel, deviations[:, i], cells.repeats[i], smooth)
@@ -130,13 +140,27 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
         mean, drawn = prior.conditioned(away, normal, own, noise)
         if beyond.any():
             drawn += np.where(there, 0.0, beyond[:, i]).T @ slope
+        between = np.zeros(n_settings)
+        if cells.second is not None:
+            unmeasured = cells.repeats[i] == 0
+            weight = float(cells.second.weight[i])
+            away = cells.second.log_j[i] - np.log(predicted_j[i]) - mean
+            away = np.where(unmeasured & np.isfinite(away), away, 0.0)
+            shift, between = weight * away, apart(away, weight)
+            drawn += away[:, None] * (by_second < weight * DRAWS) - shift[:, None]
+            mean = mean + shift
         slower = cells.time_std[i][:, None] * time
         drawn += ((cells.repeats[i] == 0) * elasticity[i])[:, None] * slower
         slower += of_time[:, i].T @ normal[first : first + len(of_time)]
         energy_j = predicted_j[i] * np.exp(mean)
         time_s = cells.there.time_s[i * n_settings : (i + 1) * n_settings]
         results.append(
-            Posterior(energy_j, energy_j[:, None] * np.exp(drawn), time_s[:, None] * np.exp(slower))
+            Posterior(
+                energy_j,
+                energy_j[:, None] * np.exp(drawn),
+                time_s[:, None] * np.exp(slower),
+                between,
+            )
         )
     return results
 

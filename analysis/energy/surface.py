@@ -11,7 +11,7 @@ setting both fade to zero, and the model's terms stand alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,6 @@ REACHES = (0.15, 0.3, 0.6, 1.2)
 """Correlation lengths that are tried, in units of the measured range of each log clock."""
 NOISES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Variances of the noise that are tried, relative to the surface's."""
-SHAPES = (len(REACHES), len(NOISES))
 MIN_SETTINGS = 5
 """With fewer settings measured a surface is no more than the settings themselves."""
 
@@ -90,13 +89,13 @@ class Surface:
 
     def at_settings(self, mhz: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """At settings (M, 2): (M,) of the shared surface, (M, K) of the kernels' deviations."""
-        scaled, wanted = _scaled(self.mhz, mhz)
-        mean = _mean(self.residual)
-        shared = _smoother(scaled, wanted, self.shape) @ mean
+        scaled, wanted = scaled_clocks(self.mhz, mhz)
+        mean = known_mean(self.residual)
+        shared = smoother(scaled, wanted, self.shape) @ mean
         own = np.zeros((len(mhz), len(self.kernels)))
         deviation = self.residual - mean[:, None]
         for there, columns in patterns(deviation):
-            weights = _smoother(scaled[there], wanted, self.own_shape)
+            weights = smoother(scaled[there], wanted, self.own_shape)
             own[:, columns] = weights @ deviation[np.ix_(there, columns)]
         return shared, own
 
@@ -120,19 +119,20 @@ def _shaped(mhz: np.ndarray, kernels: list[str], cells: np.ndarray) -> Surface |
     """The surface of shapes under which the cells (S, K) are the likeliest; None if too few."""
     if len(mhz) < MIN_SETTINGS:
         return None
-    mean = _mean(cells)
-    shape, own_shape = _likeliest(_scaled(mhz, mhz)[0], [mean[:, None], cells - mean[:, None]])
+    mean = known_mean(cells)
+    shape, own_shape = likeliest(scaled_clocks(mhz, mhz)[0], [mean[:, None], cells - mean[:, None]])
     return Surface(mhz, kernels, cells, shape, own_shape)
 
 
-def _mean(cells: np.ndarray) -> np.ndarray:
-    """(S,): over the kernels that were measured at each setting."""
+def known_mean(cells: np.ndarray) -> np.ndarray:
+    """The mean of each row's finite numbers: float64 (rows,), NaN where there is none."""
     there = np.isfinite(cells)
     # Twice as quick as numpy.nanmean, and it is taken in every fold.
-    return np.asarray(np.where(there, cells, 0.0).sum(axis=1) / there.sum(axis=1))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(there, cells, 0.0).sum(axis=1) / there.sum(axis=1))
 
 
-def _scaled(mhz: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def scaled_clocks(mhz: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both sets of settings as log clocks, 0 to 1 over the range of the first."""
     low, span = np.zeros(2), np.ones(2)
     logs = [np.log(np.where(np.isfinite(clocks), clocks, 1.0)) for clocks in (mhz, wanted)]
@@ -154,11 +154,11 @@ def _correlation(one: np.ndarray, other: np.ndarray, reach: float) -> np.ndarray
 def correlation(one: np.ndarray, other: np.ndarray, mhz: np.ndarray) -> np.ndarray:
     """Of a rough process over log clocks, exp(-distance): float64 (M, N), between settings (M, 2)
     and (N, 2). The unit of distance is the range of the clocks ``mhz``, float64 (S, 2)."""
-    scaled = [_scaled(mhz, settings)[1] for settings in (one, other)]
+    scaled = [scaled_clocks(mhz, settings)[1] for settings in (one, other)]
     return np.asarray(np.exp(-np.sqrt(_square_distance(*scaled))))
 
 
-def _smoother(at: np.ndarray, wanted: np.ndarray, shape: tuple[float, float]) -> np.ndarray:
+def smoother(at: np.ndarray, wanted: np.ndarray, shape: tuple[float, float]) -> np.ndarray:
     """(M, S): how much each residual at ``at`` counts for the surface at each ``wanted``."""
     reach, noise = shape
     held = _correlation(at, at, reach)
@@ -179,23 +179,29 @@ def patterns(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             yield np.flatnonzero(rows), np.flatnonzero(kind.reshape(-1) == i)
 
 
-def _likeliest(scaled: np.ndarray, values: list[np.ndarray]) -> list[tuple[float, float]]:
+def likeliest(
+    scaled: np.ndarray,
+    values: list[np.ndarray],
+    tried_reaches: Sequence[float] = REACHES,
+    tried_noises: Sequence[float] = NOISES,
+) -> list[tuple[float, float]]:
     """For each of ``values`` (S, columns) the (reach, noise) with the highest marginal likelihood.
 
     The size of the surface is taken at its best for each pair: with R the correlation plus the
     noise, log L = -(n log(sum v' R^-1 v / n) + sum log det R) / 2 up to a constant, n numbers in
     all columns together.
     """
+    tried = (len(tried_reaches), len(tried_noises))
     spectra: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
     shapes = []
     for columns_of in values:
-        square, log_det, n = np.zeros(SHAPES), np.zeros(SHAPES), 0
+        square, log_det, n = np.zeros(tried), np.zeros(tried), 0
         for there, columns in patterns(columns_of):
             if there.tobytes() not in spectra:
-                reaches = np.array(REACHES)[:, None, None]
+                reaches = np.array(tried_reaches)[:, None, None]
                 held = np.exp(-0.5 * _square_distance(scaled[there], scaled[there]) / reaches**2)
                 spread, axes = np.linalg.eigh(held)
-                noisy = np.maximum(spread, 0.0)[:, None, :] + np.array(NOISES)[:, None]
+                noisy = np.maximum(spread, 0.0)[:, None, :] + np.array(tried_noises)[:, None]
                 spectra[there.tobytes()] = (noisy, axes.transpose(0, 2, 1))
             noisy, axes = spectra[there.tobytes()]
             part = columns_of[np.ix_(there, columns)]
@@ -204,6 +210,6 @@ def _likeliest(scaled: np.ndarray, values: list[np.ndarray]) -> list[tuple[float
             log_det += np.log(noisy).sum(axis=2) * len(columns)
             n += part.size
         likelihood = -(n * np.log(np.maximum(square, 1e-300) / max(n, 1)) + log_det) / 2
-        reach, noise = np.unravel_index(int(np.argmax(likelihood)), SHAPES)
-        shapes.append((REACHES[reach], NOISES[noise]))
+        reach, noise = map(int, np.unravel_index(int(np.argmax(likelihood)), tried))
+        shapes.append((tried_reaches[reach], tried_noises[noise]))
     return shapes

@@ -22,3 +22,14 @@ def cell_means(data: Observations, kernels: Sequence[str], values: np.ndarray) -
     n = np.bincount(cell, minlength=shape[0] * shape[1])
     with np.errstate(invalid="ignore"):
         return np.asarray((np.bincount(cell, values[mine], len(n)) / n).reshape(shape))
+
+
+def first_rows(data: Observations, kernels: Sequence[str]) -> np.ndarray:
+    """The first row of each kernel at each setting of ``data``: int64 (kernels, settings), -1
+    where it was not measured."""
+    row = {label: i for i, label in enumerate(kernels)}
+    number = np.array([row.get(label, -1) for label in data.kernel.tolist()], np.int64)
+    first = np.full((len(kernels), len(data.settings)), -1)
+    mine = np.flatnonzero(number >= 0)[::-1]
+    first[number[mine], data.setting[mine]] = mine
+    return first

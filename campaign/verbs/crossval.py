@@ -50,7 +50,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         choices=("measured", "predicted", "profile"),
         default="measured",
         help="the run time that the model is given; profile: from counts and the time at the "
-        "fastest setting, for kernels left out (default: %(default)s)",
+        "fastest setting, for kernels left out (default: %(default)s, and what is lost with "
+        "predicted times beside it)",
     )
     parser.add_argument(
         "--fitted-on",
@@ -279,9 +280,10 @@ def print_crossval(shown: dict[str, Any]) -> None:
     if shown["unproven_clocks"]:
         explain(UNPROVEN_CLOCKS)
     decision = shown["decision"]
+    titles = {"model": CHOOSERS["model"], "model_predicted_time": "model, predicted time"}
     rows = [
         [title, entry["mean_lost_pct"], entry["max_lost_pct"], entry["exact"]]
-        for name, title in CHOOSERS.items()
+        for name, title in (titles | CHOOSERS).items()
         if (entry := decision.get(name))
     ]
     if rows:

@@ -295,13 +295,20 @@ def test_few_settings_are_not_taken_for_no_knowledge(settings):
     assert lost / 4 - 1.0 < stated < 4 * lost + 3.0
 
 
-def trial(predicted_j: list[list[float]], measured_j: list[list[float]]) -> FewTrial:
-    """By kernel: at three settings, with times that do not matter."""
-    predicted, seen = np.array(predicted_j).T, np.array(measured_j).T
+def trial(
+    predicted_j: list[list[float]],
+    measured_j: list[list[float]],
+    process_j: list[list[float]] | None = None,
+) -> FewTrial:
+    """By kernel: at three settings, with times that do not matter. The process predicts what the
+    model does, unless it is said."""
+    predicted, seen = np.array(predicted_j, float).T, np.array(measured_j, float).T
     return FewTrial(
         settings=[(1.0, np.nan), (2.0, np.nan), (3.0, np.nan)],
+        hidden=np.array([False, True, True]),
         predicted_j=predicted,
         predicted_s=np.ones_like(predicted),
+        process_j=predicted if process_j is None else np.array(process_j, float).T,
         measured_j=seen,
         measured_s=np.ones_like(seen),
     )
@@ -309,6 +316,32 @@ def trial(predicted_j: list[list[float]], measured_j: list[list[float]]) -> FewT
 
 BAD = trial([[9, 9, 1], [9, 9, 1], [9, 9, 1]], [[1, 2, 3], [1, 2, 3], [1.5, 1, 3]])
 GOOD = trial([[1, 2, 9], [1, 2, 9], [2, 1, 9]], [[1, 2, 3], [1, 2, 3], [1.5, 1, 3]])
+
+
+def test_a_trial_weighs_the_model_and_the_process_by_what_they_were_off():
+    """At the second and third setting: the model is off by a factor of e, the process by sqrt(e),
+    so that their mean squared errors are 1 and 1/4, and their weights 1 to 4."""
+    measured_j = [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    e = float(np.e)
+    few = trial([[1, e, 1 / e], [1, e, e]], measured_j, [[1, e**0.5, e**-0.5], [1, e**0.5, e**0.5]])
+    assert few.process_weight == pytest.approx(0.8)
+
+
+def test_a_trial_picks_by_the_average_and_by_how_far_the_two_are_apart():
+    """Of two kernels, the model predicts half of what the third setting costs, the process the
+    truth there and half of the second: a pick by either alone would lose."""
+    few = trial([[1, 2, 0.5], [1, 2, 0.5]], [[1, 2, 3], [1, 2, 3]], [[1, 0.5, 3], [1, 0.5, 3]])
+    # Errors log 6 of the model, log 4 of the process.
+    weight = float(np.log(6) ** 2 / (np.log(6) ** 2 + np.log(4) ** 2))
+    assert few.process_weight == pytest.approx(weight)
+    second, third = (
+        np.log(by_model) + weight * np.log(by_process / by_model)
+        + 0.5 * np.sqrt(weight * (1 - weight)) * abs(np.log(by_process / by_model))
+        for by_model, by_process in ((2.0, 0.5), (0.5, 3.0))
+    )  # fmt: skip
+    least = int(np.argmin([0.0, second, third]))
+    assert few.lost_pct(objective("energy"))[0] == pytest.approx([0.0, 100.0, 200.0][least])
+    assert least == 0
 
 
 def candidates_with(few: FewTrial) -> Candidates:

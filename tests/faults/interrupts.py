@@ -2,9 +2,9 @@
 
 Each verb runs once to its end, on a demo's store, for its duration; then N times with a SIGINT at a
 moment drawn over it. Right is: exit code 130 with one line, or the verb's own end
-(a SIGINT in its last moments). ``run``, ``tune`` and ``import`` are then run to their end, and the
-store must have every point of the uninterrupted one, once. Prints a line a verb; exit code 1 where
-anything was wrong.
+(a SIGINT in its last moments). ``run``, ``run --adaptive``, ``tune`` and ``import`` are then run to
+their end, and the store must have every point of the uninterrupted one, once. Prints a line a verb;
+exit code 1 where anything was wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ PROGRESS = "jetson-tk1/board: "
 VERBS = {
     "plan": "plan campaign.toml",
     "run": "run campaign.toml --store new --quiet",
+    "run --adaptive": "run campaign.toml --store new --quiet --adaptive",
     "tune": "tune tune.toml --store new --quiet",
+    "next": "next few --budget 1 --points 5 --output next.toml",
     "watch": "watch store --once",
     "status": "status store",
     "failures": "failures store",
@@ -58,8 +60,8 @@ VERBS = {
     "chain": "chain 936,1008,552,368,1016,616,544",
     "codesign": f"codesign {Path(__file__).parents[2] / 'examples' / 'codesign-maxwell.toml'}",
 }
-WRITES = ("run", "tune", "import")
-RESULTS = ("new", "out.csv", "out.html", "figures", "made", "counted.toml")
+WRITES = ("run", "run --adaptive", "tune", "import")
+RESULTS = ("new", "out.csv", "out.html", "figures", "made", "counted.toml", "next.toml")
 PERF = """\
 64000000;;fp_arith_inst_retired.scalar_double;115168822;100.00;;
 0;;fp_arith_inst_retired.128b_packed_double;115168822;100.00;;
@@ -130,6 +132,9 @@ def main() -> int:
         subprocess.run(export, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         (folder / "tune.toml").write_text((folder / "campaign.toml").read_text() + TUNE)
         (folder / "app.csv").write_text(PERF)
+        tune = [sys.executable, "-m", "campaign", *VERBS["tune"].split()]
+        subprocess.run(tune, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        (folder / "new").rename(folder / "few")
         VERBS["show"] += " " + points_of(folder / "store")[0]
         for verb in arguments.verb or VERBS:
             argv = VERBS[verb].split()
@@ -148,7 +153,7 @@ def main() -> int:
                     ends["WRONG: points"] += 1
             wrong += sum(n for end, n in ends.items() if end.startswith("WRONG"))
             said = ", ".join(f"{n} {end}" for end, n in sorted(ends.items()))
-            print(f"{verb:13}{duration_s:6.2f} s ({whole}): {said}", flush=True)
+            print(f"{verb:15}{duration_s:6.2f} s ({whole}): {said}", flush=True)
     return 1 if wrong else 0
 
 

@@ -1,0 +1,181 @@
+"""The energy model where every setting was measured, beside models that know no physics.
+
+    .venv/bin/python benchmarks/all_measured.py --data DIR [--only NAME] [--phones 10]
+
+``DIR``: as for ``real_data.py``. Leave-one-setting-out, the times of the setting that is left out
+given. Printed are the mean error of energy out of fold and what the picks by these predictions
+lose, the mean over kernels, both in %. Beside ours, all on the same folds, of the logarithm of
+power less the kernel's mean over the other settings:
+
+- ``boosting``, ``forest``, ``extra``: gradient boosting, a random forest, extra trees
+  (scikit-learn), from log clocks, the kernel's mean log power and its log time relative to the
+  mean over the other settings;
+- ``process``: a Gaussian process over log clocks that all kernels share, and one of each kernel;
+- ``quadratic``: a quadratic of log clocks for each kernel;
+- ``mixed``: a quadratic that the kernels share, and each kernel's shrunk deviations from it.
+
+Exits 0 when ours has at most the least error and the least loss of the others in every row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from few_measurements import Table  # noqa: E402
+from next_measurements import by_process, by_quadratic, places, quadratic_columns  # noqa: E402
+from real_data import gtx_980, odroid, phones, titan_x  # noqa: E402
+
+from analysis.choice.crossval import cross_validate  # noqa: E402
+from analysis.choice.few_crossval import FewTruth  # noqa: E402
+from analysis.choice.objectives import ENERGY  # noqa: E402
+from analysis.measurements.observations import CantFit, kernel_names  # noqa: E402
+
+TREES = ("boosting", "forest", "extra")
+OTHERS = (*TREES, "process", "quadratic", "mixed")
+COLUMNS = ("ours", *OTHERS)
+
+
+def of_trees(name):
+    """A fresh regressor."""
+    from sklearn.ensemble import (
+        ExtraTreesRegressor,
+        GradientBoostingRegressor,
+        RandomForestRegressor,
+    )
+
+    if name == "boosting":
+        return GradientBoostingRegressor(random_state=0)
+    kind = RandomForestRegressor if name == "forest" else ExtraTreesRegressor
+    return kind(n_estimators=100, random_state=0)
+
+
+def by_own_quadratic(place, log_w, few):
+    """Each kernel's own, of the least sum of squares (and, of several, the least coefficients)."""
+    x = quadratic_columns(place)
+    return (x @ np.linalg.lstsq(x[few], log_w[:, few].T, rcond=None)[0]).T
+
+
+def predicted(log_w, log_s, place):
+    """Column -> log power (K, S) out of fold."""
+    settings = log_w.shape[1]
+    found = {name: np.empty_like(log_w) for name in OTHERS}
+    for out in range(settings):
+        few = np.delete(np.arange(settings), out)
+        for name, predict in (
+            ("process", by_process),
+            ("quadratic", by_own_quadratic),
+            ("mixed", by_quadratic),
+        ):
+            found[name][:, out] = predict(place, log_w, few)[:, out]
+        mean_w = log_w[:, few].mean(axis=1, keepdims=True)
+        slower = log_s - log_s[:, few].mean(axis=1, keepdims=True)
+        features = np.stack(
+            [
+                *(np.broadcast_to(column, log_w.shape) for column in place.T),
+                np.broadcast_to(mean_w, log_w.shape),
+                slower,
+            ],
+            axis=2,
+        )
+        x, y = features[:, few].reshape(-1, features.shape[2]), (log_w - mean_w)[:, few].ravel()
+        for name in TREES:
+            away = of_trees(name).fit(x, y).predict(features[:, out])
+            found[name][:, out] = mean_w[:, 0] + away
+    return found
+
+
+def judged(data):
+    """Column -> (errors of all rows, losses of all kernels), both in %."""
+    truth = FewTruth.of(data, ENERGY)
+    labels = list(truth.row)
+    table = Table(data, labels)
+    log_s, log_j = np.log(table.time_s), np.log(table.energy_j)
+    result = {}
+    for name, log_w in predicted(log_j - log_s, log_s, places(truth.mhz)).items():
+        energy_j = np.exp(log_w + log_s)
+        lost = truth.above_pct[np.arange(len(labels)), energy_j.argmin(axis=1)]
+        result[name] = (np.abs(energy_j / table.energy_j - 1.0).ravel() * 100.0, lost)
+    ours = cross_validate(data, "leave-one-setting-out", time="measured")
+    result["ours"] = (ours.error_pct, np.array([case.model_pct for case in ours.cases]))
+    return result
+
+
+def show(name, sites):
+    """Print a row; whether ours is the best in it."""
+    began = time.perf_counter()
+    parts = {column: ([], []) for column in COLUMNS}
+    for site in sites:
+        everywhere = [k for k in kernel_names(site) if measured_everywhere(site, k)]
+        try:
+            found = judged(site.take(np.isin(site.kernel.astype(str), everywhere)))
+        except CantFit:
+            continue
+        for column, (errors, lost) in found.items():
+            parts[column][0].append(errors)
+            parts[column][1].append(lost)
+    means = [
+        {column: float(np.mean(np.concatenate(parts[column][i]))) for column in COLUMNS}
+        for i in range(2)
+    ]
+    passed = True
+    for what, mean in zip(("error", "lost"), means, strict=True):
+        best = min(mean[column] for column in OTHERS)
+        passed &= mean["ours"] <= best
+        shown = " ".join(f"{mean[column]:9.2f}" for column in COLUMNS)
+        print(f"{name:30} {what:6}{shown}  {'' if mean['ours'] <= best else 'above'}", flush=True)
+    print(f"{'':30} {time.perf_counter() - began:.0f} s", flush=True)
+    return passed
+
+
+def measured_everywhere(data, kernel):
+    """Whether a kernel was measured at every setting of the site."""
+    own = np.unique(data.setting[data.kernel == kernel])
+    return len(own) == len(np.unique(data.setting))
+
+
+def main() -> int:
+    """Print the table; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--only", default="", help="data sets whose name contains this")
+    parser.add_argument("--phones", type=int, default=10)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    folder = arguments.data
+    sets = {
+        "Titan X, voltage table": lambda: [titan_x(folder, True)],
+        "Titan X, voltage unknown": lambda: [titan_x(folder, False)],
+        "GTX 980, lumped": lambda: [gtx_980(folder, False)],
+        "GTX 980, counts": lambda: [gtx_980(folder, True)],
+        "XU3 cBench, lumped": lambda: [odroid(folder, "cBench", False)],
+        "XU3 cBench, counts": lambda: [odroid(folder, "cBench", True)],
+        "XU3 PARSEC, lumped": lambda: [odroid(folder, "PARSEC", False)],
+        "XU3 PARSEC, counts": lambda: [odroid(folder, "PARSEC", True)],
+        "phones, every cluster a site": lambda: list(phones(folder, arguments.phones)),
+    }
+    print(f"{'leave-one-setting-out, %':37}" + " ".join(f"{column:>9}" for column in COLUMNS))
+    passed = True
+    for name, read in sets.items():
+        if arguments.only.lower() in name.lower():
+            passed &= show(name, read())
+    print("passed" if passed else "failed")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
