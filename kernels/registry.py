@@ -18,7 +18,7 @@ KERNELS = {
     "chain": "kernels.products.chain_kernel:chain",
     "stencil": "kernels.stencils.kernel:stencil",
     "gpu_fma": "kernels.cuda.microbench.fma:gpu_fma",
-    "cuda_dgemm": "kernels.cuda.dgemm:cuda_dgemm",
+    "cuda_dgemm": "kernels.cuda.products.k20x:cuda_dgemm",
     "cuda_stencil": "kernels.cuda.stencil:cuda_stencil",
     "command": "kernels.command:command",
     "idle": "kernels.idle:idle",
