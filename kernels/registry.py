@@ -18,6 +18,8 @@ KERNELS = {
     "chain": "kernels.products.chain_kernel:chain",
     "stencil": "kernels.stencils.kernel:stencil",
     "gpu_fma": "kernels.cuda.microbench.fma:gpu_fma",
+    "gpu_dgemm": "kernels.cuda.products.dgemm:gpu_dgemm",
+    "gpu_gemm": "kernels.cuda.products.gemm:gpu_gemm",
     "cuda_dgemm": "kernels.cuda.products.k20x:cuda_dgemm",
     "cuda_stencil": "kernels.cuda.stencil:cuda_stencil",
     "command": "kernels.command:command",

@@ -52,7 +52,7 @@ __device__ __forceinline__ void load_stripe(double *stripe, const double *matrix
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     add_product(double *c, const double *a, const double *b, long long rows, long long depth) {
     extern __shared__ double2 stripes[];
     double *const stripe_a = (double *)stripes, *const stripe_b = stripe_a + BLK_M * BLK_K;

@@ -1,7 +1,9 @@
 """``cuda_dgemm``: the matrix product as a Tesla K20X ran it in 2015, counted by a model.
 
 Today's compilers make no code for this GPU. :mod:`kernels.cuda.products.dgemm_counts` counts the
-program that runs on later ones. The program here is that of Anzt et al. 2015, section 2.2: a block of dim_m x dim_n threads computes a
+program that runs on later ones.
+
+The program is that of Anzt et al. 2015, section 2.2: a block of dim_m x dim_n threads computes a
 tile of blk_m x blk_n of C. It goes along A and B in steps of blk_k: load a stripe of each into
 shared memory, wait for all threads, multiply from shared memory, wait for all threads. A thread has
 blk_m / dim_m x blk_n / dim_n sums in registers.
