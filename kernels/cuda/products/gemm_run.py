@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernels.cuda.device import Gpu, explained
-from kernels.cuda.products.gemm import (
+from kernels.cuda.products.gemm_counts import (
     NUMBERS,
     GpuGemmParams,
     Number,

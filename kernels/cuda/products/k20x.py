@@ -7,8 +7,7 @@ from kernels.kernel import Kernel
 
 cuda_dgemm = Kernel(
     name="cuda_dgemm",
-    summary="the matrix product of a Tesla K20X, C = C + A B, in variants; counted only: "
-    "gpu_dgemm is the program for later GPUs",
+    summary="a Tesla K20X's matrix product, C = C + A B, in variants; counted only: see gpu_dgemm",
     counted="flops (dp), 2 n^3; bytes of shared memory, L2 and DRAM, and stalled cycles, by a "
     "model of a Tesla K20X",
     classes=("dp", "shared", "l2", "dram", "stall"),

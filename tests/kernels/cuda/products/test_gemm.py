@@ -11,11 +11,11 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from kernels.cuda.products.gemm import (
+from kernels.cuda.products.gemm import gpu_gemm
+from kernels.cuda.products.gemm_counts import (
     NUMBERS,
     GpuGemmParams,
     count_gemm,
-    gpu_gemm,
     in_bf16,
     in_double,
     random_matrix,
