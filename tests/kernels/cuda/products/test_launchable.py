@@ -36,8 +36,9 @@ def test_the_example_has_the_variants_of_plain_loops(plan) -> None:
         sizes = product((4, 6, 8, 10), (4, 6, 8, 10), (8, 16), (16, 64), (4, 16), (0, 1))
         for rows, columns, k, m_a, m_b, simd in sizes:
             m, w, n_a, n_b = rows * dim_m, columns * dim_n, threads // m_a, threads // m_b
-            registers = 2 * rows * columns + 2 * rows + 2 * (1 + simd) * columns + 30
-            if registers > 248 or m * w < 32 * (m + w) or 8 * k * (m + w) > 49152:
+            loads = k * (m + w) // threads
+            numbers = rows * columns + rows + (1 + simd) * columns + loads
+            if 2 * numbers + 30 > 228 or m * w < 32 * (m + w) or 8 * k * (m + w) > 49152:
                 continue
             if m % (m_a * (1 + simd)) or k % n_a or k % (m_b * (1 + simd)) or w % n_b:
                 continue
@@ -45,11 +46,11 @@ def test_the_example_has_the_variants_of_plain_loops(plan) -> None:
     found = [GpuDgemmParams.model_validate_json(text) for text in plan.spaces[0].params]
     names = ("dim_m", "dim_n", "blk_m", "blk_n", "blk_k", "m_a", "n_a", "m_b", "n_b", "simd")
     assert {tuple(getattr(params, name) for name in names) for params in found} == expected
-    assert len(found) == len(expected) == 218
+    assert len(found) == len(expected) == 149
     assert {params.n for params in found} == {8192}
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_120"])
+@pytest.mark.parametrize("architecture", ["sm_100", "sm_120"])
 def test_variants_of_the_example_can_be_launched(plan, architecture: str) -> None:
     """Those that need most registers, by the compiler."""
     variants = [GpuDgemmParams.model_validate_json(text) for text in plan.spaces[0].params]
