@@ -65,6 +65,7 @@ CLASS_UNITS = {
     "sp": "flop",
     "dp": "flop",
     "half": "flop",
+    "tc_half": "flop",
     "int": "op",
     "sp_add": "op",
     "sp_mul": "op",

@@ -17,6 +17,8 @@ from kernels.registry import KERNELS, find_kernel
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "sp_fma": {"level": "dram", "ops_per_word": [1, 8, 64]},
     "gpu_fma": {"number": ["sp", "dp"], "level": "dram", "ops_per_word": [1, 8, 64]},
+    "gpu_dgemm": {"n": 8192, "blk_n": [64, 96], "blk_k": [16, 32]},
+    "gpu_gemm": {"number": ["dp", "bf16"], "n": [4096, 8192]},
     "dp_fma": {"level": "dram", "ops_per_word": [1, 8, 64]},
     "int_mad": {"level": "l2", "ops_per_word": [1, 8, 64]},
     "fmm": {"n": [100_000, 1_000_000], "digits": 4},

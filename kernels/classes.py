@@ -9,6 +9,7 @@ CLASSES = {
     "sp": "single-precision floating-point operations; a multiply-add is two",
     "dp": "double-precision floating-point operations; a multiply-add is two",
     "half": "half-precision floating-point operations; a multiply-add is two",
+    "tc_half": "half-precision floating-point operations of tensor cores; a multiply-add is two",
     "int": "integer operations",
     "sp_add": "single-precision additions and subtractions, where they are counted apart",
     "sp_mul": "single-precision multiplications, where they are counted apart",

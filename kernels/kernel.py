@@ -83,6 +83,15 @@ class Marked(Protocol):
         """The phases of the last run on this rank, or of its first iterations, in time order."""
 
 
+@runtime_checkable
+class WithMetrics(Protocol):
+    """A prepared kernel that knows more about its variant than the parameters say."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """Further numbers that a measurement records, by name, beside those of
+        :attr:`Kernel.metrics`: registers by the compiler of this node, for example."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
     """A kernel in the registry.

@@ -47,7 +47,7 @@ from campaign.measurement import Measurement, Trace
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import Point
 from kernels.host.ranks import Team, WrongTeamSize
-from kernels.kernel import Kernel, KernelFailed, WrongResult
+from kernels.kernel import Kernel, KernelFailed, WithMetrics, WrongResult
 from kernels.registry import find_kernel
 from sites.clocks import ClockControl, ClockNotLegal, ClocksUnavailable, device_of, open_control
 from sites.meters import MeterUnreadable, open_meter
@@ -194,8 +194,10 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
         clock_proof=proof.by,
     )
     done = _record(started, measured, counts, setup.protocol.trim_s)
-    if kernel.metrics is not None:
-        done = replace(done, provenance={**done.provenance, METRICS: dict(kernel.metrics(params))})
+    if kernel.metrics is not None or measured.metrics:
+        metrics = dict(kernel.metrics(params)) if kernel.metrics is not None else {}
+        metrics |= measured.metrics
+        done = replace(done, provenance={**done.provenance, METRICS: metrics})
     return done
 
 
@@ -248,6 +250,7 @@ def _measured(
         steps=idle | measured.steps,
         flags=[*measured.flags, *flags, *by_counters.flags],
         counters=by_counters.kept,
+        metrics=dict(prepared.metrics()) if isinstance(prepared, WithMetrics) else {},
     )
     if team.size > 1:
         measured = joined(measured, team, node_name())

@@ -99,13 +99,15 @@ class WindowedMeasurement:
     """The windows of a point.
 
     ``steps``: results of the protocol's steps by name. ``flags``: sentences about what may make
-    the energy wrong. ``counters``: see :mod:`analysis.measurements.hardware_counters`.
+    the energy wrong. ``counters``: see :mod:`analysis.measurements.hardware_counters`. ``metrics``:
+    those of a kernel that is :class:`kernels.kernel.WithMetrics`.
     """
 
     windows: list[Window]
     steps: dict[str, Any]
     flags: list[str]
     counters: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 def idle_power(

@@ -86,6 +86,7 @@ class Gpu:
         architecture: ``sm_90``, for example.
         processors: how many it has.
         l2_bytes: of its second cache.
+        block_shared_bytes: shared memory that a block has at most.
     """
 
     def __init__(self, team: Team) -> None:
@@ -110,6 +111,7 @@ class Gpu:
             self.architecture = f"sm_{major}{minor}"
             self.processors: int = properties.multiprocessor_count
             self.l2_bytes: int = properties.l2_cache_size
+            self.block_shared_bytes: int = properties.max_shared_memory_per_block_optin
         self._buffers: list[Any] = []
         self._codes: list[Any] = []
         self._graphs: list[Any] = []
@@ -199,6 +201,16 @@ class Gpu:
         with explained("running the kernel"):
             for _ in range(times):
                 graph.launch(self._stream)
+            self._stream.sync()
+
+    @property
+    def stream(self) -> int:
+        """The stream's handle, for a library that launches kernels of its own."""
+        return int(self._stream.handle)
+
+    def wait(self) -> None:
+        """Wait until all that was launched has ended."""
+        with explained("running the kernel"):
             self._stream.sync()
 
     def close(self) -> None:

@@ -100,7 +100,8 @@ def _compiled(text: str, source: Source, architecture: str) -> tuple[bytes, str]
         std="c++17",
         name=source.path.name,
         ptxas_options="-v",
-        define_macro=[(name, str(value)) for name, value in source.macros.items()],
+        # An empty list is refused.
+        define_macro=[(name, str(value)) for name, value in source.macros.items()] or None,
     )
     try:
         compilation = Compilation(text, "c++", options)

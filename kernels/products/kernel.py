@@ -16,12 +16,11 @@ from kernels.fmm.counts.machine import DEFAULT_MACHINE, host_machine
 from kernels.host.memory import paged_array
 from kernels.host.prepared import PreparedParts
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, Prepared, WrongResult, not_compiled
+from kernels.kernel import Counts, Kernel, Prepared, not_compiled
 from kernels.products.counts import count_product
+from kernels.products.probes import Probes
 from kernels.products.variants import Block, Variant, blocks
 
-PROBES = 4
-"""Random vectors of signs that a block of C is multiplied with to check it (Freivalds 1977)."""
 DTYPE = np.dtype(np.float64)
 
 
@@ -90,9 +89,7 @@ class ProductPart:
         self._packed = tuple(paged_array(length, DTYPE) for length in lengths)
         for buffer in self._packed:
             buffer[:] = 0.0
-        signs = np.random.default_rng(seed).integers(0, 2, (block.columns, PROBES))
-        self._signs = 2.0 * signs - 1.0
-        self._before, self._size_before = self._probed(self._signs)
+        self._probes = Probes(*self._of_block(), seed, block.row, block.column)
         self._runs = 0
 
     def run(self, iterations: int) -> None:
@@ -110,28 +107,15 @@ class ProductPart:
         self._runs += iterations
 
     def check(self) -> None:
-        """Compare the block times vectors of signs with C + runs A B of them, by NumPy."""
-        a, b, _ = self._matrices.square()
-        a = a[self._block.row : self._block.last_row]
-        b = b[:, self._block.column : self._block.last_column]
-        right = self._before + self._runs * (a @ (b @ self._signs))
-        error = np.abs(self._probed(self._signs)[0] - right)
-        size = self._size_before + self._runs * (np.abs(a) @ np.abs(b).sum(axis=1))
-        # Every addition rounds once: those of the product, and those of the runs.
-        allowed = (self._matrices.n + self._runs) * np.finfo(DTYPE).eps * size
-        if not (error <= allowed[:, None]).all():
-            row = int(np.argmax(np.nan_to_num(error, nan=np.inf).max(axis=1) - allowed))
-            raise WrongResult(
-                f"row {self._block.row + row} of C is not that of C + A B (difference "
-                f"{error[row].max():.3g} in sums over columns {self._block.column} to "
-                f"{self._block.last_column - 1}, allowed {allowed[row]:.3g})"
-            )
+        """Compare the block with C + runs A B of it: see :mod:`kernels.products.probes`."""
+        self._probes.check(self._of_block()[2], self._runs)
 
-    def _probed(self, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The block times the vectors, (rows, PROBES), and the sums of its magnitudes, (rows,)."""
-        block = self._block
-        c = self._matrices.square()[2][block.row : block.last_row, block.column : block.last_column]
-        return c @ signs, np.abs(c).sum(axis=1)
+    def _of_block(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rows of A, the columns of B, and the block of C: views."""
+        a, b, c = self._matrices.square()
+        rows = slice(self._block.row, self._block.last_row)
+        columns = slice(self._block.column, self._block.last_column)
+        return a[rows], b[:, columns], c[rows, columns]
 
 
 class PreparedProduct(PreparedParts):

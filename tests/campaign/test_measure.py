@@ -324,3 +324,21 @@ def test_a_fork_server_whose_worker_has_ended_meanwhile_says_nothing(tmp_path):
     root = Path(__file__).parents[2]
     done = subprocess.run(words, input=b"", capture_output=True, cwd=root, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_what_only_the_node_knows_of_a_variant_is_recorded(monkeypatch):
+    """Beside the kernel's metrics, and in the place of those that it states as well."""
+    from analysis.dataset import METRICS
+    from campaign.measure.point_life import measure
+    from kernels.registry import KERNELS
+
+    monkeypatch.setitem(KERNELS, "waiting", "tests.campaign.kernel_with_metrics:waiting")
+    site = localhost(meters=[])
+    point = a_point(
+        "waiting", site=site.name, partition=next(iter(site.partitions)), params="{}", ranks=1,
+        setting=AS_FOUND,
+    )  # fmt: skip
+    measured = measure(PartitionSetup(site, QUICK, ("waiting",)), point, 0)
+    assert measured is not None
+    assert measured.status == "ok", measured.text
+    assert measured.provenance[METRICS] == {"shared_bytes": 512, "registers": 40, "blocks": 3}

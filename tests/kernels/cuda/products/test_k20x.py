@@ -13,14 +13,19 @@ from pydantic import ValidationError
 
 from campaign.command_line import main
 from campaign.plan.plan import Plan, make_plan
-from kernels.cuda.dgemm_counts import LATENCY_CYCLES, LINE_CYCLES, count_tiles, launch_metrics
-from kernels.cuda.dgemm_variants import CudaDgemmParams
 from kernels.cuda.processor import TESLA_K20X
+from kernels.cuda.products.k20x_counts import (
+    LATENCY_CYCLES,
+    LINE_CYCLES,
+    CudaDgemmParams,
+    count_tiles,
+    launch_metrics,
+)
 from sites.setting import Setting
 from sites.site_reading import BUILT_IN_SITES, read_site
 from sites.twin.machine import constant_w, iteration_s
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 DEFAULT = Setting(732.0, 2600.0)
 SITE = read_site(ROOT / BUILT_IN_SITES / "tesla-k20x.toml")
 N = 4096

@@ -1,24 +1,31 @@
-"""The variants of the GPU's matrix product: the tiles and thread shapes of Anzt et al. 2015."""
+"""The variants of a GPU's matrix product: the tiles and thread shapes of Anzt et al. 2015."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field, model_validator
 
-from kernels.cuda.processor import TESLA_K20X, WARP
+from kernels.cuda.processor import WARP
 from kernels.kernel import Params, WrongParameter
 
 ITEM_BYTES = 8
+BLOCK_THREADS = 1024
+"""The most threads of a block, on every GPU."""
 LARGEST = 1 << 16
 
 
-class CudaDgemmParams(Params):
+class Tiles(Params):
     """The product, and the variant. The defaults are the fastest of Anzt et al. 2015, Table II."""
+
+    most_shared_bytes: ClassVar[int]
+    """Shared memory that a block has at most, where a variant is refused without a GPU."""
 
     n: int = Field(ge=1, le=1 << 20)
     """rows and columns of A, B and C"""
-    dim_m: int = Field(default=16, ge=1, le=TESLA_K20X.block_threads)
+    dim_m: int = Field(default=16, ge=1, le=BLOCK_THREADS)
     """threads of a block along the rows of C"""
-    dim_n: int = Field(default=16, ge=1, le=TESLA_K20X.block_threads)
+    dim_n: int = Field(default=16, ge=1, le=BLOCK_THREADS)
     """threads of a block along the columns of C"""
     blk_m: int = Field(default=64, ge=1, le=LARGEST)
     """rows of C that a block computes, a multiple of dim_m"""
@@ -26,25 +33,25 @@ class CudaDgemmParams(Params):
     """columns of C that a block computes, a multiple of dim_n"""
     blk_k: int = Field(default=16, ge=1, le=LARGEST)
     """columns of A, and rows of B, in shared memory at a time"""
-    m_a: int = Field(default=64, ge=1, le=TESLA_K20X.block_threads)
+    m_a: int = Field(default=64, ge=1, le=BLOCK_THREADS)
     """threads along the rows of A while A is loaded; divides blk_m"""
-    n_a: int = Field(default=4, ge=1, le=TESLA_K20X.block_threads)
+    n_a: int = Field(default=4, ge=1, le=BLOCK_THREADS)
     """threads along the columns of A while A is loaded; divides blk_k, and m_a n_a = dim_m dim_n"""
-    m_b: int = Field(default=16, ge=1, le=TESLA_K20X.block_threads)
+    m_b: int = Field(default=16, ge=1, le=BLOCK_THREADS)
     """threads along the rows of B while B is loaded; divides blk_k"""
-    n_b: int = Field(default=16, ge=1, le=TESLA_K20X.block_threads)
+    n_b: int = Field(default=16, ge=1, le=BLOCK_THREADS)
     """threads along the columns of B while B is loaded; divides blk_n, and m_b n_b = dim_m dim_n"""
     simd: int = Field(default=0, ge=0, le=1)
     """1: a thread loads two numbers at a time; 2 m_a divides blk_m then, and 2 m_b blk_k"""
 
     @model_validator(mode="after")
-    def _can_be_built(self) -> CudaDgemmParams:
-        threads = self.dim_m * self.dim_n
-        if threads > TESLA_K20X.block_threads or threads % WARP:
+    def _can_be_built(self) -> Tiles:
+        threads = self.threads()
+        if threads > BLOCK_THREADS or threads % WARP:
             raise WrongParameter(
                 "dim_m",
                 f"dim_m dim_n = {threads} threads in a block",
-                f"use a multiple of {WARP}, at most {TESLA_K20X.block_threads}",
+                f"use a multiple of {WARP}, at most {BLOCK_THREADS}",
             )
         for shape in (("m_a", "n_a"), ("m_b", "n_b")):
             product = getattr(self, shape[0]) * getattr(self, shape[1])
@@ -69,14 +76,22 @@ class CudaDgemmParams(Params):
                     f"found {getattr(self, of)}, not a multiple of {name}, {divisor}",
                     "use a multiple",
                 )
-        if (shared_bytes := self.shared_bytes()) > TESLA_K20X.shared_bytes:
+        if (shared_bytes := self.shared_bytes()) > self.most_shared_bytes:
             raise WrongParameter(
                 "blk_m",
                 f"{shared_bytes} bytes of shared memory in a block, and there are "
-                f"{TESLA_K20X.shared_bytes}",
+                f"{self.most_shared_bytes}",
                 "make blk_m, blk_n or blk_k smaller",
             )
         return self
+
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.dim_m * self.dim_n
+
+    def sums(self) -> tuple[int, int]:
+        """Rows and columns of C whose sums a thread has in registers."""
+        return self.blk_m // self.dim_m, self.blk_n // self.dim_n
 
     def shared_bytes(self) -> int:
         """Shared memory of a block: a stripe of A and one of B."""

@@ -1,4 +1,7 @@
-"""What the GPU's matrix product counts, and how a Tesla K20X runs it, by a model.
+"""``cuda_dgemm``: the matrix product as a Tesla K20X ran it in 2015, counted by a model.
+
+Today's compilers make no code for this GPU. :mod:`kernels.cuda.products.dgemm_counts` counts the
+program that runs on later ones.
 
 The program is that of Anzt et al. 2015, section 2.2: a block of dim_m x dim_n threads computes a
 tile of blk_m x blk_n of C. It goes along A and B in steps of blk_k: load a stripe of each into
@@ -30,9 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from kernels.cuda.dgemm_variants import ITEM_BYTES, CudaDgemmParams
 from kernels.cuda.processor import TESLA_K20X, WARP, Gpu
+from kernels.cuda.products.tiles import ITEM_BYTES, Tiles
 
 SECTOR_ITEMS = 4
 LINE_ITEMS = 16
@@ -45,6 +49,12 @@ OVERLAP = 5.0
 """p of (a^p + b^p)^(1/p), the cycles of multiplying for ``a`` cycles and moving for ``b``."""
 LATENCY_CYCLES = 600.0
 LINE_CYCLES = 2.6
+
+
+class CudaDgemmParams(Tiles):
+    """The product, and a variant that a Tesla K20X can run."""
+
+    most_shared_bytes: ClassVar[int] = TESLA_K20X.shared_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +71,8 @@ class Launch:
 def launch(tiles: CudaDgemmParams, gpu: Gpu = TESLA_K20X) -> Launch:
     """How a variant runs. The compiler is held to as many registers as let a block run; it loads
     the next rows and columns ahead where registers are free for them."""
-    threads = tiles.dim_m * tiles.dim_n
-    rows, columns = tiles.blk_m // tiles.dim_m, tiles.blk_n // tiles.dim_n
+    threads = tiles.threads()
+    rows, columns = tiles.sums()
     sums = ITEM_REGISTERS * rows * columns + OTHER_REGISTERS
     operands = ITEM_REGISTERS * (rows + columns)
     step = gpu.register_step
@@ -86,9 +96,8 @@ def count_tiles(tiles: CudaDgemmParams, gpu: Gpu = TESLA_K20X) -> dict[str, floa
     at_a_time = gpu.processors * runs.blocks
     rounds = -(-blocks // at_a_time)
 
-    threads = tiles.dim_m * tiles.dim_n
-    loaded = threads * (m // tiles.dim_m + w // tiles.dim_n) * k
-    moved = ITEM_BYTES * (loaded + (m + w) * k) + 4 * threads * runs.spilled * k
+    loaded = tiles.threads() * sum(tiles.sums()) * k
+    moved = ITEM_BYTES * (loaded + (m + w) * k) + 4 * tiles.threads() * runs.spilled * k
     shared = float(blocks * steps * moved)
     dp = 2.0 * n**3
 
@@ -117,7 +126,7 @@ def launch_metrics(tiles: CudaDgemmParams, gpu: Gpu = TESLA_K20X) -> Mapping[str
     return {
         "registers": runs.registers,
         "shared_bytes": runs.shared_bytes,
-        "occupancy": runs.blocks * tiles.dim_m * tiles.dim_n / gpu.threads,
+        "occupancy": runs.blocks * tiles.threads() / gpu.threads,
     }
 
 

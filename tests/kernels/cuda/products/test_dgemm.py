@@ -1,0 +1,159 @@
+"""gpu_dgemm without a GPU: its machine code counted, its arithmetic compiled for the host."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernels.cuda.listing import Function, disassemble, read_listing
+from kernels.cuda.products.dgemm import gpu_dgemm
+from kernels.cuda.products.dgemm_counts import (
+    FUNCTION,
+    SOURCE,
+    GpuDgemmParams,
+    count_product,
+    dgemm_source,
+)
+from kernels.cuda.products.dgemm_run import padded
+from kernels.cuda.program import compile_program
+from kernels.products.kernel import Matrices
+from tests.kernels.cuda.products.variants import drawn, together
+
+HERE = Path(__file__).parent
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
+
+
+def moved_bytes(executed: Counter[str], opcode: str) -> int:
+    """Bytes that one thread moves by instructions such as LDS.64; 4 where none is named."""
+    total = 0
+    for name, times in executed.items():
+        first, *modifiers = name.split(".")
+        if first == opcode:
+            total += times * next((int(m) // 8 for m in modifiers if m in ("64", "128")), 4)
+    return total
+
+
+def before_and_after(function: Function) -> Counter[str]:
+    """Instructions outside all loops."""
+    return Counter(one.name for one in function.instructions if not function.depth(one))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: Path) -> None:
+    """Ten variants each: the instructions of a step, times steps, threads and blocks."""
+    variants = drawn(40, 3)[ARCHITECTURES.index(architecture) :: 4]
+    program = compile_program(together(variants, tmp_path / "dgemm.cu"), architecture)
+    functions = read_listing(disassemble(program.cubin))
+    for i, params in enumerate(variants):
+        use, function = (by_name[f"{FUNCTION}_{i}"] for by_name in (program.functions, functions))
+        assert use.spilled_bytes == 0, params
+        assert use.shared_bytes == 0, "all of it is asked for at launch"
+        step = function.executed(1, [params.blk_k // params.steps()])
+        outside = before_and_after(function)
+        rows, columns, depth = params.padded()
+        threads = rows // params.blk_m * (columns // params.blk_n) * params.threads()
+        of_steps = threads * (depth // params.blk_k)
+        counted = count_product(params, at_a_time=264, l2_bytes=1 << 25)
+        assert step["DFMA"] * 2 * of_steps == counted["dp"], params
+        assert (moved_bytes(step, "LDS") + moved_bytes(step, "STS")) * of_steps == counted["shared"]
+        global_bytes = moved_bytes(step, "LDG") * of_steps + threads * (
+            moved_bytes(outside, "LDG") + moved_bytes(outside, "STG")
+        )
+        assert global_bytes == counted["l2"] + counted["dram"], params
+        assert not any(
+            name.startswith(("DFMA", "DADD", "DMUL", "LDS", "STS")) for name in outside
+        ), outside
+        assert not any(
+            name.startswith(("DADD", "DMUL", "STG", "LDL", "STL", "LDGSTS")) for name in step
+        ), step
+        # In pairs where the variant says so, and past the first cache.
+        width = ".128" if params.simd else ".64"
+        loads = [name for name in step if name.startswith("LDG")]
+        assert all(width in name and "STRONG.GPU" in name for name in loads), loads
+        assert sum(times for name, times in step.items() if name.startswith("BAR")) == 2
+
+
+@pytest.fixture(scope="module")
+def on_host(tmp_path_factory):
+    """A variant -> its source compiled for the host."""
+    folder = tmp_path_factory.mktemp("host")
+
+    def compiled(params: GpuDgemmParams) -> ctypes.CDLL:
+        source = dgemm_source(params)
+        library = folder / f"{'-'.join(map(str, source.macros.values()))}.so"
+        if not library.exists():
+            subprocess.run(
+                ["g++", "-std=c++20", "-O0", "-w", "-shared", "-fPIC", "-pthread", *source.options,
+                 f'-DSOURCE="{SOURCE}"', "-o", str(library), str(HERE / "dgemm_host.cpp")],
+                check=True,
+            )  # fmt: skip
+        return ctypes.CDLL(str(library))
+
+    return compiled
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("n", [1, 37, 75])
+def test_the_product_is_that_of_numpy(on_host, place: int, n: int) -> None:
+    """Variants whose tiles divide no n, with simd and without; twice, so that C is read again."""
+    variant = drawn(4, 177, most_threads=96)[place].model_copy(update={"n": n})
+    matrices = Matrices.random(n, place)
+    a, b, c = matrices.square()
+    rows, columns, depth = variant.padded()
+    moved = [padded(c, rows, columns), padded(a, rows, depth), padded(b, depth, columns)]
+    program = on_host(variant)
+    for times in (1, 2):
+        wrong = program.on_host(
+            ctypes.c_uint(variant.blocks()),
+            *(ctypes.c_void_p(matrix.ctypes.data) for matrix in moved),
+            ctypes.c_longlong(rows),
+            ctypes.c_longlong(depth),
+        )
+        assert wrong == 0, "the stripes are all of the shared memory, and nothing else is written"
+        computed = moved[0].T
+        np.testing.assert_allclose(computed[:n, :n], c + times * (a @ b), rtol=0, atol=1e-12)
+        assert not computed[n:].any()
+        assert not computed[:, n:].any()
+    assert variant.shared_bytes() == 8 * variant.blk_k * (variant.blk_m + variant.blk_n)
+
+
+def test_bytes_are_those_of_loops_over_rounds_blocks_and_steps() -> None:
+    """Rows and columns that a round's blocks share are read from DRAM once."""
+    for params in drawn(20, 9):
+        small = params.model_copy(update={"n": params.n % 700 + 1})
+        rows, columns, depth = small.padded()
+        m, w, k = small.blk_m, small.blk_n, small.blk_k
+        tiles = [(i, j) for j in range(0, columns, w) for i in range(0, rows, m)]
+        assert small.blocks() == len(tiles)
+        loaded = sum(8 * k * (m + w) for _ in tiles for _ in range(0, depth, k))
+        for at_a_time in (1, 5, 264):
+            rounds = [tiles[i : i + at_a_time] for i in range(0, len(tiles), at_a_time)]
+            read = sum(
+                8 * depth * (m * len({i for i, _ in some}) + w * len({j for _, j in some}))
+                for some in rounds
+            )
+            counts = count_product(small, at_a_time, 0)
+            assert counts["dram"] == read + 16 * rows * columns
+            assert counts["l2"] == loaded - read
+        once = count_product(small, 1, 1 << 40)
+        assert once["dram"] == 8 * depth * (rows + columns) + 16 * rows * columns
+        assert once["l2"] + once["dram"] == counts["l2"] + counts["dram"]
+
+
+def test_counts_by_hand() -> None:
+    """The default variant at n = 192: three by two tiles, twelve steps."""
+    params = GpuDgemmParams(n=192)
+    assert params.padded() == (192, 192, 192)
+    counts = count_product(params, at_a_time=6, l2_bytes=0)
+    assert counts["dp"] == 2 * 192**3
+    assert counts["shared"] == 8 * 6 * 12 * 16 * (64 + 96 + 256 * (4 + 6))
+    assert counts["dram"] == 8 * 192 * (192 + 192) + 16 * 192**2
+    assert counts["l2"] == 8 * 6 * 12 * 16 * (64 + 96) - 8 * 192 * (192 + 192)
+    assert gpu_dgemm.counts(params)["dp"] == counts["dp"]
+    assert gpu_dgemm.metrics(params) == {"shared_bytes": 20480, "warps": 8}
+    assert params.steps() == 8

@@ -1,0 +1,104 @@
+"""What the compiler says of variants before they run, and which of them are left out."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from campaign.plan.plan import Plan, make_plan
+from kernels.cuda.architectures import PROCESSORS, processor_of
+from kernels.cuda.products.dgemm import gpu_dgemm
+from kernels.cuda.products.dgemm_counts import GpuDgemmParams
+from kernels.cuda.products.launchable import launchable, variant_use, with_use
+from kernels.host.ranks import Team
+from kernels.kernel import KernelFailed
+
+ROOT = Path(__file__).parents[4]
+LARGE = GpuDgemmParams(n=512, blk_m=128, blk_n=128, blk_k=64)
+"""128 KiB of shared memory: too much for a block of sm_89 and sm_120."""
+SPILLING = GpuDgemmParams(
+    n=512, dim_m=32, dim_n=16, blk_m=256, blk_n=128, blk_k=4, m_a=128, m_b=4, n_b=128
+)
+"""64 sums of a thread take 128 registers, all that a block of 512 threads can have."""
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return make_plan(ROOT / "examples/gpu-dgemm.toml")
+
+
+def test_the_example_has_the_variants_of_plain_loops(plan) -> None:
+    expected = set()
+    for dim_m, dim_n in ((8, 16), (16, 8), (16, 16), (8, 32), (32, 8)):
+        threads = dim_m * dim_n
+        sizes = product((4, 6, 8, 10), (4, 6, 8, 10), (8, 16), (16, 64), (4, 16), (0, 1))
+        for rows, columns, k, m_a, m_b, simd in sizes:
+            m, w, n_a, n_b = rows * dim_m, columns * dim_n, threads // m_a, threads // m_b
+            loads = k * (m + w) // threads
+            numbers = rows * columns + rows + (1 + simd) * columns + loads
+            if 2 * numbers + 30 > 228 or m * w < 32 * (m + w) or 8 * k * (m + w) > 49152:
+                continue
+            if m % (m_a * (1 + simd)) or k % n_a or k % (m_b * (1 + simd)) or w % n_b:
+                continue
+            expected.add((dim_m, dim_n, m, w, k, m_a, n_a, m_b, n_b, simd))
+    found = [GpuDgemmParams.model_validate_json(text) for text in plan.spaces[0].params]
+    names = ("dim_m", "dim_n", "blk_m", "blk_n", "blk_k", "m_a", "n_a", "m_b", "n_b", "simd")
+    assert {tuple(getattr(params, name) for name in names) for params in found} == expected
+    assert len(found) == len(expected) == 149
+    assert {params.n for params in found} == {8192}
+
+
+@pytest.mark.parametrize("architecture", ["sm_100", "sm_120"])
+def test_variants_of_the_example_can_be_launched(plan, architecture: str) -> None:
+    """Those that need most registers, by the compiler."""
+    variants = [GpuDgemmParams.model_validate_json(text) for text in plan.spaces[0].params]
+    variants.sort(key=lambda params: params.sums()[0] * params.sums()[1] * (2 + params.simd))
+    largest = variants[:: -len(variants) // 6]
+    assert launchable(largest, architecture) == largest
+    for params, use in with_use(largest, architecture):
+        assert use.registers > 2 * params.sums()[0] * params.sums()[1]
+        assert use.resident_blocks >= 1
+
+
+def test_variants_are_left_out_with_the_reason() -> None:
+    variants = [GpuDgemmParams(n=512), LARGE, SPILLING]
+    assert launchable(variants, "sm_120") == variants[:1]
+    reasons = [use.refusal for _, use in with_use(variants, "sm_120")]
+    assert reasons[0] == ""
+    assert "131072 bytes of shared memory, and this GPU's have at most 101376" in reasons[1]
+    assert "registers of a block of 512 threads do not suffice for 8 x 8 sums" in reasons[2]
+    assert f"spills {variant_use(SPILLING, 'sm_120').spilled_bytes} bytes to memory" in reasons[2]
+    assert launchable(variants, "sm_90") == variants[:2]
+    assert variant_use(LARGE, "sm_90").resident_blocks == 1
+    with pytest.raises(KernelFailed, match="no limits are known of sm_35, only of sm_80, "):
+        variant_use(LARGE, "sm_35")
+
+
+def test_resident_blocks_by_hand() -> None:
+    hopper = processor_of("sm_90")
+    # 8 warps of 40 registers: 2,048 threads. 12 warps of 168: each scheduler holds three.
+    assert hopper.resident_blocks(256, 32, 8 << 10) == 8
+    assert hopper.resident_blocks(256, 97, 8 << 10) == 2
+    assert hopper.resident_blocks(384, 168, 8 << 10) == 1
+    # 9 warps of 176 registers: two for each scheduler, and one warp has no place.
+    assert hopper.resident_blocks(288, 168, 8 << 10) == 1
+    assert hopper.resident_blocks(288, 176, 8 << 10) == 0
+    assert hopper.resident_blocks(32, 32, 20 << 10) == 10
+    assert hopper.resident_blocks(32, 32, 1 << 10) == 32
+    assert hopper.resident_blocks(32, 32, 228 << 10) == 0
+    assert processor_of("sm_120").resident_blocks(512, 40, 1 << 10) == 3
+    assert all(one.block_shared_bytes < one.shared_bytes for one in PROCESSORS.values())
+
+
+def test_without_a_gpu_it_says_where_to_run() -> None:
+    """Where there is one, the product is computed and checked."""
+    try:
+        prepared = gpu_dgemm.prepare(GpuDgemmParams(n=100), Team())
+    except KernelFailed as error:
+        assert str(error).startswith("opening the GPU: ")
+    else:
+        prepared.run(20)
+        prepared.check()
+        prepared.close()

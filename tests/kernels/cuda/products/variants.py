@@ -1,0 +1,65 @@
+"""Random variants of the GPU's matrix product."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernels.cuda.products.dgemm_counts import FUNCTION, GpuDgemmParams, dgemm_source
+from kernels.cuda.program import Source
+
+THREAD_SHAPES = [(8, 4), (4, 16), (16, 6), (8, 16), (16, 16), (32, 8), (64, 4), (24, 12), (32, 16)]
+
+
+def drawn(
+    count: int, seed: int, most_threads: int = 512, most_sums: int = 48
+) -> list[GpuDgemmParams]:
+    """Random variants, half of them with simd; few enough sums for a block's registers."""
+    rng = random.Random(seed)
+    variants: list[GpuDgemmParams] = []
+    while len(variants) < count:
+        dim_m, dim_n = rng.choice(THREAD_SHAPES)
+        rows, columns = rng.randint(1, 8), rng.randint(1, 8)
+        blk_m, blk_n, blk_k = dim_m * rows, dim_n * columns, rng.randint(1, 32)
+        threads, simd = dim_m * dim_n, len(variants) % 2
+        numbers = 1 + simd
+        shapes = [(m, threads // m) for m in range(1, threads + 1) if threads % m == 0]
+        of_a = [s for s in shapes if blk_m % (numbers * s[0]) == 0 and blk_k % s[1] == 0]
+        of_b = [s for s in shapes if blk_k % (numbers * s[0]) == 0 and blk_n % s[1] == 0]
+        if not of_a or not of_b or threads > most_threads or rows * columns > most_sums:
+            continue
+        if threads > 256 and rows * columns > 30:
+            continue
+        (m_a, n_a), (m_b, n_b) = rng.choice(of_a), rng.choice(of_b)
+        variants.append(
+            GpuDgemmParams(
+                n=rng.randint(1, 5000),
+                dim_m=dim_m,
+                dim_n=dim_n,
+                blk_m=blk_m,
+                blk_n=blk_n,
+                blk_k=blk_k,
+                m_a=m_a,
+                n_a=n_a,
+                m_b=m_b,
+                n_b=n_b,
+                simd=simd,
+            )
+        )
+    return variants
+
+
+def together(variants: Sequence[GpuDgemmParams], path: Path) -> Source:
+    """The source once for each variant, as functions FUNCTION_0 and so on: one start of the
+    disassembler, which takes half a second, then does for all of them."""
+    parts = []
+    for i, params in enumerate(variants):
+        source = dgemm_source(params)
+        macros = {**source.macros, FUNCTION: f"{FUNCTION}_{i}"}
+        own = source.path.read_text()
+        parts += [f"#define {name} {value}\n" for name, value in macros.items()]
+        parts.append(f"namespace variant_{i} {{\n{own}}}\n")
+        parts += [f"#undef {name}\n" for name in (*macros, "ROW_NUMBERS")]
+    path.write_text("".join(parts))
+    return Source(path=path, macros={})
