@@ -15,26 +15,28 @@ from pydantic import ValidationError
 from kernels.cuda.listing import disassemble, read_listing
 from kernels.cuda.microbench.chains import (
     BLOCK_STEPS,
-    CHUNKS,
     FUNCTION,
-    LEVELS,
     NUMBERS,
-    REGION_VECTORS,
     SOURCE,
-    THREADS,
-    VECTOR_BYTES,
     VECTORS,
     GpuFmaParams,
-    Work,
-    array_vectors,
     chains,
     count_multiply_adds,
     expected,
-    filled,
     fma_source,
     inner_trips,
     iteration_work,
 )
+from kernels.cuda.microbench.chunks import (
+    CHUNKS,
+    LEVELS,
+    REGION_VECTORS,
+    THREADS,
+    VECTOR_BYTES,
+    Work,
+    array_vectors,
+)
+from kernels.cuda.microbench.data import filled
 from kernels.cuda.program import compile_program
 
 HERE = Path(__file__).parent
@@ -118,9 +120,9 @@ def test_the_chains_are_those_of_numpy(on_host, number: str, level: str, ops: in
     kind, work, blocks = NUMBERS[number], Work(3, 5), 2
     of_chunk = work.trips * VECTORS * THREADS
     n_vectors = max(2 * of_chunk, blocks * REGION_VECTORS)
-    words = filled(kind, n_vectors * kind.width, "random", 1)
+    words = filled((n_vectors * kind.width, kind.lanes), kind.dtype, "random", 1)
     rows = blocks * THREADS
-    start = filled(kind, rows * chains(params), "random", 2).reshape(rows, -1, kind.lanes)
+    start = filled((rows, chains(params), kind.lanes), kind.dtype, "random", 2)
     end = np.zeros_like(start)
     constants = np.repeat(np.array(kind.constants, kind.dtype), kind.lanes)
     on_host(params).on_host(
@@ -157,39 +159,38 @@ def test_counts_by_hand() -> None:
 def test_arrays_are_whole_chunks_of_the_level() -> None:
     l2 = 50 << 20
     of_chunk = 32 * VECTORS * THREADS
-    sizes = {
-        level: array_vectors(GpuFmaParams(level=level, ops_per_word=1), 264, l2)
-        for level in LEVELS[1:]
-    }
+    sizes = {level: array_vectors(level, of_chunk, 264, l2) for level in LEVELS[1:]}
     assert sizes["shared"] == REGION_VECTORS
     assert sizes["l1"] == 264 * REGION_VECTORS
     assert sizes["l2"] % of_chunk == sizes["dram"] % of_chunk == 0
     assert 0.9 * l2 / 4 < sizes["l2"] * VECTOR_BYTES <= l2 / 4
     assert sizes["dram"] * VECTOR_BYTES == 1 << 30
-    big = array_vectors(GpuFmaParams(level="dram", ops_per_word=1), 264, 1 << 29)
+    big = array_vectors("dram", of_chunk, 264, 1 << 29)
     assert big * VECTOR_BYTES == 1 << 31
-    assert array_vectors(GpuFmaParams(level="l2", ops_per_word=1), 1, 1000) == of_chunk
+    assert array_vectors("l2", of_chunk, 1, 1000) == of_chunk
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_data_are_what_they_are_called(number: str) -> None:
     kind = NUMBERS[number]
-    n = 1 << 14
-    assert not filled(kind, n, "zeros", 1).any()
-    assert (filled(kind, n, "ones", 1) == 1).all()
+    shape = (1 << 14, kind.lanes)
+    assert not filled(shape, kind.dtype, "zeros", 1).any()
+    assert (filled(shape, kind.dtype, "ones", 1) == 1).all()
     for data in ("random", "normal"):
-        values = filled(kind, n, data, 1)
-        assert values.shape == (n, kind.lanes)
+        values = filled(shape, kind.dtype, data, 1)
+        assert values.shape == shape
         assert values.dtype == kind.dtype
-        assert (values == filled(kind, n, data, 1)).all()
-        assert (values != filled(kind, n, data, 2)).mean() > 0.9
-    bits = filled(kind, n, "random", 3)
+        assert (values == filled(shape, kind.dtype, data, 1)).all()
+        assert (values != filled(shape, kind.dtype, data, 2)).mean() > 0.9
+    bits = filled(shape, kind.dtype, "random", 3)
     if number == "int":
         ones = np.unpackbits(bits.view(np.uint8)).mean()
         assert ones == pytest.approx(0.5, abs=0.01)
     else:
         assert np.abs(bits.astype(float)).max() <= 1.0
-        assert filled(kind, n, "normal", 3).astype(float).std() == pytest.approx(1.0, abs=0.03)
+        assert filled(shape, kind.dtype, "normal", 3).astype(float).std() == pytest.approx(
+            1.0, abs=0.03
+        )
 
 
 @pytest.mark.parametrize(
