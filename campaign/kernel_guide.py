@@ -17,6 +17,10 @@ from kernels.registry import KERNELS, find_kernel
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "sp_fma": {"level": "dram", "ops_per_word": [1, 8, 64]},
     "gpu_fma": {"number": ["sp", "dp"], "level": "dram", "ops_per_word": [1, 8, 64]},
+    "gpu_load": {"level": ["shared", "l1", "l2", "dram"]},
+    "gpu_chase": {"level": ["l2", "dram"], "chains": [1, 512]},
+    "gpu_mma": {"number": ["half", "bf16"], "data": ["random", "zeros"]},
+    "gpu_sfu": {"ops_per_value": [0, 1, 4, 16]},
     "dp_fma": {"level": "dram", "ops_per_word": [1, 8, 64]},
     "int_mad": {"level": "l2", "ops_per_word": [1, 8, 64]},
     "fmm": {"n": [100_000, 1_000_000], "digits": 4},

@@ -19,7 +19,14 @@ LEVELS = ("register", "shared", "l1", "l2", "dram")
 """In the order of the sources' ``LEVEL``."""
 ON_PROCESSOR = ("shared", "l1")
 """The levels of which each processor has its own."""
+PAST_L1 = 3
 DRAM_BYTES = 1 << 30
+
+
+def source_level(level: str) -> int:
+    """The sources' ``LEVEL`` where the second cache and main memory are loaded from alike: only the
+    array's size says which of them serves."""
+    return min(LEVELS.index(level), PAST_L1)
 
 
 @dataclass(frozen=True)

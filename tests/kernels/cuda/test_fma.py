@@ -5,19 +5,16 @@ from __future__ import annotations
 import ctypes
 import itertools
 import random
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from kernels.cuda.listing import disassemble, read_listing
 from kernels.cuda.microbench.chains import (
     BLOCK_STEPS,
     FUNCTION,
     NUMBERS,
-    SOURCE,
     VECTORS,
     GpuFmaParams,
     chains,
@@ -37,10 +34,8 @@ from kernels.cuda.microbench.chunks import (
     array_vectors,
 )
 from kernels.cuda.microbench.data import filled
-from kernels.cuda.program import compile_program
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, host_library
 
-HERE = Path(__file__).parent
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 LOADS = {"shared": "LDS.128", "l1": "LDG.E.128", "l2": "LDG.E.128", "dram": "LDG.E.128"}
 
 
@@ -60,11 +55,9 @@ def drawn(count: int, seed: int) -> list[GpuFmaParams]:
 def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
     """Ten parameter sets each: instructions in the loop of trips, times trips, threads, chunks."""
     for params in drawn(40, 7)[ARCHITECTURES.index(architecture) :: 4]:
-        program = compile_program(fma_source(params), architecture)
-        use = program.functions[FUNCTION]
+        function, use = compiled(fma_source(params), FUNCTION, architecture)
         assert use.spilled_bytes == 0, params
         assert use.shared_bytes == REGION_VECTORS * VECTOR_BYTES * (params.level == "shared")
-        function = read_listing(disassemble(program.cubin))[FUNCTION]
         executed = function.executed(2, [inner_trips(params)])
         number, work = NUMBERS[params.number], iteration_work(params)
         trips = work.chunks * work.trips * THREADS
@@ -78,24 +71,6 @@ def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
         assert counted == {}
         others = [k for k in executed if k.startswith(("LD", "ST")) and "128" in k]
         assert len(others) <= 1
-
-
-@pytest.fixture(scope="module")
-def on_host(tmp_path_factory):
-    """(number, level, ops) -> the source compiled for the host."""
-    folder = tmp_path_factory.mktemp("host")
-
-    def compiled(params: GpuFmaParams) -> ctypes.CDLL:
-        source = fma_source(params)
-        library = folder / f"{'-'.join(map(str, source.macros.values()))}.so"
-        subprocess.run(
-            ["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", *source.options,
-             f'-DSOURCE="{SOURCE}"', "-o", str(library), str(HERE / "fma_host.cpp")],
-            check=True,
-        )  # fmt: skip
-        return ctypes.CDLL(str(library))
-
-    return compiled
 
 
 @pytest.mark.parametrize(
@@ -114,7 +89,9 @@ def on_host(tmp_path_factory):
         ("int", "dram", 50),
     ],
 )
-def test_the_chains_are_those_of_numpy(on_host, number: str, level: str, ops: int | None) -> None:
+def test_the_chains_are_those_of_numpy(
+    tmp_path: Path, number: str, level: str, ops: int | None
+) -> None:
     """Three chunks on two blocks, so that one block has one more; 5 trips."""
     params = GpuFmaParams(number=number, level=level, ops_per_word=ops)
     kind, work, blocks = NUMBERS[number], Work(3, 5), 2
@@ -125,7 +102,7 @@ def test_the_chains_are_those_of_numpy(on_host, number: str, level: str, ops: in
     start = filled((rows, chains(params), kind.lanes), kind.dtype, "random", 2)
     end = np.zeros_like(start)
     constants = np.repeat(np.array(kind.constants, kind.dtype), kind.lanes)
-    on_host(params).on_host(
+    host_library(fma_source(params), "fma_host.cpp", tmp_path).on_host(
         ctypes.c_uint(blocks), *(ctypes.c_void_p(a.ctypes.data) for a in (end, start, words)),
         ctypes.c_longlong(n_vectors // of_chunk * of_chunk), ctypes.c_void_p(constants.ctypes.data),
         ctypes.c_longlong(work.chunks), ctypes.c_int(work.trips),
