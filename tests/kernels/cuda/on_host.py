@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from kernels.cuda.listing import Function, disassemble, read_listing
@@ -29,4 +30,9 @@ def host_library(source: Source, wrapper: str, folder: Path) -> ctypes.CDLL:
 def compiled(source: Source, function: str, architecture: str) -> tuple[Function, FunctionUse]:
     """A function's machine code for a GPU, and what it needs."""
     program = compile_program(source, architecture)
-    return read_listing(disassemble(program.cubin))[function], program.functions[function]
+    return _listing(program.cubin)[function], program.functions[function]
+
+
+@cache
+def _listing(cubin: bytes) -> dict[str, Function]:
+    return read_listing(disassemble(cubin))

@@ -50,10 +50,10 @@ def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
 
 
 @pytest.mark.parametrize(("level", "lines"), [("shared", NEAR_LINES), ("l1", 63), ("dram", 1001)])
-def test_the_chains_end_where_numpy_says(tmp_path: Path, level: str, lines: int) -> None:
+def test_the_chains_end_where_numpy_says(host_folder: Path, level: str, lines: int) -> None:
     chains, trips = 3, 70
     source = chase_source(GpuChaseParams(level=level, chains=chains))
-    library = host_library(source, "chase_host.cpp", tmp_path)
+    library = host_library(source, "chase_host.cpp", host_folder)
     orders = random_orders(chains, lines, 4)
     links = np.full((chains, lines, LINE_BYTES // 4), 0xFFFF_FFFF, PLACE)
     places = expected(orders, 0)

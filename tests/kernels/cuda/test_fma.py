@@ -90,7 +90,7 @@ def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
     ],
 )
 def test_the_chains_are_those_of_numpy(
-    tmp_path: Path, number: str, level: str, ops: int | None
+    host_folder: Path, number: str, level: str, ops: int | None
 ) -> None:
     """Three chunks on two blocks, so that one block has one more; 5 trips."""
     params = GpuFmaParams(number=number, level=level, ops_per_word=ops)
@@ -102,7 +102,7 @@ def test_the_chains_are_those_of_numpy(
     start = filled((rows, chains(params), kind.lanes), kind.dtype, "random", 2)
     end = np.zeros_like(start)
     constants = np.repeat(np.array(kind.constants, kind.dtype), kind.lanes)
-    host_library(fma_source(params), "fma_host.cpp", tmp_path).on_host(
+    host_library(fma_source(params), "fma_host.cpp", host_folder).on_host(
         ctypes.c_uint(blocks), *(ctypes.c_void_p(a.ctypes.data) for a in (end, start, words)),
         ctypes.c_longlong(n_vectors // of_chunk * of_chunk), ctypes.c_void_p(constants.ctypes.data),
         ctypes.c_longlong(work.chunks), ctypes.c_int(work.trips),

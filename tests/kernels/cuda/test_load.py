@@ -75,13 +75,13 @@ def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_sums_are_those_of_numpy(tmp_path: Path, level: str) -> None:
+def test_the_sums_are_those_of_numpy(host_folder: Path, level: str) -> None:
     """Three chunks on two blocks, so that one block has one more; an array of two chunks."""
     params, work, blocks = GpuLoadParams(level=level), Work(3, 5), 2
     n_vectors = max(2 * work.trips * vectors(params) * THREADS, blocks * REGION_VECTORS)
     words = filled((n_vectors, VECTOR_WORDS), WORD, "random", 1)
     sums = np.zeros((blocks * THREADS, vectors(params) * VECTOR_WORDS), WORD)
-    host_library(load_source(params), "load_host.cpp", tmp_path).on_host(
+    host_library(load_source(params), "load_host.cpp", host_folder).on_host(
         ctypes.c_uint(blocks), *(ctypes.c_void_p(a.ctypes.data) for a in (sums, words)),
         ctypes.c_longlong(n_vectors), ctypes.c_longlong(work.chunks), ctypes.c_int(work.trips),
     )  # fmt: skip

@@ -129,12 +129,12 @@ def host_sums(params: GpuMmaParams, operands: Operands, blocks: int, work: Work,
 
 
 @pytest.mark.parametrize("params", ALL, ids=name)
-def test_the_sums_are_those_of_numpy(tmp_path: Path, params: GpuMmaParams) -> None:
+def test_the_sums_are_those_of_numpy(host_folder: Path, params: GpuMmaParams) -> None:
     """Three chunks on two blocks, so that one block has one more. Every number of A and B differs,
     so that a number in a wrong place shows."""
     blocks, work = 2, Work(3, 1)
     operands = drawn(params, "random", 3)
-    sums = host_sums(params, operands, blocks, work, tmp_path)
+    sums = host_sums(params, operands, blocks, work, host_folder)
     right = expected(params, operands, blocks, work)
     tolerance = min(TENSOR_NUMBERS[params.number].tolerance, 1e-6)
     assert np.abs(sums - right).max() <= tolerance * np.abs(right).max()

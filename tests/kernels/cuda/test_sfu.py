@@ -59,11 +59,11 @@ def ends(params: GpuSfuParams, start: np.ndarray, blocks: int, work: Work, folde
 
 
 @pytest.mark.parametrize("ops", [0, 1, 2, 7])
-def test_the_chains_are_those_of_numpy(tmp_path: Path, ops: int) -> None:
+def test_the_chains_are_those_of_numpy(host_folder: Path, ops: int) -> None:
     """As the check on a GPU does: three chunks on two blocks, one trip."""
     params, blocks, work = GpuSfuParams(ops_per_value=ops), 2, Work(3, 1)
     start = first_values(blocks * THREADS, 3)
-    end = ends(params, start, blocks, work, tmp_path)
+    end = ends(params, start, blocks, work, host_folder)
     right, off = expected(params, start, blocks, work)
     assert (np.abs(end - right) <= off).all()
     assert np.median(off / np.abs(right)) < 1e-4, "the check would find an error"
@@ -72,10 +72,10 @@ def test_the_chains_are_those_of_numpy(tmp_path: Path, ops: int) -> None:
 
 
 @pytest.mark.parametrize("ops", [0, 1, 2, 5])
-def test_values_stay_finite_differ_and_keep_changing(tmp_path: Path, ops: int) -> None:
+def test_values_stay_finite_differ_and_keep_changing(host_folder: Path, ops: int) -> None:
     params = GpuSfuParams(ops_per_value=ops)
     start = first_values(THREADS, 5)
-    long, longer = (ends(params, start, 1, Work(1, trips), tmp_path) for trips in (3000, 3001))
+    long, longer = (ends(params, start, 1, Work(1, trips), host_folder) for trips in (3000, 3001))
     assert np.isfinite(long).all()
     assert 1e-3 < np.abs(long).mean() < 1e3
     assert len(np.unique(np.abs(long))) > 0.5 * long.size
