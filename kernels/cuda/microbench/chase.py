@@ -18,8 +18,7 @@ from pydantic import Field
 
 from kernels.cuda.microbench.chunks import ON_PROCESSOR, source_level, working_set_bytes
 from kernels.cuda.program import Source
-from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, Params, Prepared
+from kernels.kernel import Counts, Params
 
 SOURCE = Path(__file__).with_name("chase.cu")
 LINK, CHASE = "link_lines", "chase"
@@ -76,22 +75,3 @@ def expected(orders: np.ndarray[Any, Any], hops: int) -> np.ndarray[Any, Any]:
     """Where the chains are after so many hops from the first lines of their orders: uint32
     (chains,), in bytes."""
     return orders[:, hops % orders.shape[1]] * PLACE.type(LINE_BYTES)
-
-
-def _prepare(params: GpuChaseParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where no GPU can follow so many chains."""
-    from kernels.cuda.microbench.chase_run import ChaseRun  # noqa: PLC0415
-
-    return ChaseRun(params, team)
-
-
-gpu_chase = Kernel(
-    name="gpu_chase",
-    summary="pointer chases through 128-byte lines that one level of a GPU's memory serves",
-    counted="bytes of dependent loads at the level: a sector of 32 from l2 and dram, 4 from shared "
-    "and l1",
-    classes=("shared", "l1", "l2", "dram"),
-    params=GpuChaseParams,
-    counts=count_hops,
-    prepare=_prepare,
-)

@@ -23,8 +23,7 @@ from kernels.cuda.microbench.chunks import (
 )
 from kernels.cuda.microbench.data import Data
 from kernels.cuda.program import Source
-from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, Params, Prepared
+from kernels.kernel import Counts, Params
 
 SOURCE = Path(__file__).with_name("load.cu")
 FUNCTION = "sums"
@@ -79,21 +78,3 @@ def expected(
                 rows = loaded_vectors(params.level, each, work, block, chunk, trip, len(words))
                 sums[block] += words[rows].reshape(THREADS, -1)
     return sums.reshape(blocks * THREADS, -1)
-
-
-def _prepare(params: GpuLoadParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where there is no GPU that can run it."""
-    from kernels.cuda.microbench.load_run import LoadRun  # noqa: PLC0415
-
-    return LoadRun(params, team)
-
-
-gpu_load = Kernel(
-    name="gpu_load",
-    summary="sums of 4-byte integers that one level of a GPU's memory serves",
-    counted="16-byte loads at the level; one addition (int) a word",
-    classes=("int", "shared", "l1", "l2", "dram"),
-    params=GpuLoadParams,
-    counts=count_loads,
-    prepare=_prepare,
-)

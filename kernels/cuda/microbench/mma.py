@@ -19,8 +19,7 @@ from kernels.cuda.microbench.chunks import CHUNKS, Work
 from kernels.cuda.microbench.data import Data, filled
 from kernels.cuda.microbench.tensor_numbers import TENSOR_NUMBERS
 from kernels.cuda.program import Source
-from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, KernelFailed, Params, Prepared
+from kernels.kernel import Counts, KernelFailed, Params
 
 FUNCTION = "products"
 SOURCES = {
@@ -39,9 +38,10 @@ class GpuMmaParams(Params):
 
     number: Literal["dp", "half", "bf16", "fp8"] = "half"
     """double precision; half precision or bf16 with single-precision sums; or 8-bit numbers (e4m3)
-    with single-precision sums"""
+    with single-precision sums: by wgmma on sm_90, by mma on sm_89, sm_120 and sm_121"""
     instruction: Literal["mma", "wgmma"] = "mma"
-    """mma: of a warp, from registers; wgmma: of four warps, from shared memory, on sm_90 alone"""
+    """mma: a warp's instruction, operands in registers; wgmma: an instruction of four warps,
+    operands in shared memory, on sm_90 alone"""
     data: Data = "random"
     """the operands' values: zeros, ones, random numbers between -1 and 1, or a normal distribution;
     half of them negated, so that sums stay bounded"""
@@ -144,21 +144,3 @@ def expected(
     product = number.decode(operands.a) @ number.decode(operands.b).T
     trips = [len(work.chunks_of(block, blocks)) * work.trips for block in range(blocks)]
     return np.stack([product * count for count in trips])
-
-
-def _prepare(params: GpuMmaParams, team: Team) -> Prepared:
-    """Raises :class:`KernelFailed` where there is no GPU with such an instruction."""
-    from kernels.cuda.microbench.mma_run import MmaRun  # noqa: PLC0415
-
-    return MmaRun(params, team)
-
-
-gpu_mma = Kernel(
-    name="gpu_mma",
-    summary="matrix products of a GPU's tensor cores, from registers or from shared memory",
-    counted="two operations a multiply-add (tc_dp, tc_half, tc_fp8)",
-    classes=("tc_dp", "tc_half", "tc_fp8"),
-    params=GpuMmaParams,
-    counts=count_products,
-    prepare=_prepare,
-)

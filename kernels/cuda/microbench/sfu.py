@@ -17,8 +17,7 @@ from pydantic import Field
 
 from kernels.cuda.microbench.chunks import CHUNKS, THREADS, Work
 from kernels.cuda.program import Source
-from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, Params, Prepared
+from kernels.kernel import Counts, Params
 
 SOURCE = Path(__file__).with_name("sfu.cu")
 FUNCTION = "special_functions"
@@ -106,21 +105,3 @@ def expected(
                 error = abs(factor) * error + ROUNDING * (np.abs(y) + abs(term))
         x[block], off[block] = y, error
     return x.reshape(-1, CHAINS), off.reshape(-1, CHAINS)
-
-
-def _prepare(params: GpuSfuParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where there is no GPU that can run it."""
-    from kernels.cuda.microbench.sfu_run import SfuRun  # noqa: PLC0415
-
-    return SfuRun(params, team)
-
-
-gpu_sfu = Kernel(
-    name="gpu_sfu",
-    summary="special functions on a GPU with a chosen number of multiply-adds for each",
-    counted="one operation a special function (sfu), two a multiply-add (sp)",
-    classes=("sfu", "sp"),
-    params=GpuSfuParams,
-    counts=count_values,
-    prepare=_prepare,
-)

@@ -20,7 +20,7 @@ class TensorNumber:
     ``code``: the sources' ``NUMBER``; ``dtype``: of its bits, as :attr:`encode` makes them from
     float64 (the nearest number) and :attr:`decode` reads them back; ``sums``: the type of sums;
     ``counted_as``: its class; ``tolerance``: of sums, relative to the largest. The sums of 8-bit
-    numbers keep about 13 bits in some tensor cores (DeepSeek-AI 2024).
+    numbers keep about 14 bits in some tensor cores (DeepSeek-AI 2024).
     """
 
     code: int

@@ -89,15 +89,19 @@ def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
     assert done == both | more.get(architecture, set())
 
 
-@pytest.mark.parametrize("architecture", ["sm_90", "sm_100"])
-def test_where_fp8_is_refused_the_compiler_has_no_instruction(architecture: str) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [("sm_89", "QMMA"), ("sm_90", "HMMA"), ("sm_100", "HMMA"), ("sm_121", "QMMA")],
+)
+def test_fp8_is_refused_where_the_compiler_makes_halves_of_it(architecture: str, kind: str) -> None:
     params = GpuMmaParams(number="fp8")
-    source = mma_source(params, "sm_89")
-    function, _ = compiled(source, FUNCTION, architecture)
-    kinds = {one.split(".")[0] for one in function.executed(2) if "MMA" in one}
-    assert kinds == {"HMMA"}
-    with pytest.raises(KernelFailed, match=f"no 8-bit numbers on {architecture}, only on sm_89"):
+    function, _ = compiled(mma_source(params, "sm_120"), FUNCTION, architecture)
+    assert {one.split(".")[0] for one in function.executed(2) if "MMA" in one} == {kind}
+    if kind == "QMMA":
         mma_source(params, architecture)
+    else:
+        with pytest.raises(KernelFailed, match=f"no 8-bit numbers on {architecture}, only on sm_8"):
+            mma_source(params, architecture)
 
 
 @pytest.mark.parametrize(
