@@ -9,7 +9,11 @@ CLASSES = {
     "sp": "single-precision floating-point operations; a multiply-add is two",
     "dp": "double-precision floating-point operations; a multiply-add is two",
     "half": "half-precision floating-point operations; a multiply-add is two",
-    "tc_half": "half-precision floating-point operations of tensor cores; a multiply-add is two",
+    "sfu": "special functions of a GPU, such as reciprocal square roots",
+    "tc_dp": "double-precision floating-point operations of tensor cores; a multiply-add is two",
+    "tc_half": "half-precision floating-point operations of tensor cores, bf16 among them; a "
+    "multiply-add is two",
+    "tc_fp8": "floating-point operations of tensor cores on 8-bit numbers; a multiply-add is two",
     "int": "integer operations",
     "sp_add": "single-precision additions and subtractions, where they are counted apart",
     "sp_mul": "single-precision multiplications, where they are counted apart",

@@ -39,10 +39,12 @@ class FunctionUse:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A CUDA C++ file and the values of its macros, by name."""
+    """A CUDA C++ file and the values of its macros, by name. ``specific``: whether it uses
+    instructions that an architecture does not share with later ones, such as wgmma of sm_90."""
 
     path: Path
     macros: Mapping[str, int | str]
+    specific: bool = False
 
     @property
     def options(self) -> list[str]:
@@ -62,12 +64,13 @@ class Program:
 def compile_program(source: Source, architecture: str) -> Program:
     """The machine code of ``source``. Kept in a folder of the user's cache by what it depends on.
 
-    ``architecture``: ``sm_90``, for example.
+    ``architecture``: ``sm_90``, for example; a specific source is compiled for its variant sm_90a.
 
     Raises:
         KernelFailed: the compiler is missing, does not know the architecture, or refuses the
             source; the text says what to do.
     """
+    architecture += "a" if source.specific else ""
     text = source.path.read_text(encoding="utf-8")
     try:
         compiler = version("nvidia-cuda-nvrtc")

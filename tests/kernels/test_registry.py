@@ -52,6 +52,10 @@ def test_values_are_described_in_words() -> None:
         ("fmm_u", {"n": 500, "precision": "double"}),
         ("dgemm", {"n": 500}),
         ("cuda_dgemm", {"n": 500}),
+        *(("gpu_load", {"level": level}) for level in ("shared", "l1", "l2", "dram")),
+        *(("gpu_chase", {"level": level}) for level in ("shared", "l1", "l2", "dram")),
+        *(("gpu_mma", {"number": number}) for number in ("dp", "half", "bf16", "fp8")),
+        *(("gpu_sfu", {"ops_per_value": ops}) for ops in (0, 1)),
     ],
 )
 def test_a_kernel_counts_only_the_classes_that_it_declares(name: str, params: dict) -> None:

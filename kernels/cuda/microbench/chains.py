@@ -1,8 +1,6 @@
 """Chains of multiply-adds on a GPU: parameters, counts, and what NumPy computes.
 
-Chains alternate between two steps, as those of :mod:`kernels.microbench.chains` do. A processor's
-power depends on the values that it computes with (arXiv 2212.08805: up to 67 % on an A100), so
-``data`` is a parameter, and kernels with other data are other kernels.
+Chains alternate between two steps, as those of :mod:`kernels.microbench.chains` do.
 """
 
 from __future__ import annotations
@@ -14,19 +12,23 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from kernels.cuda.microbench.chunks import (
+    CHUNKS,
+    LEVELS,
+    THREADS,
+    VECTOR_BYTES,
+    Work,
+    loaded_vectors,
+)
+from kernels.cuda.microbench.data import Data
 from kernels.cuda.program import Source
 from kernels.kernel import Params
 
 Level = Literal["register", "shared", "l1", "l2", "dram"]
-Data = Literal["zeros", "ones", "random", "normal"]
 SOURCE = Path(__file__).with_name("fma.cu")
 FUNCTION = "multiply_adds"
-LEVELS = ("register", "shared", "l1", "l2", "dram")
-"""In the order of the source's ``LEVEL``."""
-THREADS, VECTORS, VECTOR_BYTES, REGISTER_CHAINS, BLOCK_STEPS = 256, 2, 16, 8, 16
+VECTORS, REGISTER_CHAINS, BLOCK_STEPS = 2, 8, 16
 """As in the source."""
-REGION_VECTORS = 2 * VECTORS * THREADS
-CHUNKS = 1 << 14
 TRIPS, REGISTER_TRIPS = 32, 256
 """Of one iteration: some milliseconds on a GPU of a computing centre."""
 
@@ -113,14 +115,6 @@ class GpuFmaParams(Params):
         return self
 
 
-@dataclass(frozen=True)
-class Work:
-    """How the work of one iteration is cut: every block takes chunks of ``trips``."""
-
-    chunks: int
-    trips: int
-
-
 def iteration_work(params: GpuFmaParams) -> Work:
     """The work of one iteration, the same on every GPU."""
     return Work(CHUNKS, REGISTER_TRIPS if params.level == "register" else TRIPS)
@@ -175,22 +169,6 @@ def chains(params: GpuFmaParams) -> int:
     return REGISTER_CHAINS if params.level == "register" else words_per_trip(params) // 2
 
 
-def filled(number: Number, words: int, data: Data, seed: int) -> np.ndarray[Any, Any]:
-    """Words of the number's kind: (words, lanes)."""
-    shape = (words, number.lanes)
-    rng = np.random.default_rng(seed)
-    if data == "zeros":
-        return np.zeros(shape, number.dtype)
-    if data == "ones":
-        return np.ones(shape, number.dtype)
-    if number.dtype.kind == "u":
-        if data == "normal":
-            return np.round(rng.normal(scale=1e6, size=shape)).astype(np.int32).view(np.uint32)
-        return rng.integers(0, 2**32, shape, np.uint32)
-    values = rng.normal(size=shape) if data == "normal" else rng.uniform(-1.0, 1.0, shape)
-    return values.astype(number.dtype)
-
-
 def expected(
     params: GpuFmaParams,
     start: np.ndarray[Any, Any],
@@ -205,7 +183,6 @@ def expected(
     number = NUMBERS[params.number]
     p, q, r, s = (value.astype(number.exact) for value in number.constants)
     vectors = words.reshape(-1, number.width, number.lanes)
-    lane = np.arange(THREADS)
     end = start.copy()
     for block in range(blocks):
         x = start[block * THREADS : (block + 1) * THREADS].copy()
@@ -218,19 +195,13 @@ def expected(
             for i in range(first, first + count):
                 step(*((r, s) if i % 2 else (p, q)))
 
-        for chunk in range(block, work.chunks, blocks):
-            of_chunk = work.trips * VECTORS * THREADS
+        for chunk in work.chunks_of(block, blocks):
             for trip in range(work.trips):
                 if params.ops_per_word is None:
                     constant_steps(0, BLOCK_STEPS)
                     continue
-                if params.level in ("l2", "dram"):
-                    first = chunk % (len(vectors) // of_chunk) * of_chunk + trip * VECTORS * THREADS
-                else:
-                    first = trip % 2 * VECTORS * THREADS
-                    first += block * REGION_VECTORS if params.level == "l1" else 0
-                rows = first + np.arange(VECTORS)[:, None] * THREADS + lane
-                loaded = vectors[rows].swapaxes(0, 1).reshape(THREADS, -1, number.lanes)
+                rows = loaded_vectors(params.level, VECTORS, work, block, chunk, trip, len(vectors))
+                loaded = vectors[rows].reshape(THREADS, -1, number.lanes)
                 loaded = loaded.astype(number.exact)
                 ops = params.ops_per_word
                 step(p, loaded[:, 0::2])
@@ -239,16 +210,3 @@ def expected(
                 constant_steps(ops + 1, ops - 1)
         end[block * THREADS : (block + 1) * THREADS] = x
     return end
-
-
-def array_vectors(params: GpuFmaParams, blocks: int, l2_bytes: int) -> int:
-    """How many vectors the words have, on a GPU with so many blocks and bytes of second cache."""
-    of_chunk = iteration_work(params).trips * VECTORS * THREADS
-    if params.level == "register":
-        return 1
-    if params.level == "shared":
-        return REGION_VECTORS
-    if params.level == "l1":
-        return blocks * REGION_VECTORS
-    wanted = l2_bytes // 4 if params.level == "l2" else max(4 * l2_bytes, 1 << 30)
-    return max(wanted // VECTOR_BYTES // of_chunk, 1) * of_chunk

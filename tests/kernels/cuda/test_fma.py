@@ -5,40 +5,37 @@ from __future__ import annotations
 import ctypes
 import itertools
 import random
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from kernels.cuda.listing import disassemble, read_listing
 from kernels.cuda.microbench.chains import (
     BLOCK_STEPS,
-    CHUNKS,
     FUNCTION,
-    LEVELS,
     NUMBERS,
-    REGION_VECTORS,
-    SOURCE,
-    THREADS,
-    VECTOR_BYTES,
     VECTORS,
     GpuFmaParams,
-    Work,
-    array_vectors,
     chains,
     count_multiply_adds,
     expected,
-    filled,
     fma_source,
     inner_trips,
     iteration_work,
 )
-from kernels.cuda.program import compile_program
+from kernels.cuda.microbench.chunks import (
+    CHUNKS,
+    LEVELS,
+    REGION_VECTORS,
+    THREADS,
+    VECTOR_BYTES,
+    Work,
+    array_vectors,
+)
+from kernels.cuda.microbench.data import filled
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, host_library
 
-HERE = Path(__file__).parent
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 LOADS = {"shared": "LDS.128", "l1": "LDG.E.128", "l2": "LDG.E.128", "dram": "LDG.E.128"}
 
 
@@ -58,11 +55,9 @@ def drawn(count: int, seed: int) -> list[GpuFmaParams]:
 def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
     """Ten parameter sets each: instructions in the loop of trips, times trips, threads, chunks."""
     for params in drawn(40, 7)[ARCHITECTURES.index(architecture) :: 4]:
-        program = compile_program(fma_source(params), architecture)
-        use = program.functions[FUNCTION]
+        function, use = compiled(fma_source(params), FUNCTION, architecture)
         assert use.spilled_bytes == 0, params
         assert use.shared_bytes == REGION_VECTORS * VECTOR_BYTES * (params.level == "shared")
-        function = read_listing(disassemble(program.cubin))[FUNCTION]
         executed = function.executed(2, [inner_trips(params)])
         number, work = NUMBERS[params.number], iteration_work(params)
         trips = work.chunks * work.trips * THREADS
@@ -76,24 +71,6 @@ def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
         assert counted == {}
         others = [k for k in executed if k.startswith(("LD", "ST")) and "128" in k]
         assert len(others) <= 1
-
-
-@pytest.fixture(scope="module")
-def on_host(tmp_path_factory):
-    """(number, level, ops) -> the source compiled for the host."""
-    folder = tmp_path_factory.mktemp("host")
-
-    def compiled(params: GpuFmaParams) -> ctypes.CDLL:
-        source = fma_source(params)
-        library = folder / f"{'-'.join(map(str, source.macros.values()))}.so"
-        subprocess.run(
-            ["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", *source.options,
-             f'-DSOURCE="{SOURCE}"', "-o", str(library), str(HERE / "fma_host.cpp")],
-            check=True,
-        )  # fmt: skip
-        return ctypes.CDLL(str(library))
-
-    return compiled
 
 
 @pytest.mark.parametrize(
@@ -112,18 +89,20 @@ def on_host(tmp_path_factory):
         ("int", "dram", 50),
     ],
 )
-def test_the_chains_are_those_of_numpy(on_host, number: str, level: str, ops: int | None) -> None:
+def test_the_chains_are_those_of_numpy(
+    host_folder: Path, number: str, level: str, ops: int | None
+) -> None:
     """Three chunks on two blocks, so that one block has one more; 5 trips."""
     params = GpuFmaParams(number=number, level=level, ops_per_word=ops)
     kind, work, blocks = NUMBERS[number], Work(3, 5), 2
     of_chunk = work.trips * VECTORS * THREADS
     n_vectors = max(2 * of_chunk, blocks * REGION_VECTORS)
-    words = filled(kind, n_vectors * kind.width, "random", 1)
+    words = filled((n_vectors * kind.width, kind.lanes), kind.dtype, "random", 1)
     rows = blocks * THREADS
-    start = filled(kind, rows * chains(params), "random", 2).reshape(rows, -1, kind.lanes)
+    start = filled((rows, chains(params), kind.lanes), kind.dtype, "random", 2)
     end = np.zeros_like(start)
     constants = np.repeat(np.array(kind.constants, kind.dtype), kind.lanes)
-    on_host(params).on_host(
+    host_library(fma_source(params), "fma_host.cpp", host_folder).on_host(
         ctypes.c_uint(blocks), *(ctypes.c_void_p(a.ctypes.data) for a in (end, start, words)),
         ctypes.c_longlong(n_vectors // of_chunk * of_chunk), ctypes.c_void_p(constants.ctypes.data),
         ctypes.c_longlong(work.chunks), ctypes.c_int(work.trips),
@@ -157,39 +136,38 @@ def test_counts_by_hand() -> None:
 def test_arrays_are_whole_chunks_of_the_level() -> None:
     l2 = 50 << 20
     of_chunk = 32 * VECTORS * THREADS
-    sizes = {
-        level: array_vectors(GpuFmaParams(level=level, ops_per_word=1), 264, l2)
-        for level in LEVELS[1:]
-    }
+    sizes = {level: array_vectors(level, of_chunk, 264, l2) for level in LEVELS[1:]}
     assert sizes["shared"] == REGION_VECTORS
     assert sizes["l1"] == 264 * REGION_VECTORS
     assert sizes["l2"] % of_chunk == sizes["dram"] % of_chunk == 0
     assert 0.9 * l2 / 4 < sizes["l2"] * VECTOR_BYTES <= l2 / 4
     assert sizes["dram"] * VECTOR_BYTES == 1 << 30
-    big = array_vectors(GpuFmaParams(level="dram", ops_per_word=1), 264, 1 << 29)
+    big = array_vectors("dram", of_chunk, 264, 1 << 29)
     assert big * VECTOR_BYTES == 1 << 31
-    assert array_vectors(GpuFmaParams(level="l2", ops_per_word=1), 1, 1000) == of_chunk
+    assert array_vectors("l2", of_chunk, 1, 1000) == of_chunk
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_data_are_what_they_are_called(number: str) -> None:
     kind = NUMBERS[number]
-    n = 1 << 14
-    assert not filled(kind, n, "zeros", 1).any()
-    assert (filled(kind, n, "ones", 1) == 1).all()
+    shape = (1 << 14, kind.lanes)
+    assert not filled(shape, kind.dtype, "zeros", 1).any()
+    assert (filled(shape, kind.dtype, "ones", 1) == 1).all()
     for data in ("random", "normal"):
-        values = filled(kind, n, data, 1)
-        assert values.shape == (n, kind.lanes)
+        values = filled(shape, kind.dtype, data, 1)
+        assert values.shape == shape
         assert values.dtype == kind.dtype
-        assert (values == filled(kind, n, data, 1)).all()
-        assert (values != filled(kind, n, data, 2)).mean() > 0.9
-    bits = filled(kind, n, "random", 3)
+        assert (values == filled(shape, kind.dtype, data, 1)).all()
+        assert (values != filled(shape, kind.dtype, data, 2)).mean() > 0.9
+    bits = filled(shape, kind.dtype, "random", 3)
     if number == "int":
         ones = np.unpackbits(bits.view(np.uint8)).mean()
         assert ones == pytest.approx(0.5, abs=0.01)
     else:
         assert np.abs(bits.astype(float)).max() <= 1.0
-        assert filled(kind, n, "normal", 3).astype(float).std() == pytest.approx(1.0, abs=0.03)
+        assert filled(shape, kind.dtype, "normal", 3).astype(float).std() == pytest.approx(
+            1.0, abs=0.03
+        )
 
 
 @pytest.mark.parametrize(

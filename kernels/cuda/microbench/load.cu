@@ -1,0 +1,62 @@
+// Sums of words that one level of the memory serves: kernels/cuda/microbench/load.py.
+//
+// Every word of a trip is added to a sum of its own: an instruction that adds three numbers cannot
+// take two words, so that one word is one addition.
+//
+// LEVEL: 1 shared memory, 2 the first cache, 3 past it. VECTORS: loads of 16
+// bytes in a trip.
+
+#define THREADS 256
+#define SUMS (4 * VECTORS)
+#define REGION 1024
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    sums(unsigned *out, const uint4 *words, long long n_vectors, long long chunks, int trips) {
+    unsigned sum[SUMS];
+#pragma unroll
+    for (int s = 0; s < SUMS; s++) sum[s] = 0;
+#if LEVEL == 1
+    __shared__ uint4 region[REGION];
+    for (int i = threadIdx.x; i < REGION; i += THREADS) region[i] = words[i];
+    __syncthreads();
+#elif LEVEL == 2
+    const uint4 *region = words + (long long)blockIdx.x * REGION;
+#endif
+#pragma unroll 1
+    for (long long chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+#if LEVEL == 3
+        const long long of_chunk = (long long)trips * VECTORS * THREADS;
+        const uint4 *at = words + chunk % (n_vectors / of_chunk) * of_chunk + threadIdx.x;
+#endif
+#pragma unroll 1
+        for (int trip = 0; trip < trips; trip++) {
+            uint4 loaded[VECTORS];
+#if LEVEL < 3
+            const int first = trip % (REGION / (VECTORS * THREADS)) * VECTORS * THREADS + threadIdx.x;
+#endif
+#pragma unroll
+            for (int v = 0; v < VECTORS; v++) {
+#if LEVEL == 1
+                loaded[v] = region[first + v * THREADS];
+#elif LEVEL == 2
+                loaded[v] = __ldca(region + first + v * THREADS);
+#else
+                loaded[v] = __ldcg(at + v * THREADS);
+#endif
+            }
+#if LEVEL == 3
+            at += VECTORS * THREADS;
+#endif
+#pragma unroll
+            for (int v = 0; v < VECTORS; v++) {
+                sum[4 * v] += loaded[v].x;
+                sum[4 * v + 1] += loaded[v].y;
+                sum[4 * v + 2] += loaded[v].z;
+                sum[4 * v + 3] += loaded[v].w;
+            }
+        }
+    }
+    const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
+#pragma unroll
+    for (int s = 0; s < SUMS; s++) out[thread * SUMS + s] = sum[s];
+}

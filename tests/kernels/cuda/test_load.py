@@ -1,0 +1,107 @@
+"""gpu_load without a GPU: its machine code counted, its sums compiled for the host."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from kernels.cuda.listing import Function
+from kernels.cuda.microbench.chunks import CHUNKS, REGION_VECTORS, THREADS, VECTOR_BYTES, Work
+from kernels.cuda.microbench.data import filled
+from kernels.cuda.microbench.load import (
+    FUNCTION,
+    VECTOR_WORDS,
+    WORD,
+    WORK,
+    GpuLoadParams,
+    count_loads,
+    expected,
+    load_source,
+    vectors,
+)
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, host_library
+
+LEVELS = ("shared", "l1", "l2", "dram")
+ADDITIONS = ("IADD3", "IMAD.IADD", "IADD", "VIADD")
+REGISTER = re.compile(r"\bR(\d+)\b")
+
+
+def loads_and_sums(function: Function) -> tuple[list[str], int, int]:
+    """The 16-byte loads in the loop of trips, how many loaded words are added to something, one
+    each, and how many loads come before the first addition."""
+    loads, added, ahead = [], 0, 0
+    loaded: set[int] = set()
+    for one in function.instructions:
+        if function.depth(one) < 2:
+            continue
+        registers = [int(found) for found in REGISTER.findall(one.operands)]
+        if one.opcode in ("LDG", "LDS") and "128" in one.modifiers:
+            ahead += not added
+            loads.append(one.name)
+            loaded |= set(range(registers[0], registers[0] + 4))
+            continue
+        taken = [r for r in registers[1:] if r in loaded]
+        if taken:
+            # One loaded word and one sum; an operand more would be a second addition.
+            assert one.name in ADDITIONS, one
+            assert (len(taken), len(registers)) == (1, 3), one
+            added += 1
+        loaded -= set(registers[:1])
+    return loads, added, ahead
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
+    for level in LEVELS:
+        params = GpuLoadParams(level=level)
+        function, use = compiled(load_source(params), FUNCTION, architecture)
+        assert use.spilled_bytes == 0
+        assert use.shared_bytes == REGION_VECTORS * VECTOR_BYTES * (level == "shared")
+        loads, added, ahead = loads_and_sums(function)
+        trips = WORK.chunks * WORK.trips * THREADS
+        counted = {"int": float(added * trips), level: float(len(loads) * 16 * trips)}
+        assert counted == count_loads(params)
+        assert {name.split(".")[0] for name in loads} == {"LDS" if level == "shared" else "LDG"}
+        assert all(("STRONG.GPU" in name) == (level in ("l2", "dram")) for name in loads)
+        # What a processor waits for at a time, of 65,536 registers and 48 warps: enough for any
+        # memory (see FAR_VECTORS).
+        threads = min(65536 // (-(-use.registers // 8) * 8) // THREADS * THREADS, 48 * 32)
+        assert level in ("shared", "l1") or ahead * 16 * threads >= 64 << 10
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_sums_are_those_of_numpy(host_folder: Path, level: str) -> None:
+    """Three chunks on two blocks, so that one block has one more; an array of two chunks."""
+    params, work, blocks = GpuLoadParams(level=level), Work(3, 5), 2
+    n_vectors = max(2 * work.trips * vectors(params) * THREADS, blocks * REGION_VECTORS)
+    words = filled((n_vectors, VECTOR_WORDS), WORD, "random", 1)
+    sums = np.zeros((blocks * THREADS, vectors(params) * VECTOR_WORDS), WORD)
+    host_library(load_source(params), "load_host.cpp", host_folder).on_host(
+        ctypes.c_uint(blocks), *(ctypes.c_void_p(a.ctypes.data) for a in (sums, words)),
+        ctypes.c_longlong(n_vectors), ctypes.c_longlong(work.chunks), ctypes.c_int(work.trips),
+    )  # fmt: skip
+    assert (sums == expected(params, words, blocks, work)).all()
+    # By another way where a chunk's words follow one another: all that is loaded, once each.
+    if level in ("l2", "dram"):
+        of_chunk = work.trips * vectors(params) * THREADS
+        chunks = [words[chunk % 2 * of_chunk :][:of_chunk] for chunk in range(work.chunks)]
+        assert sums.sum(dtype=np.uint32) == np.concatenate(chunks).sum(dtype=np.uint32)
+    assert len(np.unique(sums)) > 0.9 * sums.size
+
+
+def test_counts_by_hand() -> None:
+    near = count_loads(GpuLoadParams(level="shared", data="zeros"))
+    assert near == {"int": 8.0 * 256 * 32 * CHUNKS, "shared": 32.0 * 256 * 32 * CHUNKS}
+    far = count_loads(GpuLoadParams(level="dram"))
+    assert far == {"int": 16.0 * 256 * 32 * CHUNKS, "dram": 64.0 * 256 * 32 * CHUNKS}
+
+
+def test_wrong_parameters_are_refused() -> None:
+    for level in ("register", "l3"):
+        with pytest.raises(ValidationError, match="level"):
+            GpuLoadParams(level=level)
