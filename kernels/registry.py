@@ -18,8 +18,9 @@ KERNELS = {
     "chain": "kernels.products.chain_kernel:chain",
     "stencil": "kernels.stencils.kernel:stencil",
     "gpu_fma": "kernels.cuda.microbench.fma:gpu_fma",
+    "gpu_stencil": "kernels.cuda.stencils.stencil:gpu_stencil",
     "cuda_dgemm": "kernels.cuda.dgemm:cuda_dgemm",
-    "cuda_stencil": "kernels.cuda.stencil:cuda_stencil",
+    "cuda_stencil": "kernels.cuda.stencils.counted:cuda_stencil",
     "command": "kernels.command:command",
     "idle": "kernels.idle:idle",
 }

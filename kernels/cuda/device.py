@@ -86,6 +86,7 @@ class Gpu:
         architecture: ``sm_90``, for example.
         processors: how many it has.
         l2_bytes: of its second cache.
+        block_shared_bytes: shared memory that a block has at most.
     """
 
     def __init__(self, team: Team) -> None:
@@ -110,6 +111,7 @@ class Gpu:
             self.architecture = f"sm_{major}{minor}"
             self.processors: int = properties.multiprocessor_count
             self.l2_bytes: int = properties.l2_cache_size
+            self.block_shared_bytes: int = properties.max_shared_memory_per_block_optin
         self._buffers: list[Any] = []
         self._codes: list[Any] = []
         self._graphs: list[Any] = []
@@ -152,13 +154,16 @@ class Gpu:
                 _check(error)
             return buffer
 
-    def copied(self, buffer: Any, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The values of a buffer, with the shape and type of ``like``."""
+    def copied(
+        self, buffer: Any, like: np.ndarray[Any, Any], begin_bytes: int = 0
+    ) -> np.ndarray[Any, Any]:
+        """The values of a buffer from a place on, with the shape and type of ``like``."""
         with explained("copying from the GPU"):
             from cuda.bindings import driver  # noqa: PLC0415
 
             result = np.empty_like(like)
-            (error,) = driver.cuMemcpyDtoH(result.ctypes.data, int(buffer.handle), result.nbytes)
+            begin = int(buffer.handle) + begin_bytes
+            (error,) = driver.cuMemcpyDtoH(result.ctypes.data, begin, result.nbytes)
             _check(error)
             return result
 
