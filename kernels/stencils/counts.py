@@ -203,7 +203,7 @@ def _words_read(wavefront: Wavefront, size: int) -> int:
     none = np.zeros((len(lows), 1), np.int64)
     before = [np.concatenate([none, side[:, :-1]], axis=1) for side in (lows, highs)]
     read_low, read_high = np.maximum(lows - 1, 0), np.minimum(highs + 1, size)
-    read = np.where(full, read_high - read_low - _shared(read_low, read_high, *before), 0)
+    read = np.where(full, read_high - read_low - shared_points(read_low, read_high, *before), 0)
     return int(read.sum())
 
 
@@ -216,10 +216,10 @@ def _words_written(wavefront: Wavefront, last: np.ndarray, size: int) -> int:
     kept_low = np.where(after_low > 0, after_low + 1, 0)
     kept_high = np.where(after_high < size, after_high - 1, size)
     kept_high = np.where((after_high > after_low) & ~last, kept_high, kept_low)
-    return int((wavefront.lengths - _shared(lows, highs, kept_low, kept_high)).sum())
+    return int((wavefront.lengths - shared_points(lows, highs, kept_low, kept_high)).sum())
 
 
-def _shared(
+def shared_points(
     low: np.ndarray, high: np.ndarray, other_low: np.ndarray, other_high: np.ndarray
 ) -> np.ndarray:
     """How many points two ranges share."""

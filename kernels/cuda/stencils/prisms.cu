@@ -1,18 +1,19 @@
 // One wavefront of a stencil over time, in hexagonal tiles: kernels/cuda/stencils/prisms.py.
 //
 // Each block computes a prism: a hexagon of steps and points of the first axis, along the whole
-// second axis. It goes through the prism in pieces of the second axis, one after the other; each
-// row of a piece begins one point before the row below it, so that all that a piece needs of the
-// one before it is in shared memory already. A stencil of one axis is one of two whose second axis
-// has one point and no neighbours.
+// second axis. A row of the hexagon is a step; a column is a point of the second axis. The block
+// goes through the prism in pieces of TILE_2 columns, one after the other. In each row a piece
+// begins one column before where it began in the row before, so that what it needs of the piece
+// before it is in shared memory already. A stencil of one axis is run as one of two, whose second
+// axis has one point and no neighbours.
 //
-// Shared memory holds the points of two steps: HEIGHT along the first axis by WIDTH along the
-// second. A point overwrites the one of two steps before, which nothing needs any more. Where a
-// prism has more than WIDTH columns, a column takes the place of the one WIDTH before it.
+// Shared memory holds two steps, HEIGHT points of the first axis by WIDTH columns. A value
+// overwrites that of two steps before, which nothing needs any more. Where a prism has more than
+// WIDTH columns, a column takes the place of the one WIDTH before it.
 //
-// STENCIL: its place in prisms.py. DOUBLE: whether numbers have 64 bits. TILE_T, TILE_1, TILE_2:
-// steps of a tile, points of its first row, and columns of a piece. WRAPS: whether a prism has more
-// than WIDTH columns. THREADS_1, THREADS_2: threads of a block along the two axes.
+// STENCIL: the number of its name in CODES of prisms.py. DOUBLE: whether numbers have 64 bits.
+// TILE_T, TILE_1: steps of a tile and points of its first row. WRAPS: whether a prism has more than
+// WIDTH columns, fixed ones included. THREADS_1, THREADS_2: threads of a block along the two axes.
 
 #if DOUBLE
 typedef double number;
@@ -61,24 +62,25 @@ struct range {
     int low, high;
 };
 
-// The points of a grid's first axis that a block is at, and its columns.
+// The problem, the tile of a block, and the piece that it is at.
 struct place {
     int size_1, size_2, steps;
     long long line;  // numbers from a point of a grid to the next along the first axis
     int first, left; // the step of the tile's first row, and the first point of that row
-    int piece, turn; // the piece, and where its first column lies in shared memory
+    int piece, turn; // the piece, and where its first row's first column lies in shared memory
 };
 
 __device__ __forceinline__ int at_most(int x, int most) { return x < most ? x : most; }
 __device__ __forceinline__ int at_least(int x, int least) { return x > least ? x : least; }
 
-// The points of a row of the tile that lie in the grid; none where there is no such row or step.
+// The points of a row of the tile that lie in the grid. Where there is no such row or step, an
+// empty range that touches no border.
 __device__ __forceinline__ range points(const place &at, int row) {
     const int out = at_most(row, TILE_T - 1 - row), step = at.first + row;
     const int low = at_least(at.left - out, 0);
     const int high = at_most(at.left + TILE_1 + out, at.size_1);
     const bool there = out >= 0 && step >= 1 && step <= at.steps && low < high;
-    return there ? range{low, high} : range{0, 0};
+    return there ? range{low, high} : range{-1, -1};
 }
 
 // The columns of a row of the piece that lie in the grid.
@@ -120,23 +122,25 @@ __device__ __forceinline__ void for_each(range all, range but, range of_columns,
     }
 }
 
-// Brings in what a row needs of the step before and the prism has not computed.
+// Brings in what a row of a piece needs of the step before and the prism has not computed.
 __device__ __forceinline__ void load(const place &at, const number *grid, int row) {
-    const range own = points(at, row), across = columns(at, row);
-    if (own.low >= own.high || across.low >= across.high) return;
+    const range own = points(at, row), older = points(at, row - 2), across = columns(at, row);
     const int step = at.first + row - 1;
     auto body = [&](int point, int column) {
         bring_in(shared + point_place(at, step, point) + column_place(at, column),
                  grid + (point + 1) * at.line + column + BORDER);
     };
-    // Of a piece before, the column at the left and the next one are there.
+    // The piece before has brought in the column at the left and the next one; the row of two
+    // steps before, the fixed values beside the grid.
     const int left = across.low ? across.low + 1 : 0;
     const int right = at_most(across.high + 1, at.size_2);
-    for_each({own.low - 1, own.high + 1}, points(at, row - 1), {left, right}, body);
+    const int low = own.low == 0 && older.low == 0 ? 0 : own.low - 1;
+    const int high =
+        own.high == at.size_1 && older.high == at.size_1 ? at.size_1 : own.high + 1;
+    for_each({low, high}, points(at, row - 1), {left, right}, body);
 #if STENCIL
-    // Fixed values beside the grid.
-    if (across.low == 0) for_each(own, {own.high, own.high}, {-1, 0}, body);
-    if (across.high == at.size_2) for_each(own, {own.high, own.high}, {right, right + 1}, body);
+    if (across.low == 0) for_each(own, older, {-1, 0}, body);
+    if (across.high == at.size_2) for_each(own, older, {right, right + 1}, body);
 #endif
 }
 
@@ -160,7 +164,7 @@ __device__ __forceinline__ number result(number c, number n, number s, number w,
 #endif
 }
 
-// A row of a piece.
+// Computes a row of a piece.
 __device__ __forceinline__ void compute(const place &at, int row) {
     const range own = points(at, row), across = columns(at, row);
     const int step = at.first + row;
@@ -181,7 +185,7 @@ __device__ __forceinline__ void compute(const place &at, int row) {
     }
 }
 
-// Writes those points of a row that other tiles need, or the next iteration.
+// Writes out those points of a row of a piece that other tiles need, or the next iteration.
 __device__ __forceinline__ void store(const place &at, number *grid, int row) {
     const range own = points(at, row), next = points(at, row + 1);
     range kept = {own.high, own.high};
@@ -196,9 +200,10 @@ __device__ __forceinline__ void store(const place &at, number *grid, int row) {
     });
 }
 
-// `even`, `odd`: the grids of even and odd steps, with their fixed borders. `base`: the first point
-// of the first tile's first row.
-extern "C" __global__ void __launch_bounds__(THREADS_1 *THREADS_2)
+// `even`, `odd`: the grids of even and odd steps, with their fixed borders; step 0 is where the
+// iteration begins. `first`: the step of all tiles' first row. `base`: the first point of the first
+// tile's first row.
+extern "C" __global__ void __launch_bounds__(THREADS_1 * THREADS_2)
     wavefront(number *even, number *odd, int size_1, int size_2, long long line, int steps,
               int first, int base) {
     place at = {size_1, size_2, steps, line, first, base + (int)blockIdx.x * PITCH, 0, BORDER};

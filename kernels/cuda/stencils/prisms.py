@@ -24,6 +24,7 @@ from kernels.stencils.counts import (
     alike_wavefronts,
     count_stencil,
     inner_pieces,
+    shared_points,
     stencil_metrics,
 )
 from kernels.stencils.params import StencilParams, axes_of, check_axes, check_hexagon
@@ -138,8 +139,8 @@ def count_prisms(params: GpuStencilParams) -> dict[str, float]:
     Operations, barriers of a block, and launches are those of
     :func:`kernels.stencils.counts.count_stencil`. Two classes are more:
 
-    - ``dram``, bytes of global memory, has also the fixed values beside the grid, once for each
-      row of a tile that needs them.
+    - ``dram``, bytes of global memory, has also the fixed values beside the grid that a prism
+      needs, once for each of the two steps that shared memory holds.
     - ``shared`` has also all that is brought into shared memory, and all that is written out of it.
     """
     item_bytes = ITEM_BYTES[params.precision]
@@ -176,11 +177,13 @@ def _sums_of(params: GpuStencilParams, host: StencilParams, alike: AlikeWavefron
     wavefront, along = alike.wavefront, params.size_2 or 1
     lengths, rows = wavefront.lengths, wavefront.lengths.shape[1]
     full = lengths > 0
-    at_borders = (full & (wavefront.lows == 0), full & (wavefront.highs == params.size_1))
-    fixed = along * sum(int(rows_there.sum()) for rows_there in at_borders)
+    at_borders = np.stack([full & (wavefront.lows == 0), full & (wavefront.highs == params.size_1)])
+    fixed = along * int((at_borders & ~_two_rows_before(at_borders)).sum())
     across = np.ones((1, rows), np.int64)
     if params.axes == 2:
-        fixed += 2 * int(lengths.sum())
+        older = (_two_rows_before(side) for side in (wavefront.lows, wavefront.highs))
+        there = shared_points(wavefront.lows, wavefront.highs, *older)
+        fixed += 2 * int((lengths - there).sum())
         ((lows, highs),) = inner_pieces(host, rows)
         across = highs - lows
     of_rows = [
@@ -188,6 +191,11 @@ def _sums_of(params: GpuStencilParams, host: StencilParams, alike: AlikeWavefron
         for points, threads in zip((lengths, across), params.block, strict=True)
     ]
     return np.array([alike.read * along, alike.written * along, fixed, of_rows[0] @ of_rows[1]])
+
+
+def _two_rows_before(of_rows: np.ndarray) -> np.ndarray:
+    """Each tile's rows (..., rows) two later, with zeros in the first two."""
+    return np.concatenate([np.zeros_like(of_rows[..., :2]), of_rows[..., :-2]], axis=-1)
 
 
 def line_numbers(params: GpuStencilParams) -> int:
