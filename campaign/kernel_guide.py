@@ -43,6 +43,15 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "tile_1": [8, 16],
         "tile_2": 1024,
     },
+    "gpu_stencil": {
+        "stencil": "j2d",
+        "size_1": 8192,
+        "size_2": 8192,
+        "steps": 256,
+        "tile_t": [4, 8, 16],
+        "tile_1": [8, 16],
+        "tile_2": 96,
+    },
     "cuda_stencil": {
         "stencil": "j2d",
         "size_1": 4096,

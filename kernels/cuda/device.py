@@ -154,13 +154,16 @@ class Gpu:
                 _check(error)
             return buffer
 
-    def copied(self, buffer: Any, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The values of a buffer, with the shape and type of ``like``."""
+    def copied(
+        self, buffer: Any, like: np.ndarray[Any, Any], begin_bytes: int = 0
+    ) -> np.ndarray[Any, Any]:
+        """The values of a buffer from a place on, with the shape and type of ``like``."""
         with explained("copying from the GPU"):
             from cuda.bindings import driver  # noqa: PLC0415
 
             result = np.empty_like(like)
-            (error,) = driver.cuMemcpyDtoH(result.ctypes.data, int(buffer.handle), result.nbytes)
+            begin = int(buffer.handle) + begin_bytes
+            (error,) = driver.cuMemcpyDtoH(result.ctypes.data, begin, result.nbytes)
             _check(error)
             return result
 

@@ -43,6 +43,18 @@ ROW_WORDS = 3
 
 
 @dataclass(frozen=True)
+class AlikeWavefronts:
+    """Wavefronts that differ only in their place: one of them, and how many there are. ``read``,
+    ``written``: the points, of the first axis, that its tiles read from outside and that they write
+    for others."""
+
+    wavefront: Wavefront
+    read: int
+    written: int
+    number: int
+
+
+@dataclass(frozen=True)
 class TileTotals:
     """Sums over the tiles of a wavefront: ``words`` in and out of a tile's store, of the first
     axis; ``rows`` that must follow each other; ``loops`` over rows of points; ``tiles``."""
@@ -111,21 +123,26 @@ def stencil_metrics(params: StencilParams) -> dict[str, float]:
 @lru_cache(maxsize=1 << 14)  # a plan, a search and a prediction ask for the same variants
 def _totals(params: StencilParams) -> tuple[int, TileTotals]:
     """The number of wavefronts, and the sums over all."""
-    distinct = _distinct_wavefronts(
+    distinct = alike_wavefronts(params)
+    sums = np.zeros(4, np.int64)
+    for alike in distinct:
+        own = _totals_of(params, alike.wavefront, alike.read + alike.written)
+        sums += np.array((own.words, own.rows, own.loops, own.tiles)) * alike.number
+    return sum(alike.number for alike in distinct), TileTotals(*sums.tolist())
+
+
+def alike_wavefronts(params: StencilParams) -> list[AlikeWavefronts]:
+    """The wavefronts of a stencil that is not ``sw``, those that differ only in their place
+    together."""
+    return _alike_wavefronts(
         params.tiling, params.size_1, params.steps, params.tile_1, params.tile_t
     )
-    sums = np.zeros(4, np.int64)
-    for wavefront, words, number in distinct:
-        own = _totals_of(params, wavefront, words)
-        sums += np.array((own.words, own.rows, own.loops, own.tiles)) * number
-    return sum(number for *_, number in distinct), TileTotals(*sums.tolist())
 
 
 @lru_cache(maxsize=4)  # variants that differ in the inner axes alone have the same
-def _distinct_wavefronts(
+def _alike_wavefronts(
     tiling: str, size: int, steps: int, tile_1: int, tile_t: int
-) -> list[tuple[Wavefront, int, int]]:
-    """The wavefronts that differ: one of each kind, its words, and how many there are of it."""
+) -> list[AlikeWavefronts]:
     # Untiled and in hexagons, what is neither at the first steps nor at the last repeats itself.
     period = {"untiled": 1, "hexagonal": tile_t}.get(tiling)
     repeats = max((steps - FEWEST_PERIODS * period) // period, 0) if period else 0
@@ -143,7 +160,12 @@ def _distinct_wavefronts(
         if wavefront.steps.min() > 0 and wavefront.steps.max() < shown:
             between.add(digest)
     return [
-        (own, _words(own, own.steps == shown, size), number[digest] + repeats * (digest in between))
+        AlikeWavefronts(
+            own,
+            _words_read(own, size),
+            _words_written(own, own.steps == shown, size),
+            number[digest] + repeats * (digest in between),
+        )
         for digest, own in kinds.items()
     ]
 
@@ -175,23 +197,29 @@ def _totals_of(params: StencilParams, wavefront: Wavefront, words: int) -> TileT
     )
 
 
-def _words(wavefront: Wavefront, last: np.ndarray, size: int) -> int:
-    """Points that tiles read from outside and that they write for others, of the first axis."""
+def _words_read(wavefront: Wavefront, size: int) -> int:
+    """Points that tiles read from outside, of the first axis."""
     lows, highs, full = wavefront.lows, wavefront.highs, wavefront.lengths > 0
     none = np.zeros((len(lows), 1), np.int64)
     before = [np.concatenate([none, side[:, :-1]], axis=1) for side in (lows, highs)]
-    after_low, after_high = (np.concatenate([side[:, 1:], none], axis=1) for side in (lows, highs))
     read_low, read_high = np.maximum(lows - 1, 0), np.minimum(highs + 1, size)
-    read = np.where(full, read_high - read_low - _shared(read_low, read_high, *before), 0)
+    read = np.where(full, read_high - read_low - shared_points(read_low, read_high, *before), 0)
+    return int(read.sum())
+
+
+def _words_written(wavefront: Wavefront, last: np.ndarray, size: int) -> int:
+    """Points that tiles write for others, of the first axis."""
+    lows, highs = wavefront.lows, wavefront.highs
+    none = np.zeros((len(lows), 1), np.int64)
+    after_low, after_high = (np.concatenate([side[:, 1:], none], axis=1) for side in (lows, highs))
     # Points that only the tile's own next row needs stay in its store.
     kept_low = np.where(after_low > 0, after_low + 1, 0)
     kept_high = np.where(after_high < size, after_high - 1, size)
     kept_high = np.where((after_high > after_low) & ~last, kept_high, kept_low)
-    written = wavefront.lengths - _shared(lows, highs, kept_low, kept_high)
-    return int(read.sum() + written.sum())
+    return int((wavefront.lengths - shared_points(lows, highs, kept_low, kept_high)).sum())
 
 
-def _shared(
+def shared_points(
     low: np.ndarray, high: np.ndarray, other_low: np.ndarray, other_high: np.ndarray
 ) -> np.ndarray:
     """How many points two ranges share."""

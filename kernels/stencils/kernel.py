@@ -94,7 +94,7 @@ class PreparedStencil:
         """Run once more, and compare a region with the plain loop on what it depends on, and its
         last step with NumPy."""
         params = self._params
-        box = [self._probed(size) for size in params.sizes]
+        box = [probed(size, self._probes) for size in params.sizes]
         wide = [
             slice(max(low - params.steps, 0), min(high + params.steps, size) + 2)
             for (low, high), size in zip(box, params.sizes, strict=True)
@@ -114,13 +114,15 @@ class PreparedStencil:
         if not np.array_equal(next_step(params.stencil, around), now, equal_nan=True):
             raise WrongResult(f"{params.stencil}: another last step than by NumPy, near {box}")
 
-    def _probed(self, size: int) -> tuple[int, int]:
-        low = int(self._probes.integers(max(size - PROBE, 0) + 1))
-        return low, min(low + PROBE, size)
-
     def close(self) -> None:
         """Release the grids."""
         self._flat = np.zeros(0, self._flat.dtype)
+
+
+def probed(size: int, random: np.random.Generator) -> tuple[int, int]:
+    """The first point of a checked region along an axis, and the one after its last."""
+    low = int(random.integers(max(size - PROBE, 0) + 1))
+    return low, min(low + PROBE, size)
 
 
 def padded(numbers: int, item_bytes: int) -> int:

@@ -34,6 +34,40 @@ def check_hexagon(tile_t: int) -> None:
         )
 
 
+def axes_of(stencil: str) -> int:
+    """Axes of space of a stencil, or of Smith-Waterman's recurrence."""
+    return 1 if stencil == SMITH_WATERMAN else STENCILS[stencil].dimensions
+
+
+def check_axes(params: Params, stencil: str) -> None:
+    """Refuse sizes and tiles that do not fit the axes of a stencil. ``params``: with those of
+    :data:`AXES` and of their tiles that its kernel has.
+
+    Raises:
+        WrongParameter: an axis has no size, is not one of the stencil's, or there are too many
+            points.
+    """
+    there, points = axes_of(stencil), 1
+    for number, name in enumerate(AXES):
+        size, tile = getattr(params, name, 0), getattr(params, f"tile_{number + 1}", 0)
+        if number >= there and (size or tile):
+            raise WrongParameter(
+                name if size else f"tile_{number + 1}",
+                f"stencil {stencil} has no axis {number + 1}",
+                f"leave out {name} and tile_{number + 1}",
+            )
+        if number < there:
+            if not size:
+                raise WrongParameter(
+                    name, f"0 or missing, and stencil {stencil} needs it", "give 1 or more"
+                )
+            points *= size
+    if points > MOST_POINTS:
+        raise WrongParameter(
+            "size_1", f"{points:,} points in all, more than 2^36", "make a size smaller"
+        )
+
+
 class StencilParams(Params):
     """A stencil over time, and how it is tiled."""
 
@@ -69,7 +103,7 @@ class StencilParams(Params):
     @property
     def dimensions(self) -> int:
         """Axes of space."""
-        return 1 if self.stencil == SMITH_WATERMAN else STENCILS[self.stencil].dimensions
+        return axes_of(self.stencil)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -78,7 +112,7 @@ class StencilParams(Params):
 
     @model_validator(mode="after")
     def _can_be_run(self) -> StencilParams:
-        self._check_axes()
+        check_axes(self, self.stencil)
         tiled = self.tiling != "untiled"
         fitting = TILINGS.get(self.stencil, ("untiled", "hexagonal"))
         if self.tiling not in fitting:
@@ -111,24 +145,3 @@ class StencilParams(Params):
                     "subtile", f"found {self.subtile}, and hexagons have none", "leave it out"
                 )
         return self
-
-    def _check_axes(self) -> None:
-        there = self.dimensions
-        for number, name in enumerate(AXES):
-            if number < there and not getattr(self, name):
-                raise WrongParameter(
-                    name, f"0 or missing, and stencil {self.stencil} needs it", "give 1 or more"
-                )
-            if number >= there and (getattr(self, name) or getattr(self, f"tile_{number + 1}")):
-                raise WrongParameter(
-                    name if getattr(self, name) else f"tile_{number + 1}",
-                    f"stencil {self.stencil} has no axis {number + 1}",
-                    f"leave out {name} and tile_{number + 1}",
-                )
-        points = 1
-        for size in self.sizes:
-            points *= size
-        if points > MOST_POINTS:
-            raise WrongParameter(
-                "size_1", f"{points:,} points in all, more than 2^36", "make a size smaller"
-            )

@@ -49,24 +49,42 @@ def untiled(size: int, steps: int, tile_1: int = 0, tile_t: int = 0) -> Iterator
         yield _clipped(np.array([[step]]), np.array([[0]]), np.array([[size]]), size, steps)
 
 
-def hexagonal(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[Wavefront]:
+@dataclass(frozen=True)
+class HexagonRow:
+    """A wavefront of ``tiles`` hexagons, which may reach beyond the grid: the ``first`` step of
+    each, and the point ``base`` at which the first row of the first one begins. The others are
+    2 tile_1 + tile_t - 2 points apart."""
+
+    first: int
+    base: int
+    tiles: int
+
+
+def hexagon_rows(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[HexagonRow]:
     """Rows of hexagons, the two colours in turn. ``tile_t`` is even.
 
     There are 2 ceil(T / tile_t) of them, and one more unless 0 < T mod tile_t <= tile_t / 2 (A.3).
     """
     half = tile_t // 2
-    row = np.arange(tile_t)
-    out = np.minimum(row, row[::-1])
     pitch = 2 * tile_1 + tile_t - 2
     first, number = 1 - half, 0
     while first <= steps:
         base = 0 if number % 2 else tile_1 + half - 1
-        tiles = np.arange(-(-(size - base + half - 1) // pitch))[:, None]
-        left = base + tiles * pitch - out
-        step = np.broadcast_to(first + row, left.shape)
-        if len(tiles):
-            yield _clipped(step, left, left + tile_1 + 2 * out, size, steps)
+        tiles = -(-(size - base + half - 1) // pitch)
+        if tiles > 0:
+            yield HexagonRow(first, base, tiles)
         first, number = first + half, number + 1
+
+
+def hexagonal(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[Wavefront]:
+    """The wavefronts of :func:`hexagon_rows`, clipped."""
+    row = np.arange(tile_t)
+    out = np.minimum(row, row[::-1])
+    pitch = 2 * tile_1 + tile_t - 2
+    for own in hexagon_rows(size, steps, tile_1, tile_t):
+        left = own.base + np.arange(own.tiles)[:, None] * pitch - out
+        step = np.broadcast_to(own.first + row, left.shape)
+        yield _clipped(step, left, left + tile_1 + 2 * out, size, steps)
 
 
 def skewed(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[Wavefront]:

@@ -1,4 +1,5 @@
-"""``cuda_stencil``: the kernel ``stencil`` on a GPU, whose tiles work in shared memory."""
+"""``cuda_stencil``: the kernel ``stencil`` as a GPU's tiles would run it; counted, for simulated
+machines."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ def count_tiles(params: StencilParams) -> dict[str, float]:
 
 cuda_stencil = Kernel(
     name="cuda_stencil",
-    summary="a stencil over time in tiles on a GPU; counted only, no program yet",
+    summary="all variants of stencil on a simulated GPU; counted only: gpu_stencil is the program",
     counted="as stencil, with bytes of shared memory in place of the first-level cache's; exact",
     classes=(
         *("sp_add", "sp_mul", "dp_add", "dp_mul", "int_add", "int_max"),

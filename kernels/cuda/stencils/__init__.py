@@ -1,0 +1,1 @@
+"""Stencils over time on a GPU."""
