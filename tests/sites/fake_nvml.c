@@ -5,6 +5,7 @@
  *   init, driver_version
  *   gpuN/   one folder a GPU, N from 0 without a gap
  *     name, uuid, architecture          text, text, NVML_DEVICE_ARCH_*
+ *     compute_capability                "MAJOR MINOR"
  *     energy_mj, power_usage_mw         the counter, nvmlDeviceGetPowerUsage
  *     field_F_S                         field F (185, 186, ...) at scope S
  *     power_model                       of nvmlDevicePerfMetricsGetSamples: "KHZ MW" of the best
@@ -359,6 +360,16 @@ int nvmlDeviceGetUUID(const Device *device, char *text, unsigned size)
 int nvmlDeviceGetArchitecture(const Device *device, unsigned *architecture)
 {
     return read_gpu_uint(device, "architecture", architecture);
+}
+
+int nvmlDeviceGetCudaComputeCapability(const Device *device, int *major, int *minor)
+{
+    unsigned values[2], count = 2;
+    int status = read_gpu_list(device, "compute_capability", &count, values);
+    if (status)
+        return status;
+    *major = (int)values[0], *minor = (int)values[1];
+    return SUCCESS;
 }
 
 int nvmlDeviceGetTotalEnergyConsumption(const Device *device, uint64_t *energy_mj)
