@@ -14,13 +14,14 @@ from sites.nvml_library import Gpu, NvmlLibrary, NvmlUnavailable, find_gpus, ope
 class GpuExamination:
     """What GPU kernels find on a node with NVIDIA GPUs.
 
-    ``gpus``: the names of those that this process may use; ``architectures``: such as sm_90, each
+    ``gpus``, ``uuids``: of those that this process may use; ``architectures``: such as sm_90, each
     once; ``driver``: its version; ``cuda``: the major version of the installed packages of CUDA,
     None where they are missing. ``problem``: why GPU kernels cannot run; None: nothing is known
     against it.
     """
 
     gpus: list[str]
+    uuids: list[str]
     architectures: list[str]
     driver: str
     cuda: int | None = None
@@ -44,7 +45,10 @@ def examine_gpus(root: Path = Path("/")) -> GpuExamination | None:
     finally:
         library.close()
     found = GpuExamination(
-        gpus=[gpu.name for gpu in gpus], architectures=architectures, driver=driver
+        gpus=[gpu.name for gpu in gpus],
+        uuids=[gpu.uuid for gpu in gpus],
+        architectures=architectures,
+        driver=driver,
     )
     return examine_packages(found)
 

@@ -17,7 +17,9 @@ from sites.site_reading import find_site, read_site
 from tests.sites.fake_nvml import installed, put
 from tests.sites.meter_layouts.layout import copied
 
-H100 = GpuExamination(gpus=["NVIDIA H100"], architectures=["sm_90"], driver="580.95.05")
+H100 = GpuExamination(
+    gpus=["NVIDIA H100"], uuids=["GPU-5f1c"], architectures=["sm_90"], driver="580.95.05"
+)
 
 
 @pytest.fixture
