@@ -23,7 +23,7 @@ its name. On other superchips the counter is assumed to be the GPU's, which is n
 (Yang, Adamek & Armour, Part-time power measurements, arXiv 2312.02741), so that a load with a
 period near 100 ms is misread: make runs long, repeat them, and start them at various phases. The
 GPUs are recognised by their names. It is not known whether the energy counter adds up the same
-samples, so its ``seen`` is 1.
+samples, so its ``seen`` is 1; benchmarks/gpu_energy_counter.py finds it out on a GPU.
 
 **Calibration.** NVIDIA states +/- 5 % (nvmlDeviceGetPowerUsage in the API reference) or +/- 5 W
 (manual of nvidia-smi). Five boards compared with an external meter (tests/data/gpu_power_traces:
