@@ -533,6 +533,7 @@ int nvmlDevicePerfMetricsGetSamples_v1(const Device *device, PerfMetricsSamples 
     for (unsigned i = 0; i < 2; i++) {
         samples->samples[i].controller_count = 2;
         samples->samples[i].controllers[1].type = PFPP_1X;
+        samples->samples[i].controllers[1].data.model.best = (OperatingPoint){345000, 100000};
     }
     PowerModel *model = &samples->samples[0].controllers[1].data.model;
     model->valid = 1;
