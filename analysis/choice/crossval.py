@@ -107,7 +107,11 @@ class CrossValidation:
             | {name: vars(chooser) for name, chooser in choosers.items()},
             "against_race_to_halt": vars(contest(self.cases)),
             "against_best_single": vars(contest(self.cases, "best_single")),
-        }
+        } | (
+            {"against_perf_per_watt": vars(contest(self.cases, "perf_per_watt"))}
+            if "perf_per_watt" in self.choosers
+            else {}
+        )
 
 
 def _spread_pct(error_pct: np.ndarray) -> dict[str, float]:

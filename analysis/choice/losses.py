@@ -21,6 +21,7 @@ CHOOSERS = {
     "model": "model",
     "race_to_halt": "race to halt",
     "best_single": "best single setting",
+    "perf_per_watt": "NVML's perf per watt",
     "random": "random setting",
 }
 """Who chooses the setting: the name in JSON, and the name in reports."""
@@ -45,7 +46,9 @@ class CaseLoss:
     ``random_exact``: how likely a random setting is the best. ``best_single_pct``,
     ``best_single_most_pct``, ``best_single_exact``: the same over the folds that predicted the
     kernel, each with the setting that was best over the kernels that it was fitted on; NaN where
-    no such setting is among those judged, as in a holdout.
+    no such setting is among those judged, as in a holdout. ``perf_per_watt_pct``: of the measured
+    setting nearest to the core clock that NVML's power model takes for the one of the best
+    performance per watt; NaN where no record has it.
     """
 
     kernel: str
@@ -59,6 +62,7 @@ class CaseLoss:
     best_single_pct: float = np.nan
     best_single_most_pct: float = np.nan
     best_single_exact: float = np.nan
+    perf_per_watt_pct: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,7 @@ def case_losses(
                 random_pct=float(over_pct.mean()),
                 most_pct=float(over_pct.max()),
                 random_exact=float(np.mean(over_pct == 0.0)),
+                perf_per_watt_pct=_perf_per_watt(data, settings, over_pct),
                 **single,
             )
         )
@@ -177,10 +182,20 @@ def _best_single(
     }
 
 
+def _perf_per_watt(data: Observations, settings: np.ndarray, over_pct: np.ndarray) -> float:
+    """What NVML's choice loses one kernel; of several memory clocks it takes the highest."""
+    core_mhz, mem_mhz = np.array([data.settings[s] for s in settings]).T
+    apart_mhz = np.abs(core_mhz - data.perf_per_watt_mhz)
+    if not np.isfinite(apart_mhz).any():
+        return np.nan
+    order = np.lexsort([-np.nan_to_num(mem_mhz), np.nan_to_num(apart_mhz, nan=np.inf)])
+    return float(over_pct[order[0]])
+
+
 def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
     """The choosers of :data:`CHOOSERS` over all cases; empty without cases.
 
-    The best single setting is left out where some case has none.
+    The best single setting and NVML's choice are left out where some case has none.
     """
     if not cases:
         return {}
@@ -193,6 +208,10 @@ def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
         ],
         "best_single": [
             (case.best_single_pct, case.best_single_most_pct, case.best_single_exact)
+            for case in cases
+        ],
+        "perf_per_watt": [
+            (case.perf_per_watt_pct, case.perf_per_watt_pct, case.perf_per_watt_pct == 0.0)
             for case in cases
         ],
         "random": [(case.random_pct, case.most_pct, case.random_exact) for case in cases],
@@ -220,7 +239,7 @@ class Contest:
 
 
 def contest(cases: Sequence[CaseLoss], other: str = "race_to_halt") -> Contest:
-    """The model against another chooser, ``race_to_halt`` or ``best_single``; the interval by
+    """The model against ``race_to_halt``, ``best_single`` or ``perf_per_watt``; the interval by
     resampling kernels, with few by t. Cases that the other has no choice for do not count."""
     gain = np.array([getattr(case, f"{other}_pct") - case.model_pct for case in cases], float)
     gain = gain[np.isfinite(gain)]

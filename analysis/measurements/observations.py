@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -56,6 +57,9 @@ class Observations:
     """Whether some of them are at settings that nothing showed, and there are several settings."""
     stated_clocks: bool = False
     """Whether the clocks of some are as the author of an imported table states them."""
+    perf_per_watt_mhz: float = np.nan
+    """The core clock at which NVML's own power model expects the best performance per watt; NaN
+    where no record has it."""
 
     def instance(self, label: str) -> KernelInstance:
         """The kernel that has a label; one without parameters where ``instances`` lacks it."""
@@ -171,6 +175,9 @@ def observations(
         instances={kernel.label: kernel for kernel in kernels},
         unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
         stated_clocks=bool((proofs == STATED).any()),
+        perf_per_watt_mhz=float(
+            json.loads(dataset.attrs.get("perf_per_watt_mhz", "{}")).get(site, np.nan)
+        ),
     )
 
 
@@ -223,6 +230,7 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             node=None,
             unproven_clocks=any(data.unproven_clocks for data in sites),
             stated_clocks=any(data.stated_clocks for data in sites),
+            perf_per_watt_mhz=np.nan,
         ),
         place,
     )

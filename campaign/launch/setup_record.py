@@ -10,6 +10,7 @@ from campaign.measure.point_life import PartitionSetup, node_name
 from campaign.versions import package_versions
 from kernels.sources import source_hash
 from sites.node_facts import node_facts, slurm_facts
+from sites.nvml_power_model import power_models
 
 
 def planned_record(setup: PartitionSetup) -> dict[str, Any]:
@@ -28,5 +29,7 @@ def planned_record(setup: PartitionSetup) -> dict[str, Any]:
 
 def node_record(setup: PartitionSetup) -> dict[str, Any]:
     """The whole record, on the node that measures."""
-    facts = {"node": {"name": node_name(), **node_facts()}, "slurm": slurm_facts()}
+    facts: dict[str, Any] = {"node": {"name": node_name(), **node_facts()}, "slurm": slurm_facts()}
+    if any(meter.kind == "nvml" for meter in setup.site.meters):
+        facts["nvml_power_model"] = power_models()
     return planned_record(setup) | {name: fact for name, fact in facts.items() if fact}

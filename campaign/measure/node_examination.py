@@ -17,6 +17,7 @@ from typing import Any
 
 from campaign.measure.clock_trial import ClockTrial, try_settings
 from campaign.measure.energy import MeterChannel, counted_channels
+from campaign.measure.gpu_examination import GpuExamination, examine_gpus
 from campaign.measure.point_life import node_name
 from sites.clocks import ClocksUnavailable, describe_controls, open_control, right_to_set
 from sites.clocks.slurm import what_flags_set
@@ -93,7 +94,8 @@ class NodeExamination:
     """What a node can measure and set.
 
     ``meters_elsewhere``: meters that the site file does not name, tried where no energy can be
-    measured. ``partition``: None where no Slurm job was needed.
+    measured. ``partition``: None where no Slurm job was needed. ``gpu``: whether GPU kernels can
+    run; None on a node without NVIDIA GPUs.
     """
 
     site: str
@@ -104,6 +106,7 @@ class NodeExamination:
     meters_elsewhere: list[ProbedMeter]
     clocks: ClockExamination
     can_measure_energy: bool
+    gpu: GpuExamination | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -121,6 +124,7 @@ class NodeExamination:
                     "trials": [ClockTrial(**trial) for trial in fields["clocks"]["trials"]],
                 }
             ),
+            "gpu": GpuExamination(**fields["gpu"]) if fields.get("gpu") else None,
         }
         return cls(**{**fields, **parts})
 
@@ -150,6 +154,7 @@ def examine_node(site: Site, root: Path = Path("/")) -> NodeExamination:
         meters_elsewhere=[] if site.simulated or counts else probe_meters(named, root),
         clocks=_examine_clocks(site, root),
         can_measure_energy=counts and not any(meter.problem for meter in meters),
+        gpu=None if site.simulated else examine_gpus(root),
     )
 
 

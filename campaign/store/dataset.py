@@ -47,7 +47,7 @@ from campaign.store.records import JournalTail, StoreContents, measurement_row, 
 from campaign.store.regular import NotRegular
 from campaign.store.rows import stored
 from campaign.store.samples import wrong_descriptions
-from campaign.store.setups import setup_uses
+from campaign.store.setups import perf_per_watt_mhz, setup_uses
 from campaign.store.shard import BadChunk, read_shard
 
 if TYPE_CHECKING:
@@ -276,6 +276,7 @@ def _attributes(store: Store, contents: StoreContents) -> dict[str, Any]:
         "store": str(store.root),
         "damaged_records": len(contents.damage),
         "mixtures": json.dumps([mixture.as_dict() for mixture in mixtures(uses)]),
+        "perf_per_watt_mhz": json.dumps(perf_per_watt_mhz(uses)),
     }
 
 

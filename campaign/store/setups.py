@@ -3,7 +3,8 @@
 ::
 
     setups/ID.json              campaign, site and its file's content, partition, protocol,
-                                versions, node, slurm: plain JSON; ID is a hash of it
+                                versions, node, slurm, and of GPUs that have it NVML's power model
+                                (nvml_power_model): plain JSON; ID is a hash of it
     setups/earlier.SITE.json    what the plan said of a site's measurements that earlier versions
                                 made: their column ``setup`` is empty
 
@@ -16,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +102,16 @@ def setup_uses(
         else:
             damage.append(f"{FOLDER}/{path.name} is not what was written")
     return [use for use in uses if use.points], damage
+
+
+def perf_per_watt_mhz(uses: Iterable[SetupUse]) -> dict[str, float]:
+    """Site -> the core clock at which NVML's power model expects the best performance per watt:
+    the median over its GPUs and records. A site without such a record is left out."""
+    clocks: dict[str, list[float]] = {}
+    for use in uses:
+        for model in use.record.get("nvml_power_model", ()):
+            clocks.setdefault(use.site, []).append(float(model["best_core_mhz"]))
+    return {site: statistics.median(mhz) for site, mhz in clocks.items()}
 
 
 def _json(store: Store, name: str) -> Any:

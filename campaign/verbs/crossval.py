@@ -297,6 +297,9 @@ def print_crossval(shown: dict[str, Any]) -> None:
         explain(contest_text(shown["against_race_to_halt"], title))
         if "best_single" in shown["decision"]:
             explain(contest_text(shown["against_best_single"], title, "the best single setting"))
+        if "against_perf_per_watt" in shown:
+            nvml = "NVML's best performance per watt"
+            explain(contest_text(shown["against_perf_per_watt"], title, nvml))
 
 
 def folds_text(count: int) -> str:
@@ -322,6 +325,7 @@ def contest_text(contest: dict[str, Any], title: str, other: str = "race to halt
         "model": "the picks are better",
         "race_to_halt": "race to halt is better here: run at the fastest setting",
         "best_single": "one setting for all kernels is better here",
+        "perf_per_watt": "NVML's clock is better here",
         "open": "these measurements do not show which is better",
     }[contest["verdict"]]
     return f"{other} takes {interval}: {verdict}"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "run the whole chain on the simulated Jetson TK1"
 EXAMPLE = "campaign demo /tmp/demo"
+FOLDER, GPU_FOLDER = "campaign-demo", "campaign-demo-gpu"
 TRAINING_SETTINGS = 8
 """How many of the demo's settings, in its file's order, are those that Choi & Vuduc 2016 fit on
 (Table I, type T)."""
@@ -27,16 +28,27 @@ TRAINING_SETTINGS = 8
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     parser.add_argument(
+        "--gpu",
+        action="store_true",
+        help="instead measure a few kernels on one NVIDIA GPU of this machine, at its clocks as "
+        "found; nothing is simulated",
+    )
+    parser.add_argument(
         "folder",
         nargs="?",
-        default="campaign-demo",
         metavar="DIR",
-        help="where the files, the store and the report go (default: %(default)s)",
+        help=f"where the files, the store and the report go (default: {FOLDER}, with --gpu "
+        f"{GPU_FOLDER})",
     )
 
 
 def run(arguments: Namespace) -> int:
     """Plan, run, fit, cross-validate, predict and report; print where each result lies."""
+    if arguments.gpu:
+        from campaign.verbs.demo_gpu import check_gpu  # noqa: PLC0415
+
+        check_gpu()
+
     from importlib.resources import files  # noqa: PLC0415
 
     from campaign.launch.drive import run as drive  # noqa: PLC0415
@@ -48,7 +60,7 @@ def run(arguments: Namespace) -> int:
     from campaign.table.exporting import export_table, write_csv  # noqa: PLC0415
 
     began = time.monotonic()
-    folder = Path(arguments.folder)
+    folder = Path(arguments.folder or (GPU_FOLDER if arguments.gpu else FOLDER))
     if (folder / "store.json").exists():
         raise BadArgument(f"{folder}: is a store; name a folder for the demo's files")
     try:
@@ -58,20 +70,26 @@ def run(arguments: Namespace) -> int:
             f"{folder}: cannot be created ({error.strerror}); name another folder"
         ) from None
     campaign = folder / "campaign.toml"
+    own = "demo_gpu_campaign.toml" if arguments.gpu else "demo_campaign.toml"
     if not campaign.exists():
-        campaign.write_bytes((files("campaign.verbs") / "demo_campaign.toml").read_bytes())
+        campaign.write_bytes((files("campaign.verbs") / own).read_bytes())
     plan = make_plan(campaign)
     created = create_store((folder / "store").resolve(), plan.campaign.name)
     outcome = drive(plan, created, progress_for())
     say(
         f"measured: {outcome.measured} of {outcome.planned} points, {outcome.failed} failed, "
-        f"{outcome.left} left (simulated)\n"
+        f"{outcome.left} left{'' if arguments.gpu else ' (simulated)'}\n"
     )
     if outcome.interrupted:
         say("interrupted; run it again to continue")
     if outcome.interrupted or not outcome.measured:
         return outcome.exit_code
     store = open_store(created.root)
+    if arguments.gpu:
+        from campaign.verbs.demo_gpu import show_measured  # noqa: PLC0415
+
+        show_measured(store)
+        return 0 if outcome.complete else 1
     for site in plan.sites:
         _show_site(store, site, plan)
     table = export_table(created)

@@ -11,6 +11,7 @@ from campaign.verbs.options import add_json
 from campaign.verbs.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
+    from campaign.measure.gpu_examination import GpuExamination
     from campaign.measure.node_examination import ClockExamination, NodeExamination
 
 SUMMARY = "show what this node can measure and set, and how to fix what fails"
@@ -96,6 +97,8 @@ def print_examination(node: NodeExamination) -> None:
         if meter.problem:
             say(f"{meter.meter}: {meter.problem}\n  to fix it: {meter.remedy}")
     _print_clocks(node.clocks)
+    if node.gpu is not None:
+        _print_gpu(node.gpu)
     if node.can_measure_energy:
         say(f"energy can be measured{' (simulated)' if node.simulated else ''}")
     elif any(meter.counts for meter in node.meters):
@@ -105,6 +108,15 @@ def print_examination(node: NodeExamination) -> None:
         )
     else:
         _print_missing_energy(node)
+
+
+def _print_gpu(gpu: GpuExamination) -> None:
+    counted = [f"{gpu.gpus.count(name)} {name}" for name in sorted(set(gpu.gpus))]
+    what = f"{', '.join(counted)} ({', '.join(gpu.architectures)}), driver {gpu.driver}"
+    if gpu.problem is None:
+        say(f"GPU kernels can run: {what}, packages of CUDA {gpu.cuda}")
+    else:
+        say(f"GPU kernels cannot run on {what}: {gpu.problem}\n  to fix it: {gpu.remedy}")
 
 
 def _with_measured(nominal: float, measured: float | None) -> str:

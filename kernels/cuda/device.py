@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,26 +20,61 @@ NO_DRIVER_REMEDY = (
     "run where `nvidia-smi -L` lists a GPU, with `--gres=gpu:1` in a Slurm job, or with `--nv` "
     "(Apptainer) or `--gpus all` (Docker) in a container"
 )
+REPORT = "report it with the kernel's parameters"
+XID = "see `dmesg | grep Xid`"
 REMEDIES = {
     "CUDA_ERROR_NO_DEVICE": f"there is no GPU here: {NO_DRIVER_REMEDY}",
     "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "the driver was updated while it was loaded: reboot the "
     "node, or unload the nvidia modules and load them again",
     "CUDA_ERROR_SYSTEM_NOT_READY": "the driver is not ready: on a system with NVSwitch start "
     "nvidia-fabricmanager",
-    "CUDA_ERROR_DEVICE_UNAVAILABLE": "the GPU is in exclusive mode and busy: wait for the other "
-    "process, which `nvidia-smi` names",
+    "CUDA_ERROR_DEVICE_UNAVAILABLE": "the GPU is in exclusive mode and busy, or its mode prohibits "
+    "computing: wait for the other process, which `nvidia-smi` names, or see "
+    "`nvidia-smi -q -d COMPUTE`",
     "CUDA_ERROR_OUT_OF_MEMORY": "the GPU's memory does not suffice: see in `nvidia-smi` who uses "
     "it, or choose a smaller level or size",
     "CUDA_ERROR_NO_BINARY_FOR_GPU": "the compiled code is of another architecture: remove "
     "~/.cache/dvfs-campaign/cuda",
-    "CUDA_ERROR_ILLEGAL_ADDRESS": "the kernel read or wrote outside its arrays: report it with the "
-    "kernel's parameters",
-    "CUDA_ERROR_LAUNCH_FAILED": "the kernel was ended by the GPU: see `dmesg | grep Xid`",
+    "CUDA_ERROR_ILLEGAL_ADDRESS": f"the kernel read or wrote outside its arrays: {REPORT}",
+    "CUDA_ERROR_MISALIGNED_ADDRESS": f"the kernel used an address that is not aligned: {REPORT}",
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE": f"the kernel used an address of another memory: {REPORT}",
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION": "the GPU does not know an instruction of the kernel: remove "
+    f"~/.cache/dvfs-campaign/cuda and try again; if it stays, {REPORT}",
+    "CUDA_ERROR_INVALID_PC": f"the kernel jumped out of its code: {REPORT}",
+    "CUDA_ERROR_HARDWARE_STACK_ERROR": f"the kernel's stack is damaged or too large: {REPORT}",
+    "CUDA_ERROR_ASSERT": f"an assertion in the kernel failed: {REPORT}",
+    "CUDA_ERROR_LAUNCH_FAILED": f"the kernel was ended by the GPU: {XID}, and {REPORT}",
+    "CUDA_ERROR_LAUNCH_TIMEOUT": "the kernel ran longer than the driver allows on a GPU with a "
+    "display: use a GPU without one, or choose a smaller size",
+    "CUDA_ERROR_ECC_UNCORRECTABLE": "the GPU's memory had an error that ECC cannot correct: "
+    f"{XID}; reset the GPU or have it replaced",
+    "CUDA_ERROR_NVLINK_UNCORRECTABLE": f"a link between GPUs had an error: {XID}",
+    "CUDA_ERROR_CONTAINED": f"an error of the hardware ended the kernel: {XID}",
+    "CUDA_ERROR_UNKNOWN": f"an error that the driver does not name: {XID}, and whether the module "
+    "nvidia_uvm is loaded (`lsmod | grep nvidia_uvm`)",
+    "CUDA_ERROR_OPERATING_SYSTEM": "the system refused the driver a call: see whether "
+    "/dev/nvidia* are readable and writable, and the limits of the job",
+    "CUDA_ERROR_STUB_LIBRARY": "the libcuda.so.1 that was found is the toolkit's stub, which only "
+    "serves to link: take its folder out of LD_LIBRARY_PATH",
+    "CUDA_ERROR_DEVICE_NOT_LICENSED": "the virtual GPU has no license: see `nvidia-smi -q`",
     "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "a block needs more registers or shared memory than the "
     "processor has: choose a smaller block",
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": f"the driver is too old for the compiler: {EXTRA_REMEDY}",
+    "CUDA_ERROR_INVALID_IMAGE": "the driver cannot read the compiled code: remove "
+    f"~/.cache/dvfs-campaign/cuda; if it stays, the driver is too old: {EXTRA_REMEDY}",
+    "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER": f"the driver is too old: {EXTRA_REMEDY}",
+    "CUDA_ERROR_MPS_CONNECTION_FAILED": "CUDA's service MPS does not answer: start it with "
+    "`nvidia-cuda-mps-control -d`, or unset CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": "the installed library of forward compatibility "
+    f"does not support this GPU: remove it from LD_LIBRARY_PATH, or {EXTRA_REMEDY}",
 }
 """Name of an error of the driver's -> what it means and what to do."""
+NEEDED_DRIVERS = {12: "525.60", 13: "580.65"}
+"""Major version of CUDA's packages -> the oldest driver that they work with."""
+MISSING_FUNCTION = re.compile(
+    r"function \W?(?P<name>(?:cu|nvml)[A-Z]\w*)\W* (?:is )?not found", re.I
+)
+"""How CUDA for Python says that the driver lacks a function: it is older than the packages."""
 STATIC_SHARED_BYTES = 48 << 10
 """A block may have so much shared memory without asking for more."""
 
@@ -58,10 +94,15 @@ def explained(what: str) -> Iterator[None]:
             f"GPU kernels need CUDA for Python, which cannot be imported ({error}): {EXTRA_REMEDY}"
         ) from None
     except Exception as error:
-        text = str(error)
+        # A missing function may be the cause of an error that does not name it.
+        text = f"{error} {error.__cause__ or ''}"
         if type(error).__name__ == "DynamicLibNotFoundError":
             raise KernelFailed(f"{what}: there is no NVIDIA driver: {NO_DRIVER_REMEDY}") from None
-        name = next((name for name in REMEDIES if name in text), None)
+        lacking = MISSING_FUNCTION.search(text)
+        if lacking is not None:
+            raise KernelFailed(f"{what}: the driver lacks {lacking['name']}: {_newer()}") from None
+        named = re.findall(r"CUDA_ERROR_[A-Z_]+", text)
+        name = next((name for name in named if name in REMEDIES), None)
         if name is None:
             raise
         raise KernelFailed(f"{what}: {name}: {REMEDIES[name]}") from None
@@ -95,9 +136,8 @@ class Gpu:
         place = nodes[: team.rank].count(nodes[team.rank])
         with explained("opening the GPU"):
             from cuda.core import Device  # noqa: PLC0415
-            from cuda.core.system import get_num_devices  # noqa: PLC0415
 
-            count = get_num_devices()
+            count = _visible_gpus()
             if place >= count:
                 raise KernelFailed(
                     f"{nodes.count(nodes[team.rank])} ranks on this node and {count} GPUs: each "
@@ -217,14 +257,51 @@ class Gpu:
             self._stream.sync()
 
     def close(self) -> None:
-        """Release the memory."""
-        for graph in self._graphs:
-            graph.close()
-        for buffer in self._buffers:
-            buffer.close(self._stream)
+        """Release the memory.
+
+        After an error of a kernel the driver refuses this, and the memory goes with the process.
+        """
+        with suppress(Exception):
+            for graph in self._graphs:
+                graph.close()
+            for buffer in self._buffers:
+                buffer.close(self._stream)
+            self._stream.sync()
+            self._stream.close()
         self._graphs, self._buffers, self._codes = [], [], []
-        self._stream.sync()
-        self._stream.close()
+
+
+def _visible_gpus() -> int:
+    """How many GPUs CUDA shows to this process, by CUDA_VISIBLE_DEVICES."""
+    from cuda.bindings import driver  # noqa: PLC0415
+
+    error, version = driver.cuDriverGetVersion()
+    _check(error)
+    if version // 1000 < cuda_major():
+        offers = f"{version // 1000}.{version % 1000 // 10}"
+        raise KernelFailed(f"opening the GPU: the driver offers CUDA {offers}: {_newer()}")
+    (error,) = driver.cuInit(0)
+    _check(error)
+    error, count = driver.cuDeviceGetCount()
+    _check(error)
+    return int(count)
+
+
+def cuda_major() -> int:
+    """The major version of the installed packages of CUDA; raises ImportError without them."""
+    from cuda.bindings import __version__  # noqa: PLC0415
+
+    return int(__version__.partition(".")[0])
+
+
+def _newer() -> str:
+    """What to do where the driver is older than the installed packages of CUDA need."""
+    major = cuda_major()
+    needed = NEEDED_DRIVERS.get(major, f"of CUDA {major}")
+    return (
+        f"the installed packages of CUDA {major} need driver {needed} or later "
+        f"(`nvidia-smi` shows the installed one); ask for a newer driver, or {EXTRA_REMEDY}"
+    )
 
 
 def _enqueue(stream: Any, one: Launch) -> None:

@@ -115,6 +115,8 @@ def _compiled(text: str, source: Source, architecture: str) -> tuple[bytes, str]
                 f"the compiler does not know the architecture {architecture}: install one for this "
                 f"GPU: {EXTRA_REMEDY}"
             ) from None
+        if type(error).__name__ == "DynamicLibNotFoundError":
+            raise KernelFailed(f"CUDA's compiler NVRTC is not installed: {EXTRA_REMEDY}") from None
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise KernelFailed(f"{source.path.name}: {' '.join(lines[:3])}") from None
     assert isinstance(code, bytes)  # noqa: S101

@@ -8,6 +8,10 @@ Functions, fields and scopes: NVIDIA's NVML API reference. The channels of GPU N
   NVML_FI_DEV_POWER_INSTANT (186), NVML_FI_DEV_POWER_AVERAGE (185, a mean over 1 s),
   nvmlDeviceGetPowerUsage (a mean over 1 s on Ampere and later except GA100, instantaneous before).
   It measures the same energy as the counter, if there is one.
+- ``gpu-N/memory-power``: mW, the field 186 or 185 at the scope NVML_POWER_SCOPE_MEMORY, where the
+  GPU and its driver have it. Its energy is part of the GPU's. A driver that does not know the scope
+  may refuse it, or ignore it and give the power of the whole GPU: a value that is 0 or not below
+  the GPU's is not taken for the memory's.
 
 **GH200.** Its energy counter covers the whole module, including the processor and its memory, as
 users found by comparison (ml-energy/zeus, pull request 172); NVIDIA does not document it. Its
@@ -19,7 +23,7 @@ its name. On other superchips the counter is assumed to be the GPU's, which is n
 (Yang, Adamek & Armour, Part-time power measurements, arXiv 2312.02741), so that a load with a
 period near 100 ms is misread: make runs long, repeat them, and start them at various phases. The
 GPUs are recognised by their names. It is not known whether the energy counter adds up the same
-samples, so its ``seen`` is 1.
+samples, so its ``seen`` is 1; benchmarks/gpu_energy_counter.py finds it out on a GPU.
 
 **Calibration.** NVIDIA states +/- 5 % (nvmlDeviceGetPowerUsage in the API reference) or +/- 5 W
 (manual of nvidia-smi). Five boards compared with an external meter (tests/data/gpu_power_traces:
@@ -57,7 +61,7 @@ from sites.nvml_library import (
 ABOUT = MeterDescription(
     kind="nvml",
     reads="energy counter and power of NVIDIA GPUs, through NVML",
-    domains="gpu; module and gpu on a GH200",
+    domains="gpu, and gpu-memory where the driver has it; module and gpu on a GH200",
     needs="the NVIDIA driver",
     options={
         "devices": "indices or UUIDs of GPUs (default: those in CUDA_VISIBLE_DEVICES, or all)",
@@ -66,8 +70,10 @@ ABOUT = MeterDescription(
 
 POWER_AVERAGE, POWER_INSTANT = 185, 186
 """NVML_FI_DEV_POWER_AVERAGE and NVML_FI_DEV_POWER_INSTANT."""
-SCOPE_GPU, SCOPE_MODULE = 0, 1
-"""NVML_POWER_SCOPE_GPU and NVML_POWER_SCOPE_MODULE."""
+SCOPE_GPU, SCOPE_MODULE, SCOPE_MEMORY = 0, 1, 2
+"""NVML_POWER_SCOPE_GPU, NVML_POWER_SCOPE_MODULE and NVML_POWER_SCOPE_MEMORY."""
+INVALID_ARGUMENT = 2
+"""NVML_ERROR_INVALID_ARGUMENT."""
 ARCH_AMPERE = 7
 """NVML_DEVICE_ARCH_AMPERE."""
 
@@ -180,6 +186,12 @@ def _find_channels(library: NvmlLibrary, gpu: Gpu) -> list[tuple[Channel, Signal
             else _channel(gpu, name, "gpu", "power", power, same_as=energy)
         )
         channels.append((channel, Signal(gpu, power)))
+        memory = _find_memory_power(library, gpu, power)
+        if memory is not None:
+            outer = name if is_module else energy or name
+            memory_name = f"gpu-{gpu.index}/memory-power"
+            channel = _channel(gpu, memory_name, "gpu-memory", "power", memory, inside=outer)
+            channels.append((channel, Signal(gpu, memory)))
     if not channels:
         raise NvmlUnavailable(f"{gpu.label} offers neither energy nor power", UNSUPPORTED_REMEDY)
     return channels
@@ -242,6 +254,20 @@ def _find_power(
         else:
             return source
     return None
+
+
+def _find_memory_power(library: NvmlLibrary, gpu: Gpu, whole: PowerSource) -> PowerSource | None:
+    """The first source of the memory's own power; None where the GPU has none."""
+    try:
+        memory = _find_power(library, gpu, SCOPE_MEMORY, has_usage=False)
+    except NvmlUnavailable as error:
+        if error.code == INVALID_ARGUMENT:
+            return None
+        raise
+    if memory is None:
+        return None
+    of_memory, of_gpu = (_read_signal(library, Signal(gpu, source)) for source in (memory, whole))
+    return memory if 0 < of_memory < of_gpu else None
 
 
 def _is_usage_instant(library: NvmlLibrary, gpu: Gpu) -> bool:

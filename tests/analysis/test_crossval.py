@@ -216,6 +216,27 @@ def test_losses_by_any_objective_by_brute_force(data, name):
         )
 
 
+def test_nvmls_perf_per_watt_is_the_measured_setting_nearest_to_its_clock(data):
+    """Of several memory clocks the highest; without a record there is no such row."""
+    assert "perf_per_watt" not in losses_by_chooser(case_losses(data, data.energy_j))
+    wanted_mhz = 700.0
+    with_record = replace(data, perf_per_watt_mhz=wanted_mhz)
+    cases = case_losses(with_record, data.energy_j)
+    for case in cases:
+        rows = [i for i in range(len(data)) if data.kernel[i] == case.label]
+        least = min(data.energy_j[i] for i in rows)
+        near = min(rows, key=lambda i: (abs(data.core_mhz[i] - wanted_mhz), -data.mem_mhz[i]))
+        assert case.perf_per_watt_pct == pytest.approx((data.energy_j[near] / least - 1) * 100)
+    lost = [case.perf_per_watt_pct for case in cases]
+    assert len(set(lost)) > 1
+    assert losses_by_chooser(cases)["perf_per_watt"].mean_lost_pct == pytest.approx(np.mean(lost))
+    judged = cross_validate(with_record, "kfold:4", "choi", voltage="known").as_dict()
+    assert judged["decision"]["perf_per_watt"]["max_lost_pct"] == pytest.approx(max(lost))
+    assert judged["against_perf_per_watt"]["mean_gain_pct"] == pytest.approx(
+        np.mean(lost) - judged["decision"]["model"]["mean_lost_pct"]
+    )
+
+
 def best_single_by_hand(data, rows) -> int:
     """The setting with the least mean of energy above each kernel's best, over some rows."""
     lost = {}

@@ -164,6 +164,20 @@ def keep(store: Store, record: dict[str, Any], *repeats: int) -> Path:
         return journal.path
 
 
+def test_nvmls_power_model_gives_the_site_a_clock(tmp_path):
+    """The median over GPUs and records, those of a journal too; none without a record."""
+    store = create_store(tmp_path / "store", "test")
+    (record,) = records(write_files(tmp_path))
+    keep(store, record, 0)
+    assert json.loads(read_scalars(store).attrs["perf_per_watt_mhz"]) == {}
+    models = [[1095.0, 1110.0], [1290.0]]
+    for repeat, clocks in enumerate(models, 1):
+        found = [{"gpu": f"GPU-{mhz}", "best_core_mhz": mhz} for mhz in clocks]
+        keep(store, record | {"nvml_power_model": found}, repeat)
+    compact(store)
+    assert json.loads(read_scalars(store).attrs["perf_per_watt_mhz"]) == {"jetson-tk1": 1110.0}
+
+
 def test_cut_anywhere_a_measurement_has_its_set_up(tmp_path):
     store = create_store(tmp_path / "store", "test")
     (record,) = records(write_files(tmp_path))

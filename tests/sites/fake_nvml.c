@@ -5,8 +5,11 @@
  *   init, driver_version
  *   gpuN/   one folder a GPU, N from 0 without a gap
  *     name, uuid, architecture          text, text, NVML_DEVICE_ARCH_*
+ *     compute_capability                "MAJOR MINOR"
  *     energy_mj, power_usage_mw         the counter, nvmlDeviceGetPowerUsage
  *     field_F_S                         field F (185, 186, ...) at scope S
+ *     power_model                       of nvmlDevicePerfMetricsGetSamples: "KHZ MW" of the best
+ *                                       performance per watt, then of each point of its curve
  *     temperature_c, event_reasons, performance_state, power_limit_mw
  *     clock_C_mhz, max_clock_C_mhz      C: graphics, sm, mem, video
  *     min_clock_C_mhz_P, max_clock_C_mhz_P     at performance state P
@@ -76,6 +79,39 @@ typedef struct {
     unsigned sensor;
     int temperature;
 } TemperatureV1;
+
+/* nvmlPerfMetricsSamples_v1_t, with its other kind of data only as the bytes that it takes. */
+enum { PFPP_1X = 1, CURVE_POINTS = 32, MODEL_SAMPLES = 13, MODEL_CONTROLLERS = 4 };
+
+typedef struct {
+    unsigned khz, mw;
+} OperatingPoint;
+
+typedef struct {
+    unsigned char point_count;
+    struct {
+        unsigned khz[16], mw;
+    } points[CURVE_POINTS];
+    unsigned char valid;
+    OperatingPoint best, fastest;
+    unsigned headroom_mw;
+} PowerModel;
+
+typedef struct {
+    unsigned count;
+    struct {
+        unsigned char controller_count;
+        struct {
+            unsigned type;
+            union {
+                uint64_t aligned;
+                PowerModel model;
+            } data;
+        } controllers[MODEL_CONTROLLERS];
+    } samples[MODEL_SAMPLES];
+} PerfMetricsSamples;
+
+_Static_assert(sizeof(PerfMetricsSamples) == 115344, "as nvml.h has it");
 
 static const char *const CLOCKS[CLOCK_COUNT] = {"graphics", "sm", "mem", "video"};
 static Device devices[MAX_GPUS];
@@ -326,6 +362,16 @@ int nvmlDeviceGetArchitecture(const Device *device, unsigned *architecture)
     return read_gpu_uint(device, "architecture", architecture);
 }
 
+int nvmlDeviceGetCudaComputeCapability(const Device *device, int *major, int *minor)
+{
+    unsigned values[2], count = 2;
+    int status = read_gpu_list(device, "compute_capability", &count, values);
+    if (status)
+        return status;
+    *major = (int)values[0], *minor = (int)values[1];
+    return SUCCESS;
+}
+
 int nvmlDeviceGetTotalEnergyConsumption(const Device *device, uint64_t *energy_mj)
 {
     return read_gpu_number(device, "energy_mj", energy_mj);
@@ -474,4 +520,28 @@ int nvmlDeviceSetMemoryLockedClocks(const Device *device, unsigned least, unsign
 int nvmlDeviceResetMemoryLockedClocks(const Device *device)
 {
     return unlock_clocks(device, "memory_locked_clocks_mhz", "reset_memory_locked_clocks");
+}
+
+int nvmlDevicePerfMetricsGetSamples_v1(const Device *device, PerfMetricsSamples *samples)
+{
+    unsigned values[2 * CURVE_POINTS + 2], count = 2 * CURVE_POINTS + 2;
+    int status = read_gpu_list(device, "power_model", &count, values);
+    if (status)
+        return status;
+    memset(samples, 0, sizeof *samples);
+    samples->count = 2; /* of which the second one has no valid model */
+    for (unsigned i = 0; i < 2; i++) {
+        samples->samples[i].controller_count = 2;
+        samples->samples[i].controllers[1].type = PFPP_1X;
+        samples->samples[i].controllers[1].data.model.best = (OperatingPoint){345000, 100000};
+    }
+    PowerModel *model = &samples->samples[0].controllers[1].data.model;
+    model->valid = 1;
+    model->best = (OperatingPoint){values[0], values[1]};
+    model->point_count = (unsigned char)(count / 2 - 1);
+    for (unsigned i = 0; i < model->point_count; i++) {
+        model->points[i].khz[0] = values[2 * i + 2];
+        model->points[i].mw = values[2 * i + 3];
+    }
+    return SUCCESS;
 }

@@ -13,6 +13,7 @@ from sites.meters import MeterUnreadable, open_meter
 from sites.meters.nvml import GAIN_PCT
 from sites.meters.shared.open_meter import OpenMeter
 from sites.nvml_library import LIBRARY, NvmlUnavailable, find_gpus, open_library
+from sites.nvml_power_model import power_models
 from tests.sites.fake_nvml import TREE, installed, put
 from tests.sites.meter_layouts.layout import copied, opener
 
@@ -129,6 +130,49 @@ def test_gh200_counts_the_module_and_its_gpu_is_inside(root: Path) -> None:
         ("gpu-0/power", "gpu", "power", "gpu-0/energy", None),
     ]
     assert meter.read().values == (0.0, 500.0, 71.234)
+
+
+@pytest.mark.parametrize("field", [185, 186])
+def test_the_memory_has_a_power_of_its_own_inside_the_gpus(root: Path, field: int) -> None:
+    put(root, f"gpu0/field_{field}_2", 21500)
+    meter = open_nvml(root, devices=[0])
+    memory = meter.channels[2]
+    assert (memory.name, memory.domain, memory.kind, memory.inside, memory.same_as) == (
+        "gpu-0/memory-power",
+        "gpu-memory",
+        "power",
+        "gpu-0/energy",
+        None,
+    )
+    assert memory.averaging_s == (1.0 if field == 185 else 0.025)
+    assert meter.read().values == (0.0, 71.234, 21.5)
+    drop(root, "gpu0/energy_mj")
+    assert open_nvml(root, devices=[0]).channels[1].inside == "gpu-0/power"
+    put(root, "gpu0/name", "NVIDIA GH200 480GB")
+    assert open_nvml(root, devices=[0]).channels[-1].inside == "gpu-0/power"
+
+
+@pytest.mark.parametrize("value", ["!2", "!3", 0, 71234])
+def test_a_driver_without_the_memorys_scope(root: Path, value: object) -> None:
+    """It refuses the scope, has nothing there, or gives the power of the whole GPU."""
+    put(root, "gpu0/field_186_2", value)
+    assert names(open_nvml(root, devices=[0])) == ["gpu-0/energy", "gpu-0/power"]
+
+
+def test_nvmls_power_model_is_read_where_a_gpu_has_one(root: Path) -> None:
+    assert power_models(root) == []
+    put(root, "gpu1/power_model", "1095000 310500 345000 120000 1095000 310500 1980000 700000")
+    assert power_models(root) == [
+        {
+            "gpu": UUIDS[1],
+            "best_core_mhz": 1095.0,
+            "best_power_w": 310.5,
+            "core_mhz": [345.0, 1095.0, 1980.0],
+            "power_w": [120.0, 310.5, 700.0],
+        }
+    ]
+    put(root, "init", "!9")
+    assert power_models(root) == []
 
 
 def test_each_field_has_its_own_return_code(root: Path) -> None:

@@ -95,6 +95,18 @@ def test_what_the_compiler_refuses_is_said(source: Source) -> None:
         disassemble(b"no machine code")
 
 
+def test_a_compiler_that_is_not_installed(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    import cuda.core
+    from cuda.pathfinder import DynamicLibNotFoundError
+
+    def not_found(*_: object) -> None:
+        raise DynamicLibNotFoundError('Failure finding "libnvrtc.so.13"')
+
+    monkeypatch.setattr(cuda.core, "Program", not_found)
+    with pytest.raises(KernelFailed, match=r"NVRTC is not installed: .*dvfs-campaign\[cuda13\]"):
+        compile_program(source, "sm_90")
+
+
 def test_without_a_driver_the_message_says_where_to_run() -> None:
     """No machine that runs the tests has a driver; where one does, the GPU is opened."""
     try:

@@ -1,0 +1,121 @@
+"""Whether GPU kernels can run on this node, as ``campaign doctor`` reports it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kernels.cuda.device import NEEDED_DRIVERS, cuda_major
+from sites.nvml_library import Gpu, NvmlLibrary, NvmlUnavailable, find_gpus, open_library
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuExamination:
+    """What GPU kernels find on a node with NVIDIA GPUs.
+
+    ``gpus``, ``uuids``: of those that this process may use; ``architectures``: such as sm_90, each
+    once; ``driver``: its version; ``cuda``: the major version of the installed packages of CUDA,
+    None where they are missing. ``problem``: why GPU kernels cannot run; None: nothing is known
+    against it.
+    """
+
+    gpus: list[str]
+    uuids: list[str]
+    architectures: list[str]
+    driver: str
+    cuda: int | None = None
+    problem: str | None = None
+    remedy: str | None = None
+
+
+def examine_gpus(root: Path = Path("/")) -> GpuExamination | None:
+    """Ask NVML, the installed packages and the compiler. None: NVML lists no GPU here."""
+    try:
+        library = open_library(root)
+    except NvmlUnavailable:
+        return None
+    try:
+        gpus = find_gpus(library)
+        architectures = sorted({_architecture(library, gpu) for gpu in gpus})
+        with library.explained("the driver"):
+            driver = str(library.nvml.nvmlSystemGetDriverVersion())
+    except NvmlUnavailable:
+        return None
+    finally:
+        library.close()
+    found = GpuExamination(
+        gpus=[gpu.name for gpu in gpus],
+        uuids=[gpu.uuid for gpu in gpus],
+        architectures=architectures,
+        driver=driver,
+    )
+    return examine_packages(found)
+
+
+def examine_packages(found: GpuExamination) -> GpuExamination:
+    """Whether the packages of CUDA are there and go with the driver and the architectures."""
+    fitting = [major for major, oldest in NEEDED_DRIVERS.items() if is_from(found.driver, oldest)]
+    if not fitting:
+        needed = NEEDED_DRIVERS[min(NEEDED_DRIVERS)]
+        problem = f"the driver {found.driver} is too old: GPU kernels need {needed} or later"
+        return replace(found, problem=problem, remedy="ask for a newer driver")
+    install = f"pip install 'dvfs-campaign[cuda{max(fitting)}]'"
+    try:
+        major = cuda_major()
+        import cuda.core  # noqa: F401, PLC0415
+
+        known = known_architectures()
+    except (ImportError, RuntimeError) as error:
+        problem = f"the packages of CUDA for GPU kernels cannot be used ({error})"
+        return replace(found, problem=problem, remedy=install)
+    found = replace(found, cuda=major)
+    if major not in fitting:
+        needed = NEEDED_DRIVERS.get(major, f"of CUDA {major}")
+        problem = f"the packages of CUDA {major} need driver {needed} or later"
+        return replace(found, problem=problem, remedy=f"{install}, or ask for a newer driver")
+    unknown = [name for name in found.architectures if name not in known]
+    if unknown:
+        problem = (
+            f"the compiler does not know {', '.join(unknown)}; it knows {known[0]} to {known[-1]}"
+        )
+        return replace(found, problem=problem, remedy=_other_compiler(unknown[0], known, install))
+    return found
+
+
+def _other_compiler(unknown: str, known: list[str], install: str) -> str:
+    if _number(unknown) < _number(known[0]):
+        return "this GPU needs an older compiler: pip install 'dvfs-campaign[cuda12]'"
+    return f"this GPU needs a newer compiler: {install} --upgrade"
+
+
+def known_architectures() -> list[str]:
+    """What the installed compiler makes machine code for, in order: ``["sm_75", ...]``.
+
+    Raises:
+        ImportError, RuntimeError: it is not installed.
+    """
+    from cuda.bindings import nvrtc  # noqa: PLC0415
+
+    error, numbers = nvrtc.nvrtcGetSupportedArchs()
+    if int(error):
+        raise RuntimeError(str(error))
+    return [f"sm_{number}" for number in sorted(numbers)]
+
+
+def is_from(driver: str, oldest: str) -> bool:
+    """Whether a driver's version is the oldest one needed, or later. One that cannot be read is."""
+    with suppress(ValueError):
+        numbers = [int(part) for part in driver.split(".")]
+        return numbers >= [int(part) for part in oldest.split(".")]
+    return True
+
+
+def _architecture(library: NvmlLibrary, gpu: Gpu) -> str:
+    with library.explained(f"the architecture of {gpu.label}"):
+        major, minor = library.nvml.nvmlDeviceGetCudaComputeCapability(gpu.handle)
+    return f"sm_{major}{minor}"
+
+
+def _number(architecture: str) -> int:
+    return int(architecture.removeprefix("sm_"))
