@@ -65,6 +65,7 @@ CLASS_UNITS = {
     "sp": "flop",
     "dp": "flop",
     "half": "flop",
+    "sfu": "op",
     "int": "op",
     "sp_add": "op",
     "sp_mul": "op",

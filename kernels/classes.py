@@ -9,6 +9,7 @@ CLASSES = {
     "sp": "single-precision floating-point operations; a multiply-add is two",
     "dp": "double-precision floating-point operations; a multiply-add is two",
     "half": "half-precision floating-point operations; a multiply-add is two",
+    "sfu": "special functions of a GPU, such as reciprocal square roots",
     "int": "integer operations",
     "sp_add": "single-precision additions and subtractions, where they are counted apart",
     "sp_mul": "single-precision multiplications, where they are counted apart",
