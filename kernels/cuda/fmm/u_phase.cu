@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int t = 0; t < TILE; t++) {
         const unsigned group = warp * TILE + t;
-        slot[t] = (job.x + (group < job.y ? group : job.y - 1)) * WARP + lane;
+        slot[t] = (job.x + (group < job.y ? group : 0)) * WARP + lane;
         target[t] = loaded(points, slots, slot[t]);
         total[t] = 0;
     }
