@@ -5,16 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.cuda.device import Gpu
-from kernels.cuda.fmm.u_phase import (
-    FUNCTION,
-    GpuFmmUParams,
-    UWork,
-    count_u_phase,
-    laid_out,
-    tolerance,
-    u_source,
-    work_of,
-)
+from kernels.cuda.fmm.direct import FUNCTION, direct_source, tolerance
+from kernels.cuda.fmm.u_phase import GpuFmmUParams, UWork, count_u_phase, laid_out, work_of
 from kernels.cuda.program import compile_program
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, KernelFailed, WrongResult, not_compiled
@@ -33,15 +25,15 @@ class UPhaseRun:
         self._gpu = Gpu(team)
         try:
             self._work = _built(params)
-            program = compile_program(u_source(params), self._gpu.architecture)
+            program = compile_program(direct_source(params), self._gpu.architecture)
             self._function = self._gpu.function(program, FUNCTION)
             self._sums = np.zeros(self._work.schedule.slots, params.dtype)
             jobs = self._work.jobs
             self._sums_on_gpu = self._gpu.array(self._sums)
-            self._on_gpu = [
-                self._sums_on_gpu,
-                *map(self._gpu.array, (laid_out(self._work, params), jobs.groups, jobs.jobs)),
-            ]
+            points = self._gpu.array(laid_out(self._work, params))
+            slots = np.int64(len(self._sums))
+            self._arguments = [self._sums_on_gpu, points, slots, points, slots]
+            self._arguments += map(self._gpu.array, (jobs.groups, jobs.jobs))
             self.run(1)
         except BaseException:
             self._gpu.close()
@@ -57,8 +49,7 @@ class UPhaseRun:
                 self._function,
                 (len(self._work.jobs.jobs), rows),
                 self._params.threads,
-                *self._on_gpu,
-                np.int64(len(self._sums)),
+                *self._arguments,
             )
 
     def counts(self) -> Counts:
@@ -87,8 +78,8 @@ def _built(params: GpuFmmUParams) -> UWork:
 
 
 def check_sums(params: GpuFmmUParams, work: UWork, sums: np.ndarray) -> None:
-    """Compare :data:`CHECKED` targets' sums with sums over their U lists by NumPy in double
-    precision. Errors are relative to the sum of \\|q\\| / r.
+    r"""Compare :data:`CHECKED` targets' sums with sums over their U lists by NumPy in double
+    precision. Errors are relative to the sum of \|q\| / r.
 
     ``sums``: (slots,). Raises :class:`WrongResult`.
     """

@@ -5,8 +5,10 @@
 #include <cfloat>
 #include <cstdint>
 
+static inline float __fadd_rn(float x, float y) { return x + y; }
 static inline float __fsub_rn(float x, float y) { return x - y; }
 static inline float __fmul_rn(float x, float y) { return x * y; }
+static inline double __dadd_rn(double x, double y) { return x + y; }
 static inline double __dsub_rn(double x, double y) { return x - y; }
 static inline double __dmul_rn(double x, double y) { return x * y; }
 

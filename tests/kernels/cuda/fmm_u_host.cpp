@@ -3,5 +3,5 @@
 
 extern "C" void on_host(unsigned blocks, number *sums, const vector *points, const unsigned *groups,
                         const uint4 *jobs, long long slots) {
-    launch_on_host(blocks, THREADS, [=] { u_phase(sums, points, groups, jobs, slots); });
+    launch_on_host(blocks, THREADS, [=] { direct_sums(sums, points, slots, points, slots, groups, jobs); });
 }

@@ -15,18 +15,21 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from kernels.cuda.fmm.u_jobs import make_jobs
-from kernels.cuda.fmm.u_kernel import gpu_fmm_u
-from kernels.cuda.fmm.u_phase import (
+from kernels.cuda.fmm.direct import (
     FUNCTION,
-    GpuFmmUParams,
-    count_u_phase,
+    direct_source,
     executed_pairs,
-    laid_out,
+    in_planes,
     shared_bytes,
     tolerance,
+)
+from kernels.cuda.fmm.direct_jobs import Places, make_jobs
+from kernels.cuda.fmm.u_kernel import gpu_fmm_u
+from kernels.cuda.fmm.u_phase import (
+    GpuFmmUParams,
+    count_u_phase,
+    laid_out,
     u_metrics,
-    u_source,
     work_of,
 )
 from kernels.cuda.fmm.u_run import check_sums
@@ -107,7 +110,7 @@ def walked(params: GpuFmmUParams) -> Counter[str]:
 def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
     """Ten parameter sets each, all of what is counted."""
     for params in drawn(40, 11)[ARCHITECTURES.index(architecture) :: 4]:
-        program = compile_program(u_source(params), architecture)
+        program = compile_program(direct_source(params), architecture)
         use = program.functions[FUNCTION]
         assert use.spilled_bytes == 0, params
         planes = params.dtype.itemsize // 4
@@ -158,7 +161,7 @@ def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
 def test_the_largest_variant_needs_no_spills() -> None:
     """128 registers a thread, of which double precision's targets and sums take half."""
     params = GpuFmmUParams(precision="double", root="cubic", tile=8, threads=512, unroll=8)
-    use = compile_program(u_source(params), "sm_90").functions[FUNCTION]
+    use = compile_program(direct_source(params), "sm_90").functions[FUNCTION]
     assert use.spilled_bytes == 0
     assert use.registers <= 128
 
@@ -168,7 +171,7 @@ def test_counts_by_hand() -> None:
     for 2 warps with targets."""
     params = GpuFmmUParams(n=70, q=100, tile=2, threads=64, root="newton1")
     pairs = 4 * 32 * 128
-    assert executed_pairs(params) == pairs
+    assert executed_pairs(params, work_of(params).jobs) == pairs
     staged, listed = 128 * 16, 4 * 4
     assert count_u_phase(params) == {
         # 3 differences, 5 for the sum of squares, 4 for a step, 2 for the sum.
@@ -194,18 +197,19 @@ def on_host(tmp_path_factory) -> Callable[..., np.ndarray]:
     folder = tmp_path_factory.mktemp("host")
 
     def computed(params: GpuFmmUParams, points, jobs) -> np.ndarray:
-        source = u_source(params)
+        source = direct_source(params)
         library = folder / f"{'-'.join(map(str, source.macros.values()))}.so"
         if not library.exists():
             options = ["-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread"]
             options += ["-ffp-contract=off", *source.options, f'-DSOURCE="{source.path}"']
             text = HERE / "fmm_u_host.cpp"
             subprocess.run(["g++", *options, "-o", str(library), str(text)], check=True)
-        sums = np.full(points.shape[1], np.nan, params.dtype)
+        slots = points.shape[1]
+        sums = np.full(slots, np.nan, params.dtype)
         ctypes.CDLL(str(library)).on_host(
             ctypes.c_uint(len(jobs.jobs)),
             *(ctypes.c_void_p(a.ctypes.data) for a in (sums, points, jobs.groups, jobs.jobs)),
-            ctypes.c_longlong(points.shape[1]),
+            ctypes.c_longlong(slots),
         )
         return sums
 
@@ -303,16 +307,16 @@ def test_leaves_without_points_or_sources_are_jobs_too(on_host, tile: int, threa
     room = -(-sizes // 32) * 32
     first, slots = np.cumsum(room) - room, int(room.sum()) + 32
     pairs = np.array([(a, b) for a in (0, 1, 3, 4, 5) for b in (5, 1, 4, 0, 6) if (a + b) % 4])
-    jobs = make_jobs(first, sizes, np.random.default_rng(1).permutation(pairs),
-                     slots // 32 - 1, threads // 32, tile)  # fmt: skip
+    leaves = Places(first, sizes, slots // 32 - 1)
+    mixed = np.random.default_rng(1).permutation(pairs)
+    jobs = make_jobs(leaves, leaves, mixed, threads // 32, tile)
     assert set(jobs.jobs[:, 0]) >= {int(a) // 32 for a in first[sizes > 0]}
     rng = np.random.default_rng(2)
     rows = np.full((slots, 4), 4.0)
     rows[:, 3] = 0
     filled = np.concatenate([np.arange(a, a + n) for a, n in zip(first, sizes, strict=True)])
     rows[filled] = rng.uniform(-1, 1, (len(filled), 4))
-    planes = np.ascontiguousarray(rows.reshape(slots, 2, 2).swapaxes(0, 1))
-    sums = on_host(params, planes, jobs)
+    sums = on_host(params, in_planes(rows, params), jobs)
     for leaf, (begin, size) in enumerate(zip(first, sizes, strict=True)):
         near = [b for a, b in pairs if a == leaf]
         s = np.concatenate([np.arange(first[b], first[b] + sizes[b]) for b in near] or [[]])

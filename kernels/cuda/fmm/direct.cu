@@ -1,4 +1,4 @@
-// The U phase of the fast multipole method: kernels/cuda/fmm/u_phase.py.
+// Sums of q / r over lists of sources, pair by pair: kernels/cuda/fmm/direct.py.
 //
 // Points lie in slots, and each leaf starts a new group of 32, so that a warp loads a group and a
 // thread holds one target of each of TILE groups. A block stages a chunk of its list of groups in
@@ -7,7 +7,7 @@
 //
 // DOUBLE: 0 single, 1 double. ROOT: how 1 / r is computed; 0 the estimate, 1 and 2 so many Newton
 // steps after it, 3 a cubic step. THREADS of a block; TILE: targets of a thread; UNROLL: sources in
-// one pass of the loop over a chunk.
+// one pass of the loop over a chunk. ADD: 1 where what is in `sums` is added to.
 
 #define WARP 32
 #define WARPS (THREADS / WARP)
@@ -16,6 +16,7 @@
 typedef double number;
 typedef double2 vector;
 #define PLANES 2
+#define SUM(a, b) __dadd_rn(a, b)
 #define SUBTRACT(a, b) __dsub_rn(a, b)
 #define MULTIPLY(a, b) __dmul_rn(a, b)
 #define MULTIPLY_ADD(a, b, c) __fma_rn(a, b, c)
@@ -23,6 +24,7 @@ typedef double2 vector;
 typedef float number;
 typedef float4 vector;
 #define PLANES 1
+#define SUM(a, b) __fadd_rn(a, b)
 #define SUBTRACT(a, b) __fsub_rn(a, b)
 #define MULTIPLY(a, b) __fmul_rn(a, b)
 #define MULTIPLY_ADD(a, b, c) __fmaf_rn(a, b, c)
@@ -100,12 +102,13 @@ __device__ __forceinline__ number inverse_root(number x) {
 #endif
 }
 
-// sums: of each slot. points: PLANES rows of `slots` vectors: x, y, z, charge, or in double
-// precision x, y and then z, charge. groups: the jobs' lists of groups, each a whole number of
-// chunks. jobs: the first group of targets, how many there are, the list's begin, and its chunks.
+// sums: of each target's slot. targets, sources: PLANES rows of so many vectors: x, y, z, charge, or
+// in double precision x, y and then z, charge. groups: the jobs' lists of groups of sources, each a
+// whole number of chunks. jobs: the first group of targets, how many there are, the list's begin,
+// and its chunks.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    u_phase(number *sums, const vector *points, const unsigned *groups, const uint4 *jobs,
-            long long slots) {
+    direct_sums(number *sums, const vector *targets, long long target_slots, const vector *sources,
+                long long source_slots, const unsigned *groups, const uint4 *jobs) {
     __shared__ vector staged[PLANES * THREADS];
     const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const uint4 job = __ldcg(jobs + blockIdx.x);
@@ -116,19 +119,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int t = 0; t < TILE; t++) {
         const unsigned group = warp * TILE + t;
         slot[t] = (job.x + (group < job.y ? group : 0)) * WARP + lane;
-        target[t] = loaded(points, slots, slot[t]);
+        target[t] = loaded(targets, target_slots, slot[t]);
         total[t] = 0;
     }
     const unsigned *row = groups + job.z + warp;
     point coming = {};
-    if (job.w) coming = loaded(points, slots, __ldcg(row) * WARP + lane);
+    if (job.w) coming = loaded(sources, source_slots, __ldcg(row) * WARP + lane);
 #pragma unroll 1
     for (unsigned chunk = 0; chunk < job.w; chunk++) {
         __syncthreads();
         stage(staged, coming);
         __syncthreads();
         row += WARPS;
-        if (chunk + 1 < job.w) coming = loaded(points, slots, __ldcg(row) * WARP + lane);
+        if (chunk + 1 < job.w) coming = loaded(sources, source_slots, __ldcg(row) * WARP + lane);
         if (warp * TILE >= job.y) continue;  // This warp has no targets.
 #pragma unroll 1
         for (int pass = 0; pass < THREADS; pass += UNROLL) {
@@ -155,5 +158,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 #pragma unroll
     for (int t = 0; t < TILE; t++)
-        if (warp * TILE + t < job.y) sums[slot[t]] = total[t];
+        if (warp * TILE + t < job.y) {
+#if ADD
+            total[t] = SUM(total[t], sums[slot[t]]);
+#endif
+            sums[slot[t]] = total[t];
+        }
 }
