@@ -18,6 +18,7 @@ KERNELS = {
     "chain": "kernels.products.chain_kernel:chain",
     "stencil": "kernels.stencils.kernel:stencil",
     "gpu_fma": "kernels.cuda.microbench.fma:gpu_fma",
+    "gpu_fmm": "kernels.cuda.fmm.kernel:gpu_fmm",
     "gpu_fmm_u": "kernels.cuda.fmm.u_kernel:gpu_fmm_u",
     "cuda_dgemm": "kernels.cuda.dgemm:cuda_dgemm",
     "cuda_stencil": "kernels.cuda.stencil:cuda_stencil",
