@@ -8,12 +8,13 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from kernels.cuda.fmm import direct
 from kernels.cuda.fmm import product as products
@@ -41,6 +42,15 @@ from tests.kernels.cuda.compiled_for_host import compiled_for_host
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 LANES = 32
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """The products here are small: a BLAS's threads would mostly wait for each other."""
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
 Arrays = dict[str, np.ndarray]
 
 
