@@ -27,6 +27,8 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "int_mad": {"level": "l2", "ops_per_word": [1, 8, 64]},
     "fmm": {"n": [100_000, 1_000_000], "digits": 4},
     "fmm_u": {"tile": [1, 2, 4]},
+    "gpu_fmm": {"n": [262_144, 2_097_152], "digits": 4},
+    "gpu_fmm_u": {"precision": "double", "root": ["newton1", "cubic"], "tile": [1, 2, 4]},
     "dgemm": {"n": 1920, "mr": [8, 16, 24], "kc": [192, 256, 384]},
     "chain": {
         "sizes": [500_000, 64, 64, 64],

@@ -25,6 +25,8 @@ KERNELS = {
     "gpu_gemm": "kernels.cuda.products.gemm:gpu_gemm",
     "gpu_dgemm": "kernels.cuda.products.dgemm:gpu_dgemm",
     "gpu_stencil": "kernels.cuda.stencils.stencil:gpu_stencil",
+    "gpu_fmm": "kernels.cuda.fmm.kernel:gpu_fmm",
+    "gpu_fmm_u": "kernels.cuda.fmm.u_kernel:gpu_fmm_u",
     "cuda_dgemm": "kernels.cuda.products.k20x:cuda_dgemm",
     "cuda_stencil": "kernels.cuda.stencils.counted:cuda_stencil",
     "command": "kernels.command:command",

@@ -33,6 +33,7 @@ import numpy as np
 from pydantic import Field
 
 from kernels.fmm.constants import BOTH_WAYS, ITSELF, ONE_WAY
+from kernels.fmm.distributions import points
 from kernels.fmm_u.variants import Variant, flops, instructions, tolerance
 from kernels.host.memory import paged_array
 from kernels.host.prepared import PreparedParts
@@ -80,19 +81,37 @@ class Leaves:
         one, two = self.near.T
         return np.concatenate([two[one == leaf], one[(two == leaf) & (one != leaf)]])
 
+    def interactions(self) -> int:
+        """Pairs (target, source) of the U lists, a point with itself left out."""
+        one, two = self.near.T
+        work = self.sizes[one] * self.sizes[two]
+        return int(2 * work.sum() - work[one == two].sum() - len(self.points))
+
+    def sum_at(self, leaf: int, target: int) -> tuple[float, float, int]:
+        """At a point of a leaf, in double precision: the sum of q / r over the leaf's U list, that
+        of \\|q\\| / r, and how many terms they have."""
+        tree = self.tree
+        sources = np.concatenate(
+            [tree.order[tree.begin[a] : tree.end[a]] for a in self.neighbours(leaf)]
+        )
+        r = np.linalg.norm(self.points[sources] - self.points[target], axis=1)
+        terms = self.charges[sources[r > 0]] / r[r > 0]
+        return float(terms.sum()), float(np.abs(terms).sum()), len(terms)
+
 
 @lru_cache(maxsize=2)
-def build_leaves(n: int, q: int, precision: str) -> Leaves:
+def build_leaves(n: int, q: int, precision: str, distribution: str = "uniform") -> Leaves:
     """The points, the same for the same arguments, and their U lists."""
     # Listing the kernels must not import Numba.
     from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
     from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
 
-    rng, dtype = np.random.default_rng(SEED), DTYPES[precision]
-    points = rng.random((n, 3)).astype(dtype).astype(np.float64)
-    charges = rng.uniform(-1, 1, n).astype(dtype).astype(np.float64)
-    tree = build_octree(points, None, q)
-    return Leaves(points, charges, tree, build_lists(tree, 0).near)
+    places, charges = (
+        given.astype(DTYPES[precision]).astype(np.float64)
+        for given in points(distribution, n, SEED)
+    )
+    tree = build_octree(places, None, q)
+    return Leaves(places, charges, tree, build_lists(tree, 0).near)
 
 
 @dataclass(frozen=True)
@@ -129,7 +148,13 @@ class UPhaseSchedule:
 
 @lru_cache(maxsize=4)
 def make_schedule(
-    n: int, q: int, precision: str, ways: str, width: int, threads: int
+    n: int,
+    q: int,
+    precision: str,
+    ways: str,
+    width: int,
+    threads: int,
+    distribution: str = "uniform",
 ) -> UPhaseSchedule:
     """The slots for vectors of ``width`` numbers, and each thread's share.
 
@@ -138,7 +163,7 @@ def make_schedule(
     """
     from kernels.fmm.phases.u_schedule import share_pairs  # noqa: PLC0415
 
-    leaves = build_leaves(n, q, precision)
+    leaves = build_leaves(n, q, precision, distribution)
     tree, sizes = leaves.tree, leaves.sizes
     order = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
     room = -(-sizes[order] // width) * width
@@ -188,10 +213,7 @@ def _schedule_of(params: FmmUParams) -> UPhaseSchedule:
 
 def count_interactions(params: FmmUParams) -> int:
     """Pairs (target, source) that contribute to a sum, r = 0 left out: the phase's useful work."""
-    leaves = build_leaves(params.n, params.q, params.precision)
-    one, two = leaves.near.T
-    work = leaves.sizes[one] * leaves.sizes[two]
-    return int(2 * work.sum() - work[one == two].sum() - params.n)
+    return build_leaves(params.n, params.q, params.precision).interactions()
 
 
 @lru_cache(maxsize=64)
@@ -280,14 +302,9 @@ class UPart:
             i = int(np.searchsorted(until, number, side="right"))
             leaf = share.leaves[i]
             target = tree.order[tree.begin[leaf] + number - (until[i] - owned[i])]
-            sources = np.concatenate(
-                [tree.order[tree.begin[a] : tree.end[a]] for a in leaves.neighbours(leaf)]
-            )
-            r = np.linalg.norm(leaves.points[sources] - leaves.points[target], axis=1)
-            terms = leaves.charges[sources[r > 0]] / r[r > 0]
-            right, scale = float(terms.sum()), float(np.abs(terms).sum())
+            right, scale, terms = leaves.sum_at(leaf, target)
             computed = float(self._arrays.sums[self._schedule.slot[target]]) / variant.unit
-            allowed = tolerance(variant, len(terms)) * scale
+            allowed = tolerance(variant, terms) * scale
             if not abs(computed - right) <= allowed:
                 raise WrongResult(
                     f"{variant.name()}: the sum at point {target} is {computed:.17g}, not "

@@ -189,12 +189,17 @@ def flops(mix: dict[str, int]) -> int:
 def tolerance(variant: Variant, terms: int) -> float:
     """The largest error allowed in a sum of ``terms`` q / r, relative to the sum of \\|q\\| / r.
 
-    The sum of the root's error, of a few roundings in each term, and of the roundings of the
-    additions, which grow as a random walk.
+    The sum of the root's error and of what is rounded: see :func:`rounding`.
     """
     error = 0.0
     if variant.root != "sqrt":
         error = ESTIMATE_ERROR[variant.vector_bits]
         for _ in range(STEPS[variant.root]):
             error = 1.5 * error**2
-    return error + (8 + 2 * max(terms, 1) ** 0.5) * _ROUNDING[variant.precision]
+    return error + rounding(variant.precision, terms)
+
+
+def rounding(precision: Precision, terms: int) -> float:
+    """The part of the tolerance for rounding: a few roundings in each term, and those of the
+    additions, which grow as a random walk."""
+    return (8 + 2 * max(terms, 1) ** 0.5) * _ROUNDING[precision]

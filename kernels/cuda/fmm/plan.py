@@ -1,0 +1,282 @@
+"""The evaluation of a fast multipole method on a GPU as a sequence of steps.
+
+The method is that of :mod:`kernels.fmm.method` (Ying, Biros & Zorin 2004), in double precision, and
+so are the tree, the lists, the surfaces and the operators. Here all of it is steps of two kinds:
+
+- sums of q / r, pair by pair: P2M, P2L, M2P, L2P and P2P differ only in what are targets, sources
+  and lists. A surface's points lie in slots as a leaf's do; a density is a charge;
+- products of rows with matrices: M2M, L2L, the solutions for densities, and M2L, which has a matrix
+  for each of 316 offsets between cells that do not touch.
+
+Check potentials are in units of lengths; the products' scales convert them to half sides of cells,
+in which the operators are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from kernels.cuda.fmm.direct import DirectVariant, count_direct
+from kernels.cuda.fmm.direct_jobs import DirectJobs, Places, make_jobs
+from kernels.cuda.fmm.product import SIDE, Product, count_product, make_product
+from kernels.cuda.processor import WARP
+from kernels.fmm.accuracy import accuracy
+from kernels.fmm.constants import CHILDREN, COARSEST, V_REACH
+from kernels.fmm.distributions import points
+from kernels.fmm.operators.surfaces import surface_size
+
+Phase = Literal["up", "x", "v", "down", "w", "u"]
+POINTS = ("leaves", "inner", "outer")
+"""Arrays of points and charges: of the leaves, and of the surfaces at 1.05 and 2.95 half sides,
+whose charges are the upward and the downward densities."""
+ROWS = ("up_check", "down_check", "middle")
+"""Arrays of potentials, a row for each node: on the surfaces, and between the two factors of a
+solution. ``sums`` has the potentials at the leaves' points."""
+SEED = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectStep:
+    """Sums into the array ``out`` at ``targets`` of ``sources``, two of :data:`POINTS`; ``add``:
+    whether they are added to."""
+
+    phase: Phase
+    targets: str
+    sources: str
+    out: str
+    jobs: DirectJobs
+    add: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductStep:
+    """Rows of the array ``source`` times ``matrices``, into ``out``; densities are in rows too."""
+
+    phase: Phase
+    source: str
+    matrices: str
+    out: str
+    product: Product
+    add: bool = False
+
+
+Step = DirectStep | ProductStep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The points, their tree, and the steps in order.
+
+    ``places``: float64 (n, 3); ``charges``: float64 (n,). ``slot``: int64 (n,), each point's among
+    the leaves' ``slots``. ``order``: points along an edge of a surface; ``columns``: numbers in a
+    row of densities or potentials, the surface's points up to a multiple of 32. An array of rows
+    has one more than there are nodes, of zeros.
+    """
+
+    places: np.ndarray
+    charges: np.ndarray
+    tree: Any
+    slot: np.ndarray
+    slots: int
+    order: int
+    columns: int
+    steps: tuple[Step, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the arrays of rows."""
+        return len(self.tree) + 1
+
+
+@lru_cache(maxsize=2)
+def make_plan(
+    n: int, q: int, digits: int, distribution: str, variant: DirectVariant, few: int | None = None
+) -> Plan:
+    """The plan of an evaluation; ``few``: of :func:`kernels.fmm.tree.lists.build_lists`, by default
+    the points of a surface."""
+    # Listing the kernels must not import Numba.
+    from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
+    from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
+
+    places, charges = points(distribution, n, SEED)
+    order = accuracy(digits, "double").order
+    tree = build_octree(places, None, q)
+    lists = build_lists(tree, surface_size(order) if few is None else few)
+    steps = _Steps(tree, lists, order, variant)
+    sorted_leaves = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
+    sizes = (tree.end - tree.begin)[sorted_leaves]
+    within = np.arange(n) - np.repeat(tree.begin[sorted_leaves], sizes)
+    slot = np.empty(n, np.int64)
+    slot[tree.order] = np.repeat(steps.leaves.first[sorted_leaves], sizes) + within
+    return Plan(
+        places=places,
+        charges=charges,
+        tree=tree,
+        slot=slot,
+        slots=(steps.leaves.empty + 1) * WARP,
+        order=order,
+        columns=steps.columns,
+        steps=tuple(steps.all()),
+    )
+
+
+class _Steps:
+    """Makes the steps of a tree."""
+
+    def __init__(self, tree: Any, lists: Any, order: int, variant: DirectVariant) -> None:
+        self.tree, self.lists, self.variant = tree, lists, variant
+        surface, nodes = surface_size(order), len(tree)
+        self.columns = -(-surface // SIDE) * SIDE
+        self.half = tree.size * 0.5 ** (tree.level + 1.0)
+        self.octant = tree.octants()
+        self.is_leaf = tree.first_child < 0
+        self.levels = [
+            np.flatnonzero(tree.level == level) for level in range(int(tree.level.max()) + 1)
+        ]
+        sizes = np.where(self.is_leaf, tree.end - tree.begin, 0)
+        order_of = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
+        room = -(-sizes[order_of] // WARP) * WARP
+        first = np.zeros(nodes, np.int64)
+        first[order_of] = np.cumsum(room) - room
+        self.leaves = Places(first, sizes, int(room.sum()) // WARP)
+        self.surfaces = Places(
+            np.arange(nodes) * self.columns,
+            np.where(tree.level >= COARSEST, surface, 0),
+            nodes * self.columns // WARP,
+        )
+        far = np.flatnonzero(self.is_leaf & (tree.level >= COARSEST))
+        self.own = np.column_stack([far, far])
+
+    def all(self) -> Iterator[Step]:
+        """Those of all phases, in order; none where there is nothing to do."""
+        for step in (*self._up(), *self._to_down(), *self._down(), *self._near()):
+            if len(step.jobs.jobs if isinstance(step, DirectStep) else step.product.rows_out):
+                yield step
+
+    def _jobs(self, targets: Places, sources: Places, pairs: np.ndarray) -> DirectJobs:
+        return make_jobs(
+            targets, sources, pairs.astype(np.int64), self.variant.warps, self.variant.tile
+        )
+
+    def _product(
+        self, rows: np.ndarray, kinds: np.ndarray, scale: np.ndarray, terms: list[np.ndarray]
+    ) -> Product:
+        return make_product(rows, kinds, scale, np.column_stack(terms), len(self.tree))
+
+    def _solve(self, phase: Phase, level: int) -> Iterator[Step]:
+        """Both factors of a level's solutions; the first takes potentials times half a side."""
+        nodes = self.levels[level]
+        none, at = np.zeros(len(nodes), np.int64), np.arange(len(nodes))
+        check, density = ("up_check", "inner") if phase == "up" else ("down_check", "outer")
+        for number, (source, out, scale) in enumerate(
+            [(check, "middle", self.half[nodes]), ("middle", density, np.ones(len(nodes)))]
+        ):
+            product = self._product(nodes, none, scale, [at, none, nodes])
+            yield ProductStep(
+                phase=phase, source=source, matrices=f"{phase}_{number}", out=out, product=product
+            )
+
+    def _up(self) -> Iterator[Step]:
+        jobs = self._jobs(self.surfaces, self.leaves, self.own)
+        yield DirectStep(phase="up", targets="outer", sources="leaves", out="up_check", jobs=jobs)
+        for level in range(len(self.levels) - 1, COARSEST - 1, -1):
+            yield from self._solve("up", level)
+            if level == COARSEST:
+                break
+            children = self.levels[level]
+            nodes, at = np.unique(self.tree.parent[children], return_inverse=True)
+            product = self._product(
+                nodes,
+                np.zeros(len(nodes), np.int64),
+                1 / self.half[nodes],
+                [at, self.octant[children], children],
+            )
+            yield ProductStep(
+                phase="up",
+                source="inner",
+                matrices="m2m",
+                out="up_check",
+                product=product,
+                add=True,
+            )
+
+    def _to_down(self) -> Iterator[Step]:
+        """P2L, which also clears all rows, and M2L."""
+        jobs = self._jobs(self.surfaces, self.leaves, self.lists.far[:, ::-1])
+        yield DirectStep(phase="x", targets="inner", sources="leaves", out="down_check", jobs=jobs)
+        nodes = np.flatnonzero(self.tree.level >= COARSEST)
+        kinds = self.tree.level[nodes].astype(np.int64) * CHILDREN + self.octant[nodes]
+        product = self._product(nodes, kinds, 1 / self.half[nodes], self._far_terms(nodes))
+        yield ProductStep(
+            phase="v", source="inner", matrices="m2l", out="down_check", product=product, add=True
+        )
+
+    def _far_terms(self, nodes: np.ndarray) -> list[np.ndarray]:
+        """The V lists: positions in ``nodes``, numbers of far offsets, and sources."""
+        from kernels.fmm.phases.v_m2l import offset_index  # noqa: PLC0415
+
+        tree = self.tree
+        child = np.full((len(tree) + 1, CHILDREN), -1, np.int64)
+        child[tree.parent[1:], self.octant[1:]] = np.arange(1, len(tree))
+        number = np.full(V_REACH**3 + 1, -1, np.int64)
+        number[far_offsets()] = np.arange(len(far_offsets()))
+        of_pair = number[offset_index()]
+        terms: list[list[np.ndarray]] = [[np.empty(0, np.int64)] * 3]
+        for direction in range(of_pair.shape[0]):
+            other = self.lists.colleagues[tree.parent[nodes], direction]
+            for octant in range(CHILDREN):
+                source = child[other, octant]
+                matrix = of_pair[direction, octant, self.octant[nodes]]
+                there = np.flatnonzero((source >= 0) & (matrix >= 0))
+                terms.append([there, matrix[there], source[there]])
+        return [np.concatenate(parts) for parts in zip(*terms, strict=True)]
+
+    def _down(self) -> Iterator[Step]:
+        for level in range(COARSEST, len(self.levels)):
+            nodes = self.levels[level]
+            if level > COARSEST:
+                octant = self.octant[nodes]
+                terms = [np.arange(len(nodes)), octant, self.tree.parent[nodes].astype(np.int64)]
+                product = self._product(nodes, octant, 1 / self.half[nodes], terms)
+                yield ProductStep(
+                    phase="down", source="outer", matrices="l2l", out="down_check",
+                    product=product, add=True,
+                )  # fmt: skip
+            yield from self._solve("down", level)
+        jobs = self._jobs(self.leaves, self.surfaces, self.own)
+        yield DirectStep(phase="down", targets="leaves", sources="outer", out="sums", jobs=jobs)
+
+    def _near(self) -> Iterator[Step]:
+        """M2P and P2P."""
+        far, near = self.lists.far, self.lists.near
+        sizes = np.zeros_like(self.leaves.sizes)
+        sizes[far[:, 0]] = self.leaves.sizes[far[:, 0]]
+        targets = Places(self.leaves.first, sizes, self.leaves.empty)
+        yield DirectStep(
+            phase="w", targets="leaves", sources="inner", out="sums",
+            jobs=self._jobs(targets, self.surfaces, far), add=True,
+        )  # fmt: skip
+        both = np.concatenate([near, near[near[:, 0] != near[:, 1]][:, ::-1]])
+        jobs = self._jobs(self.leaves, self.leaves, both)
+        yield DirectStep(
+            phase="u", targets="leaves", sources="leaves", out="sums", jobs=jobs, add=True
+        )
+
+
+def far_offsets() -> np.ndarray:
+    """The offsets, of 7 x 7 x 7 (z slowest), of cells that do not touch: int64 (316,)."""
+    at = np.arange(V_REACH**3)
+    offsets = np.stack([at % V_REACH, at // V_REACH % V_REACH, at // V_REACH**2]) - V_REACH // 2
+    return np.flatnonzero(np.abs(offsets).max(axis=0) > 1)
+
+
+def count_step(step: Step, plan: Plan, variant: DirectVariant) -> dict[str, float]:
+    """Operations and bytes of a step, which starts with a cold cache."""
+    if isinstance(step, DirectStep):
+        return count_direct(variant, step.jobs, step.add)
+    return count_product(step.product, plan.columns, step.add)

@@ -1,0 +1,77 @@
+// Products of rows with matrices, gathered and added up: kernels/cuda/fmm/product.py.
+//
+// A block computes a tile of 32 rows and 32 columns of the result, of one entry of its list after
+// the other: an entry is a matrix and 32 rows to multiply with it. Pieces of 32 x 32 numbers of both
+// are staged in shared memory; a thread has 4 rows and 4 columns in registers.
+//
+// ADD: 1 where the result is added to what is there.
+
+#define SIDE 32
+#define THREADS 64
+#define PART 4
+#define UNROLL 8
+
+// out, in: numbers of row r and column c are at first + (r * columns + c) * stride. matrices:
+// (columns, columns) each. rows_out: 32 of each tile. begins: where each tile's entries begin, and
+// the end of the last. matrix_of: of each entry. rows_in: 32 of each entry. scales: of each tile.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    products(double *out, long long out_first, int out_stride, const double *in,
+             long long in_first, int in_stride, const double *matrices, int columns,
+             const unsigned *rows_out, const unsigned *begins, const unsigned *matrix_of,
+             const unsigned *rows_in, const double *scales) {
+    __shared__ double left[SIDE][SIDE + 1], right[SIDE][SIDE];
+    const unsigned lane = threadIdx.x % SIDE, warp = threadIdx.x / SIDE;
+    const unsigned row = threadIdx.x / (SIDE / PART) * PART, column = threadIdx.x % (SIDE / PART);
+    const unsigned tile = blockIdx.x, first_column = blockIdx.y * SIDE;
+    const unsigned end = __ldcg(begins + tile + 1);
+    double total[PART][PART] = {};
+#pragma unroll 1
+    for (unsigned entry = __ldcg(begins + tile); entry < end; entry++) {
+        const double *matrix =
+            matrices + (long long)__ldcg(matrix_of + entry) * columns * columns + first_column;
+#pragma unroll 1
+        for (int k0 = 0; k0 < columns; k0 += SIDE) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < SIDE; i += THREADS / SIDE) {
+                const long long from = __ldcg(rows_in + (long long)entry * SIDE + i + warp);
+                left[i + warp][lane] =
+                    __ldcg(in + in_first + (from * columns + k0 + lane) * in_stride);
+                right[i + warp][lane] = __ldcg(matrix + (long long)(k0 + i + warp) * columns + lane);
+            }
+            __syncthreads();
+#pragma unroll 1
+            for (int pass = 0; pass < SIDE; pass += UNROLL) {
+#pragma unroll
+                for (int k = pass; k < pass + UNROLL; k++) {
+                    double a[PART], b[PART];
+#pragma unroll
+                    for (int i = 0; i < PART; i++) {
+                        a[i] = left[row + i][k];
+                        b[i] = right[k][column + i * (SIDE / PART)];
+                    }
+#pragma unroll
+                    for (int i = 0; i < PART; i++)
+#pragma unroll
+                        for (int j = 0; j < PART; j++)
+                            total[i][j] = __fma_rn(a[i], b[j], total[i][j]);
+                }
+            }
+        }
+    }
+    const double scale = __ldcg(scales + tile);
+#pragma unroll
+    for (int i = 0; i < PART; i++) {
+        const long long to = __ldcg(rows_out + tile * SIDE + row + i);
+#pragma unroll
+        for (int j = 0; j < PART; j++) {
+            const unsigned c = first_column + column + j * (SIDE / PART);
+            double *at = out + out_first + (to * columns + c) * out_stride;
+#if ADD
+            *at = __fma_rn(scale, total[i][j], __ldcg(at));
+#else
+            *at = __dmul_rn(scale, total[i][j]);
+#endif
+        }
+    }
+}

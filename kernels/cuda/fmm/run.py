@@ -1,0 +1,167 @@
+"""``gpu_fmm`` on a GPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from kernels.cuda.device import Gpu, Launch
+from kernels.cuda.fmm import direct, product
+from kernels.cuda.fmm.arrays import arrays_of, matrices_of, rows_within
+from kernels.cuda.fmm.evaluation import GpuFmmParams, count_evaluation, plan_of
+from kernels.cuda.fmm.plan import POINTS, DirectStep, Plan, ProductStep, Step
+from kernels.cuda.program import compile_program
+from kernels.fmm.kernel import CHECKED, MOST_MARKED, direct_sums
+from kernels.host.ranks import Team
+from kernels.kernel import Counts, KernelFailed, Mark, WrongResult, not_compiled
+
+
+class FmmRun:
+    """The method with its points, operators and lists on the GPU, and its launches recorded."""
+
+    def __init__(self, params: GpuFmmParams, team: Team) -> None:
+        self._params = params
+        self._gpu = Gpu(team)
+        try:
+            self._plan, arrays, matrices = _built(params)
+            self._sums = arrays["sums"]
+            self._on_gpu = {name: self._gpu.array(a) for name, a in (arrays | matrices).items()}
+            self._functions = {
+                (kind, add): self._function(kind, add)
+                for kind, add in {(type(step), step.add) for step in self._plan.steps}
+            }
+            launches = [(step.phase, self._launch(step)) for step in self._plan.steps]
+            self._whole = self._gpu.recorded([launch for _, launch in launches])
+            self._phases = {
+                name: self._gpu.recorded([launch for phase, launch in launches if phase == name])
+                for name in dict.fromkeys(phase for phase, _ in launches)
+            }
+            self._marks: list[Mark] = []
+            self.run(1)
+        except BaseException:
+            self._gpu.close()
+            raise
+
+    def _function(self, kind: type[Step], add: bool) -> Any:
+        if kind is DirectStep:
+            source, name = direct.direct_source(self._params.direct, add), direct.FUNCTION
+        else:
+            source, name = product.product_source(add), product.FUNCTION
+        return self._gpu.function(compile_program(source, self._gpu.architecture), name)
+
+    def _launch(self, step: Step) -> Launch:
+        function = self._functions[type(step), step.add]
+        if isinstance(step, DirectStep):
+            return Launch(
+                function=function,
+                blocks=len(step.jobs.jobs),
+                threads=self._params.threads,
+                arguments=(
+                    self._on_gpu[step.out],
+                    *self._points(step.targets),
+                    *self._points(step.sources),
+                    self._list(step.jobs.groups),
+                    self._list(step.jobs.jobs),
+                ),
+            )
+        return Launch(
+            function=function,
+            blocks=(len(step.product.rows_out), self._plan.columns // product.SIDE),
+            threads=product.THREADS,
+            arguments=self._product_arguments(step),
+        )
+
+    def _product_arguments(self, step: ProductStep) -> tuple[Any, ...]:
+        of = step.product
+        lists = (of.rows_out, of.begins, of.matrix_of, of.rows_in, of.scales)
+        return (
+            *self._rows(step.out),
+            *self._rows(step.source),
+            self._on_gpu[step.matrices],
+            np.int32(self._plan.columns),
+            *map(self._list, lists),
+        )
+
+    def _points(self, name: str) -> tuple[Any, np.int64]:
+        plan = self._plan
+        slots = plan.slots if name == "leaves" else plan.rows * plan.columns
+        assert name in POINTS  # noqa: S101
+        return self._on_gpu[name], np.int64(slots)
+
+    def _rows(self, name: str) -> tuple[Any, np.int64, np.int32]:
+        first, stride = rows_within(name, self._plan)
+        return self._on_gpu[name], np.int64(first), np.int32(stride)
+
+    def _list(self, values: np.ndarray) -> Any:
+        """On the GPU; a list without entries is not read."""
+        return self._gpu.array(values if values.size else np.zeros(1, values.dtype))
+
+    def run(self, iterations: int) -> None:
+        """Evaluate ``iterations`` times. The first evaluations are replayed phase by phase, so that
+        these can be marked; the others as a whole."""
+        self._marks = []
+        for _ in range(min(iterations, MOST_MARKED)):
+            edges = [time.monotonic_ns()]
+            for graph in self._phases.values():
+                self._gpu.replay(graph, 1)
+                edges.append(time.monotonic_ns())
+            self._marks += [
+                Mark(phase, begin_ns, end_ns)
+                for phase, (begin_ns, end_ns) in zip(self._phases, pairwise(edges), strict=True)
+            ]
+        if iterations > MOST_MARKED:
+            self._gpu.replay(self._whole, iterations - MOST_MARKED)
+
+    def marks(self) -> Sequence[Mark]:
+        """When each phase of the last run's first evaluations began and ended."""
+        return self._marks
+
+    def counts(self) -> Counts:
+        """Operations and bytes of one evaluation."""
+        return count_evaluation(self._params)
+
+    def check(self) -> None:
+        """Compare some targets with direct summation."""
+        sums = self._gpu.copied(self._on_gpu["sums"], self._sums)
+        check_potentials(self._plan, sums, self._params.digits)
+
+    def close(self) -> None:
+        """Release the GPU's memory."""
+        self._gpu.close()
+
+
+def _built(
+    params: GpuFmmParams,
+) -> tuple[Plan, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The plan, its arrays and its matrices; raises :class:`KernelFailed` where they cannot be."""
+    try:
+        plan = plan_of(params)
+        return plan, arrays_of(plan, params.direct), matrices_of(plan)
+    except (ImportError, RuntimeError) as error:
+        raise not_compiled(error) from error
+    except MemoryError:
+        raise KernelFailed(
+            f"{params.n} points with q {params.q} and {params.digits} digits do not fit in memory: "
+            f"choose a smaller n, a larger q or fewer digits"
+        ) from None
+
+
+def check_potentials(plan: Plan, sums: np.ndarray, digits: int) -> None:
+    """Compare :data:`kernels.fmm.kernel.CHECKED` targets with direct summation.
+
+    ``sums``: float64 (slots,), without 1 / (4 pi). Raises :class:`WrongResult`.
+    """
+    some = np.random.default_rng(0).permutation(len(plan.places))[:CHECKED]
+    right = direct_sums(plan.places, plan.charges, plan.places[some])
+    error = float(np.linalg.norm(sums[plan.slot[some]] / (4 * np.pi) - right))
+    size = float(np.linalg.norm(right))
+    if not error <= size * 10.0**-digits:
+        relative = error / size if size else np.inf
+        raise WrongResult(
+            f"the potentials at {len(some)} targets differ from direct summation by {relative:.2g} "
+            f"in relative L2 norm; {digits} digits were requested"
+        )
