@@ -138,10 +138,10 @@ def _needs(kernel: Kernel, parameters: tuple[ParameterDescription, ...]) -> list
     if kernel.prepare is None:
         return [
             f"a simulated machine with its classes, such as {SIMULATED_AT[kernel.name]}: it has no "
-            f"program yet"
+            f"program"
         ]
-    needs = ["a meter for energies; without one, times are measured alone"]
-    if any(parameter.name == LEVEL for parameter in parameters):
+    needs = ["a meter for energies; without one, times are measured alone", *kernel.needs]
+    if not kernel.needs and any(parameter.name == LEVEL for parameter in parameters):
         needs.append("the sizes of the node's caches, which are read in /sys/devices/system/cpu")
     if "numba" in kernel.imports:
         needs.append("Numba, and a writable directory for machine code (NUMBA_CACHE_DIR)")

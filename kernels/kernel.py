@@ -101,7 +101,7 @@ class Kernel:
     :data:`kernels.classes.CLASSES`. ``counts`` gives the operations of one iteration on one rank
     as a pure function of the parameters, so that a plan and a simulated machine can use it; None
     where only a run can know. ``prepare`` runs on the node, on every rank; None where the kernel is
-    counted but has no program yet, so that only a simulated machine can run it.
+    counted but has no program, so that only a simulated machine can run it.
     """
 
     name: str
@@ -111,6 +111,8 @@ class Kernel:
     params: type[Params]
     counts: Callable[[Any], Counts | None]
     prepare: Callable[[Any, Team], Prepared] | None
+    needs: tuple[str, ...] = ()
+    """What a node must have to run it, beyond a host's processor, in words."""
     imports: tuple[str, ...] = ()
     """Modules that ``prepare`` imports and that take long to import. A process that starts many
     measurements imports them once."""

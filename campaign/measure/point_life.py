@@ -226,7 +226,7 @@ def _measured(
     if counters is not None:
         stack.callback(counters.close)
     if kernel.prepare is None:
-        raise KernelFailed(f"{kernel.name} is counted, and has no program yet")
+        raise KernelFailed(f"{kernel.name} is counted only: there is no program to run")
     prepared = kernel.prepare(params, team)
     stack.callback(prepared.close)
     measured = run_protocol(

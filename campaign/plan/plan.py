@@ -230,7 +230,7 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
             if find_kernel(sweep.entry.kernel).prepare is None:
                 raise source.error(
                     ("kernels", i, "kernel"),
-                    f"{sweep.entry.kernel} is counted, and has no program yet that {site.name} "
+                    f"{sweep.entry.kernel} is counted only: there is no program that {site.name} "
                     f"could run",
                     "measure it on a simulated machine, such as tesla-k20x or gtx-980",
                 )

@@ -18,6 +18,8 @@ EXTRA_REMEDY = (
     "pip install 'dvfs-campaign[cuda13]' (drivers from 580.65 on) or 'dvfs-campaign[cuda12]' "
     "(from 525.60 on)"
 )
+NEEDS = (f"an NVIDIA GPU, and CUDA for Python: {EXTRA_REMEDY}",)
+"""Of every kernel that is compiled here: :attr:`kernels.kernel.Kernel.needs`."""
 OPTIONS = ("-std=c++17",)
 _USE = re.compile(
     r"Compiling entry function '(?P<name>\w+)'.*?(?P<stores>\d+) bytes spill stores, "

@@ -25,9 +25,10 @@ from campaign.store.mixtures import changes, mixtures
 from campaign.store.setups import SetupUse, read_setup, setup_id, write_setups
 from campaign.store.states import store_status
 from kernels.registry import KERNELS
-from kernels.sources import source_hash
+from kernels.sources import SHARED, USED, source_hash
 from sites.site_reading import built_in_sites
 from tests.campaign.test_journal import measurement
+from tests.import_graph import files_by_module, import_graph
 
 ROOT = Path(__file__).parents[2]
 SITE = built_in_sites()["jetson-tk1"].read_text()
@@ -154,6 +155,20 @@ def test_a_source_hash_is_of_the_kernels_own_files(tmp_path):
     sp_fma, idle = done.stdout.split()
     assert sp_fma != hashes["sp_fma"]
     assert idle == hashes["idle"]
+
+
+def test_a_source_hash_has_every_package_that_a_kernel_imports():
+    files = files_by_module(ROOT, ["kernels"])
+    inside, _ = import_graph(files)
+    for package in {module.split(".")[1] for module in files if module.count(".") > 1}:
+        uses = {
+            used.split(".")[1]
+            for module, imported in inside.items()
+            if module.startswith(f"kernels.{package}.")
+            for used in imported
+            if used.count(".") > 1
+        }
+        assert uses - {package} <= {*USED.get(package, ()), *SHARED}, package
 
 
 def keep(store: Store, record: dict[str, Any], *repeats: int) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernels.cuda.fmm.evaluation import GpuFmmParams, count_evaluation, count_phases, fmm_metrics
+from kernels.cuda.program import NEEDS
 from kernels.host.ranks import Team
 from kernels.kernel import Kernel, Prepared
 
@@ -26,5 +27,6 @@ gpu_fmm = Kernel(
     phases=count_phases,
     metrics=fmm_metrics,
     prepare=_prepare,
+    needs=NEEDS,
     imports=("kernels.fmm.tree.lists", "kernels.fmm.phases.v_m2l"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernels.cuda.fmm.u_phase import GpuFmmUParams, count_u_phase, u_metrics
+from kernels.cuda.program import NEEDS
 from kernels.host.ranks import Team
 from kernels.kernel import Kernel, Prepared
 
@@ -25,5 +26,6 @@ gpu_fmm_u = Kernel(
     counts=count_u_phase,
     metrics=u_metrics,
     prepare=_prepare,
+    needs=NEEDS,
     imports=("kernels.fmm.tree.lists", "kernels.fmm.phases.u_schedule"),
 )

@@ -8,6 +8,7 @@ from kernels.cuda.microbench.chase import GpuChaseParams, count_hops
 from kernels.cuda.microbench.load import GpuLoadParams, count_loads
 from kernels.cuda.microbench.mma import GpuMmaParams, count_products
 from kernels.cuda.microbench.sfu import GpuSfuParams, count_values
+from kernels.cuda.program import NEEDS
 from kernels.host.ranks import Team
 from kernels.kernel import Kernel, Prepared
 
@@ -55,6 +56,7 @@ gpu_fma = Kernel(
     params=GpuFmaParams,
     counts=count_multiply_adds,
     prepare=_prepare_fma,
+    needs=NEEDS,
 )
 gpu_load = Kernel(
     name="gpu_load",
@@ -64,6 +66,7 @@ gpu_load = Kernel(
     params=GpuLoadParams,
     counts=count_loads,
     prepare=_prepare_load,
+    needs=NEEDS,
 )
 gpu_chase = Kernel(
     name="gpu_chase",
@@ -74,6 +77,7 @@ gpu_chase = Kernel(
     params=GpuChaseParams,
     counts=count_hops,
     prepare=_prepare_chase,
+    needs=NEEDS,
 )
 gpu_mma = Kernel(
     name="gpu_mma",
@@ -83,6 +87,7 @@ gpu_mma = Kernel(
     params=GpuMmaParams,
     counts=count_products,
     prepare=_prepare_mma,
+    needs=NEEDS,
 )
 gpu_sfu = Kernel(
     name="gpu_sfu",
@@ -92,4 +97,5 @@ gpu_sfu = Kernel(
     params=GpuSfuParams,
     counts=count_values,
     prepare=_prepare_sfu,
+    needs=NEEDS,
 )

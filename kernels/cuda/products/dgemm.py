@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernels.cuda.products.dgemm_counts import GpuDgemmParams, count_planned, planned_metrics
+from kernels.cuda.program import NEEDS
 from kernels.host.ranks import Team
 from kernels.kernel import Kernel, Prepared
 
@@ -24,4 +25,5 @@ gpu_dgemm = Kernel(
     counts=count_planned,
     metrics=planned_metrics,
     prepare=_prepare,
+    needs=NEEDS,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.cuda.products.gemm_counts import GpuGemmParams, count_gemm
+from kernels.cuda.products.gemm_counts import CUBLAS_REMEDY, GpuGemmParams, count_gemm
 from kernels.host.ranks import Team
 from kernels.kernel import Kernel, Prepared
 
@@ -22,4 +22,5 @@ gpu_gemm = Kernel(
     params=GpuGemmParams,
     counts=count_gemm,
     prepare=_prepare,
+    needs=(f"an NVIDIA GPU, and cuBLAS: {CUBLAS_REMEDY}",),
 )

@@ -18,6 +18,11 @@ from pydantic import Field
 
 from kernels.kernel import Counts, Params
 
+CUBLAS_REMEDY = (
+    "pip install 'nvmath-python[cu13]' (drivers from 580.65 on) or 'nvmath-python[cu12]' "
+    "(from 525.60 on), or CuPy: pip install cupy-cuda13x or cupy-cuda12x"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Number:

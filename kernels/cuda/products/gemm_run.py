@@ -11,6 +11,7 @@ import numpy as np
 
 from kernels.cuda.device import Gpu, explained
 from kernels.cuda.products.gemm_counts import (
+    CUBLAS_REMEDY,
     NUMBERS,
     GpuGemmParams,
     Number,
@@ -21,10 +22,6 @@ from kernels.cuda.products.gemm_counts import (
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, KernelFailed, WrongResult
 
-REMEDY = (
-    "pip install 'nvmath-python[cu13]' (drivers from 580.65 on) or 'nvmath-python[cu12]' "
-    "(from 525.60 on), or CuPy: pip install cupy-cuda13x or cupy-cuda12x"
-)
 NO_TRANSPOSE, DEFAULT_ALGORITHM = 0, -1
 """CUBLAS_OP_N and CUBLAS_GEMM_DEFAULT."""
 CHECKED_ROWS = 4
@@ -86,7 +83,7 @@ def _opened(gpu: Gpu, stack: ExitStack) -> tuple[Callable[..., Any], int]:
         # CuPy gives every call its current stream.
         stack.enter_context(cupy.cuda.ExternalStream(gpu.stream))
         return of_cupy.gemmEx, handle
-    raise KernelFailed(f"gpu_gemm needs cuBLAS for Python ({'; '.join(missing)}): {REMEDY}")
+    raise KernelFailed(f"gpu_gemm needs cuBLAS for Python ({'; '.join(missing)}): {CUBLAS_REMEDY}")
 
 
 class GemmRun:

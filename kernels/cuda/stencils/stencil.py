@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernels.cuda.program import NEEDS
 from kernels.cuda.stencils.prisms import GpuStencilParams, count_prisms, prism_metrics
 from kernels.host.ranks import Team
 from kernels.kernel import Kernel, Prepared, not_compiled
@@ -31,4 +32,5 @@ gpu_stencil = Kernel(
     metrics=prism_metrics,
     timed=("tiles", "trips"),
     prepare=_prepare,
+    needs=NEEDS,
 )

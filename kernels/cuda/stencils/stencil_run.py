@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,10 @@ class StencilRun:
                 raise KernelFailed(f"this variant cannot run on {self._gpu.architecture}: {why}")
             program = compile_program(prism_source(params), self._gpu.architecture)
             function = self._gpu.function(program, FUNCTION, shared_bytes(params))
+            self._registers = program.functions[FUNCTION].registers
+            threads = params.block[0] * params.block[1]
+            resident = self._gpu.resident_blocks(function, threads, shared_bytes(params))
+            self._resident_blocks = resident // self._gpu.processors
             self._dtype: Any = np.dtype(np.float32 if params.precision == "single" else np.float64)
             size_bytes = (params.size_1 + 2) * line_numbers(params) * self._dtype.itemsize
             drawn = min(size_bytes, FILLED_BYTES) // self._dtype.itemsize
@@ -100,6 +104,10 @@ class StencilRun:
     def counts(self) -> Counts:
         """Operations of one iteration."""
         return count_prisms(self._params)
+
+    def metrics(self) -> Mapping[str, float]:
+        """Registers of a thread, and how many blocks each processor runs at a time."""
+        return {"registers": self._registers, "resident_blocks": self._resident_blocks}
 
     def check(self) -> None:
         """Run once more, and compare a region bit for bit with the plain loop on what it depends

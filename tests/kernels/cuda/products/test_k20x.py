@@ -177,7 +177,7 @@ def test_it_is_refused_where_nothing_is_simulated(tmp_path: Path, capsys) -> Non
     assert main(["plan", str(path)]) == 2
     message = capsys.readouterr().err
     assert "c.toml:5" in message
-    assert "cuda_dgemm is counted, and has no program yet that localhost could run" in message
+    assert "cuda_dgemm is counted only: there is no program that localhost could run" in message
 
 
 def test_products_smaller_than_a_tile_are_counted() -> None:

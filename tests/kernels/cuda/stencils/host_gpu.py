@@ -42,6 +42,7 @@ class HostGpu:
 
     architecture = "sm_90"
     block_shared_bytes = 227 << 10
+    processors = 2
 
     def __init__(self, program: ctypes.CDLL, number: int) -> None:
         """``number``: the variant's among those that were compiled together."""
@@ -51,6 +52,9 @@ class HostGpu:
 
     def function(self, program: object, name: str, shared_bytes: int) -> Any:
         return getattr(self.program, self.name)
+
+    def resident_blocks(self, function: object, threads: int, shared_bytes: int) -> int:
+        return 3 * self.processors
 
     def array(self, data: np.ndarray, size_bytes: int) -> np.ndarray:
         return np.resize(data, size_bytes // data.itemsize)
