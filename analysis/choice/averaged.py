@@ -32,15 +32,18 @@ CAUTION = 0.5
 EQUAL_UP_TO = 8
 """With so many settings, weights are half way (as powers) between equal and inverse to errors."""
 LEAST_VARIANCE = 1e-12
+LEAST_RATIO = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecondPrediction:
     """By the process: ``log_j`` float64 (K, M), log energies of K kernels at M settings, and its
-    ``weight`` (K,) beside the model, 0 to 1."""
+    ``weight`` (K,) beside the model, 0 to 1. ``error_ratio``: (K,), how large the average's errors
+    are beside the model's, out of fold, at most 1."""
 
     log_j: np.ndarray
     weight: np.ndarray
+    error_ratio: np.ndarray
 
 
 def weight_by_error(model_error: np.ndarray, process_error: np.ndarray, power: float) -> float:
@@ -53,6 +56,17 @@ def weight_by_error(model_error: np.ndarray, process_error: np.ndarray, power: f
         for error in (model_error, process_error)
     )
     return of_model / (of_model + of_process)
+
+
+def ratio_of_errors(of_model: np.ndarray, of_process: np.ndarray, weight: float) -> float:
+    """Root mean square of the average's errors of log energy over that of the model's, at most 1;
+    NaN where either has none. At least :data:`LEAST_RATIO`: errors of few settings are few."""
+    known = np.isfinite(of_model) & np.isfinite(of_process)
+    if not known.any():
+        return 1.0
+    averaged = (1.0 - weight) * of_model[known] + weight * of_process[known]
+    ratio = np.sqrt(np.mean(averaged**2) / max(np.mean(of_model[known] ** 2), LEAST_VARIANCE))
+    return float(np.clip(ratio, LEAST_RATIO, 1.0))
 
 
 def apart(difference: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
@@ -83,14 +97,14 @@ def second_prediction(
     measured = cell_means(data, labels, np.log(data.energy_j))[:, present]
     process = fit_process(np.array(data.settings)[present], measured)
     power = len(present) / (len(present) + EQUAL_UP_TO)
-    weight = weight_by_error(
-        _model_left_out(fitted, data, times, labels, present) - measured,
-        left_out_log_j(process) - measured,
-        power,
-    )
+    of_model = _model_left_out(fitted, data, times, labels, present) - measured
+    of_process = left_out_log_j(process) - measured
+    weight = weight_by_error(of_model, of_process, power)
+    ratio = ratio_of_errors(of_model, of_process, weight)
     row = {label: i for i, label in enumerate(labels)}
     log_j = process.log_j(np.array(settings))[[row[label] for label in kernels]]
-    return SecondPrediction(log_j=log_j, weight=np.full(len(kernels), weight))
+    ones = np.ones(len(kernels))
+    return SecondPrediction(log_j=log_j, weight=weight * ones, error_ratio=ratio * ones)
 
 
 def _model_left_out(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.choice.averaged import apart, cautious, weight_by_error
+from analysis.choice.averaged import apart, cautious, ratio_of_errors, weight_by_error
 from analysis.choice.objectives import Objective
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
@@ -66,11 +66,19 @@ class FewTrial:
     @property
     def process_weight(self) -> float:
         """Of the process beside the model, by what they were off where nothing was measured."""
+        return weight_by_error(*self._errors(), 1.0)
+
+    @property
+    def error_ratio(self) -> float:
+        """How large the average's errors are beside the model's there, at most 1."""
+        return ratio_of_errors(*self._errors(), self.process_weight)
+
+    def _errors(self) -> tuple[np.ndarray, np.ndarray]:
         of_model, of_process = (
             np.log(predicted / self.measured_j)[self.hidden]
             for predicted in (self.predicted_j, self.process_j)
         )
-        return weight_by_error(of_model, of_process, 1.0)
+        return of_model, of_process
 
     def _above(self, objective: Objective) -> np.ndarray:
         """How far each setting's score is above the kernel's least."""

@@ -188,9 +188,9 @@ def all_candidates(
             time_std = np.where(missing_times, beyond, time_std)
             second = second_prediction(fitted, data, times, labels, settings)
             if second is not None and trials:
-                tried = [trials[k].process_weight if k in trials else np.nan for k in labels]
-                weight = np.where(np.isfinite(tried), tried, second.weight)
-                second = replace(second, weight=weight)
+                for label in trials:
+                    second.weight[code[label]] = trials[label].process_weight
+                    second.error_ratio[code[label]] = trials[label].error_ratio
     first = np.array([mine[np.flatnonzero(number[mine] == i)[0]] for i in range(len(labels))])
     there = at_settings(data.take(np.repeat(first, len(settings))), settings, known, time_s)
     cells = Cells(

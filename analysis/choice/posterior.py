@@ -25,9 +25,9 @@ was not measured has all of D.
 Beyond the measured clocks, where no voltage is known, unmeasured cells have in addition what that
 voltage may be (:func:`~analysis.energy.discrepancy.beyond_measured`).
 
-Unmeasured cells are predicted a second time, without physics (:mod:`analysis.choice.averaged`). As
-many draws as its weight says are about that prediction in place of the model's, so that what the
-two differ by is part of how unsure a pick is.
+Unmeasured cells are predicted a second time, without physics, and have the average
+(:mod:`analysis.choice.averaged`). They are as much surer as its errors are smaller out of fold, but
+no surer than the two predictions are apart.
 
 All is relative: units of energy and time do not matter, and no energy is below 0. Draws are the
 same for the same fit and measurements.
@@ -130,7 +130,6 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
     normal = _standard_normal(rng, len(deviations) + 1 + n_settings)
     own, noise, time = (_standard_normal(rng, n_settings) for _ in range(3))
     slope = _standard_normal(rng, len(beyond))
-    by_second = rng.permutation(DRAWS)
     results = []
     for i, kernel in enumerate(cells.kernels):
         prior = _prior(fitted.discrepancy, kernel, deviations[:, i], cells.repeats[i], smooth)
@@ -146,9 +145,10 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
             weight = float(cells.second.weight[i])
             away = cells.second.log_j[i] - np.log(predicted_j[i]) - mean
             away = np.where(unmeasured & np.isfinite(away), away, 0.0)
-            shift, between = weight * away, apart(away, weight)
-            drawn += away[:, None] * (by_second < weight * DRAWS) - shift[:, None]
-            mean = mean + shift
+            between = apart(away, weight)
+            least = np.where(unmeasured, float(cells.second.error_ratio[i]), 1.0)
+            drawn *= np.maximum(least, between / np.maximum(drawn.std(axis=1), TINY))[:, None]
+            mean = mean + weight * away
         slower = cells.time_std[i][:, None] * time
         drawn += ((cells.repeats[i] == 0) * elasticity[i])[:, None] * slower
         slower += of_time[:, i].T @ normal[first : first + len(of_time)]
