@@ -137,8 +137,6 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
         prior.real[there] += (beyond[:, i, there] ** 2).sum(axis=0)
         away = cells.mean_log_j[i] - np.log(predicted_j[i])
         mean, drawn = prior.conditioned(away, normal, own, noise)
-        if beyond.any():
-            drawn += np.where(there, 0.0, beyond[:, i]).T @ slope
         between = np.zeros(n_settings)
         if cells.second is not None:
             unmeasured = cells.repeats[i] == 0
@@ -149,6 +147,8 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
             least = np.where(unmeasured, float(cells.second.error_ratio[i]), 1.0)
             drawn *= np.maximum(least, between / np.maximum(drawn.std(axis=1), TINY))[:, None]
             mean = mean + weight * away
+        if beyond.any():
+            drawn += np.where(there, 0.0, beyond[:, i]).T @ slope
         slower = cells.time_std[i][:, None] * time
         drawn += ((cells.repeats[i] == 0) * elasticity[i])[:, None] * slower
         slower += of_time[:, i].T @ normal[first : first + len(of_time)]
