@@ -26,8 +26,8 @@ Beyond the measured clocks, where no voltage is known, unmeasured cells have in 
 voltage may be (:func:`~analysis.energy.discrepancy.beyond_measured`).
 
 Unmeasured cells are predicted a second time, without physics, and have the average
-(:mod:`analysis.choice.averaged`). They are as much surer as its errors are smaller out of fold, but
-no surer than the two predictions are apart.
+(:mod:`analysis.choice.averaged`). Amid the measured clocks they are as much surer as its errors are
+smaller out of fold, but no surer than the two predictions are apart.
 
 All is relative: units of energy and time do not matter, and no energy is below 0. Draws are the
 same for the same fit and measurements.
@@ -144,7 +144,8 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
             away = cells.second.log_j[i] - np.log(predicted_j[i]) - mean
             away = np.where(unmeasured & np.isfinite(away), away, 0.0)
             between = apart(away, weight)
-            least = np.where(unmeasured, float(cells.second.error_ratio[i]), 1.0)
+            surer = unmeasured & ~beyond[:, i].any(axis=0)
+            least = np.where(surer, float(cells.second.error_ratio[i]), 1.0)
             drawn *= np.maximum(least, between / np.maximum(drawn.std(axis=1), TINY))[:, None]
             mean = mean + weight * away
         if beyond.any():
