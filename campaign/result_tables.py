@@ -261,11 +261,16 @@ class Predictions:
     """A line for each kernel that no setting within the limits is left for."""
     warnings: tuple[str, ...] = ()
     """What is doubtful about a profile, a line each."""
+    time_error_pct: float | None = None
+    """Of a profile: what the predicted times of the other kernels are off by on average, in %; NaN
+    where that could not be tried. None without a profile."""
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """``campaign predict --json``."""
         more: dict[str, Any] = {"fit": self.fit.as_dict()}
         more |= {"warnings": list(self.warnings)} if self.warnings else {}
+        if self.time_error_pct is not None:
+            more["time_error_pct"] = self.time_error_pct
         return [prediction.as_dict() | more for prediction in self.predictions]
 
     def to_pandas(self) -> pd.DataFrame:

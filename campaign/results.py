@@ -476,6 +476,7 @@ class Results:
             predictions=picking.with_flags(picks, kept.simulated, device),
             without_pick=tuple(without),
             warnings=tuple(warnings),
+            time_error_pct=among[0].time_error_pct if profile is not None else None,
         )
 
     def predict_space(

@@ -17,9 +17,10 @@ from analysis.choice.posterior import Cells, has_posterior, posteriors
 from analysis.choice.simple_choices import best_single_setting, better_than
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations, beside, kernel_names
-from analysis.time.class_roofline import fit_class_roofline
 from analysis.time.few_settings import few_setting_times
+from analysis.time.held_out_rooflines import ProfiledRun
 from analysis.time.kernel_roofline import fit_time
+from analysis.time.profile_times import profile_times
 from analysis.time.refits import refit_times
 
 TIE = 1e-5
@@ -94,7 +95,9 @@ class Candidates:
     ``apart``: float64 (settings,), the standard deviation of log energy between two predictions
     (:mod:`analysis.choice.averaged`), 0 where measured.
     ``few``: what the model's picks lose for other kernels with as few settings; None where the
-    kernel has more, or that could not be tried.
+    kernel has more, or that could not be tried. ``time_error_pct``: of a profiled kernel, what the
+    times of other kernels, predicted in the same way, are off by on average, in %; NaN where that
+    could not be tried.
     """
 
     kernel: str
@@ -110,6 +113,7 @@ class Candidates:
     time_draws_s: np.ndarray | None = None
     apart: np.ndarray | None = None
     few: FewTrial | None = None
+    time_error_pct: float = np.nan
 
 
 def candidates(
@@ -274,8 +278,8 @@ def profile_candidates(
 ) -> Candidates:
     """A kernel that only has counts and a time at one setting, at every setting of the site.
 
-    Its time elsewhere is that of the class roofline of ``data``
-    (:class:`~analysis.time.class_roofline.ClassRoofline`).
+    Its times elsewhere, and how unsure they are, are learned from the kernels of ``data``
+    (:func:`~analysis.time.profile_times.profile_times`).
 
     Raises:
         CantFit: a class is counted that the fit has no coefficient of, or the times of the site
@@ -292,12 +296,12 @@ def profile_candidates(
             f"the fit of {fitted.site} has no class {strange[0]!r}; it has "
             f"{', '.join(sorted(classes))}"
         )
-    ceilings = fit_class_roofline(data)
     measured = measured_volts(data)
     known = {**(volts or {}), **measured}
     settings = sorted(known)
     n = len(settings)
-    time_s = ceilings.time_s(counts, measured_s, measured_at, *np.array(settings).T)
+    run = ProfiledRun(counts, measured_s, measured_at)
+    times = profile_times(data, run, *np.array(settings).T)
     rows = replace(
         data.take(np.zeros(n, np.int64)),
         kernel=np.full(n, kernel, object),
@@ -307,14 +311,16 @@ def profile_candidates(
     here = np.array([[setting == measured_at for setting in settings]])
     unknown = np.full((1, n), np.nan)
     cells = Cells(
-        there=at_settings(rows, settings, known, time_s),
+        there=at_settings(rows, settings, known, times.time_s),
         kernels=[kernel],
         repeats=np.zeros((1, n), np.int64),
         mean_log_j=unknown,
-        time_std=np.where(here, 0.0, ceilings.spread),
+        time_std=np.zeros((1, n)),
         fitted_at=np.array([setting in measured for setting in settings]),
+        time_of_few={kernel: times.root},
     )
-    return _judged(fitted, cells, unknown, here)[kernel]
+    among = _judged(fitted, cells, unknown, here)[kernel]
+    return replace(among, time_error_pct=times.error_pct)
 
 
 def operation_classes(fitted: Fit) -> set[str]:

@@ -17,18 +17,24 @@ settings, its times at the rest are predicted in the three ways, and the weights
 least mean squared error of log times, none below 0 and all together 1 (stacking, Wolpert 1992;
 Breiman 1996). The errors that are left of the others say how sure the predicted times are. Where
 fewer than :data:`LEAST_OTHERS` kernels can be tried, the kernel's own roofline stays.
+
+A kernel that was only profiled has one time and counts, but no power. It is compared with the
+others by rates alone, and has a fourth prediction, from its counts
+(:mod:`analysis.time.held_out_rooflines`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import Observations, kernel_names
+from analysis.time.class_roofline import ClassRoofline
+from analysis.time.held_out_rooflines import HeldOutRooflines, ProfiledRun
 from analysis.time.kernel_roofline import SettingTimes, TimeModel, clock_ratios
 from analysis.time.shared_rooflines import SharedRooflines, few_times, fit_shared
 
@@ -92,6 +98,63 @@ def few_setting_times(
     return times
 
 
+@dataclass(frozen=True)
+class ProfileTimes(StackedTimes):
+    """Those of a profiled kernel. ``error_pct``: what the times of the other kernels, predicted in
+    the same way, are off by, the mean of their absolute values, in % of the time."""
+
+    error_pct: float
+
+
+def profile_stack(
+    data: Observations,
+    model: TimeModel,
+    run: ProfiledRun,
+    rooflines: HeldOutRooflines,
+    core_mhz: np.ndarray,
+    mem_mhz: np.ndarray,
+) -> ProfileTimes | None:
+    """The times, at M settings, of a kernel that was only profiled, learned from those of ``data``.
+
+    ``data``: kernels with counts; ``model``: their own rooflines; ``rooflines``: of all their
+    kernels. None where fewer than :data:`LEAST_OTHERS` were measured at the profile's setting.
+    """
+    if run.setting not in data.settings:
+        return None
+    setting = data.settings.index(run.setting)
+    table = _Table.of(data, model)
+    others = table.others([setting])
+    if len(others) < LEAST_OTHERS:
+        return None
+    shared = fit_shared(table.log_s, *table.ratios)
+    row, classes = len(table.log_s), list(data.counts)
+    profiled = {row: (run, rooflines.whole)}
+    for label, i in table.row.items():
+        if i in others:
+            counts = dict(zip(classes, table.counts[i].tolist(), strict=True))
+            time_s = float(np.exp(table.log_s[i, setting]))
+            profiled[i] = ProfiledRun(counts, time_s, run.setting), rooflines.without[label]
+    counted = np.nan_to_num([run.counts.get(name, 0.0) for name in classes])
+    table = table.with_row(setting, run.time_s, counted)
+    group = _Group(table, shared, model, np.array([setting]), others, profiled)
+    to = clock_ratios(core_mhz, mem_mhz, model.top_mhz)
+    errors, hidden = group.errors()
+    by_counts = errors[-1]
+    weights, left_out = np.array([0.0, 0.0, 0.0, 1.0]), by_counts
+    out_of_fold = _stacked_out_of_fold(errors, hidden)
+    if _surely_less(_off(out_of_fold, hidden), _off(by_counts, hidden)):
+        weights, left_out = _stack_weights(errors[:, hidden]), out_of_fold
+    log_s = np.tensordot(weights, group.predicted(np.array([row]), to), 1)[0]
+    core, mem = table.at(np.array([setting]))
+    here = (to[0] == core) & (to[1] == mem)
+    root = left_out / np.sqrt(np.maximum(hidden.sum(axis=0), 1))
+    return ProfileTimes(
+        np.exp(log_s),
+        _square_root(np.where(here, 0.0, root[:, group.nearest(to)])),
+        100.0 * float(np.average(_off(left_out, hidden), weights=hidden.sum(axis=1))),
+    )
+
+
 def few_groups(data: Observations, kernels: Sequence[str]) -> dict[tuple[int, ...], list[str]]:
     """Those of ``kernels`` that were measured at few of the settings, by these settings."""
     at: dict[str, set[int]] = {label: set() for label in kernels}
@@ -144,6 +207,20 @@ class _Table:
         inside = known[:, list(settings)].all(axis=1)
         return np.flatnonzero(inside & (known.sum(axis=1) > len(settings)))
 
+    def with_row(self, setting: int, time_s: float, counts: np.ndarray) -> _Table:
+        """With one more kernel, at the end, of which only its time there and its counts are
+        known."""
+        unknown = np.full((1, self.log_s.shape[1]), np.nan)
+        log_s = unknown.copy()
+        log_s[0, setting] = np.log(time_s)
+        return replace(
+            self,
+            log_s=np.vstack([self.log_s, log_s]),
+            log_w=np.vstack([self.log_w, unknown]),
+            modelled_log_s=np.vstack([self.modelled_log_s, unknown]),
+            counts=np.vstack([self.counts, counts]),
+        )
+
     def at(self, settings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         core, mem = self.ratios
         return core[settings], mem[settings]
@@ -151,17 +228,22 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Group:
-    """Kernels that were measured at the same few ``settings``, and ``others`` to learn from."""
+    """Kernels that were measured at the same few ``settings``, and ``others`` to learn from.
+
+    ``profiled``: row -> what is known of the kernel if it was only profiled, and the class roofline
+    to predict it by; None where the kernels were measured, with their power."""
 
     table: _Table
     shared: SharedRooflines
     model: TimeModel
     settings: np.ndarray
     others: np.ndarray
+    profiled: Mapping[int, tuple[ProfiledRun, ClassRoofline]] | None = None
 
     def predicted(self, rows: np.ndarray, to: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """Log times of the kernels ``rows`` at M settings ``to``, float64 (3, rows, M): by their
-        own rooflines, the shared ones, and the regression. No kernel learns from itself."""
+        own rooflines, the shared ones, and the regression; of profiled ones (4, rows, M), the last
+        by their counts. No kernel learns from itself."""
         log_s = self.table.log_s[np.ix_(rows, self.settings)]
         at = self.table.at(self.settings)
         own = np.array([self._own_roofline(times, to) for times in np.exp(log_s)])
@@ -171,27 +253,35 @@ class _Group:
         same &= np.isfinite(self.table.log_s[self.others]).any(axis=0)
         there = same.any(axis=1)
         regression[:, there] = self._regression(rows)[:, same.argmax(axis=1)[there]]
-        return np.stack([own, shared, regression])
+        if self.profiled is None:
+            return np.stack([own, shared, regression])
+        mhz = [
+            np.where(ratio > 0, top / np.where(ratio > 0, ratio, 1.0), np.nan)
+            for top, ratio in zip(self.model.top_mhz, to, strict=True)
+        ]
+        runs = [self.profiled[row] for row in rows.tolist()]
+        by_counts = np.array([run.log_s(roofline, *mhz) for run, roofline in runs])
+        return np.stack([own, shared, regression, by_counts])
 
     def stacked(self) -> tuple[np.ndarray, np.ndarray]:
-        """The weights (3,) of the predictions, tried on the others; and the errors of log times
-        that are left, float64 (others, S), whose products, summed over the others, are their
+        """The weights of the predictions, tried on the others; and the errors of log times that
+        are left, float64 (others, S), whose products, summed over the others, are their
         covariance."""
-        from scipy.optimize import nnls  # noqa: PLC0415
+        errors, hidden = self.errors()
+        weights = _stack_weights(errors[:, hidden])
+        # The weights were found on the same errors.
+        free = np.maximum(hidden.sum(axis=0) - float(len(weights)), 1.0)
+        return weights, np.tensordot(weights, errors, 1) / np.sqrt(free)
 
+    def errors(self) -> tuple[np.ndarray, np.ndarray]:
+        """What log times of the others, each taken as if it had been measured at these settings
+        alone, are predicted wrong by, float64 (predictions, others, S); 0 where that cannot be
+        known, and bool (others, S): where it can."""
         true = self.table.log_s[self.others]
-        predicted = self.predicted(self.others, self.table.ratios)
         hidden = np.isfinite(true)
         hidden[:, self.settings] = False
-        errors = (predicted - true)[:, hidden]
-        scale = max(float(np.sqrt((errors**2).sum())), 1e-300)
-        rows = np.vstack([errors.T / scale, np.full((1, 3), SUM_TO_1)])
-        weights, _ = nnls(rows, np.append(np.zeros(errors.shape[1]), SUM_TO_1))
-        weights /= weights.sum()
-        left = np.where(hidden, np.tensordot(weights, predicted, 1) - np.nan_to_num(true), 0.0)
-        # Three weights were found on the same errors.
-        free = np.maximum(hidden.sum(axis=0) - 3.0, 1.0)
-        return weights, left / np.sqrt(free)
+        predicted = self.predicted(self.others, self.table.ratios)
+        return np.where(hidden, predicted - np.nan_to_num(true), 0.0), hidden
 
     def nearest(self, to: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """Of each setting of ``to`` (M,), the nearest one at which the others were tried."""
@@ -273,13 +363,28 @@ class _Group:
         return int(self.settings[np.argmin(mean)])
 
     def _features(self) -> np.ndarray:
-        """Log power and log rates of operations, there: float64 (K, 1 + classes)."""
+        """Log power, of kernels that were not only profiled, and log rates of operations, there:
+        float64 (K, 1 + classes) or (K, classes)."""
         first = self._first()
         rate = self.table.counts / np.exp(self.table.log_s[:, [first]])
         with np.errstate(invalid="ignore", divide="ignore"):
             highest = np.nanmax(rate[self.others], axis=0, initial=0.0)
             relative = np.where(highest > 0, rate / highest, 0.0)
-        return np.column_stack([self.table.log_w[:, first], np.log1p(RATE_SCALE * relative)])
+        log_rate = np.log1p(RATE_SCALE * relative)
+        if self.profiled is not None:
+            return log_rate
+        return np.column_stack([self.table.log_w[:, first], log_rate])
+
+
+def _stack_weights(errors: np.ndarray) -> np.ndarray:
+    """Weights (P,), none below 0 and all together 1, of P predictions whose errors are ``errors``
+    (P, N), so that the sum of squared errors of the weighted mean is least."""
+    from scipy.optimize import nnls  # noqa: PLC0415
+
+    scale = max(float(np.sqrt((errors**2).sum())), 1e-300)
+    rows = np.vstack([errors.T / scale, np.full((1, len(errors)), SUM_TO_1)])
+    weights, _ = nnls(rows, np.append(np.zeros(errors.shape[1]), SUM_TO_1))
+    return np.asarray(weights / weights.sum())
 
 
 def _alike(distance: np.ndarray, bandwidth: float, nobody: np.ndarray) -> np.ndarray:
@@ -294,3 +399,27 @@ def _square_root(root: np.ndarray) -> np.ndarray:
     """(M, M) with the same products, summed over the first axis, as ``root`` (R, M)."""
     spread, axes = np.linalg.eigh(root.T @ root)
     return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))).T)
+
+
+def _stacked_out_of_fold(errors: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    """The errors (others, S) of the weighted mean, those of each kernel with weights that were
+    found on the rest; ``errors``, ``hidden``: as :meth:`_Group.errors`."""
+    left_out = np.zeros(hidden.shape)
+    for i in range(len(hidden)):
+        rest = hidden.copy()
+        rest[i] = False
+        left_out[i] = _stack_weights(errors[:, rest]) @ errors[:, i]
+    return left_out
+
+
+def _off(errors: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    """The mean absolute relative error of the times of each kernel, float64 (others,)."""
+    return np.abs(np.expm1(errors)).sum(axis=1, where=hidden) / hidden.sum(axis=1)
+
+
+def _surely_less(values: np.ndarray, others: np.ndarray) -> bool:
+    """Whether the mean is less by more than the standard error of the difference, so that it is
+    worth the simpler choice (Breiman, Friedman, Olshen & Stone 1984, the one-standard-error
+    rule)."""
+    gain = others - values
+    return bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))

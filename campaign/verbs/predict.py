@@ -243,7 +243,7 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         "the fastest setting, is right, worse, or open (these measurements do not show which). "
         "--json has energies, times and expected losses."
     )
-    for line in (*simple_choices(shown), *few_settings(shown)):
+    for line in (*simple_choices(shown), *few_settings(shown), *profile_error(shown)):
         explain(line)
     for line in shown.warnings:
         explain(f"warning: {line}")
@@ -317,6 +317,21 @@ def few_settings(shown: Predictions) -> list[str]:
                 f"{setting}"
             )
     return lines
+
+
+def profile_error(shown: Predictions) -> list[str]:
+    """A line on how far the times of a profiled application may be off."""
+    if shown.time_error_pct is None:
+        return []
+    if isnan(shown.time_error_pct):
+        return [
+            "times are predicted from counts and the time at one setting; there are too few other "
+            "kernels to try how far they are off"
+        ]
+    return [
+        f"times of the other kernels, predicted in the same way from one setting: off by "
+        f"{shown.time_error_pct:.2g} % on average"
+    ]
 
 
 def _setting(prediction: Prediction) -> str:

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.time.held_out_rooflines import ProfiledRun
+from analysis.time.profile_times import profile_times
 from campaign.command_line import main
 from campaign.results import open_store
 from tests.analysis.synthetic import grid_observations
@@ -44,6 +46,25 @@ def test_predict_says_who_picked_for_kernels_with_few_settings(store, capsys):
     assert f"lose {few['model_lost_pct']:.2f} %" in out
     assert all(row["chosen_by"] == "model" for row in rows.values())
     assert all(row["model_lost_pct"] is None for row in rows.values())
+
+
+def test_predict_says_how_far_the_times_of_a_profile_are_off(store, capsys, tmp_path):
+    profile = tmp_path / "app.toml"
+    setting = "core_mhz = 1000\nmem_mhz = 900\ntime_s = 0.1\n"
+    profile.write_text(f'kernel = "app"\n{setting}[counts]\nsp = 5e8\nint = 1e9\ndram = 1e9\n')
+    capsys.readouterr()
+    assert main(["predict", str(store), "--profile", str(profile), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    data = open_store(store).observations("few")
+    run = ProfiledRun({"sp": 5e8, "int": 1e9, "dram": 1e9}, 0.1, (1000.0, 900.0))
+    stated = profile_times(data, run, *np.array(data.settings).T).error_pct
+    assert row["time_error_pct"] == pytest.approx(stated)
+    assert main(["predict", str(store), "--profile", str(profile)]) == 0
+    out = " ".join("".join(capsys.readouterr()).split())
+    said = "times of the other kernels, predicted in the same way from one setting: off by"
+    assert f"{said} {stated:.2g} % on average" in out
+    assert main(["predict", str(store), "--json"]) == 0
+    assert "time_error_pct" not in json.loads(capsys.readouterr().out)[0]
 
 
 def test_crossval_with_few_measurements(store, capsys):
