@@ -32,10 +32,9 @@ from analysis.measurements.observations import (
     pooled,
 )
 from analysis.rooflines.roofline import fastest_setting
+from analysis.time.class_roofline import fit_class_roofline
 from analysis.time.few_settings import few_setting_times
-from analysis.time.held_out_rooflines import ProfiledRun
 from analysis.time.kernel_roofline import fit_time
-from analysis.time.profile_times import profile_times
 from analysis.unknown_name import unknown_name
 
 TIMES = ("measured", "predicted", "profile")
@@ -354,10 +353,12 @@ def _with_predicted_time(training: Observations, held_out: Observations) -> Obse
 def _with_profile_time(
     data: Observations, training: Observations, held_out: Observations
 ) -> Observations:
-    """The times of each held-out kernel from its counts and its time at the fastest setting.
+    """The times of each held-out kernel by the class roofline, from its counts and its time at the
+    fastest setting.
 
     That one time is the kernel's profile: it alone is taken from the rows held out.
     """
+    ceilings = fit_class_roofline(training)
     base = fastest_setting(training)
     time_s = np.full(len(held_out), np.nan)
     for kernel in kernel_names(held_out):
@@ -365,11 +366,11 @@ def _with_profile_time(
         if not len(profile):
             continue
         mine = held_out.kernel == kernel
-        run = ProfiledRun(
+        time_s[mine] = ceilings.time_s(
             {name: float(values[0]) for name, values in profile.counts.items()},
             float(profile.time_s.mean()),
             data.settings[base],
+            held_out.core_mhz[mine],
+            held_out.mem_mhz[mine],
         )
-        mhz = held_out.core_mhz[mine], held_out.mem_mhz[mine]
-        time_s[mine] = profile_times(training, run, *mhz).time_s
     return replace(held_out, time_s=time_s)
