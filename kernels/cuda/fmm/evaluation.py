@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from kernels.cuda.fmm.direct import DirectVariant
+from kernels.cuda.fmm.hadamard import Cells
 from kernels.cuda.fmm.plan import Plan, count_step, make_plan
 from kernels.fmm.accuracy import DIGITS
 from kernels.fmm.distributions import Distribution
@@ -17,7 +18,7 @@ UNROLL: Literal[4] = 4
 
 
 class GpuFmmParams(Params):
-    """What is evaluated, how accurately, and how the direct sums are cut."""
+    """What is evaluated, how accurately, and how direct sums and M2L are cut."""
 
     n: int = Field(ge=1, le=1 << 26)
     """points, which are both sources and targets"""
@@ -31,6 +32,8 @@ class GpuFmmParams(Params):
     """targets of a thread in direct sums"""
     threads: Literal[32, 64, 128, 256, 512] = 64
     """threads of a block in direct sums"""
+    cells: Cells = 4
+    """target cells of a block in M2L: they share the loads of an operator's spectrum"""
 
     @property
     def direct(self) -> DirectVariant:
@@ -42,7 +45,9 @@ class GpuFmmParams(Params):
 
 def plan_of(params: GpuFmmParams) -> Plan:
     """The steps of one evaluation, the same on every GPU."""
-    return make_plan(params.n, params.q, params.digits, params.distribution, params.direct)
+    return make_plan(
+        params.n, params.q, params.digits, params.distribution, params.direct, params.cells
+    )
 
 
 def count_phases(params: GpuFmmParams) -> Mapping[str, Counts]:

@@ -11,14 +11,15 @@
 #define PART 4
 #define UNROLL 8
 
-// out, in: numbers of row r and column c are at first + (r * columns + c) * stride. matrices:
-// (columns, columns) each. rows_out: 32 of each tile. begins: where each tile's entries begin, and
-// the end of the last. matrix_of: of each entry. rows_in: 32 of each entry. scales: of each tile.
+// out, in: numbers of row r and column c are at first + (r * width + c) * stride, where out is
+// `columns` wide and in is `inner` wide. matrices: (inner, columns) each. rows_out: 32 of each tile.
+// begins: where each tile's entries begin, and the end of the last. matrix_of: of each entry.
+// rows_in: 32 of each entry. scales: of each tile.
 extern "C" __global__ void __launch_bounds__(THREADS)
     products(double *out, long long out_first, int out_stride, const double *in,
-             long long in_first, int in_stride, const double *matrices, int columns,
-             const unsigned *rows_out, const unsigned *begins, const unsigned *matrix_of,
-             const unsigned *rows_in, const double *scales) {
+             long long in_first, int in_stride, const double *matrices, int inner,
+             int columns, const unsigned *rows_out, const unsigned *begins,
+             const unsigned *matrix_of, const unsigned *rows_in, const double *scales) {
     __shared__ double left[SIDE][SIDE + 1], right[SIDE][SIDE];
     const unsigned lane = threadIdx.x % SIDE, warp = threadIdx.x / SIDE;
     const unsigned row = threadIdx.x / (SIDE / PART) * PART, column = threadIdx.x % (SIDE / PART);
@@ -28,15 +29,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll 1
     for (unsigned entry = __ldcg(begins + tile); entry < end; entry++) {
         const double *matrix =
-            matrices + (long long)__ldcg(matrix_of + entry) * columns * columns + first_column;
+            matrices + (long long)__ldcg(matrix_of + entry) * inner * columns + first_column;
 #pragma unroll 1
-        for (int k0 = 0; k0 < columns; k0 += SIDE) {
+        for (int k0 = 0; k0 < inner; k0 += SIDE) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < SIDE; i += THREADS / SIDE) {
                 const long long from = __ldcg(rows_in + (long long)entry * SIDE + i + warp);
                 left[i + warp][lane] =
-                    __ldcg(in + in_first + (from * columns + k0 + lane) * in_stride);
+                    __ldcg(in + in_first + (from * inner + k0 + lane) * in_stride);
                 right[i + warp][lane] = __ldcg(matrix + (long long)(k0 + i + warp) * columns + lane);
             }
             __syncthreads();

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from kernels.cuda.device import Gpu, Launch
-from kernels.cuda.fmm import direct, product
+from kernels.cuda.fmm import direct, hadamard, product
 from kernels.cuda.fmm.arrays import arrays_of, matrices_of, rows_within
 from kernels.cuda.fmm.evaluation import GpuFmmParams, count_evaluation, plan_of
-from kernels.cuda.fmm.plan import POINTS, DirectStep, Plan, ProductStep, Step
-from kernels.cuda.program import compile_program
+from kernels.cuda.fmm.plan import POINTS, DirectStep, Plan, SpectraStep, Step
+from kernels.cuda.program import Source, compile_program
 from kernels.fmm.kernel import CHECKED, MOST_MARKED, direct_sums
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, KernelFailed, Mark, WrongResult, not_compiled
@@ -30,10 +30,8 @@ class FmmRun:
             self._plan, arrays, matrices = _built(params)
             self._sums = arrays["sums"]
             self._on_gpu = {name: self._gpu.array(a) for name, a in (arrays | matrices).items()}
-            self._functions = {
-                (kind, add): self._function(kind, add)
-                for kind, add in {(type(step), step.add) for step in self._plan.steps}
-            }
+            self._functions: dict[object, Any] = {}
+            self._lists: dict[int, Any] = {}
             launches = [(step.phase, self._launch(step)) for step in self._plan.steps]
             self._whole = self._gpu.recorded([launch for _, launch in launches])
             self._phases = {
@@ -46,15 +44,16 @@ class FmmRun:
             self._gpu.close()
             raise
 
-    def _function(self, kind: type[Step], add: bool) -> Any:
-        if kind is DirectStep:
-            source, name = direct.direct_source(self._params.direct, add), direct.FUNCTION
-        else:
-            source, name = product.product_source(add), product.FUNCTION
-        return self._gpu.function(compile_program(source, self._gpu.architecture), name)
+    def _function(self, step: Step) -> Any:
+        source, name = source_of(step, self._params)
+        key = name, *source.macros.items()
+        if key not in self._functions:
+            program = compile_program(source, self._gpu.architecture)
+            self._functions[key] = self._gpu.function(program, name)
+        return self._functions[key]
 
     def _launch(self, step: Step) -> Launch:
-        function = self._functions[type(step), step.add]
+        function = self._function(step)
         if isinstance(step, DirectStep):
             return Launch(
                 function=function,
@@ -68,22 +67,35 @@ class FmmRun:
                     self._list(step.jobs.jobs),
                 ),
             )
+        if isinstance(step, SpectraStep):
+            frequencies = self._plan.slabs.frequencies
+            return Launch(
+                function=function,
+                blocks=(len(step.tiles.rows_out), frequencies // hadamard.THREADS),
+                threads=hadamard.THREADS,
+                arguments=(
+                    self._on_gpu[step.out],
+                    self._on_gpu[step.source],
+                    self._on_gpu[step.operators],
+                    np.int32(step.first_operator),
+                    np.int32(frequencies),
+                    *map(self._list, step.tiles.lists),
+                ),
+            )
+        width = self._plan.width(step.out)
         return Launch(
             function=function,
-            blocks=(len(step.product.rows_out), self._plan.columns // product.SIDE),
+            blocks=(len(step.product.tiles.rows_out), width // product.SIDE),
             threads=product.THREADS,
-            arguments=self._product_arguments(step),
-        )
-
-    def _product_arguments(self, step: ProductStep) -> tuple[Any, ...]:
-        of = step.product
-        lists = (of.rows_out, of.begins, of.matrix_of, of.rows_in, of.scales)
-        return (
-            *self._rows(step.out),
-            *self._rows(step.source),
-            self._on_gpu[step.matrices],
-            np.int32(self._plan.columns),
-            *map(self._list, lists),
+            arguments=(
+                *self._rows(step.out),
+                *self._rows(step.source),
+                self._on_gpu[step.matrices],
+                np.int32(self._plan.width(step.source)),
+                np.int32(width),
+                *map(self._list, step.product.tiles.lists),
+                self._list(step.product.scales),
+            ),
         )
 
     def _points(self, name: str) -> tuple[Any, np.int64]:
@@ -97,8 +109,11 @@ class FmmRun:
         return self._on_gpu[name], np.int64(first), np.int32(stride)
 
     def _list(self, values: np.ndarray) -> Any:
-        """On the GPU; a list without entries is not read."""
-        return self._gpu.array(values if values.size else np.zeros(1, values.dtype))
+        """On the GPU, once though several steps share it; a list without entries is not read."""
+        if id(values) not in self._lists:
+            given = values if values.size else np.zeros(1, values.dtype)
+            self._lists[id(values)] = self._gpu.array(given)
+        return self._lists[id(values)]
 
     def run(self, iterations: int) -> None:
         """Evaluate ``iterations`` times. The first evaluations are replayed phase by phase, so that
@@ -132,6 +147,15 @@ class FmmRun:
     def close(self) -> None:
         """Release the GPU's memory."""
         self._gpu.close()
+
+
+def source_of(step: Step, params: GpuFmmParams) -> tuple[Source, str]:
+    """The source that computes a step, and the name of its function."""
+    if isinstance(step, DirectStep):
+        return direct.direct_source(params.direct, step.add), direct.FUNCTION
+    if isinstance(step, SpectraStep):
+        return hadamard.hadamard_source(params.cells), hadamard.FUNCTION
+    return product.product_source(step.add), product.FUNCTION
 
 
 def _built(

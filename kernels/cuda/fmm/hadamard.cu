@@ -1,0 +1,41 @@
+// Products of spectra, frequency by frequency, gathered and added up: kernels/cuda/fmm/hadamard.py.
+//
+// A block computes THREADS frequencies of CELLS rows of the result, of one entry of its list after
+// the other: an entry is the spectrum of an operator and CELLS rows to multiply with it. A thread
+// has one frequency of all rows in registers.
+
+#define THREADS 64
+
+// out, in: rows of `frequencies` complex numbers. operators: rows of the same length, of which
+// number 0 is row `first_operator`. rows_out: CELLS of each tile. begins: where each tile's entries
+// begin, and the end of the last. operator_of: of each entry. rows_in: CELLS of each entry.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    products_of_spectra(double2 *out, const double2 *in, const double2 *operators,
+                        int first_operator, int frequencies, const unsigned *rows_out,
+                        const unsigned *begins, const unsigned *operator_of,
+                        const unsigned *rows_in) {
+    const unsigned tile = blockIdx.x;
+    const long long width = frequencies, frequency = blockIdx.y * THREADS + threadIdx.x;
+    const unsigned end = __ldcg(begins + tile + 1);
+    operators += first_operator * width + frequency;
+    in += frequency;
+    double2 total[CELLS] = {};
+#pragma unroll 1
+    for (unsigned entry = __ldcg(begins + tile); entry < end; entry++) {
+        const double2 factor = __ldcg(operators + __ldcg(operator_of + entry) * width);
+        double2 x[CELLS];
+#pragma unroll
+        for (int c = 0; c < CELLS; c++)
+            x[c] = __ldcg(in + __ldcg(rows_in + (long long)entry * CELLS + c) * width);
+#pragma unroll
+        for (int c = 0; c < CELLS; c++) {
+            total[c].x = __fma_rn(factor.x, x[c].x, total[c].x);
+            total[c].y = __fma_rn(factor.x, x[c].y, total[c].y);
+            total[c].x = __fma_rn(-factor.y, x[c].y, total[c].x);
+            total[c].y = __fma_rn(factor.y, x[c].x, total[c].y);
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < CELLS; c++)
+        out[__ldcg(rows_out + tile * CELLS + c) * width + frequency] = total[c];
+}
