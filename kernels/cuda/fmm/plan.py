@@ -10,7 +10,8 @@ so are the tree, the lists, the surfaces and the operators. Here all of it is st
 - products of spectra, which are M2L between the transforms.
 
 Check potentials are in units of lengths; the products' scales convert them to half sides of cells,
-in which the operators are.
+in which the operators are. In single precision coordinates are relative to the centres of nodes,
+lengths in units of the root cube's side.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ SPECTRA = ("density_spectra", "potential_spectra")
 """Arrays of a slab's spectra, a row for each node: of upward densities, and of downward check
 potentials."""
 SEED = 0
+PLACES_ALONG = 1 << 24
+"""In single precision, coordinates are whole multiples of the root cube's side divided by this. So
+are their differences, which then are exact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,13 +100,18 @@ class Plan:
     the leaves' ``slots``. ``order``: points along an edge of a surface; ``columns``: numbers in a
     row of densities or potentials, the surface's points up to a multiple of 32; ``slabs``: how the
     frequencies of M2L are cut. An array of rows has one more than there are nodes, of zeros.
+    ``leaf``: int64 (n,), each point's. ``unit``: of lengths, in those of ``places``; ``variant``:
+    of direct sums, whose type all arrays have.
     """
 
     places: np.ndarray
     charges: np.ndarray
     tree: Any
     slot: np.ndarray
+    leaf: np.ndarray
     slots: int
+    unit: float
+    variant: DirectVariant
     order: int
     columns: int
     slabs: Slabs
@@ -116,6 +125,12 @@ class Plan:
     def width(self, name: str) -> int:
         """Numbers in a row of an array."""
         return self.slabs.columns if name in SPECTRA else self.columns
+
+    def potentials(self, sums: np.ndarray) -> np.ndarray:
+        """The potentials at the points, in their order: float64 (n,); ``sums``: of all slots."""
+        return np.asarray(
+            sums[self.slot].astype(float) / (4 * np.pi * self.unit * self.variant.unit)
+        )
 
 
 @lru_cache(maxsize=2)
@@ -135,21 +150,30 @@ def make_plan(
     from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
 
     places, charges = points(distribution, n, SEED)
-    order = accuracy(digits, "double").order
+    order = accuracy(digits, variant.precision).order
     tree = build_octree(places, None, q)
+    unit = 1.0
+    if variant.precision == "single":
+        unit = tree.size
+        steps_along = np.rint((places - tree.corner) / unit * PLACES_ALONG)
+        places = tree.corner + steps_along / PLACES_ALONG * unit
     lists = build_lists(tree, surface_size(order) if few is None else few)
     steps = _Steps(tree, lists, order, variant, cells)
     sorted_leaves = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
     sizes = (tree.end - tree.begin)[sorted_leaves]
     within = np.arange(n) - np.repeat(tree.begin[sorted_leaves], sizes)
-    slot = np.empty(n, np.int64)
+    slot, leaf = np.empty(n, np.int64), np.empty(n, np.int64)
+    leaf[tree.order] = np.repeat(sorted_leaves, sizes)
     slot[tree.order] = np.repeat(steps.leaves.first[sorted_leaves], sizes) + within
     return Plan(
         places=places,
         charges=charges,
         tree=tree,
         slot=slot,
+        leaf=leaf,
         slots=(steps.leaves.empty + 1) * WARP,
+        unit=unit,
+        variant=variant,
         order=order,
         columns=steps.columns,
         slabs=steps.slabs,
@@ -166,8 +190,11 @@ class _Steps:
         self.tree, self.lists, self.variant, self.cells = tree, lists, variant, cells
         surface, nodes = surface_size(order), len(tree)
         self.columns = -(-surface // SIDE) * SIDE
-        self.slabs = cut(order, nodes + 1)
-        self.half = tree.size * 0.5 ** (tree.level + 1.0)
+        self.dtype = variant.dtype
+        self.slabs = cut(order, nodes + 1, self.dtype.itemsize)
+        single = variant.precision == "single"
+        self.half = (1.0 if single else tree.size) * 0.5 ** (tree.level + 1.0)
+        self.centres = (tree.anchor + 0.5) * 0.5 ** tree.level[:, None] if single else None
         self.octant = tree.octants()
         self.is_leaf = tree.first_child < 0
         self.levels = [
@@ -195,12 +222,18 @@ class _Steps:
 
     def _jobs(self, targets: Places, sources: Places, pairs: np.ndarray) -> DirectJobs:
         return make_jobs(
-            targets, sources, pairs.astype(np.int64), self.variant.warps, self.variant.tile
+            targets,
+            sources,
+            pairs.astype(np.int64),
+            self.variant.warps,
+            self.variant.tile,
+            self.centres,
         )
 
     def _product(
         self, rows: np.ndarray, kinds: np.ndarray, scale: np.ndarray, terms: list[np.ndarray]
     ) -> Product:
+        scale = scale.astype(self.dtype)
         return make_product(rows, kinds, scale, np.column_stack(terms), len(self.tree))
 
     def _solve(self, phase: Phase, level: int) -> Iterator[Step]:
@@ -209,7 +242,10 @@ class _Steps:
         none, at = np.zeros(len(nodes), np.int64), np.arange(len(nodes))
         check, density = ("up_check", "inner") if phase == "up" else ("down_check", "outer")
         for number, (source, out, scale) in enumerate(
-            [(check, "middle", self.half[nodes]), ("middle", density, np.ones(len(nodes)))]
+            [
+                (check, "middle", self.half[nodes] / self.variant.unit),
+                ("middle", density, np.ones(len(nodes))),
+            ]
         ):
             product = self._product(nodes, none, scale, [at, none, nodes])
             yield ProductStep(
@@ -228,7 +264,7 @@ class _Steps:
             product = self._product(
                 nodes,
                 np.zeros(len(nodes), np.int64),
-                1 / self.half[nodes],
+                self.variant.unit / self.half[nodes],
                 [at, self.octant[children], children],
             )
             yield ProductStep(
@@ -262,7 +298,10 @@ class _Steps:
             self.cells,
         )
         none, one = np.zeros(len(acting), np.int64), np.ones(len(acting))
-        level, scale = self.tree.level[targets].astype(np.int64), 1 / self.half[targets]
+        level, scale = (
+            self.tree.level[targets].astype(np.int64),
+            self.variant.unit / self.half[targets],
+        )
         densities, potentials = SPECTRA
         for slab in range(self.slabs.count):
             terms = [np.arange(len(acting)), none + slab, acting]
@@ -306,7 +345,7 @@ class _Steps:
             if level > COARSEST:
                 octant = self.octant[nodes]
                 terms = [np.arange(len(nodes)), octant, self.tree.parent[nodes].astype(np.int64)]
-                product = self._product(nodes, octant, 1 / self.half[nodes], terms)
+                product = self._product(nodes, octant, self.variant.unit / self.half[nodes], terms)
                 yield ProductStep(
                     phase="down", source="outer", matrices="l2l", out="down_check",
                     product=product, add=True,
@@ -340,10 +379,10 @@ def _blocks(step: Step) -> int:
     return len(tiles.rows_out)
 
 
-def count_step(step: Step, plan: Plan, variant: DirectVariant) -> dict[str, float]:
+def count_step(step: Step, plan: Plan) -> dict[str, float]:
     """Operations and bytes of a step, which starts with a cold cache."""
     if isinstance(step, DirectStep):
-        return count_direct(variant, step.jobs, step.add)
+        return count_direct(plan.variant, step.jobs, step.add)
     if isinstance(step, SpectraStep):
-        return count_hadamard(step.tiles, plan.slabs.frequencies)
+        return count_hadamard(step.tiles, plan.slabs.frequencies, plan.variant.dtype.itemsize)
     return count_product(step.product, plan.width(step.source), plan.width(step.out), step.add)

@@ -3,8 +3,8 @@
 They are the translations, solutions and transforms of a kernel-independent FMM, with a node's
 densities, potentials or spectrum in a row.
 
-How operations are counted, of padded rows too: ``dp``: flops as executed; a multiply-add is two.
-``shared``: bytes that threads store and load. Bytes of global memory, all of which is accessed
+How operations are counted, of padded rows too: ``sp``, ``dp``: flops as executed; a multiply-add is
+two. ``shared``: bytes that threads store and load. Bytes of global memory, all of which is accessed
 beyond the first cache: ``dram``: every row and matrix that is used, the lists, and the result once,
 as from a cold cache; ``l2``: all other loads, and where the result is added to, its stores. Numbers
 of the lists that several lanes of a warp load from one address are loaded once a warp. What
@@ -26,32 +26,44 @@ SOURCE = Path(__file__).with_name("product.cu")
 FUNCTION = "products"
 SIDE, THREADS, PART = 32, 64, 4
 """As in the source: of a tile, of a block, and of a thread's part of a tile."""
-SHARED_BYTES = 8 * SIDE * (SIDE + 1 + SIDE)
+_PAD_BYTES = 8
+"""Behind each staged row of the input, so that no two rows of a warp lie in one bank."""
 _WARPS = THREADS // WARP
-_ITEM, _INDEX = 8, 4
+_INDEX = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Product:
-    """``tiles`` of 32 rows, whose operators are matrices. ``scales``: float64 (tiles,), with what
-    the result is multiplied."""
+    """``tiles`` of 32 rows, whose operators are matrices. ``scales``: (tiles,), with what the
+    result is multiplied, of the type of all numbers."""
 
     tiles: Tiles
     scales: np.ndarray
 
+    @property
+    def item(self) -> int:
+        """Bytes of a number."""
+        return self.scales.itemsize
 
-def product_source(add: bool) -> Source:
-    """The source; ``add``: whether the result is added to what is there."""
-    return Source(path=SOURCE, macros={"ADD": int(add)})
+
+def product_source(add: bool, item: int) -> Source:
+    """The source. ``add``: whether the result is added to what is there; ``item``: bytes of a
+    number."""
+    return Source(path=SOURCE, macros={"ADD": int(add), "DOUBLE": int(item == 8)})
+
+
+def shared_bytes(item: int) -> int:
+    """Bytes of shared memory that a block has."""
+    return SIDE * (2 * SIDE * item + _PAD_BYTES)
 
 
 def make_product(
     rows: np.ndarray, kinds: np.ndarray, scales: np.ndarray, terms: np.ndarray, empty: int
 ) -> Product:
-    """The tiles of a result: see :func:`kernels.cuda.fmm.tiles.make_tiles`. ``scales``: float64
-    (n,), one for each kind."""
+    """The tiles of a result: see :func:`kernels.cuda.fmm.tiles.make_tiles`. ``scales``: (n,), one
+    for each kind, of the type of all numbers."""
     tiles = make_tiles(rows, kinds, terms, empty, SIDE)
-    of_row = np.zeros(empty + 1)
+    of_row = np.zeros(empty + 1, scales.dtype)
     of_row[rows] = scales
     return Product(tiles=tiles, scales=of_row[tiles.rows_out[:, 0]])
 
@@ -59,20 +71,20 @@ def make_product(
 def count_product(product: Product, inner: int, columns: int, add: bool) -> dict[str, float]:
     """Operations and bytes. Matrices have ``inner`` rows, the columns of the input, and ``columns``
     columns, those of the result; both are multiples of 32."""
-    tiles, across = product.tiles, columns // SIDE
+    tiles, across, item = product.tiles, columns // SIDE, product.item
     entries, blocks = len(tiles.operator_of) * across, len(tiles.rows_out) * across
     pieces = entries * (inner // SIDE)
-    piece_bytes = 2 * SIDE * SIDE * _ITEM
+    piece_bytes = 2 * SIDE * SIDE * item
     results = blocks * SIDE * SIDE
-    passing = SIDE * THREADS * 2 * PART * _ITEM
+    passing = SIDE * THREADS * 2 * PART * item
     loaded = pieces * (piece_bytes + SIDE * _INDEX) + entries * _WARPS * _INDEX
-    loaded += blocks * (_WARPS * (2 * _INDEX + _ITEM) + SIDE * _INDEX)
-    once = len(np.unique(tiles.rows_in)) * inner * _ITEM
-    once += len(np.unique(tiles.operator_of)) * inner * columns * _ITEM
+    loaded += blocks * (_WARPS * (2 * _INDEX + item) + SIDE * _INDEX)
+    once = len(np.unique(tiles.rows_in)) * inner * item
+    once += len(np.unique(tiles.operator_of)) * inner * columns * item
     once += product.scales.nbytes + sum(a.nbytes for a in tiles.lists)
     return {
-        "dp": float(2 * pieces * SIDE**3 + results * (2 if add else 1)),
+        "sp" if item == 4 else "dp": float(2 * pieces * SIDE**3 + results * (2 if add else 1)),
         "shared": float(pieces * (piece_bytes + passing)),
-        "l2": float(loaded - once + add * results * _ITEM),
-        "dram": float(once + results * _ITEM),
+        "l2": float(loaded - once + add * results * item),
+        "dram": float(once + results * item),
     }

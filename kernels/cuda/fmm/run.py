@@ -65,13 +65,17 @@ class FmmRun:
                     *self._points(step.sources),
                     self._list(step.jobs.groups),
                     self._list(step.jobs.jobs),
+                    *([] if step.jobs.shifts is None else [self._list(step.jobs.shifts)]),
                 ),
             )
         if isinstance(step, SpectraStep):
             frequencies = self._plan.slabs.frequencies
             return Launch(
                 function=function,
-                blocks=(len(step.tiles.rows_out), frequencies // hadamard.THREADS),
+                blocks=(
+                    len(step.tiles.rows_out),
+                    frequencies // hadamard.slice_frequencies(self._params.direct.dtype.itemsize),
+                ),
                 threads=hadamard.THREADS,
                 arguments=(
                     self._on_gpu[step.out],
@@ -152,10 +156,12 @@ class FmmRun:
 def source_of(step: Step, params: GpuFmmParams) -> tuple[Source, str]:
     """The source that computes a step, and the name of its function."""
     if isinstance(step, DirectStep):
-        return direct.direct_source(params.direct, step.add), direct.FUNCTION
+        shift = step.jobs.shifts is not None
+        return direct.direct_source(params.direct, step.add, shift), direct.FUNCTION
+    item = params.direct.dtype.itemsize
     if isinstance(step, SpectraStep):
-        return hadamard.hadamard_source(params.cells), hadamard.FUNCTION
-    return product.product_source(step.add), product.FUNCTION
+        return hadamard.hadamard_source(params.cells, item), hadamard.FUNCTION
+    return product.product_source(step.add, item), product.FUNCTION
 
 
 def _built(
@@ -164,7 +170,7 @@ def _built(
     """The plan, its arrays and its matrices; raises :class:`KernelFailed` where they cannot be."""
     try:
         plan = plan_of(params)
-        return plan, arrays_of(plan, params.direct), matrices_of(plan)
+        return plan, arrays_of(plan), matrices_of(plan)
     except (ImportError, RuntimeError) as error:
         raise not_compiled(error) from error
     except MemoryError:
@@ -177,11 +183,11 @@ def _built(
 def check_potentials(plan: Plan, sums: np.ndarray, digits: int) -> None:
     """Compare :data:`kernels.fmm.kernel.CHECKED` targets with direct summation.
 
-    ``sums``: float64 (slots,), without 1 / (4 pi). Raises :class:`WrongResult`.
+    ``sums``: (slots,), as computed. Raises :class:`WrongResult`.
     """
     some = np.random.default_rng(0).permutation(len(plan.places))[:CHECKED]
     right = direct_sums(plan.places, plan.charges, plan.places[some])
-    error = float(np.linalg.norm(sums[plan.slot[some]] / (4 * np.pi) - right))
+    error = float(np.linalg.norm(plan.potentials(sums)[some] - right))
     size = float(np.linalg.norm(right))
     if not error <= size * 10.0**-digits:
         relative = error / size if size else np.inf

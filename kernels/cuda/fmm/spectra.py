@@ -16,18 +16,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.cuda.fmm.hadamard import THREADS
+from kernels.cuda.fmm.hadamard import slice_frequencies
 from kernels.fmm.constants import V_REACH
 from kernels.fmm.operators.surfaces import surface_grid
 
 SLAB_BYTES = 2 << 30
 """Most bytes of a slab's spectra, of sources and targets together, unless it has only one slice."""
-_COMPLEX_BYTES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slabs:
-    """``count`` slabs of ``frequencies``, a multiple of 64; what the last has beyond those of the
+    """``count`` slabs of ``frequencies``, whole slices; what the last has beyond those of the
     order is 0."""
 
     count: int
@@ -39,12 +38,13 @@ class Slabs:
         return 2 * self.frequencies
 
 
-def cut(order: int, rows: int) -> Slabs:
-    """The slabs for spectra of so many rows."""
-    slices = -(-len(kept_frequencies(order)) // THREADS)
-    fit = max(1, SLAB_BYTES // (2 * rows * THREADS * _COMPLEX_BYTES))
+def cut(order: int, rows: int, item: int) -> Slabs:
+    """The slabs for spectra of so many rows; ``item``: bytes of a number."""
+    in_slice = slice_frequencies(item)
+    slices = -(-len(kept_frequencies(order)) // in_slice)
+    fit = max(1, SLAB_BYTES // (2 * rows * in_slice * 2 * item))
     count = -(-slices // fit)
-    return Slabs(count=count, frequencies=-(-slices // count) * THREADS)
+    return Slabs(count=count, frequencies=-(-slices // count) * in_slice)
 
 
 def kept_frequencies(order: int) -> np.ndarray:

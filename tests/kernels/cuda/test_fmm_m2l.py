@@ -58,7 +58,7 @@ def test_one_frequency_of_each_pair_is_kept() -> None:
 def test_m2l_by_transforms_is_m2l_by_matrices() -> None:
     """For every offset of cells that do not touch: potentials from source to target."""
     order = 5
-    slabs = cut(order, 1000)
+    slabs = cut(order, 1000, 8)
     (forward,), (backward,) = transforms(order, slabs)
     (operators,) = operator_spectra(
         build_operators("laplace", order, np.float64).table, order, slabs
@@ -85,19 +85,19 @@ def test_slabs_give_the_same_potentials(monkeypatch: pytest.MonkeyPatch) -> None
     assert (whole.slabs.count, cut_up.slabs) == (1, Slabs(count=3, frequencies=64))
     assert [step.phase for step in cut_up.steps].count("v") == 9
     for name in SPECTRA:
-        assert arrays_of(cut_up, params.direct)[name].shape == (cut_up.rows, 128)
-    one, several = (evaluated(plan, params, by_numpy) for plan in (whole, cut_up))
+        assert arrays_of(cut_up)[name].shape == (cut_up.rows, 128)
+    one, several = (evaluated(plan, by_numpy) for plan in (whole, cut_up))
     np.testing.assert_allclose(several, one, rtol=1e-10, atol=1e-10)
     check_potentials(cut_up, several, 3)
 
 
 def test_spectra_of_a_large_tree_are_cut_to_the_limit() -> None:
     """Ten digits, 300,000 nodes: below the limit; of a small tree in one slab."""
-    slabs = cut(13, 300_001)
+    slabs = cut(13, 300_001, 8)
     assert slabs.count > 1
     assert 2 * 300_001 * 8 * slabs.columns <= spectra.SLAB_BYTES
     assert slabs.count * slabs.frequencies >= (25**3 + 1) // 2
-    assert cut(13, 100).count == 1
+    assert cut(13, 100, 8).count == 1
 
 
 def test_the_matrices_are_smaller_than_one_for_each_offset() -> None:
