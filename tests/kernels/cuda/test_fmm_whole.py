@@ -216,6 +216,21 @@ def test_the_sources_give_the_potentials(tmp_path: Path, precision: str, near: f
     check_potentials(plan, sums, params.digits)
 
 
+def test_single_precision_rounds_the_points_and_refuses_more_digits() -> None:
+    """By at most half of the root cube's side divided by 2^24; two points apart by whole parts."""
+    given = {"n": 300, "q": 30, "digits": 5, "distribution": "line"}
+    single, double = (
+        plan_of(GpuFmmParams(precision=precision, **given)) for precision in ("single", "double")
+    )
+    part = single.tree.size / 2**24
+    moved = np.abs(single.places - double.places)
+    assert 0.4 * part < moved.max() <= 0.5001 * part
+    apart = (single.places - single.places[0]) / part
+    np.testing.assert_allclose(apart, np.rint(apart), atol=1e-6)
+    with pytest.raises(ValueError, match="found 6, which single precision does not have; use 3 to"):
+        GpuFmmParams(n=300, precision="single", digits=6)
+
+
 def test_the_kernel_is_registered_and_planning_imports_neither_cuda_nor_numba() -> None:
     assert find_kernel("gpu_fmm") is gpu_fmm
     code = (
