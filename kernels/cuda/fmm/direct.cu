@@ -7,10 +7,17 @@
 //
 // DOUBLE: 0 single, 1 double. ROOT: how 1 / r is computed; 0 the estimate, 1 and 2 so many Newton
 // steps after it, 3 a cubic step. THREADS of a block; TILE: targets of a thread; UNROLL: sources in
-// one pass of the loop over a chunk. ADD: 1 where what is in `sums` is added to.
+// one pass of the loop over a chunk. ADD: 1 where what is in `sums` is added to. SHIFT: 1 where
+// coordinates are relative to centres of nodes; of single precision.
 
 #define WARP 32
 #define WARPS (THREADS / WARP)
+#if SHIFT
+// With the blocks on a processor, so that the compiler does not spill registers to have more.
+#define BOUNDS THREADS, 768 / THREADS
+#else
+#define BOUNDS THREADS
+#endif
 
 #if DOUBLE
 typedef double number;
@@ -105,10 +112,15 @@ __device__ __forceinline__ number inverse_root(number x) {
 // sums: of each target's slot. targets, sources: PLANES rows of so many vectors: x, y, z, charge, or
 // in double precision x, y and then z, charge. groups: the jobs' lists of groups of sources, each a
 // whole number of chunks. jobs: the first group of targets, how many there are, the list's begin,
-// and its chunks.
-extern "C" __global__ void __launch_bounds__(THREADS)
+// and its chunks. shifts: for each of groups, from the targets' centre to the centre of the group.
+extern "C" __global__ void __launch_bounds__(BOUNDS)
     direct_sums(number *sums, const vector *targets, long long target_slots, const vector *sources,
-                long long source_slots, const unsigned *groups, const uint4 *jobs) {
+                long long source_slots, const unsigned *groups, const uint4 *jobs
+#if SHIFT
+                ,
+                const vector *shifts
+#endif
+    ) {
     __shared__ vector staged[PLANES * THREADS];
     const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const uint4 job = __ldcg(jobs + blockIdx.x);
@@ -125,13 +137,27 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const unsigned *row = groups + job.z + warp;
     point coming = {};
     if (job.w) coming = loaded(sources, source_slots, __ldcg(row) * WARP + lane);
+#if SHIFT
+    const vector *of_row = shifts + job.z + warp;
+    vector shift = {};
+    if (job.w) shift = __ldcg(of_row);
+#endif
 #pragma unroll 1
     for (unsigned chunk = 0; chunk < job.w; chunk++) {
         __syncthreads();
+#if SHIFT
+        coming.x = SUM(coming.x, shift.x);
+        coming.y = SUM(coming.y, shift.y);
+        coming.z = SUM(coming.z, shift.z);
+#endif
         stage(staged, coming);
         __syncthreads();
         row += WARPS;
         if (chunk + 1 < job.w) coming = loaded(sources, source_slots, __ldcg(row) * WARP + lane);
+#if SHIFT
+        of_row += WARPS;
+        if (chunk + 1 < job.w) shift = __ldcg(of_row);
+#endif
         if (warp * TILE >= job.y) continue;  // This warp has no targets.
 #pragma unroll 1
         for (int pass = 0; pass < THREADS; pass += UNROLL) {

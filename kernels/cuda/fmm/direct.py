@@ -6,7 +6,8 @@ How operations are counted, of padded targets and sources too:
 
 ``sp``, ``dp``: flops as executed; a multiply-add is two. ``sfu``: estimates of 1 / sqrt(x), one
 for each pair. ``int``: two for each pair, the comparison of r^2 with the smallest normal number and
-the selection. What addresses and loops need is not counted, nor what is executed once a chunk.
+the selection. Where coordinates are relative to centres of nodes, three additions for each source
+staged. What addresses and loops need is not counted.
 
 ``shared``: bytes that threads store, once for each source staged, and load: the sources that pass,
 in each lane of a warp, though all lanes load the same ones.
@@ -95,8 +96,9 @@ class DirectVariant(Params):
         return 4 * ITEM_BYTES[self.precision] // VECTOR_BYTES
 
 
-def direct_source(variant: DirectVariant, add: bool = False) -> Source:
-    """The source with the variant's macros; ``add``: whether sums are added to."""
+def direct_source(variant: DirectVariant, add: bool = False, shift: bool = False) -> Source:
+    """The source with the variant's macros. ``add``: whether sums are added to; ``shift``: whether
+    coordinates are relative to centres of nodes, which is possible in single precision."""
     return Source(
         path=SOURCE,
         macros={
@@ -106,6 +108,7 @@ def direct_source(variant: DirectVariant, add: bool = False) -> Source:
             "TILE": variant.tile,
             "UNROLL": variant.unroll,
             "ADD": int(add),
+            "SHIFT": int(shift),
         },
     )
 
@@ -141,22 +144,25 @@ def count_direct(variant: DirectVariant, jobs: DirectJobs, add: bool = False) ->
     pairs, warps, item = executed_pairs(variant, jobs), variant.warps, variant.dtype.itemsize
     point_bytes = 4 * item
     staged = jobs.chunks * variant.threads * point_bytes
+    shift_bytes, shifted = 0, 0
+    if jobs.shifts is not None:
+        shift_bytes, shifted = VECTOR_BYTES, 3 * jobs.chunks * variant.threads
     # Of a target in double precision, the charge is not loaded.
     target_bytes = point_bytes if variant.precision == "single" else 3 * item
     loaded = (
         staged
-        + jobs.chunks * warps * GROUP_BYTES
+        + jobs.chunks * warps * (GROUP_BYTES + shift_bytes)
         + len(jobs.jobs) * warps * (JOB_BYTES + variant.tile * WARP * target_bytes)
     )
     once = (
         len(np.unique(jobs.groups)) * WARP * point_bytes
-        + len(jobs.groups) * GROUP_BYTES
+        + len(jobs.groups) * (GROUP_BYTES + shift_bytes)
         + len(jobs.jobs) * JOB_BYTES
     )
     sums = int(jobs.jobs[:, 1].sum(dtype=np.int64)) * WARP
     return {
         "sp" if variant.precision == "single" else "dp": float(
-            pairs * flops(arithmetic(variant.root)) + add * sums
+            pairs * flops(arithmetic(variant.root)) + shifted + add * sums
         ),
         "sfu": float(pairs),
         "int": 2.0 * pairs,

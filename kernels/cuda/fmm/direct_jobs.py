@@ -34,10 +34,13 @@ class Places:
 @dataclass(frozen=True)
 class DirectJobs:
     """``jobs``: uint32 (n, 4), the first group of targets, how many there are, where the list
-    begins in ``groups``, and how many chunks it has. ``groups``: uint32, all lists."""
+    begins in ``groups``, and how many chunks it has. ``groups``: uint32, all lists. ``shifts``:
+    float32 (groups, 4), from the target node's centre to that of each group's node, with a 0; None
+    where coordinates are not relative to centres."""
 
     jobs: np.ndarray
     groups: np.ndarray
+    shifts: np.ndarray | None = None
 
     def warp_chunks(self, tile: int) -> int:
         """Chunks that warps compute with, added over warps: those that hold targets."""
@@ -51,12 +54,18 @@ class DirectJobs:
 
 
 def make_jobs(
-    targets: Places, sources: Places, pairs: np.ndarray, warps: int, tile: int
+    targets: Places,
+    sources: Places,
+    pairs: np.ndarray,
+    warps: int,
+    tile: int,
+    centres: np.ndarray | None = None,
 ) -> DirectJobs:
     """The jobs of all nodes with targets, in the order of their slots; those of a node on which
     none acts have no chunks.
 
-    ``pairs``: int64 (n, 2), target node and source node.
+    ``pairs``: int64 (n, 2), target node and source node. ``centres``: float64 (nodes, 3), of nodes,
+    where coordinates are relative to them.
     """
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
     target, source = pairs.T
@@ -70,6 +79,10 @@ def make_jobs(
     within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
     at = np.repeat(begin[target] + before, length) + within
     groups[at] = np.repeat(sources.first[source] // WARP, length) + within
+    shifts = None
+    if centres is not None:
+        shifts = np.zeros((len(groups), 4), np.float32)
+        shifts[at, :3] = np.repeat(centres[source] - centres[target], length, axis=0)
     nodes = np.flatnonzero(targets.sizes)
     nodes = nodes[np.argsort(targets.first[nodes], kind="stable")]
     held = targets.groups
@@ -84,4 +97,4 @@ def make_jobs(
             chunks[of],
         ]
     )
-    return DirectJobs(jobs.astype(np.uint32), groups)
+    return DirectJobs(jobs.astype(np.uint32), groups, shifts)

@@ -17,11 +17,11 @@ def _prepare(params: GpuFmmParams, team: Team) -> Prepared:
 
 gpu_fmm = Kernel(
     name="gpu_fmm",
-    summary="a fast multipole method on a GPU in double precision, its phases marked",
-    counted="flops (dp), reciprocal square roots (sfu), and a comparison and a selection a pair "
-    "(int), as executed; bytes of shared memory by thread; bytes at l2 and dram, each launch as "
-    "from a cold cache",
-    classes=("dp", "sfu", "int", "shared", "l2", "dram"),
+    summary="a fast multipole method on a GPU, its phases marked",
+    counted="flops (sp or dp), reciprocal square roots (sfu), and a comparison and a selection "
+    "a pair (int), as executed; bytes of shared memory by thread; bytes at l2 and dram, each "
+    "launch as from a cold cache",
+    classes=("sp", "dp", "sfu", "int", "shared", "l2", "dram"),
     params=GpuFmmParams,
     counts=count_evaluation,
     phases=count_phases,

@@ -1,15 +1,17 @@
 """The evaluation of a fast multipole method on a GPU as a sequence of steps.
 
 The method is that of :mod:`kernels.fmm.method` (Ying, Biros & Zorin 2004), in double precision, and
-so are the tree, the lists, the surfaces and the operators. Here all of it is steps of two kinds:
+so are the tree, the lists, the surfaces and the operators. Here all of it is steps of three kinds:
 
 - sums of q / r, pair by pair: P2M, P2L, M2P, L2P and P2P differ only in what are targets, sources
   and lists. A surface's points lie in slots as a leaf's do; a density is a charge;
-- products of rows with matrices: M2M, L2L, the solutions for densities, and M2L, which has a matrix
-  for each of 316 offsets between cells that do not touch.
+- products of rows with matrices: M2M, L2L, the solutions for densities, and the transforms of M2L
+  (:mod:`kernels.cuda.fmm.spectra`);
+- products of spectra, which are M2L between the transforms.
 
 Check potentials are in units of lengths; the products' scales convert them to half sides of cells,
-in which the operators are.
+in which the operators are. In single precision coordinates are relative to the centres of nodes,
+lengths in units of the root cube's side.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ import numpy as np
 
 from kernels.cuda.fmm.direct import DirectVariant, count_direct
 from kernels.cuda.fmm.direct_jobs import DirectJobs, Places, make_jobs
+from kernels.cuda.fmm.hadamard import count_hadamard
 from kernels.cuda.fmm.product import SIDE, Product, count_product, make_product
+from kernels.cuda.fmm.spectra import Slabs, cut, far_offsets
+from kernels.cuda.fmm.tiles import Tiles, make_tiles
 from kernels.cuda.processor import WARP
 from kernels.fmm.accuracy import accuracy
 from kernels.fmm.constants import CHILDREN, COARSEST, V_REACH
@@ -37,7 +42,13 @@ whose charges are the upward and the downward densities."""
 ROWS = ("up_check", "down_check", "middle")
 """Arrays of potentials, a row for each node: on the surfaces, and between the two factors of a
 solution. ``sums`` has the potentials at the leaves' points."""
+SPECTRA = ("density_spectra", "potential_spectra")
+"""Arrays of a slab's spectra, a row for each node: of upward densities, and of downward check
+potentials."""
 SEED = 0
+PLACES_ALONG = 1 << 24
+"""In single precision, coordinates are whole multiples of the root cube's side divided by this. So
+are their differences, which then are exact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +76,20 @@ class ProductStep:
     add: bool = False
 
 
-Step = DirectStep | ProductStep
+@dataclass(frozen=True, kw_only=True)
+class SpectraStep:
+    """Rows of the array ``source`` times spectra of ``operators``, the first of which is number
+    ``first_operator``, into ``out``."""
+
+    phase: Phase
+    source: str
+    operators: str
+    first_operator: int
+    out: str
+    tiles: Tiles
+
+
+Step = DirectStep | ProductStep | SpectraStep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +98,23 @@ class Plan:
 
     ``places``: float64 (n, 3); ``charges``: float64 (n,). ``slot``: int64 (n,), each point's among
     the leaves' ``slots``. ``order``: points along an edge of a surface; ``columns``: numbers in a
-    row of densities or potentials, the surface's points up to a multiple of 32. An array of rows
-    has one more than there are nodes, of zeros.
+    row of densities or potentials, the surface's points up to a multiple of 32; ``slabs``: how the
+    frequencies of M2L are cut. An array of rows has one more than there are nodes, of zeros.
+    ``leaf``: int64 (n,), each point's. ``unit``: of lengths, in those of ``places``; ``variant``:
+    of direct sums, whose type all arrays have.
     """
 
     places: np.ndarray
     charges: np.ndarray
     tree: Any
     slot: np.ndarray
+    leaf: np.ndarray
     slots: int
+    unit: float
+    variant: DirectVariant
     order: int
     columns: int
+    slabs: Slabs
     steps: tuple[Step, ...]
 
     @property
@@ -92,35 +122,61 @@ class Plan:
         """Rows of the arrays of rows."""
         return len(self.tree) + 1
 
+    def width(self, name: str) -> int:
+        """Numbers in a row of an array."""
+        return self.slabs.columns if name in SPECTRA else self.columns
+
+    def potentials(self, sums: np.ndarray) -> np.ndarray:
+        """The potentials at the points, in their order: float64 (n,); ``sums``: of all slots."""
+        return np.asarray(
+            sums[self.slot].astype(float) / (4 * np.pi * self.unit * self.variant.unit)
+        )
+
 
 @lru_cache(maxsize=2)
 def make_plan(
-    n: int, q: int, digits: int, distribution: str, variant: DirectVariant, few: int | None = None
+    n: int,
+    q: int,
+    digits: int,
+    distribution: str,
+    variant: DirectVariant,
+    cells: int,
+    few: int | None = None,
 ) -> Plan:
-    """The plan of an evaluation; ``few``: of :func:`kernels.fmm.tree.lists.build_lists`, by default
-    the points of a surface."""
+    """The plan of an evaluation. ``cells``: rows of a tile in products of spectra; ``few``: of
+    :func:`kernels.fmm.tree.lists.build_lists`, by default the points of a surface."""
     # Listing the kernels must not import Numba.
     from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
     from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
 
     places, charges = points(distribution, n, SEED)
-    order = accuracy(digits, "double").order
+    order = accuracy(digits, variant.precision).order
     tree = build_octree(places, None, q)
+    unit = 1.0
+    if variant.precision == "single":
+        unit = tree.size
+        steps_along = np.rint((places - tree.corner) / unit * PLACES_ALONG)
+        places = tree.corner + steps_along / PLACES_ALONG * unit
     lists = build_lists(tree, surface_size(order) if few is None else few)
-    steps = _Steps(tree, lists, order, variant)
+    steps = _Steps(tree, lists, order, variant, cells)
     sorted_leaves = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
     sizes = (tree.end - tree.begin)[sorted_leaves]
     within = np.arange(n) - np.repeat(tree.begin[sorted_leaves], sizes)
-    slot = np.empty(n, np.int64)
+    slot, leaf = np.empty(n, np.int64), np.empty(n, np.int64)
+    leaf[tree.order] = np.repeat(sorted_leaves, sizes)
     slot[tree.order] = np.repeat(steps.leaves.first[sorted_leaves], sizes) + within
     return Plan(
         places=places,
         charges=charges,
         tree=tree,
         slot=slot,
+        leaf=leaf,
         slots=(steps.leaves.empty + 1) * WARP,
+        unit=unit,
+        variant=variant,
         order=order,
         columns=steps.columns,
+        slabs=steps.slabs,
         steps=tuple(steps.all()),
     )
 
@@ -128,11 +184,17 @@ def make_plan(
 class _Steps:
     """Makes the steps of a tree."""
 
-    def __init__(self, tree: Any, lists: Any, order: int, variant: DirectVariant) -> None:
-        self.tree, self.lists, self.variant = tree, lists, variant
+    def __init__(
+        self, tree: Any, lists: Any, order: int, variant: DirectVariant, cells: int
+    ) -> None:
+        self.tree, self.lists, self.variant, self.cells = tree, lists, variant, cells
         surface, nodes = surface_size(order), len(tree)
         self.columns = -(-surface // SIDE) * SIDE
-        self.half = tree.size * 0.5 ** (tree.level + 1.0)
+        self.dtype = variant.dtype
+        self.slabs = cut(order, nodes + 1, self.dtype.itemsize)
+        single = variant.precision == "single"
+        self.half = (1.0 if single else tree.size) * 0.5 ** (tree.level + 1.0)
+        self.centres = (tree.anchor + 0.5) * 0.5 ** tree.level[:, None] if single else None
         self.octant = tree.octants()
         self.is_leaf = tree.first_child < 0
         self.levels = [
@@ -155,17 +217,23 @@ class _Steps:
     def all(self) -> Iterator[Step]:
         """Those of all phases, in order; none where there is nothing to do."""
         for step in (*self._up(), *self._to_down(), *self._down(), *self._near()):
-            if len(step.jobs.jobs if isinstance(step, DirectStep) else step.product.rows_out):
+            if _blocks(step):
                 yield step
 
     def _jobs(self, targets: Places, sources: Places, pairs: np.ndarray) -> DirectJobs:
         return make_jobs(
-            targets, sources, pairs.astype(np.int64), self.variant.warps, self.variant.tile
+            targets,
+            sources,
+            pairs.astype(np.int64),
+            self.variant.warps,
+            self.variant.tile,
+            self.centres,
         )
 
     def _product(
         self, rows: np.ndarray, kinds: np.ndarray, scale: np.ndarray, terms: list[np.ndarray]
     ) -> Product:
+        scale = scale.astype(self.dtype)
         return make_product(rows, kinds, scale, np.column_stack(terms), len(self.tree))
 
     def _solve(self, phase: Phase, level: int) -> Iterator[Step]:
@@ -174,7 +242,10 @@ class _Steps:
         none, at = np.zeros(len(nodes), np.int64), np.arange(len(nodes))
         check, density = ("up_check", "inner") if phase == "up" else ("down_check", "outer")
         for number, (source, out, scale) in enumerate(
-            [(check, "middle", self.half[nodes]), ("middle", density, np.ones(len(nodes)))]
+            [
+                (check, "middle", self.half[nodes] / self.variant.unit),
+                ("middle", density, np.ones(len(nodes))),
+            ]
         ):
             product = self._product(nodes, none, scale, [at, none, nodes])
             yield ProductStep(
@@ -193,7 +264,7 @@ class _Steps:
             product = self._product(
                 nodes,
                 np.zeros(len(nodes), np.int64),
-                1 / self.half[nodes],
+                self.variant.unit / self.half[nodes],
                 [at, self.octant[children], children],
             )
             yield ProductStep(
@@ -209,12 +280,44 @@ class _Steps:
         """P2L, which also clears all rows, and M2L."""
         jobs = self._jobs(self.surfaces, self.leaves, self.lists.far[:, ::-1])
         yield DirectStep(phase="x", targets="inner", sources="leaves", out="down_check", jobs=jobs)
+        yield from self._far()
+
+    def _far(self) -> Iterator[Step]:
+        """M2L, of one slab of frequencies after the other."""
         nodes = np.flatnonzero(self.tree.level >= COARSEST)
-        kinds = self.tree.level[nodes].astype(np.int64) * CHILDREN + self.octant[nodes]
-        product = self._product(nodes, kinds, 1 / self.half[nodes], self._far_terms(nodes))
-        yield ProductStep(
-            phase="v", source="inner", matrices="m2l", out="down_check", product=product, add=True
+        position, offset, source = self._far_terms(nodes)
+        acting = np.unique(source)
+        acted, at = np.unique(position, return_inverse=True)
+        targets = nodes[acted]
+        # Targets of one octant have sources at the same offsets.
+        tiles = make_tiles(
+            targets,
+            self.octant[targets],
+            np.column_stack([at, offset, source]),
+            len(self.tree),
+            self.cells,
         )
+        none, one = np.zeros(len(acting), np.int64), np.ones(len(acting))
+        level, scale = (
+            self.tree.level[targets].astype(np.int64),
+            self.variant.unit / self.half[targets],
+        )
+        densities, potentials = SPECTRA
+        for slab in range(self.slabs.count):
+            terms = [np.arange(len(acting)), none + slab, acting]
+            yield ProductStep(
+                phase="v", source="inner", matrices="forward", out=densities,
+                product=self._product(acting, none, one, terms),
+            )  # fmt: skip
+            yield SpectraStep(
+                phase="v", source=densities, operators="m2l",
+                first_operator=slab * len(far_offsets()), out=potentials, tiles=tiles,
+            )  # fmt: skip
+            terms = [np.arange(len(targets)), np.full(len(targets), slab), targets]
+            yield ProductStep(
+                phase="v", source=potentials, matrices="backward", out="down_check",
+                product=self._product(targets, level, scale, terms), add=True,
+            )  # fmt: skip
 
     def _far_terms(self, nodes: np.ndarray) -> list[np.ndarray]:
         """The V lists: positions in ``nodes``, numbers of far offsets, and sources."""
@@ -242,7 +345,7 @@ class _Steps:
             if level > COARSEST:
                 octant = self.octant[nodes]
                 terms = [np.arange(len(nodes)), octant, self.tree.parent[nodes].astype(np.int64)]
-                product = self._product(nodes, octant, 1 / self.half[nodes], terms)
+                product = self._product(nodes, octant, self.variant.unit / self.half[nodes], terms)
                 yield ProductStep(
                     phase="down", source="outer", matrices="l2l", out="down_check",
                     product=product, add=True,
@@ -268,15 +371,18 @@ class _Steps:
         )
 
 
-def far_offsets() -> np.ndarray:
-    """The offsets, of 7 x 7 x 7 (z slowest), of cells that do not touch: int64 (316,)."""
-    at = np.arange(V_REACH**3)
-    offsets = np.stack([at % V_REACH, at // V_REACH % V_REACH, at // V_REACH**2]) - V_REACH // 2
-    return np.flatnonzero(np.abs(offsets).max(axis=0) > 1)
+def _blocks(step: Step) -> int:
+    """Blocks of threads along the first axis."""
+    if isinstance(step, DirectStep):
+        return len(step.jobs.jobs)
+    tiles = step.tiles if isinstance(step, SpectraStep) else step.product.tiles
+    return len(tiles.rows_out)
 
 
-def count_step(step: Step, plan: Plan, variant: DirectVariant) -> dict[str, float]:
+def count_step(step: Step, plan: Plan) -> dict[str, float]:
     """Operations and bytes of a step, which starts with a cold cache."""
     if isinstance(step, DirectStep):
-        return count_direct(variant, step.jobs, step.add)
-    return count_product(step.product, plan.columns, step.add)
+        return count_direct(plan.variant, step.jobs, step.add)
+    if isinstance(step, SpectraStep):
+        return count_hadamard(step.tiles, plan.slabs.frequencies, plan.variant.dtype.itemsize)
+    return count_product(step.product, plan.width(step.source), plan.width(step.out), step.add)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from kernels.cuda.device import Gpu, Launch
-from kernels.cuda.fmm import direct, product
+from kernels.cuda.fmm import direct, hadamard, product
 from kernels.cuda.fmm.arrays import arrays_of, matrices_of, rows_within
 from kernels.cuda.fmm.evaluation import GpuFmmParams, count_evaluation, plan_of
-from kernels.cuda.fmm.plan import POINTS, DirectStep, Plan, ProductStep, Step
-from kernels.cuda.program import compile_program
+from kernels.cuda.fmm.plan import POINTS, DirectStep, Plan, SpectraStep, Step
+from kernels.cuda.program import Source, compile_program
 from kernels.fmm.kernel import CHECKED, MOST_MARKED, direct_sums
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, KernelFailed, Mark, WrongResult, not_compiled
@@ -30,10 +30,8 @@ class FmmRun:
             self._plan, arrays, matrices = _built(params)
             self._sums = arrays["sums"]
             self._on_gpu = {name: self._gpu.array(a) for name, a in (arrays | matrices).items()}
-            self._functions = {
-                (kind, add): self._function(kind, add)
-                for kind, add in {(type(step), step.add) for step in self._plan.steps}
-            }
+            self._functions: dict[object, Any] = {}
+            self._lists: dict[int, Any] = {}
             launches = [(step.phase, self._launch(step)) for step in self._plan.steps]
             self._whole = self._gpu.recorded([launch for _, launch in launches])
             self._phases = {
@@ -46,15 +44,16 @@ class FmmRun:
             self._gpu.close()
             raise
 
-    def _function(self, kind: type[Step], add: bool) -> Any:
-        if kind is DirectStep:
-            source, name = direct.direct_source(self._params.direct, add), direct.FUNCTION
-        else:
-            source, name = product.product_source(add), product.FUNCTION
-        return self._gpu.function(compile_program(source, self._gpu.architecture), name)
+    def _function(self, step: Step) -> Any:
+        source, name = source_of(step, self._params)
+        key = name, *source.macros.items()
+        if key not in self._functions:
+            program = compile_program(source, self._gpu.architecture)
+            self._functions[key] = self._gpu.function(program, name)
+        return self._functions[key]
 
     def _launch(self, step: Step) -> Launch:
-        function = self._functions[type(step), step.add]
+        function = self._function(step)
         if isinstance(step, DirectStep):
             return Launch(
                 function=function,
@@ -66,24 +65,41 @@ class FmmRun:
                     *self._points(step.sources),
                     self._list(step.jobs.groups),
                     self._list(step.jobs.jobs),
+                    *([] if step.jobs.shifts is None else [self._list(step.jobs.shifts)]),
                 ),
             )
+        if isinstance(step, SpectraStep):
+            frequencies = self._plan.slabs.frequencies
+            return Launch(
+                function=function,
+                blocks=(
+                    len(step.tiles.rows_out),
+                    frequencies // hadamard.slice_frequencies(self._params.direct.dtype.itemsize),
+                ),
+                threads=hadamard.THREADS,
+                arguments=(
+                    self._on_gpu[step.out],
+                    self._on_gpu[step.source],
+                    self._on_gpu[step.operators],
+                    np.int32(step.first_operator),
+                    np.int32(frequencies),
+                    *map(self._list, step.tiles.lists),
+                ),
+            )
+        width = self._plan.width(step.out)
         return Launch(
             function=function,
-            blocks=(len(step.product.rows_out), self._plan.columns // product.SIDE),
+            blocks=(len(step.product.tiles.rows_out), width // product.SIDE),
             threads=product.THREADS,
-            arguments=self._product_arguments(step),
-        )
-
-    def _product_arguments(self, step: ProductStep) -> tuple[Any, ...]:
-        of = step.product
-        lists = (of.rows_out, of.begins, of.matrix_of, of.rows_in, of.scales)
-        return (
-            *self._rows(step.out),
-            *self._rows(step.source),
-            self._on_gpu[step.matrices],
-            np.int32(self._plan.columns),
-            *map(self._list, lists),
+            arguments=(
+                *self._rows(step.out),
+                *self._rows(step.source),
+                self._on_gpu[step.matrices],
+                np.int32(self._plan.width(step.source)),
+                np.int32(width),
+                *map(self._list, step.product.tiles.lists),
+                self._list(step.product.scales),
+            ),
         )
 
     def _points(self, name: str) -> tuple[Any, np.int64]:
@@ -97,8 +113,11 @@ class FmmRun:
         return self._on_gpu[name], np.int64(first), np.int32(stride)
 
     def _list(self, values: np.ndarray) -> Any:
-        """On the GPU; a list without entries is not read."""
-        return self._gpu.array(values if values.size else np.zeros(1, values.dtype))
+        """On the GPU, once though several steps share it; a list without entries is not read."""
+        if id(values) not in self._lists:
+            given = values if values.size else np.zeros(1, values.dtype)
+            self._lists[id(values)] = self._gpu.array(given)
+        return self._lists[id(values)]
 
     def run(self, iterations: int) -> None:
         """Evaluate ``iterations`` times. The first evaluations are replayed phase by phase, so that
@@ -134,13 +153,24 @@ class FmmRun:
         self._gpu.close()
 
 
+def source_of(step: Step, params: GpuFmmParams) -> tuple[Source, str]:
+    """The source that computes a step, and the name of its function."""
+    if isinstance(step, DirectStep):
+        shift = step.jobs.shifts is not None
+        return direct.direct_source(params.direct, step.add, shift), direct.FUNCTION
+    item = params.direct.dtype.itemsize
+    if isinstance(step, SpectraStep):
+        return hadamard.hadamard_source(params.cells, item), hadamard.FUNCTION
+    return product.product_source(step.add, item), product.FUNCTION
+
+
 def _built(
     params: GpuFmmParams,
 ) -> tuple[Plan, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The plan, its arrays and its matrices; raises :class:`KernelFailed` where they cannot be."""
     try:
         plan = plan_of(params)
-        return plan, arrays_of(plan, params.direct), matrices_of(plan)
+        return plan, arrays_of(plan), matrices_of(plan)
     except (ImportError, RuntimeError) as error:
         raise not_compiled(error) from error
     except MemoryError:
@@ -153,11 +183,11 @@ def _built(
 def check_potentials(plan: Plan, sums: np.ndarray, digits: int) -> None:
     """Compare :data:`kernels.fmm.kernel.CHECKED` targets with direct summation.
 
-    ``sums``: float64 (slots,), without 1 / (4 pi). Raises :class:`WrongResult`.
+    ``sums``: (slots,), as computed. Raises :class:`WrongResult`.
     """
     some = np.random.default_rng(0).permutation(len(plan.places))[:CHECKED]
     right = direct_sums(plan.places, plan.charges, plan.places[some])
-    error = float(np.linalg.norm(sums[plan.slot[some]] / (4 * np.pi) - right))
+    error = float(np.linalg.norm(plan.potentials(sums)[some] - right))
     size = float(np.linalg.norm(right))
     if not error <= size * 10.0**-digits:
         relative = error / size if size else np.inf
