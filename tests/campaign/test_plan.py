@@ -26,12 +26,20 @@ from campaign.command_line import main
 from campaign.measure import protocol
 from campaign.plan import estimate
 from campaign.plan.campaign_file import Campaign
-from campaign.plan.estimate import START_S, SUBPROCESS_S, estimates, walltime_s
+from campaign.plan.estimate import (
+    BATCHED_S,
+    START_S,
+    SUBPROCESS_S,
+    estimates,
+    measuring_s,
+    walltime_s,
+)
 from campaign.plan.order import in_batches
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
 from kernels.field_texts import field_texts
+from sites.clocks import CONTROLS
 from sites.located_toml import BadFile, FileModel
 from sites.setting import Setting
 
@@ -183,6 +191,29 @@ def test_an_estimate_is_the_sum_of_the_protocols_steps(tmp_path):
     (longer,) = estimates(parts, protocol, plan.sites, known)
     assert longer.known_inputs == 1
     assert longer.point_s - got.point_s == pytest.approx(((100 + 200 + 100) - (4 + 21)) / 3)
+
+
+@pytest.mark.parametrize("control", sorted(set(CONTROLS) - {"fixed", "twin"}))
+def test_points_come_in_batches_only_where_slurm_sets_the_clocks(tmp_path, control):
+    """Elsewhere a change of the setting costs no job step, and the order is a hash's."""
+    (tmp_path / "s.toml").write_text(
+        f'name = "s"\n[clocks]\ncontrol = "{control}"\n[domains.core]\n'
+        'frequencies_mhz = [1000, 2000, 3000, 4000]\n[partitions.p]\nscheduler = "slurm"\n'
+    )
+    head = 'name = "c"\nseed = 5\n[[sites]]\nsite = "s.toml"\n'
+    kernels = '[[kernels]]\nkernel = "idle"\nparams = { sleep_s = [1, 2, 3, 4, 5, 6, 7, 8] }\n'
+    plan = make_plan(campaign_file(tmp_path, head=head, settings="", kernels=kernels))
+    changes = sum(a.setting != b.setting for a, b in itertools.pairwise(plan.points))
+    keys = [hashlib.sha256(f"5:0:{point.id}".encode()).digest() for point in plan.points]
+    (got,) = estimates(plan.points.parts, plan.campaign.protocol, plan.sites, {})
+    launch_s = got.point_s - measuring_s(plan.campaign.protocol, plan.sites["s"])
+    if control == "slurm":
+        assert changes == 3
+        assert launch_s == pytest.approx(BATCHED_S)
+    else:
+        assert changes > 10
+        assert keys == sorted(keys)
+        assert launch_s == pytest.approx(SUBPROCESS_S)
 
 
 @pytest.mark.parametrize("walltime", ["00:30", "00:00:30"])

@@ -213,6 +213,64 @@ def test_the_next_start_restores_after_sigkill(machine: Machine) -> None:
     assert machine.is_original()
 
 
+def test_a_control_that_is_open_when_another_process_is_killed_restores_its_clocks(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It finds the journal only as it sets clocks: what it restores later is the original."""
+    clocks = machine.layout.open(machine.root)
+    machine.killed(middle(machine.layout))
+    caplog.clear()
+    clocks.set(machine.layout.legal[0])
+    assert caplog.messages
+    assert all(line.startswith("left over, restored: ") for line in caplog.messages)
+    assert machine.layout.shown(machine.root) == machine.layout.legal[0]
+    clocks.restore()
+    assert machine.is_original()
+    assert journals(machine.root) == []
+
+
+@pytest.mark.parametrize("journal_is", ["damaged", "of an earlier boot"])
+def test_an_open_control_sets_clocks_where_a_journal_cannot_be_replayed(
+    acpi: Machine, caplog: pytest.LogCaptureFixture, journal_is: str
+) -> None:
+    clocks = acpi.layout.open(acpi.root)
+    acpi.killed(Setting(1800.0))
+    left = settled_contents(acpi.root)
+    journal = acpi.journal()
+    if journal_is == "damaged":
+        journal.write_text(journal.read_text()[:-5])
+    else:
+        fields = json.loads(journal.read_text())
+        journal.write_text(json.dumps(fields | {"boot": "1bf2a3d4-0000-4000-8000-000000000001"}))
+    caplog.clear()
+    clocks.set(Setting(2600.0))
+    (line,) = caplog.messages
+    assert ("renamed" if journal_is == "damaged" else "dropped") in line
+    assert acpi.layout.shown(acpi.root) == Setting(2600.0)
+    clocks.restore()
+    assert settled_contents(acpi.root) == left
+    assert journals(acpi.root) == []
+
+
+@pytest.mark.parametrize("folder_instead_of", ["a file", "the journal"])
+def test_an_open_control_sets_nothing_while_clocks_cannot_be_restored(
+    acpi: Machine, folder_instead_of: str
+) -> None:
+    clocks = acpi.layout.open(acpi.root)
+    acpi.killed(Setting(1800.0))
+    journal = acpi.journal()
+    path = journal if folder_instead_of == "the journal" else acpi.root / CPU0 / "scaling_governor"
+    path.unlink()
+    path.mkdir()
+    other = acpi.root / CPU1 / "scaling_setspeed"
+    left = other.read_text()
+    with pytest.raises(ClocksUnavailable, match="a killed process changed could not be restored"):
+        clocks.set(Setting(2600.0))
+    assert journal.exists()
+    assert other.read_text() != "2600000\n"
+    assert folder_instead_of == "a file" or other.read_text() == left
+
+
 def test_restoring_what_a_killed_run_left_reports_what_it_did(machine: Machine) -> None:
     machine.killed(middle(machine.layout))
     lines = restore_left_over(machine.root)
