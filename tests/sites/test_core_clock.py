@@ -188,6 +188,8 @@ def test_registers_give_the_mean_clock_of_the_time_worked(tmp_path, monkeypatch)
     assert clock.mhz() == pytest.approx((1.5 * 3000 + 0.5 * 1000) / 2)
     registers.run(0.25, cpu1=(0.25, 1700.0))
     assert clock.mhz() == pytest.approx(1700.0)
+    registers.now_ns += 10**9  # the machine was stopped: not even the TSC counted
+    assert clock.mhz() is None
 
 
 @pytest.mark.parametrize("seconds", [0.01, 3.0])
