@@ -588,6 +588,23 @@ def test_where_one_policy_lists_clocks_and_another_has_a_range_those_in_both_are
     assert ACPI.open(tmp_path).legal() == [Setting(1800.0), Setting(2200.0)]
 
 
+@pytest.mark.parametrize("boost", ["1", "0", None])
+def test_boost_clocks_are_legal_while_boost_is_on(tmp_path: Path, boost: str | None) -> None:
+    """Format: Documentation/admin-guide/pm/cpufreq.rst, The boost file in sysfs."""
+    copy(ACPI, tmp_path)
+    listed = [setting.core_mhz for setting in ACPI.legal]
+    for cpu in (CPU0, CPU1):
+        (tmp_path / cpu / "scaling_boost_frequencies").write_text("3100000 2900000 \n")
+    switch = tmp_path / "sys/devices/system/cpu/cpufreq/boost"
+    switch.parent.mkdir(exist_ok=True)
+    if boost is not None:
+        switch.write_text(f"{boost}\n")
+    found = [setting.core_mhz for setting in ACPI.open(tmp_path).legal() or ()]
+    assert found == ([*listed, 2900.0, 3100.0] if boost == "1" else listed)
+    (tmp_path / CPU1 / "scaling_boost_frequencies").unlink()  # those that all CPUs have
+    assert [setting.core_mhz for setting in ACPI.open(tmp_path).legal() or ()] == listed
+
+
 def test_the_uncore_clock_is_the_mean_of_what_all_domains_report(tmp_path: Path) -> None:
     domains = tuple(UncoreDomain(name, 800_000, 2_400_000) for name in ("a", "b"))
     assert current_mhz(tmp_path, ()) is None
