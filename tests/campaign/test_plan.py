@@ -248,6 +248,26 @@ def test_the_estimate_s_stretch_is_the_protocol_s():
     assert estimate.STRETCH_S == protocol.STRETCH_S
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("[0, 1, 2]", "[0, 1, 2, 1]", 'idle {"sleep_s":1.0} at core 852, memory 924'),
+        ("[[852, 924], [612, 924]]", "[[852, 924], [612, 924], [612, 924]]",
+         'idle {"sleep_s":0.0} at core 612, memory 924'),
+        ('"jetson-tk1"', '"jetson-tk1"\npartitions = ["board", "board"]',
+         'idle {"sleep_s":0.0} at core 852, memory 924'),
+    ],
+)  # fmt: skip
+def test_what_is_planned_twice_is_named(tmp_path, old, new, named):
+    settings = '[settings]\nchoose = "pairs"\npairs = [[852, 924], [612, 924]]\n'
+    path = campaign_file(tmp_path, settings=settings)
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(BadFile) as error:
+        make_plan(path)
+    assert f"the point {named} MHz is planned twice" in str(error.value)
+
+
 def test_another_seed_changes_the_order_alone(tmp_path):
     first = make_plan(campaign_file(tmp_path)).points
     other = make_plan(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -561,6 +563,26 @@ def test_nvml_runs_slower_only_for_a_reason(
         clocks.restore()
 
 
+def test_nvml_waits_two_seconds_for_a_clock_and_no_longer(tmp_path: Path) -> None:
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        clocks = machine.layout.open(tmp_path)
+        held = tmp_path / "nvml/gpu0/held_to_mhz"
+        held.write_text("1200\n")
+        (tmp_path / "nvml/gpu0/event_reasons").write_text("0\n")
+        comes = threading.Timer(0.4, held.unlink)
+        began_s = time.monotonic()
+        comes.start()
+        clocks.set(Setting(1800.0, 2619.0))  # a GPU that leaves its idle state
+        assert 0.4 <= time.monotonic() - began_s < 1.9
+        comes.join()
+        held.write_text("1200\n")
+        began_s = time.monotonic()
+        with pytest.raises(ClockNotLegal, match="1800 MHz was requested, and it runs at 1200 MHz"):
+            clocks.set(Setting(1800.0, 2619.0))
+        assert 2.0 <= time.monotonic() - began_s < 5.0
+        clocks.restore()
+
+
 def test_nvml_lists_the_core_clocks_of_a_memory_clock(tmp_path: Path) -> None:
     for machine in start(BY_NAME["nvml"], tmp_path):
         clocks = machine.layout.open(tmp_path)
@@ -827,6 +849,22 @@ def test_without_any_folder_no_clock_is_changed(acpi: Machine) -> None:
     with pytest.raises(ClocksUnavailable, match="no folder to record clock values"):
         acpi.layout.open(acpi.root).set(Setting(1800.0))
     assert contents(acpi.root) == acpi.original
+
+
+def test_a_journal_of_another_node_on_a_shared_disk_is_left_alone(acpi: Machine) -> None:
+    acpi.killed(Setting(1800.0))
+    journal = acpi.journal()
+    assert journal.name == f"cpufreq@{platform.node()}.json"
+    other = journal.rename(journal.with_name("cpufreq@some-other-node.json"))
+    left = contents(acpi.root)
+    assert restore_left_over(acpi.root) == []
+    clocks = acpi.layout.open(acpi.root)
+    clocks.set(Setting(2600.0))
+    clocks.restore()
+    assert settled_contents(acpi.root) == left
+    other.rename(journal)
+    assert restore_left_over(acpi.root)
+    assert acpi.is_original()
 
 
 def test_a_journal_of_an_earlier_boot_is_dropped(acpi: Machine) -> None:

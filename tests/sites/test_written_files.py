@@ -60,3 +60,21 @@ def test_values_are_restored_from_the_last_written_to_the_first(tmp_path: Path) 
         f"{tmp_path / name}: {i}" for i, name in reversed([*enumerate("abc")])
     )
     assert put_back_values(tmp_path, found).done == ()  # they hold these values
+
+
+def test_an_error_that_names_no_file_is_reported_with_the_value_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """close(2) may give the error of a write that came before it, as on a network's file system."""
+    (tmp_path / "governor").write_text("userspace\n")
+    close = os.close
+
+    def failing(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "close", failing)
+    back = put_back_values(tmp_path, [File("governor", "ondemand\n")])
+    monkeypatch.undo()
+    (line,) = back.failed
+    assert line == f"{tmp_path / 'governor'} (Input/output error), which held ondemand"
