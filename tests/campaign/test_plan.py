@@ -248,6 +248,50 @@ def test_the_estimate_s_stretch_is_the_protocol_s():
     assert estimate.STRETCH_S == protocol.STRETCH_S
 
 
+PAIRS = {
+    "campaign": [[852, 924], [612, 924]],
+    "site": [[612, 924], [396, 204], [852, 204]],
+    "kernel": [[852, 924], [72, 68]],
+}
+
+
+@pytest.mark.parametrize("site_has_own", [True, False])
+@pytest.mark.parametrize("kernels_with_own", [(), ("a",), ("a", "b")])
+def test_each_kernel_has_its_own_settings_or_the_site_s_or_the_campaign_s(
+    tmp_path, site_has_own, kernels_with_own
+):
+    def table(whose: str) -> str:
+        return f'settings = {{ choose = "pairs", pairs = {PAIRS[whose]} }}\n'
+
+    path = tmp_path / "c.toml"
+    path.write_text(
+        'name = "c"\nrepeats = 2\n' + table("campaign")
+        + '[[sites]]\nsite = "jetson-tk1"\n' + (table("site") if site_has_own else "")
+        + "".join(
+            f'[[kernels]]\nkernel = "idle"\nlabel = "{label}"\n'
+            + (table("kernel") if label in kernels_with_own else "")
+            + f"[kernels.params]\nsleep_s = {sleeps}\n"
+            for label, sleeps in (("a", [1, 2]), ("b", [3]))
+        )
+    )  # fmt: skip
+    brute = Counter(
+        (repeat, label, sleep_s, Setting(*map(float, pair)))
+        for repeat in (0, 1)
+        for label, sleeps in (("a", [1, 2]), ("b", [3]))
+        for sleep_s in sleeps
+        for pair in PAIRS[
+            "kernel" if label in kernels_with_own else "site" if site_has_own else "campaign"
+        ]
+    )
+    points = make_plan(path).points
+    found = [(p.repeat, p.label, json.loads(p.params)["sleep_s"], p.setting) for p in points]
+    assert Counter(found) == brute
+    assert len(points) == len(found)
+    for point in points:
+        fields = {name: getattr(point, name) for name in point.__slots__ if name != "id"}
+        assert point == make_point(**fields)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
