@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import time
 from pathlib import Path
 
 import pytest
 
 from sites.clocks.shared import written_files
+from sites.clocks.shared.journal import Journal
+from sites.clocks.shared.private_files import ClocksInUse
 from sites.clocks.shared.written_files import File, Limits, put_back_values
+from tests.sites.clock_layouts import fork
 
 
 def test_all_files_together_have_one_time_to_settle(
@@ -78,3 +82,36 @@ def test_an_error_that_names_no_file_is_reported_with_the_value_s_own(
     monkeypatch.undo()
     (line,) = back.failed
     assert line == f"{tmp_path / 'governor'} (Input/output error), which held ondemand"
+
+
+def test_a_journal_is_written_and_removed_by_the_process_that_holds_it_alone(tmp_path) -> None:
+    """A forked child has the object, with the open folder, and not the lock."""
+    (tmp_path / "run").mkdir()
+    journal, entry = Journal(tmp_path, "cpufreq"), {"file": "a", "found": "1\n", "follows": False}
+    file = tmp_path / f"run/campaign-clocks/cpufreq@{platform.node()}.json"
+    with pytest.raises(RuntimeError, match="without its lock"):
+        journal.write([entry])
+    journal.forget()
+    journal.let_go()
+    assert journal.hold() == []
+    journal.write([entry])
+    written = file.read_text()
+
+    def in_child() -> None:
+        assert not journal.held
+        with pytest.raises(RuntimeError, match="without its lock"):
+            journal.write([])
+        journal.forget()
+        journal.let_go()
+
+    assert os.waitpid(fork(in_child), 0)[1] == 0
+    assert file.read_text() == written
+    with pytest.raises(ClocksInUse, match=str(os.getpid())):
+        Journal(tmp_path, "cpufreq").hold()
+    journal.forget()
+    assert not file.exists()
+    again = Journal(tmp_path, "cpufreq")
+    assert again.hold() == []
+    again.write([entry])
+    again.let_go()
+    assert file.read_text()
