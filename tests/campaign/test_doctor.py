@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from campaign.measure.node_examination import NodeExamination, examine_node
 from campaign.verbs import doctor
 from sites.clocks.slurm import what_flags_set
 from sites.site_reading import find_site, read_site
+from tests.docs.pages import ROOT
+from tests.sites.clock_layouts import LAYOUTS, copy
 from tests.slurm_cluster import SlurmCluster
 
 LOCAL = """\
@@ -217,3 +221,31 @@ def test_without_a_job_slurms_clocks_were_not_tried(tmp_path, capsys):
 )
 def test_what_slurms_flags_set(version, device, said):
     assert said in what_flags_set(version, device)
+
+
+def test_a_job_prints_the_examination_of_its_node(tmp_path):
+    """As the job of a partition runs it: a program that prints one line of JSON."""
+    (tmp_path / "site.toml").write_text(LOCAL)
+    words = [sys.executable, "-m", "campaign.measure.node_examination", tmp_path / "site.toml"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120, cwd=ROOT)
+    there = NodeExamination.from_dict(json.loads(done.stdout))
+    here = examine_node(read_site(tmp_path / "site.toml"))
+    assert (there.site, there.node, there.simulated) == ("lab", here.node, False)
+    assert (there.clocks.control, there.clocks.why) == ("fixed", here.clocks.why)
+    assert [m.meter for m in there.meters_elsewhere] == [m.meter for m in here.meters_elsewhere]
+
+
+def test_clocks_of_the_site_file_that_the_node_lacks_are_listed(tmp_path):
+    """On a tree of a node with 1200, 1800, 2200 and 2600 MHz."""
+    layout = next(layout for layout in LAYOUTS if layout.name == "cpufreq-acpi")
+    copy(layout, tmp_path)
+    text = LOCAL.replace('"fixed"', '"cpufreq"\noptions = { cpus = "0-1" }')
+    text = text.replace(
+        "[clocks]", "[domains.core]\nfrequencies_mhz = [1200, 1900, 2600, 3000]\n[clocks]"
+    )
+    (tmp_path / "site.toml").write_text(text)
+    clocks = examine_node(read_site(tmp_path / "site.toml"), tmp_path).clocks
+    assert (clocks.settings, clocks.offered) == (4, 4)
+    assert clocks.not_offered == [f"core {mhz} MHz, memory clock unchanged" for mhz in (1900, 3000)]
+    assert clocks.can_set is True
+    assert clocks.others == []

@@ -255,6 +255,17 @@ def test_ranks_start_together_and_their_counts_are_added(ranks):
     assert many.counts["dp"] == ranks * one.counts["dp"]
 
 
+def test_a_rank_that_fails_ends_the_others_and_says_why():
+    """The other one would take a minute."""
+    code = "import os, sys, time; os.environ['PMI_RANK'] == '1' and sys.exit(3); time.sleep(60)"
+    began_s = time.monotonic()
+    failed = run("command", {"argv": [sys.executable, "-c", code]}, ranks=2)
+    assert time.monotonic() - began_s < 40
+    assert failed.status == "kernel failed"
+    assert "exit status 1; last output: rank 1: kernel failed: " in failed.text
+    assert "ended with exit code 3, not 0" in failed.text
+
+
 def test_the_first_rank_alone_writes_a_record(tmp_path):
     """Each rank is given a file of its own."""
     setup = PartitionSetup(localhost(), QUICK, ("dp_fma",))

@@ -26,12 +26,20 @@ from campaign.command_line import main
 from campaign.measure import protocol
 from campaign.plan import estimate
 from campaign.plan.campaign_file import Campaign
-from campaign.plan.estimate import START_S, SUBPROCESS_S, estimates, walltime_s
+from campaign.plan.estimate import (
+    BATCHED_S,
+    START_S,
+    SUBPROCESS_S,
+    estimates,
+    measuring_s,
+    walltime_s,
+)
 from campaign.plan.order import in_batches
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
 from kernels.field_texts import field_texts
+from sites.clocks import CONTROLS
 from sites.located_toml import BadFile, FileModel
 from sites.setting import Setting
 
@@ -185,6 +193,29 @@ def test_an_estimate_is_the_sum_of_the_protocols_steps(tmp_path):
     assert longer.point_s - got.point_s == pytest.approx(((100 + 200 + 100) - (4 + 21)) / 3)
 
 
+@pytest.mark.parametrize("control", sorted(set(CONTROLS) - {"fixed", "twin"}))
+def test_points_come_in_batches_only_where_slurm_sets_the_clocks(tmp_path, control):
+    """Elsewhere a change of the setting costs no job step, and the order is a hash's."""
+    (tmp_path / "s.toml").write_text(
+        f'name = "s"\n[clocks]\ncontrol = "{control}"\n[domains.core]\n'
+        'frequencies_mhz = [1000, 2000, 3000, 4000]\n[partitions.p]\nscheduler = "slurm"\n'
+    )
+    head = 'name = "c"\nseed = 5\n[[sites]]\nsite = "s.toml"\n'
+    kernels = '[[kernels]]\nkernel = "idle"\nparams = { sleep_s = [1, 2, 3, 4, 5, 6, 7, 8] }\n'
+    plan = make_plan(campaign_file(tmp_path, head=head, settings="", kernels=kernels))
+    changes = sum(a.setting != b.setting for a, b in itertools.pairwise(plan.points))
+    keys = [hashlib.sha256(f"5:0:{point.id}".encode()).digest() for point in plan.points]
+    (got,) = estimates(plan.points.parts, plan.campaign.protocol, plan.sites, {})
+    launch_s = got.point_s - measuring_s(plan.campaign.protocol, plan.sites["s"])
+    if control == "slurm":
+        assert changes == 3
+        assert launch_s == pytest.approx(BATCHED_S)
+    else:
+        assert changes > 10
+        assert keys == sorted(keys)
+        assert launch_s == pytest.approx(SUBPROCESS_S)
+
+
 @pytest.mark.parametrize("walltime", ["00:30", "00:00:30"])
 def test_a_point_that_no_job_can_hold_is_refused(tmp_path, walltime):
     with pytest.raises(BadFile) as error:
@@ -215,6 +246,70 @@ def test_a_walltime_is_read_as_slurm_reads_it(text, seconds):
 def test_the_estimate_s_stretch_is_the_protocol_s():
     """A plan does not import what measures."""
     assert estimate.STRETCH_S == protocol.STRETCH_S
+
+
+PAIRS = {
+    "campaign": [[852, 924], [612, 924]],
+    "site": [[612, 924], [396, 204], [852, 204]],
+    "kernel": [[852, 924], [72, 68]],
+}
+
+
+@pytest.mark.parametrize("site_has_own", [True, False])
+@pytest.mark.parametrize("kernels_with_own", [(), ("a",), ("a", "b")])
+def test_each_kernel_has_its_own_settings_or_the_site_s_or_the_campaign_s(
+    tmp_path, site_has_own, kernels_with_own
+):
+    def table(whose: str) -> str:
+        return f'settings = {{ choose = "pairs", pairs = {PAIRS[whose]} }}\n'
+
+    path = tmp_path / "c.toml"
+    path.write_text(
+        'name = "c"\nrepeats = 2\n' + table("campaign")
+        + '[[sites]]\nsite = "jetson-tk1"\n' + (table("site") if site_has_own else "")
+        + "".join(
+            f'[[kernels]]\nkernel = "idle"\nlabel = "{label}"\n'
+            + (table("kernel") if label in kernels_with_own else "")
+            + f"[kernels.params]\nsleep_s = {sleeps}\n"
+            for label, sleeps in (("a", [1, 2]), ("b", [3]))
+        )
+    )  # fmt: skip
+    brute = Counter(
+        (repeat, label, sleep_s, Setting(*map(float, pair)))
+        for repeat in (0, 1)
+        for label, sleeps in (("a", [1, 2]), ("b", [3]))
+        for sleep_s in sleeps
+        for pair in PAIRS[
+            "kernel" if label in kernels_with_own else "site" if site_has_own else "campaign"
+        ]
+    )
+    points = make_plan(path).points
+    found = [(p.repeat, p.label, json.loads(p.params)["sleep_s"], p.setting) for p in points]
+    assert Counter(found) == brute
+    assert len(points) == len(found)
+    for point in points:
+        fields = {name: getattr(point, name) for name in point.__slots__ if name != "id"}
+        assert point == make_point(**fields)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("[0, 1, 2]", "[0, 1, 2, 1]", 'idle {"sleep_s":1.0} at core 852, memory 924'),
+        ("[[852, 924], [612, 924]]", "[[852, 924], [612, 924], [612, 924]]",
+         'idle {"sleep_s":0.0} at core 612, memory 924'),
+        ('"jetson-tk1"', '"jetson-tk1"\npartitions = ["board", "board"]',
+         'idle {"sleep_s":0.0} at core 852, memory 924'),
+    ],
+)  # fmt: skip
+def test_what_is_planned_twice_is_named(tmp_path, old, new, named):
+    settings = '[settings]\nchoose = "pairs"\npairs = [[852, 924], [612, 924]]\n'
+    path = campaign_file(tmp_path, settings=settings)
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(BadFile) as error:
+        make_plan(path)
+    assert f"the point {named} MHz is planned twice" in str(error.value)
 
 
 def test_another_seed_changes_the_order_alone(tmp_path):

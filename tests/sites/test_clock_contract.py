@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -211,6 +213,64 @@ def test_the_next_start_restores_after_sigkill(machine: Machine) -> None:
     clocks.set(machine.layout.legal[0])
     clocks.restore()
     assert machine.is_original()
+
+
+def test_a_control_that_is_open_when_another_process_is_killed_restores_its_clocks(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It finds the journal only as it sets clocks: what it restores later is the original."""
+    clocks = machine.layout.open(machine.root)
+    machine.killed(middle(machine.layout))
+    caplog.clear()
+    clocks.set(machine.layout.legal[0])
+    assert caplog.messages
+    assert all(line.startswith("left over, restored: ") for line in caplog.messages)
+    assert machine.layout.shown(machine.root) == machine.layout.legal[0]
+    clocks.restore()
+    assert machine.is_original()
+    assert journals(machine.root) == []
+
+
+@pytest.mark.parametrize("journal_is", ["damaged", "of an earlier boot"])
+def test_an_open_control_sets_clocks_where_a_journal_cannot_be_replayed(
+    acpi: Machine, caplog: pytest.LogCaptureFixture, journal_is: str
+) -> None:
+    clocks = acpi.layout.open(acpi.root)
+    acpi.killed(Setting(1800.0))
+    left = settled_contents(acpi.root)
+    journal = acpi.journal()
+    if journal_is == "damaged":
+        journal.write_text(journal.read_text()[:-5])
+    else:
+        fields = json.loads(journal.read_text())
+        journal.write_text(json.dumps(fields | {"boot": "1bf2a3d4-0000-4000-8000-000000000001"}))
+    caplog.clear()
+    clocks.set(Setting(2600.0))
+    (line,) = caplog.messages
+    assert ("renamed" if journal_is == "damaged" else "dropped") in line
+    assert acpi.layout.shown(acpi.root) == Setting(2600.0)
+    clocks.restore()
+    assert settled_contents(acpi.root) == left
+    assert journals(acpi.root) == []
+
+
+@pytest.mark.parametrize("folder_instead_of", ["a file", "the journal"])
+def test_an_open_control_sets_nothing_while_clocks_cannot_be_restored(
+    acpi: Machine, folder_instead_of: str
+) -> None:
+    clocks = acpi.layout.open(acpi.root)
+    acpi.killed(Setting(1800.0))
+    journal = acpi.journal()
+    path = journal if folder_instead_of == "the journal" else acpi.root / CPU0 / "scaling_governor"
+    path.unlink()
+    path.mkdir()
+    other = acpi.root / CPU1 / "scaling_setspeed"
+    left = other.read_text()
+    with pytest.raises(ClocksUnavailable, match="a killed process changed could not be restored"):
+        clocks.set(Setting(2600.0))
+    assert journal.exists()
+    assert other.read_text() != "2600000\n"
+    assert folder_instead_of == "a file" or other.read_text() == left
 
 
 def test_restoring_what_a_killed_run_left_reports_what_it_did(machine: Machine) -> None:
@@ -503,6 +563,26 @@ def test_nvml_runs_slower_only_for_a_reason(
         clocks.restore()
 
 
+def test_nvml_waits_two_seconds_for_a_clock_and_no_longer(tmp_path: Path) -> None:
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        clocks = machine.layout.open(tmp_path)
+        held = tmp_path / "nvml/gpu0/held_to_mhz"
+        held.write_text("1200\n")
+        (tmp_path / "nvml/gpu0/event_reasons").write_text("0\n")
+        comes = threading.Timer(0.4, held.unlink)
+        began_s = time.monotonic()
+        comes.start()
+        clocks.set(Setting(1800.0, 2619.0))  # a GPU that leaves its idle state
+        assert 0.4 <= time.monotonic() - began_s < 1.9
+        comes.join()
+        held.write_text("1200\n")
+        began_s = time.monotonic()
+        with pytest.raises(ClockNotLegal, match="1800 MHz was requested, and it runs at 1200 MHz"):
+            clocks.set(Setting(1800.0, 2619.0))
+        assert 2.0 <= time.monotonic() - began_s < 5.0
+        clocks.restore()
+
+
 def test_nvml_lists_the_core_clocks_of_a_memory_clock(tmp_path: Path) -> None:
     for machine in start(BY_NAME["nvml"], tmp_path):
         clocks = machine.layout.open(tmp_path)
@@ -528,6 +608,23 @@ def test_where_one_policy_lists_clocks_and_another_has_a_range_those_in_both_are
     (tmp_path / CPU1 / "cpuinfo_min_freq").write_text("1800000\n")
     (tmp_path / CPU1 / "cpuinfo_max_freq").write_text("2200000\n")
     assert ACPI.open(tmp_path).legal() == [Setting(1800.0), Setting(2200.0)]
+
+
+@pytest.mark.parametrize("boost", ["1", "0", None])
+def test_boost_clocks_are_legal_while_boost_is_on(tmp_path: Path, boost: str | None) -> None:
+    """Format: Documentation/admin-guide/pm/cpufreq.rst, The boost file in sysfs."""
+    copy(ACPI, tmp_path)
+    listed = [setting.core_mhz for setting in ACPI.legal]
+    for cpu in (CPU0, CPU1):
+        (tmp_path / cpu / "scaling_boost_frequencies").write_text("3100000 2900000 \n")
+    switch = tmp_path / "sys/devices/system/cpu/cpufreq/boost"
+    switch.parent.mkdir(exist_ok=True)
+    if boost is not None:
+        switch.write_text(f"{boost}\n")
+    found = [setting.core_mhz for setting in ACPI.open(tmp_path).legal() or ()]
+    assert found == ([*listed, 2900.0, 3100.0] if boost == "1" else listed)
+    (tmp_path / CPU1 / "scaling_boost_frequencies").unlink()  # those that all CPUs have
+    assert [setting.core_mhz for setting in ACPI.open(tmp_path).legal() or ()] == listed
 
 
 def test_the_uncore_clock_is_the_mean_of_what_all_domains_report(tmp_path: Path) -> None:
@@ -752,6 +849,22 @@ def test_without_any_folder_no_clock_is_changed(acpi: Machine) -> None:
     with pytest.raises(ClocksUnavailable, match="no folder to record clock values"):
         acpi.layout.open(acpi.root).set(Setting(1800.0))
     assert contents(acpi.root) == acpi.original
+
+
+def test_a_journal_of_another_node_on_a_shared_disk_is_left_alone(acpi: Machine) -> None:
+    acpi.killed(Setting(1800.0))
+    journal = acpi.journal()
+    assert journal.name == f"cpufreq@{platform.node()}.json"
+    other = journal.rename(journal.with_name("cpufreq@some-other-node.json"))
+    left = contents(acpi.root)
+    assert restore_left_over(acpi.root) == []
+    clocks = acpi.layout.open(acpi.root)
+    clocks.set(Setting(2600.0))
+    clocks.restore()
+    assert settled_contents(acpi.root) == left
+    other.rename(journal)
+    assert restore_left_over(acpi.root)
+    assert acpi.is_original()
 
 
 def test_a_journal_of_an_earlier_boot_is_dropped(acpi: Machine) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import pynvml
 import pytest
 
 from sites.clocks import open_control
@@ -79,6 +81,35 @@ def test_a_cpu_without_work_does_not_count(tmp_path):
     assert clock.mhz() == 2300.0
 
 
+def test_work_is_all_but_idling_and_waiting(tmp_path):
+    """The columns of /proc/stat, proc_stat(5): user, nice, system, idle, iowait, irq, softirq,
+    then time of guests, which is not this system's or is in user already."""
+    khz = [1_000_000, 1_500_000, 2_100_000, 2_600_000, 3_300_000, 500_000, 700_000]
+    write_cpus(tmp_path, "counts", scaling_cur_freq=khz)
+    stat = tmp_path / "proc/stat"
+    before = np.random.default_rng(0).integers(0, 10**6, (7, 10))
+    worked = np.diag([3, 40, 500, 10**6, 10**6, 7, 90])  # each CPU in another column
+    guests = np.full((7, 3), 10**5)  # steal, guest, guest_nice
+
+    def write(ticks: np.ndarray) -> None:
+        rows = (f"cpu{cpu} {' '.join(map(str, row))}\n" for cpu, row in enumerate(ticks.tolist()))
+        stat.write_text("cpu  1 2 3 4 5 6 7 8 9 10\n" + "".join(rows) + "intr 5 6\n")
+
+    write(before)
+    clock = open_core_clock(tmp_path, set(range(7)))
+    write(before + np.hstack([worked, guests]))
+    weights = np.array([3, 40, 500, 0, 0, 7, 90])
+    assert clock.mhz() == pytest.approx((weights * np.array(khz)).sum() / weights.sum() / 1e3)
+
+
+def test_without_proc_stat_each_cpu_counts_the_same_and_a_new_one_by_all_of_its_work(tmp_path):
+    write_cpus(tmp_path, "counts", scaling_cur_freq=[1_000_000, 2_000_000, 3_600_000])
+    clock = open_core_clock(tmp_path, {0, 1, 2})
+    assert clock.mhz() == pytest.approx(2200.0)
+    work(tmp_path, 10, 20)
+    assert clock.mhz() == pytest.approx((10 * 1000 + 20 * 2000 + 3600) / 31)
+
+
 def write_registers(root: Path, cpu: int, **values: int) -> None:
     path = root / f"dev/cpu/{cpu}/msr"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,6 +147,61 @@ def test_a_register_that_does_not_count_is_not_used(tmp_path):
     """As hypervisors show it: every register reads zero."""
     write_registers(tmp_path, 0, mperf=0, aperf=0, tsc=0)
     assert open_core_clock(tmp_path, {0}).source == ""
+
+
+CORES = 2
+TSC_MHZ = 2000
+"""Of the processor whose registers are below."""
+
+
+class Registers:
+    """APERF, MPERF and the TSC of two CPUs, by their numbers in Intel's manual, and the time."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ns = 10**9
+        self.values = {cpu: {0xE8: 5, 0xE7: 3, 0x10: 9} for cpu in range(CORES)}
+        for cpu in self.values:
+            path = root / f"dev/cpu/{cpu}/msr"
+            path.parent.mkdir(parents=True)
+            path.touch()
+        monkeypatch.setattr(os, "pread", self.read)
+        monkeypatch.setattr(time, "monotonic_ns", lambda: self.now_ns)
+
+    def read(self, descriptor: int, size: int, register: int) -> bytes:
+        cpu = int(Path(f"/proc/self/fd/{descriptor}").readlink().parent.name)
+        return self.values[cpu][register].to_bytes(size, "little")
+
+    def run(self, seconds: float, **worked_s: tuple[float, float]) -> None:
+        """Let time pass; ``cpuN``: (seconds of work, MHz)."""
+        self.now_ns += round(seconds * 1e9)
+        for cpu, registers in self.values.items():
+            own_s, mhz = worked_s.get(f"cpu{cpu}", (0.0, 0.0))
+            registers[0x10] += round(seconds * TSC_MHZ * 1e6)
+            registers[0xE7] += round(own_s * TSC_MHZ * 1e6)
+            registers[0xE8] += round(own_s * mhz * 1e6)
+
+
+def test_registers_give_the_mean_clock_of_the_time_worked(tmp_path, monkeypatch):
+    registers = Registers(tmp_path, monkeypatch)
+    clock = open_core_clock(tmp_path, {0, 1})
+    registers.run(2.0, cpu0=(1.5, 3000.0), cpu1=(0.5, 1000.0))
+    assert clock.mhz() == pytest.approx((1.5 * 3000 + 0.5 * 1000) / 2)
+    registers.run(0.25, cpu1=(0.25, 1700.0))
+    assert clock.mhz() == pytest.approx(1700.0)
+    registers.now_ns += 10**9  # the machine was stopped: not even the TSC counted
+    assert clock.mhz() is None
+
+
+@pytest.mark.parametrize("seconds", [0.01, 3.0])
+def test_work_of_less_than_a_tenth_of_a_millisecond_shows_no_clock(tmp_path, monkeypatch, seconds):
+    registers = Registers(tmp_path, monkeypatch)
+    clock = open_core_clock(tmp_path, {0, 1})
+    registers.run(seconds, cpu0=(90e-6, 1500.0))
+    assert clock.mhz() is None
+    registers.run(seconds, cpu0=(110e-6, 1500.0))
+    assert clock.mhz() == pytest.approx(1500.0, rel=1e-3)
+    registers.run(seconds, cpu0=(60e-6, 1500.0), cpu1=(60e-6, 2500.0))
+    assert clock.mhz() == pytest.approx(2000.0, rel=1e-3)
 
 
 def spin(seconds: float) -> None:
@@ -198,6 +284,33 @@ def test_gpu_clocks_are_read_whoever_sets_them(tmp_path, control):
     assert state.apart_pct == pytest.approx(100 * 30 / 1425)
     assert state.throttled == ("software power cap",)
     assert state.source == "NVML"
+
+
+REASON_NAMES = {
+    "SwPowerCap": "software power cap",
+    "HwSlowdown": "hardware slowdown",
+    "SyncBoost": "sync boost",
+    "SwThermalSlowdown": "software thermal slowdown",
+    "HwThermalSlowdown": "hardware thermal slowdown",
+    "HwPowerBrakeSlowdown": "hardware power brake",
+    "DisplayClockSetting": "display clocks",
+    "GpuIdle": "",
+    "ApplicationsClocksSetting": "",
+}
+"""NVIDIA's name of a reason, and what a state calls it: nothing where it is no throttling."""
+
+
+@pytest.mark.parametrize("name", REASON_NAMES)
+def test_every_reason_of_nvml_has_its_bit(tmp_path, name):
+    """The bits of NVIDIA's own binding; the other GPU has none."""
+    shutil.copytree(TREES / "nvml-2-gpus", tmp_path, dirs_exist_ok=True)
+    bit = getattr(pynvml, f"nvmlClocksEventReason{name}")
+    assert bit & pynvml.nvmlClocksEventReasonAll
+    with installed(tmp_path):
+        put(tmp_path, "gpu0/event_reasons", bit)
+        put(tmp_path, "gpu1/event_reasons", 0)
+        throttled = open_control(gpu_site("fixed"), tmp_path).state().throttled
+    assert throttled == ((REASON_NAMES[name],) if REASON_NAMES[name] else ())
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])

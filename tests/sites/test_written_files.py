@@ -1,14 +1,20 @@
-"""Restoring files that never show the restored value."""
+"""Restoring files: the order, the time that it may take, and what is said of a failure."""
 
 from __future__ import annotations
 
+import errno
+import os
+import platform
 import time
 from pathlib import Path
 
 import pytest
 
 from sites.clocks.shared import written_files
-from sites.clocks.shared.written_files import File, put_back_values
+from sites.clocks.shared.journal import Journal
+from sites.clocks.shared.private_files import ClocksInUse
+from sites.clocks.shared.written_files import File, Limits, put_back_values
+from tests.sites.clock_layouts import fork
 
 
 def test_all_files_together_have_one_time_to_settle(
@@ -28,3 +34,84 @@ def test_all_files_together_have_one_time_to_settle(
         str(tmp_path / name) for name in reversed(names)
     ]
     assert all("it holds '' now" in line and "1200000" in line for line in back.failed)
+
+
+@pytest.mark.parametrize("bad", ["min_freq", "max_freq"])
+@pytest.mark.parametrize("fault", ["folder", "gone"])
+def test_the_limit_that_cannot_be_restored_is_named(tmp_path: Path, bad: str, fault: str) -> None:
+    for name in ("min_freq", "max_freq", "governor"):
+        (tmp_path / name).write_text("700\n")
+    (tmp_path / bad).unlink()
+    if fault == "folder":
+        (tmp_path / bad).mkdir()
+    limits = Limits("min_freq", "max_freq", "800\n", "2000\n")
+    back = put_back_values(tmp_path, [File("governor", "ondemand\n"), limits])
+    assert back.done == (f"{tmp_path / 'governor'}: ondemand",)
+    assert (tmp_path / "governor").read_text() == "ondemand\n"
+    (line,) = back.gone if fault == "gone" else back.failed
+    reason = os.strerror(errno.ENOENT if fault == "gone" else errno.EISDIR)
+    assert line == f"{tmp_path / bad} ({reason}), which held 800 to 2000"
+    assert len(back.gone) + len(back.failed) == 1
+
+
+def test_values_are_restored_from_the_last_written_to_the_first(tmp_path: Path) -> None:
+    """A value that depends on another was written after it."""
+    for name in "abc":
+        (tmp_path / name).write_text("new\n")
+    found = [File(name, f"{i}\n") for i, name in enumerate("abc")]
+    back = put_back_values(tmp_path, found)
+    assert back.done == tuple(
+        f"{tmp_path / name}: {i}" for i, name in reversed([*enumerate("abc")])
+    )
+    assert put_back_values(tmp_path, found).done == ()  # they hold these values
+
+
+def test_an_error_that_names_no_file_is_reported_with_the_value_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """close(2) may give the error of a write that came before it, as on a network's file system."""
+    (tmp_path / "governor").write_text("userspace\n")
+    close = os.close
+
+    def failing(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "close", failing)
+    back = put_back_values(tmp_path, [File("governor", "ondemand\n")])
+    monkeypatch.undo()
+    (line,) = back.failed
+    assert line == f"{tmp_path / 'governor'} (Input/output error), which held ondemand"
+
+
+def test_a_journal_is_written_and_removed_by_the_process_that_holds_it_alone(tmp_path) -> None:
+    """A forked child has the object, with the open folder, and not the lock."""
+    (tmp_path / "run").mkdir()
+    journal, entry = Journal(tmp_path, "cpufreq"), {"file": "a", "found": "1\n", "follows": False}
+    file = tmp_path / f"run/campaign-clocks/cpufreq@{platform.node()}.json"
+    with pytest.raises(RuntimeError, match="without its lock"):
+        journal.write([entry])
+    journal.forget()
+    journal.let_go()
+    assert journal.hold() == []
+    journal.write([entry])
+    written = file.read_text()
+
+    def in_child() -> None:
+        assert not journal.held
+        with pytest.raises(RuntimeError, match="without its lock"):
+            journal.write([])
+        journal.forget()
+        journal.let_go()
+
+    assert os.waitpid(fork(in_child), 0)[1] == 0
+    assert file.read_text() == written
+    with pytest.raises(ClocksInUse, match=str(os.getpid())):
+        Journal(tmp_path, "cpufreq").hold()
+    journal.forget()
+    assert not file.exists()
+    again = Journal(tmp_path, "cpufreq")
+    assert again.hold() == []
+    again.write([entry])
+    again.let_go()
+    assert file.read_text()
