@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from campaign.command_line import main
 from campaign.measure import protocol
 from campaign.plan import estimate
+from campaign.plan import plan as plan_module
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.estimate import (
     BATCHED_S,
@@ -246,6 +247,27 @@ def test_a_walltime_is_read_as_slurm_reads_it(text, seconds):
 def test_the_estimate_s_stretch_is_the_protocol_s():
     """A plan does not import what measures."""
     assert estimate.STRETCH_S == protocol.STRETCH_S
+
+
+@pytest.mark.parametrize("limit", [11, 12, 35, 36, 100])
+def test_the_points_of_all_sites_together_are_limited(tmp_path, monkeypatch, limit):
+    """Three inputs, twice, on two partitions of one site and on four of the other: 12 and 24."""
+    monkeypatch.setattr(plan_module, "MAX_POINTS", limit)
+    head = 'name = "c"\nrepeats = 2\n'
+    for name, count in (("a", 2), ("b", 4)):
+        tables = "".join(f"[partitions.p{i}]\n" for i in range(count))
+        (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\n{tables}')
+        head += f'[[sites]]\nsite = "{name}.toml"\n'
+    path = campaign_file(tmp_path, head=head, settings="")
+    if limit >= 36:
+        assert len(make_plan(path).points) == 36
+        return
+    with pytest.raises(BadFile) as error:
+        make_plan(path)
+    planned, partitions = (12, 2) if limit < 12 else (36, 4)
+    said = f"{planned} points so far: 3 parameter sets at 1 settings, 2 times on {partitions} "
+    assert said in str(error.value)
+    assert f"at most {limit}: plan several" in str(error.value)
 
 
 PAIRS = {

@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from campaign.measure.channel_energy import Energy
 from campaign.measure.protocol import (
     PointSetup,
     WindowedMeasurement,
+    _close,
     _refuse_stopped,
     idle_power,
     meter_needs_s,
@@ -155,6 +157,25 @@ def test_the_warm_up_ends_when_two_stretches_agree(machine, tmp_path, steady_pct
     assert machine.ran.count(125) == stretches
     assert measured.steps["warm_up_s"] == pytest.approx(0.052 + 0.5 * stretches)
     assert measured.flags == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pct", "close"),
+    [
+        ((108.0, 0.0), (100.0, 0.0), 8.0, True),  # "at most this"
+        ((108.1, 0.0), (100.0, 0.0), 8.0, False),
+        ((92.0, 0.0), (100.0, 0.0), 8.0, True),
+        ((0.0, 0.0), (0.0, 0.0), 1.0, True),  # a device that is switched off
+        # Twice both uncertainties, sqrt(1.2^2 + 0.9^2) = 1.5 each time, and 5 % at most.
+        ((102.9, 1.2), (100.0, 0.9), 0.1, True),
+        ((103.1, 1.2), (100.0, 0.9), 0.1, False),
+        ((104.9, 30.0), (100.0, 40.0), 0.1, True),
+        ((105.1, 30.0), (100.0, 40.0), 0.1, False),
+        ((105.1, 30.0), (100.0, 40.0), 6.0, True),
+    ],
+)
+def test_two_powers_agree_within_what_is_asked_or_known(before, after, pct, close):
+    assert _close(Energy(*before), Energy(*after), pct) is close
 
 
 def test_power_that_never_settles_is_flagged_with_the_time(machine, tmp_path):

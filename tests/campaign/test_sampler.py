@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from campaign.measure.sampler import OpenMeter, Sampler, lead_s
-from campaign.measure.ticker import FAILED, TEXT_BYTES, Ticker, _tick
+from campaign.measure.ticker import FAILED, TEXT_BYTES, Ticker, _tick, compile_loop
 from sites.clocks.fixed import Fixed
+from sites.clocks.shared.control import ClockState
 from sites.meters import Channel, Reading
 
 
@@ -90,3 +91,59 @@ def test_readings_that_are_late_are_skipped_and_the_next_is_on_the_grid(tmp_path
     time.sleep(1.3)
     sampler.end()
     assert np.median(np.diff(meter.began_s[1:-1])) == pytest.approx(0.3, abs=0.03)
+
+
+class Spinning:
+    """A meter of which every reading takes two milliseconds of the processor."""
+
+    name = "spinning"
+    channels = (Channel(name="a", domain="node", kind="power", resolution=1.0, period_s=0.0),)
+
+    def read(self) -> Reading:
+        until_s = time.thread_time() + 0.002
+        while time.thread_time() < until_s:
+            pass
+        return Reading(time.monotonic_ns(), (1.0,))
+
+
+class Counted(Fixed):
+    """Clocks as found; counts how often they are read."""
+
+    reads = 0
+
+    def state(self) -> ClockState:
+        self.reads += 1
+        return ClockState()
+
+
+def test_clocks_are_read_ten_times_a_second_however_often_meters_are(tmp_path):
+    clocks = Counted(tmp_path)
+    sampler = Sampler([OpenMeter(Spinning())], clocks, 0.004)
+    sampler.begin()
+    time.sleep(1.05)
+    sampler.end()
+    (trace,) = sampler.traces(0)
+    assert trace.trace.time_ns.size > 50
+    # One when it begins, one at once, ten more in the time, and one when it ends.
+    assert 5 <= clocks.reads <= 13
+    assert len(sampler.states) == clocks.reads - 1
+
+
+def test_reading_costs_the_processor_time_of_its_threads_alone(counter, tmp_path):
+    """Not the time of the process, nor that for which they slept."""
+    until_s = time.process_time() + 0.2
+    while time.process_time() < until_s:
+        pass
+    sampler = Sampler([OpenMeter(Spinning())], Fixed(tmp_path), 0.02)
+    sampler.begin()
+    time.sleep(0.6)
+    sampler.end()
+    (trace,) = sampler.traces(0)
+    read_s = 0.002 * (trace.trace.time_ns.size - 2)  # the first and the last in this thread
+    assert read_s <= sampler.costs()["sampler"]["cpu_s"] < read_s + 0.1
+    compile_loop()
+    ticker = Ticker([counter[1]], period_s=0.01)
+    ticker.start()
+    time.sleep(0.3)
+    assert ticker.end().raw.size > 5
+    assert 0 < ticker.cpu_s < 0.1
