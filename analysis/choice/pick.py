@@ -129,13 +129,15 @@ def all_candidates(
     kernels: Sequence[str] | None = None,
     volts: Volts | None = None,
     known_site: Observations | None = None,
+    averaged: bool = True,
 ) -> dict[str, Candidates]:
     """Label -> a kernel (all by default, named by label) at every setting that may be picked.
 
     These are the measured ones, and those of ``volts``, further legal settings and their voltages.
     Time is the mean measured one where there is one, else the time model's of ``data``, which for
     a kernel with few settings learns from the others (:mod:`analysis.time.few_settings`), and from
-    those of ``known_site``, the measurements of the site that the fit started from.
+    those of ``known_site``, the measurements of the site that the fit started from. ``averaged``:
+    whether energies are averaged with a second prediction (:mod:`analysis.choice.averaged`).
 
     Raises:
         CantFit: a kernel was not measured.
@@ -190,7 +192,8 @@ def all_candidates(
                 [[0.0 if label in few else refits.variance[label]] for label in labels]
             )
             time_std = np.where(missing_times, beyond, time_std)
-            second = second_prediction(fitted, data, times, labels, settings)
+            if averaged:
+                second = second_prediction(fitted, data, times, labels, settings)
             if second is not None and trials:
                 for label in trials:
                     second.weight[code[label]] = trials[label].process_weight

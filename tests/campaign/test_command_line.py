@@ -198,6 +198,7 @@ def test_json_has_the_whiteboards_keys(demo, capsys):
         "time",
         "objective",
         "model",
+        "model_predicted_time",
         "race_to_halt",
         "best_single",
         "random",

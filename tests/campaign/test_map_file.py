@@ -271,12 +271,12 @@ def test_legal_settings_can_be_picked(tmp_path, capsys):
     )
     (tmp_path / "t.csv").write_text(text)
     legal = "legal = [[1000], [1250], [1500], [2000]]\n"
-    (tmp_path / "m.toml").write_text(legal + "[voltage]\ncore = [[1250, 0.85]]\n")
+    (tmp_path / "m.toml").write_text(legal + "[voltage]\ncore = [[1250, 0.8]]\n")
     store = str(tmp_path / "s")
     words = ["import", str(tmp_path / "t.csv"), "--map", str(tmp_path / "m.toml")]
     assert main([*words, "--store", store]) == 0
     record = read_site_record(open_store(Path(store)), "a")
-    volts = {1000.0: 0.8, 1250.0: 0.85, 1500.0: 0.9, 2000.0: 1.0}
+    volts = {1000.0: 0.8, 1250.0: 0.8, 1500.0: 0.9, 2000.0: 1.0}
     assert record.legal == {(mhz, None): (v, None) for mhz, v in volts.items()}
     assert main(["fit", store, "--site", "a"]) == 0
     capsys.readouterr()
