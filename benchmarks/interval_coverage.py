@@ -213,7 +213,7 @@ def _comparable(setting: Setting) -> tuple[float | None, ...]:
 
 def constants(quiet, model: str, seeds: int) -> tuple[dict, dict, dict, Picks]:
     """Of all seeds: coverage and half-widths by constant, forms chosen, and the picks."""
-    from analysis.choice.pick import all_candidates
+    from analysis.choice.candidates import all_candidates
     from analysis.energy.fit import fit
     from analysis.energy.fitted import costs_at
 
@@ -243,7 +243,7 @@ def constants(quiet, model: str, seeds: int) -> tuple[dict, dict, dict, Picks]:
 
 def boards(quiet, model: str, seeds: int) -> Picks:
     """Campaigns of boards whose settings have gains of their own, which are true."""
-    from analysis.choice.pick import all_candidates
+    from analysis.choice.candidates import all_candidates
     from analysis.energy.fit import fit
 
     made = Picks()
@@ -257,7 +257,7 @@ def boards(quiet, model: str, seeds: int) -> Picks:
 
 def kept_back_settings(sites: list, splits: int) -> Picks:
     """Half of the settings fitted (three at least), all to choose from, judged by all."""
-    from analysis.choice.pick import all_candidates
+    from analysis.choice.candidates import all_candidates
     from analysis.energy.fit import fit
     from analysis.measurements.observations import CantFit
 
@@ -286,7 +286,7 @@ def kept_back_settings(sites: list, splits: int) -> Picks:
 
 def kept_back_repeats(sites: list) -> Picks | None:
     """The even repeats fitted and judged by the odd ones, and the other way round."""
-    from analysis.choice.pick import all_candidates
+    from analysis.choice.candidates import all_candidates
     from analysis.energy.fit import fit
 
     made = Picks()

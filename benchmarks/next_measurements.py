@@ -45,10 +45,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from few_measurements import Table  # noqa: E402
 from real_data import gtx_980, odroid, titan_x  # noqa: E402
 
+from analysis.choice.candidates import measured_volts  # noqa: E402
 from analysis.choice.few_crossval import FewTruth  # noqa: E402
 from analysis.choice.next_measurements import Cells, next_measurements  # noqa: E402
 from analysis.choice.objectives import ENERGY  # noqa: E402
-from analysis.choice.pick import measured_volts, picks  # noqa: E402
+from analysis.choice.pick import picks  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
 from analysis.measurements.observations import CantFit  # noqa: E402
 from analysis.search.next_cells import spread_settings  # noqa: E402

@@ -10,17 +10,16 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from analysis.choice.limits import OutsideLimits, not_too_slow
-from analysis.choice.objectives import objective as objective_of
-from analysis.choice.pick import (
+from analysis.choice.candidates import (
     Candidates,
-    Pick,
     Volts,
     all_candidates,
     operation_classes,
-    pick,
     profile_candidates,
 )
+from analysis.choice.limits import OutsideLimits, not_too_slow
+from analysis.choice.objectives import objective as objective_of
+from analysis.choice.pick import Pick, pick
 from analysis.choice.simple_choices import best_single_setting
 from analysis.dataset import CLOCK_UNPROVEN
 from analysis.energy.fitted import Fit

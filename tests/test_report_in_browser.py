@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.choice.candidates import candidates
 from analysis.choice.crossval import cross_validate
-from analysis.choice.pick import candidates, picks
+from analysis.choice.pick import picks
 from analysis.energy.fit import fit
 from analysis.measurements.observations import kernel_names, observations
 from analysis.report.content import MeasurementCounts, ReportContent, SiteReport

@@ -29,10 +29,11 @@ from analysis.time.kernel_roofline import TimeModel, fits_without
 
 CAUTION = 0.5
 """Of the standard deviation between the two predictions, in log energy."""
-EQUAL_UP_TO = 8
+HALF_WAY = 8
 """With so many settings, weights are half way (as powers) between equal and inverse to errors."""
 LEAST_VARIANCE = 1e-12
 LEAST_RATIO = 0.5
+"""How much surer the average may be than the model: the errors of few settings are few."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,7 @@ def weight_by_error(model_error: np.ndarray, process_error: np.ndarray, power: f
 
 def ratio_of_errors(of_model: np.ndarray, of_process: np.ndarray, weight: float) -> float:
     """Root mean square of the average's errors of log energy over that of the model's, at most 1;
-    NaN where either has none. At least :data:`LEAST_RATIO`: errors of few settings are few."""
+    NaN where either has none. At least :data:`LEAST_RATIO`."""
     known = np.isfinite(of_model) & np.isfinite(of_process)
     if not known.any():
         return 1.0
@@ -96,7 +97,7 @@ def second_prediction(
     labels = kernel_names(data)
     measured = cell_means(data, labels, np.log(data.energy_j))[:, present]
     process = fit_process(np.array(data.settings)[present], measured)
-    power = len(present) / (len(present) + EQUAL_UP_TO)
+    power = len(present) / (len(present) + HALF_WAY)
     of_model = _model_left_out(fitted, data, times, labels, present) - measured
     of_process = left_out_log_j(process) - measured
     weight = weight_by_error(of_model, of_process, power)

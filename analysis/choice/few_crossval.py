@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis.choice.candidates import measured_volts
 from analysis.choice.losses import SEED, Chooser, kernel_numbers, rank_single_settings
 from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
-from analysis.choice.pick import measured_volts, picks
+from analysis.choice.pick import picks
 from analysis.energy.fit import fit
 from analysis.energy.models import AUTO
 from analysis.measurements.cells import cell_means

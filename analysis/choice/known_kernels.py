@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.choice.pick import Volts, all_candidates, at_settings, measured_volts
+from analysis.choice.candidates import Volts, all_candidates, at_settings, measured_volts
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import Observations
 

@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 
+from analysis.choice.candidates import Candidates
 from analysis.choice.fronts import pareto_front, pareto_steps
-from analysis.choice.pick import Candidates, Pick
+from analysis.choice.pick import Pick
 from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule, log_scale
 from analysis.figures.labels import setting_label, shortened, unit_name
 from analysis.measurements.kernels import KernelInstance, short_labels

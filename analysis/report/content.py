@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from analysis.choice.candidates import Candidates
 from analysis.choice.crossval import CrossValidation
-from analysis.choice.pick import Candidates, Pick
+from analysis.choice.pick import Pick
 from analysis.choice.variants import VariantStudy
 from analysis.energy.applications import ApplicationEnergy
 from analysis.energy.fitted import Fit

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.choice.pick import Candidates, Pick
+from analysis.choice.candidates import Candidates
+from analysis.choice.pick import Pick
 from analysis.figures.labels import family_order, natural, setting_label
 from analysis.report.content import SiteReport
 from analysis.report.tables import clock, decimals, fixed, scaled

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from analysis.choice.candidates import Volts, all_candidates
 from analysis.choice.crossval import cross_validate
-from analysis.choice.pick import Volts, all_candidates, picks
+from analysis.choice.pick import picks
 from analysis.choice.variants import Predicted, study
 from analysis.dataset import CLOCK_UNPROVEN, is_complete
 from analysis.energy.applications import energies_or_why

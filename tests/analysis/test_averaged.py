@@ -14,7 +14,8 @@ from analysis.choice.averaged import (
     second_prediction,
     weight_by_error,
 )
-from analysis.choice.pick import Candidates, all_candidates, measured_volts, pick
+from analysis.choice.candidates import Candidates, all_candidates, measured_volts
+from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.measurements.observations import kernel_names
 from analysis.time.kernel_roofline import fit_time

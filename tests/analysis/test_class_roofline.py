@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.choice.candidates import profile_candidates
 from analysis.choice.crossval import cross_validate
-from analysis.choice.pick import pick, profile_candidates
+from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.measurements.observations import CantFit, observations
 from analysis.rooflines.roofline import fastest_setting

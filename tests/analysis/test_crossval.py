@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.choice.candidates import candidates
 from analysis.choice.crossval import cross_validate, fitted_elsewhere
 from analysis.choice.losses import (
     case_losses,
@@ -15,7 +16,7 @@ from analysis.choice.losses import (
     rank_single_settings,
 )
 from analysis.choice.objectives import objective
-from analysis.choice.pick import candidates, pick
+from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import CantFit, observations

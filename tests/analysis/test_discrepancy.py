@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.pick import all_candidates
+from analysis.choice.candidates import all_candidates
 from analysis.energy.discrepancy import beyond_measured, share_beside, shrunk
 from analysis.energy.fit import fit
 from analysis.energy.out_of_fold import kept_settings

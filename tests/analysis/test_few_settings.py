@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.choice.candidates import Candidates, all_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.few_crossval import few_cross_validate, few_folds
 from analysis.choice.few_trial import FewTrial, few_trials
 from analysis.choice.losses import SEED, kernel_numbers
 from analysis.choice.objectives import objective
-from analysis.choice.pick import Candidates, all_candidates, pick, picks
+from analysis.choice.pick import pick, picks
 from analysis.energy.fit import fit
 from analysis.measurements.observations import CantFit, Observations
 from analysis.time.few_settings import few_setting_times

@@ -18,9 +18,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from analysis.choice.candidates import candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.fronts import pareto_front
-from analysis.choice.pick import candidates, picks
+from analysis.choice.pick import picks
 from analysis.energy.breakdown import by_class
 from analysis.energy.fit import fit
 from analysis.figures.energy_shares import (

@@ -17,8 +17,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
+from analysis.choice.candidates import all_candidates
 from analysis.choice.crossval import cross_validate
-from analysis.choice.pick import all_candidates, picks
+from analysis.choice.pick import picks
 from analysis.choice.variants import VariantStudy, study
 from analysis.energy.applications import application_energies
 from analysis.energy.fit import fit

@@ -15,12 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.choice.candidates import all_candidates, profile_candidates
 from analysis.choice.correlations import correlation
 from analysis.choice.crossval import cross_validate, fitted_elsewhere, leave_one_site_out
 from analysis.choice.few_crossval import few_cross_validate
 from analysis.choice.few_trial import few_trials
 from analysis.choice.objectives import OBJECTIVES, objective
-from analysis.choice.pick import all_candidates, pick, picks, profile_candidates
+from analysis.choice.pick import pick, picks
 from analysis.comparison.changes import Change
 from analysis.costs.codesign import (
     Constants,

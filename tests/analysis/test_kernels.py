@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.choice.candidates import all_candidates
 from analysis.choice.losses import case_losses
-from analysis.choice.pick import all_candidates, pick
+from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
 from analysis.figures.labels import kernel_families

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.choice.candidates import all_candidates
 from analysis.choice.known_kernels import at_each_setting
-from analysis.choice.pick import all_candidates
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
 from analysis.energy.known_site import USUAL_SPREAD, _noise, _Rows, fit_like

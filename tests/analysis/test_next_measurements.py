@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from analysis.choice.candidates import measured_volts
 from analysis.choice.next_measurements import FIRST_SETTINGS, Cells, next_measurements
 from analysis.choice.objectives import ENERGY
-from analysis.choice.pick import measured_volts, picks
+from analysis.choice.pick import picks
 from analysis.energy.fit import fit
 from tests.analysis.synthetic import grid_observations
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from analysis.choice.candidates import Candidates
 from analysis.choice.objectives import objective
-from analysis.choice.pick import Candidates, pick
+from analysis.choice.pick import pick
 from analysis.measurements.kernels import KernelInstance
 
 # Joules and seconds of five settings: each of the objectives has another one as its best.

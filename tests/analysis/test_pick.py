@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy import special
 
+from analysis.choice.candidates import Candidates, all_candidates
 from analysis.choice.limits import OutsideLimits, rounded_up
 from analysis.choice.losses import CaseLoss, contest
 from analysis.choice.objectives import ENERGY, objective
-from analysis.choice.pick import Candidates, all_candidates, highest_clocks, pick, picks
+from analysis.choice.pick import highest_clocks, pick, picks
 from analysis.choice.simple_choices import best_single_setting
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.pick import profile_candidates
+from analysis.choice.candidates import profile_candidates
 from analysis.energy.fit import fit
 from analysis.measurements.observations import Observations
 from analysis.time.class_roofline import fit_class_roofline

@@ -14,8 +14,9 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
+from analysis.choice.candidates import Candidates, candidates
 from analysis.choice.crossval import cross_validate
-from analysis.choice.pick import Candidates, Pick, candidates, picks
+from analysis.choice.pick import Pick, picks
 from analysis.energy.fit import fit
 from analysis.figures.figure import Scale, log_scale, tick_text
 from analysis.figures.labels import kernel_families, natural

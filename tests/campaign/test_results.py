@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from analysis.choice.pick import all_candidates
+from analysis.choice.candidates import all_candidates
 from campaign.command_line import main
 from campaign.errors import BadArgument
 from campaign.findings import finding_texts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.choice.pick import all_candidates
+from analysis.choice.candidates import all_candidates
 from campaign.command_line import main
 from campaign.results import open_store
 from campaign.store.compaction import compact
