@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.choice.crossval import cross_validate, fitted_elsewhere, leave_one_site_out
+from analysis.choice.few_crossval import judge_holdout
+from analysis.choice.folds import folds
 from campaign.errors import BadArgument
 from campaign.result_tables import CrossvalResult
 
@@ -44,4 +46,8 @@ def crossvalidate(
     if over_sites:
         return CrossvalResult(leave_one_site_out(data, **fit), unproven)
     made = cross_validate(data[0], scheme, time=time, train=train, **fit)
-    return CrossvalResult(made, unproven)
+    among_all = []
+    if scheme == "holdout":
+        (predicted,) = folds(data[0], scheme, train)
+        among_all = judge_holdout(data[0], ~predicted, **fit)
+    return CrossvalResult(made, unproven, among_all)

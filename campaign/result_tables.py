@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from analysis.choice.crossval import CrossValidation
-    from analysis.choice.few_crossval import FewCrossValidation
+    from analysis.choice.few_crossval import FewCase, FewCrossValidation
     from analysis.choice.pick import Pick
     from analysis.energy.fit_summary import FitSummary
     from analysis.energy.fitted import Fit
@@ -162,14 +162,25 @@ class CostsAtSetting:
 
 @dataclass(frozen=True)
 class CrossvalResult:
-    """A cross-validation: the error out of fold, and what the picks lose."""
+    """A cross-validation: the error out of fold, and what the picks lose.
+
+    ``among_all``: of a holdout, the picks of ``predict`` among all settings, those that it was
+    fitted on included.
+    """
 
     crossval: CrossValidation
     unproven_clocks: bool = False
+    among_all: Sequence[FewCase] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign crossval --json``."""
-        return self.crossval.as_dict() | {"unproven_clocks": self.unproven_clocks}
+        shown = self.crossval.as_dict() | {"unproven_clocks": self.unproven_clocks}
+        if not self.among_all:
+            return shown
+        from analysis.choice.few_crossval import choosers  # noqa: PLC0415
+
+        lost = {name: vars(chooser) for name, chooser in choosers(self.among_all).items()}
+        return shown | {"among_all_settings": {"cases": len(self.among_all)} | lost}
 
     def to_pandas(self) -> pd.DataFrame:
         """The choosers, a row each: mean and most energy lost in %, and how often it was best."""

@@ -2,13 +2,13 @@
 
 A draw takes M settings at random, where all kernels count as measured; the rest is not looked at.
 With ``new``, a tenth of the kernels at a time is new in addition: measured at so many of these
-settings alone. The picks are those of ``campaign predict``, among all settings of the site, and
-are judged by what was measured there.
+settings alone. A holdout is one draw, whose settings are given. The picks are those of ``campaign
+predict``, among all settings of the site, and are judged by what was measured there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
+from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO
 from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import CantFit, Observations, kernel_names
@@ -70,13 +71,7 @@ class FewCrossValidation:
     @property
     def choosers(self) -> dict[str, Chooser]:
         """What each chooser loses over all cases, and how often it was the best."""
-        lost = {
-            name: np.array([case.lost_pct[name] for case in self.cases]) for name in FEW_CHOOSERS
-        }
-        return {
-            name: Chooser(float(of.mean()), float(of.max()), float(np.sum(of == 0.0)))
-            for name, of in lost.items()
-        }
+        return choosers(self.cases)
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign crossval --scheme few:M --json``."""
@@ -90,6 +85,16 @@ class FewCrossValidation:
             "decision": {"cases": len(self.cases), "objective": self.objective}
             | {name: vars(chooser) for name, chooser in self.choosers.items()},
         }
+
+
+def choosers(cases: Sequence[FewCase]) -> dict[str, Chooser]:
+    """What each chooser of :data:`FEW_CHOOSERS` loses over the cases, and how often it was the
+    best."""
+    lost = {name: np.array([case.lost_pct[name] for case in cases]) for name in FEW_CHOOSERS}
+    return {
+        name: Chooser(float(of.mean()), float(of.max()), float(np.sum(of == 0.0)))
+        for name, of in lost.items()
+    }
 
 
 def few_cross_validate(
@@ -130,33 +135,9 @@ def few_cross_validate(
     if not truth.row:
         raise CantFit("no kernel was measured at every setting; measure some at all of them")
     cases = []
-    volts = measured_volts(data)
     for fold in few_folds(data, list(truth.row), settings, new, draws):
-        training = data.take(fold.seen)
-        fitted = fit(training, model, voltage, robust=robust)
-        others = data.take(fold.others)
-        rank = rank_single_settings(others, kernel_numbers(others), goal)
-        for pick in picks(fitted, training, fold.judged, objective=objective, volts=volts):
-            at = truth.place(pick.core_mhz, pick.mem_mhz)
-            above = truth.above_pct[truth.row[pick.label]]
-            lost_pct = {
-                "model": above[at],
-                "best_measured": above[truth.least(pick.label, fold.own)],
-                "best_single": above[int(np.argmin(rank[present]))],
-                "race_to_halt": above[truth.fastest[truth.row[pick.label]]],
-                "random": above.mean(),
-            }
-            cases.append(
-                FewCase(
-                    kernel=pick.kernel,
-                    params=pick.params,
-                    label=pick.label,
-                    draw=fold.draw,
-                    lost_pct={name: float(lost) for name, lost in lost_pct.items()},
-                    expected_loss_pct=pick.expected_loss_pct,
-                    best_probability=pick.best_probability,
-                )
-            )
+        fitted = fit(data.take(fold.seen), model, voltage, robust=robust)
+        cases += _judged_picks(data, fitted, truth, fold, goal)
     return FewCrossValidation(
         site=data.site,
         simulated=data.simulated,
@@ -166,6 +147,68 @@ def few_cross_validate(
         objective=goal.name,
         cases=cases,
     )
+
+
+def judge_holdout(
+    data: Observations,
+    fitted_on: np.ndarray,
+    *,
+    model: str = AUTO,
+    voltage: str = AUTO,
+    robust: bool = False,
+    objective: str = "energy",
+) -> list[FewCase]:
+    """The picks among all settings, of the kernels that were measured at all of them, where only
+    the rows ``fitted_on``, bool (rows,), are looked at.
+
+    Raises:
+        CantFit: too few measurements for a fit.
+    """
+    goal = objective_of(objective)
+    truth = FewTruth.of(data, goal)
+    if not truth.row:
+        return []
+    own = np.unique(data.setting[fitted_on])
+    fitted = fit(data.take(fitted_on), model, voltage, robust=robust)
+    fold = FewFold(0, list(truth.row), own, fitted_on, fitted_on)
+    return _judged_picks(data, fitted, truth, fold, goal)
+
+
+def _judged_picks(
+    data: Observations, fitted: Fit, truth: FewTruth, fold: FewFold, goal: Objective
+) -> list[FewCase]:
+    """The cases of a fold; ``fitted``: the fit to the rows that it has seen."""
+    others = data.take(fold.others)
+    rank = rank_single_settings(others, kernel_numbers(others), goal)[truth.settings]
+    made = picks(
+        fitted,
+        data.take(fold.seen),
+        fold.judged,
+        objective=goal.name,
+        volts=measured_volts(data),
+    )
+    cases = []
+    for pick in made:
+        above = truth.above_pct[truth.row[pick.label]]
+        lost_pct = {
+            "model": above[truth.place(pick.core_mhz, pick.mem_mhz)],
+            "best_measured": above[truth.least(pick.label, fold.own)],
+            "best_single": above[int(np.argmin(rank))],
+            "race_to_halt": above[truth.fastest[truth.row[pick.label]]],
+            "random": above.mean(),
+        }
+        cases.append(
+            FewCase(
+                kernel=pick.kernel,
+                params=pick.params,
+                label=pick.label,
+                draw=fold.draw,
+                lost_pct={name: float(lost) for name, lost in lost_pct.items()},
+                expected_loss_pct=pick.expected_loss_pct,
+                best_probability=pick.best_probability,
+            )
+        )
+    return cases
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,6 @@ def _with_few(arguments: Namespace) -> int:
 
 def print_few(shown: dict[str, Any]) -> None:
     """What each chooser loses with few measurements, for people."""
-    from analysis.choice.few_crossval import FEW_CHOOSERS  # noqa: PLC0415
     from analysis.choice.objectives import objective  # noqa: PLC0415
 
     simulated = " (simulated)" if shown["simulated"] else ""
@@ -199,19 +198,22 @@ def print_few(shown: dict[str, Any]) -> None:
         f"{title} lost by choosing a setting among all of the site, {decision['cases']} cases (a "
         f"kernel in a draw each):"
     )
-    print_table(
-        ["method", "mean %", "max %", "best picked"],
-        [
-            [
-                name,
-                *(decision[key][column] for column in ("mean_lost_pct", "max_lost_pct", "exact")),
-            ]
-            for key, name in FEW_CHOOSERS.items()
-        ],
-    )
+    _print_few_choosers(decision)
     explain(losses_text(title, f"{decision['cases']} cases"))
     if math.isfinite(shown["expected_loss_pct"]):
         explain(f"the model expects its picks to lose {shown['expected_loss_pct']:.2f} %")
+
+
+def _print_few_choosers(lost: dict[str, Any]) -> None:
+    from analysis.choice.few_crossval import FEW_CHOOSERS  # noqa: PLC0415
+
+    print_table(
+        ["method", "mean %", "max %", "best picked"],
+        [
+            [name, *(lost[key][column] for column in ("mean_lost_pct", "max_lost_pct", "exact"))]
+            for key, name in FEW_CHOOSERS.items()
+        ],
+    )
 
 
 def print_over_variants(shown: dict[str, Any]) -> None:
@@ -300,6 +302,13 @@ def print_crossval(shown: dict[str, Any]) -> None:
         if "against_perf_per_watt" in shown:
             nvml = "NVML's best performance per watt"
             explain(contest_text(shown["against_perf_per_watt"], title, nvml))
+    if among_all := shown.get("among_all_settings"):
+        title = objective(decision["objective"]).title
+        explain(
+            f"{title} lost by what predict picks, among all settings, also those fitted on "
+            f"({among_all['cases']} kernels measured at all of them):"
+        )
+        _print_few_choosers(among_all)
 
 
 def folds_text(count: int) -> str:

@@ -9,6 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.choice.candidates import measured_volts
+from analysis.choice.pick import picks
+from analysis.energy.fit import fit
 from analysis.time.held_out_rooflines import ProfiledRun
 from analysis.time.profile_times import profile_times
 from campaign.command_line import main
@@ -86,3 +89,41 @@ def test_crossval_with_few_measurements(store, capsys):
         assert lost["max_lost_pct"] == pytest.approx(table[chooser].max())
         assert lost["exact"] == np.sum(table[chooser] == 0.0)
     assert "few:3" in made._repr_html_()
+
+
+def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
+    """By brute force: of the settings that it was fitted on and of those that it was not."""
+    train = [(400.0, 500.0), (400.0, 900.0), (600.0, 500.0), (600.0, 900.0), (800.0, 500.0)]
+    options = ["--model", "choi", "--voltage", "known", "--scheme", "holdout"]
+    for core_mhz, mem_mhz in train:
+        options += ["--train", f"{core_mhz:g},{mem_mhz:g}"]
+    capsys.readouterr()
+    assert main(["crossval", str(store), *options, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    data = open_store(store).observations("few")
+    seen = np.array([data.settings[s] in train for s in data.setting])
+    fitted = fit(data.take(seen), "choi", "known")
+    above, by_model = {}, {}
+    for made in picks(fitted, data.take(seen), volts=measured_volts(data)):
+        mine = data.kernel == made.label
+        if len(np.unique(data.setting[mine])) < 8:
+            continue
+        order = np.argsort(data.setting[mine])
+        own = data.energy_j[mine][order]
+        above[made.label] = (own / own.min() - 1.0) * 100.0
+        by_model[made.label] = data.settings.index((made.core_mhz, made.mem_mhz))
+    among_all = shown["among_all_settings"]
+    assert among_all["cases"] == len(above) == 8
+    lost = [above[label][by_model[label]] for label in above]
+    assert among_all["model"]["mean_lost_pct"] == pytest.approx(np.mean(lost))
+    known = [data.settings.index(pair) for pair in train]
+    lost = [one[known].min() for one in above.values()]
+    assert among_all["best_measured"]["mean_lost_pct"] == pytest.approx(np.mean(lost))
+    lost = [one.mean() for one in above.values()]
+    assert among_all["random"]["mean_lost_pct"] == pytest.approx(np.mean(lost))
+    assert shown["decision"]["cases"] == 8, "and by the three settings left out alone"
+    assert main(["crossval", str(store), *options]) == 0
+    out = " ".join("".join(capsys.readouterr()).split())
+    assert "among all settings, also those fitted on (8 kernels measured at all of them)" in out
+    assert main(["crossval", str(store), "--model", "choi", "--json"]) == 0
+    assert "among_all_settings" not in json.loads(capsys.readouterr().out)

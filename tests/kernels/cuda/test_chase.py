@@ -25,18 +25,19 @@ from kernels.cuda.microbench.chase import (
     expected,
     random_orders,
 )
-from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, host_library
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together, host_library
 
 LEVELS = ("shared", "l1", "l2", "dram")
 BYTES = {"shared": 4, "l1": 4, "l2": 32, "dram": 32}
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
+def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: Path) -> None:
     """The loads of the loop of hops, each of 4 bytes that wait for the one before."""
-    for level in LEVELS:
-        params = GpuChaseParams(level=level, chains=3)
-        function, use = compiled(chase_source(params), CHASE, architecture)
+    sets = [GpuChaseParams(level=level, chains=3) for level in LEVELS]
+    functions = [(chase_source(params), CHASE) for params in sets]
+    code = compiled_together(functions, architecture, tmp_path)
+    for level, params, (function, use) in zip(LEVELS, sets, code, strict=True):
         assert use.spilled_bytes == 0
         assert use.shared_bytes == NEAR_LINES * LINE_BYTES * (level == "shared")
         loop = function.loops[-1]

@@ -34,7 +34,7 @@ from kernels.cuda.microbench.chunks import (
     array_vectors,
 )
 from kernels.cuda.microbench.data import filled
-from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, host_library
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together, host_library
 
 LOADS = {"shared": "LDS.128", "l1": "LDG.E.128", "l2": "LDG.E.128", "dram": "LDG.E.128"}
 
@@ -52,10 +52,12 @@ def drawn(count: int, seed: int) -> list[GpuFmaParams]:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
+def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: Path) -> None:
     """Ten parameter sets each: instructions in the loop of trips, times trips, threads, chunks."""
-    for params in drawn(40, 7)[ARCHITECTURES.index(architecture) :: 4]:
-        function, use = compiled(fma_source(params), FUNCTION, architecture)
+    sets = drawn(40, 7)[ARCHITECTURES.index(architecture) :: 4]
+    functions = [(fma_source(params), FUNCTION) for params in sets]
+    code = compiled_together(functions, architecture, tmp_path)
+    for params, (function, use) in zip(sets, code, strict=True):
         assert use.spilled_bytes == 0, params
         assert use.shared_bytes == REGION_VECTORS * VECTOR_BYTES * (params.level == "shared")
         executed = function.executed(2, [inner_trips(params)])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,16 +33,14 @@ from kernels.cuda.fmm.u_phase import (
     work_of,
 )
 from kernels.cuda.fmm.u_run import check_sums
-from kernels.cuda.listing import Function, disassemble, read_listing
-from kernels.cuda.program import Program, compile_program
+from kernels.cuda.program import compile_program
 from kernels.fmm_u.kernel import FmmUParams, Leaves, fmm_u
 from kernels.fmm_u.variants import tolerance as host_tolerance
 from kernels.host.ranks import Team
 from kernels.kernel import WrongResult
 from kernels.registry import find_kernel
-from tests.kernels.cuda.compiled_for_host import compiled_for_host
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together, host_library
 
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 ROOTS = [("single", "estimate"), ("single", "newton1")] + [
     ("double", root) for root in ("newton1", "newton2", "cubic")
 ]
@@ -109,17 +108,13 @@ def walked(params: GpuFmmUParams) -> Counter[str]:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
+def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: Path) -> None:
     """Ten parameter sets each, all of what is counted."""
-    read: dict[str, tuple[Program, Function]] = {}
     first = 10 * ARCHITECTURES.index(architecture)
-    for params in drawn(40, 11)[first : first + 10]:
-        source = direct_source(params)
-        if str(source) not in read:
-            program = compile_program(source, architecture)
-            read[str(source)] = program, read_listing(disassemble(program.cubin))[FUNCTION]
-        program, function = read[str(source)]
-        use = program.functions[FUNCTION]
+    sets = drawn(40, 11)[first : first + 10]
+    functions = [(direct_source(params), FUNCTION) for params in sets]
+    code = compiled_together(functions, architecture, tmp_path)
+    for params, (function, use) in zip(sets, code, strict=True):
         assert use.spilled_bytes == 0, params
         planes = params.dtype.itemsize // 4
         assert use.shared_bytes == shared_bytes(params) == params.threads * planes * 16
@@ -204,7 +199,7 @@ def on_host(tmp_path_factory) -> Callable[..., np.ndarray]:
     folder = tmp_path_factory.mktemp("host")
 
     def computed(params: GpuFmmUParams, points, jobs) -> np.ndarray:
-        library = compiled_for_host(direct_source(params), "fmm_direct_host.cpp", folder)
+        library = host_library(direct_source(params), "fmm_direct_host.cpp", folder)
         slots = ctypes.c_longlong(points.shape[1])
         sums = np.full(points.shape[1], np.nan, params.dtype)
         to, of, groups, rows = (

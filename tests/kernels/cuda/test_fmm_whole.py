@@ -28,7 +28,7 @@ from kernels.fmm.method import prepare_method
 from kernels.host.ranks import Team
 from kernels.kernel import KernelFailed, WrongResult
 from kernels.registry import find_kernel
-from tests.kernels.cuda.compiled_for_host import compiled_for_host
+from tests.kernels.cuda.on_host import host_library
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 LANES = 32
@@ -164,7 +164,7 @@ def on_host(folder: Path, params: GpuFmmParams) -> Callable[..., None]:
 
     def compute(step: Step, plan: Plan, arrays: Arrays, matrices: Arrays) -> None:
         source, _ = source_of(step, params)
-        library = compiled_for_host(source, f"fmm_{source.path.stem}_host.cpp", folder)
+        library = host_library(source, f"fmm_{source.path.stem}_host.cpp", folder)
         if isinstance(step, DirectStep):
             of = [
                 argument

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +17,9 @@ from kernels.cuda.fmm.plan import DirectStep, Plan, ProductStep, SpectraStep, St
 from kernels.cuda.fmm.product import SIDE, THREADS, count_product, make_product
 from kernels.cuda.fmm.run import source_of
 from kernels.cuda.fmm.tiles import make_tiles
-from kernels.cuda.listing import Function, disassemble, read_listing
-from kernels.cuda.program import compile_program
+from kernels.cuda.listing import Function
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together
 
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 LANES = 32
 
 
@@ -41,26 +41,25 @@ def drawn(count: int, seed: int) -> list[GpuFmmParams]:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
+def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: Path) -> None:
     """Ten parameter sets each: instructions of all sources, times what the lists say."""
     sets = drawn(40, 5)[ARCHITECTURES.index(architecture) :: 4]
-    code: dict[tuple, Function] = {}
+    plans = [plan_of(params) for params in sets]
+    needed = {
+        key(step, params): source_of(step, params)
+        for params, plan in zip(sets, plans, strict=True)
+        for step in plan.steps
+    }
+    found = compiled_together([*needed.values()], architecture, tmp_path)
+    code = dict(zip(needed, found, strict=True))
     seen: set[str] = set()
-
-    def function(step: Step, params: GpuFmmParams) -> Function:
-        source, name = source_of(step, params)
-        key = name, *source.macros.values()
-        if key not in code:
-            program = compile_program(source, architecture)
-            assert program.functions[name].spilled_bytes == 0
-            assert program.functions[name].shared_bytes == shared_bytes(step, params)
-            code[key] = read_listing(disassemble(program.cubin))[name]
-        return code[key]
-
-    for params in sets:
-        plan, done = plan_of(params), {}
+    for params, plan in zip(sets, plans, strict=True):
+        done: dict[str, Counter[str]] = {}
         for step in plan.steps:
-            total, compiled = done.setdefault(step.phase, Counter()), function(step, params)
+            compiled, use = code[key(step, params)]
+            assert use.spilled_bytes == 0
+            assert use.shared_bytes == shared_bytes(step, params)
+            total = done.setdefault(step.phase, Counter())
             if isinstance(step, DirectStep):
                 total.update(direct_done(compiled, step, plan))
             elif isinstance(step, SpectraStep):
@@ -79,6 +78,12 @@ def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
         kind = "sp" if params.precision == "single" else "dp"
         assert total[kind] == sum(counts[kind] for counts in counted.values())
     assert seen >= {"up", "v", "down", "u"}
+
+
+def key(step: Step, params: GpuFmmParams) -> tuple:
+    """What a step's machine code depends on."""
+    source, name = source_of(step, params)
+    return name, *source.macros.values()
 
 
 def shared_bytes(step: Step, params: GpuFmmParams) -> int:

@@ -24,7 +24,7 @@ from kernels.cuda.microbench.load import (
     load_source,
     vectors,
 )
-from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, host_library
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together, host_library
 
 LEVELS = ("shared", "l1", "l2", "dram")
 ADDITIONS = ("IADD3", "IMAD.IADD", "IADD", "VIADD")
@@ -56,10 +56,11 @@ def loads_and_sums(function: Function) -> tuple[list[str], int, int]:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
-    for level in LEVELS:
-        params = GpuLoadParams(level=level)
-        function, use = compiled(load_source(params), FUNCTION, architecture)
+def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: Path) -> None:
+    sets = [GpuLoadParams(level=level) for level in LEVELS]
+    functions = [(load_source(params), FUNCTION) for params in sets]
+    code = compiled_together(functions, architecture, tmp_path)
+    for level, params, (function, use) in zip(LEVELS, sets, code, strict=True):
         assert use.spilled_bytes == 0
         assert use.shared_bytes == REGION_VECTORS * VECTOR_BYTES * (level == "shared")
         loads, added, ahead = loads_and_sums(function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ from kernels.cuda.microbench.tensor_numbers import (
 )
 from kernels.cuda.program import Source
 from kernels.kernel import KernelFailed
-from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, host_library
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, compiled_together, host_library
 
 MULTIPLY_ADDS = {
     "DMMA.884": 8 * 8 * 4,
@@ -58,16 +59,19 @@ def name(params: GpuMmaParams) -> str:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
+def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: Path) -> None:
     """All numbers and instructions that the architecture has."""
-    done = set()
-    for params in ALL:
-        try:
-            source = mma_source(params, architecture)
-        except KernelFailed:
-            continue
-        done.add(name(params))
-        function, use = compiled(source, FUNCTION, architecture)
+    code = {}
+    for instruction in ("mma", "wgmma"):
+        functions = {}
+        for params in ALL:
+            if params.instruction == instruction:
+                with suppress(KernelFailed):
+                    functions[params] = mma_source(params, architecture), FUNCTION
+        if functions:
+            found = compiled_together([*functions.values()], architecture, tmp_path)
+            code |= dict(zip(functions, found, strict=True))
+    for params, (function, use) in code.items():
         assert use.spilled_bytes == 0
         shape, work = block_shape(params), iteration_work(params)
         warpgroups = params.instruction == "wgmma"
@@ -84,6 +88,7 @@ def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
         # The compiler makes wgmma wait after each where it finds the registers in use.
         waits = sum(n for one, n in executed.items() if one.startswith("WARPGROUP.DEPBAR"))
         assert waits == warpgroups
+    done = {name(params) for params in code}
     both = {"dp mma", "half mma", "bf16 mma"}
     more = {"sm_90": {"half wgmma", "bf16 wgmma", "fp8 wgmma"}, "sm_120": {"fp8 mma"}}
     assert done == both | more.get(architecture, set())

@@ -22,21 +22,23 @@ from kernels.cuda.microbench.sfu import (
     first_values,
     sfu_source,
 )
-from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, host_library
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together, host_library
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_machine_code_executes_what_is_counted(architecture: str) -> None:
-    """None, one, and a few random numbers of multiply-adds."""
+def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: Path) -> None:
+    """None, one, and eight random numbers of multiply-adds."""
     rng = random.Random(ARCHITECTURES.index(architecture))
-    for ops in (0, 1, rng.randint(2, 9), rng.randint(10, 40)):
-        params = GpuSfuParams(ops_per_value=ops)
-        function, use = compiled(sfu_source(params), FUNCTION, architecture)
+    sets = [GpuSfuParams(ops_per_value=ops) for ops in (0, 1, *rng.sample(range(2, 65), 8))]
+    functions = [(sfu_source(params), FUNCTION) for params in sets]
+    code = compiled_together(functions, architecture, tmp_path)
+    for params, (function, use) in zip(sets, code, strict=True):
         assert (use.spilled_bytes, use.shared_bytes) == (0, 0)
         executed = function.executed(2)
         trips = WORK.chunks * WORK.trips * THREADS
         counted = dict(count_values(params))
-        assert executed["MUFU.RSQ" if ops else "MUFU.RCP"] * trips == counted.pop("sfu")
+        kind = "MUFU.RSQ" if params.ops_per_value else "MUFU.RCP"
+        assert executed[kind] * trips == counted.pop("sfu")
         assert executed["FFMA"] * 2 * trips == counted.pop("sp", 0.0)
         assert counted == {}
         assert (

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.cuda.listing import Function, disassemble, read_listing
+from kernels.cuda.listing import Function
 from kernels.cuda.products.dgemm import gpu_dgemm
 from kernels.cuda.products.dgemm_counts import (
     FUNCTION,
@@ -20,12 +20,11 @@ from kernels.cuda.products.dgemm_counts import (
     dgemm_source,
 )
 from kernels.cuda.products.dgemm_run import padded
-from kernels.cuda.program import compile_program
 from kernels.products.kernel import Matrices
-from tests.kernels.cuda.products.variants import drawn, together
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together
+from tests.kernels.cuda.products.variants import drawn
 
 HERE = Path(__file__).parent
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 
 
 def moved_bytes(executed: Counter[str], opcode: str) -> int:
@@ -47,10 +46,9 @@ def before_and_after(function: Function) -> Counter[str]:
 def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: Path) -> None:
     """Ten variants each: the instructions of a step, times steps, threads and blocks."""
     variants = drawn(40, 3)[ARCHITECTURES.index(architecture) :: 4]
-    program = compile_program(together(variants, tmp_path / "dgemm.cu"), architecture)
-    functions = read_listing(disassemble(program.cubin))
-    for i, params in enumerate(variants):
-        use, function = (by_name[f"{FUNCTION}_{i}"] for by_name in (program.functions, functions))
+    functions = [(dgemm_source(params), FUNCTION) for params in variants]
+    code = compiled_together(functions, architecture, tmp_path)
+    for params, (function, use) in zip(variants, code, strict=True):
         assert use.spilled_bytes == 0, params
         assert use.shared_bytes == 0, "all of it is asked for at launch"
         step = function.executed(1, [params.blk_k // params.steps()])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from pathlib import Path
 
-from kernels.cuda.products.dgemm_counts import FUNCTION, GpuDgemmParams, dgemm_source
-from kernels.cuda.program import Source
+from kernels.cuda.products.dgemm_counts import GpuDgemmParams
 
 THREAD_SHAPES = [(8, 4), (4, 16), (16, 6), (8, 16), (16, 16), (32, 8), (64, 4), (24, 12), (32, 16)]
 
@@ -48,18 +45,3 @@ def drawn(
             )
         )
     return variants
-
-
-def together(variants: Sequence[GpuDgemmParams], path: Path) -> Source:
-    """The source once for each variant, as functions FUNCTION_0 and so on: one start of the
-    disassembler, which takes half a second, then does for all of them."""
-    parts = []
-    for i, params in enumerate(variants):
-        source = dgemm_source(params)
-        macros = {**source.macros, FUNCTION: f"{FUNCTION}_{i}"}
-        own = source.path.read_text()
-        parts += [f"#define {name} {value}\n" for name, value in macros.items()]
-        parts.append(f"namespace variant_{i} {{\n{own}}}\n")
-        parts += [f"#undef {name}\n" for name in (*macros, "ROW_NUMBERS")]
-    path.write_text("".join(parts))
-    return Source(path=path, macros={})

@@ -14,8 +14,13 @@ from typing import Any
 import numpy as np
 
 from kernels.cuda.device import Launch
-from kernels.cuda.stencils.prisms import FUNCTION, GpuStencilParams, line_numbers
-from tests.kernels.cuda.stencils.variants import together
+from kernels.cuda.stencils.prisms import (
+    FUNCTION,
+    GpuStencilParams,
+    line_numbers,
+    prism_source,
+)
+from tests.kernels.cuda.on_host import together
 
 HERE = Path(__file__).parent
 COUNTED = ("additions", "multiplications", "brought_in", "written_out", "barriers", "unwritten")
@@ -24,7 +29,8 @@ COUNTED = ("additions", "multiplications", "brought_in", "written_out", "barrier
 
 def on_host(variants: Sequence[GpuStencilParams], folder: Path) -> ctypes.CDLL:
     """The source compiled for the host, once for each variant."""
-    source, library = together(variants, folder / "prisms.cu"), folder / "prisms.so"
+    sources, library = [prism_source(params) for params in variants], folder / "prisms.so"
+    source = together(sources, folder / "prisms.cu")
     subprocess.run(
         ["g++", "-std=c++20", "-O0", "-w", "-ffp-contract=off", "-shared", "-fPIC", "-pthread",
          f'-DSOURCE="{source.path}"', "-o", str(library), str(HERE / "stencil_host.cpp")],

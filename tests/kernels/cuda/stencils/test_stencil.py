@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from campaign.plan.plan import make_plan
-from kernels.cuda.listing import Function, disassemble, read_listing
-from kernels.cuda.program import compile_program
+from kernels.cuda.listing import Function
 from kernels.cuda.stencils import stencil_run
 from kernels.cuda.stencils.prisms import (
     FUNCTION,
@@ -21,6 +20,7 @@ from kernels.cuda.stencils.prisms import (
     launches,
     line_numbers,
     prism_metrics,
+    prism_source,
     refusal,
     shared_bytes,
 )
@@ -31,12 +31,12 @@ from kernels.kernel import KernelFailed, WrongResult
 from kernels.stencils.counts import count_stencil, stencil_metrics, wavefronts
 from kernels.stencils.kernel import plain_steps
 from kernels.stencils.stencils import STENCILS, next_step
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together
 from tests.kernels.cuda.stencils.executions import executions
 from tests.kernels.cuda.stencils.host_gpu import COUNTED, HostGpu, on_host, whole_grid
-from tests.kernels.cuda.stencils.variants import drawn, together
+from tests.kernels.cuda.stencils.variants import drawn
 
 ROOT = Path(__file__).parents[4]
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 OPCODES = {"single": ("FADD", "FMUL"), "double": ("DADD", "DMUL")}
 COUNTED_OPCODES = {
     *("FADD", "FMUL", "FFMA", "DADD", "DMUL", "DFMA", "FADD2", "FMUL2", "FFMA2"),
@@ -73,10 +73,9 @@ def bodies(function: Function) -> tuple[list[Counter[str]], Counter[tuple[str, i
 def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: Path) -> None:
     """Ten variants each: instructions of each loop's body, times how often it runs."""
     variants = drawn(40, 3, most=150, most_threads=1024)[ARCHITECTURES.index(architecture) :: 4]
-    program = compile_program(together(variants, tmp_path / "prisms.cu"), architecture)
-    functions = read_listing(disassemble(program.cubin))
-    for i, params in enumerate(variants):
-        use, function = (by_name[f"{FUNCTION}_{i}"] for by_name in (program.functions, functions))
+    functions = [(prism_source(params), FUNCTION) for params in variants]
+    code = compiled_together(functions, architecture, tmp_path)
+    for params, (function, use) in zip(variants, code, strict=True):
         assert use.spilled_bytes == 0, params
         assert use.shared_bytes == 0, "all of it is asked for at launch"
         assert use.registers * np.prod(params.block) <= 65536

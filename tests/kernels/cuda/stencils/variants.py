@@ -1,14 +1,11 @@
-"""Random variants of gpu_stencil, and many of them in one source, which compiles in less time."""
+"""Random variants of gpu_stencil."""
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
-from pathlib import Path
 
-from kernels.cuda.program import Source
-from kernels.cuda.stencils.prisms import CODES, FUNCTION, SOURCE, GpuStencilParams, prism_source
+from kernels.cuda.stencils.prisms import CODES, GpuStencilParams
 
 
 def drawn(count: int, seed: int, most: int, most_threads: int) -> list[GpuStencilParams]:
@@ -38,15 +35,3 @@ def drawn(count: int, seed: int, most: int, most_threads: int) -> list[GpuStenci
             )
         )
     return variants
-
-
-def together(variants: Sequence[GpuStencilParams], path: Path) -> Source:
-    """A source whose function number i, ``wavefront_i``, is that of the variant i."""
-    lines = []
-    for i, params in enumerate(variants):
-        macros = {**prism_source(params).macros, FUNCTION: f"{FUNCTION}_{i}"}
-        lines += [f"#define {name} {value}" for name, value in macros.items()]
-        lines += [f"namespace variant_{i} {{", SOURCE.read_text(encoding="utf-8"), "}"]
-        lines += [f"#undef {name}" for name in (*macros, "ADD", "SUB", "MUL")]
-    path.write_text("\n".join(lines), encoding="utf-8")
-    return Source(path=path, macros={"TOGETHER": 1})
