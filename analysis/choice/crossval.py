@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.choice.fold_times import with_predicted_time, with_profile_time
 from analysis.choice.folds import folds
 from analysis.choice.losses import (
     CaseLoss,
@@ -22,19 +23,15 @@ from analysis.choice.losses import (
 )
 from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
+from analysis.choice.stacked import process_energies, stacked_energies
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO
 from analysis.measurements.observations import (
     CantFit,
     Observations,
-    kernel_names,
     pooled,
 )
-from analysis.rooflines.roofline import fastest_setting
-from analysis.time.class_roofline import fit_class_roofline
-from analysis.time.few_settings import few_setting_times
-from analysis.time.kernel_roofline import fit_time
 from analysis.unknown_name import unknown_name
 
 TIMES = ("measured", "predicted", "profile")
@@ -53,6 +50,9 @@ class CrossValidation:
     are the first. ``objective``: what the picks of ``cases`` minimise. ``with_predicted_times``:
     where the model was given the measured times, what it loses with the times that a time model
     of the same fold predicts; None where these cannot be predicted for every case.
+    ``stacked_error_pct``, ``stacked_cases``: as ``error_pct`` and ``cases``, of the average with a
+    prediction that knows no physics (:mod:`analysis.choice.stacked`); empty where that cannot
+    predict all rows.
     """
 
     site: str
@@ -70,6 +70,8 @@ class CrossValidation:
     fold_error_pct: np.ndarray
     time_error_pct: np.ndarray
     cases: list[CaseLoss]
+    stacked_error_pct: np.ndarray
+    stacked_cases: list[CaseLoss]
     with_predicted_times: Chooser | None = None
 
     @property
@@ -83,6 +85,8 @@ class CrossValidation:
         choosers = self.choosers
         if self.with_predicted_times is not None:
             choosers["model_predicted_time"] = self.with_predicted_times
+        if self.stacked_cases:
+            choosers["stacked"] = losses_by_chooser(self.stacked_cases)["model"]
         return {
             "site": self.site,
             "simulated": self.simulated,
@@ -99,6 +103,7 @@ class CrossValidation:
                 **_spread_pct(self.fold_error_pct),
             },
             "time_mape_pct": float(self.time_error_pct.mean()),
+            "stacked_mape_pct": _mean(self.stacked_error_pct),
             "decision": {
                 "cases": len(self.cases),
                 "time": self.time,
@@ -112,6 +117,10 @@ class CrossValidation:
             if "perf_per_watt" in self.choosers
             else {}
         )
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if values.size else None
 
 
 def _spread_pct(error_pct: np.ndarray) -> dict[str, float]:
@@ -130,6 +139,7 @@ class _FoldResults:
         self.predicted_j = np.full(len(data), np.nan)
         self.given_s = np.full(len(data), np.nan)
         self.with_predicted_times = np.full((2, len(data)), np.nan)
+        self.process_j = np.full(len(data), np.nan)
         self.number = kernel_numbers(data)
         self.fold = np.full(len(data), -1)
         self.rankings: list[np.ndarray] = []
@@ -156,11 +166,15 @@ class _FoldResults:
         that the fold lacks none can be predicted."""
         if not set(held_out.kernel.tolist()) <= set(training.kernel.tolist()):
             return
-        there = _with_predicted_time(training, held_out)
+        there = with_predicted_time(training, held_out)
         known = np.isfinite(there.time_s) & _predictable(training, there)
         rows = np.flatnonzero(test)[known]
         there = there.take(known)
         self.with_predicted_times[:, rows] = fitted.energy_j(there), there.time_s
+
+    def add_process(self, training: Observations, held_out: Observations, test: np.ndarray) -> None:
+        """Predict the same rows without physics."""
+        self.process_j[test] = process_energies(training, held_out)
 
     def judged(self, scheme: str, time: str, labelled: Observations) -> CrossValidation:
         """The errors over all folds, and the losses of the kernels as ``labelled`` names them."""
@@ -179,6 +193,11 @@ class _FoldResults:
         if np.isfinite(also_j[known]).all():
             cases = case_losses(labelled, also_j, also_s, objective=self.objective)
             also = losses_by_chooser(cases).get("model")
+        stacked_j = stacked_energies(
+            data, self.predicted_j, self.process_j, self.given_s, self.fold, self.objective
+        )
+        of_stacked = np.flatnonzero(np.isfinite(stacked_j))
+        stacked_error_pct = np.abs(stacked_j[of_stacked] / data.energy_j[of_stacked] - 1.0) * 100.0
         sums = np.bincount(self.fold[known], error_pct, minlength=1)
         return CrossValidation(
             site=data.site,
@@ -206,6 +225,8 @@ class _FoldResults:
                 rankings=rankings,
             ),
             with_predicted_times=also,
+            stacked_error_pct=stacked_error_pct,
+            stacked_cases=case_losses(labelled, stacked_j, self.given_s, objective=self.objective),
         )
 
 
@@ -246,12 +267,13 @@ def cross_validate(
             raise CantFit("leave-one-kernel-out needs operation counts; these kernels have none")
         fitted = fit(training, model, voltage, robust=robust, intervals=False)
         if time == "predicted":
-            held_out = _with_predicted_time(training, held_out)
+            held_out = with_predicted_time(training, held_out)
         elif time == "profile":
-            held_out = _with_profile_time(data, training, held_out)
+            held_out = with_profile_time(data, training, held_out)
         else:
             results.add_predicted_times(fitted, training, held_out, test)
         results.add(fitted, training, held_out, test)
+        results.add_process(training, held_out, test)
     return results.judged(scheme, time, data)
 
 
@@ -332,45 +354,3 @@ def _predictable(training: Observations, held_out: Observations) -> np.ndarray:
     """bool (rows,): kernels with counts, and those without that the training rows have, too."""
     known = set(training.kernel.tolist())
     return held_out.has_counts | np.array([k in known for k in held_out.kernel.tolist()], bool)
-
-
-def _with_predicted_time(training: Observations, held_out: Observations) -> Observations:
-    times = fit_time(training)
-    time_s = np.empty(len(held_out))
-    kernels, settings = kernel_names(held_out), np.unique(held_out.setting)
-    mhz = np.array([held_out.settings[s] for s in settings])
-    few = few_setting_times(training, times, kernels, *mhz.T)
-    for kernel in kernels:
-        mine = held_out.kernel == kernel
-        if kernel in few:
-            time_s[mine] = few[kernel].time_s[np.searchsorted(settings, held_out.setting[mine])]
-        else:
-            core_mhz, mem_mhz = held_out.core_mhz[mine], held_out.mem_mhz[mine]
-            time_s[mine] = times.time_s(kernel, core_mhz, mem_mhz)
-    return replace(held_out, time_s=time_s)
-
-
-def _with_profile_time(
-    data: Observations, training: Observations, held_out: Observations
-) -> Observations:
-    """The times of each held-out kernel by the class roofline, from its counts and its time at the
-    fastest setting.
-
-    That one time is the kernel's profile: it alone is taken from the rows held out.
-    """
-    ceilings = fit_class_roofline(training)
-    base = fastest_setting(training)
-    time_s = np.full(len(held_out), np.nan)
-    for kernel in kernel_names(held_out):
-        profile = data.take((data.kernel == kernel) & (data.setting == base))
-        if not len(profile):
-            continue
-        mine = held_out.kernel == kernel
-        time_s[mine] = ceilings.time_s(
-            {name: float(values[0]) for name, values in profile.counts.items()},
-            float(profile.time_s.mean()),
-            data.settings[base],
-            held_out.core_mhz[mine],
-            held_out.mem_mhz[mine],
-        )
-    return replace(held_out, time_s=time_s)

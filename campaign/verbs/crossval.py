@@ -273,6 +273,11 @@ def print_crossval(shown: dict[str, Any]) -> None:
         f"error of {shown['n']} predictions out of fold: {shown['mape_pct']:.2f} % "
         f"(std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to {shown['max_pct']:.2f})"
     )
+    if shown["stacked_mape_pct"] is not None:
+        explain(
+            f"averaged with a process over the clocks, which knows no physics: "
+            f"{shown['stacked_mape_pct']:.2f} %"
+        )
     if shown["n_folds"] > 1:
         by_fold = shown["folds"]
         explain(
@@ -282,7 +287,11 @@ def print_crossval(shown: dict[str, Any]) -> None:
     if shown["unproven_clocks"]:
         explain(UNPROVEN_CLOCKS)
     decision = shown["decision"]
-    titles = {"model": CHOOSERS["model"], "model_predicted_time": "model, predicted time"}
+    titles = {
+        "model": CHOOSERS["model"],
+        "model_predicted_time": "model, predicted time",
+        "stacked": "model and process",
+    }
     rows = [
         [title, entry["mean_lost_pct"], entry["max_lost_pct"], entry["exact"]]
         for name, title in (titles | CHOOSERS).items()

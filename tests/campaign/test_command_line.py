@@ -199,6 +199,7 @@ def test_json_has_the_whiteboards_keys(demo, capsys):
         "objective",
         "model",
         "model_predicted_time",
+        "stacked",
         "race_to_halt",
         "best_single",
         "random",
