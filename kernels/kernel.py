@@ -121,6 +121,9 @@ class Kernel:
     metrics: Callable[[Any], Mapping[str, float]] | None = None
     """Further numbers about a variant, by name, that a measurement records: how many registers it
     needs, for example."""
+    refused_on: Callable[[Any, str], str] | None = None
+    """Of a GPU's kernel: why GPUs of an architecture, such as ``sm_90``, cannot run a variant, as
+    far as the compiler tells; empty where they can. No GPU is needed."""
     timed: tuple[str, ...] = ()
     """The metrics that are numbers of things that take time, as the counts are: the time of a
     variant is then modelled as a sum over both. Empty where it is not such a sum."""

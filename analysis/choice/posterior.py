@@ -27,7 +27,7 @@ voltage may be (:func:`~analysis.energy.discrepancy.beyond_measured`).
 
 Unmeasured cells are predicted a second time, without physics, and have the average
 (:mod:`analysis.choice.averaged`). Amid the measured clocks they are as much surer as its errors are
-smaller out of fold, but no surer than the average is away from the nearer of the two.
+smaller out of fold, but no surer than the two predictions are apart.
 
 All is relative: units of energy and time do not matter, and no energy is below 0. Draws are the
 same for the same fit and measurements.
@@ -146,8 +146,7 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
             between = apart(away, weight)
             surer = unmeasured & ~beyond[:, i].any(axis=0)
             least = np.where(surer, float(cells.second.error_ratio[i]), 1.0)
-            moved = min(weight, 1.0 - weight) * np.abs(away)
-            drawn *= np.maximum(least, moved / np.maximum(drawn.std(axis=1), TINY))[:, None]
+            drawn *= np.maximum(least, between / np.maximum(drawn.std(axis=1), TINY))[:, None]
             mean = mean + weight * away
         if beyond.any():
             drawn += np.where(there, 0.0, beyond[:, i]).T @ slope

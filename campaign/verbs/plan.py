@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from campaign.plan.campaign_file import Search
     from campaign.plan.estimate import KnownTimes, PartitionEstimate
     from campaign.plan.plan import Plan
+    from campaign.plan.sweep import Sweep
 
 FIRST_VARIANTS = 3
 CONDITION_CHARS = 80
@@ -44,6 +45,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--store", metavar="S", help="estimate times from the measurements in S")
     parser.add_argument(
+        "--architecture",
+        metavar="SM",
+        help="for variants of GPU kernels: which of them GPUs of this architecture, such as sm_90, "
+        "cannot run; compiles each variant, without a GPU",
+    )
+    parser.add_argument(
         "--estimate", action="store_true", help="with --json: print the estimates, not the points"
     )
     add_json(parser)
@@ -61,6 +68,8 @@ def run(arguments: Namespace) -> int:
         raise BadArgument(
             "--estimate: only with --json; without it, the points and the estimates are printed"
         )
+    if arguments.architecture and (arguments.json or arguments.scripts):
+        raise BadArgument("--architecture: not with --json or --scripts")
     known = _known_times(arguments)
     plan = make_plan(Path(arguments.campaign), counted_on_terminal("points planned"))
     search = None if plan.campaign.search is None else read_search(Path(arguments.campaign))
@@ -74,6 +83,8 @@ def run(arguments: Namespace) -> int:
         _print_points(plan, arguments.limit)
         _print_estimates(_estimates(plan, known))
         _print_spaces(plan)
+        if arguments.architecture:
+            _print_refusals(plan, arguments.architecture)
         if search is not None:
             _print_search(search)
         labels = uncounted_commands(plan)
@@ -168,14 +179,53 @@ def _print_spaces(plan: Plan) -> None:
         name = space.entry.label or space.entry.kernel
         say(f"space of {name} at {space.site}: {len(space.params):,} variants; the first:")
         for text in space.params[:FIRST_VARIANTS]:
-            params = json.loads(text)
-            say("  " + " ".join(f"{k}={params[k]}" for k in space.entry.space or () if k in params))
+            say(f"  {_own_values(space, text)}")
         rows = [
             [shortened(condition, CONDITION_CHARS), f"{count:,}"]
             for condition, count in space.refused.items()
         ]
         if rows:
             print_table(["condition", "candidates refused"], rows, every_row=True)
+
+
+def _print_refusals(plan: Plan, architecture: str) -> None:
+    """Which variants of GPU kernels cannot run, and why."""
+    from kernels.kernel import KernelFailed  # noqa: PLC0415
+    from kernels.registry import find_kernel  # noqa: PLC0415
+
+    judged = False
+    for space in plan.spaces:
+        kernel = find_kernel(space.entry.kernel)
+        if kernel.refused_on is None:
+            continue
+        judged = True
+        refused = []
+        for text in space.params:
+            try:
+                reason = kernel.refused_on(kernel.params.model_validate_json(text), architecture)
+            except KernelFailed as error:
+                raise BadArgument(f"--architecture {architecture}: {error}") from None
+            if reason:
+                refused.append((text, reason))
+        name, count = space.entry.label or space.entry.kernel, len(space.params)
+        explain(
+            f"space of {name} at {space.site}: {architecture} can run {count - len(refused):,} of "
+            f"{count:,} variants"
+            + (", and the others are recorded as failed; the first:" if refused else "")
+        )
+        for text, reason in refused[:FIRST_VARIANTS]:
+            explain(f"{_own_values(space, text)}: {reason}")
+    if not judged:
+        raise BadArgument(
+            "--architecture: this campaign file has no space of a GPU kernel whose variants the "
+            "compiler can judge"
+        )
+
+
+def _own_values(space: Sweep, text: str) -> str:
+    """A variant's parameters that its space declares."""
+    params = json.loads(text)
+    return " ".join(f"{k}={params[k]}" for k in space.entry.space or () if k in params)
 
 
 def _mhz(clock_mhz: float | None) -> str:

@@ -15,6 +15,12 @@ def _prepare(params: GpuDgemmParams, team: Team) -> Prepared:
     return DgemmRun(params, team)
 
 
+def _refused_on(params: GpuDgemmParams, architecture: str) -> str:
+    from kernels.cuda.products.launchable import variant_use  # noqa: PLC0415
+
+    return variant_use(params, architecture).refusal
+
+
 gpu_dgemm = Kernel(
     name="gpu_dgemm",
     summary="a GPU's tiled matrix product in double precision, C = C + A B, in variants",
@@ -26,4 +32,5 @@ gpu_dgemm = Kernel(
     metrics=planned_metrics,
     prepare=_prepare,
     needs=NEEDS,
+    refused_on=_refused_on,
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kernels.cuda.architectures import processor_of
 from kernels.cuda.program import NEEDS
-from kernels.cuda.stencils.prisms import GpuStencilParams, count_prisms, prism_metrics
+from kernels.cuda.stencils.prisms import GpuStencilParams, count_prisms, prism_metrics, refusal
 from kernels.host.ranks import Team
 from kernels.kernel import Kernel, Prepared, not_compiled
 
@@ -20,6 +21,10 @@ def _prepare(params: GpuStencilParams, team: Team) -> Prepared:
     return StencilRun(params, team)
 
 
+def _refused_on(params: GpuStencilParams, architecture: str) -> str:
+    return refusal(params, processor_of(architecture).block_shared_bytes)
+
+
 gpu_stencil = Kernel(
     name="gpu_stencil",
     imports=("kernels.stencils.loops",),
@@ -33,4 +38,5 @@ gpu_stencil = Kernel(
     timed=("tiles", "trips"),
     prepare=_prepare,
     needs=NEEDS,
+    refused_on=_refused_on,
 )
