@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from campaign.command_line import main
 from campaign.plan.plan import Plan, make_plan
 from kernels.cuda.architectures import PROCESSORS, processor_of
 from kernels.cuda.products.dgemm import gpu_dgemm
@@ -102,3 +103,61 @@ def test_without_a_gpu_it_says_where_to_run() -> None:
         prepared.run(20)
         prepared.check()
         prepared.close()
+
+
+DGEMMS = """name = "c"
+[[sites]]
+site = "localgpu"
+[[kernels]]
+kernel = "gpu_dgemm"
+params = { n = 512, blk_n = 128 }
+[kernels.space]
+blk_m = [64, 128]
+blk_k = "16 : blk_m // 2 : 48"
+"""
+STENCILS = """name = "c"
+[[sites]]
+site = "localgpu"
+[[kernels]]
+kernel = "gpu_stencil"
+params = { stencil = "j1d", size_1 = 4096, steps = 8, tile_t = 4 }
+[kernels.space]
+tile_1 = [16, 20000]
+"""
+
+
+def planned(folder: Path, text: str, *more: str) -> int:
+    path = folder / "c.toml"
+    path.write_text(text)
+    return main(["plan", str(path), *more])
+
+
+def test_a_plan_says_which_variants_a_gpu_cannot_run(tmp_path: Path, capsys) -> None:
+    """By the compiler, or by the formula of shared memory: a block of sm_120 has 99 KiB, one of
+    sm_90 227. 8 x 64 x (128 + 128) bytes are 128 KiB, and 2 x 4 x 20,004 are 156."""
+    stencils = STENCILS.replace("[16, 20000]", "[16, 20000, 32000]")
+    for text, architecture, can, of, reason in (
+        (DGEMMS, "sm_120", 2, 3, "blk_m=128 blk_k=64: it cannot be launched: a block needs 131072"),
+        (DGEMMS, "sm_90", 3, 3, ""),
+        (STENCILS, "sm_120", 1, 2, "tile_1=20000: a block needs 160,032 bytes of shared memory"),
+        (STENCILS, "sm_90", 2, 2, ""),
+        (stencils, "sm_90", 2, 3, "tile_1=32000: a block needs 256,032 bytes of shared memory"),
+    ):
+        assert planned(tmp_path, text, "--architecture", architecture) == 0
+        shown = " ".join("".join(capsys.readouterr()).split())
+        assert f"{architecture} can run {can} of {of} variants" in shown
+        assert ("the others are recorded as failed; the first:" in shown) == bool(reason)
+        assert reason in shown
+
+
+def test_a_plan_refuses_an_architecture_that_it_cannot_judge(tmp_path: Path, capsys) -> None:
+    assert planned(tmp_path, STENCILS, "--architecture", "sm_35") == 2
+    assert "--architecture sm_35: no limits are known of sm_35" in capsys.readouterr().err
+    assert planned(tmp_path, STENCILS, "--architecture", "sm_90", "--json") == 2
+    assert "--architecture: not with --json or --scripts" in capsys.readouterr().err
+    without = STENCILS.partition("[kernels.space]")[0].replace(
+        "tile_t = 4", "tile_t = 4, tile_1 = 16"
+    )
+    assert planned(tmp_path, without, "--architecture", "sm_90") == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "this campaign file has no space of a GPU kernel whose variants" in message
