@@ -174,9 +174,11 @@ def main() -> int:
     }
     print(f"{'leave-one-setting-out, %':37}" + " ".join(f"{column:>9}" for column in COLUMNS))
     passed = True
+    sets = {name: read for name, read in sets.items() if arguments.only.lower() in name.lower()}
+    if not sets:
+        parser.error(f"--only: no data set has {arguments.only!r} in its name")
     for name, read in sets.items():
-        if arguments.only.lower() in name.lower():
-            passed &= show(name, read())
+        passed &= show(name, read())
     print("passed" if passed else "failed")
     return 0 if passed else 1
 

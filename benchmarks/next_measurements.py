@@ -278,6 +278,8 @@ def main() -> int:
     }
     if arguments.only:
         sets = {name: sets[name] for name in sets if name.startswith(arguments.only)}
+        if not sets:
+            parser.error(f"--only: no data set begins with {arguments.only!r}")
     read = {name: Set(make()) for name, make in sets.items()}
     passed = True
     if arguments.table in ("few", "both"):
