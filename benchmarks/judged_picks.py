@@ -1,0 +1,158 @@
+"""Picks, their intervals and P(best) against a truth: what the benchmarks on them share.
+
+The interval of a pick's saving is judged for each pick that is not the fastest setting; "any" are
+those of all settings against the fastest. A pick hits where it is the setting with the least true
+energy to 1e-7. P(best) and the loss are those of what the truth says: where that is what was
+measured, a setting that the fit saw is known in it, whatever noise its measurement had, and only
+those that were kept back are drawn; kept-back repeats are drawn with their noise. Deciles of
+P(best) with 30 cases or more are judged. The cases of one half or campaign share its errors: the
+standard error of a decile (``+-``) is by resampling these, not cases.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+DECILES = 10
+FEWEST = 30
+"""Cases of a decile that are judged."""
+NEAR = 0.07
+"""P(best) and the share of hits may differ by this in a decile."""
+RESAMPLES = 400
+TIE_PCT = 1e-5
+"""What is above the least energy by no more is as good as the best."""
+Setting = tuple[float, float]
+
+
+def true_energies(data) -> dict[str, dict[Setting, float]]:
+    """Kernel -> setting -> mean joules, in the order of the settings."""
+    total = defaultdict(lambda: defaultdict(list))
+    for i in np.argsort(data.setting, kind="stable"):
+        total[data.kernel[i]][data.settings[data.setting[i]]].append(float(data.energy_j[i]))
+    return {
+        kernel: {setting: float(np.mean(joules)) for setting, joules in by_setting.items()}
+        for kernel, by_setting in total.items()
+    }
+
+
+@dataclass
+class Picks:
+    """Picks against the truth: ``made`` holds (P(best), hit, loss said, loss real, the number of
+    its half or campaign) of each; ``held`` and ``any_held`` (held, width in %) of intervals,
+    ``bare`` those without the noise of what was kept back; ``verdicts`` (said worse or right,
+    true)."""
+
+    made: list[tuple[float, float, float, float, int]] = field(default_factory=list)
+    held: list[tuple[bool, float]] = field(default_factory=list)
+    any_held: list[tuple[bool, float]] = field(default_factory=list)
+    bare: list[bool] = field(default_factory=list)
+    verdicts: list[bool] = field(default_factory=list)
+    unsaid: int = 0
+
+    def add(
+        self,
+        among,
+        truth: Mapping[Setting, float],
+        part: int,
+        *,
+        noise: float | None = None,
+        as_measured: bool = False,
+    ) -> None:
+        """Judge a kernel of the half or campaign ``part``; ``noise``: variance of what was kept
+        back, in log energy; ``as_measured``: the truth has the measurements that the fit saw."""
+        from analysis.choice.pick import pick
+
+        chosen = pick(among)
+        if among.energy_draws_j is None:
+            self.unsaid += 1
+            return
+        known = {_comparable(setting): joules for setting, joules in truth.items()}
+        places = [_comparable(setting) for setting in among.settings]
+        true_j = np.array([known.get(place, np.nan) for place in places])
+        best = places.index(_comparable((chosen.core_mhz, chosen.mem_mhz)))
+        fastest = int(np.argmin(among.time_s))
+        draws = among.energy_draws_j
+        saving = (1 - true_j / true_j[fastest]) * 100
+        if noise is not None:
+            if best != fastest:
+                self.bare.append(chosen.saving_low_pct <= saving[best] <= chosen.saving_high_pct)
+            own = np.random.default_rng(0).normal(size=draws.shape) * np.sqrt(noise)
+            draws = draws * np.exp(own)
+        low, high = np.percentile((1 - draws / draws[fastest]) * 100, [2.5, 97.5], axis=1)
+        held = (low <= saving) & (saving <= high)
+        known_saving = np.isfinite(saving) & (np.arange(len(saving)) != fastest)
+        self.any_held += zip(held[known_saving], (high - low)[known_saving], strict=True)
+        if known_saving[best]:
+            self.held.append((bool(held[best]), float(high[best] - low[best])))
+        if np.isfinite(true_j[best]):
+            if as_measured:
+                draws = np.where(among.measured[:, None], among.measured_j[:, None], draws)
+            above = (draws[best] / draws[np.isfinite(true_j)].min(axis=0) - 1) * 100
+            lost = float(true_j[best] / np.nanmin(true_j) - 1) * 100
+            probability, said = np.mean(above <= TIE_PCT), above.mean()
+            self.made.append((probability, lost <= TIE_PCT, said, lost, part))
+        if chosen.race_to_halt in ("worse", "right") and np.isfinite(true_j[fastest]):
+            least = int(np.nanargmin(true_j))
+            right = least == fastest if chosen.race_to_halt == "right" else least != fastest
+            self.verdicts.append(right)
+
+    def show(self, name: str) -> None:
+        """A line, and the deciles of the probability with enough cases."""
+        if not self.made:
+            print(f"{name:<34} no intervals: fewer than three settings", flush=True)
+            return
+        probability, hit, said, lost, part = np.array(self.made, float).T
+        held, wide = np.array(self.held, float).reshape(-1, 2).T
+        any_held, any_wide = np.array(self.any_held, float).T
+        without = f" ({np.mean(self.bare) * 100:.1f} bare)" if self.bare else ""
+        print(
+            f"{name:<34}{len(probability):>6}{np.mean(held) * 100 if held.size else 100:>7.1f}"
+            f"{np.median(wide) if wide.size else 0:>8.2f}{any_held.mean() * 100:>7.1f}"
+            f"{np.median(any_wide):>8.2f}{probability.mean():>8.3f}{hit.mean():>7.3f}"
+            f"{said.mean():>8.3f}{lost.mean():>8.3f}"
+            f"{np.mean(self.verdicts) * 100 if self.verdicts else 100:>7.1f}{without}"
+        )
+        decile = np.minimum((probability * DECILES).astype(int), DECILES - 1)
+        judged = [k for k in range(DECILES) if (decile == k).sum() >= FEWEST]
+        if judged:
+            off = [probability[decile == k].mean() - hit[decile == k].mean() for k in judged]
+            std = [resampled(probability - hit, part, decile == k) for k in judged]
+            texts = [
+                f"{probability[decile == k].mean():.2f} {hit[decile == k].mean():.2f}"
+                f" +-{deviation:.2f} ({(decile == k).sum()})"
+                for k, deviation in zip(judged, std, strict=True)
+            ]
+            print(f"    P(best) said, hit (cases): {', '.join(texts)}")
+            far = np.abs(off) > NEAR
+            sure = far & (np.abs(off) > 2 * np.array(std))
+            print(
+                f"    {len(judged)} deciles, {far.sum()} off by more than {NEAR:.2f}, "
+                f"{sure.sum()} of these by more than two standard errors",
+                flush=True,
+            )
+
+
+def resampled(values: np.ndarray, part: np.ndarray, among: np.ndarray) -> float:
+    """The standard error of the mean of ``values``, of those ``among``, by resampling whole parts
+    (Efron & Tibshirani 1993, section 8.6)."""
+    parts, number = np.unique(part, return_inverse=True)
+    total = np.bincount(number, np.where(among, values, 0.0), len(parts))
+    count = np.bincount(number, among.astype(float), len(parts))
+    drawn = np.random.default_rng(0).integers(len(parts), size=(RESAMPLES, len(parts)))
+    with np.errstate(invalid="ignore"):
+        return float(np.nanstd(total[drawn].sum(axis=1) / count[drawn].sum(axis=1)))
+
+
+HEADER = (
+    f"{'truth':<34}{'picks':>6}{'held %':>7}{'width':>8}{'any %':>7}{'width':>8}"
+    f"{'P(best)':>8}{'hit':>7}{'lost %':>8}{'real':>8}{'race':>7}"
+)
+
+
+def _comparable(setting: Setting) -> tuple[float | None, ...]:
+    """NaN is not equal to itself."""
+    return tuple(None if np.isnan(mhz) else mhz for mhz in setting)
