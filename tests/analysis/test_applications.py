@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,30 @@ def test_each_variant_is_predicted_by_the_microbenchmarks_alone():
         without_j = by_counts_j - counts["int"] * EPS_J["int"]
         assert variant.without_integers_j == pytest.approx(without_j, rel=1e-3)
         assert variant.error_without_integers_pct < variant.error_pct
+
+
+def test_each_variant_is_shown_at_the_settings_at_which_it_was_measured():
+    """One of them at both settings, the others at one of them each."""
+    data = machine()
+    core_mhz, seen = data.core_mhz.copy(), []
+    for row, label in enumerate(data.kernel.tolist()):
+        if label == "fmm_u tile=2" or (label == "fmm_u tile=1" and label in seen):
+            core_mhz[row] = 800.0
+        seen.append(label)
+    data = replace(
+        data,
+        core_mhz=core_mhz,
+        setting=(core_mhz == 1000.0).astype(np.int64),
+        settings=[(800.0, 900.0), (1000.0, 900.0)],
+    )
+    (shown,) = application_energies(data, "choi", "unit")
+    rows = {(v.kernel.params["tile"], v.core_mhz): v for v in shown.variants}
+    numbers = {("1", 800.0): 1, ("1", 1000.0): 1, ("2", 800.0): 2, ("4", 1000.0): 2}
+    assert {at: variant.n for at, variant in rows.items()} == numbers
+    assert len(shown.variants) == len(rows)
+    for (tile, _), variant in rows.items():
+        measured_j = data.energy_j[data.kernel == f"fmm_u tile={tile}"]
+        assert variant.measured_j == pytest.approx(measured_j[0])
 
 
 def test_a_class_that_no_microbenchmark_counts_leaves_no_prediction():

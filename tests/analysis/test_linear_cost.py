@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.costs.linear_cost import LEAST_ABSOLUTE, WAYS, at_clocks, fit_linear_cost
+from analysis.costs.linear_cost import (
+    LEAST_ABSOLUTE,
+    WAYS,
+    at_clocks,
+    equally_good,
+    fit_linear_cost,
+)
 from analysis.costs.stencil_time import CannotPredict
 
 
@@ -76,6 +82,24 @@ def test_terms_that_depend_on_each_other_are_named_and_their_intervals_hold_ever
         assert fitted.low[term] == pytest.approx(0.0, abs=1e-15)
         assert fitted.high[term] == pytest.approx(7e-8, rel=1e-6)
     assert fitted.low[0] <= true[0] <= fitted.high[0]
+
+
+@pytest.mark.parametrize("terms", [4, 5, 6])
+def test_the_prices_that_explain_every_row_as_well_by_brute_force(terms):
+    """The least and the largest price of a term are at a corner: prices of three terms alone that
+    give the three sums on which every row depends. All choices of three are tried."""
+    generator = np.random.default_rng(terms)
+    sums = generator.uniform(0.0, 1.0, (3, terms))
+    value = generator.uniform(0.1, 2.0, terms)
+    corners = []
+    for chosen in itertools.combinations(range(terms), 3):
+        prices = np.linalg.solve(sums[:, chosen], sums @ value)
+        if (prices >= 0).all():
+            corners.append(np.zeros(terms))
+            corners[-1][list(chosen)] = prices
+    low, high = equally_good(value, generator.uniform(0.0, 1.0, (20, 3)) @ sums)
+    assert low == pytest.approx(np.min(corners, axis=0), abs=1e-6)
+    assert high == pytest.approx(np.max(corners, axis=0), rel=1e-6)
 
 
 def test_intervals_hold_the_price_about_as_often_as_they_say():

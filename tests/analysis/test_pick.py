@@ -230,6 +230,16 @@ def test_race_to_halt_is_right_worse_or_open_by_construction():
     assert np.isnan(pick(no_draws).best_probability)
 
 
+@pytest.mark.parametrize(("deviations", "verdict"), [(1.5, "open"), (1.8, "worse")])
+@pytest.mark.parametrize("gain", [0.001, 0.05])
+def test_any_saving_counts_if_it_is_sure(gain, deviations, verdict):
+    """However small it is: it is there with 93 % at 1.5 standard deviations of the difference of
+    two energies, and with 96 % at 1.8; 95 % are enough."""
+    among = with_draws([1.0 + gain, 1.0], gain / deviations / np.hypot(1.0, 1.0 + gain))
+    assert pick(among).core_mhz == 900.0
+    assert pick(among).race_to_halt == verdict
+
+
 @pytest.mark.parametrize(
     ("energy_j", "verdict"), [([1.2, 1.0, 1.0], "worse"), ([1.0, 1.1, 1.2], "right")]
 )

@@ -6,7 +6,12 @@ import sys
 
 import pytest
 
+from campaign.measure.hardware_counters import counted
+from campaign.measure.window import Window
+from kernels.host.ranks import Team
+from sites.counters.counting import EventCount
 from sites.counters.group_file import CounterGroup
+from sites.setting import AS_FOUND
 from tests.campaign.test_measure import localhost, run
 
 SOFTWARE = CounterGroup(
@@ -53,3 +58,28 @@ def test_ranks_counters_are_added() -> None:
     done = run("command", {"argv": [sys.executable, "-c", BUSY]}, site, ranks=2)
     assert done.status == "ok", done.text
     assert done.provenance["counters"]["events"]["busy_ns"] >= 2 * 0.15e9
+
+
+def test_events_are_of_one_iteration_and_a_flag_says_which_took_turns_most() -> None:
+    """Two windows of 2 and 3 iterations. Of a turn in each window the shorter one is said."""
+    windows = [
+        Window(
+            end_ns=10**9,
+            iterations=iterations,
+            traces=[],
+            achieved=AS_FOUND,
+            counted={
+                "busy_ns": EventCount(100.0 * iterations, 1.0),
+                "faults": EventCount(7.0 * iterations, share),
+                "misses": EventCount(20.0 * iterations, 0.9),
+            },
+        )
+        for iterations, share in ((2, 0.95), (3, 0.8))
+    ]
+    found = counted(localhost(counters={"software": SOFTWARE}), Team(), windows)
+    assert found.kept["events"] == pytest.approx({"busy_ns": 100.0, "faults": 7.0, "misses": 20.0})
+    assert found.kept["share"] == {"faults": 0.8, "misses": 0.9}
+    assert found.derived == found.kept["derived"] == pytest.approx({"int": 14.0})
+    assert found.flags == [
+        "2 hardware counters were counted for a part of the time and scaled; faults for 80 %"
+    ]
