@@ -26,17 +26,28 @@ def task_end(future: Future, timeout_s: float = RESULT_S) -> TaskEnd | None:
     drop the task while its result is waited for. ``Future.result`` with a time limit then fails now
     and then with an ``UnboundLocalError``: ``distributed.utils.sync`` does not catch the
     ``asyncio.CancelledError`` of what it awaits. So the result is awaited here.
+
+    A request that did not get its result in time is not given up: the next call goes on waiting
+    for it. Dask joins the requests of a client, and where one is cancelled before it was sent, all
+    later ones wait for it and never get a result.
     """
     end: TaskEnd | None = future.client.sync(_end, future, timeout_s)
     return end
 
 
+_AWAITED: dict[int, asyncio.Future[Any]] = {}
+"""By the identity of their futures, the results that are being waited for: each keeps its future
+alive, so that no other has the same identity."""
+
+
 async def _end(future: Future, timeout_s: float) -> TaskEnd | None:
-    taken = asyncio.ensure_future(future.result())
+    taken = _AWAITED.get(id(future))
+    if taken is None:
+        taken = _AWAITED[id(future)] = asyncio.ensure_future(future.result())
     await asyncio.wait({taken}, timeout=timeout_s)
     if not taken.done():
-        taken.cancel()
         return None
+    del _AWAITED[id(future)]
     error = None if taken.cancelled() else taken.exception()
     if not taken.cancelled() and error is None:
         return TaskEnd(taken.result())
