@@ -72,6 +72,7 @@ def run(arguments: Namespace) -> int:
         raise BadArgument("--architecture: not with --json or --scripts")
     known = _known_times(arguments)
     plan = make_plan(Path(arguments.campaign), counted_on_terminal("points planned"))
+    refusals = _refusals(plan, arguments.architecture) if arguments.architecture else []
     search = None if plan.campaign.search is None else read_search(Path(arguments.campaign))
     if arguments.scripts:
         _print_scripts(plan, arguments)
@@ -83,8 +84,8 @@ def run(arguments: Namespace) -> int:
         _print_points(plan, arguments.limit)
         _print_estimates(_estimates(plan, known))
         _print_spaces(plan)
-        if arguments.architecture:
-            _print_refusals(plan, arguments.architecture)
+        for text in refusals:
+            explain(text)
         if search is not None:
             _print_search(search)
         labels = uncounted_commands(plan)
@@ -188,17 +189,16 @@ def _print_spaces(plan: Plan) -> None:
             print_table(["condition", "candidates refused"], rows, every_row=True)
 
 
-def _print_refusals(plan: Plan, architecture: str) -> None:
-    """Which variants of GPU kernels cannot run, and why."""
+def _refusals(plan: Plan, architecture: str) -> list[str]:
+    """Which variants of GPU kernels an architecture cannot run and why, in words."""
     from kernels.kernel import KernelFailed  # noqa: PLC0415
     from kernels.registry import find_kernel  # noqa: PLC0415
 
-    judged = False
+    texts = []
     for space in plan.spaces:
         kernel = find_kernel(space.entry.kernel)
         if kernel.refused_on is None:
             continue
-        judged = True
         refused = []
         for text in space.params:
             try:
@@ -206,20 +206,20 @@ def _print_refusals(plan: Plan, architecture: str) -> None:
             except KernelFailed as error:
                 raise BadArgument(f"--architecture {architecture}: {error}") from None
             if reason:
-                refused.append((text, reason))
+                refused.append(f"{_own_values(space, text)}: {reason}")
         name, count = space.entry.label or space.entry.kernel, len(space.params)
-        explain(
+        texts.append(
             f"space of {name} at {space.site}: {architecture} can run {count - len(refused):,} of "
             f"{count:,} variants"
             + (", and the others are recorded as failed; the first:" if refused else "")
         )
-        for text, reason in refused[:FIRST_VARIANTS]:
-            explain(f"{_own_values(space, text)}: {reason}")
-    if not judged:
+        texts += refused[:FIRST_VARIANTS]
+    if not texts:
         raise BadArgument(
             "--architecture: this campaign file has no space of a GPU kernel whose variants the "
             "compiler can judge"
         )
+    return texts
 
 
 def _own_values(space: Sweep, text: str) -> str:

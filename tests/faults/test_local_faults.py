@@ -17,7 +17,7 @@ SHORT = (
 
 
 def test_faults_at_the_stores_calls_lose_double_and_tear_nothing() -> None:
-    outcomes = list(commit_faults.run(7, seed=1))
+    outcomes = list(commit_faults.run(14, seed=1))
     assert len({outcome.kind for outcome in outcomes}) == len(commit_faults.KINDS)
     assert not [outcome.line() for outcome in outcomes if not outcome.ok]
 

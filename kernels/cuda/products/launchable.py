@@ -72,8 +72,3 @@ def with_use(
     """Each variant with what it needs. Compiling takes some tenths of a second the first time."""
     for params in variants:
         yield params, variant_use(params, architecture)
-
-
-def launchable(variants: Iterable[GpuDgemmParams], architecture: str) -> list[GpuDgemmParams]:
-    """The variants that can be launched on an architecture, and spill nothing."""
-    return [params for params, use in with_use(variants, architecture) if not use.refusal]

@@ -30,7 +30,6 @@ from kernels.kernel import KernelFailed, WrongResult
 from kernels.registry import find_kernel
 from tests.kernels.cuda.on_host import host_library
 
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 LANES = 32
 
 

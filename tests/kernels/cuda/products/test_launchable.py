@@ -12,7 +12,7 @@ from campaign.plan.plan import Plan, make_plan
 from kernels.cuda.architectures import PROCESSORS, processor_of
 from kernels.cuda.products.dgemm import gpu_dgemm
 from kernels.cuda.products.dgemm_counts import GpuDgemmParams
-from kernels.cuda.products.launchable import launchable, variant_use, with_use
+from kernels.cuda.products.launchable import variant_use, with_use
 from kernels.host.ranks import Team
 from kernels.kernel import KernelFailed
 
@@ -63,7 +63,11 @@ def test_variants_of_the_example_can_be_launched(plan, architecture: str) -> Non
         assert use.resident_blocks >= 1
 
 
-def test_variants_are_left_out_with_the_reason() -> None:
+def launchable(variants: list[GpuDgemmParams], architecture: str) -> list[GpuDgemmParams]:
+    return [params for params, use in with_use(variants, architecture) if not use.refusal]
+
+
+def test_variants_are_refused_with_the_reason() -> None:
     variants = [GpuDgemmParams(n=512), LARGE, SPILLING]
     assert launchable(variants, "sm_120") == variants[:1]
     reasons = [use.refusal for _, use in with_use(variants, "sm_120")]
