@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from analysis.choice.crossval import cross_validate, fitted_elsewhere, leave_one_site_out
 from analysis.choice.few_crossval import judge_holdout
 from analysis.choice.folds import folds
+from campaign.crossval_results import CrossvalResult
 from campaign.errors import BadArgument
-from campaign.result_tables import CrossvalResult
 
 if TYPE_CHECKING:
     from analysis.measurements.observations import Observations

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from campaign.notebook_html import html_table, simulated_mark
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from analysis.choice.crossval import CrossValidation
-    from analysis.choice.few_crossval import FewCase, FewCrossValidation
     from analysis.choice.pick import Pick
     from analysis.energy.fit_summary import FitSummary
     from analysis.energy.fitted import Fit
@@ -102,7 +102,7 @@ class FitResult:
         return _coefficient_frame(self.summary)
 
     def _repr_html_(self) -> str:
-        return _html(self.to_pandas(), _fit_title(self.summary))
+        return html_table(self.to_pandas(), _fit_title(self.summary))
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Coefficients:
         return _coefficient_frame(self.summary)
 
     def _repr_html_(self) -> str:
-        return _html(self.to_pandas(), _fit_title(self.summary))
+        return html_table(self.to_pandas(), _fit_title(self.summary))
 
 
 @dataclass(frozen=True)
@@ -157,77 +157,7 @@ class CostsAtSetting:
 
     def _repr_html_(self) -> str:
         title = f"{self.site} at {self.core_mhz:g}/{self.mem_mhz:g} MHz"
-        return _html(self.to_pandas(), title + _simulated(self.simulated))
-
-
-@dataclass(frozen=True)
-class CrossvalResult:
-    """A cross-validation: the error out of fold, and what the picks lose.
-
-    ``among_all``: of a holdout, the picks of ``predict`` among all settings, those that it was
-    fitted on included.
-    """
-
-    crossval: CrossValidation
-    unproven_clocks: bool = False
-    among_all: Sequence[FewCase] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """``campaign crossval --json``."""
-        shown = self.crossval.as_dict() | {"unproven_clocks": self.unproven_clocks}
-        if not self.among_all:
-            return shown
-        from analysis.choice.few_crossval import choosers  # noqa: PLC0415
-
-        lost = {name: vars(chooser) for name, chooser in choosers(self.among_all).items()}
-        return shown | {"among_all_settings": {"cases": len(self.among_all)} | lost}
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The choosers, a row each: mean and most energy lost in %, and how often it was best."""
-        import pandas as pd  # noqa: PLC0415
-
-        choosers = {
-            name: chooser
-            for name, chooser in self.as_dict()["decision"].items()
-            if isinstance(chooser, dict)
-        }
-        return pd.DataFrame.from_dict(choosers, orient="index").rename_axis("chooser")
-
-    def _repr_html_(self) -> str:
-        shown = self.as_dict()
-        title = (
-            f"{shown['site']}: {shown['scheme']}, error {shown['mape_pct']:.2f} % out of fold"
-            f"{_simulated(shown['simulated'])}"
-        )
-        return _html(self.to_pandas(), title)
-
-
-@dataclass(frozen=True)
-class FewCrossvalResult:
-    """What picks lose with few measurements."""
-
-    crossval: FewCrossValidation
-    unproven_clocks: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """``campaign crossval --scheme few:M --json``."""
-        return self.crossval.as_dict() | {"unproven_clocks": self.unproven_clocks}
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The cases, a row each: what each chooser loses a kernel in a draw, in %."""
-        import pandas as pd  # noqa: PLC0415
-
-        return pd.DataFrame(
-            [
-                {"kernel": case.label, "draw": case.draw} | dict(case.lost_pct)
-                for case in self.crossval.cases
-            ]
-        )
-
-    def _repr_html_(self) -> str:
-        shown = self.as_dict()
-        title = f"{shown['site']}: {shown['scheme']}{_simulated(shown['simulated'])}"
-        return _html(self.to_pandas(), title)
+        return html_table(self.to_pandas(), title + simulated_mark(self.simulated))
 
 
 @dataclass(frozen=True)
@@ -328,8 +258,8 @@ class Predictions:
 
     def _repr_html_(self) -> str:
         shown = ["label", "core_mhz", "mem_mhz", "saving_pct", "slowdown_pct", "slurm"]
-        title = f"{self.site}: least {self.objective}{_simulated(self.simulated)}"
-        return _html(self.to_pandas()[shown], title)
+        title = f"{self.site}: least {self.objective}{simulated_mark(self.simulated)}"
+        return html_table(self.to_pandas()[shown], title)
 
 
 @dataclass(frozen=True)
@@ -355,7 +285,7 @@ class RooflineResult:
     def _repr_html_(self) -> str:
         columns = ["operation", "memory", "time_balance", "effective_balance", "verdict"]
         name = self.shown.get("site") or self.shown["platform"]
-        return _html(self.to_pandas()[columns], name)
+        return html_table(self.to_pandas()[columns], name)
 
 
 @dataclass(frozen=True)
@@ -418,7 +348,7 @@ class Status:
         return pd.DataFrame(self.rows())
 
     def _repr_html_(self) -> str:
-        return _html(self.to_pandas(), "complete" if self.complete else "not complete")
+        return html_table(self.to_pandas(), "complete" if self.complete else "not complete")
 
 
 def _coefficient_frame(summary: FitSummary) -> pd.DataFrame:
@@ -432,12 +362,8 @@ def _coefficient_frame(summary: FitSummary) -> pd.DataFrame:
 def _fit_title(summary: FitSummary) -> str:
     return (
         f"{summary.site}: model {summary.model}, voltage {summary.voltage}, {summary.n} "
-        f"measurements{_simulated(summary.simulated)}"
+        f"measurements{simulated_mark(summary.simulated)}"
     )
-
-
-def _simulated(simulated: bool) -> str:
-    return " (simulated)" if simulated else ""
 
 
 def _known(mhz: float) -> float | None:
@@ -446,9 +372,3 @@ def _known(mhz: float) -> float | None:
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _html(frame: pd.DataFrame, title: str) -> str:
-    from html import escape  # noqa: PLC0415
-
-    return f"<p>{escape(title)}</p>\n{frame.to_html(float_format='{:.4g}'.format, na_rep='-')}"

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from campaign import fits
+from campaign.crossval_results import CrossvalResult, FewCrossvalResult
 from campaign.errors import BadArgument
 from campaign.result_tables import (
     Coefficients,
     CostsAtSetting,
-    CrossvalResult,
-    FewCrossvalResult,
     FitResult,
     Predictions,
     RooflineResult,

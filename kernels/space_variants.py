@@ -17,14 +17,11 @@ import numpy as np
 
 from kernels.expression import DEVICE, BadExpression, Expression
 from kernels.space import WHERE, BadSpace, Range, Space, Values
+from kernels.space_candidates import CHUNK, Bound, Candidates, Series, range_counts
 
 MAX_VARIANTS = 20_000_000
-MAX_VALUES = 1_000_000
-"""The most values of one parameter."""
 MAX_CANDIDATES = 1_000_000_000
 """The most candidates that are tested before a space counts as too large."""
-CHUNK = 1 << 19
-"""Candidates that are held at once, where a parameter has no more values."""
 LONG_RANGE = 16
 """Values for each candidate on average, from which on it is worth to look for candidates that
 agree."""
@@ -80,63 +77,6 @@ def variants(space: Space, given: Mapping[str, Any], device: Mapping[str, float]
     }
     listed = {n: v.listed for n, v in space.parameters.items() if isinstance(v, Values)}
     return Variants(size, columns, listed, tuple(walk.refused))
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """Values of the parameters bound so far: ``columns`` as in :class:`Variants`, ``size`` rows."""
-
-    size: int
-    columns: dict[str, np.ndarray]
-
-    def take(self, rows: np.ndarray) -> _Candidates:
-        return _Candidates(len(rows), {name: column[rows] for name, column in self.columns.items()})
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """Candidates with one more parameter, ``name``: row i has the parameters of the row ``rows[i]``
-    of ``parents``, and ``column[i]``. The parents' columns are copied only where they are used."""
-
-    parents: _Candidates
-    rows: np.ndarray
-    name: str
-    column: np.ndarray
-
-    def keep(self, passed: np.ndarray) -> _Bound:
-        """Those that passed: indices into ``rows``."""
-        return _Bound(self.parents, self.rows[passed], self.name, self.column[passed])
-
-    def candidates(self) -> _Candidates:
-        taken = self.parents.take(self.rows)
-        return _Candidates(taken.size, taken.columns | {self.name: self.column})
-
-
-@dataclass(frozen=True)
-class _Series:
-    """The values of a parameter for each candidate (N,): ``counts`` of them, from ``first`` in
-    steps of ``step``; where there is ``of``, these are places in it."""
-
-    counts: np.ndarray
-    first: np.ndarray
-    step: np.ndarray
-    of: np.ndarray | None = None
-
-    def bound(self, name: str, parents: _Candidates) -> Iterator[_Bound]:
-        """The candidates with each of their values, in order, some at a time."""
-        ends = np.cumsum(self.counts)
-        total = int(ends[-1])
-        starts = np.searchsorted(ends, np.arange(0, total, CHUNK), side="right").tolist()
-        for a, b in zip(starts, [*starts[1:], parents.size], strict=True):
-            counts, first, step = self.counts[a:b], self.first[a:b], self.step[a:b]
-            rows = np.repeat(np.arange(a, b), counts)
-            before = np.cumsum(counts) - counts
-            if first.dtype.kind == step.dtype.kind == "i" and np.all(step == step[0]):
-                column = np.repeat(first - before * step, counts) + np.arange(len(rows)) * step[0]
-            else:
-                within = np.arange(len(rows)) - np.repeat(before, counts)
-                column = self.first[rows] + within * self.step[rows]
-            yield _Bound(parents, rows, name, column if self.of is None else self.of[column])
 
 
 @dataclass(frozen=True)
@@ -201,14 +141,14 @@ class _Walk:
             count = len(values.listed) if isinstance(values, Values) else 1
             self.following[depth] = count * self.following[depth + 1] if free else 1
 
-    def all(self) -> Iterator[_Candidates]:
+    def all(self) -> Iterator[Candidates]:
         """All variants."""
-        nothing = _Candidates(1, {})
-        start = _Bound(nothing, np.arange(1), "", np.zeros(1))
+        nothing = Candidates(1, {})
+        start = Bound(nothing, np.arange(1), "", np.zeros(1))
         if self._passed(start, self.ready[0]).rows.size:
             yield from self._below(0, nothing)
 
-    def _below(self, depth: int, candidates: _Candidates) -> Iterator[_Candidates]:
+    def _below(self, depth: int, candidates: Candidates) -> Iterator[Candidates]:
         """The variants that begin with these candidates, ``depth`` of whose parameters are bound
         and have passed their conditions."""
         if not candidates.size:
@@ -231,14 +171,14 @@ class _Walk:
             for expanded in self._expanded(depth, part):
                 yield from self._below(depth + 1, expanded)
 
-    def _expanded(self, depth: int, parents: _Candidates) -> Iterator[_Candidates]:
+    def _expanded(self, depth: int, parents: Candidates) -> Iterator[Candidates]:
         """The candidates with each value of their next parameter that passes its conditions."""
         name, conditions = self.names[depth], self.ready[depth + 1]
         declared = self.space.parameters[name]
         if isinstance(declared, Expression):
             column = self._evaluated(name, (declared,), parents)[0]
             self._count(parents.size)
-            parts = iter([_Bound(parents, np.arange(parents.size), name, column)])
+            parts = iter([Bound(parents, np.arange(parents.size), name, column)])
         else:
             series = self._series(name, declared, parents)
             if isinstance(declared, Range) and not series.counts.all():
@@ -257,18 +197,18 @@ class _Walk:
         for part in parts:
             yield self._passed(part, conditions).candidates()
 
-    def _series(self, name: str, declared: Values | Range, parents: _Candidates) -> _Series:
+    def _series(self, name: str, declared: Values | Range, parents: Candidates) -> Series:
         """The values of a parameter before any condition; of a list, their places in it."""
         if isinstance(declared, Values):
             zeros = np.zeros(parents.size, dtype=np.int64)
-            return _Series(zeros + len(declared.listed), zeros, zeros + 1)
+            return Series(zeros + len(declared.listed), zeros, zeros + 1)
         first, last, step = self._evaluated(
             name, (declared.first, declared.last, declared.step), parents
         )
-        return _Series(_counts(name, first, last, step), first, step)
+        return Series(range_counts(name, first, last, step), first, step)
 
     def _evaluated(
-        self, name: str, expressions: Sequence[Expression], parents: _Candidates
+        self, name: str, expressions: Sequence[Expression], parents: Candidates
     ) -> list[np.ndarray]:
         names = {name for expression in expressions for name in expression.names}
         columns = self._fixed(names, parents.size) | self._columns(names, parents)
@@ -277,9 +217,7 @@ class _Walk:
         except BadExpression as error:
             raise BadSpace(name, error.what, error.remedy) from None
 
-    def _note_empty(
-        self, depth: int, declared: Range, series: _Series, parents: _Candidates
-    ) -> None:
+    def _note_empty(self, depth: int, declared: Range, series: Series, parents: Candidates) -> None:
         """Keep a range that has no value for some of these candidates, with the first of them."""
         if self.empty_range is not None and self.empty_range.depth >= depth:
             return
@@ -293,7 +231,7 @@ class _Walk:
         self.empty_range = _EmptyRange(depth, declared, first, last, step, values)
 
     def _groups(
-        self, name: str, series: _Series, parents: _Candidates, conditions: Sequence[int]
+        self, name: str, series: Series, parents: Candidates, conditions: Sequence[int]
     ) -> _Groups | None:
         """Candidates that have the same values of the parameter, and with which as many of its
         first conditions as possible come out the same; None where there are too few of them."""
@@ -315,12 +253,12 @@ class _Walk:
         return groups
 
     def _tested_once(
-        self, name: str, series: _Series, parents: _Candidates, groups: _Groups
-    ) -> _Series:
+        self, name: str, series: Series, parents: Candidates, groups: _Groups
+    ) -> Series:
         """The values that pass the conditions of the groups, tested once for each group."""
         self._count(int(series.counts.sum()))
         of_group = groups.of_group
-        one_each = _Series(series.counts[of_group], series.first[of_group], series.step[of_group])
+        one_each = Series(series.counts[of_group], series.first[of_group], series.step[of_group])
         firsts = parents.take(of_group)
         left = [
             self._passed(part, groups.conditions, groups.weights)
@@ -331,9 +269,9 @@ class _Walk:
         starts = np.cumsum(counts) - counts
         ones = np.ones(parents.size, dtype=np.int64)
         column = np.concatenate([part.column for part in left])
-        return _Series(counts[groups.group], starts[groups.group], ones, column)
+        return Series(counts[groups.group], starts[groups.group], ones, column)
 
-    def _counted(self, parts: Iterator[_Bound]) -> Iterator[_Bound]:
+    def _counted(self, parts: Iterator[Bound]) -> Iterator[Bound]:
         for part in parts:
             self._count(len(part.rows))
             yield part
@@ -349,8 +287,8 @@ class _Walk:
             )
 
     def _passed(
-        self, candidates: _Bound, conditions: Sequence[int], weights: np.ndarray | None = None
-    ) -> _Bound:
+        self, candidates: Bound, conditions: Sequence[int], weights: np.ndarray | None = None
+    ) -> Bound:
         """The candidates that pass these conditions. ``weights`` (parents,): how many candidates
         each stands for."""
         for i in conditions:
@@ -362,7 +300,7 @@ class _Walk:
                 n: column[candidates.rows]
                 for n, column in self._columns(names - {own}, candidates.parents).items()
             }
-            columns |= self._columns(names & {own}, _Candidates(size, {own: candidates.column}))
+            columns |= self._columns(names & {own}, Candidates(size, {own: candidates.column}))
             columns |= {
                 n: np.broadcast_to(self.fixed[n], (size,)) for n in names & self.fixed.keys()
             }
@@ -385,7 +323,7 @@ class _Walk:
         """The values (size,) of those of these names that are the same for all candidates."""
         return {n: np.broadcast_to(self.fixed[n], (size,)) for n in self.fixed.keys() & names}
 
-    def _columns(self, names: Iterable[str], candidates: _Candidates) -> dict[str, np.ndarray]:
+    def _columns(self, names: Iterable[str], candidates: Candidates) -> dict[str, np.ndarray]:
         """The values (N,) of those of these names that are parameters of the candidates."""
         columns = {}
         for name in candidates.columns.keys() & names:
@@ -394,29 +332,12 @@ class _Walk:
         return columns
 
 
-def _numbered(group: np.ndarray, names: Iterable[str], candidates: _Candidates) -> np.ndarray:
+def _numbered(group: np.ndarray, names: Iterable[str], candidates: Candidates) -> np.ndarray:
     """The groups (N,), divided where these parameters differ."""
     for name in sorted(candidates.columns.keys() & names):
         values, place = np.unique(candidates.columns[name], return_inverse=True)
         group = np.unique(group * len(values) + place, return_inverse=True)[1]
     return group
-
-
-def _counts(name: str, first: np.ndarray, last: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """How many values each range (N,) has; none where its last lies before its first."""
-    if any(part.dtype.kind not in "bif" for part in (first, last, step)):
-        raise BadSpace(name, "a range of texts", "give numbers")
-    if np.any(step == 0):
-        raise BadSpace(name, "a range with step 0", "give a step that is not 0")
-    steps = np.floor((last.astype(float) - first) / step * (1 + 1e-12) + 1e-12)
-    counts = np.maximum(steps + 1, 0)
-    if counts.max(initial=0) > MAX_VALUES:
-        raise BadSpace(
-            name,
-            f"a range of {counts.max():,.0f} values",
-            f"give a larger step: a parameter may have {MAX_VALUES:,} values",
-        )
-    return counts.astype(np.int64)
 
 
 def _empty(space: Space, walk: _Walk) -> BadSpace:

@@ -37,14 +37,18 @@ from analysis.time.class_roofline import ClassRoofline
 from analysis.time.held_out_rooflines import HeldOutRooflines, ProfiledRun
 from analysis.time.kernel_roofline import SettingTimes, TimeModel, clock_ratios
 from analysis.time.shared_rooflines import SharedRooflines, few_times, fit_shared
+from analysis.time.stack_weights import (
+    relative_errors,
+    stack_weights,
+    stacked_out_of_fold,
+    surely_less,
+)
 
 MOST_SETTINGS = 8
 """A kernel with more settings than these has enough of its own."""
 LEAST_OTHERS = 5
 BANDWIDTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 5.0)
 """Of the weights of alike kernels, in mean squared standard deviations of what is compared."""
-SUM_TO_1 = 1e4
-"""How strongly the weights of the predictions are held to sum to 1."""
 EVERYONE = 0.02
 """The part of the starting weights in which all kernels count alike."""
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
@@ -141,9 +145,9 @@ def profile_stack(
     errors, hidden = group.errors()
     by_counts = errors[-1]
     weights, left_out = np.array([0.0, 0.0, 0.0, 1.0]), by_counts
-    out_of_fold = _stacked_out_of_fold(errors, hidden)
-    if _surely_less(_off(out_of_fold, hidden), _off(by_counts, hidden)):
-        weights, left_out = _stack_weights(errors[:, hidden]), out_of_fold
+    out_of_fold = stacked_out_of_fold(errors, hidden)
+    if surely_less(relative_errors(out_of_fold, hidden), relative_errors(by_counts, hidden)):
+        weights, left_out = stack_weights(errors[:, hidden]), out_of_fold
     log_s = np.tensordot(weights, group.predicted(np.array([row]), to), 1)[0]
     core, mem = table.at(np.array([setting]))
     here = (to[0] == core) & (to[1] == mem)
@@ -151,7 +155,7 @@ def profile_stack(
     return ProfileTimes(
         np.exp(log_s),
         _square_root(np.where(here, 0.0, root[:, group.nearest(to)])),
-        100.0 * float(np.average(_off(left_out, hidden), weights=hidden.sum(axis=1))),
+        100.0 * float(np.average(relative_errors(left_out, hidden), weights=hidden.sum(axis=1))),
     )
 
 
@@ -268,7 +272,7 @@ class _Group:
         are left, float64 (others, S), whose products, summed over the others, are their
         covariance."""
         errors, hidden = self.errors()
-        weights = _stack_weights(errors[:, hidden])
+        weights = stack_weights(errors[:, hidden])
         # The weights were found on the same errors.
         free = np.maximum(hidden.sum(axis=0) - float(len(weights)), 1.0)
         return weights, np.tensordot(weights, errors, 1) / np.sqrt(free)
@@ -376,17 +380,6 @@ class _Group:
         return np.column_stack([self.table.log_w[:, first], log_rate])
 
 
-def _stack_weights(errors: np.ndarray) -> np.ndarray:
-    """Weights (P,), none below 0 and all together 1, of P predictions whose errors are ``errors``
-    (P, N), so that the sum of squared errors of the weighted mean is least."""
-    from scipy.optimize import nnls  # noqa: PLC0415
-
-    scale = max(float(np.sqrt((errors**2).sum())), 1e-300)
-    rows = np.vstack([errors.T / scale, np.full((1, len(errors)), SUM_TO_1)])
-    weights, _ = nnls(rows, np.append(np.zeros(errors.shape[1]), SUM_TO_1))
-    return np.asarray(weights / weights.sum())
-
-
 def _alike(distance: np.ndarray, bandwidth: float, nobody: np.ndarray) -> np.ndarray:
     """Weights (rows, others) that sum to 1, larger for nearer ones, 0 where ``nobody``."""
     with np.errstate(invalid="ignore"):
@@ -399,27 +392,3 @@ def _square_root(root: np.ndarray) -> np.ndarray:
     """(M, M) with the same products, summed over the first axis, as ``root`` (R, M)."""
     spread, axes = np.linalg.eigh(root.T @ root)
     return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))).T)
-
-
-def _stacked_out_of_fold(errors: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-    """The errors (others, S) of the weighted mean, those of each kernel with weights that were
-    found on the rest; ``errors``, ``hidden``: as :meth:`_Group.errors`."""
-    left_out = np.zeros(hidden.shape)
-    for i in range(len(hidden)):
-        rest = hidden.copy()
-        rest[i] = False
-        left_out[i] = _stack_weights(errors[:, rest]) @ errors[:, i]
-    return left_out
-
-
-def _off(errors: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-    """The mean absolute relative error of the times of each kernel, float64 (others,)."""
-    return np.abs(np.expm1(errors)).sum(axis=1, where=hidden) / hidden.sum(axis=1)
-
-
-def _surely_less(values: np.ndarray, others: np.ndarray) -> bool:
-    """Whether the mean is less by more than the standard error of the difference, so that it is
-    worth the simpler choice (Breiman, Friedman, Olshen & Stone 1984, the one-standard-error
-    rule)."""
-    gain = others - values
-    return bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from kernels.fmm.accuracy import BadInput, accuracy, leaf_points, newton_steps
-from kernels.fmm.method import Fmm, Setup, prepare_method
+from kernels.fmm.method import Fmm, prepare_method
 from kernels.fmm.operators.interaction_kernels import INTERACTIONS
+from kernels.fmm.setup import Setup
 from kernels.host.vectors import estimate_bits
 
 

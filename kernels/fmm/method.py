@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -32,44 +30,13 @@ from kernels.fmm.phases.p2m_p2l_m2p_l2p import (
 from kernels.fmm.phases.u_p2p import act_on_pairs, gradients_on_pairs
 from kernels.fmm.phases.u_schedule import share_pairs
 from kernels.fmm.phases.v_slabs import plane_frequencies, slabs
+from kernels.fmm.setup import Setup, TreePart
 from kernels.fmm.tree.layout import BEYOND, LeafPoints, lay_out, sources_of, targets_of
 from kernels.fmm.tree.lists import build_lists
 from kernels.fmm.tree.octree import Octree, build_octree
 from kernels.fmm.tree.v_list import build_v_list
 from kernels.host.vectors import lanes_of
 from kernels.host.worker_threads import WorkerThreads
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """What is computed, and how.
-
-    ``order``: points along an edge of a surface. ``q``: most points in a leaf. ``dtype``: float32
-    or float64, the type of the loops' numbers. ``steps``: Newton steps of 1 / r. ``nearest``: in
-    sides of a leaf, the distance below which single precision is too inaccurate. ``interaction``,
-    ``parameter``: of :data:`kernels.fmm.operators.interaction_kernels.INTERACTIONS`.
-    ``threads``: how many compute.
-    """
-
-    order: int
-    q: int
-    dtype: np.dtype[Any]
-    steps: int
-    nearest: float
-    interaction: str = "laplace"
-    parameter: float = 0.0
-    threads: int = 1
-
-
-@dataclass(frozen=True)
-class TreePart:
-    """A rank's part of the tree, bool (nodes,).
-
-    ``own``: the rank's leaves; ``active``: these and all their ancestors.
-    """
-
-    own: np.ndarray
-    active: np.ndarray
 
 
 def prepare_method(sources: np.ndarray, targets: np.ndarray | None, setup: Setup) -> Fmm:

@@ -22,9 +22,10 @@ import numpy as np
 from kernels.fmm.accuracy import BadInput
 from kernels.fmm.constants import COARSEST
 from kernels.fmm.counts.work import Messages
-from kernels.fmm.method import Fmm, Setup, TreePart
+from kernels.fmm.method import Fmm
 from kernels.fmm.operators.surfaces import surface_size
 from kernels.fmm.phases.u_schedule import leaf_costs
+from kernels.fmm.setup import Setup, TreePart
 from kernels.fmm.tree.layout import LeafPoints
 from kernels.fmm.tree.lists import SELF, Lists, build_lists
 from kernels.fmm.tree.morton import MAX_LEVEL, morton_keys, sorted_order, spread_bits
