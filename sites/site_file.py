@@ -62,6 +62,7 @@ OneLine = Annotated[str, matching(r"[^\n\r\x00]+", "must be one line, and not em
 Identifier = Annotated[
     str, matching("[A-Za-z_][A-Za-z0-9_]*", "must be letters, digits and _, and no digit first")
 ]
+Architecture = Annotated[str, matching("sm_[0-9]{2,3}", 'must be sm_ and digits, such as "sm_90"')]
 Number = Annotated[int | float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
@@ -325,6 +326,9 @@ class Site(FileModel):
     device: dict[Identifier, Number] = Field(default_factory=dict)
     """Numbers of the device that spaces of variants may use as device.NAME: registers,
     shared_bytes, threads ..."""
+    architecture: Architecture | None = None
+    """The architecture of the site's GPUs, such as "sm_90". Variants of GPU kernels that it cannot
+    run are then left out of spaces; the compiler tells, without a GPU."""
     classes: dict[Name, OperationClass] = Field(default_factory=dict)
     """Operation classes that differ from the defaults."""
     partitions: dict[Name, Partition] = Field(min_length=1)

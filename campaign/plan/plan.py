@@ -63,9 +63,12 @@ class Plan:
         return [(part.site, part.partition) for part in self.points.parts]
 
 
-def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
+def make_plan(
+    path: Path, show: ShowCount = lambda planned: None, *, architecture: str | None = None
+) -> Plan:
     """Read a campaign file and its sites, and list the points. ``show`` is called with how many
-    are planned, now and then.
+    are planned, now and then. ``architecture``: of the GPUs of all sites, such as ``sm_90``,
+    instead of what the site files say.
 
     Raises:
         BadFile: something in the files is wrong; with the place and a remedy.
@@ -83,6 +86,8 @@ def make_plan(path: Path, show: ShowCount = lambda planned: None) -> Plan:
     _check_unused(campaign.settings, source, ("settings",))
     for i, entry in enumerate(campaign.sites):
         site, site_path = _site_of(entry, i, path, source)
+        if architecture is not None:
+            site = site.model_copy(update={"architecture": architecture})
         if site.name in sites:
             raise source.error(
                 ("sites", i, "site"), f"a second site named {site.name!r}", "give it another name"

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from campaign.plan.campaign_file import KernelEntry
 from campaign.plan.point import canonical_json
-from kernels.kernel import Kernel
+from kernels.kernel import Kernel, KernelFailed
 from kernels.registry import find_kernel
 from kernels.space import WHERE, BadSpace, read_space
 from sites.located_toml import BadFile, KeyPath, Source, raise_all
@@ -31,12 +31,14 @@ MAX_POINTS = 20_000_000
 @dataclass(frozen=True)
 class Sweep:
     """The parameter sets of a kernel entry as canonical JSON. Of a space, which may use the site's
-    numbers, also the ``site``, and how many candidates each condition ``refused``."""
+    numbers, also the ``site``, and how many candidates each condition ``refused``. ``left_out``:
+    the variants that GPUs of the site's architecture cannot run, and why."""
 
     entry: KernelEntry
     params: list[str]
     site: str = ""
     refused: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def swept(entry: KernelEntry, index: int, source: Source, site: Site | None = None) -> Sweep:
@@ -67,7 +69,41 @@ def swept(entry: KernelEntry, index: int, source: Source, site: Site | None = No
             if excluded
             else "list at least one value for each parameter",
         )
-    return Sweep(entry, sets, site.name if site and entry.space is not None else "", refused)
+    if site is None or entry.space is None:
+        return Sweep(entry, sets)
+    left_out = _left_out(kernel, sets, site, ("kernels", index, "space"), source)
+    runnable = [text for text in sets if text not in left_out]
+    return Sweep(entry, runnable, site.name, refused, left_out)
+
+
+def _left_out(
+    kernel: Kernel, sets: list[str], site: Site, at: KeyPath, source: Source
+) -> dict[str, str]:
+    """The variants that GPUs of the site's architecture cannot run, and why."""
+    if site.architecture is None or kernel.refused_on is None:
+        return {}
+    left_out = {}
+    for text in sets:
+        params = kernel.params.model_validate_json(text)
+        try:
+            reason = kernel.refused_on(params, site.architecture)
+        except KernelFailed as error:
+            raise source.error(
+                at,
+                f"cannot determine which variants {site.architecture}, the architecture of "
+                f"{site.name}, can run: {error}",
+                "or name no architecture: the node then records what it cannot run as failed",
+            ) from None
+        if reason:
+            left_out[text] = reason
+    if len(left_out) == len(sets):
+        raise source.error(
+            at,
+            f"{site.architecture}, the architecture of {site.name}, can run none of the "
+            f"{len(sets):,} variants; the first: {reason}",
+            "let smaller variants into the space",
+        )
+    return left_out
 
 
 def _with_variants(

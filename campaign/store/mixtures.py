@@ -18,7 +18,7 @@ from sites.errors import WithRemedy
 
 WITHOUT_EFFECT = {
     "protocol": ("timeout_s",),
-    "site": ("name", "description", "legal", "domains", "partitions", "slurm"),
+    "site": ("name", "description", "legal", "domains", "partitions", "slurm", "architecture"),
 }
 """The entries that do not matter. Of domains and partitions some do, see below."""
 OF_PARTITION = ("cores", "exclusive", "directives")

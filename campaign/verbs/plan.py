@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -47,8 +48,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--architecture",
         metavar="SM",
-        help="for variants of GPU kernels: which of them GPUs of this architecture, such as sm_90, "
-        "cannot run; compiles each variant, without a GPU",
+        help="plan for GPUs of this architecture, such as sm_90, whatever the site files say: "
+        "variants that they cannot run are left out; compiles each variant, without a GPU",
     )
     parser.add_argument(
         "--estimate", action="store_true", help="with --json: print the estimates, not the points"
@@ -68,11 +69,17 @@ def run(arguments: Namespace) -> int:
         raise BadArgument(
             "--estimate: only with --json; without it, the points and the estimates are printed"
         )
-    if arguments.architecture and (arguments.json or arguments.scripts):
-        raise BadArgument("--architecture: not with --json or --scripts")
     known = _known_times(arguments)
-    plan = make_plan(Path(arguments.campaign), counted_on_terminal("points planned"))
-    refusals = _refusals(plan, arguments.architecture) if arguments.architecture else []
+    plan = make_plan(
+        Path(arguments.campaign),
+        counted_on_terminal("points planned"),
+        architecture=arguments.architecture,
+    )
+    if arguments.architecture and not any(map(_judged, plan.spaces)):
+        raise BadArgument(
+            "--architecture: this campaign file has no space of a GPU kernel whose variants the "
+            "compiler can judge"
+        )
     search = None if plan.campaign.search is None else read_search(Path(arguments.campaign))
     if arguments.scripts:
         _print_scripts(plan, arguments)
@@ -84,8 +91,6 @@ def run(arguments: Namespace) -> int:
         _print_points(plan, arguments.limit)
         _print_estimates(_estimates(plan, known))
         _print_spaces(plan)
-        for text in refusals:
-            explain(text)
         if search is not None:
             _print_search(search)
         labels = uncounted_commands(plan)
@@ -175,7 +180,8 @@ def _print_estimates(estimated: list[PartitionEstimate]) -> None:
 
 
 def _print_spaces(plan: Plan) -> None:
-    """How many variants each space has, its first, and what its conditions refused."""
+    """How many variants each space has, its first, what its conditions refused, and what the site's
+    GPUs cannot run."""
     for space in plan.spaces:
         name = space.entry.label or space.entry.kernel
         say(f"space of {name} at {space.site}: {len(space.params):,} variants; the first:")
@@ -187,39 +193,22 @@ def _print_spaces(plan: Plan) -> None:
         ]
         if rows:
             print_table(["condition", "candidates refused"], rows, every_row=True)
+        if space.left_out:
+            architecture, count = plan.sites[space.site].architecture, len(space.left_out)
+            one = (
+                "variant, which it cannot run, is"
+                if count == 1
+                else "variants, which it cannot run, are"
+            )
+            say(f"{architecture}: {count:,} {one} left out; the first:")
+            for text, reason in itertools.islice(space.left_out.items(), FIRST_VARIANTS):
+                explain(f"{_own_values(space, text)}: {reason}")
 
 
-def _refusals(plan: Plan, architecture: str) -> list[str]:
-    """Which variants of GPU kernels an architecture cannot run and why, in words."""
-    from kernels.kernel import KernelFailed  # noqa: PLC0415
+def _judged(space: Sweep) -> bool:
     from kernels.registry import find_kernel  # noqa: PLC0415
 
-    texts = []
-    for space in plan.spaces:
-        kernel = find_kernel(space.entry.kernel)
-        if kernel.refused_on is None:
-            continue
-        refused = []
-        for text in space.params:
-            try:
-                reason = kernel.refused_on(kernel.params.model_validate_json(text), architecture)
-            except KernelFailed as error:
-                raise BadArgument(f"--architecture {architecture}: {error}") from None
-            if reason:
-                refused.append(f"{_own_values(space, text)}: {reason}")
-        name, count = space.entry.label or space.entry.kernel, len(space.params)
-        texts.append(
-            f"space of {name} at {space.site}: {architecture} can run {count - len(refused):,} of "
-            f"{count:,} variants"
-            + (", and the others are recorded as failed; the first:" if refused else "")
-        )
-        texts += refused[:FIRST_VARIANTS]
-    if not texts:
-        raise BadArgument(
-            "--architecture: this campaign file has no space of a GPU kernel whose variants the "
-            "compiler can judge"
-        )
-    return texts
+    return find_kernel(space.entry.kernel).refused_on is not None
 
 
 def _own_values(space: Sweep, text: str) -> str:

@@ -1,7 +1,8 @@
 """What the processors of a GPU's architecture hold, and how many blocks they run at a time.
 
-From the table of technical specifications in NVIDIA's CUDA programming guide. All architectures
-here have 65,536 registers of 32 bits in a processor, which are divided among its four schedulers.
+From the table of technical specifications in NVIDIA's CUDA programming guide; the numbers of blocks
+agree with NVIDIA's occupancy calculator (``cuda_occupancy.h`` of CUDA 13.0). All architectures here
+have 65,536 registers of 32 bits in a processor, which are divided among its four schedulers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ SCHEDULERS = 4
 SCHEDULER_REGISTERS = 65536 // SCHEDULERS
 REGISTER_STEP = 8
 """Registers of a thread are allotted in such steps."""
+SHARED_STEP = 128
+"""Bytes of shared memory of a block are allotted in such steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +39,12 @@ class Processor:
             return 0
         warps = -(-threads // WARP)
         of_warp = -(-registers // REGISTER_STEP) * REGISTER_STEP * WARP
+        shared = -(-(shared_bytes + self.reserved_shared_bytes) // SHARED_STEP) * SHARED_STEP
         return min(
             self.blocks,
             self.threads // (warps * WARP),
             SCHEDULER_REGISTERS // of_warp * SCHEDULERS // warps,
-            self.shared_bytes // (shared_bytes + self.reserved_shared_bytes),
+            self.shared_bytes // shared,
         )
 
 

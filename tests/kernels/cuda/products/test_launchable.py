@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from itertools import product
 from pathlib import Path
 
@@ -97,6 +99,17 @@ def test_resident_blocks_by_hand() -> None:
     assert all(one.block_shared_bytes < one.shared_bytes for one in PROCESSORS.values())
 
 
+def test_resident_blocks_are_those_of_nvidias_calculator() -> None:
+    """As ``cuda_occupancy.h`` of CUDA 13.0 gives them, for random blocks of every architecture."""
+    with (Path(__file__).parents[1] / "resident_blocks.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["architecture"] for row in rows} == set(PROCESSORS)
+    for row in rows:
+        block = (int(row[name]) for name in ("threads", "registers", "shared_bytes"))
+        found = processor_of(row["architecture"]).resident_blocks(*block)
+        assert found == int(row["resident_blocks"]), row
+
+
 def test_without_a_gpu_it_says_where_to_run() -> None:
     """Where there is one, the product is computed and checked."""
     try:
@@ -136,7 +149,7 @@ def planned(folder: Path, text: str, *more: str) -> int:
     return main(["plan", str(path), *more])
 
 
-def test_a_plan_says_which_variants_a_gpu_cannot_run(tmp_path: Path, capsys) -> None:
+def test_variants_that_a_gpu_cannot_run_are_left_out(tmp_path: Path, capsys) -> None:
     """By the compiler, or by the formula of shared memory: a block of sm_120 has 99 KiB, one of
     sm_90 227. 8 x 64 x (128 + 128) bytes are 128 KiB, and 2 x 4 x 20,004 are 156."""
     stencils = STENCILS.replace("[16, 20000]", "[16, 20000, 32000]")
@@ -146,19 +159,56 @@ def test_a_plan_says_which_variants_a_gpu_cannot_run(tmp_path: Path, capsys) -> 
         (STENCILS, "sm_120", 1, 2, "tile_1=20000: a block needs 160,032 bytes of shared memory"),
         (STENCILS, "sm_90", 2, 2, ""),
         (stencils, "sm_90", 2, 3, "tile_1=32000: a block needs 256,032 bytes of shared memory"),
+        (stencils, "sm_120", 1, 3, "tile_1=20000: a block needs 160,032 bytes of shared memory"),
     ):
         assert planned(tmp_path, text, "--architecture", architecture) == 0
         shown = " ".join("".join(capsys.readouterr()).split())
-        assert f"{architecture} can run {can} of {of} variants" in shown
-        assert ("the others are recorded as failed; the first:" in shown) == bool(reason)
+        assert f": {can} variants; the first:" in shown
+        are = (
+            "variant, which it cannot run, is"
+            if of - can == 1
+            else "variants, which it cannot run, are"
+        )
+        said = f"{architecture}: {of - can} {are} left out; the first:"
+        assert (said in shown) == bool(reason)
         assert reason in shown
+        assert planned(tmp_path, text, "--architecture", architecture, "--json") == 0
+        assert len(json.loads(capsys.readouterr().out)) == can
+        every = make_plan(tmp_path / "c.toml")
+        kept = make_plan(tmp_path / "c.toml", architecture=architecture)
+        assert len(every.points) == of
+        assert {p.id for p in kept.points} < {p.id for p in every.points} or not reason
+
+
+def test_a_site_says_which_gpus_it_has(tmp_path: Path, capsys) -> None:
+    """Every verb that plans leaves the same variants out; parameters without a space stay."""
+    built_in = (ROOT / "sites/builtin/localgpu.toml").read_text()
+    (tmp_path / "gpus.toml").write_text(f'architecture = "sm_120"\n{built_in}')
+    text = DGEMMS.replace('"localgpu"', '"gpus.toml"')
+    large = '[[kernels]]\nkernel = "gpu_dgemm"\nlabel = "large"\nparams = { n = 512, blk_m = 128, '
+    assert planned(tmp_path, f"{text}{large} blk_n = 128, blk_k = 64 }}\n") == 0
+    assert "sm_120: 1 variant, which it cannot run, is left out" in capsys.readouterr().out
+    planned_params = [json.loads(point.params) for point in make_plan(tmp_path / "c.toml").points]
+    assert sorted((p["blk_m"], p["blk_k"]) for p in planned_params) == [
+        (64, 16),
+        (128, 16),
+        (128, 64),
+    ]
+    (tmp_path / "gpus.toml").write_text(f'architecture = "hopper"\n{built_in}')
+    assert planned(tmp_path, text) == 2
+    assert "architecture: found 'hopper'; must be sm_ and digits" in capsys.readouterr().err
+    none = text.replace("[64, 128]", "[128]").replace("16 : blk_m // 2 : 48", "64 : 64")
+    (tmp_path / "gpus.toml").write_text(f'architecture = "sm_120"\n{built_in}')
+    assert planned(tmp_path, none) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "sm_120, the architecture of localgpu, can run none of the 1 variants" in message
 
 
 def test_a_plan_refuses_an_architecture_that_it_cannot_judge(tmp_path: Path, capsys) -> None:
     assert planned(tmp_path, STENCILS, "--architecture", "sm_35") == 2
-    assert "--architecture sm_35: no limits are known of sm_35" in capsys.readouterr().err
-    assert planned(tmp_path, STENCILS, "--architecture", "sm_90", "--json") == 2
-    assert "--architecture: not with --json or --scripts" in capsys.readouterr().err
+    message = " ".join(capsys.readouterr().err.split())
+    assert "c.toml:7: kernels[0].space: cannot determine which variants sm_35" in message
+    assert "no limits are known of sm_35, only of sm_80" in message
     without = STENCILS.partition("[kernels.space]")[0].replace(
         "tile_t = 4", "tile_t = 4, tile_1 = 16"
     )
