@@ -6,7 +6,9 @@ energy to 1e-7. P(best) and the loss are those of what the truth says: where tha
 measured, a setting that the fit saw is known in it, whatever noise its measurement had, and only
 those that were kept back are drawn; kept-back repeats are drawn with their noise. Deciles of
 P(best) with 30 cases or more are judged. The cases of one half or campaign share its errors: the
-standard error of a decile (``+-``) is by resampling these, not cases.
+standard error of a decile (``+-``) is by resampling these, not cases. "By chance": so many deciles
+would be off if every probability were right, with these standard errors. The Brier score is the
+mean squared difference of probabilities and hits (Brier 1950): the less, the better.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.stats import norm
 
 DECILES = 10
 FEWEST = 30
@@ -129,9 +132,11 @@ class Picks:
             print(f"    P(best) said, hit (cases): {', '.join(texts)}")
             far = np.abs(off) > NEAR
             sure = far & (np.abs(off) > 2 * np.array(std))
+            chance = sum(2 * norm.sf(NEAR / max(deviation, 1e-9)) for deviation in std)
             print(
-                f"    {len(judged)} deciles, {far.sum()} off by more than {NEAR:.2f}, "
-                f"{sure.sum()} of these by more than two standard errors",
+                f"    {len(judged)} deciles, {far.sum()} off by more than {NEAR:.2f} "
+                f"({chance:.1f} by chance), {sure.sum()} of these by more than two standard "
+                f"errors; Brier score {np.mean((probability - hit) ** 2):.4f}",
                 flush=True,
             )
 

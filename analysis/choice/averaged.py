@@ -59,15 +59,18 @@ def weight_by_error(model_error: np.ndarray, process_error: np.ndarray, power: f
     return of_model / (of_model + of_process)
 
 
-def ratio_of_errors(of_model: np.ndarray, of_process: np.ndarray, weight: float) -> float:
-    """Root mean square of the average's errors of log energy over that of the model's, at most 1;
-    NaN where either has none. At least :data:`LEAST_RATIO`."""
+def ratio_of_errors(
+    of_model: np.ndarray, of_process: np.ndarray, weight: float, power: float
+) -> float:
+    """Root mean square of the average's errors of log energy over that of the model's, at most 1
+    and at least :data:`LEAST_RATIO`, to a ``power`` that draws it towards 1. Errors are NaN where
+    either has none."""
     known = np.isfinite(of_model) & np.isfinite(of_process)
     if not known.any():
         return 1.0
     averaged = (1.0 - weight) * of_model[known] + weight * of_process[known]
     ratio = np.sqrt(np.mean(averaged**2) / max(np.mean(of_model[known] ** 2), LEAST_VARIANCE))
-    return float(np.clip(ratio, LEAST_RATIO, 1.0))
+    return float(np.clip(ratio, LEAST_RATIO, 1.0)) ** power
 
 
 def apart(difference: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
@@ -101,7 +104,7 @@ def second_prediction(
     of_model = _model_left_out(fitted, data, times, labels, present) - measured
     of_process = left_out_log_j(process) - measured
     weight = weight_by_error(of_model, of_process, power)
-    ratio = ratio_of_errors(of_model, of_process, weight)
+    ratio = ratio_of_errors(of_model, of_process, weight, power)
     row = {label: i for i, label in enumerate(labels)}
     log_j = process.log_j(np.array(settings))[[row[label] for label in kernels]]
     ones = np.ones(len(kernels))

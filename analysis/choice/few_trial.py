@@ -71,7 +71,7 @@ class FewTrial:
     @property
     def error_ratio(self) -> float:
         """How large the average's errors are beside the model's there, at most 1."""
-        return ratio_of_errors(*self._errors(), self.process_weight)
+        return ratio_of_errors(*self._errors(), self.process_weight, 1.0)
 
     def _errors(self) -> tuple[np.ndarray, np.ndarray]:
         of_model, of_process = (

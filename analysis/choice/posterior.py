@@ -26,7 +26,7 @@ Beyond the measured clocks, where no voltage is known, unmeasured cells have in 
 voltage may be (:func:`~analysis.energy.discrepancy.beyond_measured`).
 
 Unmeasured cells are predicted a second time, without physics, and have the average
-(:mod:`analysis.choice.averaged`). Amid the measured clocks they are as much surer as its errors are
+(:mod:`analysis.choice.averaged`). Amid the measured clocks they are surer as far as its errors are
 smaller out of fold, but no surer than the two predictions are apart.
 
 All is relative: units of energy and time do not matter, and no energy is below 0. Draws are the
@@ -45,7 +45,7 @@ from analysis.energy.curves import at_voltage
 from analysis.energy.discrepancy import LEAST_SHARE, Discrepancy, beyond_measured
 from analysis.energy.fitted import Fit
 from analysis.energy.refits import jackknife_deviations
-from analysis.energy.surface import correlation
+from analysis.energy.surface import clock_distance, correlation
 from analysis.energy.terms.registry import design_matrix
 from analysis.measurements.observations import Observations
 
@@ -126,7 +126,7 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
     deviations[: len(of_energy)] += of_energy
     deviations[first : first + len(of_time)] += elasticity * of_time
     rng = np.random.default_rng(SEED)
-    smooth = _root(cells)
+    smooth = _root(cells, fitted.discrepancy)
     normal = _standard_normal(rng, len(deviations) + 1 + n_settings)
     own, noise, time = (_standard_normal(rng, n_settings) for _ in range(3))
     slope = _standard_normal(rng, len(beyond))
@@ -300,9 +300,12 @@ def _beyond(fitted: Fit, cells: Cells, parts_j: np.ndarray) -> np.ndarray:
     return np.asarray(far[:, None, :] * np.repeat(shares, 2, axis=0))
 
 
-def _root(cells: Cells) -> np.ndarray:
+def _root(cells: Cells, discrepancy: Discrepancy | None) -> np.ndarray:
     """Whose product with its transpose is the correlation of the settings: float64 (M, M)."""
     mhz = np.array(cells.there.settings)
-    near = correlation(mhz, mhz, mhz[cells.fitted_at] if cells.fitted_at.any() else mhz)
+    if discrepancy is None:
+        return np.zeros((len(mhz), len(mhz)))
+    far = clock_distance(mhz, mhz, mhz[cells.fitted_at] if cells.fitted_at.any() else mhz)
+    near = correlation(far, discrepancy.reach)
     spread, axes = np.linalg.eigh(near)
     return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))).T)

@@ -6,9 +6,10 @@ The logarithm of a kernel's measured energy at a setting, less the model's, is
 
 The discrepancy (Kennedy & O'Hagan 2001) is what a smooth model cannot do away with by averaging. A
 share of its variance, ``rough``, is each setting's own; the rest has neighbouring settings in
-common: a Gaussian process over the logarithms of both clocks, of correlation exp(-distance). Such
-a process is sure between settings that were measured, and the less so the farther a setting lies
-beyond them. The kernel effect is the same at all settings of a kernel and cancels in savings.
+common: a Gaussian process over the logarithms of both clocks, of Matérn's correlation
+(:func:`analysis.energy.surface.correlation`). Such a process is sure between settings that were
+measured, and the less so the farther a setting lies beyond them. The kernel effect is the same at
+all settings of a kernel and cancels in savings.
 
 - The variances come from predictions out of fold by joint refits (coefficients, voltage curve and
   surface), each without a random half of the settings: as many as a campaign often leaves out.
@@ -39,10 +40,11 @@ class Discrepancy:
 
     ``kernel``: of the kernel effect; ``setting``, ``own``: of the discrepancy, what all kernels
     have in common and each kernel's own; ``rough``: the share of both that neighbouring settings
-    do not have in common, 1 in fits of earlier versions; ``scale``: kernel -> factor on ``own``, 1
-    for others; ``noise``: kernel -> variance of one measurement about its cell's mean, empty
-    without repeats; ``freedom``: of Student's t for intervals, from how many settings and kernels
-    the variances were estimated.
+    do not have in common, 1 in fits of earlier versions; ``reach``: how far the rest reaches, in
+    units of the measured range of each log clock; ``scale``: kernel -> factor on ``own``, 1 for
+    others; ``noise``: kernel -> variance of one measurement about its cell's mean, empty without
+    repeats; ``freedom``: of Student's t for intervals, from how many settings and kernels the
+    variances were estimated.
     """
 
     kernel: float
@@ -52,6 +54,7 @@ class Discrepancy:
     scale: dict[str, float] = field(default_factory=dict)
     noise: dict[str, float] = field(default_factory=dict)
     rough: float = 1.0
+    reach: float = 1.0
 
     @property
     def widening(self) -> float:

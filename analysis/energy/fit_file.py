@@ -79,6 +79,7 @@ class _Discrepancy(Part):
     scale: dict[str, NotNegative]
     noise: dict[str, NotNegative]
     rough: NotNegative = 1.0
+    reach: Positive = 1.0
 
 
 class _Refits(Part):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from analysis.energy.discrepancy import Discrepancy, beyond_measured, shrunk
 from analysis.energy.surface import (
     ResidualCells,
     Surface,
+    clock_distance,
     correlation,
     patterns,
     relative_residual,
@@ -21,8 +23,10 @@ FEWEST_FOR_HALVES = 8
 PAIRS = 8
 """Random halves of the settings, each with the other half."""
 SEED = 19820101
-ROUGH_SHARES = (0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
+ROUGH_SHARES = (0.001, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
 """Shares of the discrepancy's variance that are tried for what neighbours do not have in common."""
+REACHES = (0.5, 1.0)
+"""Reaches of the rest that are tried, in units of the measured range of each log clock."""
 OFFSET = 4.0
 """Variance of a kernel's offset relative to the discrepancy's: savings do not depend on it."""
 
@@ -52,7 +56,7 @@ def estimate_discrepancy(
     if len(training.mhz) >= FEWEST_FOR_HALVES:
         solutions = [solve_form(training, half.astype(float), solution) for half in kept]
     residual = _residuals(training, solutions, cells, surface, kept)
-    near = correlation(training.mhz, training.mhz, training.mhz)
+    far = clock_distance(training.mhz, training.mhz, training.mhz)
     # Errors beyond the clocks that a refit has are of another kind: see beyond_measured.
     amid = np.array(
         [~beyond_measured(training.mhz, of, training.form.voltage).any(axis=0) for of in kept]
@@ -60,15 +64,15 @@ def estimate_discrepancy(
     wanted = ~kept & (amid if (~kept & amid).any() else True)
     judged = np.isfinite(residual) & wanted[:, :, None]
     least = np.inf
-    chosen, scaled = 1.0, np.full(residual.shape, np.nan)
-    for rough in ROUGH_SHARES if judged.any() else ():
-        away, growth = _kriged(residual, kept, near, rough)
+    chosen, scaled = (1.0, 1.0), np.full(residual.shape, np.nan)
+    for rough, reach in itertools.product(ROUGH_SHARES, REACHES) if judged.any() else ():
+        away, growth = _kriged(residual, kept, correlation(far, reach), rough)
         square = np.mean(away[judged] ** 2 / growth[judged])
         lost = float(np.log(max(square, 1e-300)) + np.log(growth[judged]).mean())
         if lost < least:
-            least, chosen = lost, rough
+            least, chosen = lost, (rough, reach)
             scaled = np.where(judged, away / np.sqrt(growth), np.nan)
-    return _variances(scaled, residual, kept, cells, training, chosen)
+    return _variances(scaled, residual, kept, cells, training, *chosen)
 
 
 def _variances(
@@ -78,6 +82,7 @@ def _variances(
     cells: ResidualCells,
     training: Training,
     rough: float,
+    reach: float,
 ) -> Discrepancy:
     """The discrepancy from errors out of fold that were ``scaled`` to one variance (B, S, K)."""
     known = np.isfinite(scaled)
@@ -108,6 +113,7 @@ def _variances(
         scale=dict(zip(cells.kernels, scale.tolist(), strict=True)),
         noise=_noise(training, cells),
         rough=rough,
+        reach=reach,
     )
 
 

@@ -151,11 +151,18 @@ def _correlation(one: np.ndarray, other: np.ndarray, reach: float) -> np.ndarray
     return np.asarray(np.exp(-0.5 * _square_distance(one, other) / reach**2))
 
 
-def correlation(one: np.ndarray, other: np.ndarray, mhz: np.ndarray) -> np.ndarray:
-    """Of a rough process over log clocks, exp(-distance): float64 (M, N), between settings (M, 2)
-    and (N, 2). The unit of distance is the range of the clocks ``mhz``, float64 (S, 2)."""
+def clock_distance(one: np.ndarray, other: np.ndarray, mhz: np.ndarray) -> np.ndarray:
+    """Between settings (M, 2) and (N, 2) in log clocks: float64 (M, N). The unit is the range of
+    the clocks ``mhz``, float64 (S, 2)."""
     scaled = [scaled_clocks(mhz, settings)[1] for settings in (one, other)]
-    return np.asarray(np.exp(-np.sqrt(_square_distance(*scaled))))
+    return np.asarray(np.sqrt(_square_distance(*scaled)))
+
+
+def correlation(distance: np.ndarray, reach: float) -> np.ndarray:
+    """Of a process that has a slope everywhere but no curvature, Matérn's of order 3/2 (Rasmussen
+    and Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.17)."""
+    scaled = np.sqrt(3.0) * distance / reach
+    return np.asarray((1.0 + scaled) * np.exp(-scaled))
 
 
 def smoother(at: np.ndarray, wanted: np.ndarray, shape: tuple[float, float]) -> np.ndarray:

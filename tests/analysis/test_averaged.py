@@ -38,11 +38,12 @@ def test_weights_are_inverse_to_mean_squares_as_far_as_settings_show_them():
 def test_the_average_is_surer_as_far_as_its_errors_are_smaller():
     """Errors of opposite signs cancel: 0.75 * 2 - 0.25 * 2 = 1, half of the model's 2."""
     of_model, of_process = np.array([2.0, 2.0, np.nan]), np.array([-2.0, -2.0, 1.0])
-    assert ratio_of_errors(of_model, of_process, 0.25) == pytest.approx(0.5)
-    assert ratio_of_errors(of_model, of_process, 0.125) == pytest.approx(0.75)
-    assert ratio_of_errors(of_model, of_process, 0.5) == 0.5  # no less: errors of few are few
-    assert ratio_of_errors(of_model, 3.0 * of_model, 0.5) == 1.0
-    assert ratio_of_errors(np.full(1, np.nan), np.ones(1), 0.5) == 1.0
+    assert ratio_of_errors(of_model, of_process, 0.25, 1.0) == pytest.approx(0.5)
+    assert ratio_of_errors(of_model, of_process, 0.125, 1.0) == pytest.approx(0.75)
+    assert ratio_of_errors(of_model, of_process, 0.5, 1.0) == 0.5  # no less: errors of few are few
+    assert ratio_of_errors(of_model, of_process, 0.125, 0.5) == pytest.approx(0.75**0.5)
+    assert ratio_of_errors(of_model, 3.0 * of_model, 0.5, 1.0) == 1.0
+    assert ratio_of_errors(np.full(1, np.nan), np.ones(1), 0.5, 1.0) == 1.0
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.2, 0.5, 1.0])

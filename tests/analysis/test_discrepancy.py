@@ -58,7 +58,8 @@ def test_what_neighbouring_settings_have_in_common_is_not_taken_for_what_is_each
         logs = np.log(np.array(data.settings))
         unit = (logs - logs.min(axis=0)) / np.ptp(logs, axis=0)
         apart = np.linalg.norm(unit[:, None] - unit[None], axis=2)
-        covariance = np.exp(-apart) if common else np.eye(len(unit))
+        smooth = (1.0 + np.sqrt(3) * apart) * np.exp(-np.sqrt(3) * apart)
+        covariance = smooth if common else np.eye(len(unit))
         effect = 0.03 * np.linalg.cholesky(covariance) @ np.random.default_rng(1).normal(size=45)
         shaped = replace(data, energy_j=data.energy_j * np.exp(effect)[data.setting])
         rough[common] = fit(shaped, "choi", "known").discrepancy.rough

@@ -6,10 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import special
 from scipy.stats import multivariate_normal
 
 from analysis.energy.fit import fit
-from analysis.energy.surface import NOISES, REACHES, Surface, correlation, fit_surface
+from analysis.energy.surface import (
+    NOISES,
+    REACHES,
+    Surface,
+    clock_distance,
+    correlation,
+    fit_surface,
+)
 from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import grid_observations
 
@@ -63,14 +71,18 @@ def test_the_surface_is_the_posterior_mean_of_two_gaussian_processes():
         np.testing.assert_allclose(own[:, k], expected, rtol=1e-8, atol=1e-12)
 
 
-def test_the_rough_process_falls_with_the_distance_in_log_clocks():
-    """By hand: exp of the distance, a domain's measured range being one."""
+def test_neighbouring_settings_have_the_more_in_common_the_nearer_their_log_clocks():
+    """The distance by hand, a domain's measured range being one; Matérn's correlation of any order
+    is written with a Bessel function."""
     mhz = np.array([[400.0, 500.0], [800.0, 500.0], [1600.0, 2000.0]])
-    log_4 = np.log(4)
-    for i, one in enumerate(np.log(mhz)):
-        for j, other in enumerate(np.log(mhz)):
-            expected = np.exp(-np.hypot(*(one - other)) / log_4)
-            assert correlation(mhz, mhz, mhz)[i, j] == pytest.approx(expected)
+    logs = np.log(mhz)
+    by_hand = [[np.hypot(*(one - other)) / np.log(4) for other in logs] for one in logs]
+    far = clock_distance(mhz, mhz, mhz)
+    np.testing.assert_allclose(far, by_hand)
+    for reach in (0.5, 2.0):
+        x = np.maximum(np.sqrt(2 * 1.5) * far / reach, 1e-8)  # K has no value at 0
+        matern = 2**-0.5 / special.gamma(1.5) * x**1.5 * special.kv(1.5, x)
+        np.testing.assert_allclose(correlation(far, reach), matern, rtol=1e-10)
 
 
 def test_the_shapes_are_the_likeliest_of_all_that_are_tried():
