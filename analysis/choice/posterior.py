@@ -45,7 +45,7 @@ from analysis.energy.curves import at_voltage
 from analysis.energy.discrepancy import LEAST_SHARE, Discrepancy, beyond_measured
 from analysis.energy.fitted import Fit
 from analysis.energy.refits import jackknife_deviations
-from analysis.energy.surface import clock_distance, correlation
+from analysis.energy.surface import clock_distance, matern
 from analysis.energy.terms.registry import design_matrix
 from analysis.measurements.observations import Observations
 
@@ -177,8 +177,7 @@ class _Prior:
     """One kernel's log energies about the model before its measurements are looked at.
 
     ``measured``: the cells to condition on; ``deviation``: float64 (rows, M), whose products sum to
-    a covariance; ``real``, ``noise``: float64 (M,), variances; ``setting``, ``own``: variances by
-    which a surface's errors are multiplied.
+    a covariance; ``real``, ``noise``: float64 (M,), variances.
     """
 
     measured: np.ndarray
@@ -306,6 +305,6 @@ def _root(cells: Cells, discrepancy: Discrepancy | None) -> np.ndarray:
     if discrepancy is None:
         return np.zeros((len(mhz), len(mhz)))
     far = clock_distance(mhz, mhz, mhz[cells.fitted_at] if cells.fitted_at.any() else mhz)
-    near = correlation(far, discrepancy.reach)
+    near = matern(far, discrepancy.reach)
     spread, axes = np.linalg.eigh(near)
     return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))).T)

@@ -7,7 +7,7 @@ The logarithm of a kernel's measured energy at a setting, less the model's, is
 The discrepancy (Kennedy & O'Hagan 2001) is what a smooth model cannot do away with by averaging. A
 share of its variance, ``rough``, is each setting's own; the rest has neighbouring settings in
 common: a Gaussian process over the logarithms of both clocks, of Matérn's correlation
-(:func:`analysis.energy.surface.correlation`). Such a process is sure between settings that were
+(:func:`analysis.energy.surface.matern`). Such a process is sure between settings that were
 measured, and the less so the farther a setting lies beyond them. The kernel effect is the same at
 all settings of a kernel and cancels in savings.
 

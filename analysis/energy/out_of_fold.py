@@ -12,7 +12,7 @@ from analysis.energy.surface import (
     ResidualCells,
     Surface,
     clock_distance,
-    correlation,
+    matern,
     patterns,
     relative_residual,
 )
@@ -66,7 +66,7 @@ def estimate_discrepancy(
     least = np.inf
     chosen, scaled = (1.0, 1.0), np.full(residual.shape, np.nan)
     for rough, reach in itertools.product(ROUGH_SHARES, REACHES) if judged.any() else ():
-        away, growth = _kriged(residual, kept, correlation(far, reach), rough)
+        away, growth = _kriged(residual, kept, matern(far, reach), rough)
         square = np.mean(away[judged] ** 2 / growth[judged])
         lost = float(np.log(max(square, 1e-300)) + np.log(growth[judged]).mean())
         if lost < least:

@@ -158,9 +158,9 @@ def clock_distance(one: np.ndarray, other: np.ndarray, mhz: np.ndarray) -> np.nd
     return np.asarray(np.sqrt(_square_distance(*scaled)))
 
 
-def correlation(distance: np.ndarray, reach: float) -> np.ndarray:
-    """Of a process that has a slope everywhere but no curvature, Matérn's of order 3/2 (Rasmussen
-    and Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.17)."""
+def matern(distance: np.ndarray, reach: float) -> np.ndarray:
+    """Matérn's correlation of order 3/2, of a process that has a slope everywhere but no curvature
+    (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.17)."""
     scaled = np.sqrt(3.0) * distance / reach
     return np.asarray((1.0 + scaled) * np.exp(-scaled))
 

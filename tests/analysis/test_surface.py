@@ -15,8 +15,8 @@ from analysis.energy.surface import (
     REACHES,
     Surface,
     clock_distance,
-    correlation,
     fit_surface,
+    matern,
 )
 from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import grid_observations
@@ -81,8 +81,8 @@ def test_neighbouring_settings_have_the_more_in_common_the_nearer_their_log_cloc
     np.testing.assert_allclose(far, by_hand)
     for reach in (0.5, 2.0):
         x = np.maximum(np.sqrt(2 * 1.5) * far / reach, 1e-8)  # K has no value at 0
-        matern = 2**-0.5 / special.gamma(1.5) * x**1.5 * special.kv(1.5, x)
-        np.testing.assert_allclose(correlation(far, reach), matern, rtol=1e-10)
+        by_bessel = 2**-0.5 / special.gamma(1.5) * x**1.5 * special.kv(1.5, x)
+        np.testing.assert_allclose(matern(far, reach), by_bessel, rtol=1e-10)
 
 
 def test_the_shapes_are_the_likeliest_of_all_that_are_tried():
