@@ -185,7 +185,9 @@ class Set:
             offer = Cells(
                 labels=[label if cells[k].any() else None for k, label in enumerate(self.labels)],
                 settings=settings,
+                measured=cells,
                 free=~cells,
+                measurements=np.ones(cells.shape, int),
                 node_hours=lambda kernel, time_s: np.ones(len(time_s)),
             )
             batch = len(self.labels) * 5 if fitted is None else max(5, len(self.labels) // 2)

@@ -4,7 +4,7 @@ that improve the picks most for their node-hours (:mod:`analysis.search.next_cel
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,11 @@ FIRST_SETTINGS = 5
 """All kernels are first measured at so many settings, far from each other."""
 FIRST_OF_NEW = 2
 """A kernel that was never measured, where others were, is first measured at so many."""
+ANCHOR_SETTINGS = 2
+"""Anchors are at so many settings, far from each other: a drift of the idle power shows at low
+clocks, one of the voltage at high ones."""
+ANCHOR_SHARE = 0.1
+"""Of the points of a batch, and of its node-hours, that anchors take at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,26 +36,36 @@ class Cells:
     """What may be measured: K kernels at M settings.
 
     ``labels``: each kernel's label in the measurements, None where it was never measured.
-    ``settings``: (core MHz, memory MHz), NaN where a site has no such clock. ``free``: bool
-    (K, M). ``node_hours``: of one measurement, from the kernel's number and its times (M,) in s,
-    NaN where they are not known: (M,).
+    ``settings``: (core MHz, memory MHz), NaN where a site has no such clock. ``measured``: bool
+    (K, M), the cells that were measured. ``free``: bool (K, M), those that may be measured, or
+    measured once more. ``measurements``: int (K, M), how many measurements of a cell are then made.
+    ``node_hours``: of one measurement, from the kernel's number and its times (M,) in s, NaN where
+    they are not known: (M,).
     """
 
     labels: Sequence[str | None]
     settings: Sequence[Setting]
+    measured: np.ndarray
     free: np.ndarray
+    measurements: np.ndarray
     node_hours: Callable[[int, np.ndarray], np.ndarray]
+
+    def cost(self, kernel: int, time_s: np.ndarray) -> np.ndarray:
+        """Node-hours of a kernel's cells with all their measurements: (M,)."""
+        return np.asarray(self.node_hours(kernel, time_s) * self.measurements[kernel])
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextMeasurements:
     """``cells``: (kernel, setting) in the order in which they were chosen; the first ``spread`` of
     them to have settings far from each other, the others for what they are expected to improve.
-    ``node_hours``: of each. ``lost_pct``, ``then_lost_pct``, ``more_lost_pct``: what picks are
-    expected to lose on average now, after these, and after a further hour; NaN where nothing is
-    known yet. ``ended``: why there are no more: as :class:`~analysis.search.next_cells.NextCells`,
-    or ``spread`` where these must be measured first, or ``like`` where they tell how a site differs
-    from a known one. ``error_ratio``: then the error expected with them over the model's own."""
+    ``anchors``: measured cells that are measured again beside these, so that a drift since then
+    shows. ``node_hours``: of the cells and then of the anchors. ``lost_pct``, ``then_lost_pct``,
+    ``more_lost_pct``: what picks are expected to lose on average now, after these, and after a
+    further hour; NaN where nothing is known yet. ``ended``: why there are no more: as
+    :class:`~analysis.search.next_cells.NextCells`, or ``spread`` where these must be measured
+    first, or ``like`` where they tell how a site differs from a known one. ``error_ratio``: then
+    the error expected with them over the model's own."""
 
     cells: list[tuple[int, int]]
     spread: int
@@ -60,6 +75,7 @@ class NextMeasurements:
     more_lost_pct: float
     ended: str
     error_ratio: float = np.nan
+    anchors: Sequence[tuple[int, int]] = ()
 
 
 def measured_settings(data: Observations | None) -> set[Setting]:
@@ -80,13 +96,83 @@ def next_measurements(
     most: int | None = None,
     enough: float = ENOUGH,
     more_h: float = 0.0,
+    anchors: int = 0,
 ) -> NextMeasurements:
     """The cells to measure next, for at most ``budget_h`` node-hours.
 
     ``data``: what was measured at the site, None where nothing was. ``fitted``: its fit, None where
     there are too few measurements for one that says how sure it is. ``volts``: the settings that
-    may be picked, with their voltages. ``enough``: the loss, a fraction, that is small enough.
+    may be picked, with their voltages. ``most``: the most cells, anchors among them. ``enough``:
+    the loss, a fraction, that is small enough. ``anchors``: the most of these, which are at most a
+    tenth (:data:`ANCHOR_SHARE`) of all.
     """
+    if most is not None:
+        anchors = min(anchors, int(most * ANCHOR_SHARE))
+    again, hours = _anchors(data, offer, anchors, budget_h * ANCHOR_SHARE)
+    free = offer.free.copy()
+    for cell in again:
+        free[cell] = False
+    chosen = _next_cells(
+        data,
+        fitted,
+        replace(offer, free=free),
+        volts,
+        objective,
+        budget_h=budget_h - sum(hours),
+        most=None if most is None else most - len(again),
+        enough=enough,
+        more_h=more_h,
+    )
+    kept = min(len(again), int(len(chosen.cells) * ANCHOR_SHARE / (1.0 - ANCHOR_SHARE)))
+    return replace(chosen, anchors=again[:kept], node_hours=[*chosen.node_hours, *hours[:kept]])
+
+
+def _anchors(
+    data: Observations | None, offer: Cells, count: int, budget_h: float
+) -> tuple[list[tuple[int, int]], list[float]]:
+    """At most ``count`` measured cells, and the node-hours of each: of the kernels that take the
+    least, at settings far from each other. They are the same in every batch."""
+    may = offer.free & offer.measured
+    if data is None or count < 1 or not may.any():
+        return [], []
+    row = {label: k for k, label in enumerate(offer.labels) if label is not None}
+    column = {_key(setting): s for s, setting in enumerate(offer.settings)}
+    time_s = np.full(may.shape, np.nan)
+    for i, label in enumerate(data.kernel.tolist()):
+        cell = row.get(label), column.get(_key(data.settings[data.setting[i]]))
+        if cell[0] is not None and cell[1] is not None:
+            time_s[cell] = data.time_s[i]
+    hours = np.stack([offer.cost(k, time_s[k]) for k in range(len(may))])
+    at = np.flatnonzero(may.any(axis=0))
+    mhz = np.array(offer.settings)[at]
+    first = _fastest([offer.settings[s] for s in at.tolist()])
+    far = at[spread_settings(mhz, np.zeros(len(at), bool), first, ANCHOR_SETTINGS)]
+    cheapest = np.argsort(np.where(may, hours, np.inf), axis=0, kind="stable")
+    cells: list[tuple[int, int]] = []
+    costs: list[float] = []
+    ranked = cheapest[:, far].ravel().tolist()
+    for k, s in zip(ranked, np.tile(far, len(may)).tolist(), strict=True):
+        if len(cells) == count or sum(costs) + hours[k, s] > budget_h:
+            break
+        if may[k, s]:
+            cells.append((k, s))
+            costs.append(float(hours[k, s]))
+    return cells, costs
+
+
+def _next_cells(
+    data: Observations | None,
+    fitted: Fit | None,
+    offer: Cells,
+    volts: Volts,
+    objective: Objective,
+    *,
+    budget_h: float,
+    most: int | None,
+    enough: float,
+    more_h: float,
+) -> NextMeasurements:
+    """:func:`next_measurements` without anchors."""
     there = measured_settings(data)
     measured = np.array([_key(setting) in there for setting in offer.settings])
     unknown = np.full(len(offer.settings), np.nan)
@@ -95,7 +181,7 @@ def next_measurements(
     hours: list[float] = []
     spread = _spread(offer, measured)
     for k, s in spread:
-        cost = float(offer.node_hours(k, unknown)[s])
+        cost = float(offer.cost(k, unknown)[s])
         if cost > left_h or room == 0:
             break
         cells.append((k, s))
@@ -133,7 +219,6 @@ def measurements_like(
     fitted: Fit,
     offer: Cells,
     volts: Volts,
-    measured: np.ndarray,
     *,
     budget_h: float,
     most: int | None = None,
@@ -141,9 +226,9 @@ def measurements_like(
     """The cells that tell most of how a site differs from a known one, for at most ``budget_h``
     node-hours (:mod:`analysis.search.like_cells`).
 
-    ``data``, ``fitted``, ``volts``: of the known site, whose labels ``offer`` has. ``measured``:
-    bool (K, M), the cells that were measured at the new site. Kernels that the known site did not
-    measure and settings that it does not have are not chosen.
+    ``data``, ``fitted``, ``volts``: of the known site, whose labels ``offer`` has. Kernels that the
+    known site did not measure and settings that it does not have are not chosen, nor are cells that
+    were measured at the new site.
 
     Raises:
         CantFit: the known site has none of the kernels, or its fit does not say how sure it is.
@@ -160,15 +245,16 @@ def measurements_like(
     cost = np.zeros(len(there))
     for k in kernels.values():
         mine = of_kernel == k
-        cost[mine] = offer.node_hours(k, there.time_s[mine])
+        # Only the cells that were not measured are offered, all with the same repeats.
+        cost[mine] = offer.cost(k, there.time_s[mine])
     chosen = like_cells(
         fitted,
         there,
-        offered & offer.free[of_kernel, of_setting],
+        offered & (offer.free & ~offer.measured)[of_kernel, of_setting],
         cost,
         budget_h,
         most,
-        np.flatnonzero(offered & measured[of_kernel, of_setting]).tolist(),
+        np.flatnonzero(offered & offer.measured[of_kernel, of_setting]).tolist(),
     )
     return NextMeasurements(
         cells=[(int(of_kernel[row]), int(of_setting[row])) for row in chosen.rows],
@@ -190,19 +276,26 @@ def _key(setting: Setting) -> Setting:
 def _spread(offer: Cells, measured: np.ndarray) -> list[tuple[int, int]]:
     """The cells that come first: all kernels at settings far from each other, new ones at two."""
     mhz = np.array(offer.settings)
-    top = highest_clocks(offer.settings)
-    first = int(np.nanargmax(mhz[:, 0])) if top is None else top
+    first = _fastest(offer.settings)
+    free = offer.free & ~offer.measured
     missing = FIRST_SETTINGS - int(measured.sum())
     kernels = range(len(offer.labels))
     if missing > 0:
         chosen = spread_settings(mhz, measured, first, missing)
         # A setting that others were measured at is one of the five for all kernels.
         settings = [*chosen, *np.flatnonzero(measured).tolist()]
-        return [(k, s) for s in settings for k in kernels if offer.free[k, s]]
+        return [(k, s) for s in settings for k in kernels if free[k, s]]
     new = [k for k in kernels if offer.labels[k] is None]
     none = np.zeros(len(mhz), bool)
     settings = spread_settings(mhz, none, first, FIRST_OF_NEW)
-    return [(k, s) for s in settings for k in new if offer.free[k, s]]
+    return [(k, s) for s in settings for k in new if free[k, s]]
+
+
+def _fastest(settings: Sequence[Setting]) -> int:
+    """The index of the setting with the highest clocks, or with the highest core clock where none
+    has both."""
+    top = highest_clocks(settings)
+    return int(np.nanargmax(np.array(settings)[:, 0])) if top is None else top
 
 
 def _beliefs(
@@ -232,9 +325,9 @@ def _beliefs(
         beliefs.append(
             Belief(
                 draws=draws,
-                noise=np.full(len(at), measurement_variance(fitted.discrepancy, label)),
+                noise=measurement_variance(fitted.discrepancy, label) / offer.measurements[k],
                 free=offer.free[k] & (at >= 0),
-                cost=offer.node_hours(k, np.where(at >= 0, kernel.time_s[at], np.nan)),
+                cost=offer.cost(k, np.where(at >= 0, kernel.time_s[at], np.nan)),
             )
         )
     return beliefs

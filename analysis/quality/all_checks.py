@@ -33,6 +33,7 @@ from analysis.quality.power_caps import power_caps
 from analysis.quality.recorded import recorded_energies
 from analysis.quality.repeats import level_changes, outliers
 from analysis.quality.rows import provenance, rows_of
+from analysis.quality.sessions import session_offsets
 from analysis.quality.unproven_clocks import unproven_clocks
 from analysis.quality.voltages import falling_voltages
 
@@ -59,8 +60,8 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     findings += clocks_not_held(rows)
     residual, sigma, df = repeat_noise(rows)
     findings += outliers(rows, residual, sigma, df)
-    findings += level_changes(rows, residual, sigma)
-    findings += node_offsets(rows)
+    changes = level_changes(rows, residual, sigma) + node_offsets(rows)
+    findings += changes + _elsewhere(session_offsets(rows), changes)
     grids = {name: median_grid(rows, name, sigma[name], df) for name in ("time", "power")}
     in_name = name_only(rows, grids)
     findings += in_name

@@ -35,6 +35,7 @@ def choose_next(
     most: int | None,
     enough: float,
     more_h: float = 0.0,
+    anchors: int = 0,
 ) -> NextMeasurements:
     """What to measure next (:func:`analysis.choice.next_measurements.next_measurements`).
 
@@ -51,6 +52,7 @@ def choose_next(
         most=most,
         enough=enough,
         more_h=more_h,
+        anchors=anchors,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ def next_file(
     campaign: Campaign,
     file: Path,
     part: PartitionPoints,
-    cells: Sequence[tuple[int, int]],
+    cells: Mapping[tuple[int, int], int],
     beside: Path,
 ) -> str:
-    """The text of a campaign file with the cells (kernel, setting) of a partition.
+    """The text of a campaign file with the cells of a partition: (kernel, setting) -> repeats.
 
     ``campaign``, ``file``: where the points come from; the text keeps its name, seed, repeats,
     protocol and retries, so that the points are those that it would have planned. ``beside``: the
@@ -41,7 +41,7 @@ def next_file(
         "part_of": _relative(file, beside),
         "sites": [{"site": site, "partitions": [part.partition]}],
         **{name: kept[name] for name in ("protocol", "retries") if name in kept},
-        "kernels": _kernels(part, cells),
+        "kernels": _kernels(part, cells, campaign.repeats),
     }
     return tomlkit.dumps(content)
 
@@ -61,25 +61,30 @@ def _relative(path: Path, folder: Path) -> str:
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
-def _kernels(part: PartitionPoints, cells: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """The [[kernels]] tables: those with the same settings and names of parameters in one."""
-    settings: dict[int, list[int]] = defaultdict(list)
-    for kernel, setting in cells:
-        settings[kernel].append(setting)
-    alike: dict[tuple[str, str, int, tuple[str, ...], tuple[int, ...]], list[Input]]
+def _kernels(
+    part: PartitionPoints, cells: Mapping[tuple[int, int], int], usual: int
+) -> list[dict[str, Any]]:
+    """The [[kernels]] tables: those with the same settings, repeats and names of parameters in one.
+    ``usual``: the campaign's repeats."""
+    settings: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for (kernel, setting), repeats in cells.items():
+        settings[kernel, repeats].append(setting)
+    alike: dict[tuple[str, str, int, tuple[str, ...], int, tuple[int, ...]], list[Input]]
     alike = defaultdict(list)
-    for kernel in sorted(settings):
+    for kernel, repeats in sorted(settings):
         own = part.inputs[kernel]
         names = tuple(_values(own))
-        at = tuple(sorted(settings[kernel]))
-        alike[own.kernel, own.label, own.ranks, names, at].append(own)
+        at = tuple(sorted(settings[kernel, repeats]))
+        alike[own.kernel, own.label, own.ranks, names, repeats, at].append(own)
     tables = []
-    for (kernel_name, label, ranks, names, at), inputs in alike.items():
+    for (kernel_name, label, ranks, names, repeats, at), inputs in alike.items():
         table: dict[str, Any] = {"kernel": kernel_name}
         if label != kernel_name:
             table["label"] = label
         if ranks > 1:
             table["ranks"] = ranks
+        if repeats != usual:
+            table["repeats"] = repeats
         values = [_values(own) for own in inputs]
         # A value that is a list itself stands in a list, as one value of the sweep.
         same = {name: values[0][name] for name in names if _all_same(values, name)}

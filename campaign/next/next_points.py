@@ -23,6 +23,8 @@ from campaign.results import Results
 from campaign.store.states import point_states
 from sites.near_names import known_names
 
+ANCHORS = 4
+"""The most anchors of a batch, unless told otherwise."""
 MORE_H = 1.0
 """The further node-hours of which ``next`` says what they would buy."""
 
@@ -31,7 +33,8 @@ MORE_H = 1.0
 class NextPoint:
     """A kernel at a setting, in the order in which it was chosen. ``node_hours``: with all its
     repeats. ``why``: ``spread``, to have settings far from each other, ``pick``, for what it should
-    improve, or ``like``, to tell how the site differs from a known one."""
+    improve, ``repeat``, for that too, but it was measured before, ``anchor``, to show a drift since
+    it was measured, or ``like``, to tell how the site differs from a known one."""
 
     kernel: str
     params: dict[str, Any]
@@ -90,6 +93,7 @@ def next_points(
     enough_pct: float = 0.5,
     only_planned: bool = False,
     like: str | None = None,
+    anchors: int = ANCHORS,
     campaign_file: Path | None = None,
     beside: Path | None = None,
 ) -> NextPoints:
@@ -107,6 +111,8 @@ def next_points(
         only_planned: choose among the settings of the campaign file, not all legal ones.
         like: a site of the same chip or family that has a fit: choose the points that tell most of
             how this site differs from it, which ``fit`` then starts from.
+        anchors: at most so many points that were measured before are measured again, so that a
+            drift since then shows; they are at most a tenth of all.
         campaign_file: where kernels and protocol come from (default: the one that was run last).
         beside: the folder that the new campaign file will be in (default: the current one).
 
@@ -135,13 +141,12 @@ def next_points(
             known.fit,
             offer.cells,
             known.volts,
-            offer.done,
             budget_h=budget_h,
             most=most,
         )
     else:
         data = site_data(results, site)
-        offer = offered(plan, part, states, data)
+        offer = offered(plan, part, states, data, again=True)
         chosen = choose_next(
             results,
             data,
@@ -152,11 +157,19 @@ def next_points(
             most=most,
             enough=enough_pct / 100.0,
             more_h=MORE_H,
+            anchors=anchors,
         )
-    because = "pick" if like is None else "like"
+    cells = [*chosen.cells, *chosen.anchors]
     points = []
-    for number, (cell, hours) in enumerate(zip(chosen.cells, chosen.node_hours, strict=True)):
+    for number, (cell, hours) in enumerate(zip(cells, chosen.node_hours, strict=True)):
         own, setting = part.inputs[cell[0]], part.settings[cell[1]]
+        why = "pick" if like is None else "like"
+        if number < chosen.spread:
+            why = "spread"
+        elif number >= len(chosen.cells):
+            why = "anchor"
+        elif offer.cells.measured[cell]:
+            why = "repeat"
         points.append(
             NextPoint(
                 kernel=own.label,
@@ -164,14 +177,15 @@ def next_points(
                 core_mhz=setting.core_mhz,
                 mem_mhz=setting.mem_mhz,
                 node_hours=hours,
-                why="spread" if number < chosen.spread else because,
+                why=why,
             )
         )
     losses = (chosen.lost_pct, chosen.then_lost_pct, chosen.more_lost_pct)
     now, then, more = (None if isnan(loss) else loss for loss in losses)
     text = ""
-    if chosen.cells:
-        text = next_file(plan.campaign, file, part, chosen.cells, beside or Path.cwd())
+    if cells:
+        repeats = {cell: int(offer.repeats[cell]) for cell in cells}
+        text = next_file(plan.campaign, file, part, repeats, beside or Path.cwd())
     return NextPoints(
         site=site,
         partition=part.partition,

@@ -16,7 +16,7 @@ from campaign.measurement import will_be_tried_again
 from campaign.plan.estimate import launching_s, measuring_s
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import Input, PartitionPoints, partition_points
-from campaign.plan.point import canonical_json
+from campaign.plan.point import canonical_json, make_point
 from campaign.store.states import NEVER, State
 from campaign.tuning.problems import ids_by_code
 from sites.setting import Setting
@@ -26,17 +26,17 @@ from sites.setting import Setting
 class Offered:
     """``part``: the points of a partition; ``cells``: its kernels at its settings. A cell (kernel,
     setting) has the code kernel * len(settings) + setting. ``planned``: how many cells there are;
-    ``done``: bool (K, M), those that have been measured."""
+    ``repeats``: int (K, M), how often each will have been measured once it is as offered."""
 
     part: PartitionPoints
     cells: Cells
     planned: int
-    done: np.ndarray
+    repeats: np.ndarray
 
     @property
     def measured(self) -> int:
         """How many cells have been measured."""
-        return int(self.done.sum())
+        return int(self.cells.measured.sum())
 
     def code(self, cell: tuple[int, int]) -> int:
         """The number of a cell among the partition's candidates
@@ -45,14 +45,19 @@ class Offered:
 
 
 def all_legal(plan: Plan, site: str, partition: str) -> PartitionPoints:
-    """The points of a partition's kernels at all legal settings of its site."""
+    """The points of a partition's kernels at all legal settings of its site, as often as each is
+    measured; of a kernel that stands twice, as often as where it stands first."""
     part = plan.of_partition(site, partition)
+    planned = (ids_by_code(part) != b"").sum(axis=1).reshape(len(part.inputs), -1).max(axis=1)
+    repeats: dict[Input, int] = {}
+    for own, often in zip(part.inputs, planned.tolist(), strict=True):
+        repeats.setdefault(own, often)
     return partition_points(
         site=site,
         partition=partition,
-        inputs=part.inputs,
+        inputs=list(repeats),
         settings=plan.sites[site].settings,
-        repeats=plan.campaign.repeats,
+        repeats=list(repeats.values()),
         seed=plan.campaign.seed,
         batched=False,
         show=lambda count: None,
@@ -67,30 +72,45 @@ def of_kernels(part: PartitionPoints, names: Sequence[str]) -> PartitionPoints:
 
 
 def offered(
-    plan: Plan, part: PartitionPoints, states: dict[str, State], data: Observations | None
+    plan: Plan,
+    part: PartitionPoints,
+    states: dict[str, State],
+    data: Observations | None,
+    *,
+    again: bool = False,
 ) -> Offered:
     """The cells of a partition that were not measured and have not failed for good.
 
     ``states``: of the store's points; ``data``: the site's measurements, which name its kernels.
+    ``again``: whether cells that were measured may be measured once more.
     """
     site = plan.sites[part.site]
     retries = plan.campaign.retries.max
     shape = (len(part.inputs), len(part.settings))
     free, measured = np.zeros(shape, bool), np.zeros(shape, bool)
+    repeats = np.zeros(shape, np.int64)
     ids = ids_by_code(part)
-    for code, own in enumerate(ids.tolist()):
-        if not own[0]:
-            continue
-        now = [states.get(point_id.decode(), NEVER) for point_id in own]
-        done = all(status in COMPLETE for status, _ in now)
-        failed = any(
+
+    def failed(state: State) -> bool:
+        status, attempts = state
+        return (
             status is not None
             and status not in COMPLETE
             and not will_be_tried_again(status, attempts, retries)
-            for status, attempts in now
         )
+
+    for code, own in enumerate(ids.tolist()):
+        if not own[0]:
+            continue
         place = divmod(code, len(part.settings))
-        measured[place], free[place] = done, not done and not failed
+        now = [states.get(point_id.decode(), NEVER) for point_id in own if point_id]
+        repeats[place] = len(now)
+        measured[place] = all(status in COMPLETE for status, _ in now)
+        if not measured[place]:
+            free[place] = not any(map(failed, now))
+        elif again:
+            repeats[place], state = _one_more(part, place, len(now), states)
+            free[place] = not failed(state)
     labels = _labels(part.inputs, data)
 
     def node_hours(kernel: int, time_s: np.ndarray) -> np.ndarray:
@@ -99,19 +119,44 @@ def offered(
             launch_s + measuring_s(plan.campaign.protocol, site, iteration_s)
             for iteration_s in np.nan_to_num(time_s).tolist()
         ]
-        return np.array(seconds) * plan.campaign.repeats / 3600.0
+        return np.array(seconds) / 3600.0
 
     return Offered(
         part=part,
         cells=Cells(
             labels=labels,
             settings=[_pair(setting) for setting in part.settings],
+            measured=measured,
             free=free,
+            measurements=np.where(measured, 1, np.maximum(repeats, 1)),
             node_hours=node_hours,
         ),
         planned=int((ids[:, 0] != b"").sum()),
-        done=measured,
+        repeats=repeats,
     )
+
+
+def _one_more(
+    part: PartitionPoints, cell: tuple[int, int], repeats: int, states: dict[str, State]
+) -> tuple[int, State]:
+    """How often a cell will have been measured with its next repeat, and that repeat's state;
+    ``repeats``: how many of them are known to be measured."""
+    own = part.inputs[cell[0]]
+    while True:
+        point = make_point(
+            site=part.site,
+            partition=part.partition,
+            kernel=own.kernel,
+            label=own.label,
+            params=own.params,
+            ranks=own.ranks,
+            setting=part.settings[cell[1]],
+            repeat=repeats,
+        )
+        state = states.get(point.id, NEVER)
+        repeats += 1
+        if state[0] not in COMPLETE:
+            return repeats, state
 
 
 def _pair(setting: Setting) -> tuple[float, float]:

@@ -82,6 +82,8 @@ class KernelEntry(FileModel):
     """The number of MPI ranks of a node that run the kernel together."""
     settings: Settings | None = None
     """The settings of this kernel, instead of the site's and the campaign's."""
+    repeats: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """How often each point of this kernel is measured, instead of the campaign's repeats."""
 
     @field_validator("kernel")
     @classmethod
@@ -179,6 +181,11 @@ class Campaign(FileModel):
     part_of: OneLine | None = None
     """The campaign file from which campaign next chose these points, relative to this one. campaign
     next goes on choosing from that file."""
+
+    @property
+    def most_repeats(self) -> int:
+        """How often the points of the kernel with the most repeats are measured."""
+        return max(entry.repeats or self.repeats for entry in self.kernels)
 
     @property
     def tuned(self) -> dict[str, list[str]]:

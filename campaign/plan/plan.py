@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -118,18 +119,23 @@ def make_plan(
             for entry, sweep in zip(campaign.kernels, sweeps, strict=True)
             for params in sweep.params
         ]
+        repeats = [entry.repeats or campaign.repeats for entry in campaign.kernels]
+        times = f"{'up to ' * (len(set(repeats)) > 1)}{campaign.most_repeats} times"
         so_far = sum(map(len, parts))
         cells = sum(len(s.params) * len(o) for s, o in zip(sweeps, of_kernel, strict=True))
-        count = so_far + len(partitions) * cells * campaign.repeats
+        count = so_far + len(partitions) * sum(
+            len(s.params) * len(o) * n for s, o, n in zip(sweeps, of_kernel, repeats, strict=True)
+        )
         if count > MAX_POINTS:
             raise source.error(
                 ("sites", i),
                 f"{count} points so far: {len(inputs)} parameter sets at {len(settings)} settings, "
-                f"{campaign.repeats} times on {len(partitions)} partitions",
+                f"{times} on {len(partitions)} partitions",
                 f"a campaign may have at most {MAX_POINTS}: plan several",
             )
+        of_input = [o for o, sweep in zip(of_kernel, sweeps, strict=True) for _ in sweep.params]
         for chosen in (of_site, *of_kernel):
-            _check_twice(inputs, chosen, partitions, source)
+            _check_twice(inputs, of_input, chosen, partitions, source)
         for name in partitions:
             problem = holds_no_point(campaign.protocol, site, site.partitions[name])
             if problem:
@@ -145,13 +151,13 @@ def make_plan(
                 partition=partition,
                 inputs=inputs,
                 settings=settings,
-                repeats=campaign.repeats,
+                repeats=[n for n, sweep in zip(repeats, sweeps, strict=True) for _ in sweep.params],
                 seed=campaign.seed,
                 batched=site.clocks.control == "slurm",
                 show=partial(_shown_after, show, sum(map(len, parts))),
             )
             if cells < len(inputs) * len(settings):
-                part = part.only(_own_cells(sweeps, of_kernel, settings))
+                part = part.only(_own_cells(of_input, settings))
             parts.append(part)
     file = path if campaign.part_of is None else path.parent / campaign.part_of
     return Plan(campaign, sites, PlannedPoints(parts), spaces, file.resolve())
@@ -190,29 +196,26 @@ def _kernel_settings(
     return chosen
 
 
-def _own_cells(
-    sweeps: Sequence[Sweep], of_kernel: Sequence[Sequence[Setting]], settings: Sequence[Setting]
-) -> np.ndarray:
-    """The candidates (input * len(settings) + setting) of kernels with settings of their own."""
+def _own_cells(of_input: Sequence[Sequence[Setting]], settings: Sequence[Setting]) -> np.ndarray:
+    """The candidates (input * len(settings) + setting) of kernels with settings of their own;
+    ``of_input``: those of each input."""
     place = {setting: i for i, setting in enumerate(settings)}
-    own = [
-        [place[setting] for setting in entry]
-        for sweep, entry in zip(sweeps, of_kernel, strict=True)
-        for _ in sweep.params
-    ]
-    return np.array([i * len(settings) + s for i, entry in enumerate(own) for s in entry])
+    return np.array(
+        [i * len(settings) + place[setting] for i, own in enumerate(of_input) for setting in own]
+    )
 
 
 def listed_inputs(campaign: Campaign) -> list[tuple[str, str]]:
     """(kernel's name in the store, parameters as JSON) of every parameter set, in the order of
     the campaign file. Variants of a space, which may depend on the site, are not listed."""
     source = Source("campaign", "")
-    return [
+    listed = [
         (entry.label or entry.kernel, params)
         for i, entry in enumerate(campaign.kernels)
         if entry.space is None
         for params in swept(entry, i, source).params
     ]
+    return list(dict.fromkeys(listed))
 
 
 def _check_labels(campaign: Campaign, source: Source) -> None:
@@ -319,17 +322,38 @@ def _nearest_legal(setting: Setting, legal: list[Setting]) -> str:
 
 
 def _check_twice(
-    inputs: list[Input], settings: list[Setting], partitions: list[str], source: Source
+    inputs: Sequence[Input],
+    of_input: Sequence[Sequence[Setting]],
+    settings: Sequence[Setting],
+    partitions: Sequence[str],
+    source: Source,
 ) -> None:
-    """Refuse points of equal content, which would have the same id."""
-    twice = (_first_twice(inputs), _first_twice(settings), _first_twice(partitions))
+    """Refuse points of equal content, which would have the same id. ``of_input``: the settings of
+    each input; equal inputs must have different ones."""
+    twice = (_shared_cell(inputs, of_input), _first_twice(settings), _first_twice(partitions))
     if any(value is not None for value in twice):
-        point, setting = twice[0] or inputs[0], twice[1] or settings[0]
+        point, setting = twice[0] or (inputs[0], twice[1] or settings[0])
         raise source.error(
             ("kernels",),
             f"the point {point.label} {point.params} at {setting} is planned twice",
             "list each value and each kernel once, or give the kernels different labels",
         )
+
+
+def _shared_cell(
+    inputs: Sequence[Input], of_input: Sequence[Sequence[Setting]]
+) -> tuple[Input, Setting] | None:
+    """The first input that is listed twice at one setting, and that setting."""
+    count = Counter(inputs)
+    taken: set[tuple[Input, Setting]] = set()
+    for one, settings in zip(inputs, of_input, strict=True):
+        if count[one] == 1:
+            continue
+        for setting in settings:
+            if (one, setting) in taken:
+                return one, setting
+            taken.add((one, setting))
+    return None
 
 
 def _shown_after(show: ShowCount, before: int, planned: int) -> None:

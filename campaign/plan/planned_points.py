@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from binascii import hexlify
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import overload
@@ -40,8 +41,9 @@ class Input:
 class PartitionPoints(Sequence[Point]):
     """The points of one partition, in the order in which they are measured.
 
-    ``order``: shape (repeats, points of a repeat); input * len(settings) + setting. ``ids``: of
-    the same shape, bytes.
+    ``order``: shape (points,), uint32; input * len(settings) + setting. ``ids``: (points,), bytes.
+    Both begin with the points of the first repeat, then those of the second, and so on; ``ends``:
+    where each of these blocks ends.
     """
 
     site: str
@@ -50,6 +52,7 @@ class PartitionPoints(Sequence[Point]):
     settings: Sequence[Setting]
     order: np.ndarray
     ids: np.ndarray
+    ends: Sequence[int]
 
     def __len__(self) -> int:
         return int(self.order.size)
@@ -70,14 +73,13 @@ class PartitionPoints(Sequence[Point]):
         """The points of some candidates (input * len(settings) + setting), all repeats of each, in
         this order."""
         kept = np.isin(self.order, candidates)
-        shape = (len(self.order), -1)
+        before = np.concatenate([[0], np.cumsum(kept)])
         return replace(
-            self, order=self.order[kept].reshape(shape), ids=self.ids[kept].reshape(shape)
+            self, order=self.order[kept], ids=self.ids[kept], ends=before[self.ends].tolist()
         )
 
     def _point(self, index: int) -> Point:
-        repeat, column = divmod(index, self.order.shape[1])
-        which, setting = divmod(int(self.order[repeat, column]), len(self.settings))
+        which, setting = divmod(int(self.order[index]), len(self.settings))
         kind = self.inputs[which]
         return Point(
             site=self.site,
@@ -87,8 +89,8 @@ class PartitionPoints(Sequence[Point]):
             params=kind.params,
             ranks=kind.ranks,
             setting=self.settings[setting],
-            repeat=repeat,
-            id=self.ids[repeat, column].decode(),
+            repeat=bisect_right(self.ends, index),
+            id=self.ids[index].decode(),
         )
 
 
@@ -125,18 +127,23 @@ def partition_points(
     partition: str,
     inputs: Sequence[Input],
     settings: Sequence[Setting],
-    repeats: int,
+    repeats: Sequence[int],
     seed: int,
     batched: bool,
     show: ShowCount,
 ) -> PartitionPoints:
     """All points of a partition: a block for each repeat, in a random order of its own;
-    ``batched``: as :func:`campaign.plan.order.in_batches` does."""
-    count = len(inputs) * len(settings)
-    order = np.empty((repeats, count), np.uint32)
-    ids = np.empty((repeats, count), ID)
-    fronts = _Fronts(partition, inputs, settings)
-    for repeat in range(repeats):
+    ``repeats``: of each input; ``batched``: as :func:`campaign.plan.order.in_batches` does."""
+    own = np.array(repeats)
+    sizes = [int((own > repeat).sum()) * len(settings) for repeat in range(max(repeats))]
+    order = np.empty(sum(sizes), np.uint32)
+    ids = np.empty(sum(sizes), ID)
+    ends = list(itertools.accumulate(sizes))
+    fronts, among = None, np.zeros(0, np.int64)
+    for repeat, (count, end) in enumerate(zip(sizes, ends, strict=True)):
+        if fronts is None or count < len(among) * len(settings):
+            among = np.flatnonzero(own > repeat)
+            fronts = _Fronts(partition, [inputs[i] for i in among.tolist()], settings)
         back = f'"repeat":{repeat},"site":{canonical_json(site)}}}'.encode()
         unordered = np.empty(count, ID)
         keys = np.empty((count, DIGEST_BYTES), np.uint8)
@@ -149,15 +156,24 @@ def partition_points(
             # A point's place is a hash of seed, repeat and id: random, and the same with every
             # version of any library.
             front = f"{seed}:{repeat}:".encode()
-            keys[start:stop] = _digests(front + own for own in unordered[start:stop].tolist())
-            show(repeat * count + stop)
+            keys[start:stop] = _digests(front + name for name in unordered[start:stop].tolist())
+            show(end - count + stop)
         # Big-endian words compare as the digests do; lexsort's last key is the first word.
         words = keys.view(">u8")
         block = np.lexsort(words.T[::-1])
-        order[repeat] = in_batches(block, settings, seed, repeat) if batched else block
-        ids[repeat] = unordered[order[repeat]]
+        block = in_batches(block, settings, seed, repeat) if batched else block
+        order[end - count : end] = among[block // len(settings)] * len(settings) + block % len(
+            settings
+        )
+        ids[end - count : end] = unordered[block]
     return PartitionPoints(
-        site=site, partition=partition, inputs=inputs, settings=settings, order=order, ids=ids
+        site=site,
+        partition=partition,
+        inputs=inputs,
+        settings=settings,
+        order=order,
+        ids=ids,
+        ends=ends,
     )
 
 

@@ -73,7 +73,7 @@ class Tuning:
     def most(self, site: str, partition: str) -> int:
         """See :class:`~campaign.launch.chooser.Chooser`."""
         progress = self._progress((site, partition))
-        return (progress.waiting + progress.may_come) * self.plan.campaign.repeats
+        return (progress.waiting + progress.may_come) * self.plan.campaign.most_repeats
 
     def known(self, names: Names) -> list[Measured]:
         """The candidates of each problem of a partition that are measured or have failed."""
@@ -88,7 +88,8 @@ class Tuning:
             for point_id, (status, attempts) in states.items()
             if status in COMPLETE or not will_be_tried_again(status, attempts, retries)
         }
-        ids = np.array(sorted(ended), dtype="S")
+        # A candidate with fewer repeats than others has empty ids.
+        ids = np.array([b"", *sorted(ended)], dtype="S")
         known, codes = [], set(self._chosen[names])
         waiting = set(codes)
         for problem in self.problems[names]:
@@ -107,7 +108,7 @@ class Tuning:
         everything = sum(len(problem.codes) for problem in self.problems[names])
         budget = everything
         if self.search.budget is not None:
-            budget = min(everything, self.search.budget // self.plan.campaign.repeats)
+            budget = min(everything, self.search.budget // self.plan.campaign.most_repeats)
         return _Progress(known, len(waiting), max(budget - len(codes), 0))
 
     def _choose(self, names: Names) -> list[int]:

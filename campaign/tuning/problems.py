@@ -6,6 +6,7 @@ of its space, each at every setting.
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -36,8 +37,8 @@ class Problem:
     ``label``: the kernel's name in the store; ``params``: the parameters that say what is computed.
     ``codes``: (N,), the candidates' numbers among the partition's points
     (:meth:`~campaign.plan.planned_points.PartitionPoints.only`). ``ids``: (N, repeats), the ids of
-    their points. ``variants``: (N,), the index of each one's variant in ``of_variants``, whose
-    parameters are the variant's own.
+    their points, empty where one has fewer repeats. ``variants``: (N,), the index of each one's
+    variant in ``of_variants``, whose parameters are the variant's own.
     """
 
     label: str
@@ -127,10 +128,10 @@ def candidate_terms(
 
 def ids_by_code(part: PartitionPoints) -> np.ndarray:
     """The ids of a partition's points by candidate: (candidates, repeats), bytes; empty where the
-    kernel is not measured at the setting."""
-    ids = np.zeros((len(part.inputs) * len(part.settings), len(part.ids)), part.ids.dtype)
-    for repeat, (order, own) in enumerate(zip(part.order, part.ids, strict=True)):
-        ids[order, repeat] = own
+    kernel is not measured at the setting, or not so often."""
+    ids = np.zeros((len(part.inputs) * len(part.settings), len(part.ends)), part.ids.dtype)
+    for repeat, (start, end) in enumerate(itertools.pairwise([0, *part.ends])):
+        ids[part.order[start:end], repeat] = part.ids[start:end]
     return ids
 
 

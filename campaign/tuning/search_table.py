@@ -30,10 +30,10 @@ def read_search(path: Path) -> Search:
     except CantFit as error:
         what = str(error).removeprefix("--objective: ")
         raise source.error(("search", "objective"), what, "use one of these") from None
-    if search.budget is not None and search.budget < campaign.repeats:
+    if search.budget is not None and search.budget < campaign.most_repeats:
         raise source.error(
             ("search", "budget"),
-            f"found {search.budget}, and each point is measured {campaign.repeats} times",
-            f"give at least {campaign.repeats}, or set repeats = 1",
+            f"found {search.budget}, and each point is measured {campaign.most_repeats} times",
+            f"give at least {campaign.most_repeats}, or set repeats = 1",
         )
     return search

@@ -21,6 +21,13 @@ MORE = (
     "The first five settings lie far from each other. After these, each point is the one whose "
     "measurement is expected to make the picks lose less, for its node-hours."
 )
+REASONS = {
+    "spread": "to have settings far from each other",
+    "pick": "to improve picks",
+    "repeat": "measured again to improve picks",
+    "anchor": "measured again to show a drift",
+}
+"""What a point was chosen for."""
 EXAMPLE = "campaign next campaign-demo/store --site jetson-tk1 --budget 2 --points 50"
 
 
@@ -64,6 +71,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         "same chip or family that has a fit; for campaign fit --like",
     )
     parser.add_argument(
+        "--anchors",
+        type=int,
+        default=4,
+        metavar="N",
+        help="measure up to N points again that were measured before, at most a tenth of all, so "
+        "that campaign fit can warn of a drift (default: %(default)s)",
+    )
+    parser.add_argument(
         "--campaign",
         metavar="C.toml",
         help="the campaign file with the kernels and the protocol (default: the one that was run "
@@ -89,6 +104,8 @@ def run(arguments: Namespace) -> int:
         raise BadArgument(f"--points: found {arguments.points}; must be 1 or more")
     if not arguments.enough >= 0.0:
         raise BadArgument(f"--enough: found {arguments.enough:g}; must be 0 or more, in %")
+    if arguments.anchors < 0:
+        raise BadArgument(f"--anchors: found {arguments.anchors}; must be 0 or more")
     store = open_store(arguments.store)
     output = Path(arguments.output) if arguments.output else None
     chosen = next_points(
@@ -102,6 +119,7 @@ def run(arguments: Namespace) -> int:
         enough_pct=arguments.enough,
         only_planned=arguments.only_planned,
         like=arguments.like,
+        anchors=arguments.anchors,
         campaign_file=Path(arguments.campaign) if arguments.campaign else None,
         beside=None if output is None else output.parent,
     )
@@ -168,12 +186,9 @@ def _print_chosen(chosen: NextPoints) -> None:
             ["MHz", "kernels", "node-hours"],
             [[_mhz(*pair), count, hours[pair]] for pair, count in by_setting.most_common()],
         )
-        spread = sum(point.why == "spread" for point in chosen.points)
-        why = {
-            0: "each for what it should improve",
-            len(chosen.points): "to have settings far from each other, before picks are judged",
-        }.get(spread, f"{spread} to have settings far from each other, the others to improve picks")
-        explain(f"{len(chosen.points)} points, {chosen.node_hours:.3g} node-hours: {why}")
+        count = Counter(point.why for point in chosen.points)
+        reasons = ", ".join(f"{count[why]} {text}" for why, text in REASONS.items() if count[why])
+        explain(f"{len(chosen.points)} points, {chosen.node_hours:.3g} node-hours: {reasons}")
     explain(_losses(chosen))
 
 

@@ -111,7 +111,7 @@ def _print_points(plan: Plan, limit: int) -> None:
     rows = []
     for part in plan.points.parts:
         kernels = len({(entry.label, entry.params) for entry in part.inputs})
-        settings, repeats = len(part.settings), plan.campaign.repeats
+        settings, repeats = len(part.settings), len(part.ends)
         rows.append([part.site, part.partition, kernels, settings, repeats, len(part)])
     print_table(["site", "partition", "kernels", "settings", "repeats", "points"], rows)
     count = len(plan.points)

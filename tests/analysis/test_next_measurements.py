@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -41,14 +43,17 @@ class Board:
         rows = self.measured[self.kernel, self.all.setting]
         return self.all.take(rows) if rows.any() else None
 
-    def offer(self, hours=1.0):
-        """All cells that are not measured, each for so many hours."""
+    def offer(self, hours=1.0, again=False, repeats=1):
+        """All cells that are not measured, each measurement for so many hours; with ``again`` the
+        measured ones too."""
         return Cells(
             labels=[
                 label if self.measured[k].any() else None for k, label in enumerate(self.labels)
             ],
             settings=self.all.settings,
-            free=~self.measured,
+            measured=self.measured,
+            free=~self.measured | again,
+            measurements=np.where(self.measured, 1, repeats),
             node_hours=lambda kernel, time_s: np.full(len(time_s), hours),
         )
 
@@ -142,3 +147,116 @@ def test_a_quarter_of_the_grid_chosen_beats_a_quarter_at_random():
         won += chosen_lost[-1] < random_lost[-1]
     assert won == 4
     assert np.mean(chosen_lost) < 0.5 * np.mean(random_lost)
+
+
+class NoisyBoard(Board):
+    """Every measurement has 2 % of noise of its own; ``joules`` has none."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        exact = grid_observations(
+            seed,
+            kernels=KERNELS,
+            known_voltage=False,
+            core_mhz=tuple(np.geomspace(200, 1600, 9).round()),
+            mem_mhz=tuple(np.geomspace(400, 1600, 4).round()),
+        )
+        self.rng = np.random.default_rng(seed + 77)
+        real = np.exp(0.02 * self.rng.normal(size=len(exact.settings)))
+        self.all = replace(exact, energy_j=exact.energy_j * real[exact.setting])
+        self.joules[self.kernel, self.all.setting] = self.all.energy_j
+        self.row = np.empty(self.shape, int)
+        self.row[self.kernel, self.all.setting] = np.arange(self.all.energy_j.size)
+        self.rows, self.noisy_j = [], []
+
+    @property
+    def data(self):
+        if not self.rows:
+            return None
+        return replace(self.all.take(np.array(self.rows)), energy_j=np.array(self.noisy_j))
+
+    def measure(self, cells):
+        for cell in cells:
+            self.rows.append(self.row[cell])
+            self.noisy_j.append(self.joules[cell] * np.exp(0.02 * self.rng.normal()))
+            self.measured[cell] = True
+
+    def spend(self, count, again):
+        """So many measurements, chosen in batches of 24; the mean loss of the picks then."""
+        while (left := count - len(self.rows)) > 0:
+            data = self.data
+            chosen = next_measurements(
+                data,
+                None if data is None or len(set(data.setting)) < 3 else self.fitted(),
+                self.offer(again=again),
+                dict.fromkeys(self.all.settings, (1.0, 1.0)),
+                ENERGY,
+                budget_h=np.inf,
+                most=min(left, 24) if self.rows else left,
+                enough=0.0,
+            )
+            self.measure(chosen.cells)
+        return self.lost_pct().mean()
+
+
+@pytest.mark.timeout(300)
+def test_where_noise_limits_the_picks_points_are_measured_again():
+    """As many measurements, with and without repeats."""
+    assert NoisyBoard(0).spend(136, again=True) < 0.5 * NoisyBoard(0).spend(136, again=False)
+
+
+def test_a_repeat_costs_one_measurement_and_a_new_cell_all_its_repeats():
+    board = Board(3)
+    board.measured[:, ::2] = True
+    offer = board.offer(hours=0.5, again=True, repeats=3)
+    volts = dict.fromkeys(board.all.settings, (1.0, 1.0))
+    chosen = next_measurements(
+        board.data, board.fitted(), offer, volts, ENERGY, budget_h=30.0, enough=0.0
+    )
+    cost = [0.5 if board.measured[cell] else 1.5 for cell in chosen.cells]
+    assert chosen.node_hours == cost
+    assert {0.5, 1.5} == set(cost)
+    assert len(set(chosen.cells)) == len(chosen.cells)
+
+
+def test_anchors_are_measured_cells_at_settings_far_apart_and_a_tenth_of_all():
+    board = Board(3)
+    board.next()
+    volts = dict.fromkeys(board.all.settings, (1.0, 1.0))
+
+    def chosen(most, anchors=4, budget_h=np.inf):
+        return next_measurements(
+            board.data, board.fitted(), board.offer(again=True), volts, ENERGY,
+            budget_h=budget_h, most=most, anchors=anchors, enough=0.0,
+        )  # fmt: skip
+
+    many = chosen(40)
+    assert len(many.anchors) == 4
+    assert len(many.cells) == 36
+    assert len(many.node_hours) == 40
+    assert not set(many.anchors) & set(many.cells)
+    assert all(board.measured[cell] for cell in many.anchors)
+    mhz = [board.all.settings[setting] for _, setting in many.anchors]
+    assert len(set(mhz)) == 2
+    assert (1600.0, 1600.0) in mhz
+    assert len(chosen(39).anchors) == 3
+    assert len(chosen(9).anchors) == 0
+    assert len(chosen(40, anchors=1).anchors) == 1
+    assert chosen(40, anchors=0).anchors == []
+    few = chosen(None, budget_h=25.0)
+    assert len(few.anchors) == 2
+    assert sum(few.node_hours) <= 25.0
+    # They are the same in the next batch, so that every batch is compared with the first.
+    for cell in many.cells:
+        board.measured[cell] = True
+    assert chosen(40).anchors == many.anchors
+
+
+def test_nothing_is_an_anchor_where_nothing_was_measured():
+    board = Board(1)
+    assert (
+        next_measurements(
+            None, None, board.offer(again=True), {}, ENERGY, budget_h=np.inf, anchors=4
+        ).anchors
+        == []
+    )

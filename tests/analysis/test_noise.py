@@ -22,6 +22,7 @@ from analysis.quality.noise import (
     student_limit,
 )
 from analysis.quality.rows import Rows, rows_of
+from analysis.quality.sessions import session_offsets
 from campaign.store.dataset import as_dataset
 from tests.analysis.test_quality import sweep
 
@@ -179,3 +180,37 @@ def test_nodes_are_compared_in_five_points_or_more(cells, seen):
     frame["node"] = np.where(frame["repeat"] == 0, "a", "b")
     frame.loc[frame["node"] == "b", "energy_j"] *= 1.3
     assert bool(node_offsets(rows(frame))) is seen
+
+
+@pytest.mark.parametrize(
+    ("drift", "noise", "anchors", "seen"),
+    [(0.03, 0.001, 4, True), (0.03, 0.001, 2, False), (0.0, 0.01, 20, False),
+     (0.005, 0.0, 4, False), (0.03, 0.05, 4, False)],
+)  # fmt: skip
+@pytest.mark.parametrize("quantity", ["power", "time"])
+def test_a_drift_shows_in_the_points_that_a_later_session_measures_again(
+    quantity, drift, noise, anchors, seen
+):
+    """Settings are measured once, in two sessions a day apart; the second one again measures some
+    of the first's."""
+    frame = sweep(8, noise=0.0, repeats=2)
+    rng = np.random.default_rng(3)
+    for name in ("time_s", "energy_j"):
+        frame[name] *= np.exp(noise * rng.normal(size=len(frame)))
+    first = frame[frame["repeat"] == 0]
+    later = frame[frame["repeat"] == 1].iloc[:anchors].copy()
+    first = first.assign(start_unix_s=1.7e9 + 2.0 * np.arange(len(first)))
+    later["start_unix_s"] = 1.7e9 + 86400.0 + 2.0 * np.arange(len(later))
+    later["energy_j"] *= 1.0 + drift
+    if quantity == "time":
+        later["time_s"] *= 1.0 + drift
+    findings = session_offsets(rows(pd.concat([first, later], ignore_index=True)))
+    if not seen:
+        assert not findings
+        return
+    (finding,) = findings
+    said_pct = float(finding.text.split()[2])
+    assert finding.text.startswith(f"{quantity} is +")
+    assert said_pct == pytest.approx(3.0, abs=0.3)
+    assert "that began on 2023-11-15 at 22:13 UTC, in the 4 points" in finding.text
+    assert finding.rows.tolist() == list(range(len(first), len(first) + anchors))

@@ -73,7 +73,7 @@ def planned(path: Path) -> object:
         "shown": [points[i].as_dict() for i in shown],
         "last": points[-1].id,
         "some": [point.id for point in points[2:5]],
-        "order": [part.order[0] for part in points.parts],
+        "order": [part.order[: part.ends[0]] for part in points.parts],
         "settings": [[str(setting) for setting in part.settings] for part in points.parts],
         "spaces": [[len(space.params), dict(space.refused)] for space in plan.spaces],
         "estimates": [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from campaign.command_line import main
 from campaign.launch.campaign_run import CampaignRun
 from campaign.plan.plan import make_plan
 from campaign.results import open_store
+from sites.located_toml import BadFile
 
 CAMPAIGN = """\
 name = "few"
@@ -97,6 +99,76 @@ def test_next_writes_a_campaign_file_of_the_points_that_it_names(copy, tmp_path,
     assert (again["measured"], again["planned"]) == (37, 4 * 15 * 7)
 
 
+def repeats_of(store: Path) -> Counter:
+    """How often each cell of a store was measured."""
+    scalars = open_store(store).scalars
+    columns = [
+        scalars[name].values.tolist() for name in ("kernel", "params", "core_mhz", "mem_mhz")
+    ]
+    return Counter(zip(*columns, strict=True))
+
+
+def test_points_are_measured_again_for_picks_and_to_show_a_drift(copy, tmp_path, capsys):
+    """Twice: the second file counts the repeats that the first one made."""
+    file = tmp_path / "next.toml"
+    for already in (1, 2):
+        words = ["next", copy, "--budget", 1, "--points", 20, "--only-planned", "--enough", 0]
+        assert command(*words, "--output", file, "--json") == 0
+        points = json.loads(capsys.readouterr().out)["points"]
+        # All seven settings have been measured: nothing else can be chosen.
+        assert Counter(point["why"] for point in points) == {"repeat": 18, "anchor": 2}
+        before = repeats_of(copy)
+        anchors = [p for p in points if p["why"] == "anchor"]
+        named = {
+            (p["kernel"], json.dumps(p["params"], sort_keys=True, separators=(",", ":")),
+             p["core_mhz"], p["mem_mhz"])
+            for p in points
+        }  # fmt: skip
+        assert len(named) == 20
+        assert {(p["core_mhz"], p["mem_mhz"]) for p in anchors} == {(852, 924), (72, 68)}
+        planned = {p.repeat: p.id for p in make_plan(file).points}
+        assert max(planned) == already
+        assert command("run", file, "--store", copy, "--quiet") == 0
+        capsys.readouterr()
+        after = repeats_of(copy)
+        assert after - before == Counter(named)
+        assert set(after.values()) <= set(range(1, already + 2))
+
+
+def test_how_often_a_point_was_measured_is_that_of_its_own_kernel(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text(CAMPAIGN + "repeats = 3\n")
+    own = make_plan(file).points
+    assert Counter((p.label, p.repeat) for p in own) == {
+        ("single", 0): 14, ("dp_fma", 0): 7, **{("load", repeat): 7 for repeat in range(3)},
+    }  # fmt: skip
+    assert [point.repeat for point in own] == sorted(point.repeat for point in own)
+    file.write_text(CAMPAIGN.replace("seed = 4", "seed = 4\nrepeats = 3"))
+    for_all = list(make_plan(file).points)
+    # Ids and their order are those of a campaign in which all kernels have as many.
+    kept = {point.id for point in own}
+    assert [point.id for point in own] == [point.id for point in for_all if point.id in kept]
+
+
+def test_a_kernel_may_stand_twice_at_different_settings(tmp_path, capsys):
+    file = tmp_path / "twice.toml"
+    settings = 'settings = { choose = "pairs", pairs = [[756, 924]] }\n'
+    again = '[[kernels]]\nkernel = "load"\nparams = { level = "dram" }\nrepeats = 2\n'
+    file.write_text(CAMPAIGN + again + settings)
+    points = make_plan(file).points
+    assert len({point.id for point in points}) == len(points) == 4 * 7 + 2
+    assert command("run", file, "--store", tmp_path / "store", "--quiet") == 0
+    capsys.readouterr()
+    words = ["next", tmp_path / "store", "--budget", 1, "--points", 30, "--enough", 0, "--json"]
+    shown = json.loads(_shown(capsys, *words))
+    assert (shown["kernels"], shown["planned"], shown["measured"]) == (4, 4 * 15 * 7, 29)
+    cells = [(p["kernel"], str(p["params"]), p["core_mhz"], p["mem_mhz"]) for p in shown["points"]]
+    assert len(set(cells)) == 30
+    file.write_text(CAMPAIGN + again + settings.replace("756", "396"))
+    with pytest.raises(BadFile, match=r"the point load .* at .*396.* is planned twice"):
+        make_plan(file)
+
+
 def test_next_keeps_to_its_limits(copy, capsys):
     words = ["next", copy, "--budget", 1, "--json"]
     assert command(*words, "--points", 4, "--kernel", "dp_fma") == 0
@@ -105,7 +177,7 @@ def test_next_keeps_to_its_limits(copy, capsys):
     assert shown["planned"] == 15 * 7
     assert command(*words, "--only-planned") == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["points"] == []
+    assert {point["why"] for point in shown["points"]} <= {"repeat", "anchor"}
     assert shown["measured"] == shown["planned"] == 28
     one = json.loads(_shown(capsys, "next", copy, "--budget", 1, "--points", 1, "--json"))
     hours = one["points"][0]["node_hours"]
@@ -143,7 +215,8 @@ def test_next_of_a_store_with_few_settings_spreads_first(whole, tmp_path, capsys
     shown = json.loads(_shown(capsys, "next", store, "--budget", 1, "--json"))
     assert shown["ended"] == "spread"
     assert shown["expected_loss_pct"] is None
-    assert {point["why"] for point in shown["points"]} == {"spread"}
+    assert Counter(point["why"] for point in shown["points"]) == {"spread": 16, "anchor": 1}
+    assert shown["points"].pop()["why"] == "anchor"
     settings = {(point["core_mhz"], point["mem_mhz"]) for point in shown["points"]}
     # Four more for all four kernels; those of the fastest setting come first.
     assert len(shown["points"]) == 4 * 4
@@ -181,6 +254,7 @@ def _points_of_load(folder: Path):
         (["--budget", "0"], "--budget: found 0; must be node-hours above 0"),
         (["--budget", "1", "--points", "0"], "--points: found 0; must be 1 or more"),
         (["--budget", "1", "--enough", "-1"], "--enough: found -1; must be 0 or more"),
+        (["--budget", "1", "--anchors", "-1"], "--anchors: found -1; must be 0 or more"),
         (["--budget", "1", "--kernel", "singel"], "--kernel: the campaign has no kernel 'singel'"),
         (["--budget", "1", "--partition", "gpu"], "does not measure on partition 'gpu'"),
         (["--budget", "1", "--campaign", "no.toml"], "no.toml"),

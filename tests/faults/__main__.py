@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections import Counter
@@ -65,6 +66,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="(default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every outcome, as JSON")
     arguments = vars(parser.parse_args())
+    # nohup ignores SIGHUP, and so would all that is started here.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     every = all(arguments[name] is None for name, _, _ in asked)
     outcomes: list[Outcome] = []
     began = time.monotonic()
