@@ -37,7 +37,7 @@ def dense(data: Observations, terms: list) -> tuple[np.ndarray, float]:
 )
 def test_it_is_scipys_solution(seed, counted, terms, repeats):
     data = grid_observations(seed, counted=counted, repeats=repeats, noise=0.2)
-    equations = normal_equations(data, model_terms(data, terms)[0])
+    equations = normal_equations(data, model_terms(data, terms, estimated=False)[0])
     solution = solve(equations)
     _, least = dense(data, equations.terms)
     assert solution.cost == pytest.approx(least, rel=1e-7, abs=1e-9)
@@ -51,7 +51,7 @@ def test_it_is_the_best_of_all_subsets():
     """Brute force: of the least-squares solutions of every subset of columns that are >= 0."""
     for seed in range(5):
         data = grid_observations(seed, counted=1.0, noise=0.5)
-        terms, _ = model_terms(data, "choi+clock")
+        terms, _ = model_terms(data, "choi+clock", estimated=False)
         equations = normal_equations(data, terms)
         matrix = design_matrix(data, equations.terms) / data.energy_j[:, None]
         best = float(len(data))
@@ -66,7 +66,7 @@ def test_it_is_the_best_of_all_subsets():
 
 def test_a_weight_of_zero_is_a_setting_left_out_and_of_two_one_measured_twice():
     data = grid_observations(3, counted=0.5, noise=0.1)
-    terms, _ = model_terms(data, "choi+clock")
+    terms, _ = model_terms(data, "choi+clock", estimated=False)
     equations = normal_equations(data, terms)
     weight = np.ones(len(equations.settings))
     weight[2], weight[4] = 0.0, 2.0
@@ -107,7 +107,7 @@ def test_the_slopes_are_those_of_the_cost():
 
 def test_rows_with_a_smaller_weight_count_less():
     data = grid_observations(7, counted=1.0, noise=0.1)
-    terms, _ = model_terms(data, "choi")
+    terms, _ = model_terms(data, "choi", estimated=False)
     weight = np.random.default_rng(1).uniform(0.1, 1.0, len(data))
     equations = normal_equations(data, terms, weight)
     matrix = design_matrix(data, equations.terms) / data.energy_j[:, None]

@@ -71,6 +71,11 @@ def test_unknown_objectives_are_refused(data, fitted, text):
         pick(among, text)
 
 
+def test_the_first_kernel_that_was_not_measured_is_named(data, fitted):
+    with pytest.raises(CantFit, match=r"no measurements of kernel 'a'; known: kernel-0, "):
+        all_candidates(fitted, data, ["b", "kernel-0", "a"])
+
+
 def test_limits_on_power_and_slowdown_by_brute_force(data, fitted):
     binding = 0
     for among in all_candidates(fitted, data).values():

@@ -121,6 +121,15 @@ def test_the_model_starts_at_random_where_all_have_failed():
     assert len(set(batch.tolist()) - set(range(30))) == 5
 
 
+def test_a_batch_of_more_than_the_model_looks_at_has_each_of_these_once(monkeypatch):
+    monkeypatch.setattr(forest, "MOST", 12)
+    cost = tile_cost(TILES)
+    rows = np.arange(0, len(TILES), 11)
+    measured = Measured.of(dict(zip(rows.tolist(), cost[rows].tolist(), strict=True)))
+    batch = next_batch("model", TILES, measured, 60, 0)
+    assert len(set(batch.tolist())) == len(batch) == 12
+
+
 def test_the_model_looks_at_the_neighbours_first_in_a_large_space(monkeypatch):
     monkeypatch.setattr(forest, "MOST", 120)
     cost = tile_cost(TILES)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.dataset import POSSIBLE, SIMULATED, STATED
+from analysis.dataset import CLOCK_UNPROVEN, POSSIBLE, READ_BACK, SIMULATED, STATED, TIMED
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.quality.clocks import against_the_clocks, name_only
 from analysis.quality.noise import MedianGrid
@@ -246,6 +246,18 @@ def test_clocks_of_a_store_that_does_not_say_how_they_were_shown(column, proof):
     frame = counted(20).drop(columns="clock_proof").assign(**({column: True} if column else {}))
     proofs = clock_proofs(as_dataset(frame, "measurement"), np.arange(len(frame)))
     assert set(proofs.tolist()) == {proof}
+
+
+def test_a_clock_that_was_read_back_stays_so_where_a_loop_was_timed_too():
+    """Only what nothing else showed is judged by the ratios of the loop."""
+    frame = counted(21).assign(clock_proof=READ_BACK, node="n")
+    frame["core_mhz_timed"] = 0.5 * frame["core_mhz"]
+    frame["mem_mhz_achieved"] = frame["mem_mhz"]
+    unproven = np.arange(len(frame)) % 2 == 0
+    frame.loc[unproven, "status"] = CLOCK_UNPROVEN
+    proofs = clock_proofs(as_dataset(frame, "measurement"), np.arange(len(frame)))
+    assert set(proofs[unproven].tolist()) == {TIMED}
+    assert set(proofs[~unproven].tolist()) == {READ_BACK}
 
 
 @pytest.mark.parametrize(

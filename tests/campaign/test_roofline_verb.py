@@ -26,13 +26,14 @@ def kernels() -> dict[str, dict[str, float]]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Eqs. 3 and 10 at two core clocks, without a fit; and two sites that carry less: ``few`` has
-    neither flops nor memory's bytes, ``lumped`` no counts."""
+    """Eqs. 3 and 10 at two core clocks, without a fit; and three sites that carry less: ``few`` has
+    neither flops nor memory's bytes, ``one`` one intensity, ``lumped`` no counts."""
     folder = tmp_path_factory.mktemp("roofline")
     lines = [
         "site,kernel,core_mhz,mem_mhz,time_s,energy_j,n_sp,n_dp,n_dram,n_l2,n_int",
         "few,low,1000,,1,2,,,,4e9,1e9",
         "few,high,1000,,1,2,,,,1e9,4e9",
+        "one,k,1000,,1,2,4e9,,1e9,,",
         "lumped,k,1000,,1,2,,,,,",
     ]
     for (core_mhz, mem_mhz), share in SETTINGS.items():
@@ -139,6 +140,8 @@ def test_what_is_wrong_is_said_with_what_would_do(fitted, capsys, words, says):
 
 
 def test_kernels_without_pairs_are_refused(store, capsys):
+    assert main(["roofline", store, "--site", "one"]) == 2
+    assert "measure such kernels, or name another setting" in capsys.readouterr().err
     assert main(["roofline", store, "--site", "lumped"]) == 2
     error = capsys.readouterr().err
     assert "one class of operations and one of bytes" in error

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
 from sites.clocks.shared import written_files
-from sites.clocks.shared.journal import Journal
+from sites.clocks.shared.journal import Journal, signals_wait
 from sites.clocks.shared.private_files import ClocksInUse
 from sites.clocks.shared.written_files import File, Limits, put_back_values
 from tests.sites.clock_layouts import fork
@@ -115,3 +116,25 @@ def test_a_journal_is_written_and_removed_by_the_process_that_holds_it_alone(tmp
     again.write([entry])
     again.let_go()
     assert file.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_waits_until_a_change_of_clocks_is_complete(
+    number: signal.Signals,
+) -> None:
+    """The program's own handler gets it once, after the block, and is in place again."""
+    order: list[str] = []
+
+    def own(received: int, frame: object) -> None:
+        order.append(signal.Signals(received).name)
+
+    before = signal.signal(number, own)
+    try:
+        with signals_wait():
+            os.kill(os.getpid(), number)
+            time.sleep(0.01)  # Python runs handlers between two instructions of its own
+            order.append("complete")
+        assert order == ["complete", number.name]
+        assert signal.getsignal(number) is own
+    finally:
+        signal.signal(number, before)

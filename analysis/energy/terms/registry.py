@@ -39,7 +39,7 @@ def term_of(kind: str, domain: str, of: str) -> Term:
 
 
 def model_terms(
-    data: Observations, model: str, estimated: bool = False
+    data: Observations, model: str, estimated: bool
 ) -> tuple[list[Term], list[dict[str, str]]]:
     """The terms that these observations can have, and those left out with the reason.
 
