@@ -14,7 +14,7 @@ from campaign.measurement import will_be_tried_again
 from campaign.next.chosen import choose_next, site_data
 from campaign.next.offered import offered
 from campaign.plan.plan import Plan
-from campaign.plan.planned_points import PlannedPoints
+from campaign.plan.planned_points import PartitionPoints, PlannedPoints
 from campaign.plan.point import Point
 from campaign.results import Results
 from campaign.store.layout import Store, writing
@@ -24,6 +24,8 @@ from campaign.tuning.problems import ids_by_code
 
 Names = tuple[str, str]
 """A site and a partition of it."""
+Chosen = dict[int, int]
+"""Candidate of a partition -> how often it is measured."""
 CHOSEN = "adaptive.json"
 """The file of a store with the points that were chosen."""
 LEAST_BATCH = 5
@@ -35,7 +37,9 @@ class Adaptive:
     """Chooses the points of a plan (:class:`campaign.launch.chooser.Chooser`).
 
     What it chooses follows from the plan and the store alone: a run that was interrupted goes on
-    with the points that it had chosen. A cell is a kernel at a setting, with all its repeats.
+    with the points that it had chosen. A cell is a kernel at a setting, with all its repeats; one
+    that was measured may be measured again, once more than before. No more points are measured
+    than the plan has.
 
     Args:
         plan: the campaign's points.
@@ -49,17 +53,23 @@ class Adaptive:
     def __init__(self, plan: Plan, store: Store, objective: Objective, enough: float) -> None:
         self.plan, self.store = plan, store
         self.objective, self.enough = objective, enough
-        self._ids = {(part.site, part.partition): ids_by_code(part) for part in plan.points.parts}
+        self._parts = {(part.site, part.partition): part for part in plan.points.parts}
         self._chosen = self._read_chosen()
         self.now: dict[Names, AdaptiveState] = {}
         """What was found when the partition's cells were last chosen."""
 
-    def _read_chosen(self) -> dict[Names, set[int]]:
+    def _read_chosen(self) -> dict[Names, Chosen]:
         kept = (self.store.read_json(CHOSEN) or {}).get("points", {})
         chosen = {}
-        for names, ids in self._ids.items():
-            own = np.isin(ids[:, 0], np.array(kept.get("/".join(names), []), dtype="S"))
-            chosen[names] = set(np.flatnonzero(own & (ids[:, 0] != b"")).tolist())
+        for names, part in self._parts.items():
+            known = set(kept.get("/".join(names), []))
+            ids = ids_by_code(part)
+            own = np.isin(ids[:, 0], np.array(sorted(known), dtype="S")) & (ids[:, 0] != b"")
+            repeats = (ids != b"").sum(axis=1)
+            chosen[names] = {
+                code: _known_repeats(part, code, int(repeats[code]), known)
+                for code in np.flatnonzero(own).tolist()
+            }
         return chosen
 
     def begin(self) -> Plan:
@@ -70,18 +80,25 @@ class Adaptive:
 
     def next_points(self, site: str, partition: str) -> list[Point]:
         """See :class:`~campaign.launch.chooser.Chooser`."""
-        codes = self._choose((site, partition))
-        return list(self.plan.of_partition(site, partition).only(np.array(codes, np.int64)))
+        names = site, partition
+        before = dict(self._chosen[names])
+        if not self._choose(names):
+            return []
+        return [
+            point
+            for point, code in _with_codes(self._chosen_part(names))
+            if point.repeat >= before.get(code, 0)
+        ]
 
     def most(self, site: str, partition: str) -> int:
         """See :class:`~campaign.launch.chooser.Chooser`."""
-        part = self.plan.of_partition(site, partition)
-        return len(part) - self._ended((site, partition), point_states(self.store))
+        names = site, partition
+        return len(self._parts[names]) - self._ended(names, point_states(self.store))
 
     def _ended(self, names: Names, states: dict[str, State]) -> int:
         """How many points of a partition are measured or have failed for good."""
-        ids = self._ids[names].ravel().tolist()
-        return sum(self._has_ended(states.get(own.decode(), NEVER)) for own in ids if own)
+        ids = {*self._parts[names].ids.tolist(), *self._chosen_part(names).ids.tolist()}
+        return sum(self._has_ended(states.get(own.decode(), NEVER)) for own in ids)
 
     def _has_ended(self, state: State) -> bool:
         status, attempts = state
@@ -90,25 +107,25 @@ class Adaptive:
             status in COMPLETE or not will_be_tried_again(status, attempts, retries)
         )
 
-    def _choose(self, names: Names) -> list[int]:
-        """Choose the next cells of a partition where none is waiting, and keep the choice."""
+    def _choose(self, names: Names) -> bool:
+        """Choose the next cells of a partition where none is waiting, and keep the choice; whether
+        there are any."""
         states = point_states(self.store)
-        ids, chosen = self._ids[names], self._chosen[names]
         ended = self._ended(names, states)
         before = self.now.get(names)
         if before is not None and before.settled and before.ended == ended:
-            return []
+            return False
         if any(
             not self._has_ended(states.get(own.decode(), NEVER))
-            for code in chosen
-            for own in ids[code].tolist()
+            for own in self._chosen_part(names).ids.tolist()
         ):
-            return []
+            return False
         results = Results(self.store)
-        part = self.plan.of_partition(*names)
+        part, chosen = self._parts[names], self._chosen[names]
         data = site_data(results, names[0]) if ended else None
-        offer = offered(self.plan, part, states, data)
+        offer = offered(self.plan, part, states, data, again=True)
         nodes = self.plan.sites[names[0]].partitions[names[1]].nodes
+        batch = max(LEAST_BATCH, nodes, len(part.inputs) // KERNELS_A_BATCH)
         picked = choose_next(
             results,
             data,
@@ -116,7 +133,7 @@ class Adaptive:
             offer.cells,
             self.objective,
             budget_h=np.inf,
-            most=max(LEAST_BATCH, nodes, len(part.inputs) // KERNELS_A_BATCH),
+            most=min(batch, (len(part) - ended) // self.plan.campaign.most_repeats),
             enough=self.enough,
         )
         self.now[names] = AdaptiveState(
@@ -126,11 +143,10 @@ class Adaptive:
             lost_pct=None if np.isnan(picked.lost_pct) else picked.lost_pct,
             cells=offer.planned,
         )
-        codes = [offer.code(cell) for cell in picked.cells]
-        if codes:
-            chosen.update(codes)
+        chosen.update({offer.code(cell): int(offer.repeats[cell]) for cell in picked.cells})
+        if picked.cells:
             self._keep()
-        return codes
+        return bool(picked.cells)
 
     def _keep(self) -> None:
         plan = self._chosen_plan()
@@ -140,11 +156,24 @@ class Adaptive:
             write_planned(self.store, plan_record(plan), ids)
 
     def _chosen_plan(self) -> Plan:
-        parts = [
-            part.only(np.array(sorted(self._chosen[part.site, part.partition]), np.int64))
-            for part in self.plan.points.parts
-        ]
-        return replace(self.plan, points=PlannedPoints(parts))
+        return replace(self.plan, points=PlannedPoints([*map(self._chosen_part, self._parts)]))
+
+    def _chosen_part(self, names: Names) -> PartitionPoints:
+        chosen = self._chosen[names]
+        part = self._parts[names].only(np.array(sorted(chosen), np.int64))
+        return part.with_repeats(chosen)
+
+
+def _known_repeats(part: PartitionPoints, code: int, planned: int, known: set[str]) -> int:
+    """How many repeats of a candidate were chosen: the ``planned`` ones and those ``known``."""
+    repeats = planned
+    while part.point_id(code, repeats) in known:
+        repeats += 1
+    return repeats
+
+
+def _with_codes(part: PartitionPoints) -> list[tuple[Point, int]]:
+    return list(zip(part, part.order.tolist(), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from campaign.measurement import will_be_tried_again
 from campaign.plan.estimate import launching_s, measuring_s
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import Input, PartitionPoints, partition_points
-from campaign.plan.point import canonical_json, make_point
+from campaign.plan.point import canonical_json
 from campaign.store.states import NEVER, State
 from campaign.tuning.problems import ids_by_code
 from sites.setting import Setting
@@ -109,7 +109,7 @@ def offered(
         if not measured[place]:
             free[place] = not any(map(failed, now))
         elif again:
-            repeats[place], state = _one_more(part, place, len(now), states)
+            repeats[place], state = _one_more(part, code, len(now), states)
             free[place] = not failed(state)
     labels = _labels(part.inputs, data)
 
@@ -137,23 +137,12 @@ def offered(
 
 
 def _one_more(
-    part: PartitionPoints, cell: tuple[int, int], repeats: int, states: dict[str, State]
+    part: PartitionPoints, code: int, repeats: int, states: dict[str, State]
 ) -> tuple[int, State]:
     """How often a cell will have been measured with its next repeat, and that repeat's state;
     ``repeats``: how many of them are known to be measured."""
-    own = part.inputs[cell[0]]
     while True:
-        point = make_point(
-            site=part.site,
-            partition=part.partition,
-            kernel=own.kernel,
-            label=own.label,
-            params=own.params,
-            ranks=own.ranks,
-            setting=part.settings[cell[1]],
-            repeat=repeats,
-        )
-        state = states.get(point.id, NEVER)
+        state = states.get(part.point_id(code, repeats), NEVER)
         repeats += 1
         if state[0] not in COMPLETE:
             return repeats, state

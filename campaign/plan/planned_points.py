@@ -10,7 +10,7 @@ import hashlib
 import itertools
 from binascii import hexlify
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import overload
 
@@ -77,6 +77,42 @@ class PartitionPoints(Sequence[Point]):
         return replace(
             self, order=self.order[kept], ids=self.ids[kept], ends=before[self.ends].tolist()
         )
+
+    def with_repeats(self, repeats: Mapping[int, int]) -> PartitionPoints:
+        """These points and further repeats: candidate -> how often it is measured in all. Those of
+        a block come after its own points."""
+        planned = np.bincount(self.order, minlength=len(self.inputs) * len(self.settings))
+        most = max([len(self.ends), *repeats.values()])
+        bounds = [0, *self.ends] + [len(self)] * (most - len(self.ends))
+        order: list[int] = []
+        ids: list[bytes] = []
+        ends = []
+        for repeat, (start, end) in enumerate(itertools.pairwise(bounds)):
+            more = sorted(code for code, n in repeats.items() if planned[code] <= repeat < n)
+            order += [*self.order[start:end].tolist(), *more]
+            ids += [
+                *self.ids[start:end].tolist(),
+                *(self.point_id(code, repeat).encode() for code in more),
+            ]
+            ends.append(len(order))
+        return replace(
+            self, order=np.array(order, self.order.dtype), ids=np.array(ids, ID), ends=ends
+        )
+
+    def point_id(self, code: int, repeat: int) -> str:
+        """The id of a repeat of a candidate, also of one that is not among these points."""
+        which, setting = divmod(code, len(self.settings))
+        own = self.inputs[which]
+        return make_point(
+            site=self.site,
+            partition=self.partition,
+            kernel=own.kernel,
+            label=own.label,
+            params=own.params,
+            ranks=own.ranks,
+            setting=self.settings[setting],
+            repeat=repeat,
+        ).id
 
     def _point(self, index: int) -> Point:
         which, setting = divmod(int(self.order[index]), len(self.settings))

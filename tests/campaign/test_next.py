@@ -282,7 +282,6 @@ def test_an_imported_table_needs_a_campaign_file(tmp_path, whole, capsys):
 
 
 ADAPTIVE = ("--adaptive", "--enough", "1")
-"""Single measurements of this board leave more than half a percent."""
 
 
 @pytest.fixture(scope="module")
@@ -315,6 +314,21 @@ def test_an_adaptive_run_measures_a_part_and_ends_by_itself(adaptive, capsys):
     again = _shown(capsys, *words)
     assert f"the picks are expected to lose {lost:.2f} % on average" in " ".join(again.split())
     assert open_store(adaptive / "store").scalars.sizes["measurement"] == measured
+
+
+def test_an_adaptive_run_measures_again_rather_than_everything(tmp_path, capsys):
+    """Single measurements of this board leave more than half a percent, and all settings would be
+    measured once."""
+    _wide(tmp_path)
+    words = ["run", tmp_path / "wide.toml", "--store", tmp_path / "store", "--quiet", "--adaptive"]
+    shown = json.loads(_shown(capsys, *words, "--json"))
+    often = repeats_of(tmp_path / "store")
+    assert shown["complete"]
+    assert shown["planned"] == sum(often.values()) < 4 * 18
+    assert shown["expected_loss_pct"]["jetson-tk1/board"] <= 0.5
+    assert max(often.values()) > 1
+    # It goes on as it was, with nothing left to measure.
+    assert json.loads(_shown(capsys, *words, "--json"))["planned"] == shown["planned"]
 
 
 def test_an_interrupted_adaptive_run_goes_on_as_it_would_have(adaptive, tmp_path, monkeypatch):
