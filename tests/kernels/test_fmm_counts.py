@@ -140,10 +140,16 @@ def test_a_ranks_messages_are_gathered_and_added():
 def test_the_marks_are_as_long_as_the_phases(q, longest):
     run = fmm.prepare(fmm.params(n=3000, q=q, digits=6, precision="double"), Team())
     run.run(1)
-    run.run(2)
-    marks = run.marks()[len(PHASES) :]
-    lengths_s = {mark.phase: (mark.end_ns - mark.begin_ns) * 1e-9 for mark in marks}
-    assert max(lengths_s, key=lambda phase: lengths_s[phase]) == longest
+    run.run(5)
+    all_marks = run.marks()
+    assert len(all_marks) == 5 * len(PHASES)
+    evaluations = [
+        {mark.phase: (mark.end_ns - mark.begin_ns) * 1e-9 for mark in marks}
+        for marks in np.array_split(all_marks, 5)
+    ]
+    # Other work on the machine makes a phase longer now and then.
+    least_s = {phase: min(own[phase] for own in evaluations) for phase in PHASES}
+    assert max(least_s, key=lambda phase: least_s[phase]) == longest
     for phase in PHASES[:-1]:
-        assert lengths_s[phase] == pytest.approx(run.method.seconds[phase], abs=1e-7)
+        assert evaluations[-1][phase] == pytest.approx(run.method.seconds[phase], abs=1e-7)
     run.close()
