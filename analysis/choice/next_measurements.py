@@ -108,75 +108,13 @@ def next_measurements(
     """
     if most is not None:
         anchors = min(anchors, int(most * ANCHOR_SHARE))
-    again, hours = _anchors(data, offer, anchors, budget_h * ANCHOR_SHARE)
-    free = offer.free.copy()
-    for cell in again:
-        free[cell] = False
-    chosen = _next_cells(
-        data,
-        fitted,
-        replace(offer, free=free),
-        volts,
-        objective,
-        budget_h=budget_h - sum(hours),
-        most=None if most is None else most - len(again),
-        enough=enough,
-        more_h=more_h,
-    )
-    kept = min(len(again), int(len(chosen.cells) * ANCHOR_SHARE / (1.0 - ANCHOR_SHARE)))
-    return replace(chosen, anchors=again[:kept], node_hours=[*chosen.node_hours, *hours[:kept]])
-
-
-def _anchors(
-    data: Observations | None, offer: Cells, count: int, budget_h: float
-) -> tuple[list[tuple[int, int]], list[float]]:
-    """At most ``count`` measured cells, and the node-hours of each: of the kernels that take the
-    least, at settings far from each other. They are the same in every batch."""
-    may = offer.free & offer.measured
-    if data is None or count < 1 or not may.any():
-        return [], []
-    row = {label: k for k, label in enumerate(offer.labels) if label is not None}
-    column = {_key(setting): s for s, setting in enumerate(offer.settings)}
-    time_s = np.full(may.shape, np.nan)
-    for i, label in enumerate(data.kernel.tolist()):
-        cell = row.get(label), column.get(_key(data.settings[data.setting[i]]))
-        if cell[0] is not None and cell[1] is not None:
-            time_s[cell] = data.time_s[i]
-    hours = np.stack([offer.cost(k, time_s[k]) for k in range(len(may))])
-    at = np.flatnonzero(may.any(axis=0))
-    mhz = np.array(offer.settings)[at]
-    first = _fastest([offer.settings[s] for s in at.tolist()])
-    far = at[spread_settings(mhz, np.zeros(len(at), bool), first, ANCHOR_SETTINGS)]
-    cheapest = np.argsort(np.where(may, hours, np.inf), axis=0, kind="stable")
-    cells: list[tuple[int, int]] = []
-    costs: list[float] = []
-    ranked = cheapest[:, far].ravel().tolist()
-    for k, s in zip(ranked, np.tile(far, len(may)).tolist(), strict=True):
-        if len(cells) == count or sum(costs) + hours[k, s] > budget_h:
-            break
-        if may[k, s]:
-            cells.append((k, s))
-            costs.append(float(hours[k, s]))
-    return cells, costs
-
-
-def _next_cells(
-    data: Observations | None,
-    fitted: Fit | None,
-    offer: Cells,
-    volts: Volts,
-    objective: Objective,
-    *,
-    budget_h: float,
-    most: int | None,
-    enough: float,
-    more_h: float,
-) -> NextMeasurements:
-    """:func:`next_measurements` without anchors."""
+    again, again_hours = _anchors(data, offer, anchors, budget_h * ANCHOR_SHARE)
+    offer = _without(offer, again)
     there = measured_settings(data)
     measured = np.array([_key(setting) in there for setting in offer.settings])
     unknown = np.full(len(offer.settings), np.nan)
-    left_h, room = budget_h, most
+    left_h = budget_h - sum(again_hours)
+    room = None if most is None else most - len(again)
     cells: list[tuple[int, int]] = []
     hours: list[float] = []
     spread = _spread(offer, measured)
@@ -190,10 +128,12 @@ def _next_cells(
     known = [k for k, label in enumerate(offer.labels) if label is not None]
     at_start = measured.sum() < FIRST_SETTINGS or not known or len(cells) < len(spread)
     if at_start or data is None or fitted is None or not has_posterior(fitted):
+        kept = _anchors_for(len(cells), len(again))
         return NextMeasurements(
             cells=cells,
             spread=len(cells),
-            node_hours=hours,
+            anchors=again[:kept],
+            node_hours=hours + again_hours[:kept],
             lost_pct=np.nan,
             then_lost_pct=np.nan,
             more_lost_pct=np.nan,
@@ -203,15 +143,63 @@ def _next_cells(
     chosen = next_cells(beliefs, left_h, most=room, enough=enough, more=more_h)
     cells += [(known[k], s) for k, s in chosen.cells]
     hours += [float(beliefs[k].cost[s]) for k, s in chosen.cells]
+    kept = _anchors_for(len(cells), len(again))
     return NextMeasurements(
         cells=cells,
         spread=len(cells) - len(chosen.cells),
-        node_hours=hours,
+        anchors=again[:kept],
+        node_hours=hours + again_hours[:kept],
         lost_pct=float(chosen.lost_pct.mean()),
         then_lost_pct=float(chosen.then_lost_pct.mean()),
         more_lost_pct=float(chosen.more_lost_pct.mean()),
         ended=chosen.ended,
     )
+
+
+def _without(offer: Cells, cells: Sequence[tuple[int, int]]) -> Cells:
+    free = offer.free.copy()
+    for cell in cells:
+        free[cell] = False
+    return replace(offer, free=free)
+
+
+def _anchors_for(cells: int, most: int) -> int:
+    """How many anchors so many other cells may have."""
+    return min(most, int(cells * ANCHOR_SHARE / (1.0 - ANCHOR_SHARE)))
+
+
+def _anchors(
+    data: Observations | None, offer: Cells, count: int, budget_h: float
+) -> tuple[list[tuple[int, int]], list[float]]:
+    """At most ``count`` measured cells, and the node-hours of each: of the kernels that take the
+    least, at settings far from each other; the same from batch to batch, where times stay so."""
+    may = offer.free & offer.measured
+    if data is None or count < 1 or not may.any():
+        return [], []
+    row = {label: k for k, label in enumerate(offer.labels) if label is not None}
+    column = {_key(setting): s for s, setting in enumerate(offer.settings)}
+    time_s = np.full(may.shape, np.nan)
+    for i, label in enumerate(data.kernel.tolist()):
+        cell = row.get(label), column.get(_key(data.settings[data.setting[i]]))
+        if cell[0] is not None and cell[1] is not None:
+            time_s[cell] = data.time_s[i]
+    hours = np.stack([offer.cost(k, time_s[k]) for k in range(len(may))])
+    measured = np.flatnonzero(may.any(axis=0))
+    settings = [offer.settings[s] for s in measured.tolist()]
+    none = np.zeros(len(settings), bool)
+    apart = spread_settings(np.array(settings), none, _fastest(settings), ANCHOR_SETTINGS)
+    cheapest_first = np.argsort(np.where(may, hours, np.inf), axis=0, kind="stable")
+    cells: list[tuple[int, int]] = []
+    costs: list[float] = []
+    for kernels in cheapest_first.tolist():
+        for s in measured[apart].tolist():
+            k = kernels[s]
+            if len(cells) == count or sum(costs) + hours[k, s] > budget_h:
+                return cells, costs
+            if may[k, s]:
+                cells.append((k, s))
+                costs.append(float(hours[k, s]))
+    return cells, costs
 
 
 def measurements_like(

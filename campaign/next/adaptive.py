@@ -84,9 +84,10 @@ class Adaptive:
         before = dict(self._chosen[names])
         if not self._choose(names):
             return []
+        part = self._chosen_part(names)
         return [
             point
-            for point, code in _with_codes(self._chosen_part(names))
+            for point, code in zip(part, part.order.tolist(), strict=True)
             if point.repeat >= before.get(code, 0)
         ]
 
@@ -170,10 +171,6 @@ def _known_repeats(part: PartitionPoints, code: int, planned: int, known: set[st
     while part.point_id(code, repeats) in known:
         repeats += 1
     return repeats
-
-
-def _with_codes(part: PartitionPoints) -> list[tuple[Point, int]]:
-    return list(zip(part, part.order.tolist(), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

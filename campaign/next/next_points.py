@@ -23,8 +23,6 @@ from campaign.results import Results
 from campaign.store.states import point_states
 from sites.near_names import known_names
 
-ANCHORS = 4
-"""The most anchors of a batch, unless told otherwise."""
 MORE_H = 1.0
 """The further node-hours of which ``next`` says what they would buy."""
 
@@ -93,7 +91,7 @@ def next_points(
     enough_pct: float = 0.5,
     only_planned: bool = False,
     like: str | None = None,
-    anchors: int = ANCHORS,
+    anchors: int = 0,
     campaign_file: Path | None = None,
     beside: Path | None = None,
 ) -> NextPoints:

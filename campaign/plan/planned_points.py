@@ -12,7 +12,7 @@ from binascii import hexlify
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -101,33 +101,18 @@ class PartitionPoints(Sequence[Point]):
 
     def point_id(self, code: int, repeat: int) -> str:
         """The id of a repeat of a candidate, also of one that is not among these points."""
-        which, setting = divmod(code, len(self.settings))
-        own = self.inputs[which]
-        return make_point(
-            site=self.site,
-            partition=self.partition,
-            kernel=own.kernel,
-            label=own.label,
-            params=own.params,
-            ranks=own.ranks,
-            setting=self.settings[setting],
-            repeat=repeat,
-        ).id
+        return make_point(**self._content(code), repeat=repeat).id
 
     def _point(self, index: int) -> Point:
-        which, setting = divmod(int(self.order[index]), len(self.settings))
-        kind = self.inputs[which]
-        return Point(
-            site=self.site,
-            partition=self.partition,
-            kernel=kind.kernel,
-            label=kind.label,
-            params=kind.params,
-            ranks=kind.ranks,
-            setting=self.settings[setting],
-            repeat=bisect_right(self.ends, index),
-            id=self.ids[index].decode(),
-        )
+        content = self._content(int(self.order[index]))
+        return Point(**content, repeat=bisect_right(self.ends, index), id=self.ids[index].decode())
+
+    def _content(self, code: int) -> dict[str, Any]:
+        """What the points of a candidate have in common."""
+        which, setting = divmod(code, len(self.settings))
+        own = vars(self.inputs[which])
+        place = {"site": self.site, "partition": self.partition}
+        return {**place, **own, "setting": self.settings[setting]}
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,7 +76,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=4,
         metavar="N",
         help="measure up to N points again that were measured before, at most a tenth of all, so "
-        "that campaign fit can warn of a drift (default: %(default)s)",
+        "that campaign fit can warn of a drift; none with --like (default: %(default)s)",
     )
     parser.add_argument(
         "--campaign",

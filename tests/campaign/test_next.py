@@ -39,13 +39,18 @@ params = { level = "dram" }
 """
 
 
-def cells_of(store: Path) -> set[tuple[str, str, float, float]]:
-    """The cells that a store has measured."""
+def repeats_of(store: Path) -> Counter[tuple[str, str, float, float]]:
+    """How often each cell of a store was measured."""
     scalars = open_store(store).scalars
     columns = [
         scalars[name].values.tolist() for name in ("kernel", "params", "core_mhz", "mem_mhz")
     ]
-    return set(zip(*columns, strict=True))
+    return Counter(zip(*columns, strict=True))
+
+
+def cells_of(store: Path) -> set[tuple[str, str, float, float]]:
+    """The cells that a store has measured."""
+    return set(repeats_of(store))
 
 
 def command(*words: object) -> int:
@@ -97,15 +102,6 @@ def test_next_writes_a_campaign_file_of_the_points_that_it_names(copy, tmp_path,
     assert command("next", copy, "--budget", 1, "--points", 2, "--json") == 0
     again = json.loads(capsys.readouterr().out)
     assert (again["measured"], again["planned"]) == (37, 4 * 15 * 7)
-
-
-def repeats_of(store: Path) -> Counter:
-    """How often each cell of a store was measured."""
-    scalars = open_store(store).scalars
-    columns = [
-        scalars[name].values.tolist() for name in ("kernel", "params", "core_mhz", "mem_mhz")
-    ]
-    return Counter(zip(*columns, strict=True))
 
 
 def test_points_are_measured_again_for_picks_and_to_show_a_drift(copy, tmp_path, capsys):
