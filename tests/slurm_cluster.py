@@ -237,6 +237,15 @@ class SlurmCluster:
         lines = self.run("squeue", "-h", "-o", "%i|%T|%P|%N|%r|%j").splitlines()
         return [Job(*line.split("|", 5)) for line in lines]
 
+    def assert_no_jobs(self) -> None:
+        """No job is pending or running, and one that ends does so soon: a program that cancelled
+        its jobs need not wait for what Slurm does after that."""
+        end = time.monotonic() + self.start_timeout
+        while jobs := self.jobs():
+            if time.monotonic() > end or any(job.state != "COMPLETING" for job in jobs):
+                raise AssertionError(f"jobs are left: {jobs}")
+            time.sleep(0.1)
+
     def job_state(self, jobid: str | int) -> str:
         """A job's state, though it may be over (Slurm forgets it some minutes after)."""
         shown = self.run("scontrol", "-o", "show", "job", str(jobid))

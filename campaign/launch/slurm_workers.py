@@ -56,6 +56,8 @@ class SlurmWorkers:
     """Since when (monotonic) each worker that is not connected is known."""
     _running_s: dict[JobKey, float] = field(default_factory=dict)
     """Since when its job runs."""
+    _never_s: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When squeue was called that first gave a job a reason for which it can never start."""
     _pending_s: dict[str, float] = field(default_factory=dict)
     """Since when each job that waits is seen to wait."""
 
@@ -69,19 +71,20 @@ class SlurmWorkers:
 
     def supervise(self, wanted: int) -> list[Note]:
         """Replace the workers that were lost, up to ``wanted``; messages for people."""
-        now_s = time.monotonic()
         connected = frozenset(
             str(worker["id"]) for worker in self.cluster.scheduler_info["workers"].values()
         )
-        if connected != self._connected:
-            self._connected = connected
-            self._none_since_s = now_s
-            self.starts.reset()
         absent = {
             (str(name), job.job_id): job
             for name, job in dict(self.cluster.workers).items()
             if str(name) not in connected
         }
+        # Read after the job ids: a call of squeue that begins later knows these jobs.
+        now_s = time.monotonic()
+        if connected != self._connected:
+            self._connected = connected
+            self._none_since_s = now_s
+            self.starts.reset()
         self._absent_s = {key: self._absent_s.get(key, now_s) for key in absent}
         self._running_s = {key: s for key, s in self._running_s.items() if key in absent}
         messages: list[Note] = []
@@ -109,10 +112,17 @@ class SlurmWorkers:
         return messages
 
     def _never_starts(self) -> list[Note]:
-        """Start no more jobs where Slurm says that one can never start."""
-        for job in self.watch.look.named(self.job_name).values():
+        """Start no more jobs where Slurm says twice that one can never start: the first reason
+        after a submission may be another than those that the scheduler gives."""
+        look, seen = self.watch.look, self._never_s
+        self._never_s = {}
+        for job in look.named(self.job_name).values():
             change = remedy(job.reason) if job.state == "PENDING" else None
-            if change is not None and not self.starts.spent:
+            if change is None:
+                continue
+            key = (job.id, job.reason)
+            self._never_s[key] = seen.get(key, look.began_s)
+            if look.began_s > self._never_s[key] and not self.starts.spent:
                 self.starts.failed = self.starts.most
                 reason = f"job {job.id} can never start ({job.reason}); {change}"
                 if not self._connected:

@@ -172,7 +172,7 @@ def test_real_kernels_on_two_clusters_at_once(tmp_path, slurm_cluster, slurm_clu
     ranks = frame[frame["kernel"] == "two-ranks"]
     assert (ranks["ranks"] == 2).all()
     for cluster in (slurm_cluster, slurm_cluster_b):
-        assert cluster.jobs() == []
+        cluster.assert_no_jobs()
     assert list((tmp_path / "store" / "tls").iterdir()) == []
 
 
@@ -217,7 +217,7 @@ def faulty_run(
         wait_for(lambda: measured(campaign) >= 4)
         assert process.poll() is None
         fault(process)
-        out, _ = process.communicate(timeout=200)
+        process.communicate(timeout=200)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -225,7 +225,7 @@ def faulty_run(
     finish(campaign)
     frame = assert_exactly_the_plan(campaign)
     assert len(frame) == 3 * 2 * 2 * 2
-    assert cluster.jobs() == [], out
+    cluster.assert_no_jobs()
     return frame
 
 
@@ -357,7 +357,7 @@ def test_an_interrupted_driver_cleans_up_and_goes_on_later(tmp_path, slurm_clust
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 130
         assert "interrupted; run it again to continue" in out
-        assert slurm_cluster.jobs() == []
+        slurm_cluster.assert_no_jobs()
 
     faulty_run(tmp_path, slurm_cluster, interrupt)
     for counted, by_slurm_s in node_seconds(tmp_path, slurm_cluster):

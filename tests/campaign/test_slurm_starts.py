@@ -12,17 +12,20 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from campaign.launch.partition_now import PartitionNow
 from campaign.launch.progress import PLAIN_EVERY_S, UNCHANGED_EVERY_S, PlainProgress
 from campaign.launch.queue_reasons import remedy
-from campaign.launch.slurm_queue import job_name
+from campaign.launch.slurm_queue import Look, QueuedJob, QueueWatch, job_name
+from campaign.launch.slurm_workers import SlurmWorkers
 from campaign.launch.starts import BACKOFF_S, MAX_BACKOFF_S, Starts, last_lines
 from campaign.plan.plan import make_plan
 from campaign.store.dataset import current_tables
-from campaign.store.hours import Spent, spent_by_partition
+from campaign.store.hours import JobTime, Spent, spent_by_partition
 from campaign.store.layout import open_store
 from tests.campaign.begun_points import assert_none_was_cut_off, command_with_log
 from tests.slurm_cluster import SlurmCluster, SlurmError
@@ -132,8 +135,8 @@ def test_workers_that_cannot_start_are_given_up_and_other_partitions_go_on(
     assert "/nope/python: No such file or directory" in end["given_up"]["nopython/cpu-a"]
     assert "module" in end["given_up"]["nomodule/cpu-b"]
     assert "/dev/null/scratch" in end["given_up"]["noscratch/cpu-b"]
+    assert "can never start (PartitionTimeLimit)" in end["given_up"]["toolong/cpu-b"], done.stderr
     assert "can never start (PartitionTimeLimit); set a shorter walltime" in done.stderr
-    assert "PartitionTimeLimit" in end["given_up"]["toolong/cpu-b"]
     # The log's lines are shown, and the log and its job are named.
     assert "\n    " in done.stderr
     logs = list((tmp_path / "S" / "logs").iterdir())
@@ -146,7 +149,7 @@ def test_workers_that_cannot_start_are_given_up_and_other_partitions_go_on(
         assert slurm_cluster.job_state(log.stem.rpartition("-")[2]) == "FAILED"
         assert "dask" not in log.read_text(), "no worker starts after a module that is missing"
     assert 2 <= len(failed) <= 4
-    assert slurm_cluster.jobs() == []
+    slurm_cluster.assert_no_jobs()
 
     write_site(tmp_path, slurm_cluster, "nopython", ("cpu-a", 1, ""))
     again = run_on(tmp_path, ["good", "nopython"])
@@ -155,7 +158,7 @@ def test_workers_that_cannot_start_are_given_up_and_other_partitions_go_on(
     assert "good/cpu-a" not in again.stderr, "what was measured is not measured again"
     frame = current_tables(open_store(tmp_path / "S"))[0].measurements
     assert sorted(frame["point_id"]) == sorted(p.id for p in make_plan(tmp_path / "c.toml").points)
-    assert slurm_cluster.jobs() == []
+    slurm_cluster.assert_no_jobs()
 
 
 @pytest.mark.slurm
@@ -201,7 +204,7 @@ def test_a_run_ends_in_order_at_its_limit_of_node_hours(
     assert end["given_up"] == {"site/cpu-a": "--max-node-hours 0.00138888888889 is reached"}
     assert "are estimated to take" in done.stderr
     assert_none_was_cut_off(log)
-    assert slurm_cluster.jobs() == []
+    slurm_cluster.assert_no_jobs()
     assert len(counted_jobs(tmp_path, slurm_cluster, "site")) == 1
 
 
@@ -244,7 +247,7 @@ def test_a_queue_that_waits_is_shown_and_a_slurm_that_is_gone_ends_the_run(
         time.sleep(0.2)
     again = run_on(tmp_path, ["site"])
     assert again.returncode == 0, again.stderr
-    assert slurm_cluster.jobs() == []
+    slurm_cluster.assert_no_jobs()
 
 
 def test_failed_starts_are_further_apart_each_time_and_bounded() -> None:
@@ -331,3 +334,40 @@ def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
         b"x" * 10_000 + b"\n" + b"".join(b"line %d\n\n" % i for i in range(9)) + b"\xff"
     )
     assert last_lines(log) == [*(f"line {i}" for i in range(5, 9)), "\ufffd"]
+
+
+def test_a_partition_is_given_up_when_two_looks_in_a_row_give_the_same_reason() -> None:
+    """Not by one look, and not by two with another reason, or a run of the job, in between."""
+    job = QueuedJob(
+        id="7",
+        name="mine",
+        state="PENDING",
+        reason="PartitionNodeLimit",
+        time=JobTime(elapsed_s=0.0, nodes=1, ended=False),
+    )
+    limited = (job,)
+    waits = (replace(job, reason="Resources"),)
+    other_limit = (replace(job, reason="PartitionTimeLimit"),)
+    runs = (replace(job, state="RUNNING", reason="None"),)
+    looks = [(), limited, waits, limited, other_limit, runs, other_limit, other_limit]
+    watch = SimpleNamespace(look=Look(-1.0, ()), silent_since=None)
+    cluster = SimpleNamespace(
+        scheduler_info={"workers": {}}, workers={}, worker_spec={}, sync=lambda call: []
+    )
+    workers = SlurmWorkers(
+        cluster=cluster,
+        label="site/part",
+        job_name="mine",
+        logs=Path("logs"),
+        watch=cast("QueueWatch", watch),
+        starts=Starts(most=2),
+        no_answer_s=60.0,
+    )
+    given_up = []
+    for began_s, jobs in enumerate(looks):
+        watch.look = Look(float(began_s), jobs)
+        messages = [note for _ in range(3) for note in workers.supervise(0)]
+        given_up.append(bool(messages))
+        assert bool(workers.given_up) == bool(messages)
+    assert given_up == [False] * 7 + [True]
+    assert "job 7 can never start (PartitionTimeLimit)" in workers.given_up
