@@ -214,11 +214,20 @@ def next_generation_folder(store: Store, base: Generation | None) -> Iterator[Pa
     try:
         fresh.mkdir()
         if base is not None:
-            shutil.copytree(base.tables, fresh / "tables.zarr", copy_function=shutil.copyfile)
+            _copy_tables(base.tables, fresh / "tables.zarr")
         yield fresh
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
+
+
+def _copy_tables(tables: Path, copy: Path) -> None:
+    """Copy a folder of tables; raises OSError of the first file that cannot be copied."""
+    try:
+        shutil.copytree(tables, copy, copy_function=shutil.copyfile)
+    except shutil.Error as error:  # has one entry for each of many files
+        source, path, why = error.args[0][0]
+        raise OSError(f"{source} cannot be copied to {path}: {why}") from error
 
 
 def commit(store: Store, fresh: Path, base: Generation | None, manifest: Generation) -> Generation:
