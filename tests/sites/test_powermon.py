@@ -23,7 +23,7 @@ from tests.sites.meter_layouts.powermon import DEVICE, FOLDER, RAILS, break_with
 from tests.sites.powermon_program import line_of
 
 TREES = Path(__file__).parent.parent / "trees"
-OPTIONS = {"device": f"/{DEVICE}", "rails": RAILS, "silence_s": 0.3}
+OPTIONS = {"device": f"/{DEVICE}", "rails": RAILS}
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_a_clock_that_is_set_is_an_error(root: Path) -> None:
 def test_a_rail_without_samples_is_an_error_in_time(root: Path) -> None:
     rails = {**RAILS, "5": {"name": "board", "domain": "board"}}
     with pytest.raises(MeterUnreadable, match=r"no complete scan.*baud"):
-        open_powermon(root, rails=rails)
+        open_powermon(root, rails=rails, silence_s=0.3)
 
 
 def test_no_device(tmp_path: Path) -> None:

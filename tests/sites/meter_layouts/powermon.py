@@ -58,7 +58,7 @@ LAYOUTS = [
             "empty": lambda root: break_with(root, "silent"),
             "gone": lambda root: break_with(root, "hang up"),
         },
-        options={"device": f"/{DEVICE}", "rails": RAILS, "silence_s": 0.3},
+        options={"device": f"/{DEVICE}", "rails": RAILS},
         running=playing_stream,
         wrong_options=(
             ({"baud": "fast"}, "whole number"),
@@ -66,6 +66,7 @@ LAYOUTS = [
             ({"rails": {"8": RAILS["0"]}}, "0 to 7"),
         ),
         greatest_power_w=200.0,
-        lag_s=0.4,
+        # A busy machine holds the program up for tenths of a second, and silence is 2 s.
+        lag_s=2.2,
     )
 ]
