@@ -1,11 +1,12 @@
 """Whether intervals and P(best) hold where few settings were measured, on public data.
 
     .venv/bin/python benchmarks/few_coverage.py --data DIR [--only NAME]
-        [--settings 3,4,6,8,12] [--draws 24] [--new 1,2,3] [--new-draws 3]
+        [--settings 3,4,6,8,12] [--draws 24] [--new 1,2,3] [--new-draws 3] [--auto]
 
 ``DIR``: as for ``real_data.py``. ``m``: all kernels measured at so many random settings alone.
-``q``: all settings measured, but a tenth of the kernels at a time at so many alone. What was not
-looked at is the truth; how picks are judged: ``judged_picks.py``.
+``q``: all settings measured, but a tenth of the kernels at a time at so many alone; the energy
+model then has the form that ``fit`` chooses on all of the data, and ``--auto`` chooses it in each
+fold (slow). What was not looked at is the truth; how picks are judged: ``judged_picks.py``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(Path(__file__).parent))
 
+from few_measurements import chosen_form  # noqa: E402
 from judged_picks import HEADER, Picks, true_energies  # noqa: E402
 from real_data import gtx_980, titan_x  # noqa: E402
 
@@ -32,16 +34,16 @@ from analysis.choice.objectives import ENERGY  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
 
 
-def judged(data, settings, new, draws) -> Picks:
+def judged(data, settings, new, draws, form) -> Picks:
     """The picks of ``draws`` draws: of all kernels at so many ``settings`` (all where None), or of
-    ``new`` ones at so few."""
+    ``new`` ones at so few, by fits of this ``form``."""
     labels = list(FewTruth.of(data, ENERGY).row)
     true_j, volts = true_energies(data), measured_volts(data)
     made = Picks()
     settings = settings or len(np.unique(data.setting))
     for fold in few_folds(data, labels, settings, new, draws):
         training = data.take(fold.seen)
-        among = all_candidates(fit(training), training, fold.judged, volts)
+        among = all_candidates(fit(training, **form), training, fold.judged, volts)
         for label, candidates in among.items():
             made.add(candidates, true_j[label], fold.draw, as_measured=True)
     return made
@@ -63,6 +65,7 @@ def main() -> int:
     parser.add_argument("--draws", type=int, default=24)
     parser.add_argument("--new", type=numbers, default=[1, 2, 3])
     parser.add_argument("--new-draws", type=int, default=3)
+    parser.add_argument("--auto", action="store_true")
     arguments = parser.parse_args()
     folder = arguments.data
     sets = {
@@ -78,9 +81,10 @@ def main() -> int:
     for name, read in sets.items():
         data = read()
         for m in arguments.settings:
-            judged(data, m, None, arguments.draws).show(f"{name}: m = {m}")
+            judged(data, m, None, arguments.draws, {}).show(f"{name}: m = {m}")
+        form = {} if arguments.auto or not arguments.new else chosen_form(data)
         for q in arguments.new:
-            judged(data, None, q, arguments.new_draws).show(f"{name}: q = {q}")
+            judged(data, None, q, arguments.new_draws, form).show(f"{name}: q = {q}")
     return 0
 
 

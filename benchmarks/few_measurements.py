@@ -7,10 +7,10 @@
 at a time is new, measured at a few settings drawn at random, as ``campaign crossval --scheme
 few:all --new Q`` has it. Beside the picks (ours), on the same draws, what is lost by
 
-- our energy model given times by ridge regression over the kernels, by the nearest kernels, or
-  the true times: log times relative to that at a measured setting, from log power and rates of
-  operations there and from the relative times at the others; what is free is chosen by leaving
-  kernels out;
+- our energy model given times by ridge regression over the kernels, by the nearest kernels, by a
+  Gaussian process over the kernels, or the true times: log times relative to that at a measured
+  setting, from log power and rates of operations there and from the relative times at the others;
+  what is free is chosen by leaving kernels out;
 - the best of the measured settings, the setting that is best on average over the other kernels,
   and the fastest setting.
 
@@ -48,8 +48,9 @@ from analysis.energy.fit import fit  # noqa: E402
 
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 WIDTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 5.0, 1e6)
-COLUMNS = ("ours", "ridge", "neighbours", "true time", "measured", "single", "fastest")
-BASELINES = ("ridge", "neighbours", "measured", "single", "fastest")
+REACHES, NOISES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (1e-4, 1e-3, 1e-2, 0.1, 1.0)
+BASELINES = ("ridge", "neighbours", "process", "measured", "single", "fastest")
+COLUMNS = ("ours", "ridge", "neighbours", "process", "true time", "measured", "single", "fastest")
 
 
 class Table:
@@ -118,6 +119,32 @@ def by_neighbours(x, y, new):
     return best[1]
 
 
+def by_process(x, y, new):
+    """A Gaussian process over the kernels, about the mean, with the reach and noise that predict
+    kernels left out best; at ``new``."""
+    scale, mean = x.std(axis=0) + 1e-9, y.mean(axis=0)
+    between = (((x[:, None] - x) / scale) ** 2).mean(axis=2)
+    to_new = (((new[:, None] - x) / scale) ** 2).mean(axis=2)
+    best = None
+    for reach in REACHES:
+        near = np.exp(-between / (2.0 * reach**2))
+        for noise in NOISES:
+            inverse = np.linalg.inv(near + noise * np.eye(len(x)))
+            weights = inverse @ (y - mean)
+            # What is left out is predicted wrong by this (Rasmussen & Williams 2006, eq. 5.12).
+            error = float(((weights / np.diag(inverse)[:, None]) ** 2).mean())
+            if best is None or error < best[0]:
+                best = (error, mean + np.exp(-to_new / (2.0 * reach**2)) @ weights)
+    return best[1]
+
+
+def chosen_form(data):
+    """The arguments of ``fit`` for the form that it chooses on all of the data."""
+    whole = fit(data, intervals=False)
+    known = whole.voltage in ("table", "measured")
+    return {"model": whole.model, "voltage": "known" if known else whole.voltage}
+
+
 def judged(data, new, draws, form):
     """Column -> what is lost in each case, in %."""
     truth = FewTruth.of(data, ENERGY)
@@ -135,6 +162,7 @@ def judged(data, new, draws, form):
         times = {
             "ridge": level + by_ridge(features[others], relative, features[rows]),
             "neighbours": level + by_neighbours(features[others], relative, features[rows]),
+            "process": level + by_process(features[others], relative, features[rows]),
             "true time": log_s[rows],
         }
         there = data.take(table.first[rows].ravel())
@@ -180,12 +208,10 @@ def main() -> int:
     passed = True
     for name, read in sets.items():
         data = read()
-        whole = fit(data, intervals=False)
-        known = whole.voltage in ("table", "measured")
-        form = {"model": whole.model, "voltage": "known" if known else whole.voltage}
+        form = {} if arguments.auto else chosen_form(data)
         for new in map(int, arguments.new.split(",")):
             begin = time.perf_counter()
-            lost = judged(data, new, arguments.draws, {} if arguments.auto else form)
+            lost = judged(data, new, arguments.draws, form)
             mean = {column: float(np.mean(values)) for column, values in lost.items()}
             print(
                 f"{name:20} {new:3} {len(lost['ours']):5}  "

@@ -5,8 +5,8 @@ each other, or chosen by ``campaign next``; and what other models lose on the sa
         [--settings 3,4,6,8,12] [--seeds 5] [--table few|quarter|both]
 
 ``DIR``: as for ``real_data.py``. Of M settings, picks are made among all of the data set, and
-judged by what was measured there; the mean over kernels and seeds is printed, in %. Beside the
-picks (ours):
+judged by what was measured there; the mean over kernels and seeds is printed, in %. Of the phones
+each cluster of cores is a site, with one kernel and one memory clock. Beside the picks (ours):
 
 - ``quadratic``: log energy as a quadratic of both log clocks, the coefficients of a kernel being
   the shared ones and its own deviations from them, shrunk as far as settings left out ask for;
@@ -22,12 +22,14 @@ the measured energies, where everything is measured.
 
 Exits 0 when ours loses at most 1.05 times the least of the others in every row, and ``next`` at
 most what ``all`` loses plus 0.3 points, its worst kernel at most 3 points more than that of
-``all``, and less than all random draws but one of twenty.
+``all``, and less than all random draws but one of twenty (``next better``; where a draw loses
+nothing and ``next`` neither, there is nothing to be better by).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import time
@@ -43,7 +45,7 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from few_measurements import Table  # noqa: E402
-from real_data import gtx_980, odroid, titan_x  # noqa: E402
+from real_data import gtx_980, odroid, phones, titan_x  # noqa: E402
 
 from analysis.choice.candidates import measured_volts  # noqa: E402
 from analysis.choice.few_crossval import FewTruth  # noqa: E402
@@ -208,19 +210,29 @@ class Set:
         return self.truth.above_pct[np.arange(len(self.labels)), energy_j.argmin(axis=1)]
 
 
+def clusters(folder):
+    """The clusters of cores of 40 phones that have ten clocks or more, each a site of one kernel
+    and one memory clock."""
+    return [data for data in phones(folder, 40) if len(np.unique(data.setting)) >= 10]
+
+
 def random_settings(whole, count, seed):
     """So many settings, (count,)."""
     return np.sort(np.random.default_rng((20261124, seed)).choice(whole.shape[1], count, False))
 
 
-def few_rows(name, whole, counts, seeds):
-    """Print a row for each number of settings; whether ours loses little enough in all."""
+def few_rows(name, sites, counts, seeds):
+    """Print a row for each number of settings; whether ours loses little enough in all.
+
+    ``sites``: the mean over these, of each that has more settings.
+    """
     passed = True
     for count in counts:
-        if count >= whole.shape[1]:
+        larger = [whole for whole in sites if whole.shape[1] > count]
+        if not larger:
             continue
         lost = {column: [] for column in COLUMNS}
-        for seed in range(seeds):
+        for whole, seed in itertools.product(larger, range(seeds)):
             few = random_settings(whole, count, seed)
             lost["ours"].append(whole.lost(whole.whole_settings(few)).mean())
             for column, values in whole.others(few).items():
@@ -246,18 +258,19 @@ def quarter_row(name, whole, seeds):
         for seed in range(seeds)
     ]
     alone = whole.by_model_alone()
-    worse = float(np.mean(next_lost.mean() >= np.array(random)))
+    mine = next_lost.mean()
+    better = sum(mine < lost or mine == lost == 0 for lost in random)
     print(
-        f"{name:20} {count:3} of {settings:3}  {next_lost.mean():8.2f} ({next_lost.max():5.1f})"
+        f"{name:20} {count:3} of {settings:3}  {mine:8.2f} ({next_lost.max():5.1f})"
         f"  {spread_lost.mean():8.2f} ({spread_lost.max():5.1f})  {np.mean(random):8.2f}"
         f" {np.min(random):6.2f} to {np.max(random):5.2f}  {alone.mean():6.2f} ({alone.max():5.1f})"
-        f"  {seconds:6.0f} s",
+        f"  {better:3} of {seeds:2}  {seconds:6.0f} s",
         flush=True,
     )
     return (
-        next_lost.mean() <= alone.mean() + 0.3
+        mine <= alone.mean() + 0.3
         and next_lost.max() <= alone.max() + 3.0
-        and worse <= 0.05
+        and better >= 0.95 * seeds
     )
 
 
@@ -277,12 +290,16 @@ def main() -> int:
         "titanx": lambda: titan_x(arguments.data, True),
         "titanx no voltages": lambda: titan_x(arguments.data, False),
         "odroid cBench": lambda: odroid(arguments.data, "cBench", False),
+        "phones": lambda: clusters(arguments.data),
     }
     if arguments.only:
         sets = {name: sets[name] for name in sets if name.startswith(arguments.only)}
         if not sets:
             parser.error(f"--only: no data set begins with {arguments.only!r}")
-    read = {name: Set(make()) for name, make in sets.items()}
+    read = {
+        name: [Set(data) for data in (made if isinstance(made, list) else [made])]
+        for name, made in ((name, make()) for name, make in sets.items())
+    }
     passed = True
     if arguments.table in ("few", "both"):
         print(
@@ -290,16 +307,17 @@ def main() -> int:
         )
         print(f"{'data':20} settings  " + " ".join(f"{column:>10}" for column in COLUMNS))
         counts = [int(count) for count in arguments.settings.split(",")]
-        for name, whole in read.items():
-            passed &= few_rows(name, whole, counts, arguments.seeds)
+        for name, sites in read.items():
+            passed &= few_rows(name, sites, counts, arguments.seeds)
     if arguments.table in ("quarter", "both"):
         print("\nmean energy lost, % (most), by a quarter of all cells; all: by the model alone")
         print(
             f"{'data':20} settings       next           spread             random        range"
-            f"            all          next took"
+            f"            all      next better   took"
         )
-        for name, whole in read.items():
-            passed &= quarter_row(name, whole, arguments.seeds)
+        for name, sites in read.items():
+            if len(sites) == 1:
+                passed &= quarter_row(name, sites[0], arguments.seeds)
     print("passed" if passed else "failed")
     return 0 if passed else 1
 

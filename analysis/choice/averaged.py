@@ -1,6 +1,6 @@
-"""Energies where a kernel was not measured: two predictions, averaged.
+"""Energies where a kernel was not measured: several predictions, averaged.
 
-One is the energy model's, the other that of a process that knows no physics
+One is the energy model's, another that of a process that knows no physics
 (:mod:`analysis.energy.process`). With few settings neither is good everywhere: the model goes on
 rising or falling where its form or its voltage is wrong, the process knows nothing beyond the
 measured clocks. Their average is often better than either (Bates & Granger 1969). The weights are
@@ -8,14 +8,19 @@ inverse to the mean squared errors at settings that were left out, taken to the 
 S / (S + 8) for S settings: few settings cannot show which is better, and equal weights are hard
 to beat then (Stock & Watson 2004).
 
-Where the two differ, both may be wrong, and the least of many settings is easily one whose energy
-is underestimated. So a pick is chosen by the mean plus half the standard deviation between the two
-(:data:`CAUTION`): a measured setting is left for one that was not measured where both expect a
-gain, or one of them a clear gain.
+A kernel with few settings beside many with all has a third, by regression over these
+(:mod:`analysis.choice.few_energies`). There the weights come from a trial on the others
+(:mod:`analysis.choice.few_trial`), which has errors enough to be inverse to them.
+
+Where the predictions differ, all may be wrong, and the least of many settings is easily one whose
+energy is underestimated. So a pick is chosen by the mean plus half the standard deviation among
+them (:data:`CAUTION`): a measured setting is left for one that was not measured where all expect a
+gain, or some a clear gain.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +33,7 @@ from analysis.measurements.observations import Observations, kernel_names
 from analysis.time.kernel_roofline import TimeModel, fits_without
 
 CAUTION = 0.5
-"""Of the standard deviation between the two predictions, in log energy."""
+"""Of the standard deviation among the predictions, in log energy."""
 HALF_WAY = 8
 """With so many settings, weights are half way (as powers) between equal and inverse to errors."""
 LEAST_VARIANCE = 1e-12
@@ -37,60 +42,61 @@ LEAST_RATIO = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecondPrediction:
-    """By the process: ``log_j`` float64 (K, M), log energies of K kernels at M settings, and its
-    ``weight`` (K,) beside the model, 0 to 1. ``error_ratio``: (K,), how large the average's errors
-    are beside the model's, out of fold, at most 1."""
+class OtherPredictions:
+    """Those of the process and of the regression: ``log_j`` float64 (2, K, M), log energies of K
+    kernels at M settings, NaN where there is none, and their ``weights`` (2, K), with the model's
+    1 in all. ``error_ratio``: (K,), how large the average's errors are beside the model's, out of
+    fold, at most 1."""
 
     log_j: np.ndarray
-    weight: np.ndarray
+    weights: np.ndarray
     error_ratio: np.ndarray
 
 
-def weight_by_error(model_error: np.ndarray, process_error: np.ndarray, power: float) -> float:
-    """The weight of the process from errors of log energy, NaN where either has none."""
-    known = np.isfinite(model_error) & np.isfinite(process_error)
+def weights_by_error(errors: Sequence[np.ndarray], power: float) -> np.ndarray:
+    """The weights of predictions from their errors of log energy, NaN where one has none."""
+    known = np.isfinite(errors).all(axis=0)
     if not known.any():
-        return 0.5
-    of_model, of_process = (
-        max(float(np.mean(error[known] ** 2)), LEAST_VARIANCE) ** power
-        for error in (model_error, process_error)
-    )
-    return of_model / (of_model + of_process)
+        return np.full(len(errors), 1.0 / len(errors))
+    square = [max(float(np.mean(error[known] ** 2)), LEAST_VARIANCE) for error in errors]
+    inverse = np.array(square) ** -power
+    return np.asarray(inverse / inverse.sum())
 
 
-def ratio_of_errors(
-    of_model: np.ndarray, of_process: np.ndarray, weight: float, power: float
-) -> float:
-    """Root mean square of the average's errors of log energy over that of the model's, at most 1
-    and at least :data:`LEAST_RATIO`, to a ``power`` that draws it towards 1. Errors are NaN where
-    either has none."""
-    known = np.isfinite(of_model) & np.isfinite(of_process)
+def ratio_of_errors(errors: Sequence[np.ndarray], weights: np.ndarray, power: float) -> float:
+    """Root mean square of the average's errors of log energy over that of the model's, the first,
+    at most 1 and at least :data:`LEAST_RATIO`, to a ``power`` that draws it towards 1. Errors are
+    NaN where one has none."""
+    known = np.isfinite(errors).all(axis=0)
     if not known.any():
         return 1.0
-    averaged = (1.0 - weight) * of_model[known] + weight * of_process[known]
-    ratio = np.sqrt(np.mean(averaged**2) / max(np.mean(of_model[known] ** 2), LEAST_VARIANCE))
+    averaged = weights @ np.array([error[known] for error in errors])
+    of_model = np.mean(errors[0][known] ** 2)
+    ratio = np.sqrt(np.mean(averaged**2) / max(of_model, LEAST_VARIANCE))
     return float(np.clip(ratio, LEAST_RATIO, 1.0)) ** power
 
 
-def apart(difference: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
-    """The standard deviation between two predictions that differ by ``difference``."""
-    return np.asarray(np.sqrt(weight * (1.0 - weight)) * np.abs(difference))
+def apart(away: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The standard deviation among predictions: the model's, and others of these ``weights`` (P,)
+    that are ``away`` from it (P, ...)."""
+    square = np.tensordot(weights, away**2, 1) - np.tensordot(weights, away, 1) ** 2
+    return np.asarray(np.sqrt(np.maximum(square, 0.0)))
 
 
 def cautious(energy_j: np.ndarray, between: np.ndarray) -> np.ndarray:
-    """The energies that a pick goes by, higher where two predictions are ``between`` apart."""
+    """The energies that a pick goes by, higher where predictions are ``between`` apart."""
     return np.asarray(energy_j * np.exp(CAUTION * between))
 
 
-def second_prediction(
+def other_predictions(
     fitted: Fit,
     data: Observations,
     times: TimeModel,
     kernels: list[str],
     settings: list[tuple[float, float]],
-) -> SecondPrediction | None:
-    """The process's prediction for ``kernels`` at M ``settings``, from all kernels of ``data``.
+) -> OtherPredictions | None:
+    """The process's prediction for ``kernels`` at M ``settings``, from all kernels of ``data``, and
+    room for the regression's, with no weight.
 
     None where the fit has no refits to tell how good the model is.
     """
@@ -101,14 +107,19 @@ def second_prediction(
     measured = cell_means(data, labels, np.log(data.energy_j))[:, present]
     process = fit_process(np.array(data.settings)[present], measured)
     power = len(present) / (len(present) + HALF_WAY)
-    of_model = _model_left_out(fitted, data, times, labels, present) - measured
-    of_process = left_out_log_j(process) - measured
-    weight = weight_by_error(of_model, of_process, power)
-    ratio = ratio_of_errors(of_model, of_process, weight, power)
+    errors = [
+        _model_left_out(fitted, data, times, labels, present) - measured,
+        left_out_log_j(process) - measured,
+    ]
+    weights = weights_by_error(errors, power)
     row = {label: i for i, label in enumerate(labels)}
     log_j = process.log_j(np.array(settings))[[row[label] for label in kernels]]
-    ones = np.ones(len(kernels))
-    return SecondPrediction(log_j=log_j, weight=weight * ones, error_ratio=ratio * ones)
+    of_process = np.full(len(kernels), weights[1])
+    return OtherPredictions(
+        log_j=np.stack([log_j, np.full(log_j.shape, np.nan)]),
+        weights=np.stack([of_process, np.zeros(len(kernels))]),
+        error_ratio=np.full(len(kernels), ratio_of_errors(errors, weights, power)),
+    )
 
 
 def _model_left_out(

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.choice.averaged import second_prediction
-from analysis.choice.few_trial import FewTrial, few_trials
+from analysis.choice.averaged import other_predictions
+from analysis.choice.few_trial import FewErrors, FewTrial, few_trials
 from analysis.choice.posterior import Cells, has_posterior, posteriors
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations, beside, kernel_names
@@ -30,7 +30,7 @@ class Candidates:
     ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``energy_draws_j``, ``time_draws_s``: float64 (settings, draws), what energy and time may be,
     given how sure the coefficients, the surface and the times are; None without a covariance.
-    ``apart``: float64 (settings,), the standard deviation of log energy between two predictions
+    ``apart``: float64 (settings,), the standard deviation of log energy among predictions
     (:mod:`analysis.choice.averaged`), 0 where measured.
     ``few``: what the model's picks lose for other kernels with as few settings; None where the
     kernel has more, or that could not be tried. ``time_error_pct``: of a profiled kernel, what the
@@ -75,7 +75,7 @@ def all_candidates(
     Time is the mean measured one where there is one, else the time model's of ``data``, which for
     a kernel with few settings learns from the others (:mod:`analysis.time.few_settings`), and from
     those of ``known_site``, the measurements of the site that the fit started from. ``averaged``:
-    whether energies are averaged with a second prediction (:mod:`analysis.choice.averaged`).
+    whether energies are averaged with other predictions (:mod:`analysis.choice.averaged`).
 
     Raises:
         CantFit: a kernel was not measured.
@@ -110,7 +110,8 @@ def all_candidates(
     deviation = of_few = None
     time_std = times.spread / np.sqrt(np.maximum(repeats.reshape(shape), 1))
     trials: dict[str, FewTrial] = {}
-    second = None
+    errors_of_few: dict[str, FewErrors] = {}
+    others = None
     if missing_times.any():
         few = few_setting_times(timed, times, labels, core_mhz, mem_mhz)
         predicted = np.stack(
@@ -131,11 +132,19 @@ def all_candidates(
             )
             time_std = np.where(missing_times, beyond, time_std)
             if averaged:
-                second = second_prediction(fitted, data, times, labels, settings)
-            if second is not None and trials:
-                for label in trials:
-                    second.weight[code[label]] = trials[label].process_weight
-                    second.error_ratio[code[label]] = trials[label].error_ratio
+                others = other_predictions(fitted, data, times, labels, settings)
+            if others is not None:
+                for label, trial in trials.items():
+                    i = code[label]
+                    others.log_j[1, i] = _at(settings, trial, trial.regressed_log_j[label])
+                    others.weights[:, i] = trial.weights[1:]
+                    others.error_ratio[i] = trial.error_ratio
+                    if trial.errors is not None:
+                        errors_of_few[label] = FewErrors(
+                            _at(settings, trial, trial.errors.log_j),
+                            _at(settings, trial, trial.errors.log_s),
+                            trial.errors.own_share,
+                        )
     first = np.array([mine[np.flatnonzero(number[mine] == i)[0]] for i in range(len(labels))])
     there = at_settings(data.take(np.repeat(first, len(settings))), settings, known, time_s)
     cells = Cells(
@@ -147,10 +156,18 @@ def all_candidates(
         fitted_at=np.array([setting in measured for setting in settings]),
         time_deviation=deviation,
         time_of_few=of_few,
-        second=second,
+        others=others,
+        errors_of_few=errors_of_few,
     )
     among = _judged(fitted, cells, mean(data.energy_j), repeats.reshape(shape) > 0)
     return {label: replace(one, few=trials.get(label)) for label, one in among.items()}
+
+
+def _at(settings: list[tuple[float, float]], trial: FewTrial, values: np.ndarray) -> np.ndarray:
+    """``values`` (S, ...) at the settings of a trial, at M settings; NaN at those that it lacks."""
+    found = np.full((len(settings), *values.shape[1:]), np.nan)
+    found[[settings.index(setting) for setting in trial.settings]] = values
+    return found
 
 
 def at_settings(

@@ -297,7 +297,7 @@ def _beliefs(
     """Of every kernel that was measured, at all settings of the offer; those that cannot be judged
     may not be measured."""
     labels = [label for label in offer.labels if label is not None]
-    # A second prediction would have every cell measured at which the two differ.
+    # Other predictions would have every cell measured at which they differ.
     among = all_candidates(fitted, data, labels, volts, averaged=False)
     beliefs = []
     for k, label in zip(known, labels, strict=True):

@@ -25,9 +25,12 @@ was not measured has all of D.
 Beyond the measured clocks, where no voltage is known, unmeasured cells have in addition what that
 voltage may be (:func:`~analysis.energy.discrepancy.beyond_measured`).
 
-Unmeasured cells are predicted a second time, without physics, and have the average
+Unmeasured cells are also predicted without physics, and have the average
 (:mod:`analysis.choice.averaged`). Amid the measured clocks they are surer as far as its errors are
-smaller out of fold, but no surer than the two predictions are apart.
+smaller out of fold, but no surer than the predictions are apart.
+
+A kernel with few settings beside many with all has in each draw the errors of one of these, as they
+were when it was tried, at all settings together (:mod:`analysis.choice.few_trial`).
 
 All is relative: units of energy and time do not matter, and no energy is below 0. Draws are the
 same for the same fit and measurements.
@@ -40,7 +43,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.choice.averaged import SecondPrediction, apart
+from analysis.choice.averaged import OtherPredictions, apart
+from analysis.choice.few_trial import FewErrors
 from analysis.energy.curves import at_voltage
 from analysis.energy.discrepancy import LEAST_SHARE, Discrepancy, beyond_measured
 from analysis.energy.fitted import Fit
@@ -67,8 +71,9 @@ class Cells:
     ``time_of_few``: (M, M), the same of kernels with few settings, whose times no refit of the
     energies goes with.
     ``time_std``: float64 (K, M), what log times may be off by beside these. ``fitted_at``: bool
-    (M,), the settings at which any kernel was measured. ``second``: another prediction of the
-    energies, None where there is none.
+    (M,), the settings at which any kernel was measured. ``others``: other predictions of the
+    energies, None where there are none. ``errors_of_few``: of kernels with few settings, what
+    other kernels were off by at the M settings when they were tried.
     """
 
     there: Observations
@@ -79,14 +84,15 @@ class Cells:
     fitted_at: np.ndarray
     time_deviation: Mapping[str, np.ndarray] | None = None
     time_of_few: Mapping[str, np.ndarray] | None = None
-    second: SecondPrediction | None = None
+    others: OtherPredictions | None = None
+    errors_of_few: Mapping[str, FewErrors] | None = None
 
 
 @dataclass(frozen=True)
 class Posterior:
     """Of one kernel at M settings: ``energy_j`` (M,), of the mean log energy; draws float64
     (M, draws) of energy (J) and of time (s). ``apart``: float64 (M,), the standard deviation of log
-    energy between the two predictions, 0 where the cell was measured."""
+    energy among the predictions, 0 where the cell was measured."""
 
     energy_j: np.ndarray
     energy_draws_j: np.ndarray
@@ -138,21 +144,23 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
         away = cells.mean_log_j[i] - np.log(predicted_j[i])
         mean, drawn = prior.conditioned(away, normal, own, noise)
         between = np.zeros(n_settings)
-        if cells.second is not None:
+        if cells.others is not None:
             unmeasured = cells.repeats[i] == 0
-            weight = float(cells.second.weight[i])
-            away = cells.second.log_j[i] - np.log(predicted_j[i]) - mean
+            weights = cells.others.weights[:, i]
+            away = cells.others.log_j[:, i] - np.log(predicted_j[i]) - mean
             away = np.where(unmeasured & np.isfinite(away), away, 0.0)
-            between = apart(away, weight)
+            between = apart(away, weights)
             surer = unmeasured & ~beyond[:, i].any(axis=0)
-            least = np.where(surer, float(cells.second.error_ratio[i]), 1.0)
+            least = np.where(surer, float(cells.others.error_ratio[i]), 1.0)
             drawn *= np.maximum(least, between / np.maximum(drawn.std(axis=1), TINY))[:, None]
-            mean = mean + weight * away
+            mean = mean + weights @ away
         if beyond.any():
             drawn += np.where(there, 0.0, beyond[:, i]).T @ slope
         slower = cells.time_std[i][:, None] * time
         drawn += ((cells.repeats[i] == 0) * elasticity[i])[:, None] * slower
         slower += of_time[:, i].T @ normal[first : first + len(of_time)]
+        if cells.errors_of_few and kernel in cells.errors_of_few:
+            _take_errors(drawn, slower, cells.errors_of_few[kernel], own)
         energy_j = predicted_j[i] * np.exp(mean)
         time_s = cells.there.time_s[i * n_settings : (i + 1) * n_settings]
         results.append(
@@ -164,6 +172,18 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
             )
         )
     return results
+
+
+def _take_errors(drawn: np.ndarray, slower: np.ndarray, errors: FewErrors, own: np.ndarray) -> None:
+    """Put the errors of other kernels, one after the other, in the place of draws of log energy and
+    of log time (M, draws), where they are known. ``own``: standard normal (M, draws)."""
+    known = np.isfinite(errors.log_j).all(axis=1)
+    log_j = errors.log_j[known]
+    kernel = np.arange(drawn.shape[1]) % log_j.shape[1]
+    deviation = np.sqrt(np.mean(log_j**2, axis=1, keepdims=True))
+    share = errors.own_share
+    drawn[known] = np.sqrt(1.0 - share**2) * log_j[:, kernel] + share * deviation * own[known]
+    slower[known] = errors.log_s[known][:, kernel]
 
 
 def _standard_normal(rng: np.random.Generator, n: int) -> np.ndarray:

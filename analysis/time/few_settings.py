@@ -7,10 +7,10 @@ its log times are put together:
 - the rooflines that the kernels of its site share (:mod:`analysis.time.shared_rooflines`), from
   which it starts, and moves as its own times come in. Kernels count more whose mean power and
   rates of operations, at a setting where it was measured, are like its own;
-- a ridge regression over the kernels (Hoerl & Kennard 1970) of log times relative to that at one
-  of the few settings, on log power and log rates there and on the relative log times at the other
-  few. It makes no assumption on how times scale, and knows nothing of clocks that were not
-  measured, where the shared rooflines stand in.
+- a regression over the kernels (:mod:`analysis.time.kernel_regression`) of log times relative to
+  that at one of the few settings, on log power and log rates there and on the relative log times at
+  the other few. It makes no assumption on how times scale, and knows nothing of clocks that were
+  not measured, where the shared rooflines stand in.
 
 Their weights are found on the others: each is taken as if it had been measured at the same few
 settings, its times at the rest are predicted in the three ways, and the weights are those of the
@@ -35,6 +35,7 @@ from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import Observations, kernel_names
 from analysis.time.class_roofline import ClassRoofline
 from analysis.time.held_out_rooflines import HeldOutRooflines, ProfiledRun
+from analysis.time.kernel_regression import by_regression, log_rates, standardised
 from analysis.time.kernel_roofline import SettingTimes, TimeModel, clock_ratios
 from analysis.time.shared_rooflines import SharedRooflines, few_times, fit_shared
 from analysis.time.stack_weights import (
@@ -51,10 +52,6 @@ BANDWIDTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 5.0)
 """Of the weights of alike kernels, in mean squared standard deviations of what is compared."""
 EVERYONE = 0.02
 """The part of the starting weights in which all kernels count alike."""
-PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-"""Of the regression, a kernel."""
-RATE_SCALE = 20.0
-"""Rates from a twentieth of the highest on are told apart by their logarithms."""
 
 
 @dataclass(frozen=True)
@@ -308,44 +305,23 @@ class _Group:
         table, others, first = self.table, self.others, self._first()
         rest = self.settings[self.settings != first]
         relative = table.log_s[:, rest] - table.log_s[:, [first]]
-        features = np.column_stack([self._features(), relative])
-        middle, scale = features[others].mean(axis=0), features[others].std(axis=0) + 1e-9
-        features = (features - middle) / scale
-        x, n = features[others], len(others)
+        x = standardised(np.column_stack([self._features(), relative]), others)
         log_s = np.where(np.isfinite(table.log_s), table.log_s, table.modelled_log_s)[others]
         y = log_s - log_s[:, [first]]
-        mean = y.mean(axis=0)
-        away = y - mean
-        best: tuple[float, np.ndarray, np.ndarray] | None = None
-        for penalty in PENALTIES:
-            slopes = np.linalg.solve(x.T @ x + penalty * n * np.eye(x.shape[1]), x.T)
-            leverage = np.einsum("ij,ji->i", x, slopes) + 1.0 / n
-            fitted = x @ slopes @ away
-            # What a kernel's own row does to its prediction is taken out (Allen 1974, PRESS).
-            without = y - (away - fitted) / (1.0 - leverage)[:, None]
-            error = float(((without - y) ** 2).mean())
-            if best is None or error < best[0]:
-                best = (error, slopes @ away, without)
-        assert best is not None  # noqa: S101
-        _, slope, without = best
-        predicted = mean + features[rows] @ slope
         place = {row: i for i, row in enumerate(others.tolist())}
-        for i, row in enumerate(rows.tolist()):
-            if row in place:
-                predicted[i] = without[place[row]]
-        return np.asarray(table.log_s[rows][:, [first]] + predicted)
+        itself = np.array([place.get(row, -1) for row in rows.tolist()])
+        curves = by_regression(x[others], y, x[rows], itself)
+        return np.asarray(table.log_s[rows][:, [first]] + curves)
 
     def _prior(self, rows: np.ndarray) -> np.ndarray:
         """Weights of the shares that each of ``rows`` starts from, float64 (rows, G)."""
         membership, others = self.shared.membership, self.others
         nobody = rows[:, None] == others
-        features = self._features()
-        scale = features[others].std(axis=0) + 1e-9
-        to_all = (features[others][:, None] - features[others]) / scale
-        distance = (to_all**2).mean(axis=2)
+        features = standardised(self._features(), others)
+        distance = ((features[others][:, None] - features[others]) ** 2).mean(axis=2)
         bandwidth = self._bandwidth(distance, membership[others])
-        own = (features[rows][:, None] - features[others]) / scale
-        weight = _alike((own**2).mean(axis=2), bandwidth, nobody)
+        to_others = ((features[rows][:, None] - features[others]) ** 2).mean(axis=2)
+        weight = _alike(to_others, bandwidth, nobody)
         everyone = _alike(np.zeros(nobody.shape), bandwidth, nobody)
         return np.asarray(((1.0 - EVERYONE) * weight + EVERYONE * everyone) @ membership[others])
 
@@ -370,11 +346,7 @@ class _Group:
         """Log power, of kernels that were not only profiled, and log rates of operations, there:
         float64 (K, 1 + classes) or (K, classes)."""
         first = self._first()
-        rate = self.table.counts / np.exp(self.table.log_s[:, [first]])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            highest = np.nanmax(rate[self.others], axis=0, initial=0.0)
-            relative = np.where(highest > 0, rate / highest, 0.0)
-        log_rate = np.log1p(RATE_SCALE * relative)
+        log_rate = log_rates(self.table.counts, np.exp(self.table.log_s[:, first]), self.others)
         if self.profiled is not None:
             return log_rate
         return np.column_stack([self.table.log_w[:, first], log_rate])

@@ -1,4 +1,4 @@
-"""Two predictions averaged where a kernel was not measured: weights, caution, draws."""
+"""Predictions averaged where a kernel was not measured: weights, caution, draws."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from analysis.choice.averaged import (
     CAUTION,
     apart,
+    other_predictions,
     ratio_of_errors,
-    second_prediction,
-    weight_by_error,
+    weights_by_error,
 )
 from analysis.choice.candidates import Candidates, all_candidates, measured_volts
 from analysis.choice.pick import pick
@@ -25,32 +25,48 @@ CORE_MHZ = (400.0, 500.0, 600.0, 700.0, 800.0, 1000.0)
 
 
 def test_weights_are_inverse_to_mean_squares_as_far_as_settings_show_them():
-    """Mean squares of 4 and 1, the NaN left out: 4 to 1, or 2 to 1 at half the power."""
-    of_model = np.array([2.0, -2.0, np.nan, 9.0])
-    of_process = np.array([1.0, 1.0, 5.0, np.nan])
-    assert weight_by_error(of_model, of_process, 1.0) == pytest.approx(0.8)
-    assert weight_by_error(of_model, of_process, 0.5) == pytest.approx(2 / 3)
-    assert weight_by_error(of_process, of_model, 1.0) == pytest.approx(0.2)
-    assert weight_by_error(of_model, of_process, 0.0) == pytest.approx(0.5)
-    assert weight_by_error(np.full(2, np.nan), np.ones(2), 1.0) == 0.5
+    """Mean squares of 4, 1 and 2, what one lacks left out: 1 to 4 to 2, or roots of these at half
+    the power."""
+    nan = np.nan
+    errors = [
+        np.array([2.0, -2.0, nan, 9.0, 7.0]),
+        np.array([1.0, 1.0, 5.0, nan, 1.0]),
+        np.array([2.0, 0.0, 5.0, 3.0, nan]),
+    ]
+    assert weights_by_error(errors, 1.0) == pytest.approx(np.array([1, 4, 2]) / 7)
+    roots = np.array([1.0, 2.0, 2.0**0.5])
+    assert weights_by_error(errors, 0.5) == pytest.approx(roots / roots.sum())
+    assert weights_by_error(errors[:2], 1.0) == pytest.approx([0.05, 0.95])  # 57 / 3 and 1
+    assert weights_by_error(errors, 0.0) == pytest.approx([1 / 3] * 3)
+    assert weights_by_error([np.full(2, nan), np.ones(2)], 1.0) == pytest.approx([0.5, 0.5])
 
 
 def test_the_average_is_surer_as_far_as_its_errors_are_smaller():
     """Errors of opposite signs cancel: 0.75 * 2 - 0.25 * 2 = 1, half of the model's 2."""
-    of_model, of_process = np.array([2.0, 2.0, np.nan]), np.array([-2.0, -2.0, 1.0])
-    assert ratio_of_errors(of_model, of_process, 0.25, 1.0) == pytest.approx(0.5)
-    assert ratio_of_errors(of_model, of_process, 0.125, 1.0) == pytest.approx(0.75)
-    assert ratio_of_errors(of_model, of_process, 0.5, 1.0) == 0.5  # no less: errors of few are few
-    assert ratio_of_errors(of_model, of_process, 0.125, 0.5) == pytest.approx(0.75**0.5)
-    assert ratio_of_errors(of_model, 3.0 * of_model, 0.5, 1.0) == 1.0
-    assert ratio_of_errors(np.full(1, np.nan), np.ones(1), 0.5, 1.0) == 1.0
+    of_model, of_other = np.array([2.0, 2.0, np.nan]), np.array([-2.0, -2.0, 1.0])
+    both = [of_model, of_other]
+
+    def ratio(weight, power=1.0, errors=both):
+        return ratio_of_errors(errors, np.array([1.0 - weight, weight]), power)
+
+    assert ratio(0.25) == pytest.approx(0.5)
+    assert ratio(0.125) == pytest.approx(0.75)
+    assert ratio(0.5) == 0.5  # no less: errors of few are few
+    assert ratio(0.125, 0.5) == pytest.approx(0.75**0.5)
+    assert ratio(0.5, errors=[of_model, 3.0 * of_model]) == 1.0
+    assert ratio(0.5, errors=[np.full(1, np.nan), np.ones(1)]) == 1.0
+    three = [of_model, of_other, np.zeros(3)]
+    assert ratio_of_errors(three, np.array([0.5, 0.2, 0.3]), 1.0) == 0.5
+    assert ratio_of_errors(three, np.array([0.7, 0.1, 0.2]), 1.0) == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.2, 0.5, 1.0])
-def test_apart_is_the_standard_deviation_of_the_two(weight):
-    values, share = np.array([0.3, -0.1]), np.array([1.0 - weight, weight])
+def test_apart_is_the_standard_deviation_of_the_predictions(weight):
+    values = np.array([0.3, -0.1, 0.45])
+    share = np.array([1.0 - weight, weight / 4, 3 * weight / 4])
     by_hand = np.sqrt(share @ values**2 - (share @ values) ** 2)
-    assert apart(np.array([values[1] - values[0]]), weight)[0] == pytest.approx(by_hand)
+    away = np.stack([values[1:] - values[0], np.zeros(2)], axis=1)
+    assert apart(away, share[1:]) == pytest.approx([by_hand, 0.0])
 
 
 def candidates(unmeasured_j: float, between: float) -> Candidates:
@@ -96,10 +112,12 @@ def test_where_the_model_is_the_truth_it_counts_more():
     training = seen_at(data, np.delete(np.arange(12), [5, 8]))
     fitted = fit(training, "choi+clock", "known")
     labels = kernel_names(training)
-    second = second_prediction(fitted, training, fit_time(training), labels, training.settings)
-    assert second is not None
-    assert second.log_j.shape == (10, 12)
-    assert (second.weight < 0.3).all()
+    others = other_predictions(fitted, training, fit_time(training), labels, training.settings)
+    assert others is not None
+    assert others.log_j.shape == (2, 10, 12)
+    assert (others.weights[0] < 0.3).all()
+    # Without a trial the regression has no say.
+    assert (others.weights[1] == 0.0).all()
 
 
 def test_where_the_form_is_wrong_the_process_counts_more():
@@ -108,16 +126,16 @@ def test_where_the_form_is_wrong_the_process_counts_more():
     bent = 1.0 + 0.5 * np.sin(data.core_mhz / 100.0)
     data = replace(data, energy_j=data.energy_j * bent, core_v=np.ones(len(data)), voltage="unit")
     fitted = fit(data, "choi", "unit")
-    second = second_prediction(fitted, data, fit_time(data), kernel_names(data), data.settings)
-    assert second is not None
-    assert (second.weight > 0.5).all()
+    others = other_predictions(fitted, data, fit_time(data), kernel_names(data), data.settings)
+    assert others is not None
+    assert (others.weights[0] > 0.5).all()
 
 
-def test_without_refits_there_is_no_second_prediction():
+def test_without_refits_there_are_no_other_predictions():
     data = grid_observations(3, kernels=6)
     fitted = fit(data, "choi", "known", intervals=False)
     times = fit_time(data)
-    assert second_prediction(fitted, data, times, kernel_names(data), data.settings) is None
+    assert other_predictions(fitted, data, times, kernel_names(data), data.settings) is None
 
 
 def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_two_differ():
@@ -127,8 +145,8 @@ def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_two_differ():
     labels = kernel_names(data)
     among = all_candidates(fitted, training, volts=measured_volts(data))
     settings = among[labels[0]].settings
-    second = second_prediction(fitted, training, fit_time(training), labels, settings)
-    assert second is not None
+    others = other_predictions(fitted, training, fit_time(training), labels, settings)
+    assert others is not None
     there = data.take(np.concatenate([np.flatnonzero(data.kernel == k) for k in labels]))
     for i, label in enumerate(labels):
         one = among[label]
@@ -141,8 +159,8 @@ def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_two_differ():
         assert (one.apart[one.measured] == 0.0).all()
         # Measurements move the model too, by the same factor for its kernel, so that the average
         # lies between the two, or beyond the model by no more than that.
-        weight = second.weight[i]
-        moved = np.log(one.energy_j) - weight * second.log_j[i] - (1 - weight) * np.log(by_model)
+        weight, log_j = others.weights[0, i], others.log_j[0, i]
+        moved = np.log(one.energy_j) - weight * log_j - (1 - weight) * np.log(by_model)
         assert np.abs(moved[hidden]).max() < 0.05
         spread = np.log(one.energy_draws_j).std(axis=1)
         assert (spread[hidden] >= 0.95 * one.apart[hidden]).all()
