@@ -614,15 +614,16 @@ class _Orphan:
         environment = worker.environ()
         self.job = environment["SLURM_JOB_ID"]
         self.node = environment["SLURMD_NODENAME"]
-        # In this order: a stopped process whose group loses its last parent is sent a SIGHUP.
-        _step_daemon(worker).kill()
-        worker.suspend()
-        time.sleep(1.0)  # Slurm must have missed its daemon, or it still ends the worker itself
         journals = _journals(store, worker)
         if not journals:
             raise Missed(f"process {worker.pid} has no journal to write to late")
         # Open, so that its end is known though it may be compacted and removed.
         self._journal = os.open(journals[0], os.O_RDONLY)
+        # In this order: a stopped process whose group loses its last parent is sent a SIGHUP.
+        _step_daemon(worker).kill()
+        _wait_for_a_new_point(worker, self._journal)
+        worker.suspend()
+        time.sleep(1.0)  # Slurm must have missed its daemon, or it still ends the worker itself
         self._size = os.fstat(self._journal).st_size
 
     def thaw(self) -> None:
@@ -644,6 +645,16 @@ def _late(what: str, late: _Orphan, code: int | None, output: str) -> Disturbed:
     count = late.wait()
     missed = "" if count else "no byte was late"
     return Disturbed(f"{what}, {count} bytes were late", code, output, missed=missed)
+
+
+def _wait_for_a_new_point(worker: psutil.Process, journal: int) -> None:
+    """Wait until it has written a record and computes the next point: it is not frozen between
+    the two, when it has nothing to write."""
+    size = os.fstat(journal).st_size
+    deadline = time.monotonic() + 10.0
+    while os.fstat(journal).st_size == size or not _computes(worker):
+        if time.monotonic() > deadline:
+            raise Missed(f"process {worker.pid} computes no further point")
 
 
 def _journals(store: Path, worker: psutil.Process) -> list[Path]:
