@@ -90,6 +90,17 @@ def test_too_few_kernels_and_none_with_counts_are_refused(twin):
         fit_class_roofline(replace(twin, counts={}))
 
 
+def test_a_kernel_that_was_not_measured_at_the_fastest_setting_is_left_out(twin):
+    """Those that were measured there alone are not: they show how fast their classes can be."""
+    absent, *there_alone = sorted(set(twin.kernel))[:3]
+    fastest = twin.setting == fastest_setting(twin)
+    kept = np.where(fastest, twin.kernel != absent, ~np.isin(twin.kernel, there_alone))
+    data = twin.take(kept)
+    ceilings = fit_class_roofline(data)
+    assert ceilings == fit_class_roofline(data.take(data.kernel != absent))
+    assert ceilings != fit_class_roofline(data.take(~np.isin(data.kernel, [absent, *there_alone])))
+
+
 def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(twin):
     """The pick from counts and one time costs little more than the best of the true energies."""
     fitted = fit(twin, "choi", "known")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from campaign.measure.sampler import OpenMeter, Sampler, lead_s
-from campaign.measure.ticker import FAILED, TEXT_BYTES, Ticker, _tick, compile_loop
+from campaign.measure.ticker import FAILED, TEXT_BYTES, Ticker, _tick
 from sites.clocks.fixed import Fixed
 from sites.clocks.shared.control import ClockState
 from sites.meters import Channel, Reading
@@ -106,6 +107,21 @@ class Spinning:
         return Reading(time.monotonic_ns(), (1.0,))
 
 
+class InAFile(Spinning):
+    """A meter of one file, which the compiled loop reads."""
+
+    name = "in a file"
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def descriptors(self) -> tuple[int, ...]:
+        return (self.descriptor,)
+
+    def take(self, raw: Sequence[int], start_ns: int, end_ns: int) -> Reading:
+        return Reading((start_ns + end_ns) // 2, (float(raw[0]),))
+
+
 class Counted(Fixed):
     """Clocks as found; counts how often they are read."""
 
@@ -141,9 +157,10 @@ def test_reading_costs_the_processor_time_of_its_threads_alone(counter, tmp_path
     (trace,) = sampler.traces(0)
     read_s = 0.002 * (trace.trace.time_ns.size - 2)  # the first and the last in this thread
     assert read_s <= sampler.costs()["sampler"]["cpu_s"] < read_s + 0.1
-    compile_loop()
-    ticker = Ticker([counter[1]], period_s=0.01)
-    ticker.start()
+    compiled = Sampler([OpenMeter(InAFile(counter[1]))], Fixed(tmp_path), 0.01)
+    compiled.begin()
     time.sleep(0.3)
-    assert ticker.end().raw.size > 5
-    assert 0 < ticker.cpu_s < 0.1
+    compiled.end()
+    (trace,) = compiled.traces(0)
+    assert trace.trace.time_ns.size > 5
+    assert 0 < compiled.costs()["in a file"]["cpu_s"] < 0.1

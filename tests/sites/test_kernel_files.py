@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sites.clocks.cpufreq import find_cpus
@@ -264,6 +265,10 @@ def test_a_lock_names_the_process_that_holds_it_and_goes_with_it(tmp_path: Path)
             with pytest.raises(ClocksInUse, match="by another process") as held:
                 take_lock(folder, tmp_path, "a")
             assert held.value.pid is None
+        opened = psutil.Process().num_fds()
+        with pytest.raises(ClocksInUse):
+            take_lock(folder, tmp_path, "a")
+        assert psutil.Process().num_fds() == opened
         other = take_lock(folder, tmp_path, "b")
         holder.stdin.close()
         holder.wait()
