@@ -329,6 +329,22 @@ def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_poin
         runner.close()
 
 
+def test_an_unexpected_error_in_a_simulated_measurement_is_no_time_out(tmp_path):
+    """The server measures simulated points itself; a request without a point is such an error."""
+    site = read_site(built_in_sites()["jetson-tk1"])
+    point = a_point(site=site.name, partition=next(iter(site.partitions)), setting=site.settings[0])
+    runner = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)), tmp_path)
+    log = tmp_path / "log-of-error"
+    try:
+        assert decode(runner.measure(point, 0)).status == "ok"
+        request = runner._request(point, 0, tmp_path / "result-of-error", log)
+        assert runner._server.ask({**request, "point": {}}, 60.0) == (1, False)
+        assert "Traceback" in log.read_text()
+        assert decode(runner.measure(point, 0)).status == "ok"
+    finally:
+        runner.close()
+
+
 def test_a_fork_server_whose_worker_has_ended_meanwhile_says_nothing(tmp_path):
     """An interrupt may end the worker, which removes its folder, while the server starts."""
     words = [sys.executable, "-m", "campaign.measure.forkserver", tmp_path / "gone" / "setup.json"]
