@@ -168,8 +168,20 @@ class Gpu:
             self._codes.append(code)
             function = code.get_kernel(name)
             if shared_bytes > STATIC_SHARED_BYTES:
-                function.attributes.max_dynamic_shared_size_bytes = shared_bytes
+                self._allow_shared(function, shared_bytes)
             return function
+
+    def _allow_shared(self, function: Any, shared_bytes: int) -> None:
+        """Let a block of the function have so much shared memory."""
+        from cuda.bindings import driver  # noqa: PLC0415
+
+        error, device = driver.cuDeviceGet(self._device.device_id)
+        _check(error)
+        # Not by cuda.core: of a kernel's attributes it shows this one, and cannot set it.
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        kernel = driver.CUkernel(int(function.handle))
+        (error,) = driver.cuKernelSetAttribute(attribute, shared_bytes, kernel, device)
+        _check(error)
 
     def resident_blocks(self, function: Any, threads: int, shared_bytes: int = 0) -> int:
         """How many blocks of so many threads all processors together run at a time."""

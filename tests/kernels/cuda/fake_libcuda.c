@@ -1,4 +1,4 @@
-/* A stand-in of NVIDIA's libcuda.so.1 with as much as opening a GPU calls first.
+/* A stand-in of NVIDIA's libcuda.so.1 with as much as opening a GPU and loading a function call.
  *
  * Every function returns what the variable FAKE_NAME says, such as FAKE_cuInit=100, else 0 (numbers:
  * CUresult of NVIDIA's CUDA Driver API reference). FAKE_VERSION: what cuDriverGetVersion gives.
@@ -67,6 +67,81 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
     return result("cuDevicePrimaryCtxRetain");
 }
 
+int cuCtxSetCurrent(void *context)
+{
+    (void)context;
+    return result("cuCtxSetCurrent");
+}
+
+int cuCtxGetCurrent(void **context)
+{
+    *context = NULL;
+    return result("cuCtxGetCurrent");
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    (void)attribute, (void)device;
+    *value = 9;
+    return result("cuDeviceGetAttribute");
+}
+
+int cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = *greatest = 0;
+    return result("cuCtxGetStreamPriorityRange");
+}
+
+int cuStreamCreateWithPriority(void **stream, unsigned flags, int priority)
+{
+    (void)flags, (void)priority;
+    *stream = (void *)1;
+    return result("cuStreamCreateWithPriority");
+}
+
+int cuStreamDestroy(void *stream)
+{
+    (void)stream;
+    return result("cuStreamDestroy");
+}
+
+int cuLibraryLoadData(void **library, const void *code, void *options, void **values, unsigned count,
+                      void *library_options, void **library_values, unsigned library_count)
+{
+    (void)code, (void)options, (void)values, (void)count;
+    (void)library_options, (void)library_values, (void)library_count;
+    *library = (void *)2;
+    return result("cuLibraryLoadData");
+}
+
+int cuLibraryUnload(void *library)
+{
+    (void)library;
+    return result("cuLibraryUnload");
+}
+
+int cuDevicePrimaryCtxRelease(int device)
+{
+    (void)device;
+    return result("cuDevicePrimaryCtxRelease");
+}
+
+int cuLibraryGetKernel(void **kernel, void *library, const char *name)
+{
+    (void)library, (void)name;
+    *kernel = (void *)3;
+    return result("cuLibraryGetKernel");
+}
+
+/* Prints what is set. */
+int cuKernelSetAttribute(int attribute, int value, void *kernel, int device)
+{
+    printf("attribute %d of kernel %ld is %d on device %d\n", attribute, (long)(intptr_t)kernel, value,
+           device);
+    fflush(stdout);
+    return result("cuKernelSetAttribute");
+}
+
 static const struct {
     const char *name;
     void *function;
@@ -78,6 +153,17 @@ static const struct {
     {"cuGetErrorName", (void *)cuGetErrorName},
     {"cuGetErrorString", (void *)cuGetErrorString},
     {"cuDevicePrimaryCtxRetain", (void *)cuDevicePrimaryCtxRetain},
+    {"cuCtxSetCurrent", (void *)cuCtxSetCurrent},
+    {"cuCtxGetCurrent", (void *)cuCtxGetCurrent},
+    {"cuDeviceGetAttribute", (void *)cuDeviceGetAttribute},
+    {"cuCtxGetStreamPriorityRange", (void *)cuCtxGetStreamPriorityRange},
+    {"cuStreamCreateWithPriority", (void *)cuStreamCreateWithPriority},
+    {"cuStreamDestroy", (void *)cuStreamDestroy},
+    {"cuLibraryLoadData", (void *)cuLibraryLoadData},
+    {"cuLibraryUnload", (void *)cuLibraryUnload},
+    {"cuDevicePrimaryCtxRelease", (void *)cuDevicePrimaryCtxRelease},
+    {"cuLibraryGetKernel", (void *)cuLibraryGetKernel},
+    {"cuKernelSetAttribute", (void *)cuKernelSetAttribute},
 };
 
 int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status)

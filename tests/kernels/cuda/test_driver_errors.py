@@ -78,3 +78,27 @@ def test_a_driver_that_lacks_a_function_is_too_old(library: Path, name: str) -> 
     assert said.startswith(f"opening the GPU: the driver lacks {name}: ")
     assert "need driver 580.65 or later" in said
     assert "'dvfs-campaign[cuda12]'" in said
+
+
+FUNCTIONS = """\
+from kernels.cuda.device import Gpu
+from kernels.cuda.program import Program
+from kernels.host.ranks import Team
+gpu = Gpu(Team())
+program = Program(architecture="sm_90", cubin=b"code", functions={})
+for shared_bytes in (48 << 10, 100_000):
+    gpu.function(program, "f", shared_bytes)
+"""
+
+
+def test_a_block_with_much_shared_memory_asks_for_it(library: Path) -> None:
+    """8 is CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; up to 48 KiB nothing need be asked."""
+    done = subprocess.run(
+        [sys.executable, "-c", FUNCTIONS],
+        cwd=ROOT,
+        env={**os.environ, "LD_LIBRARY_PATH": str(library)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "attribute 8 of kernel 3 is 100000 on device 0\n"
