@@ -27,9 +27,9 @@ from kernels.kernel import Params
 Level = Literal["register", "shared", "l1", "l2", "dram"]
 SOURCE = Path(__file__).with_name("fma.cu")
 FUNCTION = "multiply_adds"
-VECTORS, REGISTER_CHAINS, BLOCK_STEPS = 2, 8, 16
+VECTORS, REGISTER_CHAINS, BLOCK_STEPS, REGISTER_STEPS = 2, 8, 16, 64
 """As in the source."""
-TRIPS, REGISTER_TRIPS = 32, 256
+TRIPS, REGISTER_TRIPS = 32, 64
 """Of one iteration: some milliseconds on a GPU of a computing centre."""
 
 
@@ -123,7 +123,7 @@ def iteration_work(params: GpuFmaParams) -> Work:
 def steps_per_trip(params: GpuFmaParams) -> int:
     """Multiply-adds, of words, that one thread executes in one trip."""
     if params.ops_per_word is None:
-        return REGISTER_CHAINS * BLOCK_STEPS
+        return REGISTER_CHAINS * REGISTER_STEPS
     return words_per_trip(params) * params.ops_per_word
 
 
@@ -173,12 +173,15 @@ def expected(
     params: GpuFmaParams,
     start: np.ndarray[Any, Any],
     words: np.ndarray[Any, Any],
+    region: int,
     blocks: int,
     work: Work,
 ) -> np.ndarray[Any, Any]:
     """What the kernel computes, by NumPy: the chains' ends.
 
-    ``start``, and the result: (blocks * THREADS, chains, lanes); ``words``: (words, lanes).
+    ``start``, and the result: (blocks * THREADS, chains, lanes); ``words``: (words,
+    lanes), repeated where there are more; ``region``: after how many trips a block loads the same
+    words again.
     """
     number = NUMBERS[params.number]
     p, q, r, s = (value.astype(number.exact) for value in number.constants)
@@ -195,18 +198,17 @@ def expected(
             for i in range(first, first + count):
                 step(*((r, s) if i % 2 else (p, q)))
 
-        for chunk in work.chunks_of(block, blocks):
-            for trip in range(work.trips):
-                if params.ops_per_word is None:
-                    constant_steps(0, BLOCK_STEPS)
-                    continue
-                rows = loaded_vectors(params.level, VECTORS, work, block, chunk, trip, len(vectors))
-                loaded = vectors[rows].reshape(THREADS, -1, number.lanes)
-                loaded = loaded.astype(number.exact)
-                ops = params.ops_per_word
-                step(p, loaded[:, 0::2])
-                constant_steps(1, ops - 1)
-                step(r if ops % 2 else p, loaded[:, 1::2])
-                constant_steps(ops + 1, ops - 1)
+        for trip in range(len(work.chunks_of(block, blocks)) * work.trips):
+            if params.ops_per_word is None:
+                constant_steps(0, REGISTER_STEPS)
+                continue
+            rows = loaded_vectors(params.level, VECTORS, block, trip, region)
+            loaded = vectors[rows % len(vectors)].reshape(THREADS, -1, number.lanes)
+            loaded = loaded.astype(number.exact)
+            ops = params.ops_per_word
+            step(p, loaded[:, 0::2])
+            constant_steps(1, ops - 1)
+            step(r if ops % 2 else p, loaded[:, 1::2])
+            constant_steps(ops + 1, ops - 1)
         end[block * THREADS : (block + 1) * THREADS] = x
     return end

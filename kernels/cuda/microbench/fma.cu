@@ -5,11 +5,13 @@
 // that it is the same on every GPU.
 //
 // NUMBER: 0 single, 1 double, 2 two halves, 3 integer of 32 bits. LEVEL: 0 registers, 1 shared
-// memory, 2 the first cache, 3 the second, 4 main memory. OPS: multiply-adds for each word.
+// memory, 2 the first cache, 3 the second, 4 main memory. OPS: multiply-adds for each word. A block
+// loads the same words again after `region_trips` trips.
 
 #define THREADS 256
 #define VECTORS 2
 #define BLOCK_STEPS 16
+#define REGISTER_STEPS 64
 
 #if NUMBER == 0
 typedef float number;
@@ -46,8 +48,9 @@ typedef uint4 vector;
 #define CHAINS (VECTORS * WIDTH / 2)
 #endif
 
+#define TRIP (VECTORS * THREADS)
 // REGION: vectors that a block goes through again and again where they stay on its processor.
-#define REGION (2 * VECTORS * THREADS)
+#define REGION (2 * TRIP)
 
 struct factors {
     number p, q, r, s;
@@ -79,7 +82,7 @@ __device__ __forceinline__ void steps_after_word(number (&x)[CHAINS], const fact
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    multiply_adds(number *out, const number *start, const vector *words, long long n_vectors,
+    multiply_adds(number *out, const number *start, const vector *words, int region_trips,
                   number p, number q, number r, number s, long long chunks, int trips) {
     const factors by = {p, q, r, s};
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
@@ -90,20 +93,21 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __shared__ vector region[REGION];
     for (int i = threadIdx.x; i < REGION; i += THREADS) region[i] = words[i];
     __syncthreads();
-#elif LEVEL == 2
-    const vector *region = words + (long long)blockIdx.x * REGION;
+#elif LEVEL > 1
+    // Not words of another block: see region_trips in kernels/cuda/microbench/chunks.py.
+    const vector *region = words + (long long)blockIdx.x * region_trips * TRIP;
+#endif
+#if LEVEL > 0
+    int place = 0;
 #endif
 #pragma unroll 1
     for (long long chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
-#if LEVEL >= 3
-        const long long of_chunk = (long long)trips * VECTORS * THREADS;
-        const vector *at = words + chunk % (n_vectors / of_chunk) * of_chunk + threadIdx.x;
-#endif
 #pragma unroll 1
         for (int trip = 0; trip < trips; trip++) {
 #if LEVEL == 0
-            steps<0>(x, by, BLOCK_STEPS);
+            steps<0>(x, by, REGISTER_STEPS);
 #else
+            const vector *at = region + place * TRIP + threadIdx.x;
             union {
                 vector vectors[VECTORS];
                 number words[VECTORS * WIDTH];
@@ -111,16 +115,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int v = 0; v < VECTORS; v++) {
 #if LEVEL == 1
-                loaded.vectors[v] = region[(trip % 2 * VECTORS + v) * THREADS + threadIdx.x];
+                loaded.vectors[v] = at[v * THREADS];
 #elif LEVEL == 2
-                loaded.vectors[v] = __ldca(region + (trip % 2 * VECTORS + v) * THREADS + threadIdx.x);
+                loaded.vectors[v] = __ldca(at + v * THREADS);
 #else
                 loaded.vectors[v] = __ldcg(at + v * THREADS);
 #endif
             }
-#if LEVEL >= 3
-            at += VECTORS * THREADS;
-#endif
+            place = place + 1 == region_trips ? 0 : place + 1;
 #pragma unroll
             for (int c = 0; c < CHAINS; c++) x[c] = MULTIPLY_ADD(x[c], by.p, loaded.words[2 * c]);
             steps_after_word<1>(x, by);

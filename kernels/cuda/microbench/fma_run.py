@@ -17,7 +17,13 @@ from kernels.cuda.microbench.chains import (
     fma_source,
     iteration_work,
 )
-from kernels.cuda.microbench.chunks import THREADS, VECTOR_BYTES, Work, array_vectors
+from kernels.cuda.microbench.chunks import (
+    THREADS,
+    VECTOR_BYTES,
+    Work,
+    array_vectors,
+    region_trips,
+)
 from kernels.cuda.microbench.data import filled
 from kernels.cuda.microbench.run import (
     CHECKED_BLOCKS,
@@ -46,9 +52,9 @@ class FmaRun(ChunkRun):
     def arguments(self, seed: int) -> tuple[Any, ...]:
         """See :class:`ChunkRun`."""
         number, level = self._number, self._params.level
-        of_chunk = self._work.trips * VECTORS * THREADS
-        n_vectors = array_vectors(level, of_chunk, self.blocks, self.gpu.l2_bytes)
-        size_bytes = n_vectors * VECTOR_BYTES
+        shared = (level, VECTORS, self.blocks, self.gpu.l2_bytes)
+        self._region = 1 if level == "register" else region_trips(*shared)
+        size_bytes = array_vectors(*shared) * VECTOR_BYTES
         drawn = min(size_bytes, FILLED_BYTES) // VECTOR_BYTES * number.width
         self._words = filled((drawn, number.lanes), number.dtype, self._params.data, seed)
         n_chains = self.blocks * THREADS * chains(self._params)
@@ -57,7 +63,7 @@ class FmaRun(ChunkRun):
             self.gpu.array(self._start),
             self.gpu.array(self._start),
             self.gpu.array(self._words, size_bytes),
-            np.int64(n_vectors),
+            np.int32(self._region),
             *(self._argument(value) for value in number.constants),
         )
 
@@ -75,5 +81,5 @@ class FmaRun(ChunkRun):
         shape = (rows, chains(self._params), self._number.lanes)
         start = self._start[: rows * chains(self._params)].reshape(shape)
         computed = self.gpu.copied(self.on_gpu[0], start)
-        right = expected(self._params, start, self._words, CHECKED_BLOCKS, work)
+        right = expected(self._params, start, self._words, self._region, CHECKED_BLOCKS, work)
         compare(f"chains of {self._params.number}", computed, right, self._number.tolerance)

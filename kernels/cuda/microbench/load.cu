@@ -3,15 +3,16 @@
 // Every word of a trip is added to a sum of its own: an instruction that adds three numbers cannot
 // take two words, so that one word is one addition.
 //
-// LEVEL: 1 shared memory, 2 the first cache, 3 past it. VECTORS: loads of 16
-// bytes in a trip.
+// LEVEL: 1 shared memory, 2 the first cache, 3 past it. VECTORS: loads of 16 bytes in a trip. A block
+// loads the same words again after `region_trips` trips.
 
 #define THREADS 256
 #define SUMS (4 * VECTORS)
+#define TRIP (VECTORS * THREADS)
 #define REGION 1024
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    sums(unsigned *out, const uint4 *words, long long n_vectors, long long chunks, int trips) {
+    sums(unsigned *out, const uint4 *words, int region_trips, long long chunks, int trips) {
     unsigned sum[SUMS];
 #pragma unroll
     for (int s = 0; s < SUMS; s++) sum[s] = 0;
@@ -19,34 +20,28 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __shared__ uint4 region[REGION];
     for (int i = threadIdx.x; i < REGION; i += THREADS) region[i] = words[i];
     __syncthreads();
-#elif LEVEL == 2
-    const uint4 *region = words + (long long)blockIdx.x * REGION;
+#else
+    // Not words of another block: see region_trips in kernels/cuda/microbench/chunks.py.
+    const uint4 *region = words + (long long)blockIdx.x * region_trips * TRIP;
 #endif
+    int place = 0;
 #pragma unroll 1
     for (long long chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
-#if LEVEL == 3
-        const long long of_chunk = (long long)trips * VECTORS * THREADS;
-        const uint4 *at = words + chunk % (n_vectors / of_chunk) * of_chunk + threadIdx.x;
-#endif
 #pragma unroll 1
         for (int trip = 0; trip < trips; trip++) {
             uint4 loaded[VECTORS];
-#if LEVEL < 3
-            const int first = trip % (REGION / (VECTORS * THREADS)) * VECTORS * THREADS + threadIdx.x;
-#endif
+            const uint4 *at = region + place * TRIP + threadIdx.x;
 #pragma unroll
             for (int v = 0; v < VECTORS; v++) {
 #if LEVEL == 1
-                loaded[v] = region[first + v * THREADS];
+                loaded[v] = at[v * THREADS];
 #elif LEVEL == 2
-                loaded[v] = __ldca(region + first + v * THREADS);
+                loaded[v] = __ldca(at + v * THREADS);
 #else
                 loaded[v] = __ldcg(at + v * THREADS);
 #endif
             }
-#if LEVEL == 3
-            at += VECTORS * THREADS;
-#endif
+            place = place + 1 == region_trips ? 0 : place + 1;
 #pragma unroll
             for (int v = 0; v < VECTORS; v++) {
                 sum[4 * v] += loaded[v].x;

@@ -14,7 +14,6 @@ import numpy as np
 
 from kernels.cuda.microbench.chunks import (
     CHUNKS,
-    ON_PROCESSOR,
     THREADS,
     VECTOR_BYTES,
     Work,
@@ -30,9 +29,9 @@ FUNCTION = "sums"
 WORD = np.dtype(np.uint32)
 VECTOR_WORDS = VECTOR_BYTES // WORD.itemsize
 NEAR_VECTORS, FAR_VECTORS = 2, 4
-"""Loads of a thread in a trip, from its processor and from further away. The compiler lets three of
-the four or more begin before the first addition, so that the warps of a processor wait for 64 KiB
-or more: at a latency of a microsecond 65 GB/s for each processor, 8.6 TB/s for 132."""
+"""Loads of a thread in a trip, from caches and from main memory. Of the latter the compiler lets
+three or four begin before the first addition, so that the warps of a processor wait for 64 KiB or
+more: at a latency of a microsecond 65 GB/s for each processor, 8.6 TB/s for 132."""
 WORK = Work(CHUNKS, 32)
 """Of one iteration, the same on every GPU."""
 
@@ -48,7 +47,7 @@ class GpuLoadParams(Params):
 
 def vectors(params: GpuLoadParams) -> int:
     """Loads of 16 bytes of one thread in one trip."""
-    return NEAR_VECTORS if params.level in ON_PROCESSOR else FAR_VECTORS
+    return FAR_VECTORS if params.level == "dram" else NEAR_VECTORS
 
 
 def count_loads(params: GpuLoadParams) -> Counts:
@@ -64,17 +63,17 @@ def load_source(params: GpuLoadParams) -> Source:
 
 
 def expected(
-    params: GpuLoadParams, words: np.ndarray[Any, Any], blocks: int, work: Work
+    params: GpuLoadParams, words: np.ndarray[Any, Any], region: int, blocks: int, work: Work
 ) -> np.ndarray[Any, Any]:
     """The sums modulo 2^32 by NumPy: uint32 (blocks * THREADS, sums of a thread).
 
-    ``words``: uint32 (vectors, 4).
+    ``words``: uint32 (vectors, 4), repeated where there are more; ``region``: after how many trips
+    a block loads the same again.
     """
     each = vectors(params)
     sums = np.zeros((blocks, THREADS, each * VECTOR_WORDS), WORD)
     for block in range(blocks):
-        for chunk in work.chunks_of(block, blocks):
-            for trip in range(work.trips):
-                rows = loaded_vectors(params.level, each, work, block, chunk, trip, len(words))
-                sums[block] += words[rows].reshape(THREADS, -1)
+        for trip in range(len(work.chunks_of(block, blocks)) * work.trips):
+            rows = loaded_vectors(params.level, each, block, trip, region)
+            sums[block] += words[rows % len(words)].reshape(THREADS, -1)
     return sums.reshape(blocks * THREADS, -1)

@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from kernels.cuda.microbench.chunks import THREADS, VECTOR_BYTES, Work, array_vectors
+from kernels.cuda.microbench.chunks import (
+    THREADS,
+    VECTOR_BYTES,
+    Work,
+    array_vectors,
+    region_trips,
+)
 from kernels.cuda.microbench.data import filled
 from kernels.cuda.microbench.load import (
     FUNCTION,
@@ -46,18 +52,18 @@ class LoadRun(ChunkRun):
     def arguments(self, seed: int) -> tuple[Any, ...]:
         """See :class:`ChunkRun`."""
         each = vectors(self._params)
-        of_chunk = self._work.trips * each * THREADS
-        n_vectors = array_vectors(self._params.level, of_chunk, self.blocks, self.gpu.l2_bytes)
-        size_bytes = n_vectors * VECTOR_BYTES
+        shared = (self._params.level, each, self.blocks, self.gpu.l2_bytes)
+        self._region = region_trips(*shared)
+        size_bytes = array_vectors(*shared) * VECTOR_BYTES
         drawn = min(size_bytes, FILLED_BYTES) // VECTOR_BYTES
         self._words = filled((drawn, VECTOR_WORDS), WORD, self._params.data, seed)
         sums = np.zeros((self.blocks * THREADS, each * VECTOR_WORDS), WORD)
         words = self.gpu.array(self._words, size_bytes)
-        return (self.gpu.array(sums), words, np.int64(n_vectors))
+        return (self.gpu.array(sums), words, np.int32(self._region))
 
     def check(self) -> None:
         """Compare a few chunks with NumPy, of the first words of the array."""
         work = Work(CHECKED_CHUNKS, self._work.trips)
         self.launch(CHECKED_BLOCKS, work, self.on_gpu)
-        right = expected(self._params, self._words, CHECKED_BLOCKS, work)
+        right = expected(self._params, self._words, self._region, CHECKED_BLOCKS, work)
         compare("sums of words", self.gpu.copied(self.on_gpu[0], right), right, 0.0)

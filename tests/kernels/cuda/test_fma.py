@@ -32,6 +32,8 @@ from kernels.cuda.microbench.chunks import (
     VECTOR_BYTES,
     Work,
     array_vectors,
+    loaded_vectors,
+    region_trips,
 )
 from kernels.cuda.microbench.data import filled
 from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together, host_library
@@ -97,8 +99,8 @@ def test_the_chains_are_those_of_numpy(
     """Three chunks on two blocks, so that one block has one more; 5 trips."""
     params = GpuFmaParams(number=number, level=level, ops_per_word=ops)
     kind, work, blocks = NUMBERS[number], Work(3, 5), 2
-    of_chunk = work.trips * VECTORS * THREADS
-    n_vectors = max(2 * of_chunk, blocks * REGION_VECTORS)
+    region = 3 if level in ("l2", "dram") else 2
+    n_vectors = blocks * region * VECTORS * THREADS
     words = filled((n_vectors * kind.width, kind.lanes), kind.dtype, "random", 1)
     rows = blocks * THREADS
     start = filled((rows, chains(params), kind.lanes), kind.dtype, "random", 2)
@@ -106,25 +108,22 @@ def test_the_chains_are_those_of_numpy(
     constants = np.repeat(np.array(kind.constants, kind.dtype), kind.lanes)
     host_library(fma_source(params), "fma_host.cpp", host_folder).on_host(
         ctypes.c_uint(blocks), *(ctypes.c_void_p(a.ctypes.data) for a in (end, start, words)),
-        ctypes.c_longlong(n_vectors // of_chunk * of_chunk), ctypes.c_void_p(constants.ctypes.data),
+        ctypes.c_int(region), ctypes.c_void_p(constants.ctypes.data),
         ctypes.c_longlong(work.chunks), ctypes.c_int(work.trips),
     )  # fmt: skip
-    whole = (
-        words[: n_vectors // of_chunk * of_chunk * kind.width] if level in ("l2", "dram") else words
-    )
-    right = expected(params, start, whole, blocks, work)
+    right = expected(params, start, words, region, blocks, work)
     largest = np.abs(right.astype(np.float64)).max()
     worst = np.abs(end.astype(np.float64) - right.astype(np.float64)).max()
     assert worst <= kind.tolerance * largest
     assert np.isfinite(end.astype(np.float64)).all()
     assert len(np.unique(end)) > 100, "the chains differ"
-    off = expected(params, start, whole, blocks, Work(work.chunks - 1, work.trips))
+    off = expected(params, start, words, region, blocks, Work(work.chunks - 1, work.trips))
     assert np.abs(off.astype(np.float64) - right.astype(np.float64)).max() > 2 * worst
 
 
 def test_counts_by_hand() -> None:
     register = count_multiply_adds(GpuFmaParams())
-    assert register == {"sp": 2.0 * 128 * 256 * 256 * CHUNKS}
+    assert register == {"sp": 2.0 * 512 * 64 * 256 * CHUNKS}
     # A thread loads 32 bytes a trip: 8 words of 4 bytes, or 4 of 8.
     dp = count_multiply_adds(GpuFmaParams(number="dp", level="dram", ops_per_word=3))
     bytes_ = 32.0 * 256 * 32 * CHUNKS
@@ -135,18 +134,28 @@ def test_counts_by_hand() -> None:
     assert inner_trips(GpuFmaParams(level="l2", ops_per_word=32)) == 1
 
 
-def test_arrays_are_whole_chunks_of_the_level() -> None:
-    l2 = 50 << 20
-    of_chunk = 32 * VECTORS * THREADS
-    sizes = {level: array_vectors(level, of_chunk, 264, l2) for level in LEVELS[1:]}
+def test_every_block_has_words_of_its_own_in_an_array_of_the_level() -> None:
+    l2, of_trip = 50 << 20, VECTORS * THREADS
+    sizes = {level: array_vectors(level, VECTORS, 264, l2) for level in LEVELS[1:]}
     assert sizes["shared"] == REGION_VECTORS
     assert sizes["l1"] == 264 * REGION_VECTORS
-    assert sizes["l2"] % of_chunk == sizes["dram"] % of_chunk == 0
-    assert 0.9 * l2 / 4 < sizes["l2"] * VECTOR_BYTES <= l2 / 4
-    assert sizes["dram"] * VECTOR_BYTES == 1 << 30
-    big = array_vectors("dram", of_chunk, 264, 1 << 29)
-    assert big * VECTOR_BYTES == 1 << 31
-    assert array_vectors("l2", of_chunk, 1, 1000) == of_chunk
+    assert 0.6 * l2 / 4 < sizes["l2"] * VECTOR_BYTES <= l2 / 4
+    assert 0.99 * (1 << 30) < sizes["dram"] * VECTOR_BYTES <= 1 << 30
+    big = array_vectors("dram", VECTORS, 264, 1 << 29)
+    assert 0.99 * (1 << 31) < big * VECTOR_BYTES <= 1 << 31
+    assert array_vectors("l2", VECTORS, 3, 1000) == 3 * of_trip, "one trip at least"
+    for level in LEVELS[2:]:
+        trips = region_trips(level, VECTORS, 264, l2)
+        own = [
+            np.concatenate(
+                [loaded_vectors(level, VECTORS, b, t, trips).ravel() for t in range(trips)]
+            )
+            for b in (0, 1, 263)
+        ]
+        assert len(np.unique(own)) == 3 * trips * of_trip, "no two share any"
+        assert np.max(own) == sizes[level] - 1
+        again = loaded_vectors(level, VECTORS, 1, trips, trips)
+        assert (again == loaded_vectors(level, VECTORS, 1, 0, trips)).all()
 
 
 @pytest.mark.parametrize("number", NUMBERS)
