@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.gpu_row import Row
@@ -23,15 +24,21 @@ ROOT = Path(__file__).parents[1]
 METRICS = {
     "sp": ("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", 2.0),
     "dp": ("smsp__sass_thread_inst_executed_op_dfma_pred_on.sum", 2.0),
+    "l2": ("lts__t_sectors_srcunit_tex_op_read.sum", 32.0),
     "dram": ("dram__bytes_read.sum", 1.0),
 }
 """Class -> metric, and what one of it counts as."""
-CASES = (
-    {"number": "sp", "level": "register"},
-    {"number": "dp", "level": "register"},
-    {"number": "sp", "level": "dram", "ops_per_word": 4},
+FMA, LOAD = ("gpu_fma", "multiply_adds"), ("gpu_load", "sums")
+"""A kernel, and its function's name."""
+CASES: tuple[tuple[tuple[str, str], dict[str, object]], ...] = (
+    (FMA, {"number": "sp", "level": "register"}),
+    (FMA, {"number": "dp", "level": "register"}),
+    (FMA, {"number": "sp", "level": "l2", "ops_per_word": 4}),
+    (FMA, {"number": "sp", "level": "dram", "ops_per_word": 4}),
+    (LOAD, {"level": "l2"}),
+    (LOAD, {"level": "dram"}),
 )
-DRAM_OFF = 0.02
+BYTES_OFF = 0.02
 """Bytes may differ by so much; instructions must agree exactly."""
 ONE = """\
 import json, sys
@@ -39,57 +46,60 @@ from kernels.host.ranks import Team
 from campaign.profiles.profiler_tables import Selection, read_counted
 from kernels.registry import find_kernel
 from sites.located_toml import BadFile
-kernel = find_kernel("gpu_fma")
-kernel.prepare(kernel.params(**json.loads(sys.argv[1])), Team()).close()
+kernel = find_kernel(sys.argv[1])
+kernel.prepare(kernel.params(**json.loads(sys.argv[2])), Team()).close()
 """
 """Preparing the kernel launches one iteration."""
 LIMIT_S = 300
 
 
-def counter_rows() -> list[Row]:
+def counter_rows() -> Iterator[Row]:
     """A row for each class of each case."""
     if shutil.which("ncu") is None:
-        return [Row(what="counts by ncu", kernel="gpu_fma", note="not tried: ncu is not installed")]
-    rows: list[Row] = []
-    for params in CASES:
-        kernel = find_kernel("gpu_fma")
+        yield Row(what="counts by ncu", kernel="gpu_fma", note="not tried: ncu is not installed")
+        return
+    for (name, function), params in CASES:
+        kernel = find_kernel(name)
         declared = kernel.counts(kernel.params.model_validate(params))
-        names = [name for name in declared if name in METRICS]
+        classes = [one for one in declared if one in METRICS]
         try:
-            counted = _counted(params, [METRICS[name][0] for name in names])
+            counted = _counted(name, function, params, [METRICS[one][0] for one in classes])
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-            rows.append(Row(what="counts by ncu", kernel="gpu_fma", note=f"failed: {error}"))
+            yield Row(what="counts by ncu", kernel=name, note=f"failed: {error}")
             continue
-        for name in names:
-            metric, each = METRICS[name]
-            rows.append(_row(params, name, counted[metric] * each, float(declared[name])))
-    return rows
+        for one in classes:
+            metric, each = METRICS[one]
+            yield _row(name, params, one, counted[metric] * each, float(declared[one]))
 
 
-def _row(params: dict[str, object], name: str, value: float, declared: float) -> Row:
+def _row(kernel: str, params: dict[str, object], name: str, value: float, declared: float) -> Row:
+    is_bytes = name in ("l2", "dram")
     off = abs(value / declared - 1.0)
-    agrees = off <= DRAM_OFF if name == "dram" else value == declared
-    wanted = f"within {DRAM_OFF:.0%}" if name == "dram" else "exactly"
+    agrees = off <= BYTES_OFF if is_bytes else value == declared
+    wanted = f"within {BYTES_OFF:.0%}" if is_bytes else "exactly"
     return Row(
-        what=f"{name} of {json.dumps(params)} by ncu",
-        kernel="gpu_fma",
+        what=f"{name} of {kernel} {json.dumps(params)} by ncu",
+        kernel=kernel,
         value=value,
-        unit="B" if name == "dram" else "flop",
+        unit="B" if is_bytes else "flop",
         of=declared,
         of_what="as declared",
         note=f"must agree {wanted}: {'it does' if agrees else 'it does not'}",
     )
 
 
-def _counted(params: dict[str, object], metrics: list[str]) -> dict[str, float]:
+def _counted(
+    kernel: str, function: str, params: dict[str, object], metrics: list[str]
+) -> dict[str, float]:
     """Metric -> its value for the first launch of the kernel."""
     command = ["ncu", "--csv", "--print-units", "base", "--clock-control", "none"]
-    command += ["--kernel-name", "multiply_adds", "--launch-count", "1"]
-    command += ["--metrics", ",".join(metrics), sys.executable, "-c", ONE, json.dumps(params)]
+    command += ["--kernel-name", function, "--launch-count", "1", "--metrics", ",".join(metrics)]
+    command += [sys.executable, "-c", ONE, kernel, json.dumps(params)]
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

@@ -1,5 +1,5 @@
 """What the programs that measure a GPU share: whether there is one, kernels that run for a given
-time, and readings taken meanwhile. None of it has run on a GPU yet."""
+time, and readings taken meanwhile."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels.cuda.products.gemm_counts import random_matrix
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -21,8 +23,9 @@ class Peer:
 
 
 def product_s(number: str, n: int, seconds: float) -> Peer | None:
-    """The time of A B of n x n numbers by torch, or else CuPy; None where neither is installed, or
-    CuPy has no such numbers."""
+    """The time of A B by torch, or else CuPy, of the same n x n numbers as ``gpu_gemm`` takes: a
+    GPU's power, and so its clock, depends on them. None where neither is installed, or CuPy has no
+    such numbers."""
     if find_spec("torch") is not None:
         return Peer("torch", _torch_s(number, n, seconds))
     if find_spec("cupy") is not None and number != "bf16":
@@ -33,39 +36,41 @@ def product_s(number: str, n: int, seconds: float) -> Peer | None:
 def _torch_s(number: str, n: int, seconds: float) -> float:
     import torch
 
-    names = {"sp": "float32", "dp": "float64", "half": "float16", "bf16": "bfloat16"}
-    kind = getattr(torch, names[number])
-    a, b = (torch.rand(n, n, device="cuda").to(kind) for _ in range(2))
+    def on_gpu(seed: int) -> torch.Tensor:
+        numbers = random_matrix(number, n, seed).reshape(n, n)
+        if number == "bf16":
+            return torch.from_numpy(numbers.view(np.int16)).view(torch.bfloat16).cuda()
+        return torch.from_numpy(numbers).cuda()
+
+    a, b = on_gpu(0), on_gpu(1)
     c = torch.empty_like(a)
-    return _best_s(lambda: torch.matmul(a, b, out=c), torch.cuda.synchronize, seconds)
+    return _mean_s(lambda: torch.matmul(a, b, out=c), torch.cuda.synchronize, seconds)
 
 
 def _cupy_s(number: str, n: int, seconds: float) -> float:
     import cupy
 
-    kind = {"sp": cupy.float32, "dp": cupy.float64, "half": cupy.float16}[number]
-    a, b = (cupy.random.random((n, n)).astype(kind) for _ in range(2))
+    a, b = (cupy.asarray(random_matrix(number, n, seed).reshape(n, n)) for seed in (0, 1))
     c = cupy.empty_like(a)
     done = cupy.cuda.Device().synchronize
-    return _best_s(lambda: cupy.matmul(a, b, out=c), done, seconds)
+    return _mean_s(lambda: cupy.matmul(a, b, out=c), done, seconds)
 
 
-def _best_s(once: Any, done: Any, seconds: float) -> float:
-    """Seconds of one call, over batches of about a tenth of ``seconds``: the least."""
+def _mean_s(once: Any, done: Any, seconds: float) -> float:
+    """Seconds of one call: the mean over about ``seconds``, after as long a warm-up, as
+    :func:`benchmarks.gpu_here.run_for` measures."""
     once()
     done()
-    begin_s = time.perf_counter()
-    once()
-    done()
-    batch = max(1, round(seconds / 10.0 / (time.perf_counter() - begin_s)))
-    best_s = float("inf")
-    for _ in range(10):
+    for _ in range(2):
         begin_s = time.perf_counter()
-        for _ in range(batch):
-            once()
-        done()
-        best_s = min(best_s, (time.perf_counter() - begin_s) / batch)
-    return best_s
+        calls = 0
+        while time.perf_counter() - begin_s < seconds:
+            for _ in range(8):
+                once()
+            done()
+            calls += 8
+        mean_s = (time.perf_counter() - begin_s) / calls
+    return mean_s
 
 
 def variants_of_example(path: Path, count: int) -> list[dict[str, Any]]:

@@ -79,6 +79,7 @@ for metric in $(echo "$@" | tr ', ' '\\n\\n' | grep '\\.sum$'); do
     case $metric in
         *ffma*) echo "\\"0\\",\\"multiply_adds\\",\\"$metric\\",\\"inst\\",\\"$FFMA\\"" ;;
         *dfma*) echo '==ERROR== ERR_NVGPUCTRPERM' ;;
+        lts*) echo "\\"0\\",\\"multiply_adds\\",\\"$metric\\",\\"sector\\",\\"$SECTORS\\"" ;;
         *) echo "\\"0\\",\\"multiply_adds\\",\\"$metric\\",\\"byte\\",\\"$BYTES\\"" ;;
     esac
 done
@@ -95,20 +96,23 @@ def test_counts_by_ncu_must_agree_exactly_and_bytes_nearly(tmp_path, monkeypatch
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("FFMA", f"{in_registers['sp'] / 2:,.0f}")
     monkeypatch.setenv("BYTES", f"{dram['dram'] * 1.01:.0f}")
-    sp, dp, sp_of_dram, read = gpu_counters.counter_rows()
+    monkeypatch.setenv("SECTORS", f"{dram['dram'] / 32 * 1.05:.0f}")
+    sp, dp, _, of_l2, sp_of_dram, of_dram, loads_l2, loads_dram = gpu_counters.counter_rows()
     assert sp.value == in_registers["sp"]
     assert sp.note == "must agree exactly: it does"
     assert dp.value is None and "ERR_NVGPUCTRPERM" in dp.note
     assert sp_of_dram.note == "must agree exactly: it does not"
-    assert read.note == "must agree within 2%: it does"
+    assert of_dram.note == "must agree within 2%: it does"
+    assert of_l2.note == loads_l2.note == "must agree within 2%: it does not"
+    assert loads_dram.note == "must agree within 2%: it does not", "gpu_load reads twice as much"
 
 
-@pytest.mark.parametrize("name", ["gpu_all", "gpu_energy_counter"])
+@pytest.mark.parametrize("name", ["gpu_all", "gpu_energy_counter", "gpu_results"])
 def test_where_there_is_no_gpu_nothing_is_tried(name: str, tmp_path: Path) -> None:
     """With a library of NVML's name that does not load, so also on a machine with a GPU."""
     (tmp_path / "libnvidia-ml.so.1").write_text("none")
     done = subprocess.run(
-        [sys.executable, ROOT / f"benchmarks/{name}.py", "--json"],
+        [sys.executable, ROOT / f"benchmarks/{name}.py"],
         env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
         capture_output=True,
         text=True,
