@@ -17,7 +17,7 @@ from distributed import LocalCluster
 from distributed.core import Status
 
 from campaign.interrupts import keeping_handler
-from campaign.launch import timers
+from campaign.launch import ctrl_c, timers
 from campaign.launch.certificates import make_security
 from sites.site_file import Partition, Site
 
@@ -215,19 +215,20 @@ def start_local(partition: Partition, dashboard: str) -> LocalCluster:
     """
     for _ in range(STARTS):
         try:
-            return LocalCluster(
-                n_workers=partition.nodes,
-                threads_per_worker=1,
-                processes=True,
-                host="tls://127.0.0.1",
-                protocol="tls://",
-                security=make_security(),
-                dashboard_address=dashboard,
-                local_directory=partition.local_directory,
-                memory_limit=0,
-                preload=[timers.__name__],
-                silence_logs=logging.CRITICAL,  # of workers too, which share the terminal
-            )
+            with ctrl_c.held_back():
+                return LocalCluster(
+                    n_workers=partition.nodes,
+                    threads_per_worker=1,
+                    processes=True,
+                    host="tls://127.0.0.1",
+                    protocol="tls://",
+                    security=make_security(),
+                    dashboard_address=dashboard,
+                    local_directory=partition.local_directory,
+                    memory_limit=0,
+                    preload=[timers.__name__, ctrl_c.__name__],
+                    silence_logs=logging.CRITICAL,  # of workers too, which share the terminal
+                )
         except RuntimeError as error:  # a worker was killed before it was up
             problem = str(error)
     raise CantLaunch(f"local workers did not start in {STARTS} attempts: {problem}")

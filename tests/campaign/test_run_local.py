@@ -155,20 +155,44 @@ def test_after_any_kill_it_ends_with_the_same_measurements(
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE], alive
 
 
-def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(tmp_path, undisturbed):
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(tmp_path, undisturbed, send):
+    """To the driver alone, or to its workers too, as a terminal's Ctrl-C."""
     path = campaign_file(tmp_path)
     process = start(path)
     deadline = time.monotonic() + 60
     while not (path.parent / "store" / "store.json").exists() or len(frame_of(path)) < 10:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    send(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130, out
     assert "interrupted; run it again to continue" in out
+    assert "Traceback" not in out
     assert 10 <= len(frame_of(path)) < POINTS
     assert run(path)[0] == 0
     assert len(frame_of(path)) == POINTS
+
+
+def test_ctrl_c_while_workers_start_is_one_line(tmp_path):
+    process = start(campaign_file(tmp_path))
+    deadline = time.monotonic() + 60
+    while not any("spawn_main" in word for word in _words_of_children(process.pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, out
+    assert "interrupted; run it again" in out
+    assert "Traceback" not in out
+
+
+def _words_of_children(pid: int) -> list[str]:
+    words = []
+    for child in psutil.Process(pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            words += child.cmdline()
+    return words
 
 
 def test_a_complete_campaign_runs_nothing_again(tmp_path, capsys):
