@@ -71,8 +71,8 @@ class PointSetup:
         """The time between two readings."""
         return 1.0 / self.protocol.sampling_hz
 
-    def run(self, iterations: int) -> Window:
-        """Measure one window."""
+    def run(self, iterations: int, *, total_only: bool = False) -> Window:
+        """Measure one window; ``total_only``: see :func:`campaign.measure.window.run_window`."""
         return run_window(
             self.prepared,
             self.team,
@@ -81,6 +81,7 @@ class PointSetup:
             self.clocks,
             self.period_s,
             counters=self.counters,
+            total_only=total_only,
         )
 
     def timed_mhz(self) -> tuple[float, ...]:
@@ -174,7 +175,7 @@ def _warm_up(
     stretch_s = float(team.decide(_stretch_s(setup)))
     iterations = int(team.decide(max(1, math.ceil(stretch_s / one_s))))
     before: Energy | None = None
-    window = setup.run(iterations)
+    window = setup.run(iterations, total_only=True)
     while True:
         seconds = window.end_ns / 1e9
         spent_s += seconds
@@ -185,7 +186,8 @@ def _warm_up(
         if steady or enough:
             break
         before = power
-        window = setup.run(int(team.decide(max(1, math.ceil(stretch_s / one_s)))))
+        iterations = int(team.decide(max(1, math.ceil(stretch_s / one_s))))
+        window = setup.run(iterations, total_only=True)
     steps |= {"warm_up_s": spent_s, "steady": bool(steady)}
     if not steady:
         flags.append(f"power was not steady within {protocol.steady_pct:g} % after {spent_s:.0f} s")

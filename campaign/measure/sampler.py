@@ -6,7 +6,7 @@ import math
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,15 @@ class Sampler(threading.Thread):
     by ``end``.
     """
 
-    def __init__(self, meters: Sequence[OpenMeter], clocks: ClockControl, period_s: float) -> None:
+    def __init__(
+        self,
+        meters: Sequence[OpenMeter],
+        clocks: ClockControl,
+        period_s: float,
+        lead_s: float | None = None,
+    ) -> None:
+        """``lead_s``: how long meters are read before and after the window; None: as the slowest of
+        their channels needs."""
         super().__init__(name="sampler", daemon=True)
         self.meters = list(meters)
         self.clocks = clocks
@@ -81,7 +89,7 @@ class Sampler(threading.Thread):
         self.readings: list[list[Reading]] = [[] for _ in meters]
         self.states: list[ClockState] = []
         self.error: Exception | None = None
-        self.lead_s = lead_s(meters)
+        self.lead_s = needed_lead_s(all_channels(meters)) if lead_s is None else lead_s
         self._rates = [_Rate() for _ in meters]
         self._tickers: dict[int, Ticker] = {}
         self._ended = threading.Event()
@@ -243,9 +251,12 @@ class Sampler(threading.Thread):
         return conditions
 
 
-def lead_s(meters: Sequence[OpenMeter]) -> float:
-    """How long meters are read before and after a window: one and a half of their periods."""
-    slowest_s = max(
-        (c.period_s + c.averaging_s for m in meters for c in m.meter.channels), default=0.0
-    )
+def all_channels(meters: Sequence[OpenMeter]) -> list[Channel]:
+    """The channels of all meters."""
+    return [channel for opened in meters for channel in opened.meter.channels]
+
+
+def needed_lead_s(channels: Iterable[Channel]) -> float:
+    """How long channels are read before and after a window: one and a half of their periods."""
+    slowest_s = max((c.period_s + c.averaging_s for c in channels), default=0.0)
     return min(1.5 * slowest_s, LONGEST_LEAD_S)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from analysis.dataset import PHASE_PREFIX
-from campaign.measure.sampler import MeterTrace, OpenMeter, Sampler
+from campaign.measure.energy import MeterChannel, counted_channels
+from campaign.measure.sampler import MeterTrace, OpenMeter, Sampler, needed_lead_s
 from campaign.measurement import Trace
 from kernels.host.ranks import Team
 from kernels.kernel import Mark, Marked, Prepared
@@ -52,9 +53,12 @@ def run_window(
     clocks: ClockControl,
     period_s: float,
     counters: Counters | None = None,
+    *,
+    total_only: bool = False,
 ) -> Window:
-    """Measure on a real node. ``meters`` is empty on ranks that read none."""
-    sampler = Sampler(meters, clocks, period_s)
+    """Measure on a real node. ``meters`` is empty on ranks that read none. ``total_only``: see
+    :func:`lead_of_total_s`."""
+    sampler = Sampler(meters, clocks, period_s, lead_of_total_s(meters) if total_only else None)
     sampler.begin()
     team.barrier()
     if counters is not None:
@@ -70,11 +74,19 @@ def run_window(
     return replace(_window(sampler, start_ns, end_ns, iterations, marks), counted=counted)
 
 
+def lead_of_total_s(meters: Sequence[OpenMeter]) -> float:
+    """How long meters are read before and after a window of which the node's total power alone is
+    wanted: as the channels need that count. Others may be slower: NVML's power of the memory is a
+    mean over a second, and its energy counter is not."""
+    channels = [MeterChannel(m.meter.name, c, m.use) for m in meters for c in m.meter.channels]
+    return needed_lead_s(one.channel for one in counted_channels(channels))
+
+
 def idle_window(
     team: Team, seconds: float, meters: Sequence[OpenMeter], clocks: ClockControl, period_s: float
 ) -> Window:
-    """Measure for ``seconds`` while no kernel runs."""
-    sampler = Sampler(meters, clocks, period_s)
+    """Measure for ``seconds`` while no kernel runs; see :func:`lead_of_total_s`."""
+    sampler = Sampler(meters, clocks, period_s, lead_of_total_s(meters))
     team.barrier()
     sampler.begin()
     start_ns = time.monotonic_ns()

@@ -12,8 +12,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from campaign.measure.sampler import OpenMeter, Sampler, lead_s
+from campaign.measure.sampler import OpenMeter, Sampler, all_channels, needed_lead_s
 from campaign.measure.ticker import FAILED, TEXT_BYTES, Ticker, _tick
+from campaign.measure.window import lead_of_total_s
 from sites.clocks.fixed import Fixed
 from sites.clocks.shared.control import ClockState
 from sites.meters import Channel, Reading
@@ -27,8 +28,26 @@ def test_a_window_has_one_and_a_half_periods_before_and_after_it(period_s, avera
     """At most 2.5 s, however slow the slowest meter is."""
     fast = Channel(name="a", domain="node", kind="power", resolution=1.0, period_s=0.01)
     slow = replace(fast, name="b", period_s=period_s, averaging_s=averaging_s)
-    assert lead_s([OpenMeter(SimpleNamespace(channels=(fast, slow)))]) == pytest.approx(expected_s)
-    assert lead_s([]) == 0.0
+    meters = [OpenMeter(SimpleNamespace(channels=(fast, slow)))]
+    assert needed_lead_s(all_channels(meters)) == pytest.approx(expected_s)
+    assert needed_lead_s([]) == 0.0
+
+
+def test_where_the_total_alone_is_wanted_slower_channels_are_not_waited_for():
+    """As NVML on an H100: a counter, its power, and a mean power of the memory over a second."""
+    counter = Channel(name="e", domain="gpu", kind="energy", resolution=1e-3, period_s=0.1)
+    power = replace(counter, name="p", kind="power", same_as="e", averaging_s=0.025)
+    memory = replace(
+        power, name="m", domain="gpu-memory", same_as=None, inside="e", averaging_s=1.0
+    )
+    gpu = OpenMeter(SimpleNamespace(name="nvml", channels=(counter, power, memory)))
+    assert needed_lead_s(all_channels([gpu])) == pytest.approx(1.65)
+    assert lead_of_total_s([gpu]) == pytest.approx(0.15)
+    check = OpenMeter(
+        SimpleNamespace(name="ipmi", channels=(replace(counter, period_s=5.0),)), "check"
+    )
+    assert lead_of_total_s([gpu, check]) == pytest.approx(0.15)
+    assert lead_of_total_s([]) == 0.0
 
 
 @pytest.fixture
