@@ -34,6 +34,7 @@ from benchmarks import gpu_peaks, gpu_peers  # noqa: E402
 from benchmarks.gpu_counters import counter_rows  # noqa: E402
 from benchmarks.gpu_here import Run, is_registered, need_gpu, open_clocks, run_for  # noqa: E402
 from benchmarks.gpu_row import MISSING, Row  # noqa: E402
+from kernels.cuda.microbench.chase import HOPS  # noqa: E402
 from kernels.kernel import KernelFailed, WrongResult  # noqa: E402
 
 EXAMPLE = ROOT / "examples/gpu-microbenchmarks.toml"
@@ -109,6 +110,20 @@ def loads(bench: Bench, level: str) -> list[Row]:
             unit="GB/s",
             core_mhz=run.core_mhz,
             note=note,
+        )
+    ]
+
+
+def latency(bench: Bench, level: str) -> list[Row]:
+    """Nanoseconds of a hop of one chain."""
+    run = bench.run("gpu_chase", level=level)
+    return [
+        Row(
+            what=f"latency of {level}",
+            kernel="gpu_chase",
+            value=run.time_s / HOPS[level] * 1e9,
+            unit="ns a hop",
+            core_mhz=run.core_mhz,
         )
     ]
 
@@ -204,8 +219,9 @@ def rate_rows(bench: Bench) -> Iterator[Row]:
         yield from tried(
             f"{number} multiply-adds", "gpu_fma", partial(multiply_adds, bench, number)
         )
-    for level in ("dram", "l2", "shared"):
+    for level in ("dram", "l2", "l1", "shared"):
         yield from tried(f"reads of {level}", "gpu_load", partial(loads, bench, level))
+        yield from tried(f"latency of {level}", "gpu_chase", partial(latency, bench, level))
     yield from tried("bf16 on tensor cores", "gpu_mma", partial(tensor_cores, bench))
     for number in ("bf16", "dp"):
         yield from tried(f"{number} product", "gpu_gemm", partial(product, bench, number))
