@@ -24,8 +24,8 @@ its name. On other superchips the counter is assumed to be the GPU's, which is n
 period near 100 ms is misread: make runs long, repeat them, and start them at various phases. The
 GPUs are recognised by their names. The energy counter of an H100 adds up all of the time, so its
 ``seen`` is 1 (measured in November 2026 by benchmarks/gpu_energy_counter.py: loads with periods of
-20 to 400 ms, begun at two phases; the counter differs between them by at most 3.8 %, the power by up
-to 37 %). On an A100 nobody has shown it.
+20 to 400 ms, begun at two phases; between these the counter differs by at most 3.8 %, the power by
+up to 37 %). On an A100 nobody has shown it.
 
 **Calibration.** NVIDIA states +/- 5 % (nvmlDeviceGetPowerUsage in the API reference) or +/- 5 W
 (manual of nvidia-smi). Five boards compared with an external meter (tests/data/gpu_power_traces:
