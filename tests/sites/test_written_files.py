@@ -14,7 +14,7 @@ import pytest
 from sites.clocks.shared import written_files
 from sites.clocks.shared.journal import Journal, signals_wait
 from sites.clocks.shared.private_files import ClocksInUse
-from sites.clocks.shared.written_files import File, Limits, put_back_values
+from sites.clocks.shared.written_files import File, Limits, put_back_entries, put_back_values
 from tests.sites.clock_layouts import fork
 
 
@@ -65,6 +65,44 @@ def test_values_are_restored_from_the_last_written_to_the_first(tmp_path: Path) 
         f"{tmp_path / name}: {i}" for i, name in reversed([*enumerate("abc")])
     )
     assert put_back_values(tmp_path, found).done == ()  # they hold these values
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"file": 5, "found": "700\n", "follows": False},
+        {"file": "sys/governor", "found": 700, "follows": False},
+        {"file": "sys/governor", "found": "700\n", "follows": "no"},
+        {"limits": ["sys/min", "sys/max"], "found": ["700", 800]},
+        {"limits": ["sys/min", 3], "found": ["700", "800"]},
+    ],
+)
+def test_of_a_journal_with_a_wrong_entry_nothing_is_restored(tmp_path: Path, wrong: dict) -> None:
+    (tmp_path / "sys").mkdir()
+    (tmp_path / "sys/governor").write_text("userspace\n")
+    right = {"file": "sys/governor", "found": "ondemand", "follows": False}
+    with pytest.raises(TypeError, match="that is not text"):
+        put_back_entries(tmp_path, [right, wrong], ["sys/.*"])
+    assert (tmp_path / "sys/governor").read_text() == "userspace\n"
+    assert put_back_entries(tmp_path, [right], ["sys/.*"]).failed == ()
+    assert (tmp_path / "sys/governor").read_text() == "ondemand"
+
+
+def test_a_file_that_cannot_be_read_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root may be refused a read of sysfs by a security module. Gone files are not written."""
+    (tmp_path / "governor").write_text("userspace\n")
+
+    def refused(path: Path) -> str:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    back = put_back_values(tmp_path, [File("governor", "ondemand\n", follows=True)])
+    monkeypatch.undo()
+    assert (back.failed, back.gone) == ((), ())
+    assert back.done == (f"{tmp_path / 'governor'}: ondemand",)
+    assert (tmp_path / "governor").read_text() == "ondemand\n"
 
 
 def test_an_error_that_names_no_file_is_reported_with_the_value_s_own(
