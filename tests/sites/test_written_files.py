@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sites.clocks.shared import written_files
-from sites.clocks.shared.journal import Journal, signals_wait
+from sites.clocks.shared.journal import Journal, at_last, put_back_held, signals_wait
 from sites.clocks.shared.private_files import ClocksInUse
 from sites.clocks.shared.written_files import File, Limits, put_back_entries, put_back_values
 from tests.sites.clock_layouts import fork
@@ -103,6 +103,24 @@ def test_a_file_that_cannot_be_read_is_written_all_the_same(
     assert (back.failed, back.gone) == ((), ())
     assert back.done == (f"{tmp_path / 'governor'}: ondemand",)
     assert (tmp_path / "governor").read_text() == "ondemand\n"
+
+
+class Owner:
+    """What holds clocks."""
+
+
+def test_clocks_are_put_back_once_by_whichever_comes_first() -> None:
+    """The end of their owner, or that of the measuring process."""
+    done: list[str] = []
+    first, second = Owner(), Owner()
+    at_last(first, done.append, "first")
+    at_last(second, done.append, "second")
+    del first
+    assert done == ["first"]
+    put_back_held()
+    assert done == ["first", "second"]
+    del second
+    assert done == ["first", "second"]
 
 
 def test_an_error_that_names_no_file_is_reported_with_the_value_s_own(
