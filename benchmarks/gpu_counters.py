@@ -43,9 +43,7 @@ BYTES_OFF = 0.02
 ONE = """\
 import json, sys
 from kernels.host.ranks import Team
-from campaign.profiles.profiler_tables import Selection, read_counted
 from kernels.registry import find_kernel
-from sites.located_toml import BadFile
 kernel = find_kernel(sys.argv[1])
 kernel.prepare(kernel.params(**json.loads(sys.argv[2])), Team()).close()
 """

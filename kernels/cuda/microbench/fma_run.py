@@ -52,9 +52,9 @@ class FmaRun(ChunkRun):
     def arguments(self, seed: int) -> tuple[Any, ...]:
         """See :class:`ChunkRun`."""
         number, level = self._number, self._params.level
-        shared = (level, VECTORS, self.blocks, self.gpu.l2_bytes)
-        self._region = 1 if level == "register" else region_trips(*shared)
-        size_bytes = array_vectors(*shared) * VECTOR_BYTES
+        of_level = (level, VECTORS, self.blocks, self.gpu.l2_bytes)
+        self._region = 1 if level == "register" else region_trips(*of_level)
+        size_bytes = array_vectors(*of_level) * VECTOR_BYTES
         drawn = min(size_bytes, FILLED_BYTES) // VECTOR_BYTES * number.width
         self._words = filled((drawn, number.lanes), number.dtype, self._params.data, seed)
         n_chains = self.blocks * THREADS * chains(self._params)

@@ -52,9 +52,9 @@ class LoadRun(ChunkRun):
     def arguments(self, seed: int) -> tuple[Any, ...]:
         """See :class:`ChunkRun`."""
         each = vectors(self._params)
-        shared = (self._params.level, each, self.blocks, self.gpu.l2_bytes)
-        self._region = region_trips(*shared)
-        size_bytes = array_vectors(*shared) * VECTOR_BYTES
+        of_level = (self._params.level, each, self.blocks, self.gpu.l2_bytes)
+        self._region = region_trips(*of_level)
+        size_bytes = array_vectors(*of_level) * VECTOR_BYTES
         drawn = min(size_bytes, FILLED_BYTES) // VECTOR_BYTES
         self._words = filled((drawn, VECTOR_WORDS), WORD, self._params.data, seed)
         sums = np.zeros((self.blocks * THREADS, each * VECTOR_WORDS), WORD)

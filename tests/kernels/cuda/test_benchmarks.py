@@ -107,12 +107,14 @@ def test_counts_by_ncu_must_agree_exactly_and_bytes_nearly(tmp_path, monkeypatch
     assert loads_dram.note == "must agree within 2%: it does not", "gpu_load reads twice as much"
 
 
-@pytest.mark.parametrize("name", ["gpu_all", "gpu_energy_counter", "gpu_results"])
-def test_where_there_is_no_gpu_nothing_is_tried(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [["gpu_all.py", "--json"], ["gpu_energy_counter.py", "--json"], ["gpu_results.py"]]
+)
+def test_where_there_is_no_gpu_nothing_is_tried(words: list[str], tmp_path: Path) -> None:
     """With a library of NVML's name that does not load, so also on a machine with a GPU."""
     (tmp_path / "libnvidia-ml.so.1").write_text("none")
     done = subprocess.run(
-        [sys.executable, ROOT / f"benchmarks/{name}.py"],
+        [sys.executable, ROOT / "benchmarks" / words[0], *words[1:]],
         env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
         capture_output=True,
         text=True,

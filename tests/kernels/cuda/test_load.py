@@ -70,9 +70,11 @@ def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: 
         assert {name.split(".")[0] for name in loads} == {"LDS" if level == "shared" else "LDG"}
         assert all(("STRONG.GPU" in name) == (level in ("l2", "dram")) for name in loads)
         # What a processor waits for at a time, of 65,536 registers and 48 warps: enough for any
-        # memory (see FAR_VECTORS).
+        # memory (see FAR_VECTORS), and for the second cache, which answers in less than half of
+        # the time.
         threads = min(65536 // (-(-use.registers // 8) * 8) // THREADS * THREADS, 48 * 32)
-        assert level != "dram" or ahead * 16 * threads >= 64 << 10
+        needed = {"l2": 32 << 10, "dram": 64 << 10}.get(level, 0)
+        assert ahead * 16 * threads >= needed
 
 
 @pytest.mark.parametrize("level", LEVELS)
