@@ -8,6 +8,9 @@ inverse to the mean squared errors at settings that were left out, taken to the 
 S / (S + 8) for S settings: few settings cannot show which is better, and equal weights are hard
 to beat then (Stock & Watson 2004).
 
+Where one clock varies, the energies by all forms of the model, averaged over the voltage curves
+that devices have (:mod:`analysis.energy.one_clock`), take the place of the form that was chosen.
+
 A kernel with few settings beside many with all has a third, by regression over these
 (:mod:`analysis.choice.few_energies`). There the weights come from a trial on the others
 (:mod:`analysis.choice.few_trial`), which has errors enough to be inverse to them.
@@ -20,12 +23,13 @@ gain, or some a clear gain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from analysis.energy.fitted import Fit
+from analysis.energy.one_clock import OneClock, energies_over_one_clock, varying_domain
 from analysis.energy.process import fit_process, left_out_log_j
 from analysis.energy.refits import Refits
 from analysis.measurements.cells import cell_means, first_rows
@@ -43,10 +47,10 @@ LEAST_RATIO = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class OtherPredictions:
-    """Those of the process and of the regression: ``log_j`` float64 (2, K, M), log energies of K
-    kernels at M settings, NaN where there is none, and their ``weights`` (2, K), with the model's
-    1 in all. ``error_ratio``: (K,), how large the average's errors are beside the model's, out of
-    fold, at most 1."""
+    """Those of the process, and of the regression or over one clock: ``log_j`` float64 (2, K, M),
+    log energies of K kernels at M settings, NaN where there is none, and their ``weights`` (2, K),
+    with the model's 1 in all. ``error_ratio``: (K,), how large the average's errors are beside the
+    model's, out of fold, at most 1."""
 
     log_j: np.ndarray
     weights: np.ndarray
@@ -93,10 +97,10 @@ def other_predictions(
     data: Observations,
     times: TimeModel,
     kernels: list[str],
-    settings: list[tuple[float, float]],
+    volts: Mapping[tuple[float, float], tuple[float, float]],
 ) -> OtherPredictions | None:
-    """The process's prediction for ``kernels`` at M ``settings``, from all kernels of ``data``, and
-    room for the regression's, with no weight.
+    """The process's prediction for ``kernels`` at M settings, from all kernels of ``data``, and
+    that over one clock where one varies. ``volts``: the settings, sorted, and their voltages.
 
     None where the fit has no refits to tell how good the model is.
     """
@@ -104,31 +108,77 @@ def other_predictions(
     if fitted.refits is None or len(fitted.refits.value) != len(present):
         return None
     labels = kernel_names(data)
+    mhz = np.array(list(volts))
+    domain = varying_domain(mhz)
     measured = cell_means(data, labels, np.log(data.energy_j))[:, present]
-    process = fit_process(np.array(data.settings)[present], measured)
+    process = fit_process(
+        np.array(data.settings)[present], measured, None if domain is None else mhz
+    )
     power = len(present) / (len(present) + HALF_WAY)
+    left_out_s = _times_left_out(data, times, labels, present)
     errors = [
-        _model_left_out(fitted, data, times, labels, present) - measured,
+        _model_left_out(fitted, data, left_out_s, labels, present) - measured,
         left_out_log_j(process) - measured,
     ]
-    weights = weights_by_error(errors, power)
+    log_j = np.stack([process.log_j(mhz), np.full((len(labels), len(mhz)), np.nan)])
+    if domain is None:
+        weights = np.append(weights_by_error(errors, power), 0.0)
+    else:
+        curves = _over_one_clock(data, times, labels, volts, domain, left_out_s)
+        log_j[1] = curves.log_j
+        place = [list(volts).index(data.settings[setting]) for setting in present]
+        errors.append(curves.left_out_log_j[:, place] - measured)
+        weights = np.append(0.0, weights_by_error(errors[1:], power))
+    ratio = ratio_of_errors(errors, weights[: len(errors)], power)
     row = {label: i for i, label in enumerate(labels)}
-    log_j = process.log_j(np.array(settings))[[row[label] for label in kernels]]
-    of_process = np.full(len(kernels), weights[1])
     return OtherPredictions(
-        log_j=np.stack([log_j, np.full(log_j.shape, np.nan)]),
-        weights=np.stack([of_process, np.zeros(len(kernels))]),
-        error_ratio=np.full(len(kernels), ratio_of_errors(errors, weights, power)),
+        log_j=log_j[:, [row[label] for label in kernels]],
+        weights=np.repeat(weights[1:, None], len(kernels), axis=1),
+        error_ratio=np.full(len(kernels), ratio),
     )
 
 
-def _model_left_out(
-    fitted: Fit, data: Observations, times: TimeModel, labels: list[str], present: np.ndarray
+def _over_one_clock(
+    data: Observations,
+    times: TimeModel,
+    labels: list[str],
+    volts: Mapping[tuple[float, float], tuple[float, float]],
+    domain: int,
+    left_out_s: np.ndarray,
+) -> OneClock:
+    """The forms' log energies of all kernels at the settings of ``volts``; ``left_out_s``: (K, S),
+    at those of ``data`` that have rows."""
+    settings = list(volts)
+    present = np.unique(data.setting)
+    place = [settings.index(data.settings[setting]) for setting in present]
+
+    def cells(values: np.ndarray) -> np.ndarray:
+        whole = np.full((len(labels), len(settings)), np.nan)
+        whole[:, place] = values
+        return whole
+
+    log_j, time_s = (
+        cells(cell_means(data, labels, values)[:, present])
+        for values in (np.log(data.energy_j), data.time_s)
+    )
+    mhz, volt = np.array(settings), np.array(list(volts.values()))
+    if data.voltage == "unit":  # where none is known, V = 1 stands for it
+        volt = np.full(volt.shape, np.nan)
+    predicted_s = np.stack([times.time_s(label, *mhz.T) for label in labels])
+    return energies_over_one_clock(
+        mhz[:, domain],
+        volt[:, domain],
+        log_j,
+        np.where(np.isnan(time_s), predicted_s, time_s),
+        cells(left_out_s),
+    )
+
+
+def _times_left_out(
+    data: Observations, times: TimeModel, labels: list[str], present: np.ndarray
 ) -> np.ndarray:
-    """Log energies of each setting by the refit without it and times without it: (K, S)."""
-    assert fitted.refits is not None  # noqa: S101
-    first = first_rows(data, labels)[:, present]
-    time_s = np.full(first.shape, np.nan)
+    """The time of each kernel at each setting as predicted without it: (K, S)."""
+    time_s = np.full((len(labels), len(present)), np.nan)
     place = {int(setting): i for i, setting in enumerate(present)}
     for k, label in enumerate(labels):
         mine = data.take(data.kernel == label)
@@ -138,6 +188,20 @@ def _model_left_out(
             time_s[k, place[int(mine.setting[at])]] = times.paced_times_s(
                 np.array([paced_s]), *clocks
             )[0, 0]
+    return time_s
+
+
+def _model_left_out(
+    fitted: Fit,
+    data: Observations,
+    time_s: np.ndarray,
+    labels: list[str],
+    present: np.ndarray,
+) -> np.ndarray:
+    """Log energies of each setting by the refit without it, with times without it, ``time_s``:
+    (K, S)."""
+    assert fitted.refits is not None  # noqa: S101
+    first = first_rows(data, labels)[:, present]
     log_j = np.full(first.shape, np.nan)
     values, curves = fitted.refits.value, fitted.refits.curves
     for i in range(len(present)):

@@ -132,7 +132,9 @@ def all_candidates(
             )
             time_std = np.where(missing_times, beyond, time_std)
             if averaged:
-                others = other_predictions(fitted, data, times, labels, settings)
+                others = other_predictions(
+                    fitted, data, times, labels, {setting: known[setting] for setting in settings}
+                )
             if others is not None:
                 for label, trial in trials.items():
                     i = code[label]

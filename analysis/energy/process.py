@@ -17,8 +17,8 @@ import numpy as np
 from analysis.energy.surface import known_mean, likeliest, patterns, scaled_clocks, smoother
 
 REACHES = (0.3, 0.6, 1.2, 2.4)
-"""Correlation lengths that are tried, in units of the measured range of each log clock: longer
-than those of residuals, as an energy changes more slowly with the clocks."""
+"""Correlation lengths that are tried, in units of the range of each log clock: longer than those
+of residuals, as an energy changes more slowly with the clocks."""
 NOISES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 LEVEL_ROUNDS = 5
 """Levels and the shared curve are means about each other: where kernels lack settings, in turn."""
@@ -27,7 +27,8 @@ LEVEL_ROUNDS = 5
 @dataclass(frozen=True)
 class Process:
     """``mhz``: float64 (S, 2), the measured settings; ``level``: (K,), ``shared``: (S,), ``own``:
-    (K, S), NaN where not measured; ``shape``, ``own_shape``: (reach, noise) of the two curves."""
+    (K, S), NaN where not measured; ``shape``, ``own_shape``: (reach, noise) of the two curves, the
+    reach in units of the range of the clocks ``range_mhz`` (R, 2), or of ``mhz`` where None."""
 
     mhz: np.ndarray
     level: np.ndarray
@@ -35,10 +36,11 @@ class Process:
     own: np.ndarray
     shape: tuple[float, float]
     own_shape: tuple[float, float]
+    range_mhz: np.ndarray | None = None
 
     def log_j(self, mhz: np.ndarray) -> np.ndarray:
         """Log energies at M settings ``mhz`` (M, 2): float64 (K, M)."""
-        at, wanted = scaled_clocks(self.mhz, mhz)
+        at, wanted = _scaled(self.range_mhz, self.mhz, mhz)
         result = self.level[:, None] + smoother(at, wanted, self.shape) @ self.shared
         for there, kernels in patterns(self.own.T):
             weights = smoother(at[there], wanted, self.own_shape)
@@ -49,20 +51,20 @@ class Process:
         """The same without one of the settings; the curves keep their shapes."""
         log_j = self.level[:, None] + self.shared + self.own
         log_j[:, setting] = np.nan
-        return _of_shapes(self.mhz, log_j, self.shape, self.own_shape)
+        return _of_shapes(self.mhz, log_j, self.shape, self.own_shape, self.range_mhz)
 
 
-def fit_process(mhz: np.ndarray, log_j: np.ndarray) -> Process:
+def fit_process(mhz: np.ndarray, log_j: np.ndarray, range_mhz: np.ndarray | None = None) -> Process:
     """The process under which log energies are the likeliest.
 
     ``mhz``: float64 (S, 2), each measured for some kernel; ``log_j``: float64 (K, S), NaN where a
-    kernel was not measured, each kernel somewhere.
+    kernel was not measured, each kernel somewhere. ``range_mhz``: as of :class:`Process`.
     """
     level, shared = _levels(log_j)
     own = log_j - level[:, None] - shared
-    at = scaled_clocks(mhz, mhz)[0]
+    at = _scaled(range_mhz, mhz, mhz)[0]
     shapes = likeliest(at, [shared[:, None], own.T], REACHES, NOISES)
-    return Process(mhz, level, shared, own, *shapes)
+    return Process(mhz, level, shared, own, *shapes, range_mhz)
 
 
 def left_out_log_j(process: Process) -> np.ndarray:
@@ -76,14 +78,26 @@ def left_out_log_j(process: Process) -> np.ndarray:
     return result
 
 
+def _scaled(
+    range_mhz: np.ndarray | None, mhz: np.ndarray, wanted: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    if range_mhz is None:
+        return scaled_clocks(mhz, wanted)
+    return scaled_clocks(range_mhz, mhz)[1], scaled_clocks(range_mhz, wanted)[1]
+
+
 def _of_shapes(
-    mhz: np.ndarray, log_j: np.ndarray, shape: tuple[float, float], own_shape: tuple[float, float]
+    mhz: np.ndarray,
+    log_j: np.ndarray,
+    shape: tuple[float, float],
+    own_shape: tuple[float, float],
+    range_mhz: np.ndarray | None,
 ) -> Process:
     there = np.isfinite(log_j).any(axis=0)
     log_j = log_j[:, there]
     level, shared = _levels(log_j)
     own = log_j - level[:, None] - shared
-    return Process(mhz[there], level, shared, own, shape, own_shape)
+    return Process(mhz[there], level, shared, own, shape, own_shape, range_mhz)
 
 
 def _levels(log_j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

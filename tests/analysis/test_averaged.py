@@ -17,6 +17,8 @@ from analysis.choice.averaged import (
 from analysis.choice.candidates import Candidates, all_candidates, measured_volts
 from analysis.choice.pick import pick
 from analysis.energy.fit import fit
+from analysis.energy.one_clock import energies_over_one_clock
+from analysis.energy.process import fit_process
 from analysis.measurements.observations import kernel_names
 from analysis.time.kernel_roofline import fit_time
 from tests.analysis.synthetic import grid_observations
@@ -112,7 +114,7 @@ def test_where_the_model_is_the_truth_it_counts_more():
     training = seen_at(data, np.delete(np.arange(12), [5, 8]))
     fitted = fit(training, "choi+clock", "known")
     labels = kernel_names(training)
-    others = other_predictions(fitted, training, fit_time(training), labels, training.settings)
+    others = other_predictions(fitted, training, fit_time(training), labels, measured_volts(data))
     assert others is not None
     assert others.log_j.shape == (2, 10, 12)
     assert (others.weights[0] < 0.3).all()
@@ -126,7 +128,9 @@ def test_where_the_form_is_wrong_the_process_counts_more():
     bent = 1.0 + 0.5 * np.sin(data.core_mhz / 100.0)
     data = replace(data, energy_j=data.energy_j * bent, core_v=np.ones(len(data)), voltage="unit")
     fitted = fit(data, "choi", "unit")
-    others = other_predictions(fitted, data, fit_time(data), kernel_names(data), data.settings)
+    others = other_predictions(
+        fitted, data, fit_time(data), kernel_names(data), measured_volts(data)
+    )
     assert others is not None
     assert (others.weights[0] > 0.5).all()
 
@@ -135,7 +139,7 @@ def test_without_refits_there_are_no_other_predictions():
     data = grid_observations(3, kernels=6)
     fitted = fit(data, "choi", "known", intervals=False)
     times = fit_time(data)
-    assert other_predictions(fitted, data, times, kernel_names(data), data.settings) is None
+    assert other_predictions(fitted, data, times, kernel_names(data), measured_volts(data)) is None
 
 
 def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_two_differ():
@@ -145,7 +149,9 @@ def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_two_differ():
     labels = kernel_names(data)
     among = all_candidates(fitted, training, volts=measured_volts(data))
     settings = among[labels[0]].settings
-    others = other_predictions(fitted, training, fit_time(training), labels, settings)
+    others = other_predictions(
+        fitted, training, fit_time(training), labels, {s: measured_volts(data)[s] for s in settings}
+    )
     assert others is not None
     there = data.take(np.concatenate([np.flatnonzero(data.kernel == k) for k in labels]))
     for i, label in enumerate(labels):
@@ -164,6 +170,41 @@ def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_two_differ():
         assert np.abs(moved[hidden]).max() < 0.05
         spread = np.log(one.energy_draws_j).std(axis=1)
         assert (spread[hidden] >= 0.95 * one.apart[hidden]).all()
+
+
+@pytest.mark.parametrize("voltage", ["unit", "table"])
+def test_over_one_clock_the_average_of_all_forms_is_in_the_models_place(voltage):
+    """Four of six clocks: the average over curves, or by known voltages, and the process, whose
+    reach is in units of the whole range."""
+    data = grid_observations(3, kernels=4, noise=0.02, core_mhz=CORE_MHZ)
+    data = data.take(data.mem_mhz == data.mem_mhz.max())
+    if voltage == "unit":
+        data = replace(data, core_v=np.ones(len(data)), mem_v=np.ones(len(data)), voltage="unit")
+    settings = sorted(measured_volts(data))
+    hidden = (500.0, 1000.0)
+    training = data.take(~np.isin(data.core_mhz, hidden))
+    fitted = fit(training, "choi", "unit" if voltage == "unit" else "known")
+    labels, times = kernel_names(data), fit_time(training)
+    among = all_candidates(fitted, training, volts=measured_volts(data))
+    volts = {setting: measured_volts(data)[setting] for setting in settings}
+    others = other_predictions(fitted, training, times, labels, volts)
+    assert others is not None
+    assert others.weights.sum(axis=0) == pytest.approx(np.ones(4))
+    mhz = np.array(settings)
+    seen = [i for i, setting in enumerate(settings) if setting[0] not in hidden]
+    log_j = np.stack([np.log(among[label].measured_j) for label in labels])
+    process = fit_process(mhz[seen], log_j[:, seen], range_mhz=mhz).log_j(mhz)
+    np.testing.assert_allclose(others.log_j[0], process, rtol=1e-12)
+    volt = np.full(6, np.nan) if voltage == "unit" else np.array(list(volts.values()))[:, 0]
+    time_s = np.stack([among[label].time_s for label in labels])
+    curves = energies_over_one_clock(mhz[:, 0], volt, log_j, time_s, time_s).log_j
+    np.testing.assert_allclose(others.log_j[1], curves, rtol=1e-12)
+    average = others.weights[:, :, None] * others.log_j
+    for i, label in enumerate(labels):
+        at = ~among[label].measured
+        assert at.sum() == 2
+        expected = average.sum(axis=0)[i, at]
+        np.testing.assert_allclose(np.log(among[label].energy_j[at]), expected, rtol=1e-9)
 
 
 def own_settings(rows):

@@ -23,11 +23,12 @@ def energies(kernels: int, own: float = 0.0, seed: int = 1) -> np.ndarray:
     return level + curve(MHZ) + own * slope * np.log(MHZ[:, 0] / 620.0)
 
 
-def gaussian_process(at, values, wanted, shape):
+def gaussian_process(at, values, wanted, shape, range_mhz=None):
     """The textbook's posterior mean, number by number; distances in the range of log clocks."""
     reach, noise = shape
     logs, new = np.log(at), np.log(wanted)
-    span = logs.max(axis=0) - logs.min(axis=0)
+    ends = logs if range_mhz is None else np.log(range_mhz)
+    span = ends.max(axis=0) - ends.min(axis=0)
     span[span == 0] = 1.0
 
     def near(one, other):
@@ -38,10 +39,11 @@ def gaussian_process(at, values, wanted, shape):
     return np.array([np.array([near(a, b) for b in logs]) @ inverse @ values for a in new])
 
 
-def test_predictions_are_those_of_the_textbook():
+@pytest.mark.parametrize("range_mhz", [None, MHZ * [1.0, 2.0], np.sqrt(MHZ)])
+def test_predictions_are_those_of_the_textbook(range_mhz):
     log_j = energies(5, own=0.1)
     seen = [0, 2, 3, 5, 6]
-    process = fit_process(MHZ[seen], log_j[:, seen])
+    process = fit_process(MHZ[seen], log_j[:, seen], range_mhz)
     level = log_j[:, seen].mean(axis=1)
     shared = (log_j[:, seen] - level[:, None]).mean(axis=0)
     found = process.log_j(MHZ)
@@ -49,8 +51,8 @@ def test_predictions_are_those_of_the_textbook():
         own = log_j[kernel, seen] - level[kernel] - shared
         expected = (
             level[kernel]
-            + gaussian_process(MHZ[seen], shared, MHZ, process.shape)
-            + gaussian_process(MHZ[seen], own, MHZ, process.own_shape)
+            + gaussian_process(MHZ[seen], shared, MHZ, process.shape, range_mhz)
+            + gaussian_process(MHZ[seen], own, MHZ, process.own_shape, range_mhz)
         )
         np.testing.assert_allclose(found[kernel], expected, rtol=1e-9, atol=1e-9)
 
