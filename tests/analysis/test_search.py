@@ -199,6 +199,14 @@ def test_where_a_kernel_states_terms_the_model_measures_those_near_the_least_and
     assert 12 + len(near) < len(candidates) / 2
 
 
+def test_a_sum_is_fitted_after_twelve_measurements_one_of_which_succeeded():
+    candidates, time_s = tiled_sum()
+    two = {row: float(time_s[row]) for row in (0, 1)}
+    assert len(next_batch("model", candidates, Measured.of(two), 20, 3)) == 10
+    failed = dict.fromkeys(range(12), float("nan"))
+    assert len(next_batch("model", candidates, Measured.of(failed), 20, 3)) == 1
+
+
 def test_a_played_search_that_ends_loses_from_then_on_what_it_lost_at_its_end():
     candidates, time_s = tiled_sum(noise=0.02)
     costs = np.stack([np.full(len(time_s), np.nan), time_s], axis=1)
