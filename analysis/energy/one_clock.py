@@ -58,9 +58,9 @@ def energies_over_one_clock(
     """Log energies of K kernels at M settings.
 
     ``mhz``: float64 (M,), the clock that varies; ``volts`` (M,): its domain's voltage, any NaN
-    where that is not known. ``log_j``: float64 (K, M), NaN where a kernel was
-    not measured, each somewhere. ``time_s``: (K, M), measured or predicted. ``left_out_s``: (K, M),
-    the time of each measured setting as predicted without it, NaN where it cannot be.
+    where that is not known. ``log_j``: float64 (K, M), NaN where a kernel was not measured, each
+    somewhere. ``time_s``: (K, M), measured or predicted. ``left_out_s``: (K, M), the time of each
+    measured setting as predicted without it, NaN where it cannot be.
     """
     curves = _operation_energies(mhz, volts)
     top = int(np.argmax(mhz))
@@ -68,18 +68,13 @@ def energies_over_one_clock(
         _Kernel.of(curves, log_j[k], *(times[k] / time_s[k, top] for times in (time_s, left_out_s)))
         for k in range(len(log_j))
     ]
-    # Of all kernels together: how likely each curve and deviation is, whatever the time shares.
-    likely = sum(_log_sum(kernel.likelihoods(None), 1) for kernel in kernels)
-    predicted, left_out = np.empty(log_j.shape), np.full(log_j.shape, np.nan)
+    likely = np.sum([_log_sum(kernel.likelihoods()) for kernel in kernels], axis=0)
+    others_likely = np.sum([kernel.others_likely(len(mhz)) for kernel in kernels], axis=0)
+    left_out_log_j = np.full(log_j.shape, np.nan)
     for k, kernel in enumerate(kernels):
-        predicted[k] = kernel.predicted(likely)
-    for setting in np.flatnonzero(np.isfinite(log_j).any(axis=0)):
-        others = [kernel for kernel in kernels if kernel.has_others(setting)]
-        likely = sum(_log_sum(kernel.likelihoods(setting), 1) for kernel in others)
-        for k, kernel in enumerate(kernels):
-            if np.isfinite(log_j[k, setting]) and kernel.has_others(setting):
-                left_out[k, setting] = kernel.left_out(setting, likely)
-    return OneClock(predicted, left_out)
+        if len(kernel.at) > 1:
+            left_out_log_j[k, kernel.at] = kernel.left_out(others_likely[:, kernel.at])
+    return OneClock(np.stack([kernel.predicted(likely) for kernel in kernels]), left_out_log_j)
 
 
 def _operation_energies(mhz: np.ndarray, volts: np.ndarray) -> np.ndarray:
@@ -118,44 +113,57 @@ class _Kernel:
         at = np.flatnonzero(np.isfinite(log_j))
         return cls(forms, left_out, log_j[at] - forms[..., at], at)
 
-    def has_others(self, setting: int) -> bool:
-        return bool((self.at != setting).any())
+    def likelihoods(self) -> np.ndarray:
+        """The log likelihood of each curve, time share and deviation: float64 (C, B, D)."""
+        n = self.away.shape[2]
+        return _likelihoods(n * self.away.var(axis=2), n)
 
-    def _seen(self, left_out: int | None) -> np.ndarray:
-        return self.away if left_out is None else self.away[..., self.at != left_out]
+    def left_out_likelihoods(self) -> np.ndarray:
+        """The same without each of the measured settings: float64 (C, B, n, D)."""
+        n = self.away.shape[2]
+        beside = self.away - self.away.mean(axis=2, keepdims=True)
+        square = np.sum(beside**2, axis=2, keepdims=True) - beside**2 * (n / (n - 1))
+        return _likelihoods(np.maximum(square, 0.0), n - 1)
 
-    def likelihoods(self, left_out: int | None) -> np.ndarray:
-        """The log likelihood of each curve, time share and deviation, the level being unknown:
-        float64 (C, B, D)."""
-        away = self._seen(left_out)
-        square = away.var(axis=2) * away.shape[2]
-        deviations = np.array(DEVIATIONS)
-        freedom = away.shape[2] - 1
-        return np.asarray(-square[..., None] / (2.0 * deviations**2) - freedom * np.log(deviations))
-
-    def _weights(self, likely: np.ndarray, left_out: int | None) -> np.ndarray:
-        """How likely each curve and time share is, float64 (C, B), which sum to 1; ``likely``
-        (C, D): that of each curve and deviation by all kernels."""
-        own = self.likelihoods(left_out)
-        log = likely[:, None] + own - _log_sum(own, 1)[:, None]
-        weights = np.exp(log - log.max()).sum(axis=2)
-        return np.asarray(weights / weights.sum())
+    def others_likely(self, settings: int) -> np.ndarray:
+        """The log likelihood of each curve and deviation, whatever the time share, without each of
+        all M settings: float64 (C, M, D)."""
+        curves, n = len(self.away), len(self.at)
+        likely = np.zeros((curves, settings, len(DEVIATIONS)))
+        likely[:] = _log_sum(self.likelihoods())[:, None]
+        likely[:, self.at] = _log_sum(self.left_out_likelihoods()) if n > 1 else 0.0
+        return likely
 
     def predicted(self, likely: np.ndarray) -> np.ndarray:
-        """float64 (M,)."""
-        weights = self._weights(likely, None)
-        level = (weights * self.away.mean(axis=2)).sum()
+        """float64 (M,); ``likely`` (C, D): of each curve and deviation, by all kernels."""
+        weights = _weights(self.likelihoods(), likely)
+        level = np.sum(weights * self.away.mean(axis=2))
         return np.asarray(np.einsum("cb,cbm->m", weights, self.forms) + level)
 
-    def left_out(self, setting: int, likely: np.ndarray) -> float:
-        """At one measured setting, from the others."""
-        weights = self._weights(likely, setting)
-        level = self._seen(setting).mean(axis=2)
-        return float((weights * (self.left_out_forms[..., setting] + level)).sum())
+    def left_out(self, likely: np.ndarray) -> np.ndarray:
+        """Each of the measured settings from the others: float64 (n,); ``likely`` (C, n, D)."""
+        n = self.away.shape[2]
+        weights = _weights(self.left_out_likelihoods(), likely)
+        level = (self.away.sum(axis=2, keepdims=True) - self.away) / (n - 1)
+        return np.sum(weights * (self.left_out_forms[..., self.at] + level), axis=(0, 1))
 
 
-def _log_sum(values: np.ndarray, axis: int) -> np.ndarray:
-    """The logarithm of the sum of exp(values) along an axis."""
-    largest = values.max(axis=axis, keepdims=True)
-    total = np.exp(values - largest).sum(axis=axis)
-    return np.asarray(np.squeeze(largest, axis) + np.log(total))
+def _likelihoods(square: np.ndarray, n: int) -> np.ndarray:
+    """Log likelihoods by deviation, float64 (..., D), of n energies of unknown level whose squares
+    about their mean sum to ``square``."""
+    deviations = np.array(DEVIATIONS)
+    return np.asarray(-square[..., None] / (2.0 * deviations**2) - (n - 1) * np.log(deviations))
+
+
+def _weights(own: np.ndarray, likely: np.ndarray) -> np.ndarray:
+    """How likely each curve and time share is, float64 (C, B, ...), which sum to 1. ``own``: the
+    kernel's log likelihoods (C, B, ..., D); ``likely``: those of all kernels (C, ..., D)."""
+    log = likely[:, None] + own - _log_sum(own)[:, None]
+    weights = np.exp(log - log.max(axis=(0, 1, -1), keepdims=True)).sum(axis=-1)
+    return np.asarray(weights / weights.sum(axis=(0, 1)))
+
+
+def _log_sum(values: np.ndarray) -> np.ndarray:
+    """The logarithm of the sum of exp(values) over the time shares, the second axis."""
+    largest = values.max(axis=1, keepdims=True)
+    return np.asarray(np.log(np.exp(values - largest).sum(axis=1)) + largest[:, 0])

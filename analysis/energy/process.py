@@ -63,8 +63,8 @@ def fit_process(mhz: np.ndarray, log_j: np.ndarray, range_mhz: np.ndarray | None
     level, shared = _levels(log_j)
     own = log_j - level[:, None] - shared
     at = _scaled(range_mhz, mhz, mhz)[0]
-    shapes = likeliest(at, [shared[:, None], own.T], REACHES, NOISES)
-    return Process(mhz, level, shared, own, *shapes, range_mhz)
+    shape, own_shape = likeliest(at, [shared[:, None], own.T], REACHES, NOISES)
+    return Process(mhz, level, shared, own, shape, own_shape, range_mhz)
 
 
 def left_out_log_j(process: Process) -> np.ndarray:
