@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from campaign.command_line import main
+from campaign.measure.clock_trial import extreme_settings
 from campaign.measure.node_examination import NodeExamination, examine_node
 from campaign.verbs import doctor
 from sites.clocks.slurm import what_flags_set
-from sites.site_reading import find_site, read_site
+from sites.setting import Setting
+from sites.site_reading import built_in_sites, find_site, read_site
 from tests.docs.pages import ROOT
 from tests.sites.clock_layouts import LAYOUTS, copy
 from tests.slurm_cluster import SlurmCluster
@@ -54,6 +56,15 @@ def examine(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tupl
     (folder / "site.toml").write_text(text)
     code = main(["doctor", str(folder / "site.toml"), "--json"])
     return code, json.loads(capsys.readouterr().out)
+
+
+def test_clocks_are_tried_at_the_lowest_and_the_highest_setting():
+    board = read_site(built_in_sites()["jetson-tk1"])
+    assert extreme_settings(board) == [Setting(72.0, 68.0), Setting(852.0, 924.0)]
+    settings = (Setting(900.0), Setting(1500.0), Setting(1200.0))
+    one_clock = board.model_copy(update={"settings": settings})
+    assert extreme_settings(one_clock) == [Setting(900.0), Setting(1500.0)]
+    assert extreme_settings(board.model_copy(update={"settings": settings[:1]})) == [Setting(900.0)]
 
 
 def test_without_any_meter_the_output_says_what_was_tried(tmp_path, capsys):
