@@ -310,6 +310,14 @@ def test_pairs_are_of_kernels_with_exactly_two_classes_and_varying_intensity():
     assert [(p.operation, p.memory) for p in both] == [("sp", "dram"), ("int", "dram")]
 
 
+def test_counts_may_be_of_one_operation():
+    """As in tables whose times and energies are divided by the operations."""
+    data = ideal()
+    one = replace(data, counts={name: counts / 1e8 for name, counts in data.counts.items()})
+    (points,) = pair_points(one, 1)
+    assert points.intensity.tolist() == [0.5, 2.0, 8.0, 32.0]
+
+
 def test_the_fastest_setting_is_one_where_most_kernels_were_measured():
     data = ideal()
     fewer = data.take(~((data.setting == 1) & (data.kernel == "int")))

@@ -429,6 +429,20 @@ def test_a_hidden_gpu_is_restored_by_a_start_that_sees_it(tmp_path: Path) -> Non
         assert machine.is_original()
 
 
+def test_a_gpu_that_refuses_the_last_reset_is_left_to_the_next_start(tmp_path: Path) -> None:
+    """The process that gave up goes on, and does not hold the journal."""
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        clocks = machine.layout.open(tmp_path)
+        clocks.set(middle(machine.layout))
+        refusal = tmp_path / "nvml/gpu0/reset_gpu_locked_clocks"
+        refusal.write_text("!4\n")
+        del clocks
+        refusal.unlink()
+        assert len(journals(tmp_path)) == 1
+        assert len(restore_left_over(tmp_path)) == 1
+        assert machine.is_original()
+
+
 def test_restore_tries_every_file_and_lists_failures(acpi: Machine) -> None:
     clocks = acpi.layout.open(acpi.root)
     clocks.set(Setting(2600.0))
