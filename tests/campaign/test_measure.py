@@ -247,6 +247,17 @@ def test_measuring_goes_on_after_its_fork_server_was_killed():
         runner.close()
 
 
+def test_a_fork_server_that_is_ended_ends_by_itself():
+    """It need not be killed, so that a step of it has no signal in Slurm's accounting."""
+    site = localhost()
+    runner = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)))
+    point = a_point(site=site.name, partition="local", params='{"sleep_s":0.0}')
+    assert decode(runner.measure(point, 0)).status == "ok"
+    server = runner._server.process
+    runner.close()
+    assert server.returncode == 0
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_start_together_and_their_counts_are_added(ranks):
     one = run("dp_fma", {})
