@@ -247,6 +247,19 @@ def test_measuring_goes_on_after_its_fork_server_was_killed():
         runner.close()
 
 
+def test_the_channel_of_a_point_without_ranks_names_no_node(tmp_path):
+    rows = "".join(f"{i * 0.01:.2f},{i * 1.0:.1f}\n" for i in range(2000))
+    (tmp_path / "energy.csv").write_text("time_s,board\n" + rows)
+    (tmp_path / "site.toml").write_text(
+        'name = "lab"\n[clocks]\ncontrol = "fixed"\n[partitions.local]\nscheduler = "local"\n'
+        f'[[meters]]\nkind = "recorded"\n[meters.options]\npath = "{tmp_path / "energy.csv"}"\n'
+        'channels = { board = { domain = "node", kind = "energy", unit = "J" } }\n'
+    )
+    measured = run("idle", {"sleep_s": 0.2}, site=read_site(tmp_path / "site.toml"))
+    assert measured.status == "ok", measured.text
+    assert [trace.channel for trace in measured.traces] == ["recorded:recorded/board"]
+
+
 def test_a_fork_server_that_is_ended_ends_by_itself():
     """It need not be killed, so that a step of it has no signal in Slurm's accounting."""
     site = localhost()
