@@ -104,6 +104,7 @@ def test_errors_left_out_are_those_of_gaussian_conditioning(known):
         errors.append(abs(away[i] - expected))
     assert rows.left_out_error_pct(spread) == pytest.approx(100 * np.mean(errors), rel=1e-9)
     assert _Rows.of(data.take(np.array([0])), known).left_out_error_pct(spread) is None
+    assert _Rows.of(data.take(np.array([0, 5])), known).left_out_error_pct(spread) > 0.0
 
 
 def test_the_solution_and_its_covariance_are_the_posterior_s(known):
