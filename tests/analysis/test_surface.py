@@ -85,6 +85,13 @@ def test_neighbouring_settings_have_the_more_in_common_the_nearer_their_log_cloc
         np.testing.assert_allclose(matern(far, reach), by_bessel, rtol=1e-10)
 
 
+def test_a_clock_that_was_measured_at_one_value_has_its_logarithm_for_a_unit():
+    measured = np.array([[400.0, 900.0], [800.0, 900.0]])
+    wanted = np.array([[400.0, 450.0], [800.0, 900.0 * np.e]])
+    far = clock_distance(measured, wanted, measured)
+    np.testing.assert_allclose(far[0], [np.log(2.0), np.hypot(1.0, 1.0)])
+
+
 def test_the_shapes_are_the_likeliest_of_all_that_are_tried():
     """Against scipy's density of the normal distribution, its size at the best for each pair."""
     rng = np.random.default_rng(4)
