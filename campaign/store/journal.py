@@ -31,6 +31,7 @@ from numcodecs.blosc import Blosc
 from analysis.dataset import STATUSES
 from campaign.measurement import Measurement, Trace
 from campaign.plan.point import ID_CHARS, Point
+from campaign.printable import printable
 from campaign.store.durable import sync
 from campaign.store.layout import JOURNAL_SUFFIX
 from campaign.store.regular import open_regular
@@ -150,7 +151,7 @@ def decode(record: bytes) -> Measurement:
             **{name: value for name, value in scalars.items() if name not in ("point", "traces")},
         )
     except Exception as error:  # from another program: Blosc may raise anything
-        raise TornRecord(f"the traces cannot be unpacked ({error})") from None
+        raise TornRecord(f"the record's values cannot be read ({printable(str(error))})") from None
 
 
 def scalars_of(record: bytes) -> dict[str, Any]:

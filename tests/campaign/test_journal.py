@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import replace
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +17,9 @@ from hypothesis.extra import numpy as hnp
 from analysis.dataset import OK
 from campaign.measurement import Measurement, Trace
 from campaign.store.journal import (
+    HEAD,
+    LENGTHS,
+    MAGIC,
     JournalWriter,
     TornRecord,
     decode,
@@ -130,6 +135,17 @@ def test_garbage_is_no_record(tmp_path):
         assert scan(path).entries == []
         with pytest.raises(TornRecord):
             decode(garbage)
+
+
+def test_a_field_that_is_not_known_is_named_so_that_it_can_be_printed():
+    """With the right checksums, as of a record that another version wrote."""
+    record = encode(replace(measurement(0), traces=()))
+    text = record[HEAD.size :].replace(b"core_mhz_timed", b"core_mhz\x7ftimed")
+    head = LENGTHS.pack(MAGIC, len(text), 0, google_crc32c.value(text), 0)
+    record = head + struct.pack("<I", google_crc32c.value(head)) + text
+    with pytest.raises(TornRecord, match=r"values cannot be read \(.*'core_mhz\\x7ftimed'") as torn:
+        decode(record)
+    assert str(torn.value).isprintable()
 
 
 def test_a_scan_goes_on_where_the_last_one_ended(tmp_path):
