@@ -124,9 +124,10 @@ def other_predictions(
     if domain is None:
         weights = np.append(weights_by_error(errors, power), 0.0)
     else:
-        curves = _over_one_clock(data, times, labels, volts, domain, left_out_s)
+        settings = list(volts)
+        place = [settings.index(data.settings[setting]) for setting in present]
+        curves = _over_one_clock(data, times, labels, volts, domain, place, left_out_s)
         log_j[1] = curves.log_j
-        place = [list(volts).index(data.settings[setting]) for setting in present]
         errors.append(curves.left_out_log_j[:, place] - measured)
         weights = np.append(0.0, weights_by_error(errors[1:], power))
     ratio = ratio_of_errors(errors, weights[: len(errors)], power)
@@ -144,16 +145,15 @@ def _over_one_clock(
     labels: list[str],
     volts: Mapping[tuple[float, float], tuple[float, float]],
     domain: int,
+    place: list[int],
     left_out_s: np.ndarray,
 ) -> OneClock:
-    """The forms' log energies of all kernels at the settings of ``volts``; ``left_out_s``: (K, S),
-    at those of ``data`` that have rows."""
-    settings = list(volts)
+    """The forms' log energies of all kernels at the settings of ``volts``. ``place``: which of
+    these the S settings of ``data`` that have rows are; ``left_out_s``: (K, S)."""
     present = np.unique(data.setting)
-    place = [settings.index(data.settings[setting]) for setting in present]
 
     def cells(values: np.ndarray) -> np.ndarray:
-        whole = np.full((len(labels), len(settings)), np.nan)
+        whole = np.full((len(labels), len(volts)), np.nan)
         whole[:, place] = values
         return whole
 
@@ -161,7 +161,7 @@ def _over_one_clock(
         cells(cell_means(data, labels, values)[:, present])
         for values in (np.log(data.energy_j), data.time_s)
     )
-    mhz, volt = np.array(settings), np.array(list(volts.values()))
+    mhz, volt = np.array(list(volts)), np.array(list(volts.values()))
     if data.voltage == "unit":  # where none is known, V = 1 stands for it
         volt = np.full(volt.shape, np.nan)
     predicted_s = np.stack([times.time_s(label, *mhz.T) for label in labels])

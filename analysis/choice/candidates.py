@@ -90,6 +90,7 @@ def all_candidates(
     measured = measured_volts(data)
     known = {**(volts or {}), **measured}
     settings = sorted(known)
+    known = {setting: known[setting] for setting in settings}
     place = {setting: i for i, setting in enumerate(settings)}
     shape = (len(labels), len(settings))
     mine = np.flatnonzero(number >= 0)
@@ -132,9 +133,7 @@ def all_candidates(
             )
             time_std = np.where(missing_times, beyond, time_std)
             if averaged:
-                others = other_predictions(
-                    fitted, data, times, labels, {setting: known[setting] for setting in settings}
-                )
+                others = other_predictions(fitted, data, times, labels, known)
             if others is not None:
                 for label, trial in trials.items():
                     i = code[label]

@@ -1,8 +1,8 @@
 """Energies over one clock, averaged over the voltage curves that devices have.
 
 Where one clock varies, a few settings cannot show both the voltage curve and what each kernel pays
-for time and for operations: the best fit to them is a chance. What is known before is that a
-kernel at the clock f takes the energy
+for time and for operations: which form fits them best is a matter of chance. But all forms have in
+common that a kernel at the clock f takes the energy
 
     E(f) = E(top) (b t(f) / t(top) + (1 - b) (V(f) / V(top))^p),
 
@@ -25,7 +25,9 @@ LOWEST_VOLTS = (0.5, 0.6, 0.7, 0.8, 0.9)
 KNEES = (0.0, 0.2, 0.4, 0.6, 0.8)
 """Where between the lowest and the highest clock the voltage begins to rise."""
 EXPONENTS = (2, 3)
+"""The p that are tried."""
 TIME_SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+"""The b that are tried."""
 DEVIATIONS = (0.01, 0.02, 0.04, 0.08, 0.16)
 """Standard deviations of log energies about a form that are tried."""
 
@@ -94,7 +96,8 @@ def _operation_energies(mhz: np.ndarray, volts: np.ndarray) -> np.ndarray:
 class _Kernel:
     """A kernel's log energies by every form: ``forms`` float64 (C, B, M), relative to their level,
     ``left_out_forms`` the same with the times left out; ``away`` (C, B, n): how far the n measured
-    energies, at settings ``at``, are from the forms."""
+    energies, at settings ``at``, are from the forms. Likelihoods are computed when they are needed:
+    those of hundreds of kernels would take gigabytes."""
 
     forms: np.ndarray
     left_out_forms: np.ndarray

@@ -30,10 +30,10 @@ def by_loops(mhz, log_j, time_s, left_out=None, left_out_s=None):
     low, top = min(mhz), max(mhz)
     at_top = list(mhz).index(top)
     curves = [[1.0] * len(mhz)]
-    for knee, volt, power in itertools.product(KNEES, LOWEST_VOLTS, EXPONENTS):
+    for knee, volt, exponent in itertools.product(KNEES, LOWEST_VOLTS, EXPONENTS):
         start = low + knee * (top - low)
         curves.append(
-            [(volt + (1 - volt) * max(f - start, 0) / (top - start)) ** power for f in mhz]
+            [(volt + (1 - volt) * max(f - start, 0) / (top - start)) ** exponent for f in mhz]
         )
     kernels = range(len(log_j))
     likelihood, predicted = {}, {}
@@ -96,13 +96,15 @@ def test_all_forms_count_by_how_likely_they_make_the_measured_energies():
                 assert np.isnan(found.left_out_log_j[kernel, setting])
 
 
-@pytest.mark.parametrize(("volt", "knee", "power"), [(0.6, 0.4, 2), (0.75, 0.1, 3), (1.0, 0.0, 2)])
-def test_a_device_is_predicted_from_four_settings(volt, knee, power):
+@pytest.mark.parametrize(
+    ("volt", "knee", "exponent"), [(0.6, 0.4, 2), (0.75, 0.1, 3), (1.0, 0.0, 2)]
+)
+def test_a_device_is_predicted_from_four_settings(volt, knee, exponent):
     """Within 4 %, also by curves between those that are tried."""
     start = MHZ[0] + knee * (MHZ[-1] - MHZ[0])
     volts = volt + (1 - volt) * np.maximum(MHZ - start, 0) / (MHZ[-1] - start)
     time_s = 3000.0 / MHZ
-    exact = np.log(np.array([[0.25], [0.6]]) * time_s + np.array([[0.75], [0.4]]) * volts**power)
+    exact = np.log(np.array([[0.25], [0.6]]) * time_s + np.array([[0.75], [0.4]]) * volts**exponent)
     log_j = np.full(exact.shape, NAN)
     log_j[:, [0, 2, 3, 5]] = exact[:, [0, 2, 3, 5]]
     time_s = np.tile(time_s, (2, 1))
