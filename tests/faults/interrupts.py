@@ -77,6 +77,9 @@ budget = 60
 batch = 20
 """
 
+VERB_S, AFTER_SIGINT_S = 600.0, 120.0
+"""How long a verb may take, and how long it may go on after a SIGINT."""
+
 
 def interrupted(argv: list[str], folder: Path, after_s: float) -> tuple[str, float]:
     """What came of a SIGINT after so long, and for how long the verb ran. Negative: no SIGINT."""
@@ -89,7 +92,12 @@ def interrupted(argv: list[str], folder: Path, after_s: float) -> tuple[str, flo
     if after_s >= 0:
         time.sleep(after_s)
         process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    try:
+        _, errors = process.communicate(timeout=VERB_S if after_s < 0 else AFTER_SIGINT_S)
+    except subprocess.TimeoutExpired as slow:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return f"WRONG: did not end within {slow.timeout:g} s", time.perf_counter() - began
     return judged(process.returncode, errors, after_s), time.perf_counter() - began
 
 
@@ -152,6 +160,7 @@ def main() -> int:
                 if points_of(folder / "new") != planned:
                     ends["WRONG: points"] += 1
             wrong += sum(n for end, n in ends.items() if end.startswith("WRONG"))
+            wrong += whole.startswith("WRONG")
             said = ", ".join(f"{n} {end}" for end, n in sorted(ends.items()))
             print(f"{verb:15}{duration_s:6.2f} s ({whole}): {said}", flush=True)
     return 1 if wrong else 0
