@@ -230,6 +230,12 @@ def test_two_readings_of_such_a_meter_may_be_anything_between_them():
     assert flat.random_j == pytest.approx(0.0, abs=1e-12)
 
 
+def test_a_meter_that_reads_zero_all_of_the_time_is_sure_of_it():
+    """Readings without any spread have no autocorrelation, which would be 0 over 0."""
+    zero = channel_energy(trace(np.arange(9.0), np.zeros(9)), gauge(seen=0.5), 0, 8 * 10**9)
+    assert (zero.energy_j, zero.random_j) == (0.0, 0.0)
+
+
 @pytest.mark.parametrize("phase_ms", [0, 13, 60, 99])
 def test_a_value_that_stays_is_one_update_a_period(phase_ms):
     """A meter with a period of 100 ms, read every 2 ms: the updates where they were, also those

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,7 @@ from tests.sites.clock_layouts import (
     NANO_EMC,
     ORIN_EMC,
     ORIN_GPU,
+    TPMI_COMPUTE,
     TREES,
     UNCORE,
     ClockLayout,
@@ -281,6 +282,27 @@ def test_restoring_what_a_killed_run_left_reports_what_it_did(machine: Machine) 
     assert machine.is_original()
 
 
+def test_clocks_that_a_thread_sets_are_restored(machine: Machine) -> None:
+    """Only the main thread may delay signals; the others set and restore clocks without that."""
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            clocks = machine.layout.open(machine.root)
+            clocks.set(middle(machine.layout))
+            assert machine.layout.shown(machine.root) == middle(machine.layout)
+            clocks.restore()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert failed == []
+    assert machine.is_original()
+    assert journals(machine.root) == []
+
+
 SCRIPT = """
 import signal, sys, time
 from contextlib import ExitStack
@@ -467,6 +489,136 @@ def test_restore_tries_every_file_and_lists_failures(acpi: Machine) -> None:
     bad.write_text("userspace\n")
     assert restore_left_over(acpi.root)
     assert acpi.is_original()
+
+
+def blocked_journal(machine: Machine, name: str) -> Path:
+    """A folder where the journal's new text would be written."""
+    machine.folder().mkdir(mode=0o700, exist_ok=True)
+    blocked = machine.folder() / f"{name}@{platform.node()}.new"
+    blocked.mkdir()
+    return blocked
+
+
+@pytest.mark.parametrize("name", ["cpufreq-acpi", "jetson-orin", "uncore-2s", "nvml"])
+def test_clocks_that_cannot_be_recorded_are_not_set(name: str, tmp_path: Path) -> None:
+    layout = BY_NAME[name]
+    uuid = (TREES / "nvml-2-gpus/nvml/gpu0/uuid").read_text().strip()
+    for machine in start(layout, tmp_path):
+        kept = layout.control if name != "nvml" else f"nvml-{uuid}"
+        blocked = blocked_journal(machine, kept)
+        clocks = layout.open(tmp_path)
+        with pytest.raises(ClocksUnavailable, match="Is a directory, so no clock was") as caught:
+            clocks.set(middle(layout))
+        assert f"df {machine.folder()}" in caught.value.remedy
+        assert machine.is_original()
+        assert journals(tmp_path) == []
+        blocked.rmdir()  # and no lock is held, nor is a clock taken for set
+        again = layout.open(tmp_path)
+        again.set(middle(layout))
+        again.restore()
+        assert machine.is_original()
+
+
+def test_a_further_clock_that_cannot_be_recorded_is_not_set_and_the_first_is_restored(
+    tmp_path: Path,
+) -> None:
+    layout = BY_NAME["cpufreq-uncore-2s"]
+    for machine in start(layout, tmp_path):
+        clocks = layout.open(tmp_path)
+        clocks.set(Setting(1700.0))
+        before, journal = settled_contents(tmp_path), machine.journal().read_text()
+        blocked_journal(machine, "cpufreq")
+        with pytest.raises(ClocksUnavailable, match="so no clock was changed"):
+            clocks.set(Setting(1700.0, 1200.0))
+        assert settled_contents(tmp_path) == before
+        assert machine.journal().read_text() == journal
+        clocks.restore()
+        assert machine.is_original()
+        assert journals(tmp_path) == []
+
+
+def test_of_two_gpus_both_are_locked_at_what_both_offer_and_both_unlocked(tmp_path: Path) -> None:
+    layout = replace(BY_NAME["nvml"], options={"devices": [0, 1]})
+    gpus = [tmp_path / "nvml/gpu0", tmp_path / "nvml/gpu1"]
+    for machine in start(layout, tmp_path):
+        (gpus[1] / "supported_memory_clocks_mhz").write_text("2619\n")
+        (gpus[1] / "supported_graphics_clocks_mhz_2619").write_text("1980 1200 1001\n")
+        original = contents(tmp_path)
+        clocks = layout.open(tmp_path)
+        assert clocks.legal() == [Setting(1200.0, 2619.0), Setting(1980.0, 2619.0)]
+        for setting in (Setting(1001.0, 2619.0), Setting(1200.0, 1593.0)):
+            with pytest.raises(ClockNotLegal):
+                clocks.set(setting)
+        clocks.set(Setting(1200.0, 2619.0))
+        for gpu in gpus:
+            assert (gpu / "gpu_locked_clocks_mhz").read_text() == "1200 1200\n"
+            assert (gpu / "memory_locked_clocks_mhz").read_text() == "2619 2619\n"
+        assert len(journals(tmp_path)) == 2
+        clocks.restore()
+        assert contents(tmp_path) == original
+        assert journals(tmp_path) == []
+        # What a killed process left on both is restored, too.
+        replace(machine, original=original).killed(Setting(1980.0, 2619.0))
+        assert len(restore_left_over(tmp_path)) == 2
+        assert contents(tmp_path) == original
+
+
+def test_where_a_gpu_refuses_the_core_clock_only_its_memory_is_unlocked(tmp_path: Path) -> None:
+    """A reset of a clock that was never locked may be refused."""
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        gpu = tmp_path / "nvml/gpu0"
+        (gpu / "gpu_locked_clocks_mhz").write_text("!2\n")
+        (gpu / "reset_gpu_locked_clocks").write_text("!4\n")
+        before = contents(tmp_path)
+        clocks = machine.layout.open(tmp_path)
+        with pytest.raises(ClockNotLegal, match=r"^GPU 0 .*locking core 1200 MHz: Invalid"):
+            clocks.set(Setting(1200.0, 1593.0))
+        assert (gpu / "memory_locked_clocks_mhz").read_text() == "1593 1593\n"
+        clocks.restore()
+        assert contents(tmp_path) == before
+        assert journals(tmp_path) == []
+
+
+def test_locks_went_with_the_driver_that_was_unloaded(tmp_path: Path) -> None:
+    """Nothing is left to restore, so later starts need not try again."""
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        machine.killed(middle(machine.layout))
+        (tmp_path / "nvml/init").write_text("!9\n")
+        (line,) = restore_left_over(tmp_path)
+        assert line.startswith("left over, but its device is gone: GPU-")
+        assert journals(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "said"),
+    [("gpu", 0, "not text"), ("core", 1, "not text"), ("mem", None, "not text"), ("gpu", "", "")],
+)
+def test_a_journal_of_gpus_with_a_wrong_entry_is_not_replayed(
+    tmp_path: Path, key: str, wrong: object, said: str
+) -> None:
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        machine.killed(middle(machine.layout))
+        left = contents(tmp_path)
+        journal = machine.journal()
+        kept = json.loads(journal.read_text())
+        entry = dict(kept["found"][0])
+        kept["found"].append({k: v for k, v in entry.items() if k != key})
+        if said:
+            kept["found"][-1][key] = wrong
+        journal.write_text(json.dumps(kept))
+        (line,) = restore_left_over(tmp_path)
+        assert "holds what nvml does not write" in line
+        assert said in line
+        assert contents(tmp_path) == left
+
+
+def test_a_gpu_that_lists_no_clocks_is_named_with_how_to_ask_it(tmp_path: Path) -> None:
+    for machine in start(BY_NAME["nvml"], tmp_path):
+        for mhz in (2619, 1593):
+            (tmp_path / f"nvml/gpu0/supported_graphics_clocks_mhz_{mhz}").write_text("\n")
+        with pytest.raises(ClocksUnavailable, match=r"^GPU 0 .* lists no clocks") as caught:
+            machine.layout.open(tmp_path).legal()
+        assert "nvidia-smi -q -d SUPPORTED_CLOCKS" in caught.value.remedy
 
 
 def set_as_another_user(layout: ClockLayout, root: Path, answer: int) -> None:
@@ -741,6 +893,72 @@ def test_an_incomplete_journal_is_renamed_and_reported(acpi: Machine) -> None:
 
 
 @pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"version": 2}, "has version 2 and not 1"),
+        ({"found": {}}, "is damaged"),
+        ({"found": ["sys"]}, "is damaged"),
+        ({"control": ["cpufreq"]}, "is damaged"),
+    ],
+)
+def test_a_journal_of_another_version_or_shape_is_kept_and_not_replayed(
+    acpi: Machine, wrong: dict[str, object], said: str
+) -> None:
+    acpi.killed(Setting(1800.0))
+    journal, left = acpi.journal(), contents(acpi.root)
+    whole = json.loads(journal.read_text())
+    journal.write_text(json.dumps(whole | wrong))
+    (line,) = restore_left_over(acpi.root)
+    assert f"{journal} {said}: nothing in it was restored" in line
+    assert "check this node's clocks, or reboot it" in line
+    assert contents(acpi.root) == left
+    assert json.loads(journal.with_suffix(".damaged").read_text()) == whole | wrong
+
+
+def test_limits_that_are_no_numbers_are_not_restored(tmp_path: Path) -> None:
+    for machine in start(BY_NAME["cpufreq-intel-pstate"], tmp_path):
+        machine.killed(middle(machine.layout))
+        journal, left = machine.journal(), contents(tmp_path)
+        kept = json.loads(journal.read_text())
+        kept["found"][-1]["found"][0] = "low\n"
+        journal.write_text(json.dumps(kept))
+        (line,) = restore_left_over(tmp_path)
+        assert "holds what cpufreq does not write" in line
+        assert contents(tmp_path) == left
+
+
+def test_a_lock_that_is_a_link_is_reported_and_nothing_is_restored(acpi: Machine) -> None:
+    acpi.killed(Setting(1800.0))
+    left = contents(acpi.root)
+    lock = acpi.journal().with_suffix(".lock")
+    lock.unlink()
+    lock.symlink_to(acpi.root / "tmp/elsewhere")
+    (line,) = restore_left_over(acpi.root)
+    assert f"{lock} is a link" in line
+    assert f"sudo rm -r {lock}" in line
+    assert contents(acpi.root) == left
+    assert not (acpi.root / "tmp/elsewhere").exists()
+    lock.unlink()
+    assert restore_left_over(acpi.root)
+    assert acpi.is_original()
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named_and_the_other_is_used(
+    acpi: Machine,
+) -> None:
+    """Here /run is a link to itself."""
+    (acpi.root / "run").rmdir()
+    acpi.killed(Setting(1800.0))
+    (acpi.root / "run").symlink_to("run")
+    first, *others = restore_left_over(acpi.root)
+    assert first.startswith(f"{acpi.root}/run/campaign-clocks: Too many levels of symbolic links")
+    assert first.endswith("nothing in it was restored")
+    assert all(line.startswith("left over, restored: ") for line in others)
+    (acpi.root / "run").unlink()
+    assert acpi.is_original()
+
+
+@pytest.mark.parametrize(
     ("path", "text"),
     [
         ("etc/passwd", "root::0:0\n"),
@@ -1011,6 +1229,225 @@ def test_a_jetson_without_debugfs_sets_only_the_gpu(tmp_path: Path) -> None:
     assert "mount -t debugfs" in caught.value.remedy
     clocks.set(Setting(76.8))
     clocks.restore()
+
+
+def looked_at_as_another_user(layout: ClockLayout, root: Path, answer: int) -> None:
+    """Open a control without privileges and write what it offers, and its refusal."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+    clocks = layout.open(root)
+    with pytest.raises(ClocksUnavailable) as refusal:
+        clocks.set(Setting(306.0, 204.0))
+    offered = [[setting.core_mhz, setting.mem_mhz] for setting in clocks.legal() or ()]
+    said = [offered, clocks.state().setting.mem_mhz, refusal.value.what, refusal.value.remedy]
+    os.write(answer, json.dumps(said).encode())
+
+
+def test_who_may_not_look_into_debugfs_is_offered_only_the_gpu_clocks() -> None:
+    layout = BY_NAME["jetson-orin"]
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        root = Path(directory) / "root"
+        copy(layout, root)
+        (root / "sys/kernel/debug").chmod(0o700 if os.geteuid() == 0 else 0o000)
+        layout.open(root)  # Imports what the other user may not be able to read.
+        read, write = os.pipe()
+        child = fork(lambda: looked_at_as_another_user(layout, root, write))
+        os.close(write)
+        with os.fdopen(read, "rb") as answer:
+            said = answer.read()
+        assert os.waitpid(child, 0)[1] == 0
+        (root / "sys/kernel/debug").chmod(0o755)
+    offered, mem_mhz, what, remedy = json.loads(said)
+    assert offered == [[306.0, None], [612.0, None], [918.0, None], [1300.5, None]]
+    assert mem_mhz is None
+    assert "memory 204 MHz cannot be set" in what
+    assert "run as root" in remedy
+
+
+def test_without_a_list_of_rates_a_jetson_tries_the_sites_memory_clocks(tmp_path: Path) -> None:
+    layout = replace(BY_NAME["jetson-orin"], mem_mhz=(100.0, 204.0, 2133.0, 5000.0))
+    for machine in start(layout, tmp_path):
+        (tmp_path / "sys/kernel/debug/bpmp/debug/emc/possible_rates").unlink()
+        original = contents(tmp_path)
+        clocks = layout.open(tmp_path)
+        assert {setting.mem_mhz for setting in clocks.legal() or ()} == {204.0, 2133.0}
+        clocks.set(Setting(306.0, 2133.0))
+        assert layout.shown(tmp_path) == Setting(306.0, 2133.0)
+        with pytest.raises(ClockNotLegal, match=r"^memory 5000 MHz is not .* 204 and 3199$"):
+            clocks.set(Setting(306.0, 5000.0))
+        clocks.restore()
+        assert settled_contents(tmp_path) == original
+        # With no clock of the site in the range, the memory's is left alone.
+        other = replace(machine.layout, mem_mhz=(100.0,)).open(tmp_path).legal()
+        assert other == [Setting(306.0), Setting(612.0), Setting(918.0), Setting(1300.5)]
+
+
+def test_a_jetson_gpu_that_is_never_switched_off_has_its_limits_set_alone(tmp_path: Path) -> None:
+    layout = BY_NAME["jetson-orin"]
+    original = copy(layout, tmp_path)
+    (tmp_path / ORIN_GPU / "device/railgate_enable").unlink()
+    clocks = layout.open(tmp_path)
+    clocks.set(Setting(612.0))
+    kept = json.loads(next(tmp_path.glob("run/*/*.json")).read_text())
+    assert [entry.get("limits") for entry in kept["found"]] == [
+        [f"{ORIN_GPU}/min_freq", f"{ORIN_GPU}/max_freq"]
+    ]
+    assert (tmp_path / ORIN_GPU / "max_freq").read_text() == "612000000\n"
+    clocks.restore()
+    assert contents(tmp_path).items() <= original.items()
+
+
+def test_jetson_clocks_that_cannot_be_read_are_unknown_and_not_zero(tmp_path: Path) -> None:
+    layout = BY_NAME["jetson-orin"]
+    copy(layout, tmp_path)
+    clocks = layout.open(tmp_path)
+    (tmp_path / ORIN_GPU / "cur_freq").write_text("\n")
+    assert clocks.state().setting == Setting(None, clocks.state().setting.mem_mhz)
+    assert clocks.state().setting.mem_mhz is not None
+    (tmp_path / ORIN_EMC / "rate").unlink()
+    assert clocks.state().setting == AS_FOUND
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("16000000.gpu", "has no 16000000.gpu, among: 15340000.vic, 15480000.nvdec, 17000000.gpu"),
+        (None, "has 2 GPUs with a known name, among: 15340000.vic, 15480000.nvdec, 17000000.gpu"),
+    ],
+)
+def test_a_jetson_gpu_that_is_not_found_is_said_with_those_that_are_there(
+    tmp_path: Path, name: str | None, said: str
+) -> None:
+    layout = replace(BY_NAME["jetson-orin"], options={"gpu": name} if name else {})
+    copy(layout, tmp_path)
+    if name is None:
+        shutil.copytree(tmp_path / ORIN_GPU, tmp_path / "sys/class/devfreq/gpu-gpc-0")
+    with pytest.raises(ClocksUnavailable) as refusal:
+        layout.open(tmp_path)
+    assert said in refusal.value.what
+    assert "option `gpu`" in refusal.value.remedy
+
+
+def test_without_a_list_only_the_cpus_are_set_that_the_process_may_run_on(tmp_path: Path) -> None:
+    """Another job may run on the others."""
+    own = min(os.sched_getaffinity(0))
+    copy(ACPI, tmp_path)
+    cpus = tmp_path / "sys/devices/system/cpu"
+    (cpus / "cpu0").rename(cpus / "own")
+    (cpus / "cpu1").rename(cpus / f"cpu{own + 1}")
+    (cpus / "own").rename(cpus / f"cpu{own}")
+    original = contents(tmp_path)
+    layout = replace(ACPI, options={})
+
+    def work() -> None:
+        os.sched_setaffinity(0, {own})
+        clocks = layout.open(tmp_path)
+        clocks.set(Setting(1800.0))
+        changed = {name for name, held in contents(tmp_path).items() if held != original[name]}
+        folder = f"sys/devices/system/cpu/cpu{own}/cpufreq"
+        assert f"{folder}/scaling_setspeed" in changed
+        assert all(name.startswith(f"{folder}/") for name in changed)
+        clocks.restore()
+
+    with ACPI.running(tmp_path):
+        assert os.waitpid(fork(work), 0)[1] == 0
+        assert settled_contents(tmp_path) == original
+
+
+def test_the_domains_of_cpufreq_with_uncore_are_those_of_the_option(tmp_path: Path) -> None:
+    """Compute and I/O domains may have no clock in common."""
+    shutil.copytree(TREES / "uncore-tpmi", tmp_path, dirs_exist_ok=True)
+    layout = replace(
+        BY_NAME["cpufreq-intel-pstate"],
+        options={"cpus": "all", "uncore": True, "domain_ids": [0, 1]},
+    )
+    for machine in start(layout, tmp_path):
+        clocks = layout.open(tmp_path)
+        assert {setting.mem_mhz for setting in clocks.legal() or ()} == set(TPMI_COMPUTE)
+        clocks.set(Setting(1700.0, 800.0))
+        for folder, text in (("uncore00", b"800000\n"), ("uncore01", b"800000\n")):
+            assert settled_contents(tmp_path)[f"{UNCORE}/{folder}/max_freq_khz"] == text
+        other = f"{UNCORE}/uncore02/max_freq_khz"
+        assert settled_contents(tmp_path)[other] == machine.original[other]
+        clocks.restore()
+        assert machine.is_original()
+
+
+def test_uncore_domains_without_a_clock_in_common_offer_none(tmp_path: Path) -> None:
+    layout = BY_NAME["uncore-2s"]
+    for machine in start(layout, tmp_path):
+        first, second = (tmp_path / UNCORE / f"package_0{i}_die_00" for i in (0, 1))
+        (first / "initial_max_freq_khz").write_text("1500000\n")
+        (second / "initial_min_freq_khz").write_text("1600000\n")
+        before = contents(tmp_path)
+        clocks = machine.layout.open(tmp_path)
+        assert clocks.legal() == []
+        with pytest.raises(ClockNotLegal, match="memory 1500 MHz: the uncore offers none in comm"):
+            clocks.set(Setting(None, 1500.0))
+        assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("tree", "ids", "what", "remedy"),
+    [
+        ("cpufreq-uncore-2s", [0], "has no domain ids", "leave the option domain_ids out"),
+        ("uncore-tpmi", [7], "has no uncore domain to set", "modprobe intel_uncore_frequency"),
+    ],
+)
+def test_uncore_domains_that_are_not_there(
+    tmp_path: Path, tree: str, ids: list[int], what: str, remedy: str
+) -> None:
+    layout = replace(BY_NAME["uncore-tpmi"], tree=tree, options={"domain_ids": ids})
+    copy(layout, tmp_path)
+    with pytest.raises(ClocksUnavailable) as refusal:
+        layout.open(tmp_path)
+    assert what in refusal.value.what
+    assert remedy in refusal.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "said"),
+    [
+        ("cpufreq-acpi", Setting(1800.0, 1800.0), "`uncore = true` sets the uncore clock"),
+        ("uncore-2s", Setting(1700.0, 1200.0), "use cpufreq with uncore = true"),
+    ],
+)
+def test_a_clock_of_another_kind_is_refused_with_the_control_that_sets_it(
+    tmp_path: Path, name: str, setting: Setting, said: str
+) -> None:
+    copy(BY_NAME[name], tmp_path)
+    with pytest.raises(ClockNotLegal, match=said):
+        BY_NAME[name].open(tmp_path).set(setting)
+
+
+def test_all_cpus_of_a_machine_without_cpufreq(tmp_path: Path) -> None:
+    (tmp_path / "sys/devices/system/cpu/cpu0").mkdir(parents=True)
+    layout = replace(ACPI, options={"cpus": "all"})
+    with pytest.raises(ClocksUnavailable, match="sys/devices/system/cpu: no CPU has") as refusal:
+        layout.open(tmp_path)
+    assert "cpupower frequency-info" in refusal.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("cpufreq-acpi", f"{CPU1}/scaling_available_frequencies"),
+        ("jetson-orin", f"{ORIN_GPU}/available_frequencies"),
+    ],
+)
+def test_a_list_without_a_clock_or_without_text_is_named(
+    tmp_path: Path, name: str, file: str
+) -> None:
+    copy(BY_NAME[name], tmp_path)
+    for held, said in ((b" \n", "lists no clock"), (b"\xff\xfe\n", "does not hold text")):
+        (tmp_path / file).write_bytes(held)
+        with pytest.raises(ClocksUnavailable) as refusal:
+            BY_NAME[name].open(tmp_path)
+        assert refusal.value.what == f"{tmp_path / file} {said}"
+        assert "dmesg" in refusal.value.remedy
 
 
 def test_legal_clocks_are_unknown_without_a_list_and_site_clocks(tmp_path: Path) -> None:

@@ -316,3 +316,33 @@ def test_every_reason_of_nvml_has_its_bit(tmp_path, name):
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 def test_where_nothing_can_be_read_the_state_is_empty(tmp_path, device):
     assert open_reading(device, tmp_path)() == ClockState()
+
+
+def test_the_clocks_of_a_gpu_that_is_lost_are_unknown_and_not_zero(tmp_path):
+    shutil.copytree(TREES / "nvml-2-gpus", tmp_path, dirs_exist_ok=True)
+    with installed(tmp_path):
+        control = open_control(gpu_site("fixed"), tmp_path)
+        assert control.state().source == "NVML"
+        put(tmp_path, "gpu1/clock_sm_mhz", "!15")
+        assert control.state() == ClockState()
+        # One whose clocks cannot be read from the start is no error either.
+        assert open_reading("gpu", tmp_path)() == ClockState()
+
+
+def test_why_a_gpu_is_slow_and_how_warm_it_is_may_be_unknown(tmp_path):
+    """A driver that has neither; of two GPUs the warmer one's temperature counts."""
+    shutil.copytree(TREES / "nvml-2-gpus", tmp_path, dirs_exist_ok=True)
+    with installed(tmp_path):
+        for gpu, degrees_c in (("gpu0", 61), ("gpu1", 58)):
+            put(tmp_path, f"{gpu}/event_reasons", "!3")
+            put(tmp_path, f"{gpu}/temperature_c", degrees_c)
+        state = open_control(gpu_site("fixed"), tmp_path).state()
+        assert (state.throttled, state.temperature_c) == ((), 61.0)
+        assert state.setting.core_mhz is not None
+        put(tmp_path, "gpu0/temperature_c", "!3")
+        assert open_reading("gpu", tmp_path)().temperature_c == 58.0
+        put(tmp_path, "gpu1/temperature_c", "!3")
+        assert open_reading("gpu", tmp_path)().temperature_c is None
+        # Refused is not the same as not there: then it is not known whether it was throttled.
+        put(tmp_path, "gpu1/event_reasons", "!15")
+        assert open_reading("gpu", tmp_path)() == ClockState()

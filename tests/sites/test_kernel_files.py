@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from sites.clocks import nvml, right_to_set
 from sites.clocks.cpufreq import find_cpus
 from sites.clocks.shared.control import ClocksUnavailable
+from sites.clocks.shared.description import Right
 from sites.clocks.shared.kernel_files import (
     optional_number,
     settled,
@@ -32,6 +36,7 @@ from sites.clocks.shared.private_files import (
 )
 from sites.clocks.shared.thermal_zone import find_zones, hottest_c
 from sites.clocks.uncore import UncoreDomain, legal_mhz
+from tests.sites.clock_layouts import fork
 
 FILE = Path("/sys/x")
 
@@ -122,6 +127,72 @@ def test_a_file_is_never_created_and_is_replaced_whole(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("123456\n")
     write_text(tmp_path / "f", "12\n")
     assert (tmp_path / "f").read_text() == "12\n"
+
+
+def as_another_user(answer: int, ask: Callable[[], Right]) -> None:
+    """Write what a user without privileges is told."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+    right = ask()
+    os.write(answer, json.dumps([right.can_set, right.why, right.remedy]).encode())
+
+
+def told_without_privileges(ask: Callable[[], Right]) -> tuple[bool, str, str]:
+    ask()  # Imports what the other user may not be able to read.
+    read, write = os.pipe()
+    child = fork(lambda: as_another_user(write, ask))
+    os.close(write)
+    with os.fdopen(read, "rb") as answer:
+        said = answer.read()
+    assert os.waitpid(child, 0)[1] == 0
+    can_set, why, remedy = json.loads(said)
+    return can_set, why, remedy
+
+
+@pytest.mark.parametrize(
+    ("control", "files"),
+    [
+        ("cpufreq", ("devices/system/cpu/cpu0/cpufreq/scaling_max_freq",
+                     "devices/system/cpu/cpu1/cpufreq/scaling_max_freq")),
+        ("jetson", ("class/devfreq/17000000.gpu/max_freq",)),
+        ("uncore", ("devices/system/cpu/intel_uncore_frequency/uncore00/max_freq_khz",
+                    "devices/system/cpu/intel_uncore_frequency/uncore01/max_freq_khz")),
+    ],
+)  # fmt: skip
+def test_a_user_may_set_clocks_where_every_file_is_writable(
+    control: str, files: tuple[str, ...]
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        paths = [root / "sys" / file for file in files]
+        for path in paths:
+            path.parent.mkdir(parents=True)
+            path.write_text("1\n")
+            path.chmod(0o666)
+        for folder in (root, *(p for p in root.rglob("*") if p.is_dir())):
+            folder.chmod(0o755)
+        can_set, why, remedy = told_without_privileges(lambda: right_to_set(control, root))
+        assert (can_set, remedy) == (True, "")
+        assert why.startswith(f"{len(files)} files are writable (as user ")
+        paths[-1].chmod(0o444)
+        can_set, why, remedy = told_without_privileges(lambda: right_to_set(control, root))
+        assert (can_set, why) == (False, f"{paths[-1]} is not writable by this user")
+        assert f"chgrp GROUP {paths[-1].parent}/*" in remedy
+
+
+def test_only_root_may_lock_the_clocks_of_a_gpu() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        root.chmod(0o755)
+        (root / "dev").mkdir(mode=0o755)
+        (root / "dev/nvidia0").touch()
+        can_set, why, remedy = told_without_privileges(lambda: nvml.rights(root))
+        assert (can_set, why) == (False, "NVML lets only root lock clocks")
+        assert "the control 'slurm' with --gpu-freq" in remedy
+        if os.geteuid() == 0:
+            assert nvml.rights(root).can_set is True
 
 
 # --- Lists of CPUs, uncore ranges, temperatures ---------------------------------------------------
