@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from analysis.choice.averaged import CAUTION
 from analysis.choice.candidates import Candidates, all_candidates
 from analysis.choice.crossval import cross_validate
-from analysis.choice.few_crossval import few_cross_validate, few_folds
+from analysis.choice.few_crossval import few_cross_validate, few_folds, judge_holdout
 from analysis.choice.few_trial import SHARES, FewTrial, few_trials
 from analysis.choice.losses import SEED, kernel_numbers
 from analysis.choice.objectives import objective
@@ -651,3 +651,14 @@ def test_picks_say_who_chose():
     assert np.isfinite(by_label["kernel-2"].model_lost_pct)
     assert np.isnan(by_label["kernel-0"].model_lost_pct)
     assert by_label["kernel-0"].chosen_by == "model"
+
+
+def test_few_needs_two_settings_and_a_kernel_that_was_measured_at_all_of_them():
+    data = grid_observations(2)
+    with pytest.raises(CantFit, match="at two settings or more; synthetic has one"):
+        few_cross_validate(data.take(data.setting == 3), 1)
+    gaps = data.take(kernel_numbers(data) != data.setting)
+    with pytest.raises(CantFit, match="at every setting; measure some at all of them"):
+        few_cross_validate(gaps, 3)
+    # A holdout then has nothing to judge, however little there is to fit.
+    assert judge_holdout(gaps, gaps.setting < 1) == []

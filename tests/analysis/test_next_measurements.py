@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 
 from analysis.choice.candidates import measured_volts
-from analysis.choice.next_measurements import FIRST_SETTINGS, Cells, next_measurements
+from analysis.choice.next_measurements import (
+    FIRST_SETTINGS,
+    Cells,
+    measurements_like,
+    next_measurements,
+)
 from analysis.choice.objectives import ENERGY
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
+from analysis.measurements.observations import CantFit
 from tests.analysis.synthetic import grid_observations
 
 KERNELS = 8
@@ -260,3 +266,38 @@ def test_nothing_is_an_anchor_where_nothing_was_measured():
         ).anchors
         == []
     )
+
+
+def test_anchors_are_of_the_kernels_on_offer_and_never_cells_that_were_not_measured():
+    """The store has kernels that the campaign no longer names, the first of which are the cheapest,
+    and three of the others were measured: two anchors each."""
+    board = Board(3)
+    board.next()
+    board.measured[5:] = False
+    rows = np.arange(2, KERNELS)
+    every = board.offer(again=True)
+    offer = Cells(
+        labels=every.labels[2:],
+        settings=every.settings,
+        measured=board.measured[rows],
+        free=every.free[rows],
+        measurements=every.measurements[rows],
+        node_hours=lambda kernel, time_s: np.full(len(time_s), 1.0 + kernel),
+    )
+    chosen = next_measurements(
+        board.data, board.fitted(), offer, dict.fromkeys(board.all.settings, (1.0, 1.0)), ENERGY,
+        budget_h=np.inf, most=100, anchors=9, enough=0.0,
+    )  # fmt: skip
+    assert len(chosen.anchors) == len(set(chosen.anchors)) == 6
+    assert all(offer.measured[cell] for cell in chosen.anchors)
+    assert [kernel for kernel, _ in chosen.anchors] == [0, 0, 1, 1, 2, 2]
+    assert chosen.node_hours[-6:] == [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
+
+
+def test_a_known_site_that_measured_none_of_the_kernels_is_refused():
+    board = Board(3)
+    board.next()
+    offer = replace(board.offer(), labels=[None] * KERNELS)
+    volts = dict.fromkeys(board.all.settings, (1.0, 1.0))
+    with pytest.raises(CantFit, match="synthetic has measured none of these kernels; name another"):
+        measurements_like(board.data, board.fitted(), offer, volts, budget_h=np.inf)

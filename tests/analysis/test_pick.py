@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from scipy import special
 
-from analysis.choice.candidates import Candidates, all_candidates
+from analysis.choice.candidates import Candidates, all_candidates, measured_volts
+from analysis.choice.legal_settings import known_volts
 from analysis.choice.limits import OutsideLimits, rounded_up
 from analysis.choice.losses import CaseLoss, contest
 from analysis.choice.objectives import ENERGY, objective
 from analysis.choice.pick import highest_clocks, pick, picks
+from analysis.choice.posterior import REAL_SHARE, measurement_variance
 from analysis.choice.simple_choices import best_single_setting
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
@@ -115,7 +117,14 @@ def test_limits_that_no_setting_keeps_say_what_would_do(data, fitted):
 
 @pytest.mark.parametrize(
     ("watts", "up"),
-    [(5.1604, 5.161), (5.16, 5.16), (0.012341, 0.01235), (12341.2, 12350.0), (1e-9, 1e-9)],
+    [
+        (5.1604, 5.161),
+        (5.16, 5.16),
+        (0.012341, 0.01235),
+        (12341.2, 12350.0),
+        (1e-9, 1e-9),
+        (0.0, 0.0),
+    ],
 )
 def test_a_least_power_is_rounded_up_to_four_digits(watts, up):
     assert rounded_up(watts) == pytest.approx(up, rel=1e-12)
@@ -530,3 +539,30 @@ def test_the_contest_with_the_best_single_setting():
     assert lost.verdict == "best_single"
     # A case without a best single setting does not count.
     assert contest([*others, cases([0.0])[0]], "best_single") == won
+
+
+def test_settings_may_be_picked_where_a_voltage_was_measured_or_is_in_the_table(data):
+    """What was measured counts more than the table. Without any voltage all legal ones are as good:
+    what energy they cost has the voltage in it."""
+    legal = {
+        (400.0, 500.0): (9.0, 9.0),
+        (700.0, 500.0): (0.85, None),
+        (750.0, None): (None, None),
+    }
+    assert known_volts(data, legal) == measured_volts(data) | {(700.0, 500.0): (0.85, 1.0)}
+    bare = grid_observations(1, kernels=2, known_voltage=False)
+    found = {
+        tuple(np.nan_to_num(pair, nan=-1.0)): v for pair, v in known_volts(bare, legal).items()
+    }
+    assert found == dict.fromkeys([*bare.settings, (700.0, 500.0), (750.0, -1.0)], (1.0, 1.0))
+
+
+def test_a_further_measurement_is_as_uncertain_as_the_kernels_repeats(fitted):
+    """Or as the share of the rough part that counts as noise; a fit that an earlier version kept
+    knows of none."""
+    known = replace(fitted.discrepancy, noise={"kernel-0": 4e-4})
+    assert measurement_variance(known, "kernel-0") == 4e-4
+    whole = known.setting + known.own * known.scale.get("kernel-1", 1.0)
+    rough = known.rough * whole * known.widening**2
+    assert measurement_variance(known, "kernel-1") == pytest.approx((1.0 - REAL_SHARE) * rough)
+    assert measurement_variance(None, "kernel-0") == 0.0

@@ -170,3 +170,19 @@ def test_the_draws_of_a_profiles_times_are_as_unsure_as_the_others_errors():
     np.testing.assert_allclose(among.time_s, times.time_s)
     np.testing.assert_allclose(np.log(among.time_draws_s).std(axis=1), stated, rtol=0.15, atol=1e-6)
     assert among.time_error_pct == times.error_pct
+
+
+def test_a_profile_at_a_setting_that_few_others_were_measured_at_is_left_to_the_class_roofline():
+    """Of 14 kernels four were measured where it was profiled, and one more would do."""
+    data, _ = two_ceilings(5, 14, noise=0.02)
+    run = profiled(data, "kernel-0", 2)
+
+    def times(others: int):
+        there = [f"kernel-{i}" for i in range(1, 1 + others)]
+        known = data.take((data.setting != 2) | np.isin(data.kernel, there))
+        return profile_times(known, run, *MHZ.T), fit_class_roofline(known)
+
+    few, roofline = times(4)
+    np.testing.assert_allclose(few.time_s, np.exp(run.log_s(roofline, *MHZ.T)))
+    assert np.isnan(few.error_pct)
+    assert np.isfinite(times(5)[0].error_pct)
