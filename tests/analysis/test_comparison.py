@@ -142,3 +142,23 @@ def test_without_repeats_kernels_are_compared_by_the_scatter_of_their_points():
     of_site = [c for c in with_adjusted(changes) if c.level == "site"]
     assert all(change.significant for change in of_site)
     assert any("drift" in note for note in summary.notes)
+
+
+def test_where_no_repeat_differs_nothing_is_known_of_the_noise():
+    """A single kernel with noise gives its own variance to those that have none."""
+    var, df = moderated(np.zeros(3), np.array([2.0, 4.0, 0.0]))
+    assert (var.tolist(), df.tolist()) == ([0.0] * 3, [2.0, 4.0, 0.0])
+    var, df = moderated(np.array([2.0, 0.0]), np.array([4.0, 0.0]))
+    assert var == pytest.approx([0.5, 0.5])
+    assert df == pytest.approx([4.0, 4.0])
+
+
+def test_one_measurement_of_each_kernel_leaves_the_noise_unknown():
+    campaigns = Campaigns(kernels=3, settings=1, repeats=1, nodes=((0,), (0,)))
+    summary, changes = compare_site(*pair(campaigns, 2, 1.5), SITE)
+    assert all(np.isnan(own) for own in (*summary.noise_pct.values(), *summary.drift_pct.values()))
+    assert not any(change.significant for change in with_adjusted(changes))
+    assert summary.notes == tuple(
+        f"the noise of the {quantity} is not known: measure with repeats = 2 or more"
+        for quantity in ("time", "energy")
+    )

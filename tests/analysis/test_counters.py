@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import xarray as xr
 
+from analysis.figures.utilisation import utilisation_figure
 from analysis.measurements.hardware_counters import kernel_counters
 from analysis.measurements.observations import observations
+from analysis.report.content import SiteReport
+from analysis.report.counter_sheet import utilisation_sheet
 from analysis.time.roof_fractions import roof_fractions
+from tests.analysis.test_report import measured as counted_rows
 
 
 def dataset(rows: list[dict[str, object]]) -> xr.Dataset:
@@ -92,3 +97,63 @@ def test_a_fraction_of_the_roof_is_a_kernels_rate_over_the_best_rate_at_its_sett
     fractions = roof_fractions(observations(dataset(rows), "s"))
     assert {f.label: f.fraction for f in fractions} == {"flops": 1.0, "bytes": 1.0, "slow": 0.375}
     assert {f.label: f.limited_by for f in fractions}["bytes"] == "dram"
+
+
+def test_a_run_that_counted_no_cycles_says_nothing_of_instructions_per_cycle() -> None:
+    rows = [
+        {"provenance": counted(events={"cycles": 0.0, "instructions": 5.0}, derived={"dp": 50.0})},
+        {"provenance": counted(events={"cycles": 10.0, "instructions": 5.0})},
+        {"kernel": "none", "provenance": counted(events={"instructions": 5.0})},
+        {"kernel": "empty", "provenance": counted()},
+    ]
+    by_label = {entry.label: entry for entry in kernel_counters(dataset(rows), "s")}
+    assert set(by_label) == {"k", "none"}
+    assert (by_label["k"].rows, by_label["k"].instructions_per_cycle) == (2, 0.5)
+    assert by_label["k"].counted_over_exact == {}
+    assert math.isnan(by_label["none"].instructions_per_cycle)
+
+
+def utilised() -> SiteReport:
+    """Three kernels, of which two were counted, one of them without cycles."""
+    rows = [
+        {"kernel": "a", "n_dp": 10.0, "n_dram": 1.0,
+         "provenance": counted(events={"cycles": 10.0, "instructions": 15.0},
+                               derived={"dp": 12.0}, share={"x": 0.5})},
+        {"kernel": "b", "n_dp": 5.0, "n_dram": 1.0, "provenance": counted(derived={"own": 1.0})},
+        {"kernel": "c", "n_dp": 2.5, "n_dram": 4.0},
+    ]  # fmt: skip
+    made = dataset(rows)
+    return SiteReport(
+        site="s", simulated=False, measured=counted_rows(3), data=observations(made, "s"),
+        counters=kernel_counters(made, "s"),
+    )  # fmt: skip
+
+
+def test_the_table_of_the_roof_has_a_row_a_kernel_and_what_was_counted_of_it() -> None:
+    site = utilised()
+    sheet = utilisation_sheet(site)
+    rows = [dict(zip([field.key for field in sheet.fields], r, strict=True)) for r in sheet.rows]
+    assert [(row["kernel"], row["roof_fraction_pct"]) for row in rows] == [
+        ("a", 100.0), ("b", 50.0), ("c", 100.0),
+    ]  # fmt: skip
+    by_cycle = [row["instructions_per_cycle"] for row in rows]
+    over_exact = [row["counted_over_exact_dp"] for row in rows]
+    assert by_cycle == pytest.approx([1.5, math.nan, math.nan], nan_ok=True)
+    assert over_exact == pytest.approx([1.2, math.nan, math.nan], nan_ok=True)
+    shares = [row["counted_share_pct"] for row in rows]
+    assert shares == pytest.approx([50.0, 100.0, math.nan], nan_ok=True)
+    bare = utilisation_sheet(replace(site, counters=[]))
+    assert [field.key for field in bare.fields] == ["kernel", "roof_fraction_pct", "limited_by"]
+
+
+def test_the_figure_of_the_roof_has_a_second_panel_where_cycles_were_counted() -> None:
+    site = utilised()
+    families = {"a": "first", "b": "first", "c": "other"}
+    roofs = roof_fractions(site.data)
+    figure = utilisation_figure(roofs, site.counters, families, "s", False)
+    assert [panel.description for panel in figure.panels] == [
+        "Fraction of the roof, % by family of kernels, s",
+        "Instructions per cycle by family of kernels, s",
+    ]
+    uncounted = [entry for entry in site.counters if entry.label == "b"]
+    assert len(utilisation_figure(roofs, uncounted, families, "s", False).panels) == 1

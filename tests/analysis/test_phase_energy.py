@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from analysis.dataset import PHASE_PREFIX
 from analysis.figures.measured_phases import measured_phase_figures
 from analysis.measurements.kernels import KernelInstance
-from analysis.measurements.phase_energy import PhaseSplit, phase_splits
+from analysis.measurements.observations import CantFit
+from analysis.measurements.phase_energy import PhaseSplit, phase_energy, phase_splits
 from analysis.report.content import SiteReport
 from analysis.report.page import render
 from campaign.measurement import Measurement, Trace
@@ -302,3 +304,93 @@ def test_a_clock_that_was_left_as_found_is_unknown(tmp_path: Path) -> None:
     (split,) = phase_splits(open_dataset(store), SITE)[0]
     assert split.core_mhz == 1000.0
     assert np.isnan(split.mem_mhz)
+
+
+def kept(folder: Path, *measurements: Measurement) -> xr.Dataset:
+    store = create_store(folder / "s", "phases")
+    with JournalWriter(store.journals) as journal:
+        for one in measurements:
+            journal.append(encode(one))
+    compact(store)
+    return open_dataset(store)
+
+
+def test_a_channel_of_the_energy_without_a_trace_is_named(tmp_path: Path) -> None:
+    one = measurement((1000.0, 900.0), 0)
+    lost = tuple(trace for trace in one.traces if trace.channel != "rapl:package")
+    splits, notes = phase_splits(kept(tmp_path, replace(one, traces=lost)), SITE)
+    assert splits == []
+    assert notes == ["solver n=8 q=4: no trace of rapl:package is kept in measurement 0."]
+
+
+def test_repeats_that_mark_different_phases_are_not_averaged(tmp_path: Path) -> None:
+    first, second = (measurement((1000.0, 900.0), repeat) for repeat in (0, 1))
+    renamed = tuple(
+        replace(trace, channel=PHASE_PREFIX + "away") if trace.channel.endswith("far") else trace
+        for trace in second.traces
+    )
+    splits, notes = phase_splits(kept(tmp_path, first, replace(second, traces=renamed)), SITE)
+    assert splits == []
+    assert notes == ["solver n=8 q=4: its repeats at 1000/900 MHz mark different phases."]
+
+
+@pytest.mark.parametrize(
+    ("left", "said"), [("rapl", "no phases are marked"), (PHASE_PREFIX, "no meter was read")]
+)
+def test_a_measurement_without_phases_or_without_a_meter_has_no_energy_by_phase(
+    tmp_path: Path, left: str, said: str
+) -> None:
+    one = measurement((1000.0, 900.0), 0)
+    traces = tuple(trace for trace in one.traces if trace.channel.startswith(left))
+    dataset = kept(tmp_path, replace(one, traces=traces))
+    with pytest.raises(CantFit, match=f"no energy by phase of measurement 0: {said}"):
+        phase_energy(dataset, 0)
+    with pytest.raises(CantFit, match="of measurement 1: no phases are marked"):
+        phase_energy(dataset, 1)
+
+
+POWER_SAMPLES = [(0.0, 10.0), (1.0, 30.0), (3.0, 30.0), (4.0, 0.0), (8.0, 40.0)]
+"""Seconds and watts, straight between them."""
+
+
+def exact_j(begin_s: float, end_s: float) -> float:
+    """The area below the straight lines, by a midpoint rule whose steps end at each corner."""
+    edge_s = np.linspace(begin_s, end_s, 8001)
+    middle_s = (edge_s[1:] + edge_s[:-1]) / 2
+    return float(np.interp(middle_s, *zip(*POWER_SAMPLES, strict=True)) @ np.diff(edge_s))
+
+
+def test_a_power_is_integrated_over_each_phase_wherever_its_samples_lie() -> None:
+    """In two windows; a phase may begin before the first sample. The traces stand apart in the
+    store, with samples of another measurement between them."""
+    near_s, far_s = [(-0.5, 0.5), (5.0, 6.5)], [(0.5, 3.25), (6.5, 8.0)]
+    traces = [
+        ("board", "W", POWER_SAMPLES),
+        (PHASE_PREFIX + "near", "1", [(at, 1.0) for span in near_s for at in span]),
+        (PHASE_PREFIX + "far", "1", [(at, 1.0) for span in far_s for at in span]),
+        ("window", "1", [(-1.0, 1.0), (4.5, 0.0), (4.5, 1.0), (9.0, 0.0)]),
+    ]
+    between = [(0.25, 1e9)] * 3
+    parts = [(at, own) for at, (_, _, samples) in enumerate(traces) for own in (samples, between)]
+    sizes = np.array([len(own) for _, own in parts])
+    samples = np.array([sample for _, own in parts for sample in own])
+    dataset = xr.Dataset(
+        {
+            "trace_measurement": ("trace", [3, 1] * len(traces)),
+            "trace_channel": ("trace", [traces[at][0] for at, _ in parts]),
+            "trace_unit": ("trace", [traces[at][1] for at, _ in parts]),
+            "row_start": ("trace", np.cumsum(sizes) - sizes),
+            "row_size": ("trace", sizes),
+            "time_ns": ("sample", np.rint(samples[:, 0] * 1e9).astype(np.int64)),
+            "value": ("sample", samples[:, 1]),
+        }
+    )
+    split = phase_energy(dataset, 3)
+    assert split["phase"].values.tolist() == ["near", "far"]
+    expected = [exact_j(0.0, 0.5) + exact_j(5.0, 6.5), exact_j(0.5, 3.25) + exact_j(6.5, 8.0)]
+    found = split["energy_j"].sel(channel="board").values
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(split["share"].values[:, 0], np.array(expected) / sum(expected))
+    assert split["time_s"].values.tolist() == [2.5, 4.25]
+    # From -0.5 to 3.25 s in the first window, and from 5 to 8 s in the second.
+    assert float(split["marked_s"]) == 3.75 + 3.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from analysis.measurements.power_trace import power_trace
+from analysis.measurements.power_trace import power_trace, row_trace
 
 TRACES = [
     # measurement, channel, unit, samples as (ns, value)
@@ -73,3 +73,11 @@ def test_there_is_no_trace_where_none_is_kept():
     assert power_trace(dataset(), "b") is None
     assert power_trace(dataset(("core clock", "phase:near")), "a") is None
     assert power_trace(dataset().drop_dims("sample"), "a") is None
+
+
+def test_the_trace_of_any_measurement_is_that_of_its_row():
+    """Also of one that failed; and there is none where the store keeps no traces."""
+    assert row_trace(dataset(), 2).channels["board"][1].tolist() == [30.0, 30.0]
+    assert row_trace(dataset(), 3).energy_j == 0.8
+    assert row_trace(dataset(), 4) is None
+    assert row_trace(dataset().drop_dims("trace"), 2) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -198,3 +199,15 @@ def test_of_many_findings_of_one_check_the_next_twelve_are_written_out(store):
         if remark.title == "check of outliers"
     ]
     assert remark.lines == [f"Row {k} is odd." for k in range(1, 13)]
+
+
+def test_picks_without_an_interval_are_counted_and_no_rows_warn_of_nothing(store, site):
+    unknown = [replace(p, best_probability=np.nan, saving_low_pct=np.nan) for p in site.picks[:2]]
+    sure = [replace(p, best_probability=1.0, saving_low_pct=1.0) for p in site.picks[2:]]
+    (remark,) = of_picks([*unknown, *sure])
+    assert (remark.severity, remark.title) == ("warning", "picks without an interval")
+    assert remark.count == "2 picks"
+    assert remark.text == "There are too few settings for intervals and probabilities."
+    dataset = open_dataset(store)
+    odd = [Finding("outliers", "warning", np.array([0]), "row 0 is odd")]
+    assert of_measurements(dataset, dataset["site"].values == "elsewhere", odd, True) == []

@@ -303,3 +303,22 @@ def test_without_energies_only_times_are_judged():
     few = [row for row in rows() if row[0]["tile"] < 3]
     with pytest.raises(CantFit, match="no problem of dgemm at s has 3 variants or more"):
         cross_validate_variants(variants(few), None, "variants-kfold:4", objective="time")
+
+
+def judged(made: list[tuple]):
+    """Variants, and the rows with energies that a fit of them needs."""
+    whole = [(p, t, e, {**more, "core_v": 1.0, "mem_v": 1.0}) for p, t, e, more in made]
+    nodes = dict.fromkeys(("node", "voltage_origin"), np.full(len(whole), "", object))
+    return observations(dataset(whole, **nodes, energy_std_j=np.full(len(whole), NAN)), "s")
+
+
+def test_a_variant_with_a_time_and_no_energy_is_named():
+    made = rows()
+    lost = next(i for i, row in enumerate(made) if row[0]["tile"] == 5)
+    made[lost] = (*made[lost][:2], NAN, made[lost][3])
+    of = variants(made)
+    said = "dgemm stencil=a n=64 tile=5 has a time and no energy at a setting; measure it again, or"
+    with pytest.raises(CantFit, match=said):
+        cross_validate_variants(of, judged(made), "variants-kfold:4", model="choi")
+    judged_by_time = cross_validate_variants(of, None, "variants-kfold:4", objective="time")
+    assert len(judged_by_time.problems) == 4

@@ -21,7 +21,7 @@ from analysis.costs.codesign import (
     pareto,
 )
 from analysis.costs.gpu_area import MAXWELL_28NM_ROUNDED, area_parts_mm2, gpu_area_mm2
-from analysis.costs.stencil_time import Machine, stencil_time, tile_bytes
+from analysis.costs.stencil_time import CannotPredict, Machine, stencil_time, tile_bytes
 from campaign.codesign import run_study
 from campaign.command_line import main
 
@@ -299,6 +299,14 @@ def test_energy_as_the_objective(tmp_path: Path) -> None:
         ('form = "printed"', 'objective = "edp"', "needs the table [energy]"),
         ('stencil = "l3d"', 'stencil = "x3d"', ":20: workload[0].stencil: found 'x3d'"),
         ("[512, 256]", "[512, 0]", "points and steps are whole numbers from 1"),
+        ("[512, 256]", "[512]", "found [512]; must be [points, steps] or [points, steps, how"),
+        ("640, 2.0]", "640, 0.0]", "found [640, 640, 0.0]; how often must be above 0"),
+        (
+            "[[existing]]",
+            '[[workload]]\nstencil = "l3d"\niteration_s = 1.0\nflops = 1\nsizes = [[8, 8]]\n'
+            "[[existing]]",
+            "a stencil stands twice; list its sizes together",
+        ),
         (
             'processors = "2',
             'processors = "0',
@@ -322,3 +330,20 @@ def test_wrong_studies(
     assert message in printed.err
     assert printed.out == ""
     assert len(printed.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"form": "exact"}, "unknown form 'exact': use corrected or printed"),
+        ({"objective": "power"}, "unknown objective 'power': use time, energy, edp"),
+        ({"tile_t": [2, 5, 7]}, "tile_t: found 5, and hexagons need an even one"),
+    ],
+)
+def test_what_cannot_be_searched_is_named(asked: dict[str, Any], message: str) -> None:
+    given = drawn(np.random.default_rng(1), 1)
+    high = np.array(asked.pop("tile_t", [2, 4, 8]))
+    tiles = {"tile_t": high, "tile_1": np.array([8, 8, 8])}
+    one = designs_of(np.array([16]), np.array([128]), np.array([96]))
+    with pytest.raises(CannotPredict, match=message):
+        best_tiles(one, given["work"], tiles, given["constants"], **asked)
