@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import math
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from analysis.dataset import PHASE_PREFIX
+from analysis.dataset import PHASE_PREFIX, TIMED_OUT
 from analysis.figures.measured_phases import measured_phase_figures
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit
@@ -30,7 +32,7 @@ from sites.setting import Setting
 from tests.analysis.test_report import Page, content, measured, store_of
 from tests.points import a_point
 
-SITE = "lab"
+SITE, NAN = "lab", math.nan
 ITERATIONS = 40
 MARKED = 10
 POWER_W = {
@@ -321,6 +323,18 @@ def test_a_channel_of_the_energy_without_a_trace_is_named(tmp_path: Path) -> Non
     splits, notes = phase_splits(kept(tmp_path, replace(one, traces=lost)), SITE)
     assert splits == []
     assert notes == ["solver n=8 q=4: no trace of rapl:package is kept in measurement 0."]
+
+
+@pytest.mark.parametrize("missing", [{"energy_j": NAN}, {"time_s": NAN}, {"status": TIMED_OUT}])
+def test_what_has_no_energy_or_time_is_neither_the_fastest_nor_the_least(
+    tmp_path: Path, missing: dict[str, Any]
+) -> None:
+    made = [measurement(setting, 0) for setting in POWER_W]
+    splits, notes = phase_splits(kept(tmp_path, replace(made[0], **missing), *made[1:]), SITE)
+    assert [(split.at, split.core_mhz) for split in splits] == [
+        ("fastest", 1000.0), ("least energy", 800.0),
+    ]  # fmt: skip
+    assert notes == []
 
 
 def test_repeats_that_mark_different_phases_are_not_averaged(tmp_path: Path) -> None:

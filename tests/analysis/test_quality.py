@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from analysis.quality import Finding, check, describe
+from analysis.quality.levels import power_levels
+from analysis.quality.noise import MedianGrid
+from analysis.quality.rows import rows_of
 from campaign.store.dataset import as_dataset
 from tests.analysis.twin_data import twin_dataset
 
@@ -217,6 +220,30 @@ def test_a_wrong_unit_is_recognised_by_its_factor():
     unit_findings = findings(with_power(frame, power_w))
     assert [finding.check for finding in unit_findings] == ["energy", "units"]
     assert "factor of 1000" in unit_findings[0].text
+
+
+def test_a_kernel_that_was_measured_at_few_settings_is_compared_at_these():
+    """Its power is low there, as that of all kernels is: 0.1, 2, 40 and 800 W."""
+    frame = sweep(1, core=CORE_MHZ[:4], mem=MEM_MHZ[:1], repeats=1)
+    rows = rows_of(as_dataset(frame, "measurement"), "s")
+    y = np.tile(np.log([0.1, 2.0, 40.0, 800.0]), (N_KERNELS, 1))
+    y[0, 2:] = np.nan
+    assert power_levels(rows, {"power": MedianGrid(y, np.zeros(y.shape), np.inf)}) == []
+    y[0] += np.log(1000.0)
+    (finding,) = power_levels(rows, {"power": MedianGrid(y, np.zeros(y.shape), np.inf)})
+    assert "1e+03 times as high as" in finding.text
+    assert finding.rows.tolist() == [row_of(frame, 0, core, 0) for core in range(4)]
+
+
+def test_a_kernel_is_its_name_and_its_parameters():
+    frame = sweep(1, repeats=1)
+    number = frame["kernel"].str[1:].astype(int)
+    frame["kernel"] = number.floordiv(2).map(lambda i: "abcd"[i])
+    frame["params"] = number.mod(2).map(lambda n: json.dumps({"n": n}))
+    rows = rows_of(as_dataset(frame, "measurement"), "s")
+    expected = [f"{'abcd'[i // 2]} n={i % 2}" for i in number]
+    assert [rows.kernels[code] for code in rows.kernel] == expected
+    assert len(rows.kernels) == N_KERNELS
 
 
 @QUICK

@@ -224,6 +224,12 @@ def test_repeats_are_averaged_and_what_is_left_out_is_counted():
     assert (shown.faster, shown.more_efficient) == (1, 1)
 
 
+def test_a_variant_that_counts_nothing_says_nothing_of_the_work():
+    rows = [({"tile": i}, 1.0, 2.0, {"n_dp": 1e9 if i else 0.0}) for i in range(3)]
+    of = kernel_variants(dataset(rows), "s", "dgemm")
+    assert (of.work, of.most_work, of.work_unit) == (1e9, 1e9, "flop")
+
+
 def test_metrics_are_of_parameters_counts_counters_and_labels():
     labels = [
         {"occupancy": "0.25", "registers": "64", "arc": "upper"},
