@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -132,6 +133,28 @@ def fork(work: Callable[[], None]) -> int:
     finally:
         put_back_held()
         os._exit(code)
+
+
+def answer_without_privileges(ask: Callable[[], Any]) -> Any:
+    """What ``ask`` returns, as JSON has it, to a user who is not root; in a child.
+
+    The child may not be able to read modules: what ``ask`` imports must be imported before.
+    """
+    read, write = os.pipe()
+
+    def work() -> None:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        os.write(write, json.dumps(ask()).encode())
+
+    child = fork(work)
+    os.close(write)
+    with os.fdopen(read, "rb") as answer:
+        text = answer.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return json.loads(text)
 
 
 def hold(layout: ClockLayout, root: Path, setting: Setting, ready: int) -> None:

@@ -43,6 +43,7 @@ from tests.sites.clock_layouts import (
     TREES,
     UNCORE,
     ClockLayout,
+    answer_without_privileges,
     contents,
     copy,
     fork,
@@ -621,18 +622,13 @@ def test_a_gpu_that_lists_no_clocks_is_named_with_how_to_ask_it(tmp_path: Path) 
         assert "nvidia-smi -q -d SUPPORTED_CLOCKS" in caught.value.remedy
 
 
-def set_as_another_user(layout: ClockLayout, root: Path, answer: int) -> None:
-    """Set clocks without privileges and write the error to ``answer``."""
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
+def refused(layout: ClockLayout, root: Path) -> tuple[str, str]:
+    """What is wrong where clocks cannot be set, and the remedy."""
     clocks = layout.open(root)
-    try:
+    with pytest.raises(ClocksUnavailable) as refusal:
         clocks.set(layout.legal[-1])
-    except ClocksUnavailable as error:
-        os.write(answer, json.dumps([error.what, error.remedy]).encode())
     clocks.restore()
+    return refusal.value.what, refusal.value.remedy
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -647,17 +643,11 @@ def test_permission_denied_says_how_to_fix_it(name: str) -> None:
             path.chmod(0o755 if path.is_dir() else 0o444)
         (root / "tmp").chmod(0o1777)
         layout.open(root)  # Imports what the other user may not be able to read.
-        read, write = os.pipe()
-        child = fork(lambda: set_as_another_user(layout, root, write))
-        os.close(write)
-        with os.fdopen(read, "rb") as answer:
-            said = answer.read()
-        assert os.waitpid(child, 0)[1] == 0
+        what, remedy = answer_without_privileges(lambda: refused(layout, root))
         assert contents(root) == original
         assert journals(root) == []
         (folder,) = (root / "tmp").iterdir()
         assert folder.stat().st_mode & 0o777 == 0o700
-    what, remedy = json.loads(said)
     path = next(word for word in what.split() if word.startswith(str(root)))
     assert "Permission denied" in what
     for part in ("sudo", f"chgrp GROUP {path}", f"chmod g+w {path}", "udev"):
@@ -1231,18 +1221,13 @@ def test_a_jetson_without_debugfs_sets_only_the_gpu(tmp_path: Path) -> None:
     clocks.restore()
 
 
-def looked_at_as_another_user(layout: ClockLayout, root: Path, answer: int) -> None:
-    """Open a control without privileges and write what it offers, and its refusal."""
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
+def offered_and_refused(layout: ClockLayout, root: Path) -> list[object]:
+    """The settings and the memory clock that a control shows, and how it refuses one."""
     clocks = layout.open(root)
     with pytest.raises(ClocksUnavailable) as refusal:
         clocks.set(Setting(306.0, 204.0))
     offered = [[setting.core_mhz, setting.mem_mhz] for setting in clocks.legal() or ()]
-    said = [offered, clocks.state().setting.mem_mhz, refusal.value.what, refusal.value.remedy]
-    os.write(answer, json.dumps(said).encode())
+    return [offered, clocks.state().setting.mem_mhz, refusal.value.what, refusal.value.remedy]
 
 
 def test_who_may_not_look_into_debugfs_is_offered_only_the_gpu_clocks() -> None:
@@ -1253,14 +1238,10 @@ def test_who_may_not_look_into_debugfs_is_offered_only_the_gpu_clocks() -> None:
         copy(layout, root)
         (root / "sys/kernel/debug").chmod(0o700 if os.geteuid() == 0 else 0o000)
         layout.open(root)  # Imports what the other user may not be able to read.
-        read, write = os.pipe()
-        child = fork(lambda: looked_at_as_another_user(layout, root, write))
-        os.close(write)
-        with os.fdopen(read, "rb") as answer:
-            said = answer.read()
-        assert os.waitpid(child, 0)[1] == 0
+        offered, mem_mhz, what, remedy = answer_without_privileges(
+            lambda: offered_and_refused(layout, root)
+        )
         (root / "sys/kernel/debug").chmod(0o755)
-    offered, mem_mhz, what, remedy = json.loads(said)
     assert offered == [[306.0, None], [612.0, None], [918.0, None], [1300.5, None]]
     assert mem_mhz is None
     assert "memory 204 MHz cannot be set" in what

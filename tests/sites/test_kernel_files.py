@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import subprocess
@@ -36,7 +35,7 @@ from sites.clocks.shared.private_files import (
 )
 from sites.clocks.shared.thermal_zone import find_zones, hottest_c
 from sites.clocks.uncore import UncoreDomain, legal_mhz
-from tests.sites.clock_layouts import fork
+from tests.sites.clock_layouts import answer_without_privileges
 
 FILE = Path("/sys/x")
 
@@ -129,25 +128,13 @@ def test_a_file_is_never_created_and_is_replaced_whole(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_text() == "12\n"
 
 
-def as_another_user(answer: int, ask: Callable[[], Right]) -> None:
-    """Write what a user without privileges gets as an answer."""
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-    right = ask()
-    os.write(answer, json.dumps([right.can_set, right.why, right.remedy]).encode())
+def right_without_privileges(ask: Callable[[], Right]) -> tuple[bool, str, str]:
+    def as_list() -> list[object]:
+        right = ask()
+        return [right.can_set, right.why, right.remedy]
 
-
-def answer_without_privileges(ask: Callable[[], Right]) -> tuple[bool, str, str]:
-    ask()  # Imports what the other user may not be able to read.
-    read, write = os.pipe()
-    child = fork(lambda: as_another_user(write, ask))
-    os.close(write)
-    with os.fdopen(read, "rb") as answer:
-        said = answer.read()
-    assert os.waitpid(child, 0)[1] == 0
-    can_set, why, remedy = json.loads(said)
+    as_list()  # Imports what the other user may not be able to read.
+    can_set, why, remedy = answer_without_privileges(as_list)
     return can_set, why, remedy
 
 
@@ -173,11 +160,11 @@ def test_a_user_may_set_clocks_where_every_file_is_writable(
             path.chmod(0o666)
         for folder in (root, *(p for p in root.rglob("*") if p.is_dir())):
             folder.chmod(0o755)
-        can_set, why, remedy = answer_without_privileges(lambda: right_to_set(control, root))
+        can_set, why, remedy = right_without_privileges(lambda: right_to_set(control, root))
         assert (can_set, remedy) == (True, "")
         assert why.startswith(f"{len(files)} files are writable (as user ")
         paths[-1].chmod(0o444)
-        can_set, why, remedy = answer_without_privileges(lambda: right_to_set(control, root))
+        can_set, why, remedy = right_without_privileges(lambda: right_to_set(control, root))
         assert (can_set, why) == (False, f"{paths[-1]} is not writable by this user")
         assert f"chgrp GROUP {paths[-1].parent}/*" in remedy
 
@@ -188,7 +175,7 @@ def test_only_root_may_lock_the_clocks_of_a_gpu() -> None:
         root.chmod(0o755)
         (root / "dev").mkdir(mode=0o755)
         (root / "dev/nvidia0").touch()
-        can_set, why, remedy = answer_without_privileges(lambda: nvml.rights(root))
+        can_set, why, remedy = right_without_privileges(lambda: nvml.rights(root))
         assert (can_set, why) == (False, "NVML lets only root lock clocks")
         assert "the control 'slurm' with --gpu-freq" in remedy
         if os.geteuid() == 0:
