@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -26,7 +28,7 @@ from sites.located_toml import BadFile, FileModel, Source, parse
 from sites.meters.ipmi import parse_watts
 from sites.meters.shared.meter import MeterUnreadable
 from tests.faults.fuzz import trial
-from tests.faults.fuzz.damage import Changes
+from tests.faults.fuzz.damage import Changes, Files
 from tests.faults.fuzz.known_cases import many_rows
 from tests.faults.fuzz.right_files import IPMI, TABLE, files_in
 from tests.faults.fuzz.target import Target, make_changes
@@ -124,6 +126,35 @@ def test_what_is_wrong_is_noticed_and_the_inputs_after_it_are_tried(tmp_path, mo
     assert said["3"] == "did not end within 1 s"
     assert said["4"].startswith("MemoryError")
     assert said["5"].startswith("Unclear: a message of 0 characters")
+
+
+def test_slow_is_an_input_that_is_slow_each_time(tmp_path, monkeypatch):
+    """A machine that is busy for a moment makes none of them slow."""
+    monkeypatch.setattr(trial, "LIMIT_CPU_S", 0.2)
+    (tmp_path / "right").mkdir()
+    prepare = files_in(table__csv="right")
+    prepare(tmp_path / "right")
+    read: list[str] = []
+
+    def slow_at_times(folder: Path, _way: int) -> None:
+        content = (folder / "table.csv").read_text()
+        read.append(content)
+        if content == "always" or (content == "once" and read.count("once") == 1):
+            end_s = time.process_time() + 0.4
+            while time.process_time() < end_s:
+                pass
+
+    def becomes(content: str) -> Callable[[Files], Changes]:
+        return lambda files: {name: content.encode() for name in files}
+
+    cases = {content: becomes(content) for content in ("once", "always", "never")}
+    target = Target(name="slow", share=1, prepare=prepare, read=slow_at_times, cases=cases)
+    inputs = [(name, 0) for name in cases]
+    result = run_target(target, tmp_path / "right", tmp_path / "work" / "in", 0, inputs)
+    assert (result.inputs, result.accepted) == (3, 2)
+    (failure,) = result.failures
+    assert failure.input == "always, way 0"
+    assert re.fullmatch(r"took 0\.[45] s, the right files 0\.\d s", failure.what)
 
 
 # -- what it found: TOML -------------------------------------------------------------------------

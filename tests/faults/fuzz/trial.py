@@ -40,6 +40,9 @@ LOADED_ONCE = (
 """What the readers import, before the first fork: else every target's process loads it again."""
 LIMIT_CPU_S = 2.0
 """More processor time than the right files take."""
+SLOW_TRIES = 3
+"""An input is slow only where each of so many tries is. On a busy machine the same work takes up to
+twice the processor time, so before another try the right files are timed again."""
 LIMIT_ALL_CPU_S = 10
 """Then the process is ended; so it is after LIMIT_S, which a busy machine needs."""
 LIMIT_S = 60
@@ -140,11 +143,19 @@ def try_input(
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     said["s"] = time.process_time() - start_s
     said["mb"] = (status_kb("VmHWM") - before_kb) / 1e3
-    if said["s"] > LIMIT_CPU_S + usual_s:
-        said.setdefault("failed", f"took {said['s']:.1f} s")
+    if said["s"] > LIMIT_CPU_S + usual_s and "failed" not in said:
+        said["slow"] = True
+        said["failed"] = f"took {said['s']:.1f} s, the right files {usual_s:.1f} s"
     if said["mb"] > LIMIT_MB:
         said.setdefault("failed", f"took {said['mb']:.0f} MB")
     return said
+
+
+def time_of(target: Target, folder: Path, way: int) -> float:
+    """The processor time of reading what is there."""
+    start_s = time.process_time()
+    target.read(folder, way)
+    return time.process_time() - start_s
 
 
 def places(error: BaseException) -> str:
@@ -187,20 +198,23 @@ def work(
     usual_s: dict[int, float] = {}
     for way in [*range(target.ways), *range(target.ways)]:
         # Twice: what is loaded at the first reading is not an input's doing.
-        start_s = time.process_time()
-        target.read(folder, way)
-        usual_s[way] = time.process_time() - start_s
+        usual_s[way] = time_of(target, folder, way)
     for name, way in inputs:
         say({"begins": name})
         changes = changes_of(target, files, spare, seed, name)
-        for path, content in changes.items():
-            put(folder, path, content)
-        try:
-            missing = any(not isinstance(content, bytes) for content in changes.values())
-            said = try_input(target, folder, way, usual_s.get(way, 0.0), missing)
-        finally:
-            for path in changes:
-                put(folder, path, files.get(path))
+        missing = any(not isinstance(content, bytes) for content in changes.values())
+        for attempt in range(SLOW_TRIES):
+            if attempt:
+                usual_s[way] = time_of(target, folder, way)
+            for path, content in changes.items():
+                put(folder, path, content)
+            try:
+                said = try_input(target, folder, way, usual_s.get(way, 0.0), missing)
+            finally:
+                for path in changes:
+                    put(folder, path, files.get(path))
+            if "slow" not in said:
+                break
         if "failed" in said:
             said["changes"] = {path: shown(content) for path, content in changes.items()}
         say(said | {"ends": name})
