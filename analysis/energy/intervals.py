@@ -38,7 +38,7 @@ def without_each_setting(training: Training, solution: FormSolution) -> list[For
     for block in range(len(training.equations.settings)):
         weight = np.ones(len(training.equations.settings))
         weight[block] = 0.0
-        left_out.append(solve_form(training, weight, solution))
+        left_out.append(solve_form(training, weight, solution, other_knees=True))
     return left_out
 
 

@@ -12,7 +12,7 @@ from analysis.energy.models import ESTIMATED
 from analysis.energy.normal_equations import NormalEquations, normal_equations, settings_of, solve
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import Term
-from analysis.energy.voltage import curve_numbers, estimate_curves
+from analysis.energy.voltage import curve_numbers, estimate_curves, knees_beside
 from analysis.measurements.observations import Observations
 
 
@@ -79,24 +79,27 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
 
 
 def solve_form(
-    training: Training, weight: np.ndarray | None = None, start: FormSolution | None = None
+    training: Training,
+    weight: np.ndarray | None = None,
+    start: FormSolution | None = None,
+    other_knees: bool = False,
 ) -> FormSolution:
     """The coefficients, and the curves where they are estimated.
 
     ``weight`` (S,): how often each setting counts; ``start``: the solution of a similar problem.
+    With ``other_knees`` the search also begins with the knees beside those of ``start``: slower,
+    and seldom left in a minimum that is not the least.
     """
     equations = training.equations
     if not training.estimated:
         first = None if start is None else start.value
         return FormSolution(solve(equations, weight, start=first).value, NO_CURVES)
-    curves = estimate_curves(
-        training.form.voltage,
-        equations,
-        training.mhz,
-        weight,
-        None if start is None else start.curves.numbers,
-    )
-    core_v, mem_v = curves.core.at(training.mhz[:, 0]), curves.mem.at(training.mhz[:, 1])
+    family, mhz = training.form.voltage, training.mhz
+    starts = [] if start is None else [start.curves.numbers]
+    if other_knees:
+        starts += [other for known in starts for other in knees_beside(family, mhz, known)]
+    curves = estimate_curves(family, equations, mhz, weight, starts)
+    core_v, mem_v = curves.core.at(mhz[:, 0]), curves.mem.at(mhz[:, 1])
     return FormSolution(solve(equations, weight, core_v, mem_v).value, curves)
 
 

@@ -13,6 +13,8 @@ Pereyra, SIAM J. Numer. Anal. 10, 1973) is minimised over the knots.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from analysis.energy.curves import LEVEL, Curves, VoltageCurve
@@ -44,13 +46,14 @@ def estimate_curves(
     equations: NormalEquations,
     mhz: np.ndarray,
     weight: np.ndarray | None = None,
-    start: np.ndarray | None = None,
+    starts: Sequence[np.ndarray] = (),
 ) -> Curves:
     """The curves with which the coefficients fit best.
 
     ``mhz``: float64 (S, 2), the core and memory clock of each setting of the equations;
-    ``weight`` (S,): how often each setting counts; ``start``: the ``numbers`` of a similar
-    problem, then the only start of the search. A domain whose clock does not vary keeps V = 1.
+    ``weight`` (S,): how often each setting counts; ``starts``: ``numbers`` to search from, those
+    of a similar problem, in place of the usual ones. A domain whose clock does not vary keeps
+    V = 1.
     """
     from scipy import optimize  # noqa: PLC0415
 
@@ -74,16 +77,15 @@ def estimate_curves(
             [solution.core_slope @ core_by, solution.mem_slope @ mem_by]
         )
 
-    starts = (
-        [np.concatenate([domain.start(i) for domain in domains]) for i in range(len(FLOOR_STARTS))]
-        if start is None
-        else [np.clip(start, *np.transpose([b for d in domains for b in d.bounds()]))]
-    )
-    if family == "free":
-        starts = starts[:1]
-    tolerance = {"ftol": 1e-10, "gtol": 1e-9} if start is None else {"ftol": 1e-7, "gtol": 1e-7}
-    tolerance["maxiter"] = MAX_STEPS
     bounds = [bound for domain in domains for bound in domain.bounds()]
+    if len(starts):
+        tolerance = {"ftol": 1e-7, "gtol": 1e-7}
+        starts = [np.clip(start, *np.transpose(bounds)) for start in starts]
+    else:
+        tolerance = {"ftol": 1e-10, "gtol": 1e-9}
+        usual = range(len(FLOOR_STARTS) if family == "floor" else 1)
+        starts = [np.concatenate([domain.start(i) for domain in domains]) for i in usual]
+    tolerance["maxiter"] = MAX_STEPS
     best = min(
         (
             optimize.minimize(
@@ -94,6 +96,27 @@ def estimate_curves(
         key=lambda minimum: float(minimum.fun),
     )
     return Curves(domains[0].curve(best.x[:cut]), domains[1].curve(best.x[cut:]), best.x)
+
+
+def knees_beside(family: str, mhz: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+    """``numbers`` with each knee in turn between the next two clocks below it, and above it.
+
+    The sum of squares has a kink where a knee passes a clock, so that there may be a minimum
+    between any two clocks. ``mhz``: float64 (S, 2); nothing for the family ``free``.
+    """
+    beside = []
+    at = 0
+    for domain in _domains(family, mhz):
+        if isinstance(domain, _Floor) and domain.size:
+            clocks = (np.unique(domain.mhz) - domain.low) / (domain.top - domain.low)
+            middles = np.minimum((clocks[1:] + clocks[:-1]) / 2, KNEE_END)
+            own = np.searchsorted(clocks, numbers[at + 1], "right") - 1
+            for middle in (*middles[max(own - 1, 0) : own], *middles[own + 1 : own + 2]):
+                moved = numbers.copy()
+                moved[at + 1] = middle
+                beside.append(moved)
+        at += domain.size
+    return beside
 
 
 class _Floor:

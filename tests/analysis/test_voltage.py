@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from analysis.energy.fit import fit
 from analysis.energy.forms import Form
+from analysis.energy.intervals import without_each_setting
 from analysis.energy.models import ESTIMATED
 from analysis.energy.normal_equations import solve
-from analysis.energy.training import prepare, solve_form
-from analysis.energy.voltage import LOWEST_V, VoltageCurve, estimate_curves
+from analysis.energy.training import FormSolution, prepare, solve_form
+from analysis.energy.voltage import LOWEST_V, VoltageCurve, estimate_curves, knees_beside
 from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import MEM_MHZ, core_volt, grid_observations, mem_volt
 
@@ -167,6 +168,47 @@ def test_a_start_from_a_like_problem_finds_the_same_curves(family):
         volts = curves.core.at(training.mhz[:, 0]), curves.mem.at(training.mhz[:, 1])
         cost.append(solve(training.equations, weight, *volts).cost)
     assert cost[1] == pytest.approx(cost[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", [2, 7])
+def test_no_setting_left_out_leaves_its_refit_in_a_worse_minimum(seed):
+    """A knee has a minimum between any two clocks; the draws' spread needs each refit's least."""
+    training = prepare(
+        unknown_volts(seed, kernels=8, noise=0.05), Form("choi+clock", "floor", False)
+    )
+
+    def cost(solution: FormSolution, weight: np.ndarray) -> float:
+        curves, mhz = solution.curves, training.mhz
+        volts = curves.core.at(mhz[:, 0]), curves.mem.at(mhz[:, 1])
+        return solve(training.equations, weight, *volts).cost
+
+    whole = solve_form(training)
+    from_whole = []
+    for block, refit in enumerate(without_each_setting(training, whole)):
+        weight = np.where(np.arange(len(training.mhz)) == block, 0.0, 1.0)
+        least = cost(solve_form(training, weight), weight)
+        assert cost(refit, weight) <= least * (1 + 1e-3)
+        from_whole.append(cost(solve_form(training, weight, whole), weight) / least)
+    assert max(from_whole) > 1 + 4e-3, "this test needs minima that the whole solution misses"
+
+
+def test_knees_beside_lie_between_the_clocks_beside():
+    mhz = np.array(list(product((400.0, 500.0, 700.0, 1000.0), (300.0, 900.0))))
+    # Shares of the range: 0, 1/6, 1/2 and 1; the memory has one interval alone.
+    numbers = np.array([0.8, 0.25, 0.7, 0.4])
+    shares = [[(0 + 1 / 6) / 2, 0.4], [(1 / 2 + 1) / 2, 0.4]]
+    beside = knees_beside("floor", mhz, numbers)
+    np.testing.assert_allclose([at[[1, 3]] for at in beside], shares)
+    np.testing.assert_allclose([at[[0, 2]] for at in beside], [[0.8, 0.7]] * 2)
+    lowest = knees_beside("floor", mhz, np.array([0.8, 0.0, 0.7, 0.95]))
+    np.testing.assert_allclose([at[[1, 3]] for at in lowest], [[(1 / 6 + 1 / 2) / 2, 0.95]])
+    highest = knees_beside("floor", mhz, np.array([0.8, 0.5, 0.7, 0.0]))
+    np.testing.assert_allclose([at[[1, 3]] for at in highest], [[(1 / 6 + 1 / 2) / 2, 0.0]])
+    assert knees_beside("free", mhz, np.zeros(4)) == []
+    one_mem = np.column_stack([mhz[:, 0], np.full(len(mhz), 300.0)])
+    assert len(knees_beside("floor", one_mem, numbers[:2])) == 2
+    no_core = np.column_stack([np.full(len(mhz), 300.0), mhz[:, 0]])
+    assert len(knees_beside("floor", no_core, numbers[:2])) == 2
 
 
 @pytest.mark.parametrize("family", ESTIMATED)
