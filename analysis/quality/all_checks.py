@@ -20,7 +20,7 @@ from analysis.quality.counts import counts_by_setting
 from analysis.quality.energy import energy_against_power
 from analysis.quality.finding import Finding, Severity
 from analysis.quality.fixed_duration import fixed_duration
-from analysis.quality.levels import power_levels, time_levels
+from analysis.quality.levels import power_levels, run_lengths, time_levels
 from analysis.quality.mixtures import mixed_setups
 from analysis.quality.nodes import node_offsets
 from analysis.quality.noise import median_grid, repeat_noise
@@ -71,7 +71,7 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     findings += fixed_duration(rows, grids)
     in_another_unit = power_levels(rows, grids) + time_levels(rows, grids)
     whole = possible_operations(rows) or _elsewhere(possible_power(rows), in_another_unit)
-    findings += whole + in_another_unit
+    findings += whole + in_another_unit + _elsewhere(run_lengths(rows, grids), in_another_unit)
     findings += _elsewhere(against_the_clocks(rows, grids), in_another_unit)
     worst_first: tuple[Severity, ...] = ("refused", "warning", "note")
     return sorted(

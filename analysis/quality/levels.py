@@ -16,13 +16,15 @@ GAP = float(np.log(30.0))
 THOUSAND = float(np.log(1000.0))
 NEAR = float(np.log(8.0))
 """How near to a factor of a thousand, or a million, times of kernels have to be off: some kernels
-only wait, and are far slower than their operations."""
+only wait, and are far slower than their operations. And how near to the times of the others a
+thousandth, or a thousand times, of a kernel's has to be."""
 OF_EVERY = float(np.log(4.0))
 """A kernel that alone has much of one class is fast in that class, but not in its others."""
 MIN_COMPARED = 3
 UNITS = {
     "power": "check the units of its energy_j and time_s (mJ? ms?)",
     "time": "check the units of its time_s and its counts (ms?)",
+    "run": "if its time_s and energy_j are in other units (ms, mJ)",
 }
 
 
@@ -94,6 +96,27 @@ def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     return findings
 
 
+def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
+    """Kernels whose runs are far from all others', and near these with a factor of 1,000.
+
+    Where time and energy are both in another unit power is right, and without counts nothing says
+    what a kernel should take. So may a kernel really be: it is a note.
+    """
+    y = grids["time"].y
+    if len(y) <= MIN_COMPARED:
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of rows without a value
+        level = np.nanmedian(y, axis=1)
+    findings = []
+    for few, factor in _apart(level):
+        others = np.delete(level, few)
+        moved = level[few] - np.sign(factor) * THOUSAND
+        if np.nanmin(others) - NEAR < moved.min() and moved.max() < np.nanmax(others) + NEAR:
+            findings.append(_finding(rows, "kernel", few, _row(y, few), factor, "run"))
+    return findings
+
+
 def _row(values: np.ndarray, kernels: np.ndarray | int) -> np.ndarray:
     """bool, as ``values``: the cells of some kernels."""
     cells = np.zeros(values.shape, bool)
@@ -137,14 +160,15 @@ def _finding(
     what = {
         "power": "energy over time",
         "time": "time, by the operations counted,",
+        "run": "the time of a run",
     }[quantity]
     return Finding(
         "units",
-        "warning",
+        "note" if quantity == "run" else "warning",
         rows.index[members],
         f"in {len(members)} rows of {len(few)} {name}{'s' * (len(few) > 1)} "
         f"({first_named(named)}) {what} is {_factor_text(factor)} {others}; "
-        f"{UNITS[quantity]}, and import with their factors",
+        f"{UNITS[quantity]}, {'' if quantity == 'run' else 'and '}import with their factors",
     )
 
 

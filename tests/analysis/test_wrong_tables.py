@@ -101,6 +101,25 @@ def test_one_kernel_in_another_unit_is_named_alone(columns, factor, kernel):
     assert all(f"k{kernel}" in finding.text for finding in units)
 
 
+@pytest.mark.parametrize("factor", [1e3, 1e-3])
+def test_without_counts_a_kernel_far_from_all_others_in_time_is_noted(factor):
+    frame = sweep(5)
+    mask = frame["kernel"] == "k3"
+    frame.loc[mask, ["time_s", "energy_j"]] *= factor
+    finding = only(frame, "units")
+    assert finding.severity == "note"
+    assert finding.rows.tolist() == named_rows(frame, mask)
+    assert "(k3) the time of a run is " in finding.text
+    assert ("as high as" if factor > 1 else "lower than") in finding.text
+
+
+@pytest.mark.parametrize("factor", [20.0, 0.05, 60.0, 1e5, 1e-5])
+def test_a_kernel_that_no_factor_of_a_thousand_brings_near_the_others_is_not_noted(factor):
+    frame = sweep(5)
+    frame.loc[frame["kernel"] == "k3", ["time_s", "energy_j"]] *= factor
+    assert findings(frame, "units") == []
+
+
 def test_one_setting_and_one_cell_in_another_unit_are_named():
     frame = counted(6)
     mask = (frame["core_mhz"] == 800) & (frame["mem_mhz"] == 1600)
