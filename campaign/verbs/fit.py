@@ -91,7 +91,7 @@ def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> No
     voltage = VOLTAGE_TEXT.get(fit.voltage, fit.voltage)
     explain(
         f"{fit.site}{simulated}: model {fit.model}, voltage {voltage}, {fit.n} measurements at "
-        f"{fit.n_settings} settings, condition number {condition}"
+        f"{fit.n_settings} setting{'s' * (fit.n_settings > 1)}, condition number {condition}"
     )
     explain(f"fit {source.name}, {source.made}")
     for line in source.about_clocks:
