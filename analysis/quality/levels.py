@@ -97,14 +97,17 @@ def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
 
 
 def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
-    """Kernels whose runs are far from all others', and near these with a factor of 1,000.
+    """Kernels without counts whose runs are far from all others', and near with a factor of 1,000.
 
     Where time and energy are both in another unit power is right, and without counts nothing says
-    what a kernel should take. So may a kernel really be: it is a note.
+    what a kernel should take. A kernel may really take that long, so this is a note.
     """
     y = grids["time"].y
     if len(y) <= MIN_COMPARED:
         return []
+    counted = np.zeros(len(y), bool)
+    for n in rows.kernel_counts().values():
+        counted |= np.nan_to_num(n) > 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of rows without a value
         level = np.nanmedian(y, axis=1)
@@ -112,7 +115,8 @@ def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     for few, factor in _apart(level):
         others = np.delete(level, few)
         moved = level[few] - np.sign(factor) * THOUSAND
-        if np.nanmin(others) - NEAR < moved.min() and moved.max() < np.nanmax(others) + NEAR:
+        near = np.nanmin(others) - NEAR < moved.min() and moved.max() < np.nanmax(others) + NEAR
+        if near and not counted[few].any():
             findings.append(_finding(rows, "kernel", few, _row(y, few), factor, "run"))
     return findings
 

@@ -120,6 +120,13 @@ def test_a_kernel_that_no_factor_of_a_thousand_brings_near_the_others_is_not_not
     assert findings(frame, "units") == []
 
 
+def test_a_kernel_whose_counts_ask_for_a_thousand_times_the_time_is_not_noted():
+    frame = counted(5)
+    more = ["time_s", "energy_j", "n_sp", "n_dram"]
+    frame.loc[frame["kernel"] == "k3", more] *= 1000
+    assert findings(frame, "units") == []
+
+
 def test_one_setting_and_one_cell_in_another_unit_are_named():
     frame = counted(6)
     mask = (frame["core_mhz"] == 800) & (frame["mem_mhz"] == 1600)
