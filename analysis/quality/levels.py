@@ -97,17 +97,17 @@ def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
 
 
 def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
-    """Kernels without counts whose runs are far from all others', and near with a factor of 1,000.
+    """Kernels whose runs are far from all others', and near these with a factor of 1,000.
 
-    Where time and energy are both in another unit power is right, and without counts nothing says
-    what a kernel should take. A kernel may really take that long, so this is a note.
+    Where time and energy are both in another unit power is right, and counts do not always say
+    what a kernel should take. Not those whose counts are as far from the others'. A kernel may
+    really take that long, so this is a note.
     """
     y = grids["time"].y
     if len(y) <= MIN_COMPARED:
         return []
-    counted = np.zeros(len(y), bool)
-    for n in rows.kernel_counts().values():
-        counted |= np.nan_to_num(n) > 0
+    counts = [np.nan_to_num(n) for n in rows.kernel_counts().values()]
+    operations = np.sum([np.zeros(len(y)), *counts], axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of rows without a value
         level = np.nanmedian(y, axis=1)
@@ -116,7 +116,9 @@ def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
         others = np.delete(level, few)
         moved = level[few] - np.sign(factor) * THOUSAND
         near = np.nanmin(others) - NEAR < moved.min() and moved.max() < np.nanmax(others) + NEAR
-        if near and not counted[few].any():
+        more = np.median(operations[few]) / max(np.median(np.delete(operations, few)), 1.0)
+        explained = more > np.exp(GAP) if factor > 0 else 0 < more < np.exp(-GAP)
+        if near and not explained:
             findings.append(_finding(rows, "kernel", few, _row(y, few), factor, "run"))
     return findings
 

@@ -120,11 +120,15 @@ def test_a_kernel_that_no_factor_of_a_thousand_brings_near_the_others_is_not_not
     assert findings(frame, "units") == []
 
 
-def test_a_kernel_whose_counts_ask_for_a_thousand_times_the_time_is_not_noted():
+@pytest.mark.parametrize("factor", [1e3, 1e-3])
+def test_a_kernel_whose_counts_are_as_far_from_the_others_is_not_noted(factor):
     frame = counted(5)
-    more = ["time_s", "energy_j", "n_sp", "n_dram"]
-    frame.loc[frame["kernel"] == "k3", more] *= 1000
+    columns = ["time_s", "energy_j", "n_sp", "n_dram"]
+    frame.loc[frame["kernel"] == "k3", columns] *= factor
     assert findings(frame, "units") == []
+    frame.loc[frame["kernel"] == "k3", columns] /= factor
+    frame.loc[frame["kernel"] == "k3", columns[:2]] *= factor
+    assert findings(frame, "units") != []
 
 
 def test_one_setting_and_one_cell_in_another_unit_are_named():
