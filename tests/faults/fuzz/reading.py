@@ -154,7 +154,7 @@ def read_recorded(folder: Path, index: int) -> None:
         "cpu": {"domain": "package", "kind": "power", "unit": "W"},
         "board": {"domain": "node", "kind": "energy", "unit": "kWh"},
     }
-    meter = open_recorded(folder, {"path": "trace.csv", "channels": channels})
+    meter = open_recorded(folder, {"path": "/trace.csv", "channels": channels})
     try:
         readings = [meter.read(), *meter.drain()]
     finally:
