@@ -96,8 +96,8 @@ def solve_form(
         return FormSolution(solve(equations, weight, start=first).value, NO_CURVES)
     family, mhz = training.form.voltage, training.mhz
     starts = [] if start is None else [start.curves.numbers]
-    if other_knees:
-        starts += [other for known in starts for other in knees_beside(family, mhz, known)]
+    if start is not None and other_knees:
+        starts += knees_beside(family, mhz, start.curves.numbers)
     curves = estimate_curves(family, equations, mhz, weight, starts)
     core_v, mem_v = curves.core.at(mhz[:, 0]), curves.mem.at(mhz[:, 1])
     return FormSolution(solve(equations, weight, core_v, mem_v).value, curves)

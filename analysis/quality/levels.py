@@ -21,10 +21,10 @@ thousandth, or a thousand times, of a kernel's has to be."""
 OF_EVERY = float(np.log(4.0))
 """A kernel that alone has much of one class is fast in that class, but not in its others."""
 MIN_COMPARED = 3
-UNITS = {
-    "power": "check the units of its energy_j and time_s (mJ? ms?)",
-    "time": "check the units of its time_s and its counts (ms?)",
-    "run": "if its time_s and energy_j are in other units (ms, mJ)",
+ADVICE = {
+    "power": "check the units of its energy_j and time_s (mJ? ms?), and import with their factors",
+    "time": "check the units of its time_s and its counts (ms?), and import with their factors",
+    "run": "if its time_s and energy_j are in other units (ms, mJ), import with their factors",
 }
 
 
@@ -99,9 +99,9 @@ def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
 def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     """Kernels whose runs are far from all others', and near these with a factor of 1,000.
 
-    Where time and energy are both in another unit power is right, and counts do not always say
-    what a kernel should take. Not those whose counts are as far from the others'. A kernel may
-    really take that long, so this is a note.
+    Where time and energy are both in another unit, power is right, and counts do not always say
+    what a kernel should take. A kernel whose counts are as far from the others' is left out. Any
+    other may really take that long too, so this is a note.
     """
     y = grids["time"].y
     if len(y) <= MIN_COMPARED:
@@ -174,7 +174,7 @@ def _finding(
         rows.index[members],
         f"in {len(members)} rows of {len(few)} {name}{'s' * (len(few) > 1)} "
         f"({first_named(named)}) {what} is {_factor_text(factor)} {others}; "
-        f"{UNITS[quantity]}, {'' if quantity == 'run' else 'and '}import with their factors",
+        f"{ADVICE[quantity]}",
     )
 
 

@@ -30,8 +30,8 @@ ABOUT = MeterDescription(
     domains="as channels says",
     needs="nothing",
     options={
-        "path": "the CSV file, from / on: a column time_s that increases, and a column for each "
-        "channel",
+        "path": "the CSV file's absolute path; it has a column time_s that increases, and a column "
+        "for each channel",
         "channels": "table of column = { domain, kind, unit, inside, same_as }: the part of the "
         "node; energy or power; J, mJ, uJ, kJ, Wh, kWh or W, mW, uW, kW; the column that "
         "contains this one; the column that measures the same by other means",
@@ -225,7 +225,9 @@ def parse_options(
     ABOUT.check_options(options)
     path = options.get("path")
     if not isinstance(path, str) or not path.startswith("/"):
-        raise ValueError(f"path is a CSV file, such as /data/trace.csv (from / on), not {path!r}")
+        raise ValueError(
+            f"path is a CSV file's absolute path, such as /data/trace.csv, not {path!r}"
+        )
     channels = options.get("channels")
     if not isinstance(channels, Mapping) or not channels:
         raise ValueError(

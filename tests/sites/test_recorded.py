@@ -116,7 +116,7 @@ def test_no_file(tmp_path: Path) -> None:
     [
         ({"file": "a"}, "no option file.*path, channels"),
         ({"path": 3}, "path is a CSV file"),
-        ({"path": "trace.csv"}, "from / on.*not 'trace.csv'"),
+        ({"path": "trace.csv"}, "absolute path.*not 'trace.csv'"),
         ({"channels": {}}, "table of columns"),
         ({"channels": {"cpu": {"domain": "package", "kind": "energy"}}}, "domain, kind, unit"),
         ({"channels": {"cpu": {**CHANNELS["cpu"], "unit": "W"}}}, "one of J, mJ"),

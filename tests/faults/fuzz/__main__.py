@@ -4,11 +4,11 @@
 
 A target is a tree of right files and what reads it: the program's own reader, or the command line.
 An input is a change to that tree. It may be accepted, or refused with one of the errors that a
-user can fix. Anything else is a failure: another exception, an empty message, 2 s of
-processor time more than the right files take, 10 s of it at all, or more than 500 MB of memory,
-which is a limit of the process. The inputs of a target run in a process of their own, which is
-started again where one of them ends it. Each input follows from the seed, the target and its
-number alone.
+user can fix. Anything else is a failure: another exception, an empty message, in each of three
+tries 2 s of processor time more than the right files take, 10 s of it at all, or more than 500 MB
+of memory, which is a limit of the process. The inputs of a target run in a process of their own,
+which is started again where one of them ends it. Each input follows from the seed, the target and
+its number alone.
 """
 
 from __future__ import annotations
