@@ -83,7 +83,7 @@ def choose(
         why = (
             "the model and the voltage were given"
             if asked
-            else f"with {n} setting{'s' * (n > 1)} models cannot be compared: all terms are used"
+            else f"there are too few settings ({n}) to compare models, so all terms are used"
         )
         return FormChoice(form, trainings[at], solutions[at], [], why)
     groups = np.random.default_rng(SEED).permutation(n) % min(GROUPS, n)

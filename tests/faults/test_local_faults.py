@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import pytest
 
 from tests.faults import commit_faults, local_faults
 
@@ -22,11 +22,8 @@ def test_faults_at_the_stores_calls_lose_double_and_tear_nothing() -> None:
     assert not [outcome.line() for outcome in outcomes if not outcome.ok]
 
 
-def test_runs_that_were_harmed_go_on_to_the_same_measurements() -> None:
-    """Two at a time: much of a run is waiting for processes to come up."""
-    kinds = [kind for name in SHORT for kind in local_faults.KINDS if kind.name == name]
-    local_faults.reference()
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(lambda kind: local_faults.harm(kind, seed=1), kinds))
-    assert len(outcomes) == len(SHORT)
-    assert not [outcome.line() for outcome in outcomes if not outcome.ok]
+@pytest.mark.parametrize("name", SHORT)
+def test_runs_that_were_harmed_go_on_to_the_same_measurements(name: str) -> None:
+    kind = next(kind for kind in local_faults.KINDS if kind.name == name)
+    outcome = local_faults.harm(kind, seed=1)
+    assert outcome.ok, outcome.line()
