@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from analysis.quality.apparent_clocks import apparent_clocks, swapped_clocks
+from analysis.quality.apparent_clocks import apparent_clocks, swapped_clocks, too_many_cycles
 from analysis.quality.clocks import against_the_clocks, clocks_not_held, name_only
 from analysis.quality.copies import identical
 from analysis.quality.counts import counts_by_setting
@@ -66,7 +66,9 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     in_name = name_only(rows, grids)
     findings += in_name
     named = np.concatenate([finding.rows for finding in in_name]) if in_name else np.zeros(0, int)
-    findings += apparent_clocks(rows, grids, named)
+    apparent = apparent_clocks(rows, grids, named)
+    named = np.concatenate([named, *(finding.rows for finding in apparent)])
+    findings += apparent + too_many_cycles(rows, grids, named)
     findings += swapped_clocks(rows, grids)
     findings += fixed_duration(rows, grids)
     in_another_unit = power_levels(rows, grids) + time_levels(rows, grids)

@@ -1,13 +1,18 @@
-"""The checks of nominal clocks against what kernels that compute show.
+"""The checks of nominal clocks against what the time of kernels shows.
 
 The time of a kernel that only computes is a constant number of core cycles. What the others
 of a line of settings agree on gives the clock at which each setting ran.
+
+Of any other kernel the cycles grow with the clock, along a straight line where it computes and
+waits for memory in turn, and along max(a, b f) where it does both at once. So at no clock f do they
+lie above the straight line between the clocks beside it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from analysis.measurements.observations import setting_text
 from analysis.quality.finding import MAX_NAMED, Finding, first_named
 from analysis.quality.noise import MedianGrid, clock_lines, log_mhz
 from analysis.quality.rows import Rows
@@ -21,7 +26,7 @@ MIN_KERNELS = 3
 MOST = 0.6
 """Share of a line's clocks at which a kernel that computes takes the same number of cycles."""
 AGREE = 0.8
-"""Share of those kernels that must agree on a clock."""
+"""Share of the kernels that must agree on a clock."""
 WITHIN = 0.4
 """They agree where their deviations differ by no more than this share of them. Kernels that come
 to wait for memory as the core clock rises do so each at a clock of its own."""
@@ -70,12 +75,56 @@ def apparent_clocks(
             "clocks",
             "warning",
             rows.index[rows_of],
-            f"in {len(rows_of)} rows at {len(named)} settings the nominal core clock is not the "
-            f"one that the time of the {n_kernels} kernels that only compute shows "
+            f"in {len(rows_of)} rows at {_settings(named)} the nominal core clock is not the one "
+            f"that the time of the {n_kernels} kernels that only compute shows "
             f"({first_named(named)}); import the achieved clocks as core_mhz, or leave these "
             f"settings out",
         )
     ]
+
+
+def too_many_cycles(
+    rows: Rows, grids: dict[str, MedianGrid], named_already: np.ndarray
+) -> list[Finding]:
+    """Settings at which kernels take more core cycles than those at the clocks beside allow.
+
+    ``named_already``: as in :func:`apparent_clocks`.
+    """
+    y, mhz = grids["time"].y, rows.mhz[:, 0]
+    known = set(rows.setting[np.isin(rows.index, named_already)].tolist())
+    named, members = [], []
+    for domain, line in clock_lines(rows):
+        if domain or known.intersection(line.tolist()):
+            continue
+        cycles = np.exp(y[:, line]) * mhz[line]
+        below, at, above = mhz[line[:-2]], mhz[line[1:-1]], mhz[line[2:]]
+        share = (at - below) / (above - below)
+        allowed = (1.0 - share) * cycles[:, :-2] + share * cycles[:, 2:]
+        more = np.log(cycles[:, 1:-1] / allowed)
+        for i, setting in enumerate(line[1:-1]):
+            of = more[np.isfinite(more[:, i]), i]
+            middle = float(np.median(of)) if len(of) >= MIN_KERNELS else 0.0
+            if middle > CONTRADICTS and (of > SAME_CYCLES).mean() >= AGREE:
+                named.append(f"{setting_text(rows.mhz[setting])}: {100.0 * np.expm1(middle):.0f} %")
+                members.append(np.flatnonzero(rows.setting == setting))
+    if not named:
+        return []
+    rows_of = np.unique(np.concatenate(members))
+    return [
+        Finding(
+            "clocks",
+            "warning",
+            rows.index[rows_of],
+            f"in {len(rows_of)} rows at {_settings(named)} kernels take more core cycles than "
+            f"their times at the clocks beside allow ({first_named(named)}): the nominal core "
+            f"clock is too high there, or one beside it too low; import the achieved clocks as "
+            f"core_mhz, or leave these settings out",
+        )
+    ]
+
+
+def _settings(named: list[str]) -> str:
+    return f"{len(named)} setting{'s' * (len(named) > 1)}"
 
 
 FOLLOWS, IGNORES = -0.6, -0.3

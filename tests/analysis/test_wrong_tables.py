@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -240,6 +242,40 @@ def test_a_nominal_clock_that_all_computing_kernels_contradict(nominal, runs_at)
     assert [f.rows.tolist() for f in clocks] == [named_rows(frame, frame["core_mhz"] == nominal)]
     apparent = float(clocks[0].text.split("runs as at ")[1].split()[0])
     assert apparent == pytest.approx(runs_at, rel=0.01)
+
+
+WAIT = np.linspace(0.1, 0.6, 8)
+"""What kernels wait for memory, beside the 1 s that they compute at 1500 MHz."""
+
+
+def three_clocks(seed: int, real_core: np.ndarray, at_once: bool = False) -> pd.DataFrame:
+    """Kernels that compute and wait for memory, at 1000, 1500 and 2000 MHz as they are named."""
+    core = np.array([1000.0, 1500.0, 2000.0])
+    frame = sweep(seed, noise=0.005, core=core, mem=MEM_MHZ[2:])
+    wait = WAIT[frame["kernel"].str[1:].astype(int)]
+    compute = 1500.0 / frame["core_mhz"].map(dict(zip(core, real_core, strict=True)))
+    power_w = frame["energy_j"] / frame["time_s"]
+    time_s = np.maximum((1 - wait) * compute, 1.5 * wait) if at_once else compute + wait
+    time_s *= np.exp(np.random.default_rng(seed + 1).normal(0, 0.005, len(frame)))
+    return frame.assign(time_s=time_s, energy_j=time_s * power_w)
+
+
+def test_a_nominal_clock_above_the_real_one_where_no_kernel_only_computes():
+    """Cycles at a clock are no more than the straight line between the clocks beside it has."""
+    frame = three_clocks(15, np.array([1000.0, 1390.0, 2000.0]))
+    (finding,) = findings(frame, "clocks")
+    assert finding.rows.tolist() == named_rows(frame, frame["core_mhz"] == 1500)
+    assert finding.severity == "warning"
+    said_pct = float(re.search(r"1500/1600 MHz: (\d+) %", finding.text)[1])
+    more = (1500 / 1390 + WAIT) / (1 + WAIT)
+    assert said_pct == pytest.approx(100 * (np.median(more) - 1), abs=0.6)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_cycles_that_grow_with_the_clock_contradict_none(seed, at_once):
+    frame = three_clocks(seed, np.array([1000.0, 1500.0, 2000.0]), at_once)
+    assert findings(frame, "clocks") == []
 
 
 def test_core_and_memory_columns_that_are_swapped_are_seen():

@@ -16,6 +16,7 @@ SHORT = (
 )
 
 
+@pytest.mark.timeout(600)
 def test_faults_at_the_stores_calls_lose_double_and_tear_nothing() -> None:
     outcomes = list(commit_faults.run(14, seed=1))
     assert len({outcome.kind for outcome in outcomes}) == len(commit_faults.KINDS)
