@@ -450,8 +450,9 @@ def test_the_contest_has_the_verdict_that_the_losses_leave():
     for n in (4, 30):  # by t, and by resampling
         noise = rng.normal(0, 1, n)
         noise -= noise.mean()
-        assert contest(cases(list(3 + noise))).verdict == "model"
-        assert contest(cases(list(-3 + noise))).verdict == "race_to_halt"
+        for scale in (1.0, 0.1):
+            assert contest(cases(list(scale * (3 + noise)))).verdict == "model"
+            assert contest(cases(list(scale * (-3 + noise)))).verdict == "race_to_halt"
         even = contest(cases(list(noise)))
         assert even.verdict == "open"
         assert even.low_pct < 0 < even.high_pct

@@ -236,6 +236,10 @@ def test_a_tile_that_is_too_large_does_not_fit_and_unknown_stencils_have_no_ener
     machine = machine_of("GTX980")
     assert fits(machine, [[8, 64], [200, 256]], 16).tolist() == [True, False]
     assert not fits(machine, [8, 64], 16, k=7)
+    assert fits(machine, [8, 8], 2, k=[machine.blocks, machine.blocks + 1]).tolist() == [
+        True,
+        False,
+    ]
     with pytest.raises(CannotPredict, match="no energy model for stencil 'h3d'"):
         tile_energy_j("h3d", energies_of("A"), [8, 32], 16)
     with pytest.raises(CannotPredict, match="energies: int_add is missing; sw needs it"):
