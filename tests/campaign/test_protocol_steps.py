@@ -122,6 +122,12 @@ def test_without_a_meter_there_are_neither_stretches_nor_a_cool_down(machine, tm
     assert machine.slept_s[-1] == 7.0
 
 
+def test_a_kernel_that_is_longer_than_the_window_runs_once_in_it(machine, tmp_path):
+    machine.one_s = lambda run: 400.0
+    measured = machine.measured(tmp_path, metered=False)
+    assert machine.ran[-1] == measured.windows[0].iterations == 1
+
+
 def test_a_fast_kernel_is_repeated_a_hundredfold_at_most_from_run_to_run(machine, tmp_path):
     machine.one_s = lambda run: 1e-6
     machine.measured(tmp_path, metered=False)
