@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -1068,8 +1069,10 @@ def test_without_run_the_journal_is_in_a_private_folder_of_tmp(acpi: Machine) ->
 def test_without_any_folder_no_clock_is_changed(acpi: Machine) -> None:
     (acpi.root / "run").rmdir()
     shutil.rmtree(acpi.root / "tmp")
-    with pytest.raises(ClocksUnavailable, match="no folder to record clock values"):
+    with pytest.raises(ClocksUnavailable, match="no folder to record clock values") as refusal:
         acpi.layout.open(acpi.root).set(Setting(1800.0))
+    for folder in (acpi.root / "run", acpi.root / "tmp"):
+        assert re.search(rf"{folder}/campaign-clocks\S*: No such file", refusal.value.what)
     assert contents(acpi.root) == acpi.original
 
 
