@@ -67,20 +67,12 @@ def apparent_clocks(
             )
             members.append(np.flatnonzero(rows.setting == line[i]))
             n_kernels = max(n_kernels, int(computing.sum()))
-    if not named:
-        return []
-    rows_of = np.unique(np.concatenate(members))
-    return [
-        Finding(
-            "clocks",
-            "warning",
-            rows.index[rows_of],
-            f"in {len(rows_of)} rows at {_settings(named)} the nominal core clock is not the one "
-            f"that the time of the {n_kernels} kernels that only compute shows "
-            f"({first_named(named)}); import the achieved clocks as core_mhz, or leave these "
-            f"settings out",
-        )
-    ]
+    return _contradicted(
+        rows,
+        members,
+        f"the nominal core clock is not the one that the time of the {n_kernels} kernels that only "
+        f"compute shows ({first_named(named)})",
+    )
 
 
 def too_many_cycles(
@@ -107,7 +99,18 @@ def too_many_cycles(
             if middle > CONTRADICTS and (of > SAME_CYCLES).mean() >= AGREE:
                 named.append(f"{setting_text(rows.mhz[setting])}: {100.0 * np.expm1(middle):.0f} %")
                 members.append(np.flatnonzero(rows.setting == setting))
-    if not named:
+    return _contradicted(
+        rows,
+        members,
+        f"kernels take more core cycles than their times at the clocks beside allow "
+        f"({first_named(named)}): the nominal core clock is too high there, or one beside it too "
+        f"low",
+    )
+
+
+def _contradicted(rows: Rows, members: list[np.ndarray], what: str) -> list[Finding]:
+    """``members``: the rows of each setting that is contradicted; ``what`` contradicts it."""
+    if not members:
         return []
     rows_of = np.unique(np.concatenate(members))
     return [
@@ -115,16 +118,10 @@ def too_many_cycles(
             "clocks",
             "warning",
             rows.index[rows_of],
-            f"in {len(rows_of)} rows at {_settings(named)} kernels take more core cycles than "
-            f"their times at the clocks beside allow ({first_named(named)}): the nominal core "
-            f"clock is too high there, or one beside it too low; import the achieved clocks as "
-            f"core_mhz, or leave these settings out",
+            f"in {len(rows_of)} rows at {len(members)} setting{'s' * (len(members) > 1)} {what}; "
+            f"import the achieved clocks as core_mhz, or leave these settings out",
         )
     ]
-
-
-def _settings(named: list[str]) -> str:
-    return f"{len(named)} setting{'s' * (len(named) > 1)}"
 
 
 FOLLOWS, IGNORES = -0.6, -0.3
