@@ -340,22 +340,22 @@ def test_a_trial_weighs_predictions_by_what_they_were_off():
     assert few.errors is None, "two kernels are too few"
 
 
-def kernels_that_err(seed: int, gain: float) -> FewTrial:
-    """25 kernels at 12 settings, of which one was measured: of each setting's log energy a part
+def kernels_that_err(seed: int, gain: float, kernels: int = 25) -> FewTrial:
+    """``kernels`` at 12 settings, of which one was measured: of each setting's log energy a part
     ``gain`` is predicted. A kernel's errors are alike, beside some of each setting's own."""
-    rng = np.random.default_rng(seed)
-    predicted = 0.05 * rng.normal(size=(12, 25))
-    log_j = gain * predicted + 0.2 * rng.normal(size=25) + 0.02 * rng.normal(size=(12, 25))
+    rng, shape = np.random.default_rng(seed), (12, kernels)
+    predicted = 0.05 * rng.normal(size=shape)
+    log_j = gain * predicted + 0.2 * rng.normal(size=kernels) + 0.02 * rng.normal(size=shape)
     log_j[0] = predicted[0] = 1.0
     hidden = np.arange(12) > 0
     return FewTrial(
         settings=[(float(i), np.nan) for i in range(12)],
         hidden=hidden,
         predicted_j=np.exp(predicted),
-        predicted_s=np.ones((12, 25)),
+        predicted_s=np.ones(shape),
         others_j=np.exp(np.stack([predicted, predicted])),
         measured_j=np.exp(log_j),
-        measured_s=np.full((12, 25), 2.0),
+        measured_s=np.full(shape, 2.0),
         regressed_log_j={},
     )
 
@@ -396,6 +396,11 @@ def test_picks_of_the_others_are_as_often_the_best_as_said():
         assert max(away) > away[0] + 2.0
     right = [kernels_that_err(seed, 1.0).errors for seed in range(5)]
     assert np.median([errors.own_share for errors in right if errors is not None]) <= 0.1
+
+
+def test_the_errors_of_twenty_other_kernels_are_enough():
+    assert kernels_that_err(0, 0.2, 19).errors is None
+    assert kernels_that_err(0, 0.2, 20).errors is not None
 
 
 def test_a_trial_picks_by_the_average_and_by_how_far_the_predictions_are_apart():

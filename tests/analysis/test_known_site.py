@@ -14,6 +14,7 @@ from analysis.choice.known_kernels import at_each_setting
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
 from analysis.energy.known_site import USUAL_SPREAD, _noise, _Rows, fit_like
+from analysis.energy.voltage import LOWEST_V
 from analysis.measurements.observations import CantFit, observations
 from analysis.search.like_cells import NEAR_FULL, like_cells
 from tests.analysis.synthetic import COUNTED, core_volt, grid_observations
@@ -163,7 +164,6 @@ def test_an_estimated_curve_moves_with_the_measurements():
     """The known machine's voltages are estimated; the other's fall half as far again."""
     grid = grid_observations(4, kernels=16, noise=0.002, known_voltage=False)
     known = fit(grid, voltage="floor")
-    low = known.curves.core.at(np.array([400.0]))[0]
     falls = grid_observations(4, kernels=16, noise=0.002, known_voltage=False)
     volt = core_volt(falls.core_mhz)
     farther = (1.0 - 1.5 * (1.0 - volt)) / volt
@@ -171,8 +171,21 @@ def test_an_estimated_curve_moves_with_the_measurements():
     share /= known.energy_j(falls)
     other = replace(falls, energy_j=falls.energy_j * (1.0 + share * (farther**2 - 1.0)))
     made = fit_like(other.take(np.arange(0, len(other), 3)), known)
-    assert made.curves.core.at(np.array([400.0]))[0] < low - 0.03
+    clocks = np.array([400.0, 600.0, 800.0, 1000.0])
+    assert known.curves.core.at(clocks) == pytest.approx(core_volt(clocks), abs=0.01)
+    assert made.curves.core.at(clocks) == pytest.approx(1 - 1.5 * (1 - core_volt(clocks)), abs=0.01)
+    assert made.curves.mem.volt == pytest.approx(known.curves.mem.volt, abs=0.01)
     assert error_pct(made, other) < 0.6 * error_pct(known, other)
+
+
+def test_a_curve_stays_within_its_bounds_however_far_it_moves():
+    grid = grid_observations(4, kernels=16, noise=0.002, known_voltage=False)
+    rows = _Rows.of(grid.take(np.arange(0, len(grid), 9)), fit(grid, voltage="floor"))
+    numbers = rows.start.copy()
+    numbers[-2:] = -1.5, 20.0
+    moved = rows.curves(numbers)
+    assert moved.core.volt == pytest.approx(np.ones(len(moved.core.mhz)))
+    assert moved.mem.volt == pytest.approx([LOWEST_V, 1.0])
 
 
 def test_a_class_that_the_known_site_did_not_have_is_found_from_the_measurements():
