@@ -71,6 +71,14 @@ def test_a_machine_of_two_ceilings_is_found():
     assert ceilings.exponent > 3
 
 
+def test_a_class_that_was_not_counted_takes_no_time(twin):
+    ceilings = fit_class_roofline(twin)
+    at = (1.0, (852.0, 924.0), np.array([396.0, 852.0]), np.array([528.0, 204.0]))
+    whole = dict.fromkeys(ceilings.tau_s, 0.0) | {"sp": 2.0}
+    assert (ceilings.time_s({"sp": 2.0}, *at) == ceilings.time_s(whole, *at)).all()
+    assert (ceilings.time_s(whole | {"dram": np.nan}, *at) == ceilings.time_s(whole, *at)).all()
+
+
 def test_a_kernel_of_the_core_alone_scales_with_its_clock(twin):
     ceilings = fit_class_roofline(twin)
     top = ceilings.top_mhz

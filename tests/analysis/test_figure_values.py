@@ -122,6 +122,7 @@ def test_what_is_predicted_below_zero_has_no_place_on_a_logarithmic_axis():
     [
         ([0.001], 0.01, 0.1), ([0.24], 0.01, 0.24), ([0.241], 0.02, 0.26), ([-2.0, 1.0], 0.1, 2.0),
         ([1200.0], 50.0, 1200.0), ([-1300.0], 1300.0, 1300.0),
+        *(([23.5 * step], step, 24 * step) for step in (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)),
     ],
 )  # fmt: skip
 def test_a_histogram_has_at_most_48_round_steps(error_pct, width, reach):
@@ -313,6 +314,12 @@ def test_counts_are_shares_of_operations_and_of_bytes():
     assert moved.description == "Bytes moved of kernels by class, lab, simulated"
     assert count_figure(data, ["c"], 1) is None
     assert count_figure(measured(ROWS), ["a"], 1) is None
+
+
+def test_a_thousandth_of_another_class_is_no_mixture_to_draw():
+    counts = {"sp": np.full(6, 999.0), "int": np.full(6, 1.0)}
+    assert count_figure(measured(ROWS, counts), ["a"], 1) is None
+    assert count_figure(measured(ROWS, counts | {"int": np.full(6, 1.1)}), ["a"], 1) is not None
 
 
 def test_kinds_of_energy_add_up_over_the_cases():

@@ -369,6 +369,22 @@ def test_an_unexpected_error_in_a_simulated_measurement_is_no_time_out(tmp_path)
         runner.close()
 
 
+def test_a_subprocess_that_has_measured_exits_with_0_and_says_nothing(tmp_path):
+    site = localhost(meters=[])
+    point = a_point(
+        site=site.name, partition=next(iter(site.partitions)), ranks=1, setting=AS_FOUND
+    )
+    runner = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)), tmp_path)
+    log = tmp_path / "log-of-point"
+    try:
+        assert decode(runner.measure(point, 0)).status == "ok"
+        request = runner._request(point, 0, tmp_path / "result-of-point", log)
+        assert runner._server.ask(request, 60.0) == (0, False)
+        assert log.read_text() == ""
+    finally:
+        runner.close()
+
+
 def test_a_fork_server_whose_worker_has_ended_meanwhile_says_nothing(tmp_path):
     """An interrupt may end the worker, which removes its folder, while the server starts."""
     words = [sys.executable, "-m", "campaign.measure.forkserver", tmp_path / "gone" / "setup.json"]

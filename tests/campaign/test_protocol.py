@@ -272,6 +272,16 @@ def test_windows_begin_at_random_phases_of_a_meter_that_sees_part_of_the_time(tm
     assert max(alike) >= 0.9
 
 
+def test_windows_do_not_wait_for_a_meter_that_sees_all_of_the_time(tmp_path):
+    """No wait is drawn from Python's generator, of no meter either."""
+    protocol = Protocol(warm_up_s=0.0, steady_pct=0.0, min_duration_s=0.01)
+    with powered(tmp_path, lambda t: 40e6 * t) as meter:
+        for meters in ([], [meter]):
+            random.seed(5)
+            run_protocol(PointSetup(Noting(), Team(), meters, Fixed(tmp_path), protocol))
+            assert random.random() == random.Random(5).random()
+
+
 def test_the_core_clock_is_timed_before_and_after_each_window(tmp_path):
     protocol = Protocol(warm_up_s=0.0, steady_pct=0.0, min_duration_s=0.01)
     cpus = frozenset(sorted(os.sched_getaffinity(0))[:1])

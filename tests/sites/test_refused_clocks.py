@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sites.clocks import ClockNotLegal
+from sites.clocks import ClockNotLegal, open_control
 from sites.setting import Setting
+from sites.site_reading import built_in_sites, read_site
 from tests.sites.clock_layouts import LAYOUTS, ClockLayout, copy
 
 BY_NAME = {layout.name: layout for layout in LAYOUTS}
@@ -90,3 +91,11 @@ def test_a_memory_clock_that_a_gpu_lacks_is_refused_with_all_it_has(tmp_path: Pa
     offered = ", ".join(f"{mhz:g}" for mhz in sorted({s.mem_mhz or 0.0 for s in layout.legal}))
     with refusals(layout, tmp_path) as refused:
         assert refused(Setting(None, 1000.0)) == f"memory 1000 MHz: the GPU offers {offered}"
+
+
+def test_a_simulated_machine_refuses_what_is_not_in_its_table() -> None:
+    clocks = open_control(read_site(built_in_sites()["jetson-tk1"]))
+    clocks.set(Setting(852.0, 924.0))
+    with pytest.raises(ClockNotLegal, match="core 853, memory 924 MHz: not a legal setting"):
+        clocks.set(Setting(853.0, 924.0))
+    assert clocks.state().setting == Setting(852.0, 924.0)

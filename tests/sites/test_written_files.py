@@ -194,3 +194,24 @@ def test_a_signal_waits_until_a_change_of_clocks_is_complete(
         assert signal.getsignal(number) is own
     finally:
         signal.signal(number, before)
+
+
+def test_a_journal_is_gone_from_the_disk_when_its_lock_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a crash of the node could bring it back, with clocks that were restored long ago."""
+    (tmp_path / "run").mkdir()
+    journal = Journal(tmp_path, "cpufreq")
+    folder = tmp_path / "run/campaign-clocks"
+    assert journal.hold() == []
+    journal.write([{"file": "a", "found": "1\n", "follows": False}])
+    seen, fsync = [], os.fsync
+
+    def noting(descriptor: int) -> None:
+        of_folder = os.fstat(descriptor).st_ino == folder.stat().st_ino
+        seen.append((of_folder, journal.held, len(list(folder.glob("*.json")))))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    journal.forget()
+    assert seen == [(True, True, 0)]
