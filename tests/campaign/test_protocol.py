@@ -273,7 +273,7 @@ def test_windows_begin_at_random_phases_of_a_meter_that_sees_part_of_the_time(tm
 
 
 def test_windows_do_not_wait_for_a_meter_that_sees_all_of_the_time(tmp_path):
-    """No wait is drawn from Python's generator, of no meter either."""
+    """Nor without any meter. A wait would be drawn from Python's generator."""
     protocol = Protocol(warm_up_s=0.0, steady_pct=0.0, min_duration_s=0.01)
     with powered(tmp_path, lambda t: 40e6 * t) as meter:
         for meters in ([], [meter]):

@@ -165,8 +165,8 @@ def test_clocks_are_read_ten_times_a_second_however_often_meters_are(tmp_path):
 
 
 def test_a_short_window_has_its_clocks_read_early_too(counter, tmp_path):
-    """Of meters in files no Python thread reads, and the clocks have it for themselves. A busy
-    machine may wake it late: once of some tries is enough."""
+    """Where all meters are files, the Python thread reads clocks alone. A busy machine may wake it
+    late, so once in five tries is enough."""
     within: list[int] = []
     for _ in range(5):
         clocks = Counted(tmp_path)
@@ -175,7 +175,7 @@ def test_a_short_window_has_its_clocks_read_early_too(counter, tmp_path):
         time.sleep(0.06)
         within.append(clocks.reads)
         sampler.end()
-    assert max(within) == 2, "one when it begins, one a hundredth of a second later"
+    assert max(within) >= 2, "one when it begins, one a hundredth of a second later"
 
 
 def test_reading_costs_the_processor_time_of_its_threads_alone(counter, tmp_path):
