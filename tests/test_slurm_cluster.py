@@ -104,10 +104,11 @@ def test_node_down_requeues_and_release_skips_the_hold(slurm_cluster: SlurmClust
 def test_controller_killed_and_restarted(slurm_cluster: SlurmCluster) -> None:
     jobid = slurm_cluster.submit("#!/bin/bash\nsleep 600\n", "-o/dev/null")
     until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
-    # It saves what has changed every 5 s, and forgets what it hasn't saved.
-    seen = time.time()
-    slurm_cluster.run("scontrol", "update", f"jobid={jobid}", "comment=changed")
-    until(lambda: (slurm_cluster.base / "state" / "job_state").stat().st_mtime > seen, timeout=30)
+    # It saves what has changed every 5 s, and forgets what it hasn't saved. A file that has just
+    # been written may be of a moment before the job ran, so wait for what is in it.
+    slurm_cluster.run("scontrol", "update", f"jobid={jobid}", "comment=after-it-ran")
+    saved = slurm_cluster.base / "state" / "job_state"
+    until(lambda: saved.exists() and b"after-it-ran" in saved.read_bytes(), timeout=30)
     slurm_cluster.kill_controller()
     with pytest.raises(SlurmError):
         slurm_cluster.run("squeue", "-h", timeout=1)
