@@ -3,17 +3,20 @@
 One is the energy model's, another that of a process that knows no physics
 (:mod:`analysis.energy.process`). With few settings neither is good everywhere: the model goes on
 rising or falling where its form or its voltage is wrong, the process knows nothing beyond the
-measured clocks. Their average is often better than either (Bates & Granger 1969). The weights are
-inverse to the mean squared errors at settings that were left out, taken to the power
-S / (S + 8) for S settings: few settings cannot show which is better, and equal weights are hard
-to beat then (Stock & Watson 2004).
+measured clocks. A third averages all forms that the model could have had, over the voltage curves
+that devices have (:mod:`analysis.energy.averaged_forms`). The average of predictions is often
+better than each of them (Bates & Granger 1969). The weights are inverse to the mean squared errors
+at settings that were left out, taken to the power S / (S + 8) for S settings: few settings cannot
+show which is better, and equal weights are hard to beat then (Stock & Watson 2004).
 
-Where one clock varies, the energies by all forms of the model, averaged over the voltage curves
-that devices have (:mod:`analysis.energy.one_clock`), take the place of the form that was chosen.
+Where both clocks vary, the forms are corrected by a process of what they leave unexplained, and
+the process alone counts half where a surface over both clocks would have no setting left to be
+judged by (:data:`COEFFICIENTS`). Where one clock varies, the forms take the place of the one form
+that was chosen.
 
-A kernel with few settings beside many with all has a third, by regression over these
-(:mod:`analysis.choice.few_energies`). There the weights come from a trial on the others
-(:mod:`analysis.choice.few_trial`), which has errors enough to be inverse to them.
+A kernel with few settings beside many with all has a prediction by regression over these in place
+of the forms (:mod:`analysis.choice.few_energies`). There the weights come from a trial on the
+others (:mod:`analysis.choice.few_trial`), which has errors enough to be inverse to them.
 
 Where the predictions differ, all may be wrong, and the least of many settings is easily one whose
 energy is underestimated. So a pick is chosen by the mean plus half the standard deviation among
@@ -28,8 +31,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analysis.energy.averaged_forms import AveragedForms, average_forms, varying_domains
 from analysis.energy.fitted import Fit
-from analysis.energy.one_clock import OneClock, energies_over_one_clock, varying_domain
 from analysis.energy.process import fit_process, left_out_log_j
 from analysis.energy.refits import Refits
 from analysis.measurements.cells import cell_means, first_rows
@@ -40,6 +43,11 @@ CAUTION = 0.5
 """Of the standard deviation among the predictions, in log energy."""
 HALF_WAY = 8
 """With so many settings, weights are half way (as powers) between equal and inverse to errors."""
+COEFFICIENTS = 6
+"""Of a quadratic of both clocks: no more settings cannot show how good a surface is that knows
+nothing but these."""
+FEW_WEIGHT = 0.5
+"""What the process counts there."""
 LEAST_VARIANCE = 1e-12
 LEAST_RATIO = 0.5
 """How much surer the average may be than the model: the errors of few settings are few."""
@@ -47,10 +55,10 @@ LEAST_RATIO = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class OtherPredictions:
-    """Those of the process, and of the regression or over one clock: ``log_j`` float64 (2, K, M),
-    log energies of K kernels at M settings, NaN where there is none, and their ``weights`` (2, K),
-    with the model's 1 in all. ``error_ratio``: (K,), how large the average's errors are beside the
-    model's, out of fold, at most 1."""
+    """Those of the process, and of the averaged forms or the regression: ``log_j`` float64
+    (2, K, M), log energies of K kernels at M settings, NaN where there is none, and their
+    ``weights`` (2, K), with the model's 1 in all. ``error_ratio``: (K,), how large the average's
+    errors are beside the model's, out of fold, at most 1."""
 
     log_j: np.ndarray
     weights: np.ndarray
@@ -99,8 +107,8 @@ def other_predictions(
     kernels: list[str],
     volts: Mapping[tuple[float, float], tuple[float, float]],
 ) -> OtherPredictions | None:
-    """The process's prediction for ``kernels`` at M settings, from all kernels of ``data``, and
-    that over one clock where one varies. ``volts``: the settings, sorted, and their voltages.
+    """Those of the process and of the averaged forms for ``kernels`` at M settings, from all
+    kernels of ``data``. ``volts``: the settings, sorted, and their voltages.
 
     None where the fit has no refits to tell how good the model is.
     """
@@ -108,12 +116,10 @@ def other_predictions(
     if fitted.refits is None or len(fitted.refits.value) != len(present):
         return None
     labels = kernel_names(data)
-    mhz = np.array(list(volts))
-    domain = varying_domain(mhz)
+    mhz, measured_mhz = np.array(list(volts)), np.array(data.settings)[present]
+    domains = varying_domains(mhz)
     measured = cell_means(data, labels, np.log(data.energy_j))[:, present]
-    process = fit_process(
-        np.array(data.settings)[present], measured, None if domain is None else mhz
-    )
+    process = fit_process(measured_mhz, measured, mhz if len(domains) == 1 else None)
     power = len(present) / (len(present) + HALF_WAY)
     left_out_s = _times_left_out(data, times, labels, present)
     errors = [
@@ -121,15 +127,22 @@ def other_predictions(
         left_out_log_j(process) - measured,
     ]
     log_j = np.stack([process.log_j(mhz), np.full((len(labels), len(mhz)), np.nan)])
-    if domain is None:
-        weights = np.append(weights_by_error(errors, power), 0.0)
-    else:
+    prior = np.ones(3)
+    if domains:
         settings = list(volts)
         place = [settings.index(data.settings[setting]) for setting in present]
-        curves = _over_one_clock(data, times, labels, volts, domain, place, left_out_s)
-        log_j[1] = curves.log_j
-        errors.append(curves.left_out_log_j[:, place] - measured)
-        weights = np.append(0.0, weights_by_error(errors[1:], power))
+        forms = _averaged_forms(data, times, labels, volts, domains, place, left_out_s)
+        by_forms, left_out = forms.log_j, forms.left_out_log_j[:, place]
+        if len(domains) == 2:
+            unexplained = fit_process(measured_mhz, measured - by_forms[:, place])
+            by_forms = by_forms + unexplained.log_j(mhz)
+            left_out = left_out + left_out_log_j(unexplained)
+            prior[1] = FEW_WEIGHT if len(present) <= COEFFICIENTS else 1.0
+        log_j[1] = by_forms
+        errors.append(left_out - measured)
+    weights, averaged = np.zeros(3), slice(int(len(domains) == 1), len(errors))
+    weights[averaged] = weights_by_error(errors[averaged], power) * prior[averaged]
+    weights /= weights.sum()
     ratio = ratio_of_errors(errors, weights[: len(errors)], power)
     row = {label: i for i, label in enumerate(labels)}
     return OtherPredictions(
@@ -139,15 +152,15 @@ def other_predictions(
     )
 
 
-def _over_one_clock(
+def _averaged_forms(
     data: Observations,
     times: TimeModel,
     labels: list[str],
     volts: Mapping[tuple[float, float], tuple[float, float]],
-    domain: int,
+    domains: Sequence[int],
     place: list[int],
     left_out_s: np.ndarray,
-) -> OneClock:
+) -> AveragedForms:
     """The forms' log energies of all kernels at the settings of ``volts``. ``place``: which of
     these the S settings of ``data`` that have rows are; ``left_out_s``: (K, S)."""
     present = np.unique(data.setting)
@@ -165,9 +178,9 @@ def _over_one_clock(
     if data.voltage == "unit":  # where none is known, V = 1 stands for it
         volt = np.full(volt.shape, np.nan)
     predicted_s = np.stack([times.time_s(label, *mhz.T) for label in labels])
-    return energies_over_one_clock(
-        mhz[:, domain],
-        volt[:, domain],
+    return average_forms(
+        mhz[:, domains],
+        volt[:, domains],
         log_j,
         np.where(np.isnan(time_s), predicted_s, time_s),
         cells(left_out_s),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.choice import averaged
 from analysis.choice.averaged import (
     CAUTION,
     apart,
@@ -16,8 +17,8 @@ from analysis.choice.averaged import (
 )
 from analysis.choice.candidates import Candidates, all_candidates, measured_volts
 from analysis.choice.pick import pick
+from analysis.energy.averaged_forms import average_forms
 from analysis.energy.fit import fit
-from analysis.energy.one_clock import energies_over_one_clock
 from analysis.energy.process import fit_process
 from analysis.measurements.observations import kernel_names
 from analysis.time.kernel_roofline import fit_time
@@ -118,8 +119,7 @@ def test_where_the_model_is_the_truth_it_counts_more():
     assert others is not None
     assert others.log_j.shape == (2, 10, 12)
     assert (others.weights[0] < 0.3).all()
-    # Without a trial the regression has no say.
-    assert (others.weights[1] == 0.0).all()
+    assert (others.weights[:2].sum(axis=0) < 0.6).all()
 
 
 def test_where_the_form_is_wrong_the_process_counts_more():
@@ -142,7 +142,7 @@ def test_without_refits_there_are_no_other_predictions():
     assert other_predictions(fitted, data, times, kernel_names(data), measured_volts(data)) is None
 
 
-def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_two_differ():
+def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_predictions_differ():
     data = grid_observations(5, kernels=10, noise=0.02, core_mhz=CORE_MHZ)
     training = seen_at(data, [0, 3, 4, 7, 10])
     fitted = fit(training, "choi", "known")
@@ -164,9 +164,10 @@ def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_two_differ():
         assert hidden.sum() == 7
         assert (one.apart[one.measured] == 0.0).all()
         # Measurements move the model too, by the same factor for its kernel, so that the average
-        # lies between the two, or beyond the model by no more than that.
-        weight, log_j = others.weights[0, i], others.log_j[0, i]
-        moved = np.log(one.energy_j) - weight * log_j - (1 - weight) * np.log(by_model)
+        # lies between them, or beyond the model by no more than that.
+        weight = others.weights[:, i]
+        average = weight @ others.log_j[:, i] + (1 - weight.sum()) * np.log(by_model)
+        moved = np.log(one.energy_j) - average
         assert np.abs(moved[hidden]).max() < 0.05
         spread = np.log(one.energy_draws_j).std(axis=1)
         assert (spread[hidden] >= 0.95 * one.apart[hidden]).all()
@@ -195,9 +196,9 @@ def test_over_one_clock_the_average_of_all_forms_is_in_the_models_place(voltage)
     log_j = np.stack([np.log(among[label].measured_j) for label in labels])
     process = fit_process(mhz[seen], log_j[:, seen], range_mhz=mhz).log_j(mhz)
     np.testing.assert_allclose(others.log_j[0], process, rtol=1e-12)
-    volt = np.full(6, np.nan) if voltage == "unit" else np.array(list(volts.values()))[:, 0]
+    volt = np.full((6, 1), np.nan) if voltage == "unit" else np.array(list(volts.values()))[:, :1]
     time_s = np.stack([among[label].time_s for label in labels])
-    curves = energies_over_one_clock(mhz[:, 0], volt, log_j, time_s, time_s).log_j
+    curves = average_forms(mhz[:, :1], volt, log_j, time_s, time_s).log_j
     np.testing.assert_allclose(others.log_j[1], curves, rtol=1e-12)
     average = others.weights[:, :, None] * others.log_j
     for i, label in enumerate(labels):
@@ -205,6 +206,37 @@ def test_over_one_clock_the_average_of_all_forms_is_in_the_models_place(voltage)
         assert at.sum() == 2
         expected = average.sum(axis=0)[i, at]
         np.testing.assert_allclose(np.log(among[label].energy_j[at]), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("few", [[0, 3, 4, 7, 8, 10], [0, 3, 4, 6, 7, 8, 10]])
+def test_over_two_clocks_the_forms_are_corrected_by_a_process(few, monkeypatch):
+    """And the process alone counts half where there are six settings or fewer."""
+    data = grid_observations(5, kernels=10, noise=0.02, core_mhz=CORE_MHZ)
+    data = replace(data, core_v=np.ones(len(data)), mem_v=np.ones(len(data)), voltage="unit")
+    training = seen_at(data, few)
+    fitted, times, labels = fit(training, "choi", "unit"), fit_time(training), kernel_names(data)
+    volts = {setting: measured_volts(data)[setting] for setting in sorted(measured_volts(data))}
+    others = other_predictions(fitted, training, times, labels, volts)
+    assert others is not None
+    mhz = np.array(list(volts))
+    measured = all_candidates(fitted, training, volts=volts)
+    log_j = np.stack([np.log(measured[label].measured_j) for label in labels])
+    time_s = np.stack([measured[label].time_s for label in labels])
+    forms = average_forms(mhz, np.full(mhz.shape, np.nan), log_j, time_s, time_s).log_j
+    seen = np.flatnonzero(np.isfinite(log_j[0]))
+    assert len(seen) == len(few)
+    unexplained = fit_process(mhz[seen], (log_j - forms)[:, seen])
+    np.testing.assert_allclose(others.log_j[1], forms + unexplained.log_j(mhz), rtol=1e-12)
+
+    def odds(weights):
+        return weights[0] / (1.0 - weights[0])
+
+    assert 0.0 < others.weights[0, 0] < 1.0
+    monkeypatch.setattr(averaged, "FEW_WEIGHT", 1.0)
+    equal = other_predictions(fitted, training, times, labels, volts)
+    assert equal is not None
+    half = 0.5 if len(few) == 6 else 1.0
+    np.testing.assert_allclose(odds(others.weights), half * odds(equal.weights), rtol=1e-9)
 
 
 def own_settings(rows):
