@@ -32,8 +32,8 @@ LOWEST_VOLTS = (0.5, 0.6, 0.7, 0.8, 0.9)
 KNEES = (0.0, 0.2, 0.4, 0.6, 0.8)
 """Where between the lowest and the highest clock the voltage begins to rise."""
 STEEPEST = 1.0
-"""How much of its highest voltage a domain gains, at most, while its clock gains all: in the rise
-voltage is at most in proportion to the clock."""
+"""Where a voltage rises, it rises at most so many times as fast as the clock, both relative to
+their highest."""
 ONE_VOLTAGE = 0.5
 """How likely a memory has one voltage at all clocks, where both clocks vary."""
 EXPONENTS = (2, 3)
@@ -49,11 +49,12 @@ DEVIATIONS = (0.01, 0.02, 0.04, 0.08, 0.16)
 """Standard deviations of log energies about a form that are tried."""
 
 MANY_CURVES = 100
-"""With more, those that are unlikely are left out early, and not all kernels judge them."""
+"""With more, those that are unlikely are left out first, as judged by some of the kernels."""
 UNLIKELY = 12.0
-"""In log likelihood below the most likely curves; thrice this while kernels are still to come."""
+"""Curves are left out whose log likelihood is so far below the highest; three times as far while
+not all kernels that judge them have been counted."""
 JUDGES = 32
-"""Kernels that are enough to judge many curves."""
+"""So many kernels judge many curves."""
 
 
 @dataclass(frozen=True)
