@@ -140,8 +140,10 @@ def other_predictions(
             prior[1] = FEW_WEIGHT if len(present) <= COEFFICIENTS else 1.0
         log_j[1] = by_forms
         errors.append(left_out - measured)
-    weights, averaged = np.zeros(3), slice(int(len(domains) == 1), len(errors))
-    weights[averaged] = weights_by_error(errors[averaged], power) * prior[averaged]
+    weights = np.zeros(3)
+    first = 1 if len(domains) == 1 else 0  # there the forms take the model's place
+    weights[first : len(errors)] = weights_by_error(errors[first:], power)
+    weights *= prior
     weights /= weights.sum()
     ratio = ratio_of_errors(errors, weights[: len(errors)], power)
     row = {label: i for i, label in enumerate(labels)}
