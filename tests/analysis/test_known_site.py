@@ -249,34 +249,76 @@ def mean_variance(known, there, rows):
     return float(np.mean(np.einsum("ij,jk,ik->i", share, left, share)))
 
 
-def test_the_points_are_those_that_leave_the_least_variance(known, known_data):
-    """Each of the first four, beside every other point that might have been taken."""
+def test_no_other_point_in_place_of_a_chosen_one_leaves_less_variance(known, known_data):
+    """Every exchange of one point is tried by plain conditioning, and the first point against
+    every other."""
     free, cost = np.ones(len(known_data), bool), np.ones(len(known_data))
+    others = range(len(known_data))
+    first = like_cells(known, known_data, free, cost, np.inf, 1).rows[0]
+    left = [mean_variance(known, known_data, np.array([row])) for row in others]
+    assert left[first] == min(left)
     chosen = like_cells(known, known_data, free, cost, np.inf, 4)
-    assert len(chosen.rows) == 4
-    for n in range(4):
+    assert len(set(chosen.rows)) == 4
+    mine = mean_variance(known, known_data, np.array(chosen.rows))
+    for place in range(4):
+        kept = np.delete(chosen.rows, place)
         left = [
-            mean_variance(known, known_data, np.array([*chosen.rows[:n], row]))
-            for row in range(len(known_data))
-            if row not in chosen.rows[:n]
+            mean_variance(known, known_data, np.append(kept, row))
+            for row in others
+            if row not in kept
         ]
-        mine = mean_variance(known, known_data, np.array(chosen.rows[: n + 1]))
-        assert mine == pytest.approx(min(left), rel=1e-9)
+        assert min(left) == pytest.approx(mine, rel=1e-7)
     assert (np.diff(chosen.error_ratio) < 0).all()
+    least = known.discrepancy.kernel + known.discrepancy.setting + known.discrepancy.own
+    assert chosen.error_ratio[-1] == pytest.approx((1.0 + mine / least) ** 0.5, rel=0.01)
+
+
+def test_an_exchange_does_better_than_one_point_after_the_other_and_costs_no_more(
+    known, known_data
+):
+    rng = np.random.default_rng(0)
+    free, cost = rng.random(len(known_data)) < 0.5, rng.uniform(1.0, 3.0, len(known_data))
+    measured = np.flatnonzero(~free)[:2].tolist()
+    budget, rows = 12.0, []
+    while True:
+        may = [r for r in np.flatnonzero(free) if r not in rows and cost[r] <= budget]
+        if not may:
+            break
+        now = mean_variance(known, known_data, np.array([*measured, *rows]))
+        fall = [
+            now - mean_variance(known, known_data, np.array([*measured, *rows, r])) for r in may
+        ]
+        rows.append(may[int(np.argmax(np.array(fall) / cost[may]))])
+        budget -= cost[rows[-1]]
+    chosen = like_cells(known, known_data, free, cost, 12.0, 100, measured).rows
+    assert free[chosen].all()
+    assert cost[chosen].sum() <= 12.0
+    ours, theirs = (
+        mean_variance(known, known_data, np.array([*measured, *points]))
+        for points in (chosen, rows)
+    )
+    assert ours < theirs
 
 
 def test_points_end_at_the_budget_at_the_number_and_near_the_least_error(known, known_data):
     free, cost = np.ones(len(known_data), bool), np.full(len(known_data), 2.0)
     assert len(like_cells(known, known_data, free, cost, 7.0).rows) == 3
     assert len(like_cells(known, known_data, free, cost, np.inf, 5).rows) == 5
+    many = like_cells(known, known_data, free, cost, np.inf, 15)
+    assert len(set(many.rows)) == 15
+    assert (np.diff(many.error_ratio) < 0).all()
     enough = like_cells(known, known_data, free, cost, np.inf)
     assert enough.error_ratio[-1] <= NEAR_FULL < enough.error_ratio[-2]
     assert len(enough.error_ratio) == len(enough.rows) + 1
     none = like_cells(known, known_data, ~free, cost, np.inf)
     assert none.rows == []
     # What was measured there counts, and is not chosen again.
-    again = like_cells(known, known_data, free, cost, np.inf, 3, enough.rows[:2])
-    assert again.rows == enough.rows[2:5]
+    cheap = np.where(np.isin(np.arange(len(cost)), enough.rows[:2]), 1e-9, cost)
+    again = like_cells(known, known_data, free, cheap, np.inf, 3, enough.rows[:2])
+    assert not set(again.rows) & set(enough.rows[:2])
+    by_two = like_cells(known, known_data, free, cost, np.inf, 2)
+    assert again.error_ratio[0] >= by_two.error_ratio[-1]
+    assert again.error_ratio[-1] < by_two.error_ratio[-1]
     cost[enough.rows[0]] = 1e6
     assert enough.rows[0] not in like_cells(known, known_data, free, cost, 20.0).rows
 
