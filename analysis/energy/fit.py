@@ -47,7 +47,8 @@ def fit(
     a millijoule counts as much as one of a kilojoule. Where the measurements bring uncertainties
     of their own, w falls with them; ``robust`` also lowers w for rows far from the model (Huber).
     ``model`` and ``voltage``: names of :mod:`analysis.energy.models`; what they leave open is
-    chosen by cross-validation (:func:`analysis.energy.choosing.choose`).
+    chosen by cross-validation (:func:`analysis.energy.choosing.choose`). With ``auto``, known
+    voltages are not used where they ask for more coefficients than there are rows.
 
     Intervals and covariance come from leaving whole settings out: what the runs of one setting
     have in common (its true voltage, its temperature) is not averaged away by repeating them.
@@ -65,10 +66,14 @@ def fit(
     choice, weight = _chosen(data, candidates, surfaces, robust)
     training, solution = choice.training, choice.solution
     if len(data) < len(training.terms):
-        raise CantFit(
-            f"{len(training.terms)} coefficients cannot be fitted to {len(data)} measurements; "
-            f"measure more settings or kernels"
-        )
+        text = f"{len(training.terms)} coefficients cannot be fitted to {len(data)} measurements"
+        if voltage == AUTO and choice.form.voltage == "known":
+            # With V = 1 a kernel without counts has one coefficient in place of two.
+            without = fit(data, model, "unit", robust=robust, intervals=intervals)
+            if len(data) > len(without.terms):
+                why = f"the voltages are not used, as with them {text}; {without.why}"
+                return replace(without, why=why)
+        raise CantFit(f"{text}; measure more settings or kernels")
     place = {term.name: i for i, term in enumerate(training.equations.terms)}
     if training.estimated or training.equations.kernels:
         seen = at_voltage(data, choice.form.voltage, solution.curves)

@@ -190,6 +190,26 @@ def test_forms_with_more_numbers_than_rows_are_left_out():
     assert [t.form.voltage for t in choice.tried] == ["unit", "floor"]
 
 
+def test_where_known_voltages_ask_for_too_many_numbers_they_are_not_used_and_it_is_said():
+    """Kernels without counts at two settings: two numbers each, and of time, with voltages."""
+    two = {"counted": 0.0, "core_mhz": (400.0, 1000.0), "mem_mhz": (500.0,)}
+    data, without = (grid_observations(2, known_voltage=known, **two) for known in (True, False))
+    made, same = fit(data), fit(without)
+    assert (made.voltage, made.model) == (same.voltage, same.model) == ("unit", "choi+clock")
+    assert made.energy_j(data) == pytest.approx(same.energy_j(without))
+    assert made.energy_j(data) == pytest.approx(data.energy_j, rel=0.02)
+    assert made.why == (
+        "the voltages are not used, as with them 19 coefficients cannot be fitted to 16 "
+        f"measurements; {same.why}"
+    )
+    for asked in ("known", "unit"):
+        few = data.take(data.setting == 0) if asked == "unit" else data
+        with pytest.raises(CantFit, match="measurements; measure more settings or kernels"):
+            fit(few, voltage=asked)
+    three = grid_observations(2, **(two | {"core_mhz": (400.0, 700.0, 1000.0)}))
+    assert fit(three).voltage == "table"
+
+
 @pytest.mark.parametrize("kind", ["known", "bent", "estimated"])
 def test_the_choice_in_a_fold_never_sees_what_the_fold_predicts(kind):
     """One setting's energies are ruined: neither the form of its fold nor what it says changes."""
