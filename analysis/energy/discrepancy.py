@@ -22,7 +22,7 @@ all settings of a kernel and cancels in savings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import special
@@ -44,7 +44,9 @@ class Discrepancy:
     units of the measured range of each log clock; ``scale``: kernel -> factor on ``own``, 1 for
     others; ``noise``: kernel -> variance of one measurement about its cell's mean, empty without
     repeats; ``freedom``: of Student's t for intervals, from how many settings and kernels the
-    variances were estimated.
+    variances were estimated. Of a fit of several nodes, ``node_noise`` and ``node_setting``: the
+    variances on one node of a measurement, and of what all kernels have in common at a setting
+    (:mod:`analysis.energy.node_differences`); None and 0 otherwise.
     """
 
     kernel: float
@@ -55,6 +57,17 @@ class Discrepancy:
     noise: dict[str, float] = field(default_factory=dict)
     rough: float = 1.0
     reach: float = 1.0
+    node_noise: float | None = None
+    node_setting: float = 0.0
+
+    def on_another_node(self) -> Discrepancy:
+        """What the measurements of one node that the fit has not seen are away from a model with
+        that node's own coefficients: in ``noise``, nodes do not differ by these."""
+        if self.node_noise is None:
+            return self
+        noise = dict.fromkeys(self.noise or self.scale, self.node_noise)
+        setting = self.setting + self.node_setting
+        return replace(self, setting=setting, noise=noise, node_noise=None, node_setting=0.0)
 
     @property
     def widening(self) -> float:

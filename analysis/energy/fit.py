@@ -20,6 +20,7 @@ from analysis.energy.intervals import (
     without_each_setting,
 )
 from analysis.energy.models import AUTO
+from analysis.energy.node_differences import scatter_of_one_node
 from analysis.energy.out_of_fold import estimate_discrepancy
 from analysis.energy.refits import Refits
 from analysis.energy.remarks import inseparable, outliers
@@ -113,7 +114,7 @@ def fit(
             discrepancy = estimate_discrepancy(training, solution, solutions, surface)
     least, most = equally_good(value, weighted[:, used]) if intervals else (value, value)
     reach = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(with_choice))
-    return Fit(
+    made = Fit(
         site=data.site,
         simulated=data.simulated,
         model=choice.form.model,
@@ -140,6 +141,10 @@ def fit(
         unproven_clocks=data.unproven_clocks,
         stated_clocks=data.stated_clocks,
     )
+    if discrepancy is None or (scatter := scatter_of_one_node(made, data)) is None:
+        return made
+    noise, setting = scatter
+    return replace(made, discrepancy=replace(discrepancy, node_noise=noise, node_setting=setting))
 
 
 def _chosen(

@@ -80,6 +80,8 @@ class _Discrepancy(Part):
     noise: dict[str, NotNegative]
     rough: NotNegative = 1.0
     reach: Positive = 1.0
+    node_noise: NotNegative | None = None
+    node_setting: NotNegative = 0.0
 
 
 class _Refits(Part):

@@ -66,6 +66,7 @@ def fit_like(data: Observations, known: Fit, known_volts: Volts | None = None) -
             f"the fit of {known.site} does not say how sure it is, for its measurements are at "
             f"fewer than three settings; measure more there, or fit without --like"
         )
+    known = replace(known, discrepancy=known.discrepancy.on_another_node())
     known = _with_curves(data, known, known_volts or {})
     rows = _Rows.of(data, known)
     spread = _spread(rows)

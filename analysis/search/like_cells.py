@@ -121,8 +121,8 @@ class _Design:
     @classmethod
     def of(cls, known: Fit, there: Observations) -> _Design:
         """``known`` has a discrepancy."""
-        discrepancy = known.discrepancy
-        assert discrepancy is not None  # noqa: S101
+        assert known.discrepancy is not None  # noqa: S101
+        discrepancy = known.discrepancy.on_another_node()
         parts = known.parts_j(at_voltage(there, known.voltage, known.curves))
         p = parts.shape[1]
         labels = there.kernel.tolist()

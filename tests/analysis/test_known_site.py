@@ -14,6 +14,7 @@ from analysis.choice.known_kernels import at_each_setting
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
 from analysis.energy.known_site import USUAL_SPREAD, _noise, _Rows, fit_like
+from analysis.energy.node_differences import scatter_of_one_node
 from analysis.energy.voltage import LOWEST_V
 from analysis.measurements.observations import CantFit, observations
 from analysis.search.like_cells import NEAR_FULL, like_cells
@@ -321,6 +322,94 @@ def test_points_end_at_the_budget_at_the_number_and_near_the_least_error(known, 
     assert again.error_ratio[-1] < by_two.error_ratio[-1]
     cost[enough.rows[0]] = 1e6
     assert enough.rows[0] not in like_cells(known, known_data, free, cost, 20.0).rows
+
+
+def of_nodes(seed, apart, noise, setting_noise, nodes=5, counted=1.0, repeats=1):
+    """A site of several nodes: each coefficient of a node is exp of so much away from the others'.
+
+    One more node is made too, and returned apart.
+    """
+    rng = np.random.default_rng(seed)
+    grid = {
+        "core_mhz": (400.0, 500.0, 640.0, 760.0, 880.0, 1000.0),
+        "mem_mhz": (500.0, 700.0, 900.0),
+    }
+    same = grid_observations(3, kernels=24, counted=counted, repeats=repeats, **grid)
+    truth = fit(same, "choi+clock", "known", intervals=False)
+    made = []
+    for i in range(nodes + 1):
+        gain = np.exp(apart * rng.normal(size=len(truth.terms)))
+        odd = setting_noise * rng.normal(size=len(same.settings))[same.setting]
+        energy_j = truth.parts_j(same) @ gain * np.exp(noise * rng.normal(size=len(same)) + odd)
+        named = np.array([f"node-{i}"] * len(same), object)
+        made.append(replace(same, energy_j=energy_j, node=named))
+    arrays = ("kernel", "core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j", "node")
+    together = {
+        name: np.concatenate([getattr(one, name) for one in made[:-1]])
+        for name in (*arrays, "setting")
+    }
+    counts = {name: np.concatenate([one.counts[name] for one in made[:-1]]) for name in same.counts}
+    return replace(same, counts=counts, **together), made[-1]
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.15, 0.4])
+def test_the_scatter_of_one_node_is_found_among_nodes_that_differ(apart):
+    found = []
+    for seed in range(6):
+        data, _ = of_nodes(seed, apart, 0.02, 0.01)
+        made = fit(data, "choi+clock", "known")
+        discrepancy = made.discrepancy
+        found.append((discrepancy.node_noise, discrepancy.node_setting))
+        if apart:
+            among = np.mean(list(discrepancy.noise.values()))
+            assert among > 2.0 * discrepancy.node_noise
+        other = discrepancy.on_another_node()
+        assert other.setting == discrepancy.setting + discrepancy.node_setting
+        assert set(other.noise.values()) == {discrepancy.node_noise}
+        assert other.on_another_node() == other
+    noise, setting = np.mean(found, axis=0)
+    assert noise == pytest.approx(0.02**2, rel=0.1)
+    assert setting == pytest.approx(0.01**2, rel=0.35)
+
+
+def test_repeats_on_a_node_and_kernels_without_counts_show_its_scatter_too():
+    for counted, repeats in ((1.0, 3), (0.0, 3)):
+        data, _ = of_nodes(7, 0.2, 0.02, 0.0, counted=counted, repeats=repeats)
+        noise, setting = scatter_of_one_node(fit(data, "choi+clock", "known"), data)
+        assert noise == pytest.approx(0.02**2, rel=0.1)
+        assert setting < 0.004**2
+
+
+def test_without_several_named_nodes_there_is_no_scatter_of_one():
+    data, _ = of_nodes(0, 0.1, 0.02, 0.0)
+    made = fit(data, "choi+clock", "known", intervals=False)
+    one = replace(data, node=np.array(["node-1"] * len(data), object))
+    unnamed = replace(data, node=np.array([""] * len(data), object))
+    for none in (one, unnamed, replace(data, node=None)):
+        assert scatter_of_one_node(made, none) is None
+        discrepancy = fit(none, "choi+clock", "known").discrepancy
+        assert (discrepancy.node_noise, discrepancy.node_setting) == (None, 0.0)
+        assert discrepancy.on_another_node() == discrepancy
+    few = data.take(np.flatnonzero((data.setting < 3) & (data.kernel == data.kernel[0])))
+    assert scatter_of_one_node(made, few) is None
+
+
+def test_a_few_points_of_a_node_do_better_than_what_its_neighbours_say():
+    """Where nodes are 40 % apart as well: how they differ is not taken for noise."""
+    for apart, helps in ((0.15, True), (0.4, False)):
+        with_few, as_it_is, found = [], [], []
+        for seed in range(6):
+            data, other = of_nodes(seed, apart, 0.02, 0.01)
+            known_nodes = fit(data, "choi+clock", "known")
+            ones = np.ones(len(other))
+            rows = like_cells(known_nodes, other, ones > 0, ones, np.inf, 8).rows
+            made = fit_like(other.take(rows), known_nodes)
+            rest = other.take(np.delete(np.arange(len(other)), rows))
+            with_few.append(error_pct(made, rest))
+            as_it_is.append(error_pct(known_nodes, rest))
+            found.append(made.like.spread_pct)
+        assert np.mean(with_few) < (0.6 if helps else 0.3) * np.mean(as_it_is)
+        assert 0.5 < np.mean(found) / (100.0 * apart) < 1.6
 
 
 def test_times_of_a_kernel_measured_once_are_learned_from_the_known_site(known, known_data):
