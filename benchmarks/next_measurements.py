@@ -2,7 +2,7 @@
 each other, or chosen by ``campaign next``; and what other models lose on the same measurements.
 
     .venv/bin/python benchmarks/next_measurements.py --data DIR [--only NAME]
-        [--settings 3,4,6,8,12] [--seeds 5] [--table few|quarter|both]
+        [--settings 3,4,6,8,12] [--seeds 5] [--table few|next|quarter|all]
 
 ``DIR``: as for ``real_data.py``. Of M settings, picks are made among all of the data set, and
 judged by what was measured there; the mean over kernels and seeds is printed, in %. Of the phones
@@ -15,7 +15,10 @@ each cluster of cores is a site, with one kernel and one memory clock. Beside th
 - ``single``: the measured setting that is best on average; ``measured``: each kernel's best
   measured one; ``fastest``: the fastest of all settings.
 
-Then a quarter of all cells (a kernel at a setting), all of the same cost: ``random`` and ``spread``
+Then the same number of cells (a kernel at a setting), chosen by ``campaign next``, so that kernels
+have settings of their own; the quadratic and the process are then Gaussian processes of all cells.
+
+Then a quarter of all cells, all of the same cost: ``random`` and ``spread``
 settings for all kernels, and ``next``: five spread settings, then the cells that ``campaign next``
 chooses, in batches of half as many as there are kernels. ``all``: the model's own picks, without
 the measured energies, where everything is measured.
@@ -58,6 +61,8 @@ from analysis.search.next_cells import spread_settings  # noqa: E402
 
 COLUMNS = ("ours", "quadratic", "process", "single", "measured", "fastest")
 SHRINK = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
+SHARES, LEVEL = (0.01, 0.1, 1.0), 100.0
+"""Of a kernel's own deviations in what all kernels have in common; the variance of its level."""
 REACHES, NOISES = (0.3, 0.6, 1.2, 2.4), (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 
 
@@ -123,6 +128,46 @@ def by_process(place, log_j, few):
     return result
 
 
+def joint(log_j, cells, of_all, own, noises):
+    """Log energies (K, S) from some cells, bool (K, S), by a Gaussian process.
+
+    Its covariance is (S, S) ``of_all`` kernels, and as much ``own``, each of some, the likeliest
+    taken; with one of ``noises``. Kernels have levels of their own.
+    """
+    kernel, setting = np.nonzero(cells)
+    same = kernel[:, None] == kernel
+    y = log_j[cells]
+    level = (np.bincount(kernel, y) / np.bincount(kernel))[:, None]
+    best = None
+    for (shared, mine), noise in itertools.product(zip(of_all, own, strict=True), noises):
+        held = shared[np.ix_(setting, setting)] + same * (mine[np.ix_(setting, setting)] + LEVEL)
+        held = held + noise * np.eye(len(y))
+        root = np.linalg.cholesky(held)
+        solved = np.linalg.solve(root.T, np.linalg.solve(root, y - level[kernel, 0]))
+        scale = float((y - level[kernel, 0]) @ solved) / len(y)
+        likely = -0.5 * len(y) * np.log(scale) - np.log(np.diag(root)).sum()
+        if best is None or likely > best[0]:
+            best = likely, shared, mine, solved
+    _, shared, mine, solved = best
+    by_kernel = np.zeros(cells.shape)
+    by_kernel[kernel, setting] = solved
+    return level + shared @ by_kernel.sum(axis=0) + by_kernel @ (mine + LEVEL)
+
+
+def joint_process(place, log_j, cells):
+    """By a smooth process."""
+    square = ((place[:, None] - place) ** 2).sum(axis=2)
+    near = [np.exp(-square / (2 * reach**2)) for reach in REACHES for _ in SHARES]
+    return joint(log_j, cells, near, [s * n for s, n in zip(SHARES * 4, near, strict=True)], NOISES)
+
+
+def joint_quadratic(place, log_j, cells):
+    """By a quadratic, with deviations of each kernel from its coefficients."""
+    x = quadratic_columns(place)[:, 1:]
+    of_all = [10.0 * x @ x.T] * len(SHARES)
+    return joint(log_j, cells, of_all, [share * x @ x.T for share in SHARES], NOISES)
+
+
 class Set:
     """A data set of kernels that were measured at all settings."""
 
@@ -174,9 +219,22 @@ class Set:
         chosen["fastest"] = self.truth.fastest
         return {name: above[rows, at] for name, at in chosen.items()}
 
-    def next(self, count):
-        """The cells that ``campaign next`` chooses, all of the same cost."""
-        cells = np.zeros(self.shape, bool)
+    def others_at(self, cells):
+        """As ``others``, where each kernel has cells of its own."""
+        above, rows, place = self.truth.above_pct, np.arange(len(self.labels)), places(self.mhz)
+        known = np.where(cells, self.log_j, np.inf)
+        chosen = {"measured": known.argmin(axis=1), "fastest": self.truth.fastest}
+        for name, predict in (("quadratic", joint_quadratic), ("process", joint_process)):
+            log_j = np.where(cells, self.log_j, predict(place, self.log_j, cells))
+            chosen[name] = log_j.argmin(axis=1)
+        relative = np.where(cells, known - known.min(axis=1, keepdims=True), np.nan)
+        everywhere = np.where(cells.all(axis=0), np.nanmean(np.exp(relative), axis=0), np.inf)
+        chosen["single"] = np.full(len(rows), int(np.argmin(everywhere)))
+        return {name: above[rows, at] for name, at in chosen.items()}
+
+    def next(self, count, cells=None):
+        """The cells that ``campaign next`` chooses, all of the same cost, after ``cells``."""
+        cells = np.zeros(self.shape, bool) if cells is None else cells.copy()
         settings = [tuple(pair) for pair in self.mhz.tolist()]
         while (left := count - int(cells.sum())) > 0:
             rows = self.training(cells) if cells.any() else None
@@ -244,6 +302,21 @@ def few_rows(name, sites, counts, seeds):
     return passed
 
 
+def next_rows(name, whole, counts):
+    """Print a row for each number of measurements a kernel, where ``next`` chooses them."""
+    passed, cells = True, None
+    for count in counts:
+        if count >= whole.shape[1]:
+            continue
+        cells = whole.next(count * whole.shape[0], cells)
+        lost = {"ours": whole.lost(cells)} | whole.others_at(cells)
+        mean = {column: float(lost[column].mean()) for column in COLUMNS}
+        shown = " ".join(f"{mean[column]:10.2f}" for column in COLUMNS)
+        print(f"{name:20} {count:8}  {shown}", flush=True)
+        passed &= mean["ours"] <= 1.05 * min(mean[column] for column in COLUMNS[1:])
+    return passed
+
+
 def quarter_row(name, whole, seeds):
     """Print what a quarter of the cells buys; whether ``next`` is good enough."""
     kernels, settings = whole.shape
@@ -281,7 +354,7 @@ def main() -> int:
     parser.add_argument("--only")
     parser.add_argument("--settings", default="3,4,6,8,12")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--table", choices=("few", "quarter", "both"), default="both")
+    parser.add_argument("--table", choices=("few", "next", "quarter", "all"), default="all")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     sets = {
@@ -301,15 +374,21 @@ def main() -> int:
         for name, made in ((name, make()) for name, make in sets.items())
     }
     passed = True
-    if arguments.table in ("few", "both"):
+    counts = [int(count) for count in arguments.settings.split(",")]
+    if arguments.table in ("few", "all"):
         print(
             f"mean energy lost, %, all kernels at so many random settings; {arguments.seeds} seeds"
         )
         print(f"{'data':20} settings  " + " ".join(f"{column:>10}" for column in COLUMNS))
-        counts = [int(count) for count in arguments.settings.split(",")]
         for name, sites in read.items():
             passed &= few_rows(name, sites, counts, arguments.seeds)
-    if arguments.table in ("quarter", "both"):
+    if arguments.table in ("next", "all"):
+        print("\nmean energy lost, %, so many measurements a kernel, chosen by campaign next")
+        print(f"{'data':20} a kernel  " + " ".join(f"{column:>10}" for column in COLUMNS))
+        for name, sites in read.items():
+            if len(sites) == 1:
+                passed &= next_rows(name, sites[0], counts)
+    if arguments.table in ("quarter", "all"):
         print("\nmean energy lost, % (most), by a quarter of all cells; all: by the model alone")
         print(
             f"{'data':20} settings       next           spread             random        range"
