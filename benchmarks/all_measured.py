@@ -37,8 +37,8 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from few_measurements import Table  # noqa: E402
-from next_measurements import by_process, by_quadratic, places, quadratic_columns  # noqa: E402
 from real_data import gtx_980, odroid, phones, titan_x  # noqa: E402
+from smooth_models import by_process, by_quadratic, places, quadratic_columns  # noqa: E402
 
 from analysis.choice.crossval import cross_validate  # noqa: E402
 from analysis.choice.few_crossval import FewTruth  # noqa: E402

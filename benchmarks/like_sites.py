@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from analysis.energy import known_site  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
-from analysis.measurements.observations import observations  # noqa: E402
+from analysis.measurements.observations import observations, pooled  # noqa: E402
 from analysis.search.like_cells import like_cells  # noqa: E402
 from tests.analysis.twin_data import other_board, twin_dataset  # noqa: E402
 
@@ -64,19 +64,8 @@ def boards_apart(spread, boards):
 
 def one_site(nodes):
     """The measurements of several boards as those of the nodes of one site."""
-    columns = {
-        name: np.concatenate([getattr(one, name) for one in nodes])
-        for name in ("kernel", "core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j")
-    }
-    return replace(
-        nodes[0],
-        site="nodes",
-        counts={n: np.concatenate([one.counts[n] for one in nodes]) for n in nodes[0].counts},
-        setting=np.concatenate([one.setting for one in nodes]),
-        node=np.repeat([one.site for one in nodes], [len(one) for one in nodes]),
-        energy_std_j=None,
-        **columns,
-    )
+    together, place = pooled(nodes)
+    return replace(together, node=np.array([node.site for node in nodes], object)[place])
 
 
 def judged(own, whole, known, at):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.energy.curves import at_voltage
 from analysis.energy.fitted import Fit
 from analysis.energy.known_site import USUAL_SPREAD
 from analysis.measurements.observations import CantFit, Observations
@@ -123,7 +122,7 @@ class _Design:
         """``known`` has a discrepancy."""
         assert known.discrepancy is not None  # noqa: S101
         discrepancy = known.discrepancy.on_another_node()
-        parts = known.parts_j(at_voltage(there, known.voltage, known.curves))
+        parts = known.parts_j(there)
         p = parts.shape[1]
         labels = there.kernel.tolist()
         return cls(

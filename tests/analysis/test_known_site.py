@@ -16,7 +16,7 @@ from analysis.energy.fit_file import as_kept, fit_of
 from analysis.energy.known_site import USUAL_SPREAD, _noise, _Rows, fit_like
 from analysis.energy.node_differences import scatter_of_one_node
 from analysis.energy.voltage import LOWEST_V
-from analysis.measurements.observations import CantFit, observations
+from analysis.measurements.observations import CantFit, observations, pooled
 from analysis.search.like_cells import NEAR_FULL, like_cells
 from tests.analysis.synthetic import COUNTED, core_volt, grid_observations
 from tests.analysis.twin_data import other_board, twin_dataset
@@ -337,19 +337,14 @@ def of_nodes(seed, apart, noise, setting_noise, nodes=5, counted=1.0, repeats=1)
     same = grid_observations(3, kernels=24, counted=counted, repeats=repeats, **grid)
     truth = fit(same, "choi+clock", "known", intervals=False)
     made = []
-    for i in range(nodes + 1):
+    for _i in range(nodes + 1):
         gain = np.exp(apart * rng.normal(size=len(truth.terms)))
         odd = setting_noise * rng.normal(size=len(same.settings))[same.setting]
         energy_j = truth.parts_j(same) @ gain * np.exp(noise * rng.normal(size=len(same)) + odd)
-        named = np.array([f"node-{i}"] * len(same), object)
-        made.append(replace(same, energy_j=energy_j, node=named))
-    arrays = ("kernel", "core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j", "node")
-    together = {
-        name: np.concatenate([getattr(one, name) for one in made[:-1]])
-        for name in (*arrays, "setting")
-    }
-    counts = {name: np.concatenate([one.counts[name] for one in made[:-1]]) for name in same.counts}
-    return replace(same, counts=counts, **together), made[-1]
+        made.append(replace(same, energy_j=energy_j))
+    together, place = pooled(made[:-1])
+    named = np.array([f"node-{i}" for i in range(nodes)], object)
+    return replace(together, node=named[place]), made[-1]
 
 
 @pytest.mark.parametrize("apart", [0.0, 0.15, 0.4])
