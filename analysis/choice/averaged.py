@@ -18,6 +18,12 @@ A kernel with few settings beside many with all has a prediction by regression o
 of the forms (:mod:`analysis.choice.few_energies`). There the weights come from a trial on the
 others (:mod:`analysis.choice.few_trial`), which has errors enough to be inverse to them.
 
+Where kernels were measured at settings of their own, the processes are joint ones of all cells
+(:mod:`analysis.energy.joint_process`), which say how sure they are of each. Their mean squared
+errors are then not the same everywhere: each cell that was measured is left out alone, and the
+errors are compared with the variances that are said there. A setting at the end of the clocks is
+hard to predict without it, which says little of settings between measured ones.
+
 Where the predictions differ, all may be wrong, and the least of many settings is easily one whose
 energy is underestimated. So a pick is chosen by the mean plus half the standard deviation among
 them (:data:`CAUTION`): a measured setting is left for one that was not measured where all expect a
@@ -33,6 +39,7 @@ import numpy as np
 
 from analysis.energy.averaged_forms import AveragedForms, average_forms, varying_domains
 from analysis.energy.fitted import Fit
+from analysis.energy.joint_process import fit_joint_process, have_own_settings
 from analysis.energy.process import fit_process, left_out_log_j
 from analysis.energy.refits import Refits
 from analysis.measurements.cells import cell_means, first_rows
@@ -57,7 +64,7 @@ LEAST_RATIO = 0.5
 class OtherPredictions:
     """Those of the process, and of the averaged forms or the regression: ``log_j`` float64
     (2, K, M), log energies of K kernels at M settings, NaN where there is none, and their
-    ``weights`` (2, K), with the model's 1 in all. ``error_ratio``: (K,), how large the average's
+    ``weights`` (2, K, M), with the model's 1 in all. ``error_ratio``: (K,), how large the average's
     errors are beside the model's, out of fold, at most 1."""
 
     log_j: np.ndarray
@@ -75,24 +82,67 @@ def weights_by_error(errors: Sequence[np.ndarray], power: float) -> np.ndarray:
     return np.asarray(inverse / inverse.sum())
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """How far a prediction was off at the measured cells that were left out: ``errors`` of log
+    energy, (K, S), NaN where it has none. ``said_left_out`` (K, S) and ``said`` (K, M): the
+    variances that it states there and at all settings; None where it states none."""
+
+    errors: np.ndarray
+    said_left_out: np.ndarray | None = None
+    said: np.ndarray | None = None
+
+    def mean_square(self, known: np.ndarray, left_out: bool) -> np.ndarray:
+        """Of its errors, by those at the cells that are ``known``: (K, M), or (K, S) if
+        ``left_out``, or (1, 1) where it is the same everywhere."""
+        square = self.errors[known] ** 2
+        if self.said is None or self.said_left_out is None:
+            return np.full((1, 1), square.mean())
+        said = self.said_left_out if left_out else self.said
+        return np.asarray(said * np.mean(square / self.said_left_out[known]))
+
+
+def _weights(
+    judged: Sequence[_Judged], prior: np.ndarray, power: float, left_out: bool = False
+) -> np.ndarray:
+    """The weights of P predictions: (P, K, M), or (P, K, S) if ``left_out``, K or M being 1 where
+    they are the same everywhere. ``prior``: (3,), factors; 0 for a prediction not to be used."""
+    used = [i for i in range(len(judged)) if prior[i] > 0]
+    known = np.asarray(np.isfinite([judged[i].errors for i in used]).all(axis=0))
+    squares = [np.ones((1, 1))] * len(used)
+    if known.any():
+        squares = [judged[i].mean_square(known, left_out) for i in used]
+    inverse = np.array(np.broadcast_arrays(*squares)).clip(LEAST_VARIANCE) ** -power
+    inverse *= prior[used, None, None]
+    weights = np.zeros((len(judged), *inverse.shape[1:]))
+    weights[used] = inverse / inverse.sum(axis=0)
+    return weights
+
+
 def ratio_of_errors(errors: Sequence[np.ndarray], weights: np.ndarray, power: float) -> float:
     """Root mean square of the average's errors of log energy over that of the model's, the first,
     at most 1 and at least :data:`LEAST_RATIO`, to a ``power`` that draws it towards 1. Errors are
-    NaN where one has none."""
+    NaN where one has none; ``weights``: (P,), or of the shape of ``errors``."""
     known = np.isfinite(errors).all(axis=0)
     if not known.any():
         return 1.0
-    averaged = weights @ np.array([error[known] for error in errors])
+    averaged = (_beside(weights, np.asarray(errors)) * errors).sum(axis=0)[known]
     of_model = np.mean(errors[0][known] ** 2)
     ratio = np.sqrt(np.mean(averaged**2) / max(of_model, LEAST_VARIANCE))
     return float(np.clip(ratio, LEAST_RATIO, 1.0)) ** power
 
 
 def apart(away: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The standard deviation among predictions: the model's, and others of these ``weights`` (P,)
-    that are ``away`` from it (P, ...)."""
-    square = np.tensordot(weights, away**2, 1) - np.tensordot(weights, away, 1) ** 2
+    """The standard deviation among predictions: the model's, and others that are ``away`` from it
+    (P, ...), of these ``weights``, (P,) or of the shape of ``away``."""
+    weights = _beside(weights, away)
+    square = (weights * away**2).sum(axis=0) - (weights * away).sum(axis=0) ** 2
     return np.asarray(np.sqrt(np.maximum(square, 0.0)))
+
+
+def _beside(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """``weights``, (P,) or (P, ...), with as many axes as ``values`` (P, ...)."""
+    return weights.reshape(weights.shape + (1,) * (values.ndim - weights.ndim))
 
 
 def cautious(energy_j: np.ndarray, between: np.ndarray) -> np.ndarray:
@@ -119,39 +169,64 @@ def other_predictions(
     mhz, measured_mhz = np.array(list(volts)), np.array(data.settings)[present]
     domains = varying_domains(mhz)
     measured = cell_means(data, labels, np.log(data.energy_j))[:, present]
-    process = fit_process(measured_mhz, measured, mhz if len(domains) == 1 else None)
+    process = _by_process(measured_mhz, measured, mhz, mhz if len(domains) == 1 else None)
     power = len(present) / (len(present) + HALF_WAY)
     left_out_s = _times_left_out(data, times, labels, present)
-    errors = [
-        _model_left_out(fitted, data, left_out_s, labels, present) - measured,
-        left_out_log_j(process) - measured,
-    ]
-    log_j = np.stack([process.log_j(mhz), np.full((len(labels), len(mhz)), np.nan)])
+    model_left_out = _model_left_out(fitted, data, left_out_s, labels, present)
+    judged = [_Judged(model_left_out - measured), process.judged(measured)]
+    log_j = np.stack([process.log_j, np.full((len(labels), len(mhz)), np.nan)])
     prior = np.ones(3)
     if domains:
         settings = list(volts)
         place = [settings.index(data.settings[setting]) for setting in present]
         forms = _averaged_forms(data, times, labels, volts, domains, place, left_out_s)
         by_forms, left_out = forms.log_j, forms.left_out_log_j[:, place]
+        of_forms = _Judged(left_out - measured)
         if len(domains) == 2:
-            unexplained = fit_process(measured_mhz, measured - by_forms[:, place])
-            by_forms = by_forms + unexplained.log_j(mhz)
-            left_out = left_out + left_out_log_j(unexplained)
+            unexplained = _by_process(measured_mhz, measured - by_forms[:, place], mhz, None)
+            by_forms = by_forms + unexplained.log_j
+            of_forms = unexplained.judged(measured - left_out)
             prior[1] = FEW_WEIGHT if len(present) <= COEFFICIENTS else 1.0
         log_j[1] = by_forms
-        errors.append(left_out - measured)
-    weights = np.zeros(3)
-    first = 1 if len(domains) == 1 else 0  # there the forms take the model's place
-    weights[first : len(errors)] = weights_by_error(errors[first:], power)
-    weights *= prior
-    weights /= weights.sum()
-    ratio = ratio_of_errors(errors, weights[: len(errors)], power)
+        judged.append(of_forms)
+    prior[0] = 0.0 if len(domains) == 1 else 1.0  # the forms take the model's place there
+    weights = np.zeros((3, *log_j.shape[1:]))
+    weights[: len(judged)] = _weights(judged, prior, power)
+    where_left_out = _weights(judged, prior, power, left_out=True)
+    ratio = ratio_of_errors([one.errors for one in judged], where_left_out, power)
     row = {label: i for i, label in enumerate(labels)}
+    rows = [row[label] for label in kernels]
     return OtherPredictions(
-        log_j=log_j[:, [row[label] for label in kernels]],
-        weights=np.repeat(weights[1:, None], len(kernels), axis=1),
-        error_ratio=np.full(len(kernels), ratio),
+        log_j=log_j[:, rows], weights=weights[1:, rows], error_ratio=np.full(len(kernels), ratio)
     )
+
+
+@dataclass(frozen=True)
+class _ByProcess:
+    """Log energies by a process at all settings, (K, M), and at the measured ones without them,
+    (K, S), with the variances that a joint process states; None for other processes."""
+
+    log_j: np.ndarray
+    left_out_log_j: np.ndarray
+    variance: np.ndarray | None = None
+    left_out_variance: np.ndarray | None = None
+
+    def judged(self, log_j: np.ndarray) -> _Judged:
+        """By what was measured, (K, S)."""
+        return _Judged(self.left_out_log_j - log_j, self.left_out_variance, self.variance)
+
+
+def _by_process(
+    measured_mhz: np.ndarray, log_j: np.ndarray, mhz: np.ndarray, range_mhz: np.ndarray | None
+) -> _ByProcess:
+    """Log energies (K, S) at the settings ``measured_mhz``, predicted at ``mhz`` (M, 2).
+    ``range_mhz``: as of :func:`~analysis.energy.process.fit_process`."""
+    if have_own_settings(log_j):
+        joint = fit_joint_process(measured_mhz, log_j, range_mhz)
+        at, left_out = joint.at(mhz), joint.left_out()
+        return _ByProcess(at.log_j, left_out.log_j, at.variance, left_out.variance)
+    process = fit_process(measured_mhz, log_j, range_mhz)
+    return _ByProcess(process.log_j(mhz), left_out_log_j(process))
 
 
 def _averaged_forms(

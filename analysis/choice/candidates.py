@@ -138,7 +138,7 @@ def all_candidates(
                 for label, trial in trials.items():
                     i = code[label]
                     others.log_j[1, i] = _at(settings, trial, trial.regressed_log_j[label])
-                    others.weights[:, i] = trial.weights[1:]
+                    others.weights[:, i] = trial.weights[1:, None]
                     others.error_ratio[i] = trial.error_ratio
                     if trial.errors is not None:
                         errors_of_few[label] = FewErrors(

@@ -153,7 +153,7 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
             surer = unmeasured & ~beyond[:, i].any(axis=0)
             least = np.where(surer, float(cells.others.error_ratio[i]), 1.0)
             drawn *= np.maximum(least, between / np.maximum(drawn.std(axis=1), TINY))[:, None]
-            mean = mean + weights @ away
+            mean = mean + (weights * away).sum(axis=0)
         if beyond.any():
             drawn += np.where(there, 0.0, beyond[:, i]).T @ slope
         slower = cells.time_std[i][:, None] * time

@@ -147,7 +147,8 @@ def _square_distance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.asarray(core * core + mem * mem)
 
 
-def _correlation(one: np.ndarray, other: np.ndarray, reach: float) -> np.ndarray:
+def correlation(one: np.ndarray, other: np.ndarray, reach: float) -> np.ndarray:
+    """The squared exponential of settings in scaled log clocks, (M, 2) and (N, 2): (M, N)."""
     return np.asarray(np.exp(-0.5 * _square_distance(one, other) / reach**2))
 
 
@@ -168,9 +169,9 @@ def matern(distance: np.ndarray, reach: float) -> np.ndarray:
 def smoother(at: np.ndarray, wanted: np.ndarray, shape: tuple[float, float]) -> np.ndarray:
     """(M, S): how much each residual at ``at`` counts for the surface at each ``wanted``."""
     reach, noise = shape
-    held = _correlation(at, at, reach)
+    held = correlation(at, at, reach)
     held[np.diag_indices(len(held))] += noise
-    solved = np.linalg.solve(held, _correlation(at, wanted, reach))
+    solved = np.linalg.solve(held, correlation(at, wanted, reach))
     return np.asarray(solved.T)
 
 

@@ -19,6 +19,7 @@ from analysis.choice.candidates import Candidates, all_candidates, measured_volt
 from analysis.choice.pick import pick
 from analysis.energy.averaged_forms import average_forms
 from analysis.energy.fit import fit
+from analysis.energy.joint_process import fit_joint_process
 from analysis.energy.process import fit_process
 from analysis.measurements.observations import kernel_names
 from analysis.time.kernel_roofline import fit_time
@@ -166,7 +167,8 @@ def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_predictions_diffe
         # Measurements move the model too, by the same factor for its kernel, so that the average
         # lies between them, or beyond the model by no more than that.
         weight = others.weights[:, i]
-        average = weight @ others.log_j[:, i] + (1 - weight.sum()) * np.log(by_model)
+        average = (weight * others.log_j[:, i]).sum(axis=0)
+        average += (1 - weight.sum(axis=0)) * np.log(by_model)
         moved = np.log(one.energy_j) - average
         assert np.abs(moved[hidden]).max() < 0.05
         spread = np.log(one.energy_draws_j).std(axis=1)
@@ -190,7 +192,7 @@ def test_over_one_clock_the_average_of_all_forms_is_in_the_models_place(voltage)
     volts = {setting: measured_volts(data)[setting] for setting in settings}
     others = other_predictions(fitted, training, times, labels, volts)
     assert others is not None
-    assert others.weights.sum(axis=0) == pytest.approx(np.ones(4))
+    assert others.weights.sum(axis=0) == pytest.approx(np.ones((4, 6)))
     mhz = np.array(settings)
     seen = [i for i, setting in enumerate(settings) if setting[0] not in hidden]
     log_j = np.stack([np.log(among[label].measured_j) for label in labels])
@@ -200,7 +202,7 @@ def test_over_one_clock_the_average_of_all_forms_is_in_the_models_place(voltage)
     time_s = np.stack([among[label].time_s for label in labels])
     curves = average_forms(mhz[:, :1], volt, log_j, time_s, time_s).log_j
     np.testing.assert_allclose(others.log_j[1], curves, rtol=1e-12)
-    average = others.weights[:, :, None] * others.log_j
+    average = others.weights * others.log_j
     for i, label in enumerate(labels):
         at = ~among[label].measured
         assert at.sum() == 2
@@ -231,12 +233,63 @@ def test_over_two_clocks_the_forms_are_corrected_by_a_process(few, monkeypatch):
     def odds(weights):
         return weights[0] / (1.0 - weights[0])
 
-    assert 0.0 < others.weights[0, 0] < 1.0
+    assert 0.0 < others.weights[0, 0, 0] < 1.0
     monkeypatch.setattr(averaged, "FEW_WEIGHT", 1.0)
     equal = other_predictions(fitted, training, times, labels, volts)
     assert equal is not None
     half = 0.5 if len(few) == 6 else 1.0
     np.testing.assert_allclose(odds(others.weights), half * odds(equal.weights), rtol=1e-9)
+
+
+def test_with_settings_of_their_own_cells_weigh_by_the_errors_expected_there():
+    """Of the model one mean square for all; of the processes the variance that each states at a
+    cell, by how many times too small it was where cells were left out."""
+    data = grid_observations(5, kernels=10, noise=0.02, core_mhz=CORE_MHZ)
+    data = replace(data, core_v=np.ones(len(data)), mem_v=np.ones(len(data)), voltage="unit")
+    labels = kernel_names(data)
+    number = np.array([labels.index(kernel) for kernel in data.kernel])
+    # All at the ends of the clocks, six kernels each at three settings between them as well.
+    ends, between = [0, 5, 6, 11], [1, 2, 3, 4, 7, 8, 9, 10]
+    seen = np.isin(data.setting, ends)
+    for kernel in range(6):
+        seen |= (number == kernel) & np.isin(data.setting, np.roll(between, kernel)[:3])
+    training = data.take(seen)
+    fitted, times = fit(training, "choi", "unit"), fit_time(training)
+    volts = {setting: measured_volts(data)[setting] for setting in sorted(measured_volts(data))}
+    others = other_predictions(fitted, training, times, labels, volts)
+    assert others is not None
+    mhz = np.array(list(volts))
+    among = all_candidates(fitted, training, volts=volts, averaged=False)
+    log_j = np.stack([np.log(among[label].measured_j) for label in labels])
+    time_s = np.stack([among[label].time_s for label in labels])
+    assert np.isnan(log_j).any(axis=1).all()
+    assert np.isfinite(log_j).any(axis=0).all()
+    process = fit_joint_process(mhz, log_j)
+    of_process, left_out = process.at(mhz), process.left_out()
+    np.testing.assert_allclose(others.log_j[0], of_process.log_j, rtol=1e-12)
+    forms = average_forms(mhz, np.full(mhz.shape, np.nan), log_j, time_s, time_s)
+    unexplained = fit_joint_process(mhz, log_j - forms.log_j)
+    of_both = unexplained.at(mhz)
+    np.testing.assert_allclose(others.log_j[1], forms.log_j + of_both.log_j, rtol=1e-12)
+
+    # The odds of the process against the model: the model's mean square is the same at all cells.
+    model = 1.0 - others.weights.sum(axis=0)
+    power = 12 / 20
+    odds = (others.weights[0] / model) ** (1 / power) * of_process.variance
+    np.testing.assert_allclose(odds, odds[0, 0], rtol=1e-9)
+    assert np.ptp(others.weights[0]) > 0.1
+    # Errors of all three are compared at the same cells, those at which each has one.
+    assert fitted.refits is not None
+    every = np.arange(12)
+    left_out_s = averaged._times_left_out(training, times, labels, every)
+    by_model = averaged._model_left_out(fitted, training, left_out_s, labels, every)
+    by_forms = average_forms(mhz, np.full(mhz.shape, np.nan), log_j, time_s, left_out_s)
+    known = np.isfinite(by_model + by_forms.left_out_log_j + left_out.log_j)
+    assert 30 < known.sum() <= np.isfinite(log_j).sum()
+    square = (left_out.log_j - log_j)[known] ** 2
+    too_small = np.mean(square / left_out.variance[known])
+    expected = np.mean((by_model - log_j)[known] ** 2) / too_small
+    assert odds[0, 0] == pytest.approx(expected, rel=1e-9)
 
 
 def own_settings(rows):
