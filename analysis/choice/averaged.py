@@ -18,11 +18,11 @@ A kernel with few settings beside many with all has a prediction by regression o
 of the forms (:mod:`analysis.choice.few_energies`). There the weights come from a trial on the
 others (:mod:`analysis.choice.few_trial`), which has errors enough to be inverse to them.
 
-Where kernels were measured at settings of their own, the processes are joint ones of all cells
-(:mod:`analysis.energy.joint_process`), which say how sure they are of each. Their mean squared
-errors are then not the same everywhere: each cell that was measured is left out alone, and the
-errors are compared with the variances that are said there. A setting at the end of the clocks is
-hard to predict without it, which says little of settings between measured ones.
+Where half of the kernels or more lack settings that others have, the processes are those of
+:mod:`analysis.energy.joint_process`, which state how sure they are of each prediction. There
+the mean squared errors, and so the weights, are not the same everywhere: they are the stated
+variances times the factor by which these were too small where each measured cell was left out. So
+errors at the ends of the clocks, which are hard to predict, do not decide on settings between.
 
 Where the predictions differ, all may be wrong, and the least of many settings is easily one whose
 energy is underestimated. So a pick is chosen by the mean plus half the standard deviation among
@@ -77,29 +77,33 @@ def weights_by_error(errors: Sequence[np.ndarray], power: float) -> np.ndarray:
     known = np.isfinite(errors).all(axis=0)
     if not known.any():
         return np.full(len(errors), 1.0 / len(errors))
-    square = [max(float(np.mean(error[known] ** 2)), LEAST_VARIANCE) for error in errors]
-    inverse = np.array(square) ** -power
-    return np.asarray(inverse / inverse.sum())
+    return _inverse(np.array([np.mean(error[known] ** 2) for error in errors]), power)
+
+
+def _inverse(squares: np.ndarray, power: float) -> np.ndarray:
+    """The weights of predictions whose errors have these mean squares, (P, ...)."""
+    inverse = squares.clip(LEAST_VARIANCE) ** -power
+    return np.asarray(inverse / inverse.sum(axis=0))
 
 
 @dataclass(frozen=True)
 class _Judged:
     """How far a prediction was off at the measured cells that were left out: ``errors`` of log
-    energy, (K, S), NaN where it has none. ``said_left_out`` (K, S) and ``said`` (K, M): the
-    variances that it states there and at all settings; None where it states none."""
+    energy, (K, S), NaN where it has none. ``stated_left_out`` (K, S) and ``stated`` (K, M): the
+    variances of its errors that it states there and at all settings; None where it states none."""
 
     errors: np.ndarray
-    said_left_out: np.ndarray | None = None
-    said: np.ndarray | None = None
+    stated_left_out: np.ndarray | None = None
+    stated: np.ndarray | None = None
 
     def mean_square(self, known: np.ndarray, left_out: bool) -> np.ndarray:
         """Of its errors, by those at the cells that are ``known``: (K, M), or (K, S) if
         ``left_out``, or (1, 1) where it is the same everywhere."""
         square = self.errors[known] ** 2
-        if self.said is None or self.said_left_out is None:
+        if self.stated is None or self.stated_left_out is None:
             return np.full((1, 1), square.mean())
-        said = self.said_left_out if left_out else self.said
-        return np.asarray(said * np.mean(square / self.said_left_out[known]))
+        stated = self.stated_left_out if left_out else self.stated
+        return np.asarray(stated * np.mean(square / self.stated_left_out[known]))
 
 
 def _weights(
@@ -112,10 +116,9 @@ def _weights(
     squares = [np.ones((1, 1))] * len(used)
     if known.any():
         squares = [judged[i].mean_square(known, left_out) for i in used]
-    inverse = np.array(np.broadcast_arrays(*squares)).clip(LEAST_VARIANCE) ** -power
-    inverse *= prior[used, None, None]
-    weights = np.zeros((len(judged), *inverse.shape[1:]))
-    weights[used] = inverse / inverse.sum(axis=0)
+    counted = _inverse(np.array(np.broadcast_arrays(*squares)), power) * prior[used, None, None]
+    weights = np.zeros((len(judged), *counted.shape[1:]))
+    weights[used] = counted / counted.sum(axis=0)
     return weights
 
 
@@ -189,7 +192,8 @@ def other_predictions(
             prior[1] = FEW_WEIGHT if len(present) <= COEFFICIENTS else 1.0
         log_j[1] = by_forms
         judged.append(of_forms)
-    prior[0] = 0.0 if len(domains) == 1 else 1.0  # the forms take the model's place there
+    if len(domains) == 1:
+        prior[0] = 0.0  # the forms take the model's place
     weights = np.zeros((3, *log_j.shape[1:]))
     weights[: len(judged)] = _weights(judged, prior, power)
     where_left_out = _weights(judged, prior, power, left_out=True)

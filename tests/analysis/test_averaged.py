@@ -241,13 +241,14 @@ def test_over_two_clocks_the_forms_are_corrected_by_a_process(few, monkeypatch):
     np.testing.assert_allclose(odds(others.weights), half * odds(equal.weights), rtol=1e-9)
 
 
-def test_with_settings_of_their_own_cells_weigh_by_the_errors_expected_there():
+def test_with_settings_of_their_own_cells_weigh_by_the_errors_expected_there(monkeypatch):
     """Of the model one mean square for all; of the processes the variance that each states at a
     cell, by how many times too small it was where cells were left out."""
     data = grid_observations(5, kernels=10, noise=0.02, core_mhz=CORE_MHZ)
     data = replace(data, core_v=np.ones(len(data)), mem_v=np.ones(len(data)), voltage="unit")
     labels = kernel_names(data)
     number = np.array([labels.index(kernel) for kernel in data.kernel])
+    monkeypatch.setattr(averaged, "LEAST_RATIO", 0.1)
     # All at the ends of the clocks, six kernels each at three settings between them as well.
     ends, between = [0, 5, 6, 11], [1, 2, 3, 4, 7, 8, 9, 10]
     seen = np.isin(data.setting, ends)
@@ -286,10 +287,24 @@ def test_with_settings_of_their_own_cells_weigh_by_the_errors_expected_there():
     by_forms = average_forms(mhz, np.full(mhz.shape, np.nan), log_j, time_s, left_out_s)
     known = np.isfinite(by_model + by_forms.left_out_log_j + left_out.log_j)
     assert 30 < known.sum() <= np.isfinite(log_j).sum()
-    square = (left_out.log_j - log_j)[known] ** 2
-    too_small = np.mean(square / left_out.variance[known])
-    expected = np.mean((by_model - log_j)[known] ** 2) / too_small
-    assert odds[0, 0] == pytest.approx(expected, rel=1e-9)
+    errors = [
+        by_model - log_j,
+        left_out.log_j - log_j,
+        by_forms.left_out_log_j + unexplained.left_out().log_j - log_j,
+    ]
+    stated = [left_out.variance, unexplained.left_out().variance]
+    squares = [np.full(log_j.shape, np.mean(errors[0][known] ** 2))]
+    squares += [
+        v * np.mean(e[known] ** 2 / v[known]) for e, v in zip(errors[1:], stated, strict=True)
+    ]
+    too_small = np.mean(errors[1][known] ** 2 / left_out.variance[known])
+    assert odds[0, 0] == pytest.approx(squares[0][0, 0] / too_small, rel=1e-9)
+    # How good the average is, by its weights where each cell was left out.
+    weights = np.array(squares) ** -power
+    average = (weights * errors).sum(axis=0) / weights.sum(axis=0)
+    ratio = np.sqrt(np.mean(average[known] ** 2) / np.mean(errors[0][known] ** 2))
+    assert 0.1 < ratio < 1.0
+    assert others.error_ratio == pytest.approx(np.full(10, ratio**power), rel=1e-9)
 
 
 def own_settings(rows):
