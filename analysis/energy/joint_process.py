@@ -43,9 +43,12 @@ class Predicted:
 
 @dataclass(frozen=True, kw_only=True)
 class JointProcess:
-    """``range_mhz``: float64 (R, 2), the settings over whose range log clocks are scaled; ``mhz``:
+    """A process of this shape, and the cells that it is given.
+
+    ``range_mhz``: float64 (R, 2), the settings over whose range log clocks are scaled; ``mhz``:
     (S, 2), the measured ones; ``log_j``: (K, S), NaN where a kernel was not measured. ``reach`` is
-    in units of that range, ``share`` and ``noise`` are relative to the shared curve's variance."""
+    in units of that range, ``share`` and ``noise`` are relative to the shared curve's variance.
+    """
 
     range_mhz: np.ndarray
     mhz: np.ndarray
@@ -106,7 +109,7 @@ class JointProcess:
 
     @cached_property
     def _middle(self) -> np.ndarray:
-        """The mean of each kernel's cells, (K,), which rounding is about."""
+        """The mean of each kernel's cells, (K,), from which its level is expected to differ."""
         return known_mean(self.log_j)
 
     @cached_property

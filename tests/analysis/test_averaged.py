@@ -307,5 +307,26 @@ def test_with_settings_of_their_own_cells_weigh_by_the_errors_expected_there(mon
     assert others.error_ratio == pytest.approx(np.full(10, ratio**power), rel=1e-9)
 
 
+def test_over_one_clock_too_weights_differ_from_cell_to_cell():
+    """The average of all forms has one mean square for all cells, the process one of each."""
+    data = grid_observations(3, kernels=4, noise=0.02, core_mhz=CORE_MHZ)
+    data = data.take(data.mem_mhz == data.mem_mhz.max())
+    labels = kernel_names(data)
+    number = np.array([labels.index(kernel) for kernel in data.kernel])
+    place = np.searchsorted(np.unique(data.core_mhz), data.core_mhz)
+    training = data.take((place != 1 + number) | (number == 3))
+    fitted = fit(training, "choi", "known")
+    volts = {setting: measured_volts(data)[setting] for setting in sorted(measured_volts(data))}
+    others = other_predictions(fitted, training, fit_time(training), labels, volts)
+    assert others is not None
+    assert others.weights.sum(axis=0) == pytest.approx(np.ones((4, 6)))
+    among = all_candidates(fitted, training, volts=volts)
+    log_j = np.stack([np.log(among[label].measured_j) for label in labels])
+    assert np.isnan(log_j).sum() == 3
+    variance = fit_joint_process(np.array(list(volts)), log_j).at(np.array(list(volts))).variance
+    odds = (others.weights[0] / others.weights[1]) ** (14 / 6) * variance
+    np.testing.assert_allclose(odds, odds[0, 0], rtol=1e-9)
+
+
 def own_settings(rows):
     return [rows.settings[s] for s in rows.setting]
