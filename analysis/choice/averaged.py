@@ -27,7 +27,8 @@ errors at the ends of the clocks, which are hard to predict, do not decide on se
 Where the predictions differ, all may be wrong, and the least of many settings is easily one whose
 energy is underestimated. So a pick is chosen by the mean plus half the standard deviation among
 them (:data:`CAUTION`): a measured setting is left for one that was not measured where all expect a
-gain, or some a clear gain.
+gain, or some a clear gain. Weights that differ from cell to cell have done that already: a
+prediction counts little where it is unsure, and picks then go by the mean alone.
 """
 
 from __future__ import annotations
@@ -65,11 +66,13 @@ class OtherPredictions:
     """Those of the process, and of the averaged forms or the regression: ``log_j`` float64
     (2, K, M), log energies of K kernels at M settings, NaN where there is none, and their
     ``weights`` (2, K, M), with the model's 1 in all. ``error_ratio``: (K,), how large the average's
-    errors are beside the model's, out of fold, at most 1."""
+    errors are beside the model's, out of fold, at most 1. ``by_cell``: bool (K,), whether the
+    weights go by the errors that are expected of each cell, so that picks need no caution."""
 
     log_j: np.ndarray
     weights: np.ndarray
     error_ratio: np.ndarray
+    by_cell: np.ndarray
 
 
 def weights_by_error(errors: Sequence[np.ndarray], power: float) -> np.ndarray:
@@ -201,7 +204,10 @@ def other_predictions(
     row = {label: i for i, label in enumerate(labels)}
     rows = [row[label] for label in kernels]
     return OtherPredictions(
-        log_j=log_j[:, rows], weights=weights[1:, rows], error_ratio=np.full(len(kernels), ratio)
+        log_j=log_j[:, rows],
+        weights=weights[1:, rows],
+        error_ratio=np.full(len(kernels), ratio),
+        by_cell=np.full(len(kernels), process.variance is not None),
     )
 
 

@@ -31,7 +31,7 @@ class Candidates:
     ``energy_draws_j``, ``time_draws_s``: float64 (settings, draws), what energy and time may be,
     given how sure the coefficients, the surface and the times are; None without a covariance.
     ``apart``: float64 (settings,), the standard deviation of log energy among predictions
-    (:mod:`analysis.choice.averaged`), 0 where measured.
+    (:mod:`analysis.choice.averaged`), 0 where measured and where picks need no caution.
     ``few``: what the model's picks lose for other kernels with as few settings; None where the
     kernel has more, or that could not be tried. ``time_error_pct``: of a profiled kernel, what the
     times of other kernels, predicted in the same way, are off by on average, in %; NaN where that
@@ -140,6 +140,7 @@ def all_candidates(
                     others.log_j[1, i] = _at(settings, trial, trial.regressed_log_j[label])
                     others.weights[:, i] = trial.weights[1:, None]
                     others.error_ratio[i] = trial.error_ratio
+                    others.by_cell[i] = False
                     if trial.errors is not None:
                         errors_of_few[label] = FewErrors(
                             _at(settings, trial, trial.errors.log_j),

@@ -92,7 +92,7 @@ class Cells:
 class Posterior:
     """Of one kernel at M settings: ``energy_j`` (M,), of the mean log energy; draws float64
     (M, draws) of energy (J) and of time (s). ``apart``: float64 (M,), the standard deviation of log
-    energy among the predictions, 0 where the cell was measured."""
+    energy among the predictions, 0 where the cell was measured and where picks need no caution."""
 
     energy_j: np.ndarray
     energy_draws_j: np.ndarray
@@ -154,6 +154,8 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
             least = np.where(surer, float(cells.others.error_ratio[i]), 1.0)
             drawn *= np.maximum(least, between / np.maximum(drawn.std(axis=1), TINY))[:, None]
             mean = mean + (weights * away).sum(axis=0)
+            if cells.others.by_cell[i]:
+                between = np.zeros(n_settings)
         if beyond.any():
             drawn += np.where(there, 0.0, beyond[:, i]).T @ slope
         slower = cells.time_std[i][:, None] * time
