@@ -90,37 +90,48 @@ def _inverse(squares: np.ndarray, power: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Judged:
-    """How far a prediction was off at the measured cells that were left out: ``errors`` of log
-    energy, (K, S), NaN where it has none. ``stated_left_out`` (K, S) and ``stated`` (K, M): the
-    variances of its errors that it states there and at all settings; None where it states none."""
+class _LeftOut:
+    """What is known of a prediction: the log energy of each measured cell from the other
+    measurements, ``log_j`` (K, S), NaN where there is none, and the variances that the prediction
+    states of its errors, of these ``left_out_variance`` (K, S), and ``variance`` (K, M) at all
+    settings; None where it states none."""
 
-    errors: np.ndarray
-    stated_left_out: np.ndarray | None = None
-    stated: np.ndarray | None = None
+    log_j: np.ndarray
+    left_out_variance: np.ndarray | None = None
+    variance: np.ndarray | None = None
 
-    def mean_square(self, known: np.ndarray, left_out: bool) -> np.ndarray:
-        """Of its errors, by those at the cells that are ``known``: (K, M), or (K, S) if
-        ``left_out``, or (1, 1) where it is the same everywhere."""
-        square = self.errors[known] ** 2
-        if self.stated is None or self.stated_left_out is None:
-            return np.full((1, 1), square.mean())
-        stated = self.stated_left_out if left_out else self.stated
-        return np.asarray(stated * np.mean(square / self.stated_left_out[known]))
+
+def _mean_square(
+    prediction: _LeftOut, error: np.ndarray, known: np.ndarray, left_out: bool
+) -> np.ndarray:
+    """Of the errors of a prediction, by its ``error`` (K, S) at the cells that are ``known``: (K,
+    M), or (K, S) if ``left_out``, or (1, 1) where it is the same everywhere."""
+    square = error[known] ** 2
+    if prediction.left_out_variance is None or prediction.variance is None:
+        return np.full((1, 1), square.mean())
+    too_small = np.mean(square / prediction.left_out_variance[known])
+    return np.asarray(
+        too_small * (prediction.left_out_variance if left_out else prediction.variance)
+    )
 
 
 def _weights(
-    judged: Sequence[_Judged], prior: np.ndarray, power: float, left_out: bool = False
+    predictions: Sequence[_LeftOut],
+    errors: Sequence[np.ndarray],
+    prior: np.ndarray,
+    power: float,
+    left_out: bool = False,
 ) -> np.ndarray:
-    """The weights of P predictions: (P, K, M), or (P, K, S) if ``left_out``, K or M being 1 where
-    they are the same everywhere. ``prior``: (3,), factors; 0 for a prediction not to be used."""
-    used = [i for i in range(len(judged)) if prior[i] > 0]
-    known = np.asarray(np.isfinite([judged[i].errors for i in used]).all(axis=0))
+    """The weights of P predictions by their ``errors``: (P, K, M), or (P, K, S) if ``left_out``, K
+    and the last being 1 where they are the same everywhere. ``prior``: (3,), factors; 0 for a
+    prediction that is not used."""
+    used = [i for i in range(len(errors)) if prior[i] > 0]
+    known = np.asarray(np.isfinite([errors[i] for i in used]).all(axis=0))
     squares = [np.ones((1, 1))] * len(used)
     if known.any():
-        squares = [judged[i].mean_square(known, left_out) for i in used]
+        squares = [_mean_square(predictions[i], errors[i], known, left_out) for i in used]
     counted = _inverse(np.array(np.broadcast_arrays(*squares)), power) * prior[used, None, None]
-    weights = np.zeros((len(judged), *counted.shape[1:]))
+    weights = np.zeros((len(errors), *counted.shape[1:]))
     weights[used] = counted / counted.sum(axis=0)
     return weights
 
@@ -175,32 +186,35 @@ def other_predictions(
     mhz, measured_mhz = np.array(list(volts)), np.array(data.settings)[present]
     domains = varying_domains(mhz)
     measured = cell_means(data, labels, np.log(data.energy_j))[:, present]
-    process = _by_process(measured_mhz, measured, mhz, mhz if len(domains) == 1 else None)
+    by_process, process = _by_process(
+        measured_mhz, measured, mhz, mhz if len(domains) == 1 else None
+    )
     power = len(present) / (len(present) + HALF_WAY)
     left_out_s = _times_left_out(data, times, labels, present)
-    model_left_out = _model_left_out(fitted, data, left_out_s, labels, present)
-    judged = [_Judged(model_left_out - measured), process.judged(measured)]
-    log_j = np.stack([process.log_j, np.full((len(labels), len(mhz)), np.nan)])
+    model = _LeftOut(_model_left_out(fitted, data, left_out_s, labels, present))
+    predictions = [model, process]
+    log_j = np.stack([by_process, np.full((len(labels), len(mhz)), np.nan)])
     prior = np.ones(3)
     if domains:
         settings = list(volts)
         place = [settings.index(data.settings[setting]) for setting in present]
         forms = _averaged_forms(data, times, labels, volts, domains, place, left_out_s)
-        by_forms, left_out = forms.log_j, forms.left_out_log_j[:, place]
-        of_forms = _Judged(left_out - measured)
+        log_j[1], left_out = forms.log_j, _LeftOut(forms.left_out_log_j[:, place])
         if len(domains) == 2:
-            unexplained = _by_process(measured_mhz, measured - by_forms[:, place], mhz, None)
-            by_forms = by_forms + unexplained.log_j
-            of_forms = unexplained.judged(measured - left_out)
+            unexplained_log_j, unexplained = _by_process(
+                measured_mhz, measured - forms.log_j[:, place], mhz, None
+            )
+            log_j[1] += unexplained_log_j
+            left_out = replace(unexplained, log_j=left_out.log_j + unexplained.log_j)
             prior[1] = FEW_WEIGHT if len(present) <= COEFFICIENTS else 1.0
-        log_j[1] = by_forms
-        judged.append(of_forms)
+        predictions.append(left_out)
     if len(domains) == 1:
         prior[0] = 0.0  # the forms take the model's place
+    errors = [one.log_j - measured for one in predictions]
     weights = np.zeros((3, *log_j.shape[1:]))
-    weights[: len(judged)] = _weights(judged, prior, power)
-    where_left_out = _weights(judged, prior, power, left_out=True)
-    ratio = ratio_of_errors([one.errors for one in judged], where_left_out, power)
+    weights[: len(errors)] = _weights(predictions, errors, prior, power)
+    where_left_out = _weights(predictions, errors, prior, power, left_out=True)
+    ratio = ratio_of_errors(errors, where_left_out, power)
     row = {label: i for i, label in enumerate(labels)}
     rows = [row[label] for label in kernels]
     return OtherPredictions(
@@ -211,32 +225,17 @@ def other_predictions(
     )
 
 
-@dataclass(frozen=True)
-class _ByProcess:
-    """Log energies by a process at all settings, (K, M), and at the measured ones without them,
-    (K, S), with the variances that a joint process states; None for other processes."""
-
-    log_j: np.ndarray
-    left_out_log_j: np.ndarray
-    variance: np.ndarray | None = None
-    left_out_variance: np.ndarray | None = None
-
-    def judged(self, log_j: np.ndarray) -> _Judged:
-        """By what was measured, (K, S)."""
-        return _Judged(self.left_out_log_j - log_j, self.left_out_variance, self.variance)
-
-
 def _by_process(
     measured_mhz: np.ndarray, log_j: np.ndarray, mhz: np.ndarray, range_mhz: np.ndarray | None
-) -> _ByProcess:
-    """Log energies (K, S) at the settings ``measured_mhz``, predicted at ``mhz`` (M, 2).
+) -> tuple[np.ndarray, _LeftOut]:
+    """From log energies (K, S) at the settings ``measured_mhz``, those at ``mhz`` (M, 2): (K, M).
     ``range_mhz``: as of :func:`~analysis.energy.process.fit_process`."""
     if have_own_settings(log_j):
         joint = fit_joint_process(measured_mhz, log_j, range_mhz)
         at, left_out = joint.at(mhz), joint.left_out()
-        return _ByProcess(at.log_j, left_out.log_j, at.variance, left_out.variance)
+        return at.log_j, _LeftOut(left_out.log_j, left_out.variance, at.variance)
     process = fit_process(measured_mhz, log_j, range_mhz)
-    return _ByProcess(process.log_j(mhz), left_out_log_j(process))
+    return process.log_j(mhz), _LeftOut(left_out_log_j(process))
 
 
 def _averaged_forms(

@@ -34,8 +34,8 @@ ROUNDING = 1e-8
 
 @dataclass(frozen=True)
 class Predicted:
-    """Log energies and the variances of their errors, both float64 (K, M), NaN where there is
-    none."""
+    """Log energies and the variances of their errors, both float64 (K, M), NaN where there is none:
+    without the noise of a measurement, except where a measured cell was left out."""
 
     log_j: np.ndarray
     variance: np.ndarray
