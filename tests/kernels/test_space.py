@@ -223,11 +223,11 @@ WRONG = [
 def test_wrong_spaces_are_refused_at_once(
     declaration: dict[str, Any], key: str, condition: int | None, message: str
 ) -> None:
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     with pytest.raises(BadSpace, match=message) as caught:
         built(declaration)
     assert (caught.value.key, caught.value.condition) == (key, condition)
-    assert time.perf_counter() - began_s < 1.0
+    assert time.process_time() - began_s < 1.0
 
 
 def test_integers_do_not_wrap_around() -> None:
