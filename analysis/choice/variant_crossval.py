@@ -37,7 +37,7 @@ class ProblemErrors:
     """One problem. Errors are root mean squares in % of the measured value: over all variants, and
     over those within 20 % of the least of their setting. ``cases``: settings, in each of which the
     best is picked among ``variants``; ``wrong``: picks that are not the best; ``lost_rms_pct``,
-    ``lost_max_pct``: what the picks lose. NaN where there are no energies."""
+    ``lost_max_pct``: what the picks lose. NaN where there are no energies, or no predictions."""
 
     problem: Mapping[str, object]
     variants: int
@@ -131,6 +131,11 @@ def cross_validate_variants(
         raise CantFit(
             f"no problem of {variants.kernel} at {variants.site} has {FEWEST} variants or more"
         )
+    if not any(one.cases for one in problems):
+        raise CantFit(
+            f"no variant of {variants.kernel} at {variants.site} can be predicted from the others: "
+            f"times need counts, and in each fold another variant with the same text parameters"
+        )
     return VariantCrossValidation(
         variants=variants,
         scheme=scheme,
@@ -216,8 +221,8 @@ def _judged(
         variants=len(set(variants.variant[mine].tolist())),
         cases=len(lost),
         wrong=wrong,
-        lost_rms_pct=float(np.sqrt(np.mean(np.square(lost)))),
-        lost_max_pct=float(np.max(lost)),
+        lost_rms_pct=float(np.sqrt(np.mean(np.square(lost)))) if lost else np.nan,
+        lost_max_pct=max(lost, default=np.nan),
         time_error_pct=error_pct(predicted_s, variants.time_s, mine),
         time_error_close_pct=error_pct(predicted_s, variants.time_s, mine & close),
         energy_error_pct=error_pct(predicted_j, variants.energy_j, mine),

@@ -15,9 +15,9 @@ class GpuExamination:
     """What GPU kernels find on a node with NVIDIA GPUs.
 
     ``gpus``, ``uuids``: of those that this process may use; ``architectures``: such as sm_90, each
-    once; ``driver``: its version; ``cuda``: the major version of the installed packages of CUDA,
-    None where they are missing. ``problem``: why GPU kernels cannot run; None: nothing is known
-    against it.
+    once; ``driver``: its version. All are empty where NVML lists GPUs and cannot say more of them.
+    ``cuda``: the major version of the installed packages of CUDA, None where they are missing.
+    ``problem``: why GPU kernels cannot run; None: nothing is known against it.
     """
 
     gpus: list[str]
@@ -36,12 +36,17 @@ def examine_gpus(root: Path = Path("/")) -> GpuExamination | None:
     except NvmlUnavailable:
         return None
     try:
+        with library.explained(library.path):
+            if library.nvml.nvmlDeviceGetCount() == 0:
+                return None
         gpus = find_gpus(library)
         architectures = sorted({_architecture(library, gpu) for gpu in gpus})
         with library.explained("the driver"):
             driver = str(library.nvml.nvmlSystemGetDriverVersion())
-    except NvmlUnavailable:
-        return None
+    except NvmlUnavailable as error:
+        return GpuExamination(
+            gpus=[], uuids=[], architectures=[], driver="", problem=error.what, remedy=error.remedy
+        )
     finally:
         library.close()
     found = GpuExamination(

@@ -111,6 +111,9 @@ def print_examination(node: NodeExamination) -> None:
 
 
 def _print_gpu(gpu: GpuExamination) -> None:
+    if not gpu.gpus:
+        say(f"GPU kernels cannot run: {gpu.problem}\n  to fix it: {gpu.remedy}")
+        return
     counted = [f"{gpu.gpus.count(name)} {name}" for name in sorted(set(gpu.gpus))]
     what = f"{', '.join(counted)} ({', '.join(gpu.architectures)}), driver {gpu.driver}"
     if gpu.problem is None:

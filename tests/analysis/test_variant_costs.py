@@ -305,6 +305,32 @@ def test_without_energies_only_times_are_judged():
         cross_validate_variants(variants(few), None, "variants-kfold:4", objective="time")
 
 
+def without_counts(*stencils: str) -> MeasuredVariants:
+    """Variants, of which those of some stencils count nothing."""
+
+    def some(instances: Sequence[KernelInstance]) -> dict[str, np.ndarray]:
+        counted = np.array([one.params["stencil"] not in stencils for one in instances], float)
+        return {name: counted * column for name, column in terms(instances).items()}
+
+    return measured_variants(dataset(rows()), "s", "dgemm", some, tuned=("tile",))
+
+
+def test_variants_without_counts_have_no_picks():
+    got = cross_validate_variants(without_counts("b"), None, "variants-kfold:4", objective="time")
+    by_stencil = [(own.problem["stencil"], own) for own in got.problems]
+    assert [name for name, _ in by_stencil] == ["a", "a", "b", "b"]
+    for name, own in by_stencil:
+        assert own.variants == 10
+        assert own.cases == (2 if name == "a" else 0)
+        assert own.wrong <= own.cases
+        for lost in (own.lost_rms_pct, own.lost_max_pct, own.time_error_pct):
+            assert math.isfinite(lost) == (name == "a")
+    with pytest.raises(CantFit, match="no variant of dgemm at s can be predicted from the others"):
+        cross_validate_variants(
+            without_counts("a", "b"), None, "variants-kfold:4", objective="time"
+        )
+
+
 def judged(made: list[tuple]):
     """Variants, and the rows with energies that a fit of them needs."""
     whole = [(p, t, e, {**more, "core_v": 1.0, "mem_v": 1.0}) for p, t, e, more in made]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -47,6 +48,38 @@ def test_a_node_without_gpus_says_nothing_of_them(tmp_path: Path, capsys) -> Non
     assert node.gpu is None
     doctor.print_examination(node)
     assert "GPU kernels" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gpu1/uuid", "GPU 1: "),
+        ("gpu0/compute_capability", "the architecture of GPU 0 (NVIDIA H100 80GB HBM3, GPU-"),
+        ("driver_version", "the driver: "),
+    ],
+)
+def test_gpus_that_nvml_lists_and_cannot_describe(root: Path, capsys, name: str, said: str) -> None:
+    put(root, name, "!15")
+    node = examined(root)
+    assert node.gpu is not None and node.gpu.problem is not None
+    doctor.print_examination(node)
+    output = capsys.readouterr().out.partition("GPU kernels cannot run: ")[2]
+    assert said in output.splitlines()[0] and "NVML error 15" in output.splitlines()[0]
+    assert "to fix it: discard the measurement; the GPU is lost" in output.splitlines()[1]
+    assert NodeExamination.from_dict(json.loads(json.dumps(node.as_dict()))) == node
+
+
+def test_gpus_that_a_variable_hides(root: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    doctor.print_examination(examined(root))
+    output = capsys.readouterr().out
+    assert "GPU kernels cannot run: " in output and "no GPU (CUDA_VISIBLE_DEVICES=)" in output
+
+
+def test_a_library_that_lists_no_gpu_says_nothing_of_them(root: Path) -> None:
+    for gpu in (root / "nvml").glob("gpu*"):
+        shutil.rmtree(gpu)
+    assert examined(root).gpu is None
 
 
 @pytest.mark.parametrize(
