@@ -66,13 +66,11 @@ class OtherPredictions:
     """Those of the process, and of the averaged forms or the regression: ``log_j`` float64
     (2, K, M), log energies of K kernels at M settings, NaN where there is none, and their
     ``weights`` (2, K, M), with the model's 1 in all. ``error_ratio``: (K,), how large the average's
-    errors are beside the model's, out of fold, at most 1. ``by_cell``: bool (K,), whether the
-    weights go by the errors that are expected of each cell, so that picks need no caution."""
+    errors are beside the model's, out of fold, at most 1."""
 
     log_j: np.ndarray
     weights: np.ndarray
     error_ratio: np.ndarray
-    by_cell: np.ndarray
 
 
 def weights_by_error(errors: Sequence[np.ndarray], power: float) -> np.ndarray:
@@ -221,7 +219,6 @@ def other_predictions(
         log_j=log_j[:, rows],
         weights=weights[1:, rows],
         error_ratio=np.full(len(kernels), ratio),
-        by_cell=np.full(len(kernels), process.variance is not None),
     )
 
 

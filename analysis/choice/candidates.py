@@ -140,7 +140,6 @@ def all_candidates(
                     others.log_j[1, i] = _at(settings, trial, trial.regressed_log_j[label])
                     others.weights[:, i] = trial.weights[1:, None]
                     others.error_ratio[i] = trial.error_ratio
-                    others.by_cell[i] = False
                     if trial.errors is not None:
                         errors_of_few[label] = FewErrors(
                             _at(settings, trial, trial.errors.log_j),

@@ -154,7 +154,7 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
             least = np.where(surer, float(cells.others.error_ratio[i]), 1.0)
             drawn *= np.maximum(least, between / np.maximum(drawn.std(axis=1), TINY))[:, None]
             mean = mean + (weights * away).sum(axis=0)
-            if cells.others.by_cell[i]:
+            if (np.ptp(weights, axis=1) > 0).any():  # each counts little where it is unsure
                 between = np.zeros(n_settings)
         if beyond.any():
             drawn += np.where(there, 0.0, beyond[:, i]).T @ slope

@@ -134,7 +134,7 @@ def cross_validate_variants(
     if not any(one.cases for one in problems):
         raise CantFit(
             f"no variant of {variants.kernel} at {variants.site} can be predicted from the others: "
-            f"times need counts, and in each fold another variant with the same text parameters"
+            f"a time is predicted from counts, at prices of variants that differ in numbers alone"
         )
     return VariantCrossValidation(
         variants=variants,

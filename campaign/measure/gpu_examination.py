@@ -15,7 +15,7 @@ class GpuExamination:
     """What GPU kernels find on a node with NVIDIA GPUs.
 
     ``gpus``, ``uuids``: of those that this process may use; ``architectures``: such as sm_90, each
-    once; ``driver``: its version. All are empty where NVML lists GPUs and cannot say more of them.
+    once; ``driver``: its version. All are empty where NVML fails, or a variable hides the GPUs.
     ``cuda``: the major version of the installed packages of CUDA, None where they are missing.
     ``problem``: why GPU kernels cannot run; None: nothing is known against it.
     """

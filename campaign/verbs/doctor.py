@@ -111,15 +111,13 @@ def print_examination(node: NodeExamination) -> None:
 
 
 def _print_gpu(gpu: GpuExamination) -> None:
-    if not gpu.gpus:
-        say(f"GPU kernels cannot run: {gpu.problem}\n  to fix it: {gpu.remedy}")
-        return
     counted = [f"{gpu.gpus.count(name)} {name}" for name in sorted(set(gpu.gpus))]
     what = f"{', '.join(counted)} ({', '.join(gpu.architectures)}), driver {gpu.driver}"
     if gpu.problem is None:
         say(f"GPU kernels can run: {what}, packages of CUDA {gpu.cuda}")
     else:
-        say(f"GPU kernels cannot run on {what}: {gpu.problem}\n  to fix it: {gpu.remedy}")
+        where = f" on {what}" if gpu.gpus else ""
+        say(f"GPU kernels cannot run{where}: {gpu.problem}\n  to fix it: {gpu.remedy}")
 
 
 def _with_measured(nominal: float, measured: float | None) -> str:

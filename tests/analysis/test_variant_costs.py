@@ -316,7 +316,8 @@ def without_counts(*stencils: str) -> MeasuredVariants:
 
 
 def test_variants_without_counts_have_no_picks():
-    got = cross_validate_variants(without_counts("b"), None, "variants-kfold:4", objective="time")
+    of = without_counts("b")
+    got = cross_validate_variants(of, None, "variants-kfold:4", objective="time")
     by_stencil = [(own.problem["stencil"], own) for own in got.problems]
     assert [name for name, _ in by_stencil] == ["a", "a", "b", "b"]
     for name, own in by_stencil:
@@ -325,6 +326,10 @@ def test_variants_without_counts_have_no_picks():
         assert own.wrong <= own.cases
         for lost in (own.lost_rms_pct, own.lost_max_pct, own.time_error_pct):
             assert math.isfinite(lost) == (name == "a")
+    whole = cross_validate_variants(variants(rows()), None, "variants-kfold:4", objective="time")
+    a = np.array([of.instances[i].params["stencil"] == "a" for i in of.variant])
+    np.testing.assert_array_equal(got.predicted_s[a], whole.predicted_s[a])
+    assert np.isnan(got.predicted_s[~a]).all()
     with pytest.raises(CantFit, match="no variant of dgemm at s can be predicted from the others"):
         cross_validate_variants(
             without_counts("a", "b"), None, "variants-kfold:4", objective="time"
