@@ -171,6 +171,14 @@ def test_unmeasured_cells_are_the_average_and_as_unsure_as_the_predictions_diffe
         average += (1 - weight.sum(axis=0)) * np.log(by_model)
         moved = np.log(one.energy_j) - average
         assert np.abs(moved[hidden]).max() < 0.05
+        # What the three are apart by, the model's being what makes this average of them.
+        own_weight = 1 - weight.sum(axis=0)
+        log_j = np.log(one.energy_j)
+        moved_model = (log_j - (weight * others.log_j[:, i]).sum(axis=0)) / own_weight
+        square = own_weight * (moved_model - log_j) ** 2
+        square += (weight * (others.log_j[:, i] - log_j) ** 2).sum(axis=0)
+        np.testing.assert_allclose(one.apart[hidden], np.sqrt(square[hidden]), rtol=1e-9)
+        assert (one.apart[hidden] > 1e-4).all()
         spread = np.log(one.energy_draws_j).std(axis=1)
         assert (spread[hidden] >= 0.95 * one.apart[hidden]).all()
 
