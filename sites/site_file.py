@@ -17,6 +17,7 @@ from sites.located_toml import (
 from sites.meters import METERS
 from sites.near_names import known_names
 from sites.setting import AS_FOUND, Setting
+from sites.slurm_environment import is_slurms
 
 RESERVED_VARIABLES = ("_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
 """Variables that bash does not let a script set."""
@@ -25,6 +26,11 @@ RESERVED_VARIABLES = ("_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH
 def _settable(name: str) -> str:
     if name in RESERVED_VARIABLES:
         raise BadValue("the shell reserves this name", "choose another")
+    if is_slurms(name):
+        raise BadValue(
+            "Slurm's commands do not get this variable", "write the option that it stands for in "
+            "the partition's directives",
+        )  # fmt: skip
     return name
 
 

@@ -17,8 +17,10 @@ from campaign.launch.clusters import LOOPBACK_DASHBOARD
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
 from campaign.launch.partition_run import FinishedTask, PartitionRun, partition_setup
+from campaign.launch.placement import PlacedElsewhere
 from campaign.launch.progress import ShowsProgress
-from campaign.launch.slurm_queue import QueuedJob, QueueWatch, cancel_jobs, job_name
+from campaign.launch.slurm import QueuedJob, cancel_jobs, cluster_name, job_name
+from campaign.launch.slurm_queue import QueueWatch
 from campaign.launch.snapshot import ENDING
 from campaign.launch.task_end import task_end
 from campaign.launch.worker import PointResult, TaskResult
@@ -182,9 +184,11 @@ class CampaignRun:
                 names.setdefault(partition.site.name, []).append(partition.job_name)
         for site, own in names.items():
             before = cancel_jobs(self.plan.sites[site], own)
+            name = cluster_name(self.plan.sites[site])
             for partition in self.partitions:
                 if partition.site.name == site:
                     self._count_left(partition, before)
+                    partition.cluster_name = name
             self.watches[site] = QueueWatch(self.plan.sites[site], own)
         for number, partition in enumerate(self.partitions):
             if self.chooser is not None:
@@ -249,9 +253,9 @@ class CampaignRun:
             point, attempt = attempts[0]
             self._record(Measurement(point=point, status=status, text=text, attempt=attempt))
             results: list[PointResult] = [(status, text, None)]
-        elif isinstance(error, ScratchUnwritable):
+        elif isinstance(error, ScratchUnwritable | PlacedElsewhere):
             partition.waiting.extendleft(reversed(attempts))
-            partition.give_up(f"{error}; make room there, or set another folder")
+            partition.give_up(str(error))
             self.progress.note(f"{partition.label}: {partition.given_up}")
             return 0
         elif error is not None:
@@ -259,8 +263,7 @@ class CampaignRun:
         else:
             assert result is not None  # noqa: S101
             results = result.results
-            if results:
-                partition.point_s = result.seconds / len(results)
+            partition.task_finished(result.seconds, len(results))
         task.future.release()
         partition.waiting.extendleft(reversed(attempts[len(results) :]))
         for (point, attempt), result_of_point in zip(attempts, results, strict=False):

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import dask
 import psutil
+from dask.utils import parse_bytes
 from distributed import LocalCluster
 from distributed.core import Status
 
 from campaign.interrupts import keeping_handler
 from campaign.launch import ctrl_c, timers
 from campaign.launch.certificates import make_security
+from campaign.launch.slurm import CantLaunch, SubmissionRefused, cancel_jobs, submit
 from sites.site_file import Partition, Site
 
 with keeping_handler():  # dask_jobqueue.runner sets one that ends the process with 0
-    from dask_jobqueue.slurm import SLURMCluster, SLURMJob
+    from dask_jobqueue.slurm import SLURMCluster, SLURMJob, slurm_format_bytes_ceil
 
 LOOPBACK_DASHBOARD = "127.0.0.1:0"
-CALL_TIMEOUT_S = 60.0
 STARTS = 3
 DASK_SETTINGS: dict[str, Any] = {
     # A lost worker is removed at once, so that scaling up starts another one.
@@ -38,110 +38,26 @@ DASK_SETTINGS: dict[str, Any] = {
 }
 
 
-class CantLaunch(Exception):
-    """A partition's jobs cannot be submitted. The text contains Slurm's error."""
-
-
-class SubmissionRefused(CantLaunch):
-    """Slurm does not accept a partition's jobs as the site file describes them."""
-
-
-NOT_NOW = re.compile(
-    "unable to contact|timed out|connection refused|zero bytes|temporarily"
-    "|partition (configuration )?not available|MaxSubmit",
-    re.IGNORECASE,
-)
-"""sbatch's errors when the controller does not answer, a partition is down, or a user has too many
-jobs: submission is tried again."""
-
-
-def slurm_argv(site: Site, *words: str) -> list[str]:
-    """The command line of one of Slurm's commands, where the site's Slurm is.
-
-    ssh passes its command to a shell of the other host, so that it is quoted as one word.
-    """
-    own = list(words)
-    if site.slurm.conf is not None:
-        own = ["env", f"SLURM_CONF={site.slurm.conf}", *own]
-    prefix = list(site.slurm.submit_prefix)
-    if prefix and Path(prefix[0]).name == "ssh":
-        return [*prefix, shlex.join(own)]
-    return [*prefix, *own]
-
-
-def with_remedy(output: str) -> str:
-    """What one of Slurm's commands printed as it failed, and a remedy where it knows no Slurm."""
-    if "Could not establish a configuration source" not in output:
-        return output
-    return (
-        f"{output}; Slurm cannot be reached from this host; run on a login node, or set slurm.conf "
-        f"or slurm.submit_prefix in the site file"
-    )
-
-
-def call_slurm(site: Site, *words: str, stdin: str = "") -> str:
-    """Run one of Slurm's commands at the site with a text as its input, and return its output.
-
-    Raises:
-        CantLaunch: it failed, or did not answer in time.
-    """
-    argv = slurm_argv(site, *words)
-    try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            timeout=CALL_TIMEOUT_S,
-            check=False,
-            input=stdin,
-        )
-    except FileNotFoundError:
-        raise CantLaunch(
-            f"{site.name}: {argv[0]} is not on this host; run where Slurm's commands are, or set "
-            f"slurm.submit_prefix in the site file"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise CantLaunch(
-            f"{site.name}: {words[0]} did not answer in {CALL_TIMEOUT_S:g} s; is the controller up?"
-        ) from None
-    if done.returncode != 0:
-        output = with_remedy(done.stderr.strip() or done.stdout.strip())
-        raise CantLaunch(f"{site.name}: {words[0]}: {output}")
-    return done.stdout
-
-
 def slurm_job_class(site: Site, errors: list[CantLaunch] | None = None) -> type[SLURMJob]:
-    """dask-jobqueue's job, submitted and cancelled at this site.
+    """dask-jobqueue's job, submitted and cancelled by :mod:`campaign.launch.slurm`.
 
-    sbatch's errors are added to ``errors``, because Dask's cluster does not report them. The
-    script goes to sbatch on standard input, so that it need not be on the host that submits.
+    sbatch's errors are added to ``errors``, because Dask's cluster does not report them.
     """
-    submit = shlex.join(slurm_argv(site, "sbatch"))
-    cancel = shlex.join(slurm_argv(site, "scancel"))
 
     class SiteJob(SLURMJob):
-        submit_command = submit
-        cancel_command = cancel
-
         async def _submit_job(self, script_filename: str) -> str:
-            process = await asyncio.create_subprocess_exec(
-                *shlex.split(self.submit_command),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            script = Path(script_filename).read_bytes()
-            out, error = await asyncio.wait_for(process.communicate(script), CALL_TIMEOUT_S)
-            if process.returncode != 0:
-                text = f"{site.name}: sbatch: {error.decode('utf-8', 'replace').strip()}"
-                refusal = CantLaunch(text) if NOT_NOW.search(text) else SubmissionRefused(text)
+            script = Path(script_filename).read_text()
+            try:
+                return await asyncio.to_thread(submit, site, script)
+            except CantLaunch as error:
                 if errors is not None:
-                    errors.append(refusal)
-                raise refusal
-            return out.decode()
+                    errors.append(error)
+                raise
 
         async def close(self) -> None:
-            await super().close()
+            if self.job_id:
+                with contextlib.suppress(CantLaunch):  # the run's end cancels all jobs by name
+                    await asyncio.to_thread(cancel_jobs, site, [self.job_name], self.job_id)
             self.status = Status.closed  # dask-jobqueue does not set it, and SpecCluster asserts it
 
     return SiteJob
@@ -161,7 +77,8 @@ def job_keywords(
     if partition.qos is not None:
         directives.append(f"--qos={shlex.quote(partition.qos)}")
     if log_folder is not None:
-        directives.append(f"-o {shlex.quote(log_folder + '/%x-%j.log')}")
+        # % begins a field of the name, and %% is a %
+        directives.append(f"-o {shlex.quote(log_folder.replace('%', '%%') + '/%x-%j.log')}")
     directives += partition.directives
     return {
         "queue": partition_name,
@@ -169,7 +86,9 @@ def job_keywords(
         "cores": 1,
         "job_cpu": partition.cores,
         "processes": 1,
-        "memory": partition.memory.replace(" ", ""),
+        "job_mem": slurm_format_bytes_ceil(parse_bytes(partition.memory)),
+        # No limit: Dask must not pause a worker for the memory that a kernel or the node needs.
+        "memory": "0B",
         "job_name": job_name,
         "job_extra_directives": directives,
         "job_script_prologue": prologue(partition),
@@ -178,7 +97,10 @@ def job_keywords(
         "interface": partition.interface,
         "nanny": False,
         "death_timeout": 60,
-        "worker_extra_args": ["--no-dashboard", "--preload", timers.__name__],
+        "worker_extra_args": [
+            *("--no-dashboard", "--dashboard-address", LOOPBACK_DASHBOARD),
+            *("--preload", timers.__name__),
+        ],
     }
 
 

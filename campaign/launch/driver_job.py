@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from campaign.errors import BadArgument
-from campaign.launch.clusters import CantLaunch, call_slurm
 from campaign.launch.detached import command_line
 from campaign.launch.live_status import LiveStatus
-from campaign.launch.slurm_queue import job_name, queued_jobs
+from campaign.launch.placement import planned_placement
+from campaign.launch.slurm import CantLaunch, call_slurm, job_name, queued_jobs, submit
 from campaign.plan.plan import Plan
 from campaign.store.layout import Store, driver_lock
 from sites.site_file import Site
@@ -56,6 +56,47 @@ def slurm_site(plan: Plan) -> Site:
     raise BadArgument("--submit: no site of this campaign has Slurm; use --detach")
 
 
+def away_from_workers(plan: Plan, site: Site, options: Sequence[str]) -> list[str]:
+    """The option that keeps the driver's job off the nodes for which the workers of a plan wait;
+    none where they leave it a node, or where the options choose the node.
+
+    Raises:
+        BadArgument: the workers want every node on which the driver's job can run.
+        CantLaunch: sinfo failed, or did not answer in time.
+    """
+    if any(word.startswith(("--nodelist", "--nodefile", "--exclude")) for word in options):
+        return []
+    nodes: dict[str, set[str]] = {}
+    default = ""
+    for line in call_slurm(site, "sinfo", "--noheader", "--Node", "--format=%N|%P").splitlines():
+        node, _, name = line.strip().partition("|")
+        default = name.removesuffix("*") if name.endswith("*") else default
+        nodes.setdefault(name.removesuffix("*"), set()).add(node)
+    own = [word.partition("=")[2] for word in options if word.startswith("--partition=")]
+    for_driver = _nodes_of(own[-1] if own else default, nodes)
+    wanted: set[str] = set()
+    for name, partition in site.partitions.items():
+        if (site.name, name) not in plan.partitions or partition.scheduler != "slurm":
+            continue
+        for_workers = _nodes_of(planned_placement(name, partition, None)["partition"], nodes)
+        if for_driver & for_workers and len(for_workers) <= partition.nodes:
+            wanted |= for_workers
+    if for_driver and for_driver <= wanted:
+        raise BadArgument(
+            f"--submit: the driver's job would take one of the {len(for_driver)} nodes for which "
+            f"its workers wait; name another partition, such as "
+            f"--submit-options=--partition=OTHER, or have fewer nodes measure (key nodes of the "
+            f"partition in the site file), or run the driver on this host with --detach"
+        )
+    taken = sorted(for_driver & wanted)
+    return [f"--exclude={','.join(taken)}"] if taken else []
+
+
+def _nodes_of(partitions: str, nodes: Mapping[str, set[str]]) -> set[str]:
+    """The nodes of partitions, a list as sbatch takes it."""
+    return set().union(*(nodes.get(name, set()) for name in partitions.split(",")))
+
+
 def submit_driver(
     *,
     site: Site,
@@ -83,10 +124,9 @@ def submit_driver(
             )
         live.submitted(name)
     try:
-        printed = call_slurm(
+        return submit(
             site,
-            "sbatch",
-            "--parsable",
+            SCRIPT.format(command=shlex.join(command_line(words))),
             f"--job-name={name}",
             "--ntasks=1",
             f"--chdir={Path.cwd()}",
@@ -94,9 +134,7 @@ def submit_driver(
             "--open-mode=append",
             f"--signal=B:INT@{STOP_BEFORE_S}",
             *options,
-            stdin=SCRIPT.format(command=shlex.join(command_line(words))),
         )
     except CantLaunch as error:
         live.end(1, f"the driver's job was not submitted: {error}")
         raise
-    return printed.strip().partition(";")[0]

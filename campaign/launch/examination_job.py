@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from campaign.interrupts import ignore_further
-from campaign.launch.clusters import CantLaunch, prologue, slurm_argv, with_remedy
+from campaign.launch.clusters import prologue
+from campaign.launch.slurm import CantLaunch, cancel_jobs, slurm_command, with_remedy
 from campaign.measure.node_examination import NodeExamination
 from sites.site_file import Partition, Site
 
 JOB_MINUTES = 10
 JOB_TIMEOUT_S = 1800.0
 """How long the job may take, in the queue and on its node."""
-CANCEL_TIMEOUT_S = 60.0
 MAX_OUTPUT_CHARS = 500
 
 
@@ -36,7 +36,7 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
     """
     partition = site.partitions[partition_name]
     job_name = f"campaign-doctor-{secrets.token_hex(4)}"
-    argv = slurm_argv(
+    argv, environment = slurm_command(
         site,
         "srun",
         *_srun_options(partition, partition_name),
@@ -52,7 +52,13 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
     where = f"{site.name}/{partition_name}"
     try:
         done = subprocess.run(
-            argv, input=script, capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False
+            argv,
+            input=script,
+            capture_output=True,
+            text=True,
+            timeout=JOB_TIMEOUT_S,
+            check=False,
+            env=environment,
         )
     except FileNotFoundError:
         raise CantLaunch(
@@ -76,19 +82,13 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
 
 def _cancel(site: Site, job_name: str) -> None:
     """Take the job out of the queue; a signal to this host's srun may not have reached it."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(
-            slurm_argv(site, "scancel", f"--name={job_name}"),
-            capture_output=True,
-            timeout=CANCEL_TIMEOUT_S,
-            check=False,
-            start_new_session=True,
-        )
+    with contextlib.suppress(CantLaunch):
+        cancel_jobs(site, [job_name])
 
 
 def _srun_options(partition: Partition, name: str) -> list[str]:
     options = [f"--partition={name}", "--nodes=1", "--ntasks=1", f"--time={JOB_MINUTES}"]
-    options += ["--quiet", "--mpi=none"]
+    options += ["--quiet", "--mpi=none", "--export=ALL"]
     if partition.exclusive:
         options.append("--exclusive")
     if partition.account is not None:

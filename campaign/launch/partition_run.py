@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import itertools
+import platform
 import queue
 import threading
 import time
@@ -14,13 +16,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from distributed import Client, Future
+from distributed.core import Status
 
-from campaign.launch.clusters import CantLaunch, SubmissionRefused, start_local, start_slurm
-from campaign.launch.partition_now import PartitionNow
-from campaign.launch.slurm_queue import QueueWatch, cancel_jobs
+from campaign.launch.clusters import start_local, start_slurm
+from campaign.launch.partition_now import PartitionNow, duration
+from campaign.launch.placement import planned_placement
+from campaign.launch.slurm import CantLaunch, SubmissionRefused, cancel_jobs
+from campaign.launch.slurm_queue import QueueWatch
 from campaign.launch.slurm_workers import Note, SlurmWorkers
 from campaign.launch.starts import Starts
-from campaign.launch.worker import TASK_S, MeasuringPlugin, measure_points, stop_measuring
+from campaign.launch.worker import (
+    MEASURING,
+    TASK_S,
+    MeasuringPlugin,
+    measure_points,
+    stop_measuring,
+)
 from campaign.measure.point_life import PartitionSetup
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
@@ -31,6 +42,9 @@ from sites.site_file import Site
 SUPERVISE_S = 3.0
 IN_FLIGHT_A_WORKER = 4
 MOST_POINTS = 64
+QUIET_S = 45.0
+"""People are told where no task has finished for so long, or for three times as long as the last
+one took."""
 
 Attempt = tuple[Point, int]
 """A point and the number of the attempt to measure it, from 0."""
@@ -59,8 +73,12 @@ class PartitionRun:
     starts: int
     """How many starts may fail in a row."""
     in_flight: dict[str, tuple[tuple[Attempt, ...], Future]] = field(default_factory=dict)
+    cluster_name: str | None = None
+    """The site's cluster, by Slurm; None where it is not known."""
     point_s: float | None = None
     """Mean seconds of a point in the last finished task; None before the first."""
+    task_s: float = 0.0
+    """Seconds of the last finished task."""
     alone: set[str] = field(default_factory=set)
     """Ids of points from a task whose worker died: each is submitted in a task of its own."""
     submission_errors: list[CantLaunch] = field(default_factory=list)
@@ -85,6 +103,10 @@ class PartitionRun:
     _supervised: float = 0.0
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _reported: set[str] = field(default_factory=set)
+    _seen_workers: frozenset[str] = frozenset()
+    _progress_s: float = field(default_factory=time.monotonic)
+    """When a task finished, or a worker came or went."""
+    _said_quiet: bool = False
 
     @property
     def is_slurm(self) -> bool:
@@ -107,11 +129,18 @@ class PartitionRun:
             now = PartitionNow(workers=len(self.cluster.scheduler_info["workers"]))
         else:
             now = self.slurm_workers.now()
-        first = next(iter(self.in_flight.values()), None)  # Dask begins with the first submitted
-        if first is None or not now.workers:
-            return now
-        point = first[0][0][0]
-        return replace(now, measuring=f"{point.label} {point.params} at {point.setting}")
+        return replace(now, measuring=self._measured_now())
+
+    def _measured_now(self) -> str:
+        """The first point that a worker says it measures; empty where none does."""
+        points = {
+            point.id: point for attempts, _ in self.in_flight.values() for point, _ in attempts
+        }
+        for worker in list(self.cluster.scheduler.workers.values()):
+            point = points.get(worker.metrics.get(MEASURING, ""))
+            if point is not None:
+                return f"{point.label} {point.params} at {point.setting}"
+        return ""
 
     @property
     def active(self) -> bool:
@@ -135,11 +164,13 @@ class PartitionRun:
     def open(self, store: Store, dashboard: str, watch: QueueWatch | None) -> None:
         """Start the cluster and register the measuring plugin on its workers."""
         logs = store.root / "logs"
+        planned = None
         self.watch = watch
         self._opened_s = time.monotonic()
         partition = self.site.partitions[self.partition]
         if self.is_slurm:
             logs.mkdir(parents=True, exist_ok=True)
+            planned = planned_placement(self.partition, partition, self.cluster_name)
             tls = store.root / "tls"
             self.cluster = start_slurm(
                 site=self.site,
@@ -154,7 +185,9 @@ class PartitionRun:
             self.cluster = start_local(partition, dashboard)
         self.client = Client(self.cluster, set_as_default=False)
         self.client.register_plugin(
-            MeasuringPlugin(self.setup.as_dict(), str(store.journals), partition.local_directory)
+            MeasuringPlugin(
+                self.setup.as_dict(), str(store.journals), partition.local_directory, planned
+            )
         )
         if self.is_slurm:
             assert watch is not None  # noqa: S101
@@ -189,8 +222,17 @@ class PartitionRun:
         return 0.0 if self.watch is None else self.watch.look.node_s_since(self.job_name)
 
     def dashboard(self) -> str:
-        """The address of the partition's Dask dashboard."""
-        return str(self.cluster.dashboard_link)
+        """The address at which the partition's Dask dashboard listens."""
+        server = self.cluster.scheduler.services["dashboard"]
+        every_address = ipaddress.ip_address(server.address).is_unspecified
+        host = platform.node() if every_address else server.address
+        return f"http://{f'[{host}]' if ':' in host else host}:{server.port}/status"
+
+    def task_finished(self, seconds: float, points: int) -> None:
+        """Take the duration of a task of so many points, for the size of the next ones."""
+        self._progress_s, self._said_quiet = time.monotonic(), False
+        if points:
+            self.task_s, self.point_s = seconds, seconds / points
 
     def submit_tasks(self) -> None:
         """Submit tasks until each worker has a few waiting."""
@@ -245,20 +287,41 @@ class PartitionRun:
         if self.stopping:
             threading.Thread(target=self._stop_workers, daemon=True).start()
         if self.slurm_workers is None:
-            if self.stopping:
-                return []
             # Dask itself does not always replace a process that was killed.
             nodes = self.site.partitions[self.partition].nodes
-            if len(self.cluster.workers) < nodes:
+            if not self.stopping and len(self.cluster.workers) < nodes:
                 self.cluster.scale(nodes)
-            return []
+            return self._quiet(now)
         for error in self.submission_errors:
             if isinstance(error, SubmissionRefused):
                 raise error
         messages = self.slurm_workers.supervise(self.wanted)
         if self.slurm_workers.given_up:
             self.give_up(self.slurm_workers.given_up)
-        return [*messages, *((text,) for text in self._submission_delays())]
+        delays = ((text,) for text in self._submission_delays())
+        return [*messages, *delays, *self._quiet(now)]
+
+    def _quiet(self, now_s: float) -> list[Note]:
+        """A message, once, where workers are connected and no task has finished for long."""
+        workers = {worker.name: worker for worker in self.cluster.scheduler.workers.copy().values()}
+        names = frozenset(map(str, workers))
+        if names != self._seen_workers or not names or not self.in_flight:
+            self._seen_workers, self._progress_s = names, now_s
+            return []
+        quiet_s = now_s - self._progress_s
+        if self._said_quiet or quiet_s < max(QUIET_S, 3.0 * self.task_s):
+            return []
+        self._said_quiet = True
+        paused = sum(worker.status == Status.paused for worker in workers.values())
+        doing = self._measured_now()
+        return [
+            (
+                f"{self.label}: no point has finished for {duration(quiet_s)}; "
+                f"{len(names)} worker{'s' * (len(names) != 1)} connected, {paused} paused by Dask; "
+                + (f"measuring {doing}" if doing else "none says that it measures a point")
+                + f"; a point may take {self.setup.protocol.timeout_s:g} s",
+            )
+        ]
 
     def _submission_delays(self) -> list[str]:
         """sbatch's messages since the last call about jobs that it does not accept now, each

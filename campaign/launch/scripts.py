@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.launch.clusters import job_script
-from campaign.launch.slurm_queue import job_name
+from campaign.launch.slurm import job_name
 from campaign.launch.steps import step_examples
 from campaign.plan.plan import Plan
 

@@ -1,112 +1,19 @@
-"""Slurm's queue: a campaign's jobs, by one squeue call for all partitions of a site."""
+"""A watch on Slurm's queue: a campaign's jobs, by one squeue call for all partitions of a site."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from campaign.launch.clusters import CantLaunch, call_slurm
-from campaign.plan.estimate import walltime_s
+from campaign.launch.slurm import CantLaunch, QueuedJob, queued_jobs
 from campaign.store.hours import JobTime
 from sites.site_file import Site
 
 LOOK_S = 10.0
 SOON_S = 3.0
 """The interval of looks while a job is expected to start its worker."""
-FORMAT = "%i|%j|%T|%M|%D|%r"
-"""Id, name, state, elapsed time, nodes, and the reason, which may contain anything but a line's
-end."""
-JOB_LINE = re.compile(r"^(\d+)\|([^|\n]+)\|(\w+)\|([^|\n]*)\|([^|\n]*)\|(.*)$", re.MULTILINE)
-ELAPSED = re.compile(r"(\d+-)?\d+(:\d+){1,2}")
-OVER = (
-    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED"),
-    *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
-)
-"""The states of jobs that have ended (squeue's manual, JOB STATE CODES). Slurm lists such a job for
-some time (MinJobAge)."""
-ENDING = "COMPLETING"
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueuedJob:
-    """A job: ``state`` and ``reason`` as squeue prints them."""
-
-    id: str
-    name: str
-    state: str
-    reason: str
-    time: JobTime
-
-    @property
-    def over(self) -> bool:
-        """Whether it is neither queued nor running, nor ending."""
-        return self.state in OVER
-
-
-def job_name(store_root: Path, site: str, partition: str) -> str:
-    """A Slurm job name that only this store and this partition use."""
-    digest = hashlib.sha256(f"{store_root.resolve()} {site} {partition}".encode()).hexdigest()
-    return f"dvfs-{digest[:10]}"
-
-
-def queued_jobs(site: Site, names: Iterable[str]) -> tuple[QueuedJob, ...]:
-    """The jobs of these names, those too that have ended, as long as Slurm lists them.
-
-    Raises:
-        CantLaunch: squeue failed, or did not answer in time.
-    """
-    out = call_slurm(
-        site,
-        "squeue",
-        "--noheader",
-        "--states=all",
-        f"--name={','.join(names)}",
-        f"--format={FORMAT}",
-    )
-    return tuple(
-        QueuedJob(
-            id=job_id,
-            name=name,
-            state=state,
-            reason=reason.strip(),
-            time=_job_time(state, elapsed, nodes),
-        )
-        for job_id, name, state, elapsed, nodes, reason in JOB_LINE.findall(out)
-    )
-
-
-def _job_time(state: str, elapsed: str, nodes: str) -> JobTime:
-    """The time of a job. Slurm stops counting when a job begins to end."""
-    known = ELAPSED.fullmatch(elapsed) is not None
-    return JobTime(
-        elapsed_s=walltime_s(elapsed) if known else 0.0,
-        nodes=int(nodes) if nodes.isdecimal() else 1,
-        ended=known and state in (*OVER, ENDING),
-    )
-
-
-def cancel_jobs(site: Site, names: Sequence[str]) -> tuple[QueuedJob, ...]:
-    """Cancel all jobs of these names, such as those that a killed driver left. Returns
-    :func:`queued_jobs`; the jobs that were cancelled are ending.
-
-    Raises:
-        CantLaunch: squeue or scancel failed, or did not answer in time.
-    """
-    jobs = queued_jobs(site, names)
-    left = [job.id for job in jobs if not job.over]
-    if left:
-        call_slurm(site, "scancel", *left)
-    return tuple(
-        job
-        if job.over
-        else replace(job, state=ENDING, time=job.time.model_copy(update={"ended": True}))
-        for job in jobs
-    )
 
 
 @dataclass(frozen=True)

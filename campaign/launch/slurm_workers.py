@@ -60,6 +60,10 @@ class SlurmWorkers:
     """When squeue was called that first gave a job a reason for which it can never start."""
     _pending_s: dict[str, float] = field(default_factory=dict)
     """Since when each job that waits is seen to wait."""
+    _job_ids: dict[str, str] = field(default_factory=dict)
+    """The job of each worker."""
+    _lost_s: dict[str, float] = field(default_factory=dict)
+    """Since when the worker of each job is missed that was connected and was not removed here."""
 
     @property
     def starting(self) -> bool:
@@ -81,13 +85,20 @@ class SlurmWorkers:
         }
         # Read after the job ids: a call of squeue that begins later knows these jobs.
         now_s = time.monotonic()
+        self._job_ids |= {
+            str(name): job.job_id
+            for name, job in dict(self.cluster.workers).items()
+            if job.job_id and name in self.cluster.worker_spec
+        }
         if connected != self._connected:
+            lost = [self._job_ids.pop(name, None) for name in self._connected - connected]
+            self._lost_s |= {job_id: now_s for job_id in lost if job_id is not None}
             self._connected = connected
             self._none_since_s = now_s
             self.starts.reset()
         self._absent_s = {key: self._absent_s.get(key, now_s) for key in absent}
         self._running_s = {key: s for key, s in self._running_s.items() if key in absent}
-        messages: list[Note] = []
+        messages = self._lost_jobs(now_s)
         gone = [key for key in absent if self._has_gone(key, now_s)]
         if gone:
             self._remove({name for name, _ in gone})
@@ -109,6 +120,25 @@ class SlurmWorkers:
         if there < wanted and silent_s is None and self.starts.allowed(now_s):
             self.cluster.scale(wanted)
         self._release_surplus(wanted)
+        return messages
+
+    def _lost_jobs(self, now_s: float) -> list[Note]:
+        """A message for each job that has ended while its worker was connected."""
+        look = self.watch.look
+        messages: list[Note] = []
+        for job_id, since_s in list(self._lost_s.items()):
+            job = next((one for one in look.jobs if one.id == job_id), None)
+            ends = job is not None and not job.over and now_s - since_s < START_S
+            if look.began_s <= since_s or ends:
+                continue
+            del self._lost_s[job_id]
+            state = "squeue does not list it" if job is None else job.state
+            messages.append(
+                (
+                    f"{self.label}: job {job_id} ended while its worker was connected ({state}); "
+                    f"its points are measured in another job",
+                )
+            )
         return messages
 
     def _never_starts(self) -> list[Note]:
@@ -181,6 +211,7 @@ class SlurmWorkers:
         spec = self.cluster.worker_spec
         for name in [name for name in spec if str(name) in names]:
             del spec[name]
+            self._job_ids.pop(str(name), None)
         self.cluster.scale(len(spec))  # Dask now compares its workers with the specification
 
     def _failed_start(self, job_ids: list[str], now_s: float) -> list[Note]:

@@ -18,6 +18,7 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from analysis.dataset import COMPLETE, NODE_LOST
+from campaign.launch.placement import check_placement
 from campaign.launch.setup_record import node_record
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
@@ -26,7 +27,8 @@ from campaign.store.journal import JournalWriter, encode_setup, scalars_of
 from campaign.store.layout import StoreUnwritable
 from campaign.store.setups import setup_id
 
-PLUGIN = "measuring"
+PLUGIN = MEASURING = "measuring"
+"""The plugin's name, and that of the metric in which it says the id of the point it measures."""
 TASK_S = 0.25
 """Short points share a task, and one fdatasync, up to this duration."""
 STEP_TASK_S = 20.0
@@ -45,18 +47,29 @@ class MeasuringPlugin(WorkerPlugin):
 
     name = PLUGIN
 
-    def __init__(self, setup: dict[str, Any], journals: str, scratch: str) -> None:
+    def __init__(
+        self,
+        setup: dict[str, Any],
+        journals: str,
+        scratch: str,
+        planned: dict[str, Any] | None = None,
+    ) -> None:
         self.partition_setup = setup
         self.journals = journals
         self.scratch = scratch
+        self.planned = planned
+        """Where this worker's Slurm job should be; None without Slurm."""
         self._runner: SubprocessRunner | None = None
         self._journal: JournalWriter | None = None
         self._setup_record: dict[str, Any] = {}
         self.stopping = False
         """Whether no further point begins."""
+        self._measuring = ""
 
     def setup(self, worker: Worker) -> None:
-        """Start a thread that ends the process after the worker has closed."""
+        """Tell the scheduler with each heartbeat which point is measured, and start a thread that
+        ends the process after the worker has closed."""
+        worker.metrics[MEASURING] = lambda worker: self._measuring
         threading.Thread(target=_exit_after_closing, args=(worker,), daemon=True).start()
 
     def measure(self, attempts: list[tuple[dict[str, Any], int]]) -> list[PointResult]:
@@ -65,8 +78,13 @@ class MeasuringPlugin(WorkerPlugin):
 
         Returns the status, text and energy of each. The last ones are missing where the worker ends
         or is stopped in between, or a task would take too long.
+
+        Raises:
+            PlacedElsewhere: Slurm runs this worker where its partition's jobs were not planned.
         """
         if self._runner is None:
+            if self.planned is not None:
+                check_placement(self.planned)
             setup = PartitionSetup.from_dict(self.partition_setup)
             self._setup_record = node_record(setup)
             setup = replace(setup, id=setup_id(self._setup_record))
@@ -83,8 +101,10 @@ class MeasuringPlugin(WorkerPlugin):
                 if now_s - written_s > TASK_S:
                     self._write(records)
                     records, written_s = [], now_s
+                point = Point.from_dict(fields)
+                self._measuring = point.id
                 try:
-                    record = self._runner.measure(Point.from_dict(fields), attempt)
+                    record = self._runner.measure(point, attempt)
                 except AllocationGone:
                     if not _is_ending(0.0):
                         os.kill(os.getpid(), signal.SIGTERM)  # as the job's end should have done
@@ -98,6 +118,7 @@ class MeasuringPlugin(WorkerPlugin):
                 records.append(record)
                 results.append((status, str(scalars["text"]), _windows_j(scalars)))
         finally:
+            self._measuring = ""
             self._write(records)
         return results
 

@@ -25,6 +25,7 @@ from sites.meters import MeterUnreadable, describe_meters, open_meter
 from sites.meters.shared.behaviour import observe
 from sites.site_file import MeterEntry, Site
 from sites.site_reading import read_site
+from sites.slurm_environment import slurm_environment
 from sites.twin.machine import board_channel
 
 OBSERVED_S = 1.0
@@ -266,7 +267,12 @@ def _examine_slurm(site: Site, examined: ClockExamination) -> ClockExamination:
     """
     try:
         printed = subprocess.run(
-            ["srun", "--version"], capture_output=True, text=True, timeout=60, check=False
+            ["srun", "--version"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=slurm_environment(),
         ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         printed = ""

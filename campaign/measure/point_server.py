@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sites.slurm_environment import slurm_environment, step_environment
+
 GRACE_S = 3.0
 PR_SET_PDEATHSIG = 1
 STEP_NAME = "measure"
@@ -40,6 +42,7 @@ class PointServer:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 start_new_session=True,
+                env=step_environment() if launcher else None,
                 preexec_fn=end_with_parent if launcher else None,  # noqa: PLW1509
             )
 
@@ -110,7 +113,12 @@ def end_launcher(process: subprocess.Popen[bytes]) -> None:
     step = _step_id()
     if step is not None:
         with contextlib.suppress(subprocess.SubprocessError):
-            subprocess.run(["scancel", "--signal=KILL", step], check=False, timeout=60)
+            subprocess.run(
+                ["scancel", "--signal=KILL", step],
+                check=False,
+                timeout=60,
+                env=slurm_environment(),
+            )
     process.kill()
     process.wait()
 
@@ -127,6 +135,7 @@ def _step_id() -> str | None:
             text=True,
             check=False,
             timeout=60,
+            env=slurm_environment(),
         )
     except subprocess.SubprocessError:  # the controller does not answer
         return None

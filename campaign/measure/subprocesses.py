@@ -38,6 +38,7 @@ from campaign.plan.point import Point
 from campaign.store.journal import TornRecord, encode, scalars_of
 from campaign.store.layout import StoreUnwritable
 from sites.clocks.slurm import refusal, step_flags
+from sites.slurm_environment import step_environment
 
 LOG_CHARS = 2000
 FIRST_CHARS = 100_000
@@ -86,8 +87,8 @@ class SubprocessRunner:
             self._make_folder(scratch)
         except OSError as error:
             raise ScratchUnwritable(
-                f"{error.filename or scratch}: {error.strerror}; this folder is in the "
-                f"partition's local_directory"
+                f"{error.filename or scratch}: {error.strerror}; make room in the partition's "
+                f"local_directory, or set another folder"
             ) from None
 
     def _make_folder(self, scratch: Path | None) -> None:
@@ -141,8 +142,8 @@ class SubprocessRunner:
             problem = _last_output(log)
         else:
             raise ScratchUnwritable(
-                f"{self.folder}: the result cannot be written ({problem}); this folder is in the "
-                f"partition's local_directory"
+                f"{self.folder}: the result cannot be written ({problem}); make room in the "
+                f"partition's local_directory, or set another folder"
             )
         if set_by_slurm and (refused := _refusal(messages)):
             text = f"Slurm does not set the clocks ({point.setting}): {refused}"
@@ -248,6 +249,7 @@ class SubprocessRunner:
         with output:
             process = subprocess.Popen(
                 argv,
+                env=step_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -310,6 +312,8 @@ def step_words(point: Point, setup: PartitionSetup, cores: int) -> list[str]:
     """srun and its options for the step of a point, on a node with so many cores allocated."""
     words = [
         "srun",
+        "--export=ALL",
+        "--nodes=1",
         f"--ntasks={point.ranks}",
         f"--cpus-per-task={max(1, cores // point.ranks)}",
         f"--job-name={STEP_NAME}",

@@ -104,15 +104,12 @@ def drive(
         show: prints the results before the last line, from the outcome and the store as named.
         chooser: as for :func:`campaign.launch.drive.run`.
     """
-    from campaign.launch.clusters import (  # noqa: PLC0415
-        LOOPBACK_DASHBOARD,
-        CantLaunch,
-        SubmissionRefused,
-    )
+    from campaign.launch.clusters import LOOPBACK_DASHBOARD  # noqa: PLC0415
     from campaign.launch.drive import run  # noqa: PLC0415
     from campaign.launch.live_status import resume_command  # noqa: PLC0415
     from campaign.launch.notify import results  # noqa: PLC0415
     from campaign.launch.progress import progress_for  # noqa: PLC0415
+    from campaign.launch.slurm import CantLaunch, SubmissionRefused  # noqa: PLC0415
     from campaign.store.layout import StoreUnwritable  # noqa: PLC0415
 
     if arguments.submit:
@@ -193,6 +190,7 @@ def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
     """Submit the driver as a job; 0 when Slurm has accepted it."""
     from campaign.launch.detached import driver_log  # noqa: PLC0415
     from campaign.launch.driver_job import (  # noqa: PLC0415
+        away_from_workers,
         slurm_site,
         submission_options,
         submit_driver,
@@ -203,6 +201,7 @@ def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
 
     words = submission_options(arguments.submit_options or "")
     site = slurm_site(plan)
+    words += away_from_workers(plan, site, words)
     with writing(store):
         log = driver_log(store)
     job = submit_driver(

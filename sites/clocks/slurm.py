@@ -1,10 +1,10 @@
 """Slurm's own clock control: the points of a setting are measured in a job step that requests it.
 
-``srun --cpu-freq`` takes kHz and ``--gpu-freq`` MHz (srun's manual). Slurm silently sets the
-nearest possible value, and ignores the request if the node has no cpufreq, or no plugin for its
-GPUs. The step's environment has the request all the same: it proves nothing. So the clock is read
-inside the step, as the other controls read it, and what srun and its helper slurmstepd print is
-searched for refusals.
+``srun --cpu-freq`` takes kHz and ``--gpu-freq`` MHz (srun's manual). Slurm silently sets the next
+higher clock that the node lists, and ignores the request if the node has no cpufreq, or no plugin
+for its GPUs. The step's environment has the request all the same: it proves nothing. So the clock
+is read inside the step, as the other controls read it, and what srun and its helper slurmstepd
+print is searched for refusals.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from sites.clocks.shared.control import ClockNotLegal, ControlledSite
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.reading import ReadClocks
-from sites.setting import Setting
+from sites.setting import AS_FOUND, Setting
 
 ABOUT = ControlDescription(
     control="slurm",
@@ -46,11 +46,19 @@ def refusal(output: str) -> str | None:
 
 
 def step_flags(setting: Setting, device: str) -> list[str]:
-    """The srun options that request a setting on a ``cpu`` or ``gpu`` site; none for AS_FOUND."""
+    """The srun options that request a setting on a ``cpu`` or ``gpu`` site; none for AS_FOUND.
+
+    For a GPU both clocks are always requested, the one that the setting does not have as ``high``,
+    Slurm's default (slurm.conf's manual, GpuFreqDef): several versions of Slurm set nothing where
+    one is missing (src/plugins/gpu/nvml; repaired in 23.02.3 and 26.05 by their changelogs).
+    """
     if device == "gpu":
-        parts = [] if setting.core_mhz is None else [f"{setting.core_mhz:.0f}"]
-        parts += [] if setting.mem_mhz is None else [f"memory={setting.mem_mhz:.0f}"]
-        return ["--gpu-freq=" + ",".join(parts)] if parts else []
+        if setting == AS_FOUND:
+            return []
+        core, mem = (
+            "high" if mhz is None else f"{mhz:.0f}" for mhz in (setting.core_mhz, setting.mem_mhz)
+        )
+        return [f"--gpu-freq={core},memory={mem}"]
     return [] if setting.core_mhz is None else [f"--cpu-freq={setting.core_mhz * 1000:.0f}"]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import shlex
 import sys
@@ -21,20 +22,36 @@ from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 from distributed.deploy.spec import ProcessInterface
 from packaging.requirements import Requirement
 
-from campaign.launch.clusters import CantLaunch, SubmissionRefused, configure_dask, start_slurm
-from sites.site_file import Partition, Slurm
+from campaign.launch.clusters import configure_dask, start_slurm
+from campaign.launch.slurm import CantLaunch, SubmissionRefused
+from sites.site_file import Partition
 from sites.site_reading import built_in_sites, read_site
 
-PROGRAM = """\
+PROGRAM = f"""\
+#!{sys.executable} -IS
 import json, os, sys, time
 from pathlib import Path
-calls = Path(sys.argv[1])
+name = Path(sys.argv[0]).name
+folder = Path(sys.argv[0]).parents[1]
+calls, jobs = folder / "calls", folder / "jobs"
+if name == "squeue":
+    for job in jobs.read_text().split() if jobs.exists() else []:
+        print(f"{{job}}|dvfs-0|RUNNING|0:10|1|None")
+    print("7|dvfs-0-of-another|RUNNING|0:10|1|None")
+    sys.exit()
 calls.mkdir(exist_ok=True)
-script = sys.stdin.read() if sys.argv[2] == "sbatch" else ""
-(calls / f"{time.monotonic_ns()}.json").write_text(json.dumps([sys.argv[2:], script]))
-if (calls.parent / "refuse").exists():
+script = sys.stdin.read() if name == "sbatch" else ""
+(calls / f"{{time.monotonic_ns()}}.json").write_text(json.dumps([[name, *sys.argv[1:]], script]))
+if name == "scancel":
+    sys.exit()
+if (folder / "refuse").exists():
     sys.exit("sbatch: error: Batch job submission failed: invalid partition specified: p")
-print(f"Submitted batch job {os.getpid()}")
+print("Welcome to Cluster7, with 3 partitions\\n")
+if (folder / "silent").exists():
+    sys.exit()
+with jobs.open("a") as file:
+    print(os.getpid(), file=file)
+print(os.getpid())
 """
 
 
@@ -44,13 +61,18 @@ def errors() -> list[CantLaunch]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, errors: list[CantLaunch]) -> Iterator[SLURMCluster]:
+def cluster(
+    tmp_path: Path, errors: list[CantLaunch], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SLURMCluster]:
     """A cluster as a campaign starts one, whose Slurm only writes down how it is called."""
-    program = tmp_path / "slurm.py"
-    program.write_text(PROGRAM)
+    for name in ("sbatch", "scancel", "squeue"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(PROGRAM)
+        program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     site = read_site(built_in_sites()["slurm-example"]).model_copy(
         update={
-            "slurm": Slurm(submit_prefix=[sys.executable, str(program), str(tmp_path / "calls")]),
             "partitions": {"p": Partition(scheduler="slurm", nodes=2, cores=4, memory="500MB")},
         }
     )
@@ -92,7 +114,7 @@ def test_jobs_are_submitted_replaced_and_cancelled_by_the_specification(
     cluster.scale(2)
     soon(lambda: len(cluster.workers) == 2)
     submitted = calls(tmp_path)
-    assert [words for words, _ in submitted] == [["sbatch"]] * 2
+    assert [words for words, _ in submitted] == [["sbatch", "--parsable"]] * 2
     jobs = {str(name): job.job_id for name, job in cluster.workers.items()}
     assert len(set(jobs.values())) == 2
     assert all(re.fullmatch(r"\d+", job_id) for job_id in jobs.values())
@@ -126,7 +148,7 @@ def test_jobs_are_submitted_replaced_and_cancelled_by_the_specification(
     assert calls(tmp_path)[2][0] == ["scancel", jobs[str(first)]]
     cluster.scale(2)
     soon(lambda: len(cluster.workers) == 2)
-    assert calls(tmp_path)[3][0] == ["sbatch"]
+    assert calls(tmp_path)[3][0] == ["sbatch", "--parsable"]
     assert cluster.sync(cluster_workers, cluster) == []
     cluster.scale(0)
     soon(lambda: not cluster.workers)
@@ -148,6 +170,19 @@ def test_a_refused_job_is_listed_without_an_id(
     (job,) = soon(lambda: list(cluster.workers.values()))
     assert job.job_id is None
     (tmp_path / "refuse").unlink()
+
+
+def test_output_without_a_jobs_id_is_no_id(
+    tmp_path: Path, cluster: SLURMCluster, errors: list[CantLaunch]
+) -> None:
+    """A greeting of the site that has digits is no id, and nothing is cancelled by it."""
+    (tmp_path / "silent").touch()
+    cluster.scale(1)
+    soon(lambda: errors)
+    assert isinstance(errors[0], SubmissionRefused)
+    cluster.scale(0)
+    soon(lambda: not cluster.workers)
+    assert [words[0] for words, _ in calls(tmp_path)] == ["sbatch"]
 
 
 def test_the_parts_that_are_overridden() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from campaign.command_line import main
-from campaign.launch.clusters import NOT_NOW, CantLaunch, call_slurm, job_script
+from campaign.launch.clusters import job_script
+from campaign.launch.slurm import NOT_NOW, CantLaunch, call_slurm
 from sites.site_file import Environment, Partition, Site, Slurm
 from sites.site_reading import built_in_sites, read_site
 

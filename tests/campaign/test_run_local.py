@@ -248,3 +248,17 @@ def test_a_store_that_cannot_be_written_ends_the_run_with_a_clear_line(tmp_path)
     assert code == 2
     assert "exists and is not a store" in out
     assert "Traceback" not in out
+
+
+def test_a_run_without_progress_says_what_it_measures(tmp_path, capsys, monkeypatch):
+    from campaign.launch import partition_run
+
+    monkeypatch.setattr(partition_run, "QUIET_S", 1.0)
+    monkeypatch.setattr(partition_run, "SUPERVISE_S", 0.2)
+    kernel = '[[kernels]]\nkernel = "idle"\nlabel = "long"\nparams = { sleep_s = 4.0 }\n'
+    path = campaign_file(tmp_path, LOCAL.partition("[[kernels]]")[0] + kernel)
+    assert main(["run", str(path), "--store", str(tmp_path / "S")]) == 0
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if "no point has finished" in x]
+    assert "1 worker" in line
+    assert "measuring long " in line
+    assert "30 s" in line  # timeout_s

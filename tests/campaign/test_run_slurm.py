@@ -18,7 +18,8 @@ import pytest
 from distributed import Client
 
 from campaign.command_line import main
-from campaign.launch.slurm_queue import job_name
+from campaign.launch.driver_job import away_from_workers
+from campaign.launch.slurm import job_name
 from campaign.launch.worker import MeasuringPlugin, measure_points
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
@@ -217,7 +218,8 @@ def faulty_run(
         wait_for(lambda: measured(campaign) >= 4)
         assert process.poll() is None
         fault(process)
-        process.communicate(timeout=200)
+        if process.poll() is None:
+            process.communicate(timeout=200)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -247,8 +249,14 @@ def running(cluster: SlurmCluster) -> list:
 
 
 def test_a_cancelled_worker_job(tmp_path, slurm_cluster):
+    ids = []
+
     def cancel(process: subprocess.Popen[str]) -> None:
-        slurm_cluster.scancel(running(slurm_cluster)[0].id)
+        ids.append(running(slurm_cluster)[0].id)
+        slurm_cluster.scancel(ids[0])
+        out, _ = process.communicate(timeout=200)
+        (line,) = [line for line in out.splitlines() if f" job {ids[0]} " in line]
+        assert "CANCELLED" in line
 
     faulty_run(tmp_path, slurm_cluster, cancel)
 
@@ -372,7 +380,7 @@ def test_a_driver_that_is_a_job_of_its_own(tmp_path, slurm_cluster, capfd):
     campaign = campaign_file(folder, [site], SLEEPS)
     store = str(tmp_path / "store")
     words = ["run", str(campaign), "--store", store, "--submit"]
-    assert main([*words, "--submit-options=--partition=no-such"]) == 1
+    assert main([*words, "--submit-options=--partition=no-such"]) == 2
     assert "no-such" in capfd.readouterr().err
     assert main([*words, "--submit-options=--partition=cpu-b"]) == 0
     said = capfd.readouterr().out
@@ -406,3 +414,125 @@ def test_nobody_gets_in_without_the_campaigns_certificates(tmp_path, slurm_clust
             Client(address, timeout=3, security=Security.temporary())
 
     faulty_run(tmp_path, slurm_cluster, stranger)
+
+
+HOSTILE = {
+    "SBATCH_ACCOUNT": "nobody",
+    "SBATCH_CONSTRAINT": "no-such",
+    "SBATCH_EXPORT": "NONE",
+    "SBATCH_GRES": "gpu:9",
+    "SBATCH_JOB_NAME": "other",
+    "SBATCH_MEM_PER_CPU": "999999",
+    "SBATCH_OUTPUT": "elsewhere.txt",
+    "SBATCH_PARTITION": "cpu-b",
+    "SBATCH_QOS": "none",
+    "SBATCH_REQUEUE": "1",
+    "SBATCH_RESERVATION": "mine",
+    "SBATCH_TIMELIMIT": "99-0",
+    "SBATCH_WAIT": "1",
+    "SCANCEL_PARTITION": "cpu-b",
+    "SCANCEL_STATE": "SUSPENDED",
+    "SINFO_FORMAT": "%N",
+    "SINFO_PARTITION": "cpu-b",
+    "SLURM_CLUSTERS": "beta",
+    "SLURM_CPUS_PER_TASK": "99",
+    "SLURM_CPU_BIND": "quiet,mask_cpu:0xC0000",
+    "SLURM_CPU_FREQ_REQ": "1234567",
+    "SLURM_DISTRIBUTION": "plane=9",
+    "SLURM_EXACT": "1",
+    "SLURM_EXCLUSIVE": "user",
+    "SLURM_EXPORT_ENV": "NONE",
+    "SLURM_HINT": "nomultithread",
+    "SLURM_JOB_NUM_NODES": "9",
+    "SLURM_KILL_BAD_EXIT": "0",
+    "SLURM_LABELIO": "1",
+    "SLURM_MEM_PER_CPU": "2000",
+    "SLURM_MEM_PER_GPU": "1000",
+    "SLURM_MULTI_PROG": "1",
+    "SLURM_NNODES": "9",
+    "SLURM_NTASKS": "99",
+    "SLURM_PARTITION": "cpu-b",
+    "SLURM_STDINMODE": "none",
+    "SLURM_STDOUTMODE": "none",
+    "SLURM_TASK_PROLOG": "/no/such",
+    "SLURM_TIMELIMIT": "99-0",
+    "SLURM_WORKING_DIR": "/no/such",
+    "SQUEUE_FORMAT": "%N",
+    "SQUEUE_PARTITION": "cpu-b",
+    "SQUEUE_STATES": "SUSPENDED",
+    "SQUEUE_USERS": "nobody",
+    "SRUN_CPUS_PER_TASK": "99",
+    "SRUN_CONTAINER": "/no/such",
+    "PMI_FD": "99",
+    "PMI_RANK": "3",
+}
+"""Each would move, hide or break a job or a step. benchmarks/slurm_variables.py sets one at a
+time."""
+SEES = """
+[[kernels]]
+kernel = "command"
+params = {{ argv = ["sh", "-c", "env > {folder}/step.env"] }}
+"""
+
+
+@pytest.mark.parametrize("export", ["", 'directives = ["--export=NONE"]\n'], ids=["all", "none"])
+def test_no_variable_of_the_user_changes_what_is_measured(
+    tmp_path, slurm_cluster, monkeypatch, export
+):
+    """In a folder whose name has a character with a meaning in the names of Slurm's files."""
+    folder = tmp_path / "50%x"
+    folder.mkdir()
+    for name, value in HOSTILE.items():
+        monkeypatch.setenv(name, value)
+    environment = '[partitions.cpu-a.environment]\nvariables = { OF_THE_SITE = "a b" }\n'
+    site = site_file(folder, slurm_cluster, "alpha", ["cpu-a"], more=export + environment)
+    campaign = campaign_file(folder, [site], KERNELS + SEES.format(folder=tmp_path))
+    out = finish(campaign)
+    assert "10 of 10 points measured, 0 failed, 0 left: complete" in out
+    frame = assert_exactly_the_plan(campaign)
+    assert set(frame["node"]) <= {"n1", "n2"}
+    step = dict(
+        line.partition("=")[::2] for line in (tmp_path / "step.env").read_text().splitlines()
+    )
+    assert step["OF_THE_SITE"] == "a b"
+    assert step["SLURM_JOB_PARTITION"] == "cpu-a"
+    kept = {name: step[name] for name, value in HOSTILE.items() if step.get(name) == value}
+    assert kept in ({}, {"SLURM_KILL_BAD_EXIT": "0"})
+    name = job_name(open_store(folder / "store").root, "alpha", "cpu-a")
+    assert list((folder / "store" / "logs").glob(f"{name}-*.log"))
+
+
+def test_a_worker_that_slurm_has_moved_measures_nothing(tmp_path, slurm_cluster):
+    """An administrator moves the jobs while they wait."""
+    site = site_file(tmp_path, slurm_cluster, "alpha", ["cpu-a"])
+    campaign = campaign_file(tmp_path, [site], SLEEPS)
+    slurm_cluster.run("scontrol", "update", "partitionname=cpu-a", "state=down")
+    process = start(campaign, program())
+    try:
+        wait_for(lambda: len(slurm_cluster.jobs()) == 2)
+        for job in slurm_cluster.jobs():
+            slurm_cluster.run("scontrol", "update", f"jobid={job.id}", "partition=cpu-b")
+        out, _ = process.communicate(timeout=120)
+    finally:
+        slurm_cluster.run("scontrol", "update", "partitionname=cpu-a", "state=up")
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 1
+    assert "'cpu-b' (SLURM_JOB_PARTITION), where 'cpu-a' was planned" in out
+    assert measured(campaign) == 0
+    slurm_cluster.assert_no_jobs()
+
+
+def test_a_drivers_job_that_would_take_its_workers_nodes_is_refused(tmp_path, slurm_cluster, capfd):
+    site = site_file(tmp_path, slurm_cluster, "alpha", ["cpu-a"])
+    campaign = campaign_file(tmp_path, [site], SLEEPS)
+    store = str(tmp_path / "store")
+    words = ["run", str(campaign), "--store", store, "--submit"]
+    assert main(words) == 2  # the default partition is cpu-a, whose two nodes will measure
+    assert "--submit-options=--partition" in capfd.readouterr().err
+    assert slurm_cluster.jobs() == []
+    # Where the driver's partitions have other nodes too, it gets one of those.
+    plan = make_plan(campaign)
+    away = away_from_workers(plan, plan.sites["alpha"], ["--partition=cpu-a,cpu-b"])
+    assert away == ["--exclude=n1,n2"]
+    assert away_from_workers(plan, plan.sites["alpha"], ["--partition=cpu-b"]) == []

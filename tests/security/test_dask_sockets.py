@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import signal
 import socket
 import ssl
@@ -20,7 +21,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sites.site_reading import built_in_sites
+from campaign.launch.certificates import make_security
+from sites.site_reading import built_in_sites, read_site
 
 ROOT = Path(__file__).parents[2]
 CAMPAIGN = """\
@@ -274,3 +276,38 @@ def test_keys_of_a_local_run_stay_in_memory(seen, tmp_path):
     assert seen.told_of_keys == []
     (tmp_path / "key").write_text(Security.temporary().tls_worker_key)
     assert list(key_files(tmp_path)) == [tmp_path / "key"]  # it would have been seen
+
+
+def test_a_worker_of_a_slurm_job_shows_its_pages_on_loopback_alone(tmp_path):
+    """The command of a job script, run here without the interface that a site file may name."""
+    from distributed import LocalCluster
+
+    from campaign.launch.clusters import job_script
+
+    site = read_site(built_in_sites()["slurm-example"])
+    command = job_script(site, "cpu-a", "dvfs-0").rstrip().rpartition("\n")[2]
+    with LocalCluster(
+        n_workers=0, host="tls://127.0.0.1", security=make_security(), dashboard_address=None
+    ) as cluster:
+        keys = []
+        for option, text in (
+            ("--tls-ca-file", cluster.security.tls_ca_file),
+            ("--tls-cert", cluster.security.tls_worker_cert),
+            ("--tls-key", cluster.security.tls_worker_key),
+        ):
+            (tmp_path / option).write_text(text)
+            keys += [option, str(tmp_path / option)]
+        words = shlex.split(command.replace("SCHEDULER", cluster.scheduler_address))
+        process = subprocess.Popen([*words, *keys], cwd=ROOT, stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 60
+            while not cluster.scheduler_info["workers"]:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            found = listening([psutil.Process(process.pid)])
+            everywhere = {address for address in found if address[0] != "127.0.0.1"}
+            assert len(found) >= 2
+            assert {spoken("127.0.0.1", port) for _, port in everywhere} <= {"tls, refused"}
+        finally:
+            process.terminate()
+            process.wait(30)

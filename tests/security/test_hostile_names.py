@@ -17,8 +17,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from campaign.command_line import main
-from campaign.launch.clusters import CantLaunch, job_script
-from campaign.launch.slurm_queue import queued_jobs
+from campaign.launch.clusters import job_script
+from campaign.launch.slurm import CantLaunch, queued_jobs
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol

@@ -21,8 +21,8 @@ NAN = math.nan
     [
         # srun's manual: --gpu-freq=[<type]=value>][,<type=value>], the only type is memory, in MHz.
         (1410.0, 1593.0, "gpu", "--gpu-freq=1410,memory=1593"),
-        (1410.0, NAN, "gpu", "--gpu-freq=1410"),
-        (NAN, 1593.0, "gpu", "--gpu-freq=memory=1593"),
+        (1410.0, NAN, "gpu", "--gpu-freq=1410,memory=high"),
+        (NAN, 1593.0, "gpu", "--gpu-freq=high,memory=1593"),
         # --cpu-freq is in kHz, and has no memory clock.
         (2400.0, NAN, "cpu", "--cpu-freq=2400000"),
         (2400.0, 1000.0, "cpu", "--cpu-freq=2400000"),
@@ -94,7 +94,7 @@ def step_site(device: str) -> Site:
 @pytest.mark.parametrize(
     ("device", "variable", "right", "wrong"),
     [
-        ("gpu", "SLURMD_TRES_FREQ", "gpu:1410", "gpu:memory=1410"),
+        ("gpu", "SLURMD_TRES_FREQ", "gpu:1410,memory=high", "gpu:1410"),
         ("cpu", "SLURM_CPU_FREQ_REQ", "1410000", "1410"),
     ],
 )

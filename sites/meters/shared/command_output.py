@@ -14,6 +14,7 @@ from typing import Any
 
 from sites.described_options import list_option
 from sites.meters.shared.meter import MeterDescription, MeterUnreadable
+from sites.slurm_environment import slurm_environment
 
 PROGRAM_FOLDERS = (Path("usr/bin"), Path("usr/sbin"), Path("bin"), Path("sbin"))
 STEP_S = 0.1
@@ -57,7 +58,7 @@ def run_command(
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env={**os.environ, "LC_ALL": "C"},
+            env=slurm_environment() | {"LC_ALL": "C"},
             start_new_session=True,
         )
     except OSError as error:

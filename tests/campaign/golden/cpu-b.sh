@@ -11,4 +11,4 @@
 #SBATCH --exclusive
 #SBATCH -o STORE/logs/%x-%j.log
 export OMP_PROC_BIND=close
-PYTHON -m distributed.cli.dask_worker SCHEDULER --name WORKER --nthreads 1 --memory-limit 3.73GiB --no-nanny --death-timeout 60 --local-directory /tmp --no-dashboard --preload campaign.launch.timers
+PYTHON -m distributed.cli.dask_worker SCHEDULER --name WORKER --nthreads 1 --memory-limit 0.0B --no-nanny --death-timeout 60 --local-directory /tmp --no-dashboard --dashboard-address 127.0.0.1:0 --preload campaign.launch.timers

@@ -16,4 +16,4 @@
 module load cuda/12.4 || exit
 module load '$(touch x)' || exit
 export WORDS='a '"'"'b'"'"' "c" $HOME; touch x'
-'/opt/envs/a b/bin/python' -m distributed.cli.dask_worker SCHEDULER --name WORKER --nthreads 1 --memory-limit 186.26GiB --no-nanny --death-timeout 60 --local-directory '/scratch/my dir' --no-dashboard --preload campaign.launch.timers --interface ib0
+'/opt/envs/a b/bin/python' -m distributed.cli.dask_worker SCHEDULER --name WORKER --nthreads 1 --memory-limit 0.0B --no-nanny --death-timeout 60 --local-directory '/scratch/my dir' --no-dashboard --dashboard-address 127.0.0.1:0 --preload campaign.launch.timers --interface ib0

@@ -1,0 +1,85 @@
+"""The environment in which Slurm's commands run: what of the user's variables they may see.
+
+Each command takes options from variables (section INPUT ENVIRONMENT VARIABLES of its manual):
+``SBATCH_PARTITION`` moves a job to another partition, ``SQUEUE_STATES`` hides it, and
+``SLURM_CPU_BIND`` of an interactive job makes every step of another job fail. So a command gets
+none of these variables but those that say how Slurm is reached (:data:`KEPT`): its options come
+from the site file alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+PREFIXES = (
+    *("SALLOC", "SBATCH", "SRUN", "SLURM", "SLURMD"),
+    *("SACCT", "SACCTMGR", "SCANCEL", "SCONTROL", "SINFO", "SPRIO", "SQUEUE", "SSTAT"),
+)
+"""``PREFIX_...`` is a variable of one of Slurm's commands, or of a job."""
+KEPT = {
+    "SLURM_CONF": "where Slurm's configuration is",
+    "SLURM_CONF_SERVER": "from where a host without configuration files gets it",
+    "SLURM_JWT": "the token of auth/jwt",
+    "SLURM_SACK_JWKS": "the file of auth/slurm's keys",
+    "SLURM_SACK_KEY": "the file of auth/slurm's key",
+}
+"""Variable of Slurm -> what it says. Slurm's commands see these and no others."""
+LAUNCHER = ("PMI_", "PMIX_")
+"""Variables by which an MPI launcher gives a process its rank: those of the driver are no worker's.
+``PMIX_MCA_...`` are settings of PMIx, which people make."""
+DEVICES = (
+    *("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES"),
+    "ZE_AFFINITY_MASK",
+)
+"""Which GPUs Slurm has given to a job: in a job, these are the job's alone."""
+IN_JOB = "SLURM_JOB_ID"
+_SLURMS = re.compile(rf"(?:{'|'.join(PREFIXES)})_")
+
+
+def is_slurms(name: str) -> bool:
+    """Whether a variable would change what one of Slurm's commands does."""
+    return _SLURMS.match(name) is not None and name not in KEPT
+
+
+def slurm_environment(
+    environment: Mapping[str, str] | None = None, conf: str | None = None
+) -> dict[str, str]:
+    """The environment for a command that asks Slurm or submits a job.
+
+    A job inherits it, so that it has no variable of the launcher or the job that this process may
+    run in.
+
+    Args:
+        environment: the one to begin with (default: this process's).
+        conf: the path of the cluster's slurm.conf, where it is not the default of this host.
+    """
+    given = os.environ if environment is None else environment
+    dropped = DEVICES if IN_JOB in given else ()
+    kept = {
+        name: value
+        for name, value in given.items()
+        if not is_slurms(name)
+        and name not in dropped
+        and (not name.startswith(LAUNCHER) or name.startswith("PMIX_MCA_"))
+    }
+    return kept if conf is None else kept | {"SLURM_CONF": conf}
+
+
+def step_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for ``srun`` inside a job, and so for the program that it starts: the job's
+    id, and all variables of this process that are not Slurm's or a launcher's. Slurm adds the
+    step's."""
+    given = os.environ if environment is None else environment
+    job = {name: value for name, value in given.items() if name in (IN_JOB, *DEVICES)}
+    return slurm_environment(given) | job
+
+
+REMOTE = (
+    "for name in $(env | sed -n 's/^\\([A-Za-z_][A-Za-z0-9_]*\\)=.*/\\1/p'); do case $name in "
+    f'{"|".join(KEPT)}) ;; {"|".join(f"{prefix}_*" for prefix in PREFIXES)}) unset "$name" ;; '
+    'esac; done; exec "$@"'
+)
+"""The same for a command that runs where this process cannot state its environment: a script for
+``sh -c``, which starts its arguments."""
