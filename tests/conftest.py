@@ -17,11 +17,13 @@ from hypothesis import HealthCheck, settings
 
 from tests.session_folder import session_folder
 from tests.slow import EARLY, SLOW
+from tests.slurm_cluster import use_loopback
 
 pytest_plugins = ["tests.slurm_fixtures"]
 
 # Made here, before pytest starts its workers, which find it in their environment.
 session_folder()
+use_loopback()
 
 settings.register_profile(
     "campaign", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
