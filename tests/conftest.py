@@ -9,6 +9,9 @@ import signal
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# MPI's ranks share memory: they would take what anybody sends to their sockets.
+os.environ.setdefault("UCX_TLS", "sm,self")
+
 # Before NumPy is loaded: threads for small matrices only slow other tests down.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

@@ -77,9 +77,11 @@ JobCompLoc={base}/log/jobcomp.txt
 # ReturnToService=1, not 2: with 2 a node that is set down comes back by its next answer.
 
 # The prolog's view of a step's request, handed on to the task: a machine without cpufreq can so
-# have a clock control whose read-back comes from Slurm itself.
+# have a clock control whose read-back comes from Slurm itself. MPI's ranks, all on this host, need
+# no socket, on which they would take what anybody sends.
 TASK_PROLOG = """\
 #!/bin/sh
+echo "export UCX_TLS=sm,self"
 for name in SLURM_CPU_FREQ_REQ SLURM_GPU_FREQ SLURMD_TRES_FREQ; do
     eval "value=\\${$name:-}"
     [ -z "$value" ] || echo "export PROLOG_${name#*_}=$value"
@@ -396,9 +398,8 @@ class SlurmCluster:
     def _start_munged(self) -> None:
         files = ("key-file", "socket", "pid-file", "seed-file")
         options = [f"--{file}={self.base}/munge/{file.partition('-')[0]}" for file in files]
-        log = f"--log-file={self.base}/log/munged.log"
         # --force: it would insist that every user can reach its socket, and here only root may.
-        self._munged = self._popen("munged", "--foreground", "--force", log, *options)
+        self._munged = self._popen("munged", "--foreground", "--force", *options)
         self._wait((self.base / "munge" / "socket").exists, "munged")
 
     def _start_all(self) -> None:
