@@ -44,7 +44,7 @@ class Place:
 
 
 def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 60.0
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.05)
