@@ -9,6 +9,9 @@ import signal
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# MPI's ranks share memory: they would take what anybody sends to their sockets.
+os.environ.setdefault("UCX_TLS", "sm,self")
+
 # Before NumPy is loaded: threads for small matrices only slow other tests down.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -17,11 +20,13 @@ from hypothesis import HealthCheck, settings
 
 from tests.session_folder import session_folder
 from tests.slow import EARLY, SLOW
+from tests.slurm_cluster import use_loopback
 
 pytest_plugins = ["tests.slurm_fixtures"]
 
 # Made here, before pytest starts its workers, which find it in their environment.
 session_folder()
+use_loopback()
 
 settings.register_profile(
     "campaign", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True

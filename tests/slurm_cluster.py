@@ -1,11 +1,14 @@
-"""A real Slurm on one machine, for tests: one controller, a slurmd for each node.
+"""A real Slurm on one machine, for tests: a controller, a slurmd for each node, and a munged.
 
 Nothing is installed, no system service is touched and no fixed port is used, so several clusters
-can run at once. Every file of a cluster is under its base folder.
+can run at once. Every file of a cluster is under its base folder, which is closed to other users:
+without the munged in it, nobody can give the daemons, which are root's, an order. They listen on
+loopback alone.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import random
@@ -23,7 +26,7 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-DAEMONS = ("slurmctld", "slurmd")
+DAEMONS = ("munged", "slurmctld", "slurmd")
 CLIENTS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun")
 GOVERNORS = "Conservative,OnDemand,Performance,PowerSave,SchedUtil,UserSpace"
 
@@ -33,16 +36,21 @@ LONGEST_BASE = 70
 # Character devices that any Linux has: null, zero, full, random, urandom. They stand for GPUs.
 FAKE_GPU_MINORS = (3, 5, 7, 8, 9)
 
+LOOPBACK = "127.0.0.1"
+CLONE_NEWUTS = 0x04000000  # linux/sched.h
+
 # MPICH names its shared memory after job and step: clusters on one host must not number alike.
 CONF = """\
 ClusterName={name}
-SlurmctldHost=localhost
+SlurmctldHost=localhost({address})
 SlurmctldPort={port}
 FirstJobId={port}
 SlurmUser={user}
 SlurmdUser={user}
-AuthType=auth/none
-CredType=cred/none
+AuthType=auth/munge
+AuthInfo=socket={base}/munge/socket
+CredType=cred/munge
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 StateSaveLocation={base}/state
 SlurmdSpoolDir={base}/spool/%n
 TmpFS={base}/tmp/%n
@@ -69,9 +77,11 @@ JobCompLoc={base}/log/jobcomp.txt
 # ReturnToService=1, not 2: with 2 a node that is set down comes back by its next answer.
 
 # The prolog's view of a step's request, handed on to the task: a machine without cpufreq can so
-# have a clock control whose read-back comes from Slurm itself.
+# have a clock control whose read-back comes from Slurm itself. MPI's ranks, all on this host, need
+# no socket, on which they would take what anybody sends.
 TASK_PROLOG = """\
 #!/bin/sh
+echo "export UCX_TLS=sm,self"
 for name in SLURM_CPU_FREQ_REQ SLURM_GPU_FREQ SLURMD_TRES_FREQ; do
     eval "value=\\${$name:-}"
     [ -z "$value" ] || echo "export PROLOG_${name#*_}=$value"
@@ -114,6 +124,8 @@ def why_no_slurm() -> str | None:
         return f"Slurm's programs are missing: {', '.join(missing)} (see .ci/install_slurm)"
     if os.geteuid() != 0:
         return "a real Slurm of our own needs root here, and this user is not root"
+    if not host_address():
+        return f"this host's name, {socket.gethostname()}, has no IPv4 address"
     with suppress(OSError, subprocess.TimeoutExpired):
         asked = subprocess.run(
             [str(find_program("slurmctld")), "-V"], capture_output=True, timeout=10, check=False
@@ -121,6 +133,21 @@ def why_no_slurm() -> str | None:
         if asked.returncode == 0:
             return None
     return "slurmctld is installed, but `slurmctld -V` fails"
+
+
+def host_address() -> str:
+    """The address of this host's name, on which all of Slurm listens; empty where it has none."""
+    with suppress(OSError):
+        return socket.gethostbyname(socket.gethostname())
+    return ""
+
+
+def use_loopback() -> None:
+    """Give this process, and those that it starts, a host name of its own, localhost, where the
+    host's name has another address than that of loopback. Where the process may not (a container
+    without CAP_SYS_ADMIN), the name stays."""
+    if host_address() != LOOPBACK and ctypes.CDLL(None).unshare(CLONE_NEWUTS) == 0:
+        socket.sethostname("localhost")
 
 
 def free_ports(count: int) -> list[int]:
@@ -176,6 +203,7 @@ class SlurmCluster:
             self.partitions[partition] = [f"n{i}" for i in range(first, first + count)]
             first += count
         self.nodes = [node for nodes in self.partitions.values() for node in nodes]
+        self._munged: subprocess.Popen[bytes] | None = None
         self._controller: subprocess.Popen[bytes] | None = None
         self._slurmds: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -187,6 +215,7 @@ class SlurmCluster:
         return {**kept, "SLURM_CONF": str(self.conf)}
 
     def __enter__(self) -> SlurmCluster:
+        use_loopback()
         for attempt in range(3):
             try:
                 self._write_files()
@@ -316,14 +345,23 @@ class SlurmCluster:
     # Start and stop
 
     def _write_files(self) -> None:
-        folders = ["state", "log", "run"]
+        folders = ["state", "log", "run", "munge"]
         folders += [f"{kind}/{node}" for kind in ("spool", "tmp") for node in self.nodes]
         for folder in folders:
             (self.base / folder).mkdir(parents=True, exist_ok=True)
+        self.base.chmod(0o700)
+        (self.base / "munge" / "key").write_bytes(os.urandom(128))
+        (self.base / "munge" / "key").chmod(0o400)
         port, *node_ports = free_ports(1 + len(self.nodes))
         user = pwd.getpwuid(os.geteuid()).pw_name
+        address = host_address()
         text = CONF.format(
-            name=self.name, port=port, user=user, base=self.base, governors=GOVERNORS
+            name=self.name,
+            address=address,
+            port=port,
+            user=user,
+            base=self.base,
+            governors=GOVERNORS,
         )
         gres = ""
         if self.prolog_env:
@@ -337,7 +375,7 @@ class SlurmCluster:
             self._write_gpus()
         for node, node_port in zip(self.nodes, node_ports, strict=True):
             text += (
-                f"NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={node_port}"
+                f"NodeName={node} NodeHostname=localhost NodeAddr={address} Port={node_port}"
                 f" CPUs={self.cpus_per_node} RealMemory=4000{gres}\n"
             )
         for i, (partition, nodes) in enumerate(self.partitions.items()):
@@ -357,7 +395,15 @@ class SlurmCluster:
         ]
         (self.base / "gres.conf").write_text("\n".join(["AutoDetect=off", *lines]) + "\n")
 
+    def _start_munged(self) -> None:
+        files = ("key-file", "socket", "pid-file", "seed-file")
+        options = [f"--{file}={self.base}/munge/{file.partition('-')[0]}" for file in files]
+        # --force: it would insist that every user can reach its socket, and here only root may.
+        self._munged = self._popen("munged", "--foreground", "--force", *options)
+        self._wait((self.base / "munge" / "socket").exists, "munged")
+
     def _start_all(self) -> None:
+        self._start_munged()
         self._controller = self._popen("slurmctld", "-D", "-c")
         for node in self.nodes:
             self._slurmds[node] = self._popen("slurmd", "-D", "-N", node)
@@ -380,7 +426,7 @@ class SlurmCluster:
         end = time.monotonic() + self.start_timeout
         last = "no answer yet"
         while time.monotonic() < end:
-            daemons = [self._controller, *self._slurmds.values()]
+            daemons = [self._munged, self._controller, *self._slurmds.values()]
             if any(daemon is not None and daemon.poll() is not None for daemon in daemons):
                 raise _DaemonEndedError(f"a daemon ended before {what} came up\n{self._logs()}")
             try:
@@ -392,7 +438,7 @@ class SlurmCluster:
         raise SlurmError(f"{what} not up in {self.start_timeout} s: {last}\n{self._logs()}")
 
     def _logs(self) -> str:
-        files = sorted((self.base / "log").glob("slurm*"))
+        files = sorted((self.base / "log").glob("*"))
         tails = [(f.name, f.read_text(errors="replace").splitlines()[-5:]) for f in files]
         return "\n".join(f"{name}: {line}" for name, lines in tails for line in lines)
 
@@ -402,8 +448,8 @@ class SlurmCluster:
             with suppress(SlurmError):
                 self._end_jobs()
         _end(list(self._slurmds.values()))
-        _end([self._controller] if self._controller is not None else [])
-        self._controller = None
+        _end([daemon for daemon in (self._controller, self._munged) if daemon is not None])
+        self._controller = self._munged = None
         self._slurmds = {}
         self.kill_orphans()
 

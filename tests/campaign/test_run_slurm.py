@@ -15,9 +15,10 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 
 from campaign.command_line import main
+from campaign.launch.certificates import make_security
 from campaign.launch.driver_job import away_from_workers
 from campaign.launch.slurm import job_name
 from campaign.launch.worker import MeasuringPlugin, measure_points
@@ -303,14 +304,25 @@ def test_a_worker_that_outlives_its_job_ends_and_writes_nothing(tmp_path, slurm_
     job, point = two_ranks()
     gone = {"SLURM_JOB_ID": ended_job(slurm_cluster, "completed")}
     (tmp_path / "journals").mkdir()
-    with Client(n_workers=0, host="127.0.0.1", dashboard_address=None) as client:
+    security = make_security()
+    options = ["--no-nanny", "--no-dashboard", "--dashboard-address=127.0.0.1:0"]
+    options += ["--interface=lo", f"--local-directory={tmp_path}"]
+    for name, text in security.get_tls_config_for_role("worker").items():
+        if name in ("ca_file", "cert", "key"):
+            (tmp_path / name).write_text(text)
+            options.append(f"--tls-{name.replace('_', '-')}={tmp_path / name}")
+    with (
+        LocalCluster(
+            n_workers=0, host="tls://127.0.0.1", security=security, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
         client.register_plugin(
             MeasuringPlugin(job.as_dict(), str(tmp_path / "journals"), str(tmp_path))
         )
-        address = client.scheduler_info()["address"]
-        options = ["--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path)]
+        program = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
         worker = subprocess.Popen(
-            [sys.executable, "-m", "distributed.cli.dask_worker", address, *options],
+            [*program, *options],
             env={**slurm_cluster.environment, **gone},
             cwd=ROOT,
         )

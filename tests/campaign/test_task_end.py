@@ -9,9 +9,11 @@ from collections.abc import Iterator
 
 import dask
 import pytest
-from distributed import Client, LocalCluster, Nanny
+from distributed import Client, Nanny
 
+from campaign.launch.clusters import start_local
 from campaign.launch.task_end import TaskEnd, task_end
+from sites.site_file import Partition
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def client() -> Iterator[Client]:
     another test ran in this process would have it removed for good after a second."""
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "150s"}),
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        start_local(Partition(), "127.0.0.1:0") as cluster,
         Client(cluster) as made,
     ):
         yield made

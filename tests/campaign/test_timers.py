@@ -17,10 +17,8 @@ TASKS = """
 from campaign.launch import timers
 from distributed import Client, LocalCluster
 
-with (
-    LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
-    Client(cluster) as client,
-):
+pages = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+with LocalCluster(n_workers=1, processes=False, **pages) as cluster, Client(cluster) as client:
     print(sum(client.submit(abs, -i, pure=False).result(timeout=60) for i in range(100)))
 """
 

@@ -268,6 +268,21 @@ def test_nothing_can_be_changed_through_the_dashboard(seen):
     assert seen.changed_by_page in (404, 405)
 
 
+def test_clusters_that_tests_start_ask_for_certificates():
+    """Who connects to a Dask without them can have it run anything, as the user of the tests."""
+    calls = re.compile(r"\b(?:LocalCluster|SLURMCluster|Client)\((?:[^()]|\([^()]*\))*\)")
+    files = [path for name in ("tests", "benchmarks") for path in (ROOT / name).rglob("*.py")]
+    started = [
+        (path.name, call)
+        for path in files
+        for call in calls.findall(path.read_text())
+        if "Cluster(" in call or "n_workers" in call
+    ]
+    assert len(started) >= 5
+    safe = re.compile(r"security=|processes=False")
+    assert [call for call in started if not safe.search(call[1])] == []
+
+
 def test_keys_of_a_local_run_stay_in_memory(seen, tmp_path):
     from distributed.security import Security
 
