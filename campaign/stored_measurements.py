@@ -10,6 +10,7 @@ import math
 import statistics
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,22 @@ class StoredMeasurements:
             if math.isfinite(time_s):
                 times.setdefault((kernel, params), []).append(time_s)
         return {own: statistics.median(some) for own, some in times.items()}
+
+    def point_times(self) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
+        """(site, partition) -> (kernel, parameters as JSON) -> the median time from the start of a
+        point to that of the next one on its node, in s."""
+        names = ("site", "partition", "node", "start_unix_s", "kernel", "params")
+        columns = [self.scalars[name].values.tolist() for name in names]
+        rows = sorted(row for row in zip(*columns, strict=True) if row[2] and row[3] > 0)
+        gaps: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = {}
+        for (*place, start_s, kernel, params), (*next_place, next_s, _, _) in pairwise(rows):
+            if place == next_place:
+                of_partition = gaps.setdefault((place[0], place[1]), {})
+                of_partition.setdefault((kernel, params), []).append(next_s - start_s)
+        return {
+            names: {pair: statistics.median(some) for pair, some in own.items()}
+            for names, own in gaps.items()
+        }
 
     def failures(self, kernel: str | None = None, node: str | None = None) -> Failures:
         """The failed attempts by kernel, reason and node; of one kernel or node where it is named.

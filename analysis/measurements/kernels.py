@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,39 +61,53 @@ def relabelled(instances: Iterable[KernelInstance]) -> list[KernelInstance]:
 
 
 def short_labels(instances: Iterable[KernelInstance]) -> dict[str, str]:
-    """Label -> the label with only what tells these kernels apart: ``double dram ops_per_word=4``.
+    """Label -> the name with only what tells the kernels of this name apart:
+    ``double dram ops_per_word=4``.
 
-    Parameters that have one value everywhere are left out, and so is the name of a parameter
-    whose value is a word. The labels themselves where the short ones would be the same.
+    Parameters that have one value in all of them are left out, and so is the name of a parameter
+    whose value is a word. Of lists, such as the words of a command, only the places are shown
+    where they differ. The labels themselves where the short ones would be the same.
     """
-    instances = list(instances)
-    values: dict[str, set[str]] = {}
+    by_name: dict[str, list[KernelInstance]] = {}
     for instance in instances:
-        for name, value in instance.params.items():
-            values.setdefault(name, set()).add(str(value))
-    always = {
-        name
-        for name in values
-        if len(values[name]) == 1
-        and len(instances) > 1
-        and all(name in instance.params for instance in instances)
-    }
-    short = {
-        instance.label: " ".join(
-            [
-                instance.name,
-                *(
-                    str(value) if str(value)[:1].isalpha() else f"{name}={value}"
-                    for name, value in instance.params.items()
-                    if name not in always
-                ),
-            ]
-        )
-        for instance in instances
-    }
+        by_name.setdefault(instance.name, []).append(instance)
+    short = {}
+    for name, alike in by_name.items():
+        columns = _differing(alike)
+        for instance in alike:
+            words = [name]
+            for key, places in columns.items():
+                if key in instance.params:
+                    text = _at_places(instance.params[key], places)
+                    words.append(text if text[:1].isalpha() else f"{key}={text}")
+            short[instance.label] = " ".join(words)
     if len(set(short.values())) < len(short):
         return {label: label for label in short}
     return short
+
+
+def _differing(instances: Sequence[KernelInstance]) -> dict[str, tuple[int, ...] | None]:
+    """The parameters that do not have one value in all of these kernels, and the places at which
+    their values differ; None where they are no lists of one length."""
+    keys = dict.fromkeys(key for instance in instances for key in instance.params)
+    found: dict[str, tuple[int, ...] | None] = {}
+    for key in keys:
+        values = [instance.params.get(key) for instance in instances]
+        if len(set(map(str, values))) == 1:
+            continue
+        lists = [value for value in values if isinstance(value, list)]
+        if len(lists) == len(values) and len(set(map(len, lists))) == 1:
+            columns = zip(*lists, strict=True)
+            found[key] = tuple(i for i, own in enumerate(columns) if len(set(map(str, own))) > 1)
+        else:
+            found[key] = None
+    return found
+
+
+def _at_places(value: Any, places: tuple[int, ...] | None) -> str:
+    if isinstance(value, list):
+        return " ".join(str(value[i]) for i in (range(len(value)) if places is None else places))
+    return str(value)
 
 
 def _labelled(values: Iterable[tuple[str, Mapping[str, Any]]]) -> list[KernelInstance]:

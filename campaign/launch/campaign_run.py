@@ -278,8 +278,9 @@ class CampaignRun:
         if again:
             partition.waiting.append((point, attempt + 1))
         if status not in COMPLETE:
+            name = self.plan.kernel_names[point.label, point.params]
             self.progress.note(
-                f"{point.label} {point.params} at {point.setting}: {status}: "
+                f"{name} at {point.setting}: {status}: "
                 f"{(text.splitlines() or [''])[-1]}{' (will be tried again)' if again else ''}"
             )
         self.progress.point_finished(partition.label, status, again)
@@ -314,6 +315,7 @@ def _partition_runs(
                 waiting=waiting,
                 finished_tasks=finished_tasks,
                 job_name=job_name(store.root, site, partition),
+                kernel_names=plan.kernel_names,
                 starts=plan.campaign.retries.starts,
             )
         )

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -72,6 +72,8 @@ class PartitionRun:
     job_name: str
     starts: int
     """How many starts may fail in a row."""
+    kernel_names: Mapping[tuple[str, str], str]
+    """(label, parameters) -> the kernel's name for people."""
     in_flight: dict[str, tuple[tuple[Attempt, ...], Future]] = field(default_factory=dict)
     cluster_name: str | None = None
     """The site's cluster, by Slurm; None where it is not known."""
@@ -139,7 +141,8 @@ class PartitionRun:
         for worker in list(self.cluster.scheduler.workers.values()):
             point = points.get(worker.metrics.get(MEASURING, ""))
             if point is not None:
-                return f"{point.label} {point.params} at {point.setting}"
+                name = self.kernel_names[point.label, point.params]
+                return f"{name} at {point.setting}"
         return ""
 
     @property

@@ -9,8 +9,10 @@ queue make it longer.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from campaign.plan.campaign_file import Protocol
@@ -34,6 +36,9 @@ LEAST_WINDOWS = 3
 
 KnownTimes = Mapping[tuple[str, str], float]
 """(kernel's name in the store, parameters) -> measured seconds of one iteration."""
+PointTimes = Mapping[tuple[str, str], KnownTimes]
+"""(site, partition) -> measured seconds from the start of a point to that of the next one on its
+node, by kernel and parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,22 +117,41 @@ def estimates(
     protocol: Protocol,
     sites: Mapping[str, Site],
     known: KnownTimes,
+    point_times: PointTimes = MappingProxyType({}),
 ) -> list[PartitionEstimate]:
-    """The estimate of each partition."""
-    return [_estimate(part, protocol, sites[part.site], known) for part in parts]
+    """The estimate of each partition. What a point costs beside its steps is the median of what
+    ``point_times`` has beyond them, where it has the partition."""
+    return [
+        _estimate(
+            part,
+            protocol,
+            sites[part.site],
+            known,
+            point_times.get((part.site, part.partition), {}),
+        )
+        for part in parts
+    ]
 
 
 def _estimate(
-    part: PartitionPoints, protocol: Protocol, site: Site, known: KnownTimes
+    part: PartitionPoints,
+    protocol: Protocol,
+    site: Site,
+    known: KnownTimes,
+    point_times: KnownTimes,
 ) -> PartitionEstimate:
     partition = site.partitions[part.partition]
     slurm = partition.scheduler == "slurm"
+    beyond_s = [
+        max(point_s - measuring_s(protocol, site, known.get(pair, 0.0)), 0.0)
+        for pair, point_s in point_times.items()
+    ]
     steps_s, known_inputs = 0.0, 0
     for entry in part.inputs:
         iteration_s = known.get((entry.label, entry.params))
         known_inputs += iteration_s is not None
         steps_s += measuring_s(protocol, site, iteration_s or 0.0)
-        steps_s += launching_s(site, entry.ranks)
+        steps_s += statistics.median(beyond_s) if beyond_s else launching_s(site, entry.ranks)
     point_s = steps_s / len(part.inputs)
     nodes = min(partition.nodes, len(part))
     own_s = math.ceil(len(part) / nodes) * point_s

@@ -21,9 +21,10 @@ from campaign.verbs.printing import (
 
 if TYPE_CHECKING:
     from campaign.plan.campaign_file import Search
-    from campaign.plan.estimate import KnownTimes, PartitionEstimate
+    from campaign.plan.estimate import PartitionEstimate
     from campaign.plan.plan import Plan
     from campaign.plan.sweep import Sweep
+    from campaign.results import Results
 
 FIRST_VARIANTS = 3
 CONDITION_CHARS = 80
@@ -61,6 +62,7 @@ def run(arguments: Namespace) -> int:
     """Print the points, or with ``--scripts`` every job script."""
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.plan.uncounted import uncounted_commands, uncounted_text  # noqa: PLC0415
+    from campaign.results import open_store  # noqa: PLC0415
     from campaign.tuning.search_table import read_search  # noqa: PLC0415
 
     if arguments.limit < 0:
@@ -69,7 +71,7 @@ def run(arguments: Namespace) -> int:
         raise BadArgument(
             "--estimate: only with --json; without it, the points and the estimates are printed"
         )
-    known = _known_times(arguments)
+    store = open_store(arguments.store) if arguments.store else None
     plan = make_plan(
         Path(arguments.campaign),
         counted_on_terminal("points planned"),
@@ -84,12 +86,12 @@ def run(arguments: Namespace) -> int:
     if arguments.scripts:
         _print_scripts(plan, arguments)
     elif arguments.json and arguments.estimate:
-        print_json([entry.as_dict() for entry in _estimates(plan, known)])
+        print_json([entry.as_dict() for entry in _estimates(plan, store)])
     elif arguments.json:
         print_json([point.as_dict() for point in plan.points])
     else:
         _print_points(plan, arguments.limit)
-        _print_estimates(_estimates(plan, known))
+        _print_estimates(_estimates(plan, store))
         _print_spaces(plan)
         if search is not None:
             _print_search(search)
@@ -117,13 +119,12 @@ def _print_points(plan: Plan, limit: int) -> None:
     count = len(plan.points)
     say(f"{count} point{'s' * (count != 1)} in all; the first {min(limit, count)}:")
     print_table(
-        ["id", "site/partition", "kernel", "parameters", "MHz", "repeat"],
+        ["id", "site/partition", "kernel", "MHz", "repeat"],
         [
             [
                 point.id,
                 shortened(f"{point.site}/{point.partition}", 20),
-                shortened(point.label, 16),
-                shortened(point.params, 24),
+                shortened(plan.kernel_names[point.label, point.params], 40),
                 f"{_mhz(point.setting.core_mhz)}/{_mhz(point.setting.mem_mhz)}",
                 point.repeat,
             ]
@@ -132,19 +133,11 @@ def _print_points(plan: Plan, limit: int) -> None:
     )
 
 
-def _known_times(arguments: Namespace) -> KnownTimes:
-    """The times of iterations that the named store has measured."""
-    if not arguments.store:
-        return {}
-    from campaign.results import open_store  # noqa: PLC0415
-
-    return open_store(arguments.store).iteration_times()
-
-
-def _estimates(plan: Plan, known: KnownTimes) -> list[PartitionEstimate]:
+def _estimates(plan: Plan, store: Results | None) -> list[PartitionEstimate]:
     from campaign.plan.estimate import estimates  # noqa: PLC0415
 
-    return estimates(plan.points.parts, plan.campaign.protocol, plan.sites, known)
+    times = ({}, {}) if store is None else (store.iteration_times(), store.point_times())
+    return estimates(plan.points.parts, plan.campaign.protocol, plan.sites, *times)
 
 
 def _print_estimates(estimated: list[PartitionEstimate]) -> None:

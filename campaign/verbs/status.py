@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 
 from campaign.verbs.options import add_all, add_json, add_store
 from campaign.verbs.printing import (
@@ -68,10 +69,11 @@ def run(arguments: Namespace) -> int:
                 *(row[name] for name in columns),
             ]
             for row in rows
+            if any(row[name] for name in names)  # of a plan before the last one nothing may be left
         ]
         print_table(header, table, arguments.all)
-        for name, (count, text) in status.failures.items():
-            explain(f"{count} attempts failed: {name}; the last: {text}")
+        if status.failures:
+            _print_failures(status.failures, total["failed"] + total["waiting"], arguments.store)
         for line in status.damage:
             explain(f"damaged: {line}")
         for mixture in status.mixtures:
@@ -79,3 +81,17 @@ def run(arguments: Namespace) -> int:
         for count, flag in status.flags:
             explain(f"{count} measurements are flagged, for example: {flag}")
     return 0 if status.complete and not (arguments.verify and status.damage) else 1
+
+
+def _print_failures(failures: Mapping[str, tuple[int, str]], now: int, store: str) -> None:
+    """The failed attempts by class, where points are failed ``now``; otherwise how many there
+    were."""
+    every = f"campaign failures {store}"
+    if not now:
+        count = sum(count for count, _ in failures.values())
+        explain(f"{count} earlier attempts failed; no point is failed now (list them: {every})")
+        return
+    for name, (count, text) in failures.items():
+        last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+        explain(f"{count} attempts failed: {name}; the last: {last.strip()}")
+    explain(f"more: {every}")

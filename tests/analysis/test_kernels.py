@@ -138,8 +138,20 @@ def test_short_labels_name_only_what_differs_between_kernels():
         KernelInstance("double", {"level": "l2", "n": 2, "threads": 1}),
         KernelInstance("load", {"level": "l2", "threads": 1}),
     ]
-    assert list(short_labels(kernels).values()) == ["double dram n=1", "double l2 n=2", "load l2"]
+    assert list(short_labels(kernels).values()) == ["double dram n=1", "double l2 n=2", "load"]
     alike = [KernelInstance("a", {"x": "b"}), KernelInstance("a", {"y": "b"})]
     assert short_labels(alike) == {kernel.label: kernel.label for kernel in alike}
     alone = KernelInstance("k", {"n": 4})
-    assert short_labels([alone]) == {alone.label: "k n=4"}
+    assert short_labels([alone]) == {alone.label: "k"}
+
+
+def test_short_labels_of_commands_show_the_words_that_differ():
+    words = [["/opt/hist", "--in", f"/data/{name}.dat", "-n", n] for name in "ab" for n in "12"]
+    commands = [KernelInstance("hist", {"argv": argv, "done": False}) for argv in words]
+    assert list(short_labels(commands).values()) == [
+        f"hist argv=/data/{name}.dat {n}" for name in "ab" for n in "12"
+    ]
+    several = [*commands, KernelInstance("solver", {"argv": ["/opt/solver"], "done": False})]
+    assert list(short_labels(several).values())[-1] == "solver"
+    uneven = [KernelInstance("c", {"argv": argv}) for argv in (["a"], ["a", "b"])]
+    assert list(short_labels(uneven).values()) == ["c a", "c a b"]

@@ -39,6 +39,7 @@ from campaign.plan.order import in_batches
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
+from campaign.results import open_store
 from kernels.field_texts import field_texts
 from sites.clocks import CONTROLS
 from sites.located_toml import BadFile, FileModel
@@ -192,6 +193,25 @@ def test_an_estimate_is_the_sum_of_the_protocols_steps(tmp_path):
     (longer,) = estimates(parts, protocol, plan.sites, known)
     assert longer.known_inputs == 1
     assert longer.point_s - got.point_s == pytest.approx(((100 + 200 + 100) - (4 + 21)) / 3)
+    # A store's points each took 12 s more than their steps, but one.
+    taken = {(one.label, one.params): 31.0 + 12.0 for one in parts[0].inputs[:2]}
+    (later,) = estimates(parts, protocol, plan.sites, {}, {("s", "p"): taken | {("x", ""): 90.0}})
+    assert later.point_s == pytest.approx(31.0 + 12.0)
+
+
+def test_the_times_between_points_are_those_of_one_node(tmp_path):
+    """Two nodes in turn: a point every 5 s on one and every 7 s on the other."""
+    rows = [
+        f"s,k,{{}},n{node},{i},1000,1,1,{1000 + 100000 * node + i * gap}"
+        for node, gap in ((1, 5), (2, 7))
+        for i in range(4)
+    ]
+    header = "site,kernel,params,node,repeat,core_mhz,time_s,energy_j,start_unix_s"
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
+    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "S")]) == 0
+    assert open_store(tmp_path / "S").point_times() == {
+        ("s", f"n{node}"): {("k", "{}"): pytest.approx(gap)} for node, gap in ((1, 5.0), (2, 7.0))
+    }
 
 
 @pytest.mark.parametrize("control", sorted(set(CONTROLS) - {"fixed", "twin"}))
