@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from campaign.command_line import main
-from campaign.site_draft import draft_site, limit_seconds
+from campaign.site_draft import draft_site
+from campaign.slurm_nodes import limit_seconds
 from sites.site_reading import read_site
 from tests.slurm_cluster import SlurmCluster
 
