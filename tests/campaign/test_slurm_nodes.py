@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from campaign.command_line import main
@@ -69,7 +69,9 @@ OUTPUTS: dict[str, tuple[str, list[dict[str, Drafted]], list[str]]] = {
         [{"a100.long": (16, "57600MB", [GPU])}, {"cpu": (16, "57600MB", [])}],
         ["empty"],
     ),
-    "only a partition without nodes": ("empty|0|0|0|infinite|(null)", [], ["empty"]),
+    "only partitions without nodes": (
+        "empty|0|0|0|infinite|(null)\ngone|0|8|16000|infinite|(null)", [], ["empty", "gone"],
+    ),
     "nodes without CPUs": (
         "future|4|0|0|infinite|(null)|(null)|0:0:0|up\ncpu|1|8|16000|1:00|(null)|(null)|1:8:1|up",
         [{"cpu": (8, "14400MB", [])}],
@@ -324,7 +326,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(lines=LINES)
 def test_any_lines_give_valid_files_that_pool_no_different_nodes(
     lines: list[tuple[str, ...]], tmp_path_factory: pytest.TempPathFactory
