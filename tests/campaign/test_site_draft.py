@@ -6,7 +6,9 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -149,6 +151,14 @@ def test_what_keeps_slurm_from_setting_clocks(
     assert slurm_clocks({}, device, TREES / "cpufreq-acpi") == SlurmClocks()
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can read; pytest's are for the user who runs it."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.parametrize(
     ("tree", "plugin", "control"),
     [
@@ -158,26 +168,24 @@ def test_what_keeps_slurm_from_setting_clocks(
     ],
 )
 def test_slurms_control_is_drafted_only_where_it_sets_clocks(
-    tree: str, plugin: str, control: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: str, plugin: str, control: str, open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a node whose files this user cannot write, as users find it."""
-    root = tmp_path / "root"
+    root = open_folder / "root"
     shutil.copytree(TREES / tree, root)
-    (tmp_path / "config").write_text(CONFIGURATION.format_map(GOOD | {"plugin": plugin}))
+    (open_folder / "config").write_text(CONFIGURATION.format_map(GOOD | {"plugin": plugin}))
     for name, text in (
         ("sinfo", "echo 'cpu|2|8|16000|infinite|(null)|(null)|1:8:1|up'"),
-        ("scontrol", f"cat {tmp_path}/config"),
+        ("scontrol", f"cat {open_folder}/config"),
     ):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    for path in (tmp_path, *tmp_path.parents[:2]):
-        path.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        (open_folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (open_folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{open_folder}:/usr/bin:/bin")
     monkeypatch.delenv("SLURM_CONF", raising=False)
     draft_site("lab", root)  # imports what it needs, as root
     text = answer_without_privileges(lambda: draft_site("lab", root))
-    (tmp_path / "lab.toml").write_text(text)
-    site = read_site(tmp_path / "lab.toml")
+    (open_folder / "lab.toml").write_text(text)
+    site = read_site(open_folder / "lab.toml")
     assert site.clocks.control == control
     assert ("TaskPlugin" in text) == (plugin == "task/none")
     assert ("64" in text) == (tree == "cpufreq-intel-pstate")
