@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from kernels.field_texts import field_texts
 from sites.located_toml import FileModel
-from sites.site_file import NAME_CHECK
+from sites.site_file import NAME_CHECK, PARTITION_NAME_CHECK
 
 HEADER = ("key", "values", "default", "meaning")
 WORDS: Mapping[Any, str] = {
@@ -132,7 +132,7 @@ def _values(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return ", ".join(f"`{json.dumps(option)}`" for option in arguments)
     if origin is not None:
         return _container(origin, arguments)
-    if NAME_CHECK in metadata:
+    if NAME_CHECK in metadata or PARTITION_NAME_CHECK in metadata:
         return "name"
     return " ".join([WORDS[annotation], *_limits(metadata)])
 

@@ -39,6 +39,15 @@ NAME_CHECK = matching(
     NAME, "must be 1 to 64 letters, digits, _ . -, beginning with a letter or digit"
 )
 Name = Annotated[str, NAME_CHECK]
+PARTITION_NAME = r"\w[\w.:+@=~%&*!()-]{0,63}"
+"""What Slurm accepts, without what separates names, paths and words (comma, slash, space), and what
+shells, job scripts and terminals treat specially."""
+PARTITION_NAME_CHECK = matching(
+    PARTITION_NAME,
+    "must be 1 to 64 letters, digits, _ . : + @ = ~ % & * ! ( ) -, beginning with a letter, digit "
+    "or _",
+)
+PartitionName = Annotated[str, PARTITION_NAME_CHECK]
 Walltime = Annotated[
     str,
     matching(
@@ -337,7 +346,7 @@ class Site(FileModel):
     run are then left out of spaces; the compiler tells, without a GPU."""
     classes: dict[Name, OperationClass] = Field(default_factory=dict)
     """Operation classes that differ from the defaults."""
-    partitions: dict[Name, Partition] = Field(min_length=1)
+    partitions: dict[PartitionName, Partition] = Field(min_length=1)
     """Partition name -> how to run on it."""
     slurm: Slurm = Slurm()
     """How to reach the site's Slurm."""

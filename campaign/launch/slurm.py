@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from campaign.measure.slurm_clocks import read_configuration
 from campaign.plan.estimate import walltime_s
 from campaign.store.hours import JobTime
 from sites.site_file import Site
@@ -140,8 +141,7 @@ def cluster_name(site: Site) -> str | None:
         printed = call_slurm(site, "scontrol", "show", "config")
     except CantLaunch:
         return None
-    match = re.search(r"^ClusterName\s*=\s*(\S+)", printed, re.MULTILINE)
-    return None if match is None else match[1]
+    return read_configuration(printed).get("ClusterName")
 
 
 @dataclass(frozen=True, kw_only=True)

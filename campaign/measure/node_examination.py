@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,15 +18,20 @@ from campaign.measure.clock_trial import ClockTrial, try_settings
 from campaign.measure.energy import MeterChannel, counted_channels
 from campaign.measure.gpu_examination import GpuExamination, examine_gpus
 from campaign.measure.point_life import node_name
+from campaign.measure.slurm_clocks import ask_here, read_configuration, slurm_clocks
 from sites.clocks import ClocksUnavailable, describe_controls, open_control, right_to_set
+from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.clocks.slurm import what_flags_set
 from sites.meters import MeterUnreadable, describe_meters, open_meter
 from sites.meters.shared.behaviour import observe
 from sites.site_file import MeterEntry, Site
 from sites.site_reading import read_site
-from sites.slurm_environment import slurm_environment
 from sites.twin.machine import board_channel
 
+NEEDS = (
+    "ask the administrators for a Slurm that sets clocks (cpufreq, TaskPlugin and CpuFreqGovernors "
+    "for --cpu-freq, a plugin for the GPUs for --gpu-freq), or use another control"
+)
 OBSERVED_S = 1.0
 """How long each meter is observed."""
 
@@ -70,7 +74,8 @@ class ClockExamination:
     where only a trial could show it, and there was none.
 
     Of the control ``slurm``: ``slurm_version`` is what ``srun --version`` prints, ``flags_set``
-    what its option sets, and ``trials`` what came of steps at the lowest and the highest setting.
+    what its option sets, ``obstacles`` why it sets nothing by Slurm's configuration, ``remarks``
+    what else it does, and ``trials`` what came of steps at the lowest and the highest setting.
     """
 
     control: str
@@ -87,6 +92,8 @@ class ClockExamination:
     others: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     slurm_version: str | None = None
     flags_set: str | None = None
+    obstacles: list[str] = dataclasses.field(default_factory=list)
+    remarks: list[str] = dataclasses.field(default_factory=list)
     trials: list[ClockTrial] = dataclasses.field(default_factory=list)
 
 
@@ -246,7 +253,7 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
         missing = [str(setting) for setting in site.settings if setting not in offered]
         examined = replace(examined, offered=len(offered), not_offered=missing)
     if site.clocks.control == "slurm":
-        examined = _examine_slurm(site, examined)
+        examined = _examine_slurm(site, examined, root)
     if site.clocks.control == "fixed":
         controls = [about.control for about in describe_controls() if about.sets_clocks]
         rights = [right_to_set(name, root) for name in controls]
@@ -260,28 +267,29 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
     )
 
 
-def _examine_slurm(site: Site, examined: ClockExamination) -> ClockExamination:
+def _examine_slurm(site: Site, examined: ClockExamination, root: Path) -> ClockExamination:
     """Slurm's version, what its option sets, and whether a step's clock follows it.
 
     Without a job there is no trial: :mod:`campaign.launch.examination_job` starts one.
     """
-    try:
-        printed = subprocess.run(
-            ["srun", "--version"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env=slurm_environment(),
-        ).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
-        printed = ""
+    printed = ask_here("srun", "--version").strip()
+    configuration = read_configuration(ask_here("scontrol", "show", "config"))
+    configured = slurm_clocks(configuration, site.clocks.device, root)
+    remarks = list(configured.remarks)
+    turbo = None if site.clocks.device == "gpu" else turbo_mhz(root)
+    if turbo is not None and turbo in {setting.core_mhz for setting in site.settings}:
+        remarks.append(means_turbo(turbo))
     examined = replace(
         examined,
         slurm_version=printed or None,
         flags_set=what_flags_set(printed, site.clocks.device),
+        obstacles=list(configured.obstacles),
+        remarks=remarks,
     )
     if "SLURM_JOB_ID" not in os.environ:
+        if examined.obstacles:
+            why = "Slurm's option sets none here"
+            return replace(examined, can_set=False, why=why, remedy=NEEDS)
         why = "only a job step can show whether Slurm sets them"
         remedy = "leave --here out, so that a job tries it"
         return replace(examined, can_set=None, why=why, remedy=remedy)
@@ -296,8 +304,7 @@ def _examine_slurm(site: Site, examined: ClockExamination) -> ClockExamination:
         can_set=False,
         why="the clock did not follow, or nothing shows it"
         + ("; the GPU was idle, and may have a lower clock then" if idle else ""),
-        remedy="ask the administrators for a Slurm that sets clocks (cpufreq and CpuFreqGovernors "
-        "for --cpu-freq, a plugin for the GPUs for --gpu-freq), or use another control",
+        remedy=NEEDS,
         trials=trials,
     )
 

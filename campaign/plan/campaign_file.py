@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from kernels.registry import KERNELS
 from kernels.space import WHERE
 from sites.located_toml import BadFile, BadValue, FileModel, Source, read_file
-from sites.site_file import Name, NotNegative, OneLine, Positive, known
+from sites.site_file import Name, NotNegative, OneLine, PartitionName, Positive, known
 from sites.site_reading import built_in_sites
 
 
@@ -52,7 +52,7 @@ class SiteEntry(FileModel):
 
     site: OneLine
     """A site file, relative to the campaign file, or the name of a built-in site."""
-    partitions: list[Name] | None = None
+    partitions: list[PartitionName] | None = None
     """The partitions to measure on (default: all of the site)."""
     settings: Settings | None = None
     """The settings at this site, instead of the campaign's [settings]."""

@@ -143,6 +143,8 @@ def _print_clocks(clocks: ClockExamination) -> None:
     say(f"clock control '{clocks.control}': {ability}; {state}")
     if clocks.flags_set:
         say(f"  {clocks.slurm_version or 'Slurm of an unknown version'}: {clocks.flags_set}")
+    for line in (*clocks.obstacles, *clocks.remarks):
+        say(f"  {line}")
     for trial in clocks.trials:
         say(f"  tried {trial.asked}: {trial.proof or trial.text}")
     if clocks.remedy:

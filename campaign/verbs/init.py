@@ -13,7 +13,9 @@ EXAMPLE = "campaign init -o mycluster.toml"
 MORE = (
     "Asks Slurm for the partitions, and this node for its clocks and meters. Nothing is set, and "
     "no job is started. Run it on a node of the kind that will measure: a login node may have "
-    "other clocks and meters. Comments say what could not be found."
+    "other clocks and meters. Comments say what could not be found. Where nodes differ in "
+    "hardware, -o writes one file for each kind, the others with the name of a partition added; "
+    "without -o the first is printed."
 )
 
 
@@ -30,25 +32,27 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Write or print the site file."""
-    from campaign.site_draft import draft_site  # noqa: PLC0415
+    from campaign.site_draft import draft_sites  # noqa: PLC0415
     from sites.located_toml import BadFile  # noqa: PLC0415
 
+    path = None if arguments.output is None else Path(arguments.output)
     try:
-        text = draft_site(arguments.name)
+        drafts = draft_sites(arguments.name, path=path)
     except BadFile as error:
         if arguments.name is None:
             raise
         raise BadArgument(f"--name {arguments.name}: {error.what}; {error.remedy}") from None
-    if arguments.output is None:
-        print(text, end="")
+    if path is None:
+        print(drafts[0].text, end="")
         return 0
-    path = Path(arguments.output)
-    try:
-        with path.open("w" if arguments.force else "x") as file:
-            file.write(text)
-    except FileExistsError:
-        raise BadArgument(f"{path} exists; give another name, or --force") from None
-    except OSError as error:
-        raise BadArgument(f"{path}: cannot be written: {error.strerror}") from None
-    say(f"{path}: check it, then run: campaign doctor {path}")
+    for draft in drafts:
+        if draft.path.exists() and not arguments.force:
+            raise BadArgument(f"{draft.path} exists; give another name, or --force")
+    for draft in drafts:
+        try:
+            with draft.path.open("w" if arguments.force else "x") as file:
+                file.write(draft.text)
+        except OSError as error:
+            raise BadArgument(f"{draft.path}: cannot be written: {error.strerror}") from None
+        say(f"{draft.path}: check it, then run: campaign doctor {draft.path}")
     return 0

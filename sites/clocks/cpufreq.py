@@ -16,6 +16,12 @@ With ``uncore = true``, a setting's memory clock is the uncore clock (:mod:`site
 Legal clocks are those in ``scaling_available_frequencies`` of every policy. Drivers without this
 file accept any clock from ``cpuinfo_min_freq`` to ``cpuinfo_max_freq``: the site's clocks in this
 range are then legal. If the site file lists none, :meth:`Cpufreq.legal` is None.
+
+Not legal is the highest clock of acpi-cpufreq's list where it stands for turbo, in which the
+processor itself chooses a clock above the nominal one (drivers/cpufreq/acpi-cpufreq.c):
+
+- On Intel's processors the list has turbo as the nominal clock plus 1 MHz: 2801000 before 2800000.
+- On AMD's the highest clock is nominal, and turbo while ``cpufreq/boost`` is 1.
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +41,11 @@ from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import (
     CHECK_DRIVER,
+    CPUS,
+    cpu_list,
+    offline_cpus,
     optional_number,
+    optional_text,
     read_number,
     read_text,
     right_to_write,
@@ -51,13 +62,13 @@ ABOUT = ControlDescription(
     needs="root, or write access to the files",
     device="cpu",
     options={
-        "cpus": "'all' or a list such as '0-7,16' (default: the CPUs that the process may run on)",
+        "cpus": "'all' (that are online) or a list such as '0-7,16' (default: the CPUs that the "
+        "process may run on)",
         "uncore": "true: the memory clock is Intel's uncore clock (default: false)",
         "domain_ids": "uncore domains to set, as in the control uncore",
     },
 )
 
-CPUS = "sys/devices/system/cpu"
 WRITES = (
     rf"{CPUS}/cpu\d+/cpufreq/scaling_(governor|setspeed|min_freq|max_freq)",
     *uncore.WRITES,
@@ -66,6 +77,8 @@ ABSENT = (
     "check `cpupower frequency-info`: the CPU's driver is not loaded, the CPU is offline, or this "
     "is a virtual machine, whose host sets the clocks"
 )
+TURBO_STEP_KHZ = 1000
+"""How far turbo is above the nominal clock in acpi-cpufreq's list on Intel's processors."""
 PACKAGE_SENSORS = ("x86_pkg_temp", "cpu-thermal", "cpu_thermal", "soc_thermal")
 
 
@@ -74,7 +87,7 @@ class Options:
     """The checked options; see ABOUT."""
 
     cpus: str | None
-    """``all``, a list, or None for the CPUs that this process may run on."""
+    """``all`` that are online, a list, or None for the CPUs that this process may run on."""
     uncore: bool
     domain_ids: tuple[int, ...] | None
 
@@ -85,7 +98,10 @@ class Policy:
 
     folder: str
     table_khz: tuple[int, ...] | None
-    """The clocks that the driver lists; None if it accepts any in the range."""
+    """The clocks that the driver lists, turbo not among them; None if it accepts any in the
+    range."""
+    turbo_khz: int | None
+    """The listed clock that stands for turbo."""
     lowest_khz: int
     highest_khz: int
     userspace: bool
@@ -133,11 +149,13 @@ class Cpufreq:
                 f"{setting}: no memory clock is set here; on Intel servers the option "
                 "`uncore = true` sets the uncore clock"
             )
+        check_online(self.root, self.cpus)
         memory = uncore.limits_for(setting.mem_mhz, self.domains)
         self.files.write([*self._core_values(setting.core_mhz), *memory])
         self._throttles_before = self._throttles()
 
     def state(self) -> ClockState:
+        check_online(self.root, self.cpus)
         mem_mhz = uncore.current_mhz(self.root, self.domains) if self.domains else None
         before = self._throttles_before
         throttled = any(n > before.get(path, n) for path, n in self._throttles().items())
@@ -172,6 +190,8 @@ class Cpufreq:
         khz = round(mhz * 1000)
         for policy in self.policies:
             table, low, high = policy.table_khz, policy.lowest_khz, policy.highest_khz
+            if khz == policy.turbo_khz:
+                raise ClockNotLegal(means_turbo(mhz))
             if table is not None and khz not in table:
                 near = sorted(table, key=lambda listed: abs(listed - khz))[:2]
                 offered = " and ".join(f"{listed / 1000:g}" for listed in sorted(near))
@@ -209,21 +229,50 @@ class Cpufreq:
 
 def rights(root: Path) -> Right:
     """Whether this user may write the clocks' files."""
-    return right_to_write("cpufreq", root, f"{CPUS}/cpu*/cpufreq/scaling_max_freq")
+    file = "cpufreq/scaling_max_freq"
+    offline = offline_cpus(root, _with_cpufreq(root))
+    skipped = [root / f"{CPUS}/cpu{cpu}/{file}" for cpu in offline]
+    return right_to_write("cpufreq", root, f"{CPUS}/cpu*/{file}", skipped)
 
 
 def open_control(site: ControlledSite, root: Path) -> Cpufreq:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
-        ClocksUnavailable: a CPU has no cpufreq, or there is no uncore domain to set.
+        ClocksUnavailable: a CPU has no cpufreq or is offline, a clock of the site stands for turbo,
+            or there is no uncore domain to set.
         ValueError: an unknown option, or one with a wrong value.
     """
     options = parse_options(site.clocks.options)
     log_left_over(root)
     cpus = find_cpus(root, options.cpus)
+    policies = find_policies(root, cpus)
+    turbo_khz = {policy.turbo_khz for policy in policies}
+    for setting in site.settings:
+        mhz = setting.core_mhz
+        if mhz is not None and round(mhz * 1000) in turbo_khz:
+            raise ClocksUnavailable(
+                means_turbo(mhz), "leave it out of domains.core.frequencies_mhz"
+            )
     domains = uncore.find_domains(root, options.domain_ids) if options.uncore else ()
-    return Cpufreq(root, cpus, find_policies(root, cpus), domains, site.settings)
+    return Cpufreq(root, cpus, policies, domains, site.settings)
+
+
+def turbo_mhz(root: Path) -> float | None:
+    """The clock that the first CPU's driver lists and that stands for turbo."""
+    try:
+        khz = find_policies(root, {min(find_cpus(root, "all"))})[0].turbo_khz
+    except ClocksUnavailable:
+        return None
+    return None if khz is None else khz / 1000
+
+
+def means_turbo(mhz: float) -> str:
+    """Why a clock that the driver lists is not legal, a clause."""
+    return (
+        f"core {mhz:g} MHz stands for turbo in acpi-cpufreq's list: the CPU then runs at any clock "
+        "above the nominal one"
+    )
 
 
 def parse_options(options: Mapping[str, Any]) -> Options:
@@ -251,26 +300,45 @@ def find_cpus(root: Path, cpus: str | None) -> set[int]:
     """The numbers of the CPUs to set.
 
     Raises:
-        ClocksUnavailable: ``all``, and no CPU has cpufreq.
+        ClocksUnavailable: ``all``, and no CPU that is online has cpufreq; or a CPU of the list is
+            offline.
         ValueError: a range that ends before it begins.
     """
     if cpus is None:
         return os.sched_getaffinity(0)
     if cpus == "all":
-        with_cpufreq = {
-            int(folder.parent.name.removeprefix("cpu"))
-            for folder in (root / CPUS).glob("cpu[0-9]*/cpufreq")
-        }
-        if not with_cpufreq:
+        with_cpufreq = _with_cpufreq(root)
+        online = with_cpufreq - offline_cpus(root, with_cpufreq)
+        if not online:
             raise ClocksUnavailable(f"{root / CPUS}: no CPU has cpufreq", ABSENT)
-        return with_cpufreq
-    numbers: set[int] = set()
-    for part in cpus.split(","):
-        first, _, last = part.partition("-")
-        if int(last or first) < int(first):
-            raise ValueError(f"cpus = {cpus!r}; {part!r} ends before it begins")
-        numbers.update(range(int(first), int(last or first) + 1))
+        return online
+    try:
+        numbers = cpu_list(cpus)
+    except ValueError as error:
+        raise ValueError(f"cpus = {cpus!r}; {error}") from None
+    check_online(root, numbers)
     return numbers
+
+
+def _with_cpufreq(root: Path) -> set[int]:
+    folders = (root / CPUS).glob("cpu[0-9]*/cpufreq")
+    return {int(folder.parent.name.removeprefix("cpu")) for folder in folders}
+
+
+def check_online(root: Path, cpus: set[int]) -> None:
+    """Check that these CPUs are online.
+
+    Raises:
+        ClocksUnavailable: one is offline.
+    """
+    offline = sorted(offline_cpus(root, cpus))
+    if offline:
+        what = f"CPU {offline[0]}" if len(offline) == 1 else f"CPUs {', '.join(map(str, offline))}"
+        raise ClocksUnavailable(
+            f"{what}: offline, so that no clock can be set ({root / CPUS / 'online'})",
+            f"as root, `echo 1 > {root / CPUS}/cpu{offline[0]}/online`, or name other CPUs in the "
+            "option `cpus`",
+        )
 
 
 def find_policies(root: Path, cpus: set[int]) -> tuple[Policy, ...]:
@@ -286,19 +354,23 @@ def find_policies(root: Path, cpus: set[int]) -> tuple[Policy, ...]:
             raise ClocksUnavailable(f"{root / folder} does not exist", ABSENT)
         # CPUs of one policy have links to the same folder.
         folders.setdefault((root / folder).resolve(), folder)
-    return tuple(_read_policy(root, folder) for folder in folders.values())
+    boosts = optional_number(root, f"{CPUS}/cpufreq/boost") == 1
+    return tuple(_read_policy(root, folder, boosts) for folder in folders.values())
 
 
-def _read_policy(root: Path, folder: str) -> Policy:
+def _read_policy(root: Path, folder: str, boosts: bool) -> Policy:
     table: tuple[int, ...] | None = None
+    turbo_khz = None
     path = f"{folder}/scaling_available_frequencies"
     if (root / path).exists():
         words = read_text(root, path, ABSENT).split()
         table = tuple(whole_number(word, root / path) for word in words)
         if not table:
             raise ClocksUnavailable(f"{root / path} lists no clock", CHECK_DRIVER)
+        turbo_khz = _turbo_khz(root, folder, table, boosts)
+        table = tuple(khz for khz in table if khz != turbo_khz)
         boost = f"{folder}/scaling_boost_frequencies"
-        if _boosts(root) and (root / boost).exists():
+        if boosts and (root / boost).exists():
             words = read_text(root, boost, ABSENT).split()
             table += tuple(whole_number(word, root / boost) for word in words)
     governors = f"{folder}/scaling_available_governors"
@@ -306,14 +378,26 @@ def _read_policy(root: Path, folder: str) -> Policy:
     return Policy(
         folder,
         table,
+        turbo_khz,
         read_number(root, f"{folder}/cpuinfo_min_freq", ABSENT),
         read_number(root, f"{folder}/cpuinfo_max_freq", ABSENT),
         "userspace" in offered,
     )
 
 
-def _boosts(root: Path) -> bool:
-    return optional_number(root, f"{CPUS}/cpufreq/boost") == 1
+def _turbo_khz(root: Path, folder: str, table: tuple[int, ...], boosts: bool) -> int | None:
+    """The highest of the listed clocks where it stands for turbo."""
+    driver = optional_text(root, f"{folder}/scaling_driver")
+    highest, *below = sorted(table, reverse=True)
+    if driver not in ("", "acpi-cpufreq") or not below:
+        return None
+    stands = highest - below[0] == TURBO_STEP_KHZ or (boosts and _is_amd(root))
+    return highest if stands else None
+
+
+@cache
+def _is_amd(root: Path) -> bool:
+    return re.search("AuthenticAMD|HygonGenuine", optional_text(root, "proc/cpuinfo")) is not None
 
 
 def put_back(root: Path, found: Iterable[Entry]) -> PutBack:

@@ -206,6 +206,7 @@ def test_a_step_at_two_settings_shows_whether_slurm_sets_clocks(
     assert "clock control 'slurm': clocks cannot be set; the clock did not follow" in printed
     version = slurm_cluster.run("srun", "--version").strip()
     assert f"  {version}: --cpu-freq writes the governor" in printed
+    assert "TaskPlugin=task/none" in printed  # in that cluster's configuration
     tried = [line for line in printed.splitlines() if line.startswith("  tried core ")]
     assert ["1400" in line for line in tried] == [True, False]
     assert "asked for 2000 MHz, and a timed loop ran at" in tried[1]
@@ -217,6 +218,21 @@ def test_without_a_job_slurms_clocks_were_not_tried(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "clocks were not tried; only a job step can show" in printed
     assert "can be set" not in printed
+
+
+def test_slurms_configuration_says_without_a_job_that_no_clock_is_set(
+    tmp_path, capsys, monkeypatch
+):
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'TaskPlugin   = task/none'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (tmp_path / "site.toml").write_text(SLURM.format(conf="x") + SETS_CLOCKS)
+    main(["doctor", str(tmp_path / "site.toml"), "--here", "--json"])
+    clocks = json.loads(capsys.readouterr().out)["clocks"]
+    assert clocks["can_set"] is False
+    assert ["TaskPlugin" in line for line in clocks["obstacles"]] == [True]
+    main(["doctor", str(tmp_path / "site.toml"), "--here"])
+    assert clocks["obstacles"][0].split(":")[0] in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

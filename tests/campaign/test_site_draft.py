@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from campaign.command_line import main
-from campaign.site_draft import draft_site, limit_seconds
-from sites.site_reading import read_site
+from campaign.launch.clusters import job_script
+from campaign.measure.slurm_clocks import SlurmClocks, read_configuration, slurm_clocks
+from campaign.site_draft import draft_site
+from campaign.slurm_nodes import limit_seconds
+from campaign.store.dataset import open_dataset
+from campaign.store.layout import open_store
+from sites.located_toml import BadFile
+from sites.site_file import Partition
+from sites.site_reading import built_in_sites, read_site
+from tests.sites.clock_layouts import answer_without_privileges
 from tests.slurm_cluster import SlurmCluster
 
 TREES = Path(__file__).parents[1] / "trees"
@@ -90,3 +101,141 @@ def test_the_partitions_of_a_real_slurm(tmp_path: Path, slurm_cluster: SlurmClus
         env=slurm_cluster.environment, capture_output=True, check=False, timeout=120,
     )  # fmt: skip
     assert json.loads(examined.stdout)[0]["partition"] == "cpu-a"
+
+
+CONFIGURATION = """\
+Configuration data as of 2024-01-01T00:00:00
+CpuFreqGovernors        = {governors}
+GpuFreqDef              = (null)
+GresTypes               = {types}
+SLURM_VERSION           = {version}
+TaskPlugin              = {plugin}
+
+Cgroup Support Configuration:
+ConstrainCores          = {cores}
+"""
+GOOD = {
+    "governors": "OnDemand,Performance,UserSpace",
+    "types": "gpu,nic",
+    "version": "22.05.8",
+    "plugin": "task/cgroup,task/affinity",
+    "cores": "no",
+}
+
+
+@pytest.mark.parametrize(
+    ("tree", "device", "changed", "key"),
+    [
+        ("cpufreq-acpi", "cpu", {}, None),
+        ("cpufreq-acpi", "cpu", {"plugin": "task/none"}, "TaskPlugin"),
+        ("cpufreq-acpi", "cpu", {"plugin": "(null)"}, "TaskPlugin"),
+        ("cpufreq-acpi", "cpu", {"plugin": "task/cgroup"}, "ConstrainCores"),
+        ("cpufreq-acpi", "cpu", {"plugin": "task/cgroup", "cores": "yes"}, None),
+        ("cpufreq-acpi", "cpu", {"governors": "OnDemand,Performance"}, "CpuFreqGovernors"),
+        ("cpufreq-acpi", "cpu", {"types": "(null)"}, None),
+        ("cpufreq-intel-pstate", "cpu", {}, "userspace"),
+        ("cpufreq-intel-pstate", "cpu", {"version": "23.11.4"}, None),
+        ("nvml-2-gpus", "gpu", {"plugin": "task/none", "governors": "Performance"}, None),
+        ("nvml-2-gpus", "gpu", {"types": "(null)"}, "GresTypes"),
+    ],
+)
+def test_what_keeps_slurm_from_setting_clocks(
+    tree: str, device: str, changed: dict[str, str], key: str | None
+) -> None:
+    """By Slurm's source: cpu_frequency.c, its plugins task/affinity and task/cgroup."""
+    configuration = read_configuration(CONFIGURATION.format_map(GOOD | changed))
+    found = slurm_clocks(configuration, device, TREES / tree)
+    assert [key in line for line in found.obstacles] == ([True] if key else [])
+    lists_none = tree == "cpufreq-intel-pstate"
+    assert any("64" in line for line in found.remarks) == lists_none
+    assert slurm_clocks({}, device, TREES / "cpufreq-acpi") == SlurmClocks()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can read; pytest's are for the user who runs it."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize(
+    ("tree", "plugin", "control"),
+    [
+        ("cpufreq-acpi", "task/affinity", "slurm"),
+        ("cpufreq-acpi", "task/none", "fixed"),
+        ("cpufreq-intel-pstate", "task/affinity", "fixed"),
+    ],
+)
+def test_slurms_control_is_drafted_only_where_it_sets_clocks(
+    tree: str, plugin: str, control: str, open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a node whose files this user cannot write, as users find it."""
+    root = open_folder / "root"
+    shutil.copytree(TREES / tree, root)
+    (open_folder / "config").write_text(CONFIGURATION.format_map(GOOD | {"plugin": plugin}))
+    for name, text in (
+        ("sinfo", "echo 'cpu|2|8|16000|infinite|(null)|(null)|1:8:1|up'"),
+        ("scontrol", f"cat {open_folder}/config"),
+    ):
+        (open_folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (open_folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{open_folder}:/usr/bin:/bin")
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    draft_site("lab", root)  # imports what it needs, as root
+    text = answer_without_privileges(lambda: draft_site("lab", root))
+    (open_folder / "lab.toml").write_text(text)
+    site = read_site(open_folder / "lab.toml")
+    assert site.clocks.control == control
+    assert ("TaskPlugin" in text) == (plugin == "task/none")
+    assert ("64" in text) == (tree == "cpufreq-intel-pstate")
+
+
+def test_turbo_is_no_clock_of_a_draft_and_is_said(tmp_path: Path) -> None:
+    """acpi-cpufreq lists it 1 MHz above the nominal clock."""
+    shutil.copytree(TREES / "cpufreq-acpi", tmp_path, dirs_exist_ok=True)
+    for file in tmp_path.glob("sys/devices/system/cpu/cpu*/cpufreq/scaling_available_freq*"):
+        file.write_text(f"2601000 {file.read_text()}")
+    text = draft_site("lab", tmp_path)
+    assert tomllib.loads(text)["domains"]["core"]["frequencies_mhz"] == [1200, 1800, 2200, 2600]
+    assert any("2601 MHz" in line for line in text.splitlines() if line.startswith("#"))
+
+
+@pytest.mark.parametrize("name", ["a100.long", "x:y@z+1", "all*(1)=~&!%d", "Größe", "_1"])
+def test_a_partition_may_have_any_name_of_slurms(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """In plan, run, status, report, tables and policies of a simulated campaign."""
+    monkeypatch.chdir(tmp_path)
+    board = built_in_sites()["jetson-tk1"].read_text()
+    Path("s.toml").write_text(board.replace("[partitions.board]", f'[partitions."{name}"]'))
+    Path("c.toml").write_text(
+        'name = "c"\n[[sites]]\nsite = "s.toml"\n'
+        f'partitions = ["{name}"]\nsettings = {{ choose = "random", count = 6, seed = 1 }}\n'
+        '[[kernels]]\nkernel = "load"\nparams = { level = ["l1", "l2", "dram"] }\n'
+    )
+    assert main(["plan", "c.toml"]) == 0
+    assert main(["run", "c.toml", "--store", "S"]) == 0
+    capsys.readouterr()
+    assert main(["status", "S", "--json"]) == 0
+    assert name in json.dumps(json.loads(capsys.readouterr().out), ensure_ascii=False)
+    assert set(open_dataset(open_store(Path("S"))).partition.values.tolist()) == {name}
+    assert main(["export", "S", "--csv", "t.csv"]) == 0
+    assert main(["import", "t.csv", "--store", "T"]) == 0
+    assert set(open_dataset(open_store(Path("T"))).partition.values.tolist()) == {name}
+    assert main(["report", "S", "-o", "r.html"]) == 0
+    script = job_script(
+        read_site(Path("s.toml")).model_copy(
+            update={"partitions": {name: Partition(scheduler="slurm")}}
+        ),
+        name,
+        "job",
+    )
+    assert f"#SBATCH -p {name}\n" in script
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b", "a,b", "-a", "a#b", 'a"b', "a\tb", "", "a" * 65])
+def test_names_that_separate_words_or_paths_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(f'name = "s"\n[partitions.{json.dumps(name)}]\n')
+    with pytest.raises(BadFile, match="partitions"):
+        read_site(tmp_path / "s.toml")

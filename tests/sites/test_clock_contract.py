@@ -26,13 +26,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.clock_kills import kill_and_compare
-from sites.clocks import ClockNotLegal, ClocksUnavailable, nvml, open_control
+from sites.clocks import ClockNotLegal, ClocksUnavailable, nvml, open_control, right_to_set
 from sites.clocks.shared.journal import put_back_held, restore_left_over
+from sites.clocks.shared.kernel_files import cpu_list
 from sites.clocks.shared.private_files import ClocksInUse
 from sites.clocks.uncore import UncoreDomain, current_mhz
 from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site
-from tests.sites.clock_hardware import Watch
+from tests.sites.clock_hardware import Watch, wait_until_settled
 from tests.sites.clock_layouts import (
     CPU0,
     CPU1,
@@ -1493,3 +1494,114 @@ def test_the_trees_are_those_in_the_documentation() -> None:
     for layout in LAYOUTS:
         if layout.control != "nvml":
             assert f"`{layout.tree}`" in text
+
+
+def boost(root: Path, on: bool, vendor: str) -> None:
+    """A switch for boost, and a processor of a vendor."""
+    switch = root / "sys/devices/system/cpu/cpufreq/boost"
+    switch.parent.mkdir(exist_ok=True)
+    switch.write_text(f"{on:d}\n")
+    cpuinfo = root / "proc/cpuinfo"
+    cpuinfo.write_text(cpuinfo.read_text().replace("GenuineIntel", vendor))
+
+
+@pytest.mark.parametrize(
+    ("driver", "listed", "vendor", "boosts", "turbo"),
+    [
+        ("acpi-cpufreq", (2801, 2800, 2400), "GenuineIntel", True, 2801),
+        ("acpi-cpufreq", (2400, 2800, 2801), "GenuineIntel", False, 2801),
+        ("acpi-cpufreq", (2800, 2400, 2399), "GenuineIntel", True, None),
+        ("acpi-cpufreq", (2802, 2800, 2400), "GenuineIntel", True, None),
+        ("cpufreq-dt", (2801, 2800, 2400), "", True, None),
+        ("acpi-cpufreq", (2450, 2000, 1500), "AuthenticAMD", True, 2450),
+        ("acpi-cpufreq", (2450, 2000, 1500), "AuthenticAMD", False, None),
+        ("acpi-cpufreq", (2450, 2000, 1500), "GenuineIntel", True, None),
+    ],
+)
+def test_a_listed_clock_that_stands_for_turbo_is_not_legal(
+    tmp_path: Path, driver: str, listed: tuple[int, ...], vendor: str, boosts: bool, turbo: int
+) -> None:
+    """The kernel's drivers/cpufreq/acpi-cpufreq.c; there the CPU runs above the nominal clock."""
+    copy(ACPI, tmp_path)
+    boost(tmp_path, boosts, vendor)
+    for cpu in (CPU0, CPU1):
+        folder = tmp_path / cpu
+        (folder / "scaling_driver").write_text(f"{driver}\n")
+        (folder / "scaling_available_frequencies").write_text(
+            " ".join(f"{mhz}000" for mhz in listed) + " \n"
+        )
+        (folder / "cpuinfo_max_freq").write_text(f"{max(listed)}000\n")
+    clocks = ACPI.open(tmp_path)
+    legal = sorted(float(mhz) for mhz in listed if mhz != turbo)
+    assert [setting.core_mhz for setting in clocks.legal() or ()] == legal
+    if turbo is None:
+        return
+    before = contents(tmp_path)
+    with pytest.raises(ClockNotLegal, match=f"{turbo} MHz .* turbo"):
+        clocks.set(Setting(float(turbo)))
+    with pytest.raises(ClocksUnavailable, match=f"{turbo} MHz .* turbo") as refusal:
+        replace(ACPI, core_mhz=(legal[0], float(turbo))).open(tmp_path)
+    assert "frequencies_mhz" in refusal.value.remedy
+    assert contents(tmp_path) == before
+
+
+def offline(root: Path, cpu: int) -> None:
+    """Set a CPU offline: its files stay, and give errors, here because they are folders."""
+    folder = root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq"
+    for file in sorted(folder.iterdir()):
+        file.unlink()
+        file.mkdir()
+    online = {int(path.name[3:]) for path in folder.parents[1].glob("cpu[0-9]*")} - {cpu}
+    (folder.parents[1] / "online").write_text(",".join(map(str, sorted(online))) + "\n")
+
+
+def test_all_cpus_are_those_that_are_online(tmp_path: Path) -> None:
+    copy(ACPI, tmp_path)
+    offline(tmp_path, 1)
+    layout = replace(ACPI, options={"cpus": "all"})
+    with layout.running(tmp_path):
+        clocks = layout.open(tmp_path)
+        assert tuple(clocks.legal() or ()) == ACPI.legal
+        clocks.set(Setting(1800.0))
+        wait_until_settled(tmp_path)
+        assert (tmp_path / CPU0 / "scaling_setspeed").read_text() == "1800000\n"
+        assert clocks.state().setting == Setting(1800.0)
+        clocks.restore()
+    assert right_to_set("cpufreq", tmp_path).can_set
+    (tmp_path / "sys/devices/system/cpu/online").unlink()  # then each CPU's file says it
+    (tmp_path / "sys/devices/system/cpu/cpu1/online").write_text("0\n")
+    assert tuple(layout.open(tmp_path).legal() or ()) == ACPI.legal
+
+
+def test_a_listed_cpu_that_is_offline_is_named(tmp_path: Path) -> None:
+    copy(ACPI, tmp_path)
+    offline(tmp_path, 1)
+    with pytest.raises(ClocksUnavailable, match="CPU 1: offline") as refusal:
+        ACPI.open(tmp_path)
+    assert "cpu1/online" in refusal.value.remedy
+    (tmp_path / "sys/devices/system/cpu/online").write_text("\n")
+    with pytest.raises(ClocksUnavailable):
+        replace(ACPI, options={"cpus": "all"}).open(tmp_path)
+
+
+def test_a_cpu_that_goes_offline_while_it_is_measured_is_named(tmp_path: Path) -> None:
+    copy(ACPI, tmp_path)
+    clocks = replace(ACPI, options={"cpus": "all"}).open(tmp_path)
+    offline(tmp_path, 1)
+    for use in (clocks.state, lambda: clocks.set(Setting(1800.0))):
+        with pytest.raises(ClocksUnavailable, match="CPU 1: offline"):
+            use()
+    assert not journals(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("0-3,8,10-11\n", {0, 1, 2, 3, 8, 10, 11}), ("5", {5}), ("0-0", {0})]
+)
+def test_a_list_of_cpus(text: str, cpus: set[int]) -> None:
+    assert cpu_list(text) == cpus
+
+
+@pytest.mark.parametrize("text", ["", "3-1", "1,,2", "a", "1-2-3", "-1"])
+def test_what_is_no_list_of_cpus(text: str) -> None:
+    with pytest.raises(ValueError, match=r"CPU|ends"):
+        cpu_list(text)

@@ -24,9 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sites.clocks.shared.counted_cycles import count_in_process, count_on_cpus
-from sites.clocks.shared.kernel_files import optional_number
-
-CPUS = "sys/devices/system/cpu"
+from sites.clocks.shared.kernel_files import CPUS, optional_number
 
 
 class CoreClock(Protocol):

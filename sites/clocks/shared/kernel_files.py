@@ -7,7 +7,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from sites.clocks.shared.control import ClocksUnavailable
@@ -18,6 +18,7 @@ SETTLE_S = 1.0
 FIRST_WAIT_S = 0.001
 LONGEST_WAIT_S = 0.02
 GONE = (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ENOTDIR)
+CPUS = "sys/devices/system/cpu"
 CHECK_DRIVER = "check the driver's messages in `dmesg`"
 FORBIDDEN = (errno.EACCES, errno.EPERM)
 
@@ -61,6 +62,43 @@ def optional_number(root: Path, path: str) -> int | None:
     return None
 
 
+def optional_text(root: Path, path: str) -> str:
+    """The text of a file without spaces around it; empty if there is none."""
+    try:
+        return (root / path).read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def cpu_list(text: str) -> set[int]:
+    """The numbers in a list of CPUs such as ``0-7,16``.
+
+    Raises:
+        ValueError: it is something else, or a range ends before it begins.
+    """
+    numbers: set[int] = set()
+    for part in text.strip().split(","):
+        match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part)
+        if match is None:
+            raise ValueError(f"{part!r} is neither a CPU nor a range of CPUs")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise ValueError(f"{part!r} ends before it begins")
+        numbers.update(range(first, last + 1))
+    return numbers
+
+
+def offline_cpus(root: Path, cpus: set[int]) -> set[int]:
+    """Those of these CPUs that are offline. Their files are there, and cannot be read (EBUSY).
+
+    Format: the kernel's Documentation/admin-guide/cputopology.rst.
+    """
+    try:
+        return cpus - cpu_list((root / CPUS / "online").read_text())
+    except (OSError, ValueError):
+        return {cpu for cpu in cpus if optional_number(root, f"{CPUS}/cpu{cpu}/online") == 0}
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a value with a single write(2); a missing file is not created.
 
@@ -88,9 +126,9 @@ def settled(read: Callable[[], str], wanted: str, bound_s: float = SETTLE_S) -> 
         wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
 
-def right_to_write(control: str, root: Path, pattern: str) -> Right:
+def right_to_write(control: str, root: Path, pattern: str, skipped: Collection[Path] = ()) -> Right:
     """Whether this user may write every file below ``root`` that matches a glob pattern."""
-    files = sorted(root.glob(pattern))
+    files = sorted(set(root.glob(pattern)) - set(skipped))
     if not files:
         return Right(control, False, f"{root / pattern} does not exist")
     closed = next((file for file in files if not os.access(file, os.W_OK)), None)
