@@ -317,7 +317,11 @@ def _meter_lines(probed: Sequence[ProbedMeter]) -> Iterator[str]:
     if not usable:
         yield "\n# No meter can be read on this node; without one, energies are missing. Tried:"
         for meter in probed:
-            yield _comment(f"{meter.meter}: {meter.problem}; {meter.remedy}")
+            if not meter.absent:
+                yield _comment(f"{meter.meter}: {meter.problem}; {meter.remedy}")
+        absent = ", ".join(meter.meter for meter in probed if meter.absent)
+        if absent:
+            yield _comment(f"not on this node: {absent}")
 
 
 def _comment(text: str) -> str:

@@ -22,7 +22,7 @@ from campaign.measure.slurm_clocks import ask_here, read_configuration, slurm_cl
 from sites.clocks import ClocksUnavailable, describe_controls, open_control, right_to_set
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.clocks.slurm import what_flags_set
-from sites.meters import MeterUnreadable, describe_meters, open_meter
+from sites.meters import MeterAbsent, MeterUnreadable, describe_meters, open_meter
 from sites.meters.shared.behaviour import observe
 from sites.site_file import MeterEntry, Site
 from sites.site_reading import read_site
@@ -56,12 +56,14 @@ class MeterExamination:
 
 @dataclass(frozen=True)
 class ProbedMeter:
-    """A kind of meter that the site file does not name: its channels on this node, or why not."""
+    """A kind of meter that the site file does not name: its channels on this node, or why not.
+    ``absent``: nothing of it is there."""
 
     meter: str
     channels: list[str]
     problem: str | None = None
     remedy: str | None = None
+    absent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +224,8 @@ def probe_meters(named: set[str], root: Path) -> list[ProbedMeter]:
         try:
             meter = open_meter(about.kind, {}, root)
         except MeterUnreadable as error:
-            probed.append(ProbedMeter(about.kind, [], error.what, error.remedy))
+            absent = isinstance(error, MeterAbsent)
+            probed.append(ProbedMeter(about.kind, [], error.what, error.remedy, absent))
             continue
         except ValueError as error:
             probed.append(ProbedMeter(about.kind, [], str(error), "give it options"))

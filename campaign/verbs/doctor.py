@@ -167,13 +167,11 @@ def _print_missing_energy(node: NodeExamination) -> None:
         return
     named = any(meter.use == "energy" for meter in node.meters)
     which = "No meter of the site file, and no other meter," if named else "No meter"
-    say(
-        f"{which} can be read on this node: times will be measured, energies will be missing. "
-        "Meters that were tried:"
-    )
+    say(f"{which} can be read on this node: times will be measured, energies will be missing")
     for meter in node.meters_elsewhere:
-        say(f"  {meter.meter}: {meter.problem}\n    {meter.remedy}")
-    say("  Not tried, because they need options in the site file:")
-    for about in describe_meters():
-        if not about.probed:
-            say(f"  {about.kind}: {about.reads}")
+        if not meter.absent:
+            say(f"  {meter.meter}: {meter.problem}\n    {meter.remedy}")
+    if absent := [meter.meter for meter in node.meters_elsewhere if meter.absent]:
+        say(f"  not on this node: {', '.join(absent)} (--json says what each of them needs)")
+    others = [about.kind for about in describe_meters() if not about.probed]
+    say(f"  not tried, because they need options in the site file: {', '.join(others)}")

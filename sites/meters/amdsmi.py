@@ -35,7 +35,7 @@ from typing import Any, Literal
 
 from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import Channel, MeterAbsent, MeterDescription, MeterUnreadable
 from sites.meters.shared.open_meter import OpenMeter
 
 ABOUT = MeterDescription(
@@ -94,7 +94,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
         import amdsmi  # noqa: PLC0415
     except Exception as error:  # Importing it loads its library, which may raise anything.
         what = f"the Python package amdsmi cannot be imported: {error}"
-        raise MeterUnreadable(what, PACKAGE_REMEDY) from error
+        raise MeterAbsent(what, PACKAGE_REMEDY) from error
     try:
         with _explained(amdsmi, "AMD SMI", START_REMEDY):
             amdsmi.amdsmi_init()
@@ -179,7 +179,7 @@ def _find_gpus(library: Any, indices: Sequence[int] | None) -> list[AmdGpu]:
     with _explained(library, "AMD SMI", START_REMEDY):
         handles = list(library.amdsmi_get_processor_handles())
     if not handles:
-        raise MeterUnreadable("AMD SMI lists no GPU", START_REMEDY)
+        raise MeterAbsent("AMD SMI lists no GPU", START_REMEDY)
     there = ", ".join(str(index) for index in range(len(handles)))
     gpus = []
     for index in range(len(handles)) if indices is None else indices:

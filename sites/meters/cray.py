@@ -35,7 +35,13 @@ from typing import Any
 
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.kept_file import KeptFile, Remedies, explain, read_bytes
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.meter import (
+    Channel,
+    MeterAbsent,
+    MeterDescription,
+    MeterUnreadable,
+    Reading,
+)
 from sites.meters.shared.open_meter import OpenMeter, keep_open
 
 ABOUT = MeterDescription(
@@ -215,7 +221,7 @@ def _find_channels(directory: Path) -> tuple[Channel, ...]:
     try:
         names = {path.name for path in directory.iterdir()}
     except FileNotFoundError as error:
-        raise MeterUnreadable(f"{directory} does not exist", ABSENT_REMEDY) from error
+        raise MeterAbsent(f"{directory} does not exist", ABSENT_REMEDY) from error
     except OSError as error:
         raise explain(str(directory), error, REMEDIES) from error
     if "energy" not in names:

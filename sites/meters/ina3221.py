@@ -25,7 +25,13 @@ from typing import Any
 
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.meter import (
+    Channel,
+    MeterAbsent,
+    MeterDescription,
+    MeterUnreadable,
+    Reading,
+)
 from sites.meters.shared.open_meter import FileMeter, keep_open
 
 ABOUT = MeterDescription(
@@ -148,7 +154,7 @@ def find_rails(root: Path) -> tuple[LabelledRail, ...]:
                 number = int(match[1])
                 rails.append(LabelledRail(label, number, directory, _is_enabled(directory, number)))
     if not rails:
-        raise MeterUnreadable(f"{root / DRIVERS} has no ina3221 with labelled rails", ABSENT_REMEDY)
+        raise MeterAbsent(f"{root / DRIVERS} has no ina3221 with labelled rails", ABSENT_REMEDY)
     return tuple(rails)
 
 

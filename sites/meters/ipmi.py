@@ -35,7 +35,13 @@ from sites.meters.shared.command_output import (
     run_command,
     shown_text,
 )
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.meter import (
+    Channel,
+    MeterAbsent,
+    MeterDescription,
+    MeterUnreadable,
+    Reading,
+)
 
 ABOUT = MeterDescription(
     kind="ipmi",
@@ -205,4 +211,4 @@ def _find_command(root: Path, words: Sequence[str] | None) -> list[str]:
         if program is not None:
             return [program, *arguments]
     names = " or ".join(words[0] for words in candidates)
-    raise MeterUnreadable(f"{names}: not installed", ABSENT_REMEDY)
+    raise MeterAbsent(f"{names}: not installed", ABSENT_REMEDY)

@@ -49,9 +49,10 @@ from typing import Any, Literal
 
 from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import Channel, MeterAbsent, MeterDescription, MeterUnreadable
 from sites.meters.shared.open_meter import OpenMeter
 from sites.nvml_library import (
+    ABSENT_REMEDY,
     UNSUPPORTED_REMEDY,
     Gpu,
     NvmlLibrary,
@@ -116,7 +117,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     try:
         library = open_library(root)
     except NvmlUnavailable as error:
-        raise MeterUnreadable(error.what, error.remedy) from error
+        raise _unreadable(error) from error
     try:
         channels: list[Channel] = []
         signals: list[Signal] = []
@@ -127,7 +128,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     except BaseException as error:
         library.close()
         if isinstance(error, NvmlUnavailable):
-            raise MeterUnreadable(error.what, error.remedy) from error
+            raise _unreadable(error) from error
         raise
     resources = ExitStack()
     resources.callback(library.close)
@@ -137,6 +138,11 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     ]
     read_raw = partial(_read_signals, library, signals)
     return OpenMeter(ABOUT.kind, channels, counters, read_raw, resources, units_per_w=1e3)
+
+
+def _unreadable(error: NvmlUnavailable) -> MeterUnreadable:
+    kind = MeterAbsent if error.remedy == ABSENT_REMEDY else MeterUnreadable
+    return kind(error.what, error.remedy)
 
 
 def _read_signals(library: NvmlLibrary, signals: Sequence[Signal]) -> list[int]:

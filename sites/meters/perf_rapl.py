@@ -30,7 +30,7 @@ from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import Channel, MeterAbsent, MeterDescription, MeterUnreadable
 from sites.meters.shared.open_meter import OpenMeter
 from sites.perf_event import EventSpec, open_event
 
@@ -178,10 +178,10 @@ def parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:
 def _find_events(root: Path, names: Sequence[str] | None) -> tuple[RaplEvent, ...]:
     power = root / POWER
     if not power.is_dir():
-        raise MeterUnreadable(f"{power} does not exist", ABSENT_REMEDY)
+        raise MeterAbsent(f"{power} does not exist", ABSENT_REMEDY)
     there = [name for name in DOMAINS if (power / "events" / name).exists()]
     if not there:
-        raise MeterUnreadable(f"{power / 'events'} has no energy event", ABSENT_REMEDY)
+        raise MeterAbsent(f"{power / 'events'} has no energy event", ABSENT_REMEDY)
     missing = [name for name in names or () if name not in there]
     if missing:
         raise MeterUnreadable(

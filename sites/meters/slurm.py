@@ -29,7 +29,7 @@ from typing import Any
 
 from sites.meters.shared.command_output import find_program, parse_command_options, run_command
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import Channel, MeterAbsent, MeterDescription, MeterUnreadable
 from sites.meters.shared.open_meter import OpenMeter
 
 ABOUT = MeterDescription(
@@ -73,7 +73,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     paths = {name: path for name, path in programs.items() if path is not None}
     if len(paths) < len(programs):
         missing = ", ".join(sorted(set(programs) - set(paths)))
-        raise MeterUnreadable(f"{missing}: not installed", ABSENT_REMEDY)
+        raise MeterAbsent(f"{missing}: not installed", ABSENT_REMEDY)
     name = f"{job}.{step}"
     channel = Channel(
         name="node/energy",

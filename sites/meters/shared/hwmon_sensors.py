@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from sites.meters.shared.kept_file import Remedies, explain, read_text
-from sites.meters.shared.meter import MeterUnreadable
+from sites.meters.shared.meter import MeterAbsent
 
 HWMON = Path("sys/class/hwmon")
 SENSOR_FILE = re.compile(r"(power|energy)(\d+)_(average|input)")
@@ -109,6 +109,6 @@ def _list(directory: Path) -> list[Path]:
     try:
         return sorted(directory.iterdir())
     except FileNotFoundError as error:
-        raise MeterUnreadable(f"{directory} does not exist", ABSENT_REMEDY) from error
+        raise MeterAbsent(f"{directory} does not exist", ABSENT_REMEDY) from error
     except OSError as error:
         raise explain(str(directory), error, REMEDIES) from error

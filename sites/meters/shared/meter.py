@@ -13,6 +13,10 @@ class MeterUnreadable(WithRemedy):
     """A meter, or one of its channels, cannot be read."""
 
 
+class MeterAbsent(MeterUnreadable):
+    """Nothing of what the meter reads is on this node: no such hardware, driver or program."""
+
+
 @dataclass(frozen=True)
 class MeterDescription:
     """What `campaign doctor`, error messages and documentation say about a kind of meter."""

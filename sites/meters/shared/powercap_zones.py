@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sites.meters.shared.kept_file import Remedies, explain, read_text
-from sites.meters.shared.meter import MeterUnreadable
+from sites.meters.shared.meter import MeterAbsent, MeterUnreadable
 
 POWERCAP = Path("sys/class/powercap")
 CONTROL_TYPES = ("intel-rapl", "amd-rapl", "intel-rapl-mmio")
@@ -77,7 +77,7 @@ def find_zones(root: Path) -> tuple[Zone, ...]:
         if zone is not None:
             zones.append(zone)
     if not zones:
-        raise MeterUnreadable(f"{powercap} has no RAPL zones", ABSENT_REMEDY)
+        raise MeterAbsent(f"{powercap} has no RAPL zones", ABSENT_REMEDY)
     first_type: dict[tuple[int | None, str], str] = {}
     for control_type in CONTROL_TYPES:
         for zone in zones:
@@ -107,7 +107,7 @@ def _find_directories(powercap: Path) -> dict[str, Path]:
                 if entry.name not in directories and entry.is_dir()
             ]
         except FileNotFoundError as error:
-            raise MeterUnreadable(f"{directory} does not exist", ABSENT_REMEDY) from error
+            raise MeterAbsent(f"{directory} does not exist", ABSENT_REMEDY) from error
         except OSError as error:
             raise explain(str(directory), error, REMEDIES) from error
         pending.extend(entries)
