@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from distributed.core import Status
 from campaign.interrupts import keeping_handler
 from campaign.launch import ctrl_c, timers
 from campaign.launch.certificates import make_security
+from sites.clocks.shared.private_files import NotOwned, open_folder
 from sites.site_file import Partition, Site
 
 with keeping_handler():  # dask_jobqueue.runner sets one that ends the process with 0
@@ -26,6 +30,7 @@ with keeping_handler():  # dask_jobqueue.runner sets one that ends the process w
 
 LOOPBACK_DASHBOARD = "127.0.0.1:0"
 CALL_TIMEOUT_S = 60.0
+NOT_SHOWN = "***"
 STARTS = 3
 DASK_SETTINGS: dict[str, Any] = {
     # A lost worker is removed at once, so that scaling up starts another one.
@@ -123,6 +128,11 @@ def slurm_job_class(site: Site, errors: list[CantLaunch] | None = None) -> type[
         submit_command = submit
         cancel_command = cancel
 
+        @contextlib.contextmanager
+        def job_file(self) -> Iterator[str]:
+            """No file, and no line in a log: the script may hold values that are secret."""
+            yield ""
+
         async def _submit_job(self, script_filename: str) -> str:
             process = await asyncio.create_subprocess_exec(
                 *shlex.split(self.submit_command),
@@ -130,7 +140,7 @@ def slurm_job_class(site: Site, errors: list[CantLaunch] | None = None) -> type[
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
-            script = Path(script_filename).read_bytes()
+            script = self.job_script().encode()
             out, error = await asyncio.wait_for(process.communicate(script), CALL_TIMEOUT_S)
             if process.returncode != 0:
                 text = f"{site.name}: sbatch: {error.decode('utf-8', 'replace').strip()}"
@@ -196,8 +206,9 @@ def prologue(partition: Partition) -> list[str]:
 
 
 def job_script(site: Site, partition_name: str, job_name: str) -> str:
-    """The job script for a node of a partition. A running campaign fills in the scheduler's
-    address, the certificates' paths and the worker's name."""
+    """The job script for a node of a partition, to be shown. A running campaign fills in the
+    scheduler's address, the certificates' paths, the worker's name and the values of secrets."""
+    site = _without_secrets(site, partition_name)
     job = slurm_job_class(site)(
         scheduler="SCHEDULER",
         name="WORKER",
@@ -205,6 +216,16 @@ def job_script(site: Site, partition_name: str, job_name: str) -> str:
     )
     script: str = job.job_script()
     return script
+
+
+def _without_secrets(site: Site, partition_name: str) -> Site:
+    """A site with :data:`NOT_SHOWN` in place of each value that a partition calls secret."""
+    partition = site.partitions[partition_name]
+    environment = partition.environment
+    shown = environment.variables | dict.fromkeys(environment.secrets, NOT_SHOWN)
+    environment = environment.model_copy(update={"variables": shown})
+    partition = partition.model_copy(update={"environment": environment})
+    return site.model_copy(update={"partitions": site.partitions | {partition_name: partition}})
 
 
 def start_local(partition: Partition, dashboard: str) -> LocalCluster:
@@ -251,7 +272,12 @@ def start_slurm(
     keywords = job_keywords(site, partition_name, job_name, str(log_folder))
     _check_interface(site, partition_name)
     tls_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    tls_folder.chmod(0o700)
+    try:
+        folder = open_folder(tls_folder)
+    except NotOwned as error:
+        raise CantLaunch(f"{error}, so no key can be kept there; remove it") from None
+    os.fchmod(folder, 0o700)
+    os.close(folder)
     # The worker's command line contains the files' paths, and dask-jobqueue does not quote them.
     if shlex.quote(str(tls_folder)) != str(tls_folder):
         raise CantLaunch(

@@ -16,6 +16,7 @@ from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import Generation
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.setups import SetupUse, has_earlier, write_earlier
+from campaign.store.variables import without_values
 from sites.site_file import Site
 
 
@@ -35,9 +36,10 @@ def keep_earlier(store: Store, generation: Generation | None) -> None:
         counts = _without_record(generation) if sites else Counter()
         for name in filter(counts.__contains__, sites):
             campaign = plan["campaign"]
+            site = without_values(store, _as_read_now(Site, sites[name]), keep_key=True)
             record = {
                 "campaign": campaign["name"],
-                "site": _as_read_now(Site, sites[name]),
+                "site": site,
                 "protocol": _as_read_now(Protocol, campaign["protocol"]),
             }
             write_earlier(store, name, SetupUse(record, counts[name]))

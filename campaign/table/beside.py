@@ -11,9 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign.store.layout import Store, replace_file
+from campaign.store.layout import Store
 from campaign.store.records import read_contents
-from campaign.store.setups import EARLIER, FOLDER, SetupUse, read_setup, setup_id
+from campaign.store.setups import (
+    EARLIER,
+    FOLDER,
+    SetupUse,
+    public_record,
+    public_records,
+    setup_id,
+)
 from campaign.store.site_record import (
     SiteRecord,
     as_json,
@@ -22,6 +29,7 @@ from campaign.store.site_record import (
     site_file_name,
 )
 from sites.located_toml import BadFile, read_text
+from sites.whole_files import write_output
 
 SUFFIX = ".sites.json"
 
@@ -48,22 +56,18 @@ def write_beside(store: Store, sites: list[str], table: Path) -> Path:
         OSError: it cannot be written.
         DamagedStore: a record of the store is not what was written.
     """
-    setups = dict(read_contents(store).tail.setups)
-    for path in sorted((store.root / FOLDER).glob("*.json")):
-        record = None if path.name.startswith(EARLIER) else read_setup(store, path.stem)
-        if record is not None:
-            setups[path.stem] = dict(record)
+    records = public_records(store, read_contents(store).tail.setups)
     kept = {
         "sites": {site: as_json(read_site_record(store, site)) for site in sites},
-        "setups": setups,
+        "setups": {setup_id(record): record for record in records.values()},
         "earlier": {
-            site: earlier
+            site: earlier | {"record": public_record(store, earlier["record"])}
             for site in sites
             if (earlier := store.read_json(f"{FOLDER}/{EARLIER}{site_file_name(site)}"))
         },
     }
     path = path_beside(table)
-    replace_file(path, json.dumps(kept, indent=1).encode() + b"\n")
+    write_output(path, json.dumps(kept, indent=1) + "\n")
     return path
 
 

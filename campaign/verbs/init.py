@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -32,6 +34,7 @@ def run(arguments: Namespace) -> int:
     """Write or print the site file."""
     from campaign.site_draft import draft_site  # noqa: PLC0415
     from sites.located_toml import BadFile  # noqa: PLC0415
+    from sites.whole_files import is_stream, write_output  # noqa: PLC0415
 
     try:
         text = draft_site(arguments.name)
@@ -43,12 +46,12 @@ def run(arguments: Namespace) -> int:
         print(text, end="")
         return 0
     path = Path(arguments.output)
+    if os.path.lexists(path) and not (arguments.force or is_stream(path)):
+        raise BadArgument(f"{path} exists; give another name, or --force")
     try:
-        with path.open("w" if arguments.force else "x") as file:
-            file.write(text)
-    except FileExistsError:
-        raise BadArgument(f"{path} exists; give another name, or --force") from None
+        write_output(path, text)
     except OSError as error:
         raise BadArgument(f"{path}: cannot be written: {error.strerror}") from None
-    say(f"{path}: check it, then run: campaign doctor {path}")
+    to = sys.stderr if is_stream(path) else None
+    say(f"{path}: check it, then run: campaign doctor {path}", to)
     return 0
