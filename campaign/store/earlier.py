@@ -30,7 +30,8 @@ def keep_earlier(store: Store, generation: Generation | None) -> None:
     setups = generation.summary.get("setups", {})
     if complete == sum(count for name, count in setups.items() if name):
         return
-    with contextlib.suppress(DamagedStore, LookupError, TypeError):  # there is no whole plan
+    # There may be no whole plan.
+    with contextlib.suppress(DamagedStore, LookupError, TypeError, AttributeError):
         plan = store.read_json("campaign.json")
         sites = {name: site for name, site in plan["sites"].items() if not has_earlier(store, name)}
         counts = _without_record(generation) if sites else Counter()

@@ -92,6 +92,18 @@ def write_earlier(store: Store, site: str, use: SetupUse) -> None:
     )
 
 
+def read_earlier(store: Store, site: str) -> SetupUse | None:
+    """What :func:`write_earlier` keeps of a site; None where it is not there, or is damaged."""
+    return _earlier(store, (EARLIER + site_file_name(site)).removesuffix(".json"))
+
+
+def _earlier(store: Store, name: str) -> SetupUse | None:
+    kept = _json(store, name)
+    if not isinstance(kept, dict) or setup_id(kept.get("record", {})) != kept.get("digest"):
+        return None
+    return SetupUse(public_record(store, kept["record"]), int(kept["points"]))
+
+
 def has_earlier(store: Store, site: str) -> bool:
     """Whether :func:`write_earlier` was called for a site."""
     return (store.root / FOLDER / (EARLIER + site_file_name(site))).exists()
@@ -115,9 +127,8 @@ def setup_uses(
                 f"were made is not known"
             )
     for path in sorted((store.root / FOLDER).glob(f"{EARLIER}*.json")):
-        kept = _json(store, path.stem)
-        if isinstance(kept, dict) and setup_id(kept.get("record", {})) == kept.get("digest"):
-            uses.append(SetupUse(public_record(store, kept["record"]), int(kept["points"])))
+        if (use := _earlier(store, path.stem)) is not None:
+            uses.append(use)
         else:
             damage.append(f"{FOLDER}/{path.name} is not what was written")
     return [use for use in uses if use.points], damage

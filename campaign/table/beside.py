@@ -13,20 +13,12 @@ from typing import Any
 
 from campaign.store.layout import Store
 from campaign.store.records import read_contents
-from campaign.store.setups import (
-    EARLIER,
-    FOLDER,
-    SetupUse,
-    public_record,
-    public_records,
-    setup_id,
-)
+from campaign.store.setups import SetupUse, public_records, read_earlier, setup_id
 from campaign.store.site_record import (
     SiteRecord,
     as_json,
     read_site_record,
     record_of,
-    site_file_name,
 )
 from sites.located_toml import BadFile, read_text
 from sites.whole_files import write_output
@@ -61,9 +53,9 @@ def write_beside(store: Store, sites: list[str], table: Path) -> Path:
         "sites": {site: as_json(read_site_record(store, site)) for site in sites},
         "setups": {setup_id(record): record for record in records.values()},
         "earlier": {
-            site: earlier | {"record": public_record(store, earlier["record"])}
+            site: {"points": earlier.points, "record": earlier.record}
             for site in sites
-            if (earlier := store.read_json(f"{FOLDER}/{EARLIER}{site_file_name(site)}"))
+            if (earlier := read_earlier(store, site))
         },
     }
     path = path_beside(table)
