@@ -10,10 +10,10 @@ import os
 import stat
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 MAX_BYTES = 1 << 30
 """Of an input file, and of what it holds once it is unpacked: a table of a few million rows."""
+PART_BYTES = 16 << 20
 LINKS = 40
 """So many links in a row are followed, as the system does."""
 
@@ -62,19 +62,16 @@ def read_input(path: Path, most_bytes: int = MAX_BYTES) -> bytes:
         OSError: it cannot be read.
     """
     with open_regular(path) if own_descriptor(path) is None else path.open("rb") as file:
-        return read_bounded(file, path, most_bytes)
-
-
-def read_bounded(file: BinaryIO, path: Path, most_bytes: int = MAX_BYTES) -> bytes:
-    """What is left in a file that may be large once it is unpacked; ``path``: for the error.
-
-    Raises:
-        TooLarge: it is more than ``most_bytes``.
-    """
-    data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise TooLarge(path, most_bytes)
-    return data
+        if os.fstat(file.fileno()).st_size > most_bytes:
+            raise TooLarge(path, most_bytes)
+        parts: list[bytes] = []
+        left = most_bytes
+        while part := file.read(PART_BYTES):
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                raise TooLarge(path, most_bytes)
+        return b"".join(parts)
 
 
 def own_descriptor(path: Path) -> int | None:
