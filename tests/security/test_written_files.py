@@ -167,6 +167,18 @@ def test_no_link_leads_the_bytes_elsewhere(
     assert (tmp_path / "out" / "file").read_bytes() == b"new"
 
 
+def test_not_even_a_link_at_the_name_that_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "victim").write_bytes(b"precious")
+    (tmp_path / LEFT).symlink_to(tmp_path / "victim")
+    monkeypatch.setattr("sites.whole_files.secrets.token_hex", lambda n: "0" * (2 * n))
+    with pytest.raises(FileExistsError):
+        write_output(tmp_path / "file", b"new")
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+    assert not (tmp_path / "file").exists()
+
+
 def test_links_in_a_store_are_not_written_through(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
