@@ -29,6 +29,7 @@ from campaign.plan.study_file import DESIGN, Study, Work, read_study, space_colu
 from kernels.kernel import WrongParameter
 from kernels.stencils.params import check_hexagon
 from sites.located_toml import Source
+from sites.whole_files import write_output
 
 WORKLOAD = "workload"
 GIGA = 1e9
@@ -333,7 +334,7 @@ def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for figure in figures:
             path = folder / f"{figure.name}.svg"
-            path.write_bytes(figure_files(figure, False, ("svg",))["svg"])
+            write_output(path, figure_files(figure, False, ("svg",))["svg"])
             paths.append(path)
     except OSError as error:
         raise BadArgument(

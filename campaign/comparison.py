@@ -27,7 +27,7 @@ from campaign.errors import BadArgument
 from campaign.store.dataset import read_scalars
 from campaign.store.mixtures import WHERE_BOTH_HAVE_IT, value_text, values_that_matter
 from campaign.store.records import read_contents
-from campaign.store.setups import Record, SetupUse, setup_id, setup_uses
+from campaign.store.setups import Record, SetupUse, setup_uses
 
 if TYPE_CHECKING:
     from campaign.store.layout import Store
@@ -218,9 +218,7 @@ def _setup_uses(side: _Side, site: str) -> list[SetupUse]:
     mine = side.rows & (side.dataset["site"].values == site)
     points = Counter(str(own) for own in side.dataset["setup"].values[mine].tolist())
     uses, _ = setup_uses(side.store, points, read_contents(side.store).tail.setups)
-    return [
-        use for use in uses if use.site == site and ("" in points or setup_id(use.record) in points)
-    ]
+    return [use for use in uses if use.site == site and use.id in points]
 
 
 def _setup_changes(

@@ -21,6 +21,7 @@ from campaign.errors import BadArgument
 from campaign.extras import explain_missing
 from campaign.reporting import FORMATS, WrittenFile
 from campaign.result_tables import RooflineResult
+from sites.whole_files import write_output
 
 if TYPE_CHECKING:
     from analysis.report.content import ReportContent
@@ -87,10 +88,10 @@ def write_platform_figures(
             drawn = figure_files(figure, marked, formats)
         for kind, text in drawn.items():
             path = folder / f"{figure.name}.{kind}"
-            path.write_bytes(text)
+            write_output(path, text)
             yield WrittenFile(path, marked)
     for sheet in platform_sheets(platforms):
         for kind, table in (("csv", as_csv(sheet)), ("tex", as_tex(sheet))):
             path = folder / f"{sheet.name}.{kind}"
-            path.write_text(table, encoding="utf-8")
+            write_output(path, table)
             yield WrittenFile(path, False)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from campaign.errors import BadArgument
+from sites.regular_files import read_input
+from sites.whole_files import write_output
 
 
 def policy_origin(store: str, data_id: str) -> dict[str, Any]:
@@ -32,14 +34,14 @@ def write_site_policy(path: Path, site: str, picks: Mapping[str, Any]) -> None:
     if path.is_dir():
         raise BadArgument(f"{path}: is a folder; name a JSON file")
     try:
-        policy = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        policy = json.loads(read_input(path)) if path.is_file() else {}
         policy.setdefault("sites", {})[site] = picks
     except OSError as error:
         raise BadArgument(f"{path}: cannot be read ({error.strerror}); name another file") from None
     except (ValueError, AttributeError, TypeError):
         raise BadArgument(f"{path}: exists and is not a policy file; name another file") from None
     try:
-        path.write_text(json.dumps(policy, indent=1) + "\n", encoding="utf-8")
+        write_output(path, json.dumps(policy, indent=1) + "\n")
     except OSError as error:
         raise BadArgument(
             f"{path}: cannot be written ({error.strerror}); name another file"

@@ -30,6 +30,7 @@ from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
 from campaign.variant_models import Energies, predicted_costs
 from campaign.variant_study import tuned_parameters
+from sites.whole_files import write_output
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -163,7 +164,7 @@ def write_report(store: Store, path: Path, fit_name: str = DEFAULT) -> Path:
 
     page = render(report_content(store, fit_name=fit_name))
     try:
-        path.write_text(page, encoding="utf-8")
+        write_output(path, page)
     except OSError as error:
         raise BadArgument(
             f"{path}: the report cannot be written ({reason(error, path)}); name another file"
@@ -201,7 +202,7 @@ def write_figures(
             inside = folder / Path(site_file_name(site.site)).stem
         inside.mkdir(parents=True, exist_ok=True)
         for name, text in _files(site, cap_w, formats):
-            (inside / name).write_bytes(text)
+            write_output(inside / name, text)
             yield WrittenFile(inside / name, site.simulated)
 
 

@@ -25,7 +25,8 @@ from analysis.measurements.power_trace import PowerTrace, row_trace
 from campaign.errors import BadArgument, reason
 from campaign.store.planned import planned_ids
 from campaign.store.records import read_contents
-from campaign.store.setups import read_setup
+from campaign.store.setups import Record, public_record, read_setup
+from sites.whole_files import write_output
 
 if TYPE_CHECKING:
     from campaign.store.layout import Store
@@ -106,7 +107,7 @@ class ShownMeasurement:
         with explain_missing():
             drawn = figure_files(figure, self.simulated, ["svg"])
         try:
-            Path(path).write_bytes(drawn["svg"])
+            write_output(Path(path), drawn["svg"])
         except OSError as error:
             raise BadArgument(
                 f"{path}: cannot be written ({reason(error, Path(path))}); name another file"
@@ -135,10 +136,11 @@ def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMea
     of_site = np.flatnonzero(dataset["site"].values == scalars["site"])
     proof = clock_proofs(dataset, of_site)[of_site == row][0]
     kernel, params = (str(dataset[name].values[row]) for name in ("kernel", "params"))
-    setup = None
+    setup: Record | None = None
     if scalars["setup"]:
         in_journals = read_contents(store).tail.setups
         setup = in_journals.get(scalars["setup"]) or read_setup(store, scalars["setup"])
+        setup = None if setup is None else public_record(store, setup)
     return ShownMeasurement(
         instance=dataset_kernels(dataset)[kernel, params],
         scalars=scalars,

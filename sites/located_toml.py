@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import re
 import tomllib
@@ -18,10 +19,13 @@ from pydantic_core import ErrorDetails
 from sites.file_kinds import FILE_KINDS, other_kind
 from sites.model_values import KeyPath, missing_remedy, unknown_remedy, value_remedy
 from sites.near_names import did_you_mean, known_names
+from sites.regular_files import MAX_BYTES, NotRegular, TooLarge, read_input
 
 Model = TypeVar("Model", bound="FileModel")
 MAX_DEPTH = 64
 """The deepest nesting of tables and lists, and the most parts of a key; our files need ten."""
+MAX_TOML_BYTES = 64 << 20
+"""Of a larger file even the refusal would take long."""
 MAX_MESSAGE_CHARS = 3000
 MOST_ERRORS = 12
 """Errors of one file that a message lists."""
@@ -227,7 +231,9 @@ def read_text(path: Path, wanted: str = "") -> str:
     be, where that is a TOML file: ``a site file``."""
     try:
         with readable(path, wanted):
-            return path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
+            data = read_input(path, MAX_TOML_BYTES if wanted else MAX_BYTES)
+            # Spreadsheets write a byte order mark; all kinds of line ends are read as one.
+            return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read()
     except UnicodeDecodeError:
         if wanted and path.suffix != ".toml":
             raise BadFile("is not text", _name(wanted), str(path)) from None
@@ -246,13 +252,17 @@ def readable(path: Path, wanted: str = "") -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise NoSuchFile("no such file", f"{_near_file(path)}check the path", str(path)) from None
-    except IsADirectoryError:
+    except (IsADirectoryError, NotRegular):
+        if not path.is_dir():
+            raise BadFile("is a device, a pipe or a socket", "name a file", str(path)) from None
         what, remedy = "is a directory", "name a file in it"
         if (path / "store.json").exists():
             what, remedy = "is a store", f"campaign export {path} --csv F writes its table"
             if wanted:
                 what, remedy = f"is a store, not {wanted}", _name(wanted)
         raise BadFile(what, remedy, str(path)) from None
+    except TooLarge as error:
+        raise BadFile(str(error.strerror), "divide it, or name another file", str(path)) from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
         raise BadFile(what, "check its permissions", str(path)) from None

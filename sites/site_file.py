@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from sites.clocks import CONTROLS
 from sites.counters.group_file import CounterGroup
@@ -231,7 +231,20 @@ class Environment(FileModel):
     modules: list[OneLine] = Field(default_factory=list)
     """Environment modules to load (`module load`)."""
     variables: dict[Variable, OneLine] = Field(default_factory=dict)
-    """Environment variables to set."""
+    """Environment variables to set. A store keeps their names, and no value."""
+    secrets: list[Variable] = Field(default_factory=list)
+    """Names of variables whose values `campaign plan --scripts` does not show."""
+
+    @model_validator(mode="after")
+    def _secrets_are_variables(self) -> Self:
+        for name in self.secrets:
+            if name not in self.variables:
+                raise BadValue(
+                    f"found {name!r}, which is not set in variables",
+                    "give its value there, or remove it here",
+                    ("secrets",),
+                )
+        return self
 
 
 class Partition(FileModel):

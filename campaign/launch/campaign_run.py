@@ -310,7 +310,7 @@ def _partition_runs(
                 site=plan.sites[site],
                 partition=partition,
                 setup=partition_setup(
-                    plan, site, partition, (point.kernel for point, _ in waiting)
+                    plan, store, site, partition, (point.kernel for point, _ in waiting)
                 ),
                 waiting=waiting,
                 finished_tasks=finished_tasks,

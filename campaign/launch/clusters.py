@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,14 @@ from campaign.interrupts import keeping_handler
 from campaign.launch import ctrl_c, timers
 from campaign.launch.certificates import make_security
 from campaign.launch.slurm import CantLaunch, SubmissionRefused, cancel_jobs, submit
+from sites.clocks.shared.private_files import NotOwned, open_folder
 from sites.site_file import Partition, Site
 
 with keeping_handler():  # dask_jobqueue.runner sets one that ends the process with 0
     from dask_jobqueue.slurm import SLURMCluster, SLURMJob, slurm_format_bytes_ceil
 
 LOOPBACK_DASHBOARD = "127.0.0.1:0"
+NOT_SHOWN = "***"
 STARTS = 3
 DASK_SETTINGS: dict[str, Any] = {
     # A lost worker is removed at once, so that scaling up starts another one.
@@ -45,10 +49,14 @@ def slurm_job_class(site: Site, errors: list[CantLaunch] | None = None) -> type[
     """
 
     class SiteJob(SLURMJob):
+        @contextlib.contextmanager
+        def job_file(self) -> Iterator[str]:
+            """No file, and no line in a log: the script may hold values that are secret."""
+            yield ""
+
         async def _submit_job(self, script_filename: str) -> str:
-            script = Path(script_filename).read_text()
             try:
-                return await asyncio.to_thread(submit, site, script)
+                return await asyncio.to_thread(submit, site, self.job_script())
             except CantLaunch as error:
                 if errors is not None:
                     errors.append(error)
@@ -118,8 +126,9 @@ def prologue(partition: Partition) -> list[str]:
 
 
 def job_script(site: Site, partition_name: str, job_name: str) -> str:
-    """The job script for a node of a partition. A running campaign fills in the scheduler's
-    address, the certificates' paths and the worker's name."""
+    """The job script for a node of a partition, to be shown. A running campaign fills in the
+    scheduler's address, the certificates' paths, the worker's name and the values of secrets."""
+    site = _without_secrets(site, partition_name)
     job = slurm_job_class(site)(
         scheduler="SCHEDULER",
         name="WORKER",
@@ -127,6 +136,16 @@ def job_script(site: Site, partition_name: str, job_name: str) -> str:
     )
     script: str = job.job_script()
     return script
+
+
+def _without_secrets(site: Site, partition_name: str) -> Site:
+    """A site with :data:`NOT_SHOWN` in place of each value that a partition calls secret."""
+    partition = site.partitions[partition_name]
+    environment = partition.environment
+    shown = environment.variables | dict.fromkeys(environment.secrets, NOT_SHOWN)
+    environment = environment.model_copy(update={"variables": shown})
+    partition = partition.model_copy(update={"environment": environment})
+    return site.model_copy(update={"partitions": site.partitions | {partition_name: partition}})
 
 
 def start_local(partition: Partition, dashboard: str) -> LocalCluster:
@@ -173,7 +192,12 @@ def start_slurm(
     keywords = job_keywords(site, partition_name, job_name, str(log_folder))
     _check_interface(site, partition_name)
     tls_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    tls_folder.chmod(0o700)
+    try:
+        folder = open_folder(tls_folder)
+    except NotOwned as error:
+        raise CantLaunch(f"{error}, so no key can be kept there; remove it") from None
+    os.fchmod(folder, 0o700)
+    os.close(folder)
     # The worker's command line contains the files' paths, and dask-jobqueue does not quote them.
     if shlex.quote(str(tls_folder)) != str(tls_folder):
         raise CantLaunch(

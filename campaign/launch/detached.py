@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -33,7 +34,9 @@ def start_detached(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     output is added to ``log``."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which a new process inherits
     try:
-        with log.open("ab") as output:
+        # What lies there may be of another user of the store's group.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(log, flags, 0o666), "ab") as output:
             return subprocess.Popen(
                 command_line(words),
                 stdin=subprocess.DEVNULL,

@@ -34,15 +34,17 @@ from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import setup_uses
 from campaign.store.site_record import SiteRecord, write_site_record
 from campaign.store.states import point_states
+from campaign.store.variables import recorded_site
 from campaign.store.verify import repair_samples
 from sites.site_file import Site
 
 
-def plan_record(plan: Plan) -> dict[str, Any]:
+def plan_record(plan: Plan, store: Store) -> dict[str, Any]:
     """The plan as the store keeps it in campaign.json, beside the points' ids."""
+    sites = {name: recorded_site(store, site) for name, site in plan.sites.items()}
     return {
         "campaign": plan.campaign.model_dump(mode="json"),
-        "sites": {name: site.model_dump(mode="json") for name, site in plan.sites.items()},
+        "sites": {name: site.model_dump(mode="json") for name, site in sites.items()},
         "file": None if plan.file is None else str(plan.file),
     }
 
@@ -157,7 +159,7 @@ def _run_locked(
             _refuse_changes(plan, store, contents)
         live.enter(STARTING)
         chosen = plan if chooser is None else chooser.begin()
-        write_planned(store, plan_record(plan), planned_points(chosen))
+        write_planned(store, plan_record(plan, store), planned_points(chosen))
         for name, site in plan.sites.items():
             write_site_record(store, name, site_record(site))
     state = point_states(store, contents)
@@ -203,13 +205,13 @@ def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> None:
         ChangedSetup: they were.
     """
     summary = {} if contents.generation is None else contents.generation.summary
-    uses, _ = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
     kernels = {entry.kernel for entry in plan.campaign.kernels}
-    if uses:
-        planned = [
-            planned_record(partition_setup(plan, *names, kernels)) for names in plan.partitions
-        ]
-        refuse_changes(str(store.root), changes(uses, planned))
+    # First, as it makes the key by which values of variables are compared.
+    planned = [
+        planned_record(partition_setup(plan, store, *names, kernels)) for names in plan.partitions
+    ]
+    uses, _ = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
+    refuse_changes(str(store.root), changes(uses, planned))
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ from campaign.plan.plan import Plan
 from campaign.plan.point import Point
 from campaign.store.hours import JobTime
 from campaign.store.layout import Store
+from campaign.store.variables import recorded_site
 from sites.site_file import Site
 
 SUPERVISE_S = 3.0
@@ -397,11 +398,12 @@ class PartitionRun:
 
 
 def partition_setup(
-    plan: Plan, site: str, partition: str, kernels: Iterable[str]
+    plan: Plan, store: Store, site: str, partition: str, kernels: Iterable[str]
 ) -> PartitionSetup:
-    """What the workers of a partition must know to measure."""
+    """What the workers of a partition must know to measure. The values of its variables are in
+    their environment, and nowhere else."""
     return PartitionSetup(
-        site=plan.sites[site],
+        site=recorded_site(store, plan.sites[site]),
         protocol=plan.campaign.protocol,
         kernels=tuple(sorted(set(kernels))),
         campaign=plan.campaign.name,

@@ -290,7 +290,7 @@ def remove_dead_scratch(parent: Path) -> None:
     """Remove the scratch folders of this user's killed workers on this node."""
     for path in parent.glob(f"{scratch_prefix()}*"):
         with contextlib.suppress(OSError):  # another user's, or removed meanwhile
-            lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
+            lock = os.open(path / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)

@@ -154,7 +154,7 @@ class Adaptive:
         ids = planned_points(plan)
         with writing(self.store):
             self.store.write_json(CHOSEN, {"points": ids})
-            write_planned(self.store, plan_record(plan), ids)
+            write_planned(self.store, plan_record(plan, self.store), ids)
 
     def _chosen_plan(self) -> Plan:
         return replace(self.plan, points=PlannedPoints([*map(self._chosen_part, self._parts)]))

@@ -44,11 +44,11 @@ from campaign.store.generation import MISSING, Generation, reading
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.mixtures import mixtures
 from campaign.store.records import JournalTail, StoreContents, measurement_row, read_contents
-from campaign.store.regular import NotRegular
 from campaign.store.rows import stored
 from campaign.store.samples import wrong_descriptions
 from campaign.store.setups import perf_per_watt_mhz, setup_uses
 from campaign.store.shard import BadChunk, read_shard
+from sites.regular_files import NotRegular
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest

@@ -16,6 +16,7 @@ from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import Generation
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.setups import SetupUse, has_earlier, write_earlier
+from campaign.store.variables import without_values
 from sites.site_file import Site
 
 
@@ -29,15 +30,17 @@ def keep_earlier(store: Store, generation: Generation | None) -> None:
     setups = generation.summary.get("setups", {})
     if complete == sum(count for name, count in setups.items() if name):
         return
-    with contextlib.suppress(DamagedStore, LookupError, TypeError):  # there is no whole plan
+    # There may be no whole plan.
+    with contextlib.suppress(DamagedStore, LookupError, TypeError, AttributeError):
         plan = store.read_json("campaign.json")
         sites = {name: site for name, site in plan["sites"].items() if not has_earlier(store, name)}
         counts = _without_record(generation) if sites else Counter()
         for name in filter(counts.__contains__, sites):
             campaign = plan["campaign"]
+            site = without_values(store, _as_read_now(Site, sites[name]), keep_key=True)
             record = {
                 "campaign": campaign["name"],
-                "site": _as_read_now(Site, sites[name]),
+                "site": site,
                 "protocol": _as_read_now(Protocol, campaign["protocol"]),
             }
             write_earlier(store, name, SetupUse(record, counts[name]))

@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from campaign.store.layout import Store
-from campaign.store.regular import read_regular
+from sites.regular_files import read_regular
 
 FOLDER = "hours"
 LEAST_SHOWN = 0.1

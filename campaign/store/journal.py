@@ -34,8 +34,8 @@ from campaign.plan.point import ID_CHARS, Point
 from campaign.printable import printable
 from campaign.store.durable import sync
 from campaign.store.layout import JOURNAL_SUFFIX
-from campaign.store.regular import open_regular
 from campaign.store.setups import setup_id
+from sites.regular_files import open_regular
 
 blosc.use_threads = False  # a forked child would start Blosc's threads for every record
 

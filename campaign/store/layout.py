@@ -13,6 +13,7 @@ A store is a folder::
     hours/          the node-hours that runs have spent (campaign.store.hours)
     fits/           fits by site and name, as JSON (campaign.fits)
     logs/, tls/     of a run on Slurm: the jobs' output; certificates while it runs
+    variables.key   hides values of environment variables (campaign.store.variables)
     lock            locked by the running driver
     status.*        how the last run stands, for who watches it (campaign.launch.live_status)
 """
@@ -31,8 +32,9 @@ from pathlib import Path
 from typing import Any
 
 from campaign.store.durable import sync
-from campaign.store.regular import read_regular
 from sites.near_names import did_you_mean
+from sites.regular_files import read_regular
+from sites.whole_files import replacing, temporary_of
 
 FORMAT = 3
 """Of a store that has records of how its measurements were made, which versions that read no more
@@ -117,17 +119,8 @@ def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
     ``durable``: also after a power failure.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    try:
-        with new.open("wb") as file:
-            file.write(data)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        new.replace(path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
+    with replacing(path, durable) as file:
+        file.write(data)
     if durable:
         sync(path.parent)
 
@@ -144,8 +137,10 @@ def create_store(root: Path, name: str) -> Store:
             store.write_json("store.json", {"format": FORMAT, "name": name})
         return open_store(root)
     # A driver that died while it created the store leaves empty folders.
-    ours = {"journals", "index", "fits", ".store.json.new"}
-    if root.exists() and (not root.is_dir() or {path.name for path in root.iterdir()} - ours):
+    ours = {"journals", "index", "fits"}
+    names = {path.name for path in root.iterdir()} if root.is_dir() else set()
+    left = {name for name in names if temporary_of(name) == "store.json"}
+    if names - ours - left or (root.exists() and not root.is_dir()):
         raise NotAStore(f"{root}: exists and is not a store; name a new or empty folder")
     try:
         store.journals.mkdir(parents=True, exist_ok=True)
@@ -228,8 +223,9 @@ def driver_lock(store: Store) -> Iterator[None]:
         StoreBusy: another process has locked it.
         StoreUnwritable: the lock file cannot be written to.
     """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with writing(store):
-        file = (store.root / "lock").open("a+")
+        file = os.fdopen(os.open(store.root / "lock", flags, 0o666), "a+")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from campaign.store.setups import Record, SetupUse
+from campaign.store.variables import key_of
 from sites.errors import WithRemedy
 
 WITHOUT_EFFECT = {
@@ -22,7 +23,6 @@ WITHOUT_EFFECT = {
 }
 """The entries that do not matter. Of domains and partitions some do, see below."""
 OF_PARTITION = ("cores", "exclusive", "directives")
-OF_ENVIRONMENT = ("modules", "variables")
 OF_NODE = ("cpu", "board", "gpus", "gpu_driver")
 WHERE_BOTH_HAVE_IT = ("kernels.", "site.domains.", "site.partitions.", "node.", "version")
 NOT_THERE = None
@@ -111,7 +111,12 @@ def values_that_matter(record: Record) -> dict[str, Any]:
     partition = site.get("partitions", {}).get(name, {})
     environment = partition.get("environment", {})
     own = {key: partition[key] for key in OF_PARTITION if key in partition}
-    own |= {key: environment[key] for key in OF_ENVIRONMENT if key in environment}
+    if environment:
+        variables = environment.get("variables", {})
+        own |= {"modules": environment.get("modules", []), "variables": sorted(variables)}
+        # By the key in the name, values that different keys have hidden are not compared.
+        hidden = {f"{key} ({key_of(value)})": value for key, value in variables.items()}
+        values |= _flat(f"site.partitions.{name}.variables", hidden)
     values |= _flat(f"site.partitions.{name}", own)
     if "version" in versions:
         values["version"] = versions["version"]

@@ -27,7 +27,7 @@ from campaign.store.columns import CHUNK_SAMPLES, PADDING, SAMPLE_ATTRIBUTES, SA
 from campaign.store.durable import sync, sync_tree
 from campaign.store.generation import FileDigest, checksum
 from campaign.store.layout import DamagedStore, Store, replace_file
-from campaign.store.regular import NotRegular, read_regular
+from sites.regular_files import NotRegular, read_regular
 
 BATCH_SAMPLES = 4 * SHARD_SAMPLES
 AHEAD_SAMPLES = 1 << 36

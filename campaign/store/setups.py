@@ -2,7 +2,8 @@
 
 ::
 
-    setups/ID.json              campaign, site and its file's content, partition, protocol,
+    setups/ID.json              campaign, site and its file's content (without the values of
+                                variables, see campaign.store.variables), partition, protocol,
                                 versions, node, slurm, and of GPUs that have it NVML's power model
                                 (nvml_power_model): plain JSON; ID is a hash of it
     setups/earlier.SITE.json    what the plan said of a site's measurements that earlier versions
@@ -24,6 +25,7 @@ from typing import Any
 
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.site_record import site_file_name
+from campaign.store.variables import without_values
 
 ID_CHARS = 16
 FOLDER = "setups"
@@ -34,10 +36,12 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SetupUse:
-    """A record, and how many complete measurements of the store were made so."""
+    """A record, and how many complete measurements of the store were made so. ``id``: of the
+    record, by which they name it; empty where they do not."""
 
     record: Record
     points: int
+    id: str = ""
 
     @property
     def site(self) -> str:
@@ -64,6 +68,21 @@ def read_setup(store: Store, name: str) -> Record | None:
     return record if isinstance(record, dict) and setup_id(record) == name else None
 
 
+def public_records(store: Store, in_journals: Mapping[str, Record]) -> dict[str, Record]:
+    """Every record of the store without the values of variables, by the id that measurements of
+    this store name; :func:`setup_id` of one that an earlier version wrote is another."""
+    records = dict(in_journals)
+    for path in sorted((store.root / FOLDER).glob("*.json")):
+        if not path.name.startswith(EARLIER) and (record := read_setup(store, path.stem)):
+            records[path.stem] = record
+    return {name: public_record(store, record) for name, record in records.items()}
+
+
+def public_record(store: Store, record: Record) -> Record:
+    """A record without the values of variables, which earlier versions kept."""
+    return {**record, "site": without_values(store, record["site"])}
+
+
 def write_earlier(store: Store, site: str, use: SetupUse) -> None:
     """Keep what is known of measurements without a record of their own."""
     name = EARLIER + site_file_name(site)
@@ -71,6 +90,18 @@ def write_earlier(store: Store, site: str, use: SetupUse) -> None:
     store.write_json(
         f"{FOLDER}/{name}", {"points": use.points, "digest": digest, "record": use.record}
     )
+
+
+def read_earlier(store: Store, site: str) -> SetupUse | None:
+    """What :func:`write_earlier` keeps of a site; None where it is not there, or is damaged."""
+    return _earlier(store, (EARLIER + site_file_name(site)).removesuffix(".json"))
+
+
+def _earlier(store: Store, name: str) -> SetupUse | None:
+    kept = _json(store, name)
+    if not isinstance(kept, dict) or setup_id(kept.get("record", {})) != kept.get("digest"):
+        return None
+    return SetupUse(public_record(store, kept["record"]), int(kept["points"]))
 
 
 def has_earlier(store: Store, site: str) -> bool:
@@ -89,16 +120,15 @@ def setup_uses(
     for name in filter(None, points):
         record = in_journals.get(name) or read_setup(store, name)
         if record is not None:
-            uses.append(SetupUse(record, points[name]))
+            uses.append(SetupUse(public_record(store, record), points[name], name))
         elif points[name]:
             damage.append(
                 f"{FOLDER}/{name}.json is not what was written: how {points[name]} measurements "
                 f"were made is not known"
             )
     for path in sorted((store.root / FOLDER).glob(f"{EARLIER}*.json")):
-        kept = _json(store, path.stem)
-        if isinstance(kept, dict) and setup_id(kept.get("record", {})) == kept.get("digest"):
-            uses.append(SetupUse(kept["record"], int(kept["points"])))
+        if (use := _earlier(store, path.stem)) is not None:
+            uses.append(use)
         else:
             damage.append(f"{FOLDER}/{path.name} is not what was written")
     return [use for use in uses if use.points], damage

@@ -21,10 +21,10 @@ from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import MISSING, FileDigest, Generation, checksum
 from campaign.store.layout import Store
 from campaign.store.records import read_contents
-from campaign.store.regular import NotRegular
 from campaign.store.samples import repair_descriptions, wrong_descriptions
 from campaign.store.shard import BadChunk, read_shard
 from campaign.store.summary import without
+from sites.regular_files import NotRegular
 
 
 @dataclass(frozen=True)

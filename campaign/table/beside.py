@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign.store.layout import Store, replace_file
+from campaign.store.layout import Store
 from campaign.store.records import read_contents
-from campaign.store.setups import EARLIER, FOLDER, SetupUse, read_setup, setup_id
+from campaign.store.setups import SetupUse, public_records, read_earlier, setup_id
 from campaign.store.site_record import (
     SiteRecord,
     as_json,
     read_site_record,
     record_of,
-    site_file_name,
 )
 from sites.located_toml import BadFile, read_text
+from sites.whole_files import write_output
 
 SUFFIX = ".sites.json"
 
@@ -48,22 +48,18 @@ def write_beside(store: Store, sites: list[str], table: Path) -> Path:
         OSError: it cannot be written.
         DamagedStore: a record of the store is not what was written.
     """
-    setups = dict(read_contents(store).tail.setups)
-    for path in sorted((store.root / FOLDER).glob("*.json")):
-        record = None if path.name.startswith(EARLIER) else read_setup(store, path.stem)
-        if record is not None:
-            setups[path.stem] = dict(record)
+    records = public_records(store, read_contents(store).tail.setups)
     kept = {
         "sites": {site: as_json(read_site_record(store, site)) for site in sites},
-        "setups": setups,
+        "setups": {setup_id(record): record for record in records.values()},
         "earlier": {
-            site: earlier
+            site: {"points": earlier.points, "record": earlier.record}
             for site in sites
-            if (earlier := store.read_json(f"{FOLDER}/{EARLIER}{site_file_name(site)}"))
+            if (earlier := read_earlier(store, site))
         },
     }
     path = path_beside(table)
-    replace_file(path, json.dumps(kept, indent=1).encode() + b"\n")
+    write_output(path, json.dumps(kept, indent=1) + "\n")
     return path
 
 

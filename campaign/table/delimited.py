@@ -16,6 +16,7 @@ from pathlib import Path
 
 from campaign.table.map_file import COLUMNS, POINT_ID, TableMap, is_table_column
 from sites.located_toml import BadFile, readable
+from sites.regular_files import MAX_BYTES, read_input
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "|"}
 """What is recognised, and its name."""
@@ -24,8 +25,10 @@ SAMPLE_ROWS, SAMPLE_CHARS = 50, 1 << 20
 BLOCK_ROWS = 1_000
 """Rows that become columns at once: lists of many rows would cost the garbage collector more than
 reading them."""
-MAX_TEXT_BYTES = 1 << 30
-"""A small compressed file can hold more than any memory."""
+MAX_VALUES = 50_000_000
+"""Lines, and rows times columns: a small compressed file can hold more than any memory."""
+UNPACKED_BYTES = 1 << 20
+"""Unpacked at once as the size is counted."""
 MAX_FIELD_CHARS = 1 << 24
 JSON = re.compile(r"""\s*(\[\s*[\[{]|\{\s*"[^"]*"\s*:)""")
 """How a list of lists or objects, or an object, begins."""
@@ -71,24 +74,26 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     if HTML.match(text):
         raise BadFile("is HTML or XML, and no table", "save it as CSV or Parquet", str(path))
     delimiter = mapping.delimiter or _recognised(text, mapping)
+    _check_values(path, text.count(delimiter), "values")
     if not mapping.delimiter and delimiter != ",":
         notes.append(f"{path}: its columns are separated by {DELIMITERS[delimiter]}")
     parsed = _parsed(path, text, delimiter)
     if mapping.layout == "blocks":
-        return _columns(*_blocks(path, parsed, mapping)), notes
+        return _columns(path, *_blocks(path, parsed, mapping)), notes
     header, rows = _table(path, parsed, mapping, delimiter)
-    columns = _columns(header, rows)
+    columns = _columns(path, header, rows)
     if mapping.fields and not columns[1]:
         raise BadFile("is empty", "a table has one row per measurement", str(path))
     return columns, notes
 
 
-def _columns(header: list[str], rows: Parsed) -> Columns:
+def _columns(path: Path, header: list[str], rows: Parsed) -> Columns:
     exact = POINT_ID in header
     lines: list[int] = []
     columns: list[list[str]] = [[] for _ in header]
     while block := list(islice(rows, BLOCK_ROWS)):
         lines += [line for line, _ in block]
+        _check_values(path, len(lines) * len(header), "values")
         for column, values in zip(
             columns, zip(*(row for _, row in block), strict=True), strict=True
         ):
@@ -103,13 +108,13 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
         BadFile: it cannot be read, or is no text in UTF-8 or, with a byte order mark, in UTF-16.
     """
     with readable(path):
-        data = path.read_bytes()
+        data = read_input(path)
     for magic, (what, remedy) in NO_TABLE.items():
         if data.startswith(magic):
             raise BadFile(what, remedy.replace("FILE", path.name), str(path))
     for magic, opened in COMPRESSED.items():
         if data.startswith(magic):
-            data = _decompressed(path, opened(io.BytesIO(data)))
+            data = _decompressed(path, data, opened)
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         try:
             return data.decode("utf-16"), [f"{path}: its text is UTF-16"]
@@ -129,18 +134,33 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
     if "\0" in text.partition("\n")[0]:
         what = "has zero bytes in its first line, as UTF-16 has"
         raise BadFile(what, "save it as UTF-8", str(path))
+    _check_values(path, text.count("\n"), "lines")
     return text, []
 
 
-def _decompressed(path: Path, file: io.BufferedIOBase) -> bytes:
+def _decompressed(
+    path: Path, packed: bytes, opened: Callable[[io.BytesIO], io.BufferedIOBase]
+) -> bytes:
+    """The whole text. It is unpacked twice: what is refused by its size takes no memory."""
+    size = lines = 0
     try:
-        data = file.read(MAX_TEXT_BYTES + 1)
+        with opened(io.BytesIO(packed)) as file:
+            while part := file.read(UNPACKED_BYTES):
+                size += len(part)
+                lines += part.count(b"\n")
+                if size > MAX_BYTES:
+                    what = f"unpacks to more than {MAX_BYTES >> 20} MiB"
+                    raise BadFile(what, "divide it", str(path))
+                _check_values(path, lines, "lines")
+        return opened(io.BytesIO(packed)).read()
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise BadFile(f"cannot be unpacked ({error})", "check the file", str(path)) from None
-    if len(data) > MAX_TEXT_BYTES:
-        what = f"unpacks to more than {MAX_TEXT_BYTES >> 20} MiB"
+
+
+def _check_values(path: Path, count: int, of_what: str) -> None:
+    if count > MAX_VALUES:
+        what = f"has more than {MAX_VALUES} {of_what}"
         raise BadFile(what, "divide it", str(path))
-    return data
 
 
 def _parsed(path: Path, text: str, delimiter: str) -> Parsed:

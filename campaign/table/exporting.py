@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from campaign.extras import explain_missing
 from campaign.store.columns import column, missing_column
 from campaign.store.dataset import current_tables
 from campaign.store.layout import Store
+from campaign.store.setups import public_records, setup_id
 from campaign.table.map_file import POINT_ID
 from campaign.table.reading import OF_STORE
+from sites.whole_files import writing_output
 
 FIRST = (
     POINT_ID,
@@ -36,6 +39,8 @@ FIRST = (
     "energy_std_j",
 )
 LAST = ("text", "setup", "meters", "provenance")
+COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd", ".zip": "zip"}
+"""How a CSV file is compressed, by the end of its name."""
 ATTEMPT = [POINT_ID, "attempt", "start_unix_s", "status"]
 """Columns in which a failed measurement and the record of its attempt are the same."""
 
@@ -46,7 +51,7 @@ def export_table(store: Store) -> pd.DataFrame:
     The columns are those of :data:`analysis.dataset.MEASUREMENT_COLUMNS` and the counts; then, for
     people, the labels and the power of imported rows, which ``provenance`` holds too.
     """
-    tables, _ = current_tables(store)
+    tables, tail = current_tables(store)
     frame = tables.measurements
     for name in MEASUREMENT_COLUMNS:
         if name not in frame:
@@ -55,6 +60,8 @@ def export_table(store: Store) -> pd.DataFrame:
     counts = sorted(name for name in frame.columns if name.startswith(COUNT_PREFIX))
     middle = [n for n in MEASUREMENT_COLUMNS if n not in (*FIRST, *LAST)]
     table = frame[[*FIRST, *middle, *counts, *LAST]]
+    records = public_records(store, tail.setups)
+    table = table.assign(setup=table["setup"].replace({n: setup_id(r) for n, r in records.items()}))
     return table.assign(**_for_people(table["provenance"]))
 
 
@@ -100,14 +107,13 @@ def write_csv(table: pd.DataFrame, path: Path | None) -> None:
     # Fields with a carriage return are not quoted by themselves, and one alone ends a line.
     texts = table.select_dtypes(exclude=["number", "bool"])
     odd = any("\r" in text for name in texts for text in texts[name] if isinstance(text, str))
-    text = table.to_csv(
-        None if path is None else path,
-        index=False,
-        lineterminator="\n",
-        quoting=csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL,
-    )
-    if text is not None:
-        sys.stdout.write(text)
+    quoting = csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL
+    write = partial(table.to_csv, index=False, lineterminator="\n", quoting=quoting)
+    if path is None:
+        write(sys.stdout)
+        return
+    with writing_output(path) as file:
+        write(file, compression=COMPRESSION.get(path.suffix))
 
 
 def write_parquet(table: pd.DataFrame, path: Path | None) -> None:
@@ -119,4 +125,8 @@ def write_parquet(table: pd.DataFrame, path: Path | None) -> None:
     """
     with explain_missing():
         import pyarrow  # noqa: F401, PLC0415
-    table.to_parquet(sys.stdout.buffer if path is None else path, index=False)
+    if path is None:
+        table.to_parquet(sys.stdout.buffer, index=False)
+        return
+    with writing_output(path) as file:
+        table.to_parquet(file, index=False)

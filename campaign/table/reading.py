@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pandas as pd
 
 from analysis.dataset import COUNT_PREFIX, MEASUREMENT_COLUMNS
-from campaign.table.delimited import read_delimited
+from campaign.table.delimited import MAX_VALUES, read_delimited
 from campaign.table.kernel_tuner import read_cache
 from campaign.table.map_file import (
     COLUMNS,
@@ -29,9 +29,10 @@ from campaign.table.map_file import (
     is_table_column,
 )
 from sites.located_toml import BadFile, readable
+from sites.regular_files import MAX_BYTES, open_regular
 
-MAX_PARQUET_VALUES = 50_000_000
-"""Rows times columns: a small Parquet file can hold more than any memory."""
+BATCH_ROWS = 4096
+"""Rows of Parquet that are read at once, before their size is known."""
 OF_STORE = {*COLUMNS, *MEASUREMENT_COLUMNS}
 """What a table with a column ``point_id``, which export wrote, may have; further ``n_<class>``."""
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(?:[eE][-+]?\d+)?\s*")
@@ -311,34 +312,71 @@ def _sum(parts: tuple[Any, ...]) -> Any:
 
 
 def _is_parquet(path: Path) -> bool:
-    if path.suffix == ".parquet":
-        return True
-    with readable(path), path.open("rb") as file:
-        return file.read(4) == b"PAR1"
+    with readable(path), open_regular(path) as file:
+        return file.read(4) == b"PAR1" or path.suffix == ".parquet"
 
 
 def _parquet(path: Path) -> tuple[list[str], list[int], list[list[Any]]]:
     """The header, each row's number, and the columns."""
-    from pyarrow.parquet import read_metadata  # noqa: PLC0415
-
     try:
-        held = read_metadata(path) if path.is_file() else None
-        n_values = held.num_rows * held.num_columns if held else 0
-        frame = pd.read_parquet(path) if n_values <= MAX_PARQUET_VALUES else None
+        with open_regular(path) as file:
+            frame = _frame(path, file)
         # Text that is not valid UTF-8 raises only here.
-        plain = None if frame is None else frame.astype(object).where(frame.notna(), None)
+        plain = frame.astype(object).where(frame.notna(), None)
+    except BadFile:
+        raise
     except Exception as error:  # what a damaged file raises is of many kinds
         what = f"cannot be read as Parquet ({error})"
         raise BadFile(what, "check the file", str(path)) from None
-    if plain is None:
-        raise BadFile(
-            f"holds {n_values} values, and at most {MAX_PARQUET_VALUES} are read at once",
-            "divide it",
-            str(path),
-        )
     names = [str(name) for name in plain.columns]
     values = [list(map(_plain, plain.iloc[:, i].tolist())) for i in range(len(names))]
     return names, list(range(1, len(plain) + 1)), values
+
+
+def _frame(path: Path, file: BinaryIO) -> pd.DataFrame:
+    """A Parquet file's columns. A small one can hold more than any memory: a value that is repeated
+    is stored once, and read as one, but counts in each of its rows.
+
+    Raises:
+        BadFile: it holds too much.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import compute, parquet  # noqa: PLC0415
+
+    schema = parquet.read_schema(file)
+    texts = [
+        field.name
+        for field in schema
+        if pa.types.is_string(field.type) or pa.types.is_binary(field.type)
+    ]
+    stored = parquet.ParquetFile(file, read_dictionary=texts)
+    held = stored.metadata
+    columns = [
+        held.row_group(i).column(k)
+        for i in range(held.num_row_groups)
+        for k in range(held.num_columns)
+    ]
+    n_values = max(held.num_rows * held.num_columns, sum(c.num_values for c in columns))
+    if n_values > MAX_VALUES:
+        what = f"holds {n_values} values, and at most {MAX_VALUES} are read at once"
+        raise BadFile(what, "divide it", str(path))
+    n_bytes = sum(column.total_uncompressed_size for column in columns)
+    batches = []
+    if n_bytes <= MAX_BYTES:
+        n_bytes = 0
+        for batch in stored.iter_batches(BATCH_ROWS):
+            batches.append(batch)
+            for column in batch.columns:
+                if pa.types.is_dictionary(column.type):
+                    lengths = compute.binary_length(column.dictionary).take(column.indices)
+                    n_bytes += compute.sum(lengths).as_py() or 0
+                else:
+                    n_bytes += column.nbytes
+            if n_bytes > MAX_BYTES:
+                break
+    if n_bytes > MAX_BYTES:
+        raise BadFile(f"unpacks to more than {MAX_BYTES >> 20} MiB", "divide it", str(path))
+    return pa.Table.from_batches(batches, stored.schema_arrow).to_pandas()
 
 
 def _plain(value: Any) -> Any:

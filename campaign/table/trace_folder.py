@@ -14,6 +14,7 @@ Dimension ``sample``: ``time_ns`` (int64, nanoseconds since the window's start) 
 from __future__ import annotations
 
 import shutil
+import struct
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,16 +22,30 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.abc.store import ByteRequest
+from zarr.codecs import BytesCodec, VLenUTF8Codec, ZstdCodec
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.metadata import ArrayV3Metadata
+from zarr.storage import LocalStore, WrapperStore
 
 from campaign.measurement import Trace
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import Store
 from sites.located_toml import BadFile
+from sites.regular_files import MAX_BYTES, NotRegular, TooLarge
 
 TEXTS = ("point_id", "channel", "domain", "unit")
 WHOLES = ("row_start", "row_size")
 BATCH_SAMPLES = 1 << 22
+MAX_TRACES = 50_000_000
+MAX_TRACE_SAMPLES = 1 << 26
+"""Of one trace, which is held in memory: 18 hours at 1 kHz."""
+MAX_CHUNK_BYTES = 64 << 20
+"""Of a chunk once it is unpacked; those that export writes have half a MiB."""
+CODECS = (BytesCodec, VLenUTF8Codec, ZstdCodec)
+"""Those of the arrays that export writes."""
+ZSTD_MAGIC = 0xFD2FB528
 CONVENTIONS = "CF-1.11"
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "point_id": {"long_name": "id of the measured point, as in the table"},
@@ -113,6 +128,59 @@ def _batches(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
             first, total = i + 1, 0
 
 
+class BoundedStore(WrapperStore[LocalStore]):
+    """A folder of Zarr arrays of others: regular files only, whose chunks are of a bounded size."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(LocalStore(folder, read_only=True))
+        self.most_bytes: int | None = MAX_BYTES
+        """Of all chunks that are read from now on."""
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """See :meth:`zarr.abc.store.Store.get`.
+
+        Raises:
+            NotRegular, TooLarge: what is there is not such a file.
+        """
+        path = self._store.root / key
+        if path.exists():
+            if not path.is_file():
+                raise NotRegular(path)
+            if path.stat().st_size > MAX_CHUNK_BYTES:
+                raise TooLarge(path, MAX_CHUNK_BYTES)
+        data = await super().get(key, prototype, byte_range)
+        if data is not None and not key.endswith("zarr.json"):
+            size = zstd_bytes(data.to_bytes())
+            if size is None or size > MAX_CHUNK_BYTES:
+                raise TooLarge(path, MAX_CHUNK_BYTES)
+            if self.most_bytes is not None:
+                self.most_bytes -= size
+                if self.most_bytes < 0:
+                    raise TooLarge(self._store.root, MAX_BYTES)
+        return data
+
+
+def zstd_bytes(packed: bytes) -> int | None:
+    """How many bytes a frame of Zstandard unpacks to, by its header (RFC 8878, section 3.1.1.1);
+    None where that does not say so."""
+    head = packed[:18].ljust(18, b"\0")
+    magic, descriptor = struct.unpack_from("<IB", head)
+    if magic != ZSTD_MAGIC:
+        return None
+    single = bool(descriptor & 0x20)
+    width = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
+    at = 5 + (not single) + (0, 1, 2, 4)[descriptor & 3]
+    if not width:
+        return None
+    size = int.from_bytes(head[at : at + width], "little")
+    return size + 256 if width == 2 else size
+
+
 class TraceFolder:
     """The traces of a folder that export wrote."""
 
@@ -130,7 +198,8 @@ class TraceFolder:
                 f"{folder}",
             )
         try:
-            self._group = zarr.open_group(folder, mode="r", zarr_format=3)
+            store = BoundedStore(folder)
+            self._group = zarr.open_group(store, mode="r", zarr_format=3)
             self._texts = {name: self._column(name).astype(object) for name in TEXTS}
             starts, sizes = (self._column(name).astype(np.int64) for name in WHOLES)
             n_samples = {self._array(name).shape[0] for name in SAMPLES}
@@ -140,6 +209,9 @@ class TraceFolder:
             last = n_samples.pop()
             if ((starts < 0) | (sizes < 0) | (starts > last - sizes)).any():
                 raise ValueError("a trace lies outside of the samples")
+            if (sizes > MAX_TRACE_SAMPLES).any():
+                raise ValueError(f"a trace has more than {MAX_TRACE_SAMPLES} samples")
+            store.most_bytes = None  # samples are read in blocks
         except Exception as error:  # Zarr may raise anything
             raise self._bad(error) from None
         self._starts, self._sizes = starts, sizes
@@ -185,10 +257,17 @@ class TraceFolder:
         array = self._group[name]
         if not isinstance(array, zarr.Array) or array.ndim != 1:
             raise ValueError(f"{name} is no array of one dimension")
+        metadata = array.metadata
+        codecs = metadata.codecs if isinstance(metadata, ArrayV3Metadata) else ()
+        if not codecs or not all(isinstance(codec, CODECS) for codec in codecs):
+            raise ValueError(f"{name} is not packed as export packs it")
         return array
 
     def _column(self, name: str) -> np.ndarray:
-        return np.asarray(self._array(name)[:])
+        array = self._array(name)
+        if array.shape[0] > MAX_TRACES:
+            raise ValueError(f"it has more than {MAX_TRACES} traces")
+        return np.asarray(array[:])
 
     def _bad(self, error: Exception) -> BadFile:
         return BadFile(

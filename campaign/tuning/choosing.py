@@ -137,7 +137,7 @@ class Tuning:
         ids = planned_points(plan)
         with writing(self.store):
             self.store.write_json(SEARCH, {"search": self.search.model_dump(), "points": ids})
-            write_planned(self.store, plan_record(plan), ids)
+            write_planned(self.store, plan_record(plan, self.store), ids)
         return codes
 
     def _chosen_plan(self) -> Plan:

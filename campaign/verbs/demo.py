@@ -58,6 +58,7 @@ def run(arguments: Namespace) -> int:
     from campaign.store.layout import create_store  # noqa: PLC0415
     from campaign.table.beside import write_beside  # noqa: PLC0415
     from campaign.table.exporting import export_table, write_csv  # noqa: PLC0415
+    from sites.whole_files import write_output  # noqa: PLC0415
 
     began = time.monotonic()
     folder = Path(arguments.folder or (GPU_FOLDER if arguments.gpu else FOLDER))
@@ -72,7 +73,7 @@ def run(arguments: Namespace) -> int:
     campaign = folder / "campaign.toml"
     own = "demo_gpu_campaign.toml" if arguments.gpu else "demo_campaign.toml"
     if not campaign.exists():
-        campaign.write_bytes((files("campaign.verbs") / own).read_bytes())
+        write_output(campaign, (files("campaign.verbs") / own).read_bytes())
     plan = make_plan(campaign)
     created = create_store((folder / "store").resolve(), plan.campaign.name)
     outcome = drive(plan, created, progress_for())

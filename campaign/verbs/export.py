@@ -63,11 +63,16 @@ def _write(
 ) -> None:
     """The table, and beside a file what the table cannot hold."""
     from campaign.table.beside import write_beside  # noqa: PLC0415
+    from sites.whole_files import is_stream  # noqa: PLC0415
 
     to = None if target == STDOUT else Path(target)
     try:
         write(table, to)
-        beside = None if to is None else write_beside(store, sorted(set(table["site"])), to)
+        beside = None
+        if to is not None and not is_stream(to):
+            beside = write_beside(store, sorted(set(table["site"])), to)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise BadArgument(
             f"{target}: cannot be written ({reason(error, Path(target))}); name another file"

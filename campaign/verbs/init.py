@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -34,6 +36,7 @@ def run(arguments: Namespace) -> int:
     """Write or print the site file."""
     from campaign.site_draft import draft_sites  # noqa: PLC0415
     from sites.located_toml import BadFile  # noqa: PLC0415
+    from sites.whole_files import is_stream, write_output  # noqa: PLC0415
 
     path = None if arguments.output is None else Path(arguments.output)
     try:
@@ -46,13 +49,14 @@ def run(arguments: Namespace) -> int:
         print(drafts[0].text, end="")
         return 0
     for draft in drafts:
-        if draft.path.exists() and not arguments.force:
+        taken = os.path.lexists(draft.path) and not is_stream(draft.path)
+        if taken and not arguments.force:
             raise BadArgument(f"{draft.path} exists; give another name, or --force")
     for draft in drafts:
         try:
-            with draft.path.open("w" if arguments.force else "x") as file:
-                file.write(draft.text)
+            write_output(draft.path, draft.text)
         except OSError as error:
             raise BadArgument(f"{draft.path}: cannot be written: {error.strerror}") from None
-        say(f"{draft.path}: check it, then run: campaign doctor {draft.path}")
+        to = sys.stderr if is_stream(draft.path) else None
+        say(f"{draft.path}: check it, then run: campaign doctor {draft.path}", to)
     return 0

@@ -141,8 +141,10 @@ def run(arguments: Namespace) -> int:
 
 
 def _write(path: Path, text: str) -> None:
+    from sites.whole_files import write_output  # noqa: PLC0415
+
     try:
-        path.write_text(text, encoding="utf-8")
+        write_output(path, text)
     except OSError as error:
         raise CannotDo(f"--output {path}: cannot be written: {reason(error, path)}") from None
 

@@ -46,6 +46,7 @@ def run(arguments: Namespace) -> int:
     from campaign.profiles.counter_map import BUILT_IN_MAPS, read_counter_map  # noqa: PLC0415
     from campaign.profiles.profile import read_application  # noqa: PLC0415
     from sites.located_toml import built_in_files  # noqa: PLC0415
+    from sites.whole_files import write_output  # noqa: PLC0415
 
     if arguments.maps:
         for name in built_in_files(BUILT_IN_MAPS):
@@ -73,7 +74,7 @@ def run(arguments: Namespace) -> int:
         say(profile.as_toml())
     else:
         try:
-            Path(arguments.output).write_text(profile.as_toml() + "\n", encoding="utf-8")
+            write_output(Path(arguments.output), profile.as_toml() + "\n")
         except OSError as error:
             raise CannotDo(f"{arguments.output}: {error.strerror}") from None
     for note in profile.notes:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from kernels.kept_files import keep
 from kernels.kernel import KernelFailed
 
 EXTRA_REMEDY = (
@@ -86,7 +87,8 @@ def compile_program(source: Source, architecture: str) -> Program:
     except OSError:
         cubin, log = _compiled(text, source, architecture)
         for path, data in ((log_path, log.encode()), (cubin_path, cubin)):
-            _keep(path, data)
+            with suppress(OSError):  # a cache that cannot be written is done without
+                keep(path, data)
     return Program(architecture=architecture, cubin=cubin, functions=_uses(log))
 
 
@@ -141,15 +143,3 @@ def _uses(log: str) -> dict[str, FunctionUse]:
 def _cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "dvfs-campaign" / "cuda"
-
-
-def _keep(path: Path, data: bytes) -> None:
-    """Keep a file, whole or not at all; a cache that cannot be written is done without."""
-    part = path.with_suffix(f"{path.suffix}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ draining once all rows have been drained.
 from __future__ import annotations
 
 import csv
+import io
 import math
 import time
 from bisect import bisect_right
@@ -23,6 +24,7 @@ from typing import Any, Literal
 
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.regular_files import read_input
 
 ABOUT = MeterDescription(
     kind="recorded",
@@ -165,8 +167,8 @@ def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[
     """
     remedy = f"it must be a CSV with a header: time_s,{','.join(names)}"
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = list(csv.reader(file))
+        text = read_input(path).decode("utf-8-sig")
+        lines = list(csv.reader(io.StringIO(text, newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise MeterUnreadable(f"{path} cannot be read: {error}", remedy) from error
     header = [word.strip() for word in lines[0]] if lines else []

@@ -39,7 +39,7 @@ def planned(tmp_path: Path) -> tuple[Store, Plan]:
     plan = make_plan(path)
     store = create_store(tmp_path / "store", "small")
     ids = {"jetson-tk1/board": [point.id for point in plan.points]}
-    write_planned(store, plan_record(plan), ids)
+    write_planned(store, plan_record(plan, store), ids)
     with JournalWriter(store.journals) as journal:
         for point in plan.points[:4]:
             made = Measurement(point=point, status=OK, time_s=1.0, energy_j=2.0)

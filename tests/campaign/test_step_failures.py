@@ -228,7 +228,8 @@ def test_points_that_are_tried_again_are_counted_apart(
     )
     plan = make_plan(path)
     store = create_store(tmp_path / "store", "small")
-    write_planned(store, plan_record(plan), {"jetson-tk1/board": [p.id for p in plan.points]})
+    ids = {"jetson-tk1/board": [p.id for p in plan.points]}
+    write_planned(store, plan_record(plan, store), ids)
     ended = [(0, OK, 0), (1, KERNEL_FAILED, 0), (3, NODE_LOST, 0)]
     ended += [(2, NODE_LOST, attempt) for attempt in range(3)]
     with JournalWriter(store.journals) as journal:

@@ -40,7 +40,8 @@ def measured(folder: Path, how: str, settings: int = 6) -> Path:
     path.write_text(CAMPAIGN.replace("SETTINGS", str(settings)))
     plan = make_plan(path)
     store = create_store(folder / how, "real")
-    write_planned(store, plan_record(plan), {"jetson-tk1/board": [p.id for p in plan.points]})
+    ids = {"jetson-tk1/board": [p.id for p in plan.points]}
+    write_planned(store, plan_record(plan, store), ids)
     with JournalWriter(store.journals) as journal:
         for point in plan.points:
             core, mem = point.setting.core_mhz, point.setting.mem_mhz

@@ -204,7 +204,7 @@ def test_a_space_says_what_is_tuned(tmp_path, capsys):
     path = str(tmp_path / "store")
     assert main(["import", str(tmp_path / "t.csv"), "--store", path]) == 0
     store = layout.open_store(Path(path))
-    write_planned(store, plan_record(plan), {})
+    write_planned(store, plan_record(plan, store), {})
     capsys.readouterr()
     assert main(["variants", path]) == 2
     said = capsys.readouterr().err

@@ -2,23 +2,24 @@
 
 That part is the singular value decompositions. There is one file for each interaction, order and
 precision, in the directory that ``CAMPAIGN_FMM_CACHE`` names, by default ``dvfs-campaign/fmm`` in
-the user's cache directory. A file is written under another name and then renamed, so that
-processes that start together do not disturb each other. Its arrays have checksums, so that a
-damaged file is detected, computed again and replaced. Its name contains a version. Where the
-directory cannot be written, nothing is kept.
+the user's cache directory. Its arrays have checksums, so that a damaged file is detected, computed
+again and replaced. Its name contains a version. Where the directory cannot be written, nothing is
+kept.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
+from kernels.kept_files import keep
 
 VERSION = 1
 """The version of the files' content: to be increased with every change of surfaces, of the
@@ -42,19 +43,8 @@ def cached(name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str,
     with contextlib.suppress(*DAMAGED), np.load(path, allow_pickle=False) as file:
         return {key: file[key] for key in file.files}
     arrays = compute()
+    archive = io.BytesIO()
+    np.savez(archive, allow_pickle=False, **arrays)
     with contextlib.suppress(OSError):
-        _write(path, arrays)
+        keep(path, archive.getvalue())
     return arrays
-
-
-def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        try:
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise

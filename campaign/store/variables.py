@@ -1,0 +1,92 @@
+"""Environment variables of partitions, as a store keeps them: an HMAC in place of each value.
+
+A value may be a token. With the same key the same value has the same HMAC, so that a changed one is
+a changed set-up. Of short values all possible ones could be tried, but not without the key, which
+only its owner can read::
+
+    variables.key    32 random bytes, mode 0600; made when a site has variables
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from campaign.store.layout import Store
+from sites.regular_files import read_regular
+from sites.site_file import Site
+from sites.whole_files import replacing
+
+KEY_FILE = "variables.key"
+KEY_BYTES = 32
+HIDDEN = re.compile(r"hmac-sha256:([0-9a-f]{8}):[0-9a-f]{64}")
+"""What stands in place of a value: it names the key by the beginning of its hash."""
+
+
+def without_values(
+    store: Store, site: Mapping[str, Any], *, keep_key: bool = False
+) -> dict[str, Any]:
+    """A site's fields as JSON has them, without the values of its partitions' variables.
+
+    ``keep_key``: make the store's key where there is none. Otherwise another one, which is not
+    kept, takes its place: nothing can then be said of the values but whether they are the same.
+
+    Raises:
+        OSError: the key cannot be written.
+    """
+    key = functools.cache(lambda: _key(store, keep_key))
+    partitions = {}
+    for name, partition in site.get("partitions", {}).items():
+        environment = partition.get("environment", {})
+        variables = {
+            variable: value if key_of(value) else _hidden(key(), variable, value)
+            for variable, value in environment.get("variables", {}).items()
+        }
+        partitions[name] = partition
+        if variables:
+            partitions[name] = partition | {"environment": environment | {"variables": variables}}
+    return {**site, "partitions": partitions}
+
+
+def recorded_site(store: Store, site: Site) -> Site:
+    """A site as the store may keep it, made by its driver. Raises as :func:`without_values`."""
+    fields = site.model_dump(mode="json")
+    return Site.model_validate(without_values(store, fields, keep_key=True))
+
+
+def key_of(hidden: str) -> str | None:
+    """Which key a value was hidden with; values of different keys cannot be compared. None for a
+    value that is not hidden."""
+    found = HIDDEN.fullmatch(hidden)
+    return found[1] if found else None
+
+
+def _hidden(key: bytes, variable: str, value: str) -> str:
+    name = hashlib.sha256(key).hexdigest()[:8]
+    digest = hmac.new(key, f"{variable}={value}".encode(), hashlib.sha256).hexdigest()
+    return f"hmac-sha256:{name}:{digest}"
+
+
+def _key(store: Store, keep: bool) -> bytes:
+    path = store.root / KEY_FILE
+    with contextlib.suppress(OSError):  # there is none, or another user asks
+        key = read_regular(path)
+        if len(key) == KEY_BYTES:
+            return key
+    if not keep:
+        return _of_this_process()
+    key = secrets.token_bytes(KEY_BYTES)
+    with replacing(path, mode=0o600) as file:
+        file.write(key)
+    return key
+
+
+@functools.cache
+def _of_this_process() -> bytes:
+    return secrets.token_bytes(KEY_BYTES)
