@@ -155,11 +155,9 @@ class SubprocessRunner:
         if set_by_slurm and (refused := _refusal(messages)):
             text = f"Slurm does not set the clocks ({point.setting}): {refused}"
             return _failure(point, attempt, started_unix_s, CLOCK_NOT_LEGAL, text)
-        record, output = (None, _output(log)) if timed_out else _left(point, result, log)
+        record, output = _left(point, log, None if timed_out else result)
         if record is not None:
             return record
-        if measuring_ranks(point) < point.ranks:
-            kill_steps()  # an srun that was killed leaves its ranks
         kept = beginning_and_end(output)
         if timed_out:
             limit_s = self.setup.protocol.timeout_s
@@ -346,21 +344,24 @@ def _refusal(log: Path) -> str | None:
         return None
 
 
-def _left(point: Point, result: Path, log: Path) -> tuple[bytes | None, str]:
-    """The record that a measuring process left, or None, and what explains that.
+def _left(point: Point, log: Path, result: Path | None) -> tuple[bytes | None, str]:
+    """The record of a measuring process, or None, and the output that explains why there is none.
 
-    Where the step of a program's ranks has failed, and not the program, there is no record: the
+    Where the step of a program's ranks has failed, and not the program, its record is dropped: the
     point is treated as one whose own step failed.
     """
-    try:
-        record = result.read_bytes()
+    ranks_started = measuring_ranks(point) < point.ranks
+    output = _output(log)
+    with contextlib.suppress(OSError, TornRecord):
+        record = b"" if result is None else result.read_bytes()
         scalars = scalars_of(record)
-    except (OSError, TornRecord):
-        return None, _output(log)
-    failed = measuring_ranks(point) < point.ranks and scalars["status"] == KERNEL_FAILED
-    if failed and _step_end(scalars["text"]) != StepEnd.KERNEL:
-        return None, scalars["text"]
-    return record, ""
+        output = scalars["text"]
+        failed = ranks_started and scalars["status"] == KERNEL_FAILED
+        if not failed or _step_end(output) == StepEnd.KERNEL:
+            return record, ""
+    if ranks_started:
+        kill_steps()  # an srun that was killed leaves its ranks
+    return None, output
 
 
 def _output(log: Path) -> str:

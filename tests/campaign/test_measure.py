@@ -23,7 +23,7 @@ from campaign.store.journal import decode
 from campaign.store.layout import StoreUnwritable
 from kernels.registry import find_kernel
 from sites.setting import AS_FOUND, Setting
-from sites.site_file import MeterEntry, Site
+from sites.site_file import Site
 from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
 
@@ -279,19 +279,25 @@ def test_ranks_start_together_and_their_counts_are_added(ranks):
     assert many.counts["dp"] == ranks * one.counts["dp"]
 
 
-def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path):
-    """The first rank cannot read its node's meter. The other one would wait for it for ever."""
-    options = {
-        "path": str(tmp_path / "missing.csv"),
-        "channels": {"board": {"domain": "node", "kind": "energy", "unit": "J"}},
-    }
-    meter = MeterEntry(kind="recorded", options=options)
+def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path, monkeypatch):
+    """The other one would take a minute. Python imports sitecustomize as it starts."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import dataclasses\n"
+        "from kernels import idle\n"
+        "from kernels.kernel import KernelFailed\n"
+        "whole = idle.idle.prepare\n"
+        "def prepare(params, team):\n"
+        "    if team.rank == 1:\n"
+        "        raise KernelFailed('no room on this rank')\n"
+        "    return whole(params, team)\n"
+        "idle.idle = dataclasses.replace(idle.idle, prepare=prepare)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     began_s = time.monotonic()
-    failed = run("dp_fma", {}, localhost(meters=[meter]), ranks=2)
+    failed = run("idle", {"sleep_s": 60.0}, ranks=2)
     assert time.monotonic() - began_s < 40
     assert failed.status == "kernel failed"
-    assert "rank 0: meter unreadable: " in failed.text
-    assert "missing.csv" in failed.text
+    assert "exit status 1; output: rank 1: kernel failed: no room on this rank" in failed.text
 
 
 def test_the_first_rank_alone_writes_a_record(tmp_path):

@@ -19,7 +19,6 @@ from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json
 from campaign.store.journal import decode
 from kernels.registry import find_kernel
-from sites.counters.group_file import CounterGroup
 from sites.setting import AS_FOUND, Setting
 from sites.site_file import Environment, Partition, Site
 from sites.site_reading import built_in_sites, read_site
@@ -253,12 +252,15 @@ def test_a_programs_ranks_in_a_slurm_job(
     failed = run(["sh", "-c", "test $PMI_RANK = 0 && sleep 60; echo broken; exit 3"])
     assert failed.status == KERNEL_FAILED
     assert "exit code 3" in failed.text and "broken" in failed.text
-    stubborn = "trap '' TERM; sleep 50 & wait; sleep 50"
+    stubborn = "trap '' TERM; exec sleep 50"
     quick = QUICK.model_copy(update={"timeout_s": 6.0})
     late = run(["sh", "-c", stubborn], protocol=quick)
     assert late.status == TIMED_OUT
     refused = run(["true"], ranks=9)
     assert refused.status == KERNEL_FAILED
     assert "srun: error: Unable to create step" in refused.text
-    assert STEP_NAME not in job.steps()
+    until_s = time.monotonic() + 10.0
+    while STEP_NAME in job.steps():
+        assert time.monotonic() < until_s
+        time.sleep(0.2)
     slurm_cluster.scancel(job.id)
