@@ -91,7 +91,7 @@ def test_a_module_that_is_missing_for_another_reason_stays_a_fault():
 
 
 def test_the_extra_all_holds_every_other_one():
-    """Without the compilers for GPUs, of which a machine's driver takes one."""
+    """Without the compilers for GPUs, of which a machine's driver takes one, and without an MPI."""
     extras = PROJECT["optional-dependencies"]
-    others = ",".join(sorted(set(extras) - {"all", "test", "docs", "cuda12", "cuda13"}))
+    others = ",".join(sorted(set(extras) - {"all", "test", "docs", "cuda12", "cuda13", "mpi"}))
     assert extras["all"] == [f"dvfs-campaign[{others}]"]

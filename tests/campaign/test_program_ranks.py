@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from analysis.dataset import KERNEL_FAILED, OK, TIMED_OUT
+from analysis.dataset import KERNEL_FAILED, NODE_LOST, OK, TIMED_OUT
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.point_server import STEP_NAME
 from campaign.measure.subprocesses import SubprocessRunner
@@ -225,6 +227,13 @@ class Job:
         return site(mpi, name=found.name, domains=found.domains, **changes)
 
 
+def kill_the_parent_of_srun() -> None:
+    """The measuring process, which then ends no srun."""
+    children = psutil.Process().children(recursive=True)
+    (first, *_) = [child for child in children if child.name() == "srun"]
+    first.parent().kill()
+
+
 @pytest.mark.slurm
 @pytest.mark.parametrize("control", ["slurm", "fixed"])
 def test_a_programs_ranks_in_a_slurm_job(
@@ -256,6 +265,12 @@ def test_a_programs_ranks_in_a_slurm_job(
     quick = QUICK.model_copy(update={"timeout_s": 6.0})
     late = run(["sh", "-c", stubborn], protocol=quick)
     assert late.status == TIMED_OUT
+    if control == "fixed":  # otherwise it is a child of another step
+        timer = threading.Timer(5.0, kill_the_parent_of_srun)
+        timer.start()
+        lost = run(["sh", "-c", stubborn], protocol=quick)
+        timer.join()
+        assert lost.status == NODE_LOST, lost.text
     refused = run(["true"], ranks=9)
     assert refused.status == KERNEL_FAILED
     assert "srun: error: Unable to create step" in refused.text
