@@ -55,12 +55,12 @@ class _Command:
         self.reported: dict[str, float] | None = None
         self.output = ""
         self.unchecked: list[str] = []
-        own = os.environ if team.launcher is None else team.launcher.environment
+        inherited = os.environ if team.launcher is None else team.launcher.environment
         self.launcher = () if team.launcher is None else team.launcher.words
         self._files = tempfile.TemporaryDirectory(prefix="campaign-command-")
         self.folder = Path(self._files.name)
         self.counts_file = self.folder / "counts.json"
-        self.environment = {**own, COUNTS_VARIABLE: str(self.counts_file)}
+        self.environment = {**inherited, COUNTS_VARIABLE: str(self.counts_file)}
         try:
             self._unhide_programs()
             if team.launcher is not None:

@@ -30,7 +30,7 @@ variables are those of the step or job that measures, and srun would take them a
 
 def ranks_mpi(site: Site, partition: str) -> str | None:
     """srun's --mpi for the measuring program's ranks; None for Slurm's default."""
-    if "mpiexec" in wheel_programs() and not any(name in os.environ for name in OTHER_LIBRARY):
+    if "mpiexec" in wheel_programs() and not _other_library():
         return "pmi2"
     return program_mpi(site, partition)
 
@@ -41,15 +41,15 @@ def program_mpi(site: Site, partition: str) -> str | None:
     return None if entry is None else entry.environment.mpi
 
 
-def own_mpiexec() -> str:
+def measuring_mpiexec() -> str:
     """The ``mpiexec`` of the library that mpi4py loads.
 
     Raises:
         MissingExtra: there is none.
     """
-    beside = wheel_programs().get("mpiexec") or Path(sys.executable).with_name("mpiexec")
-    if beside.exists() and not any(name in os.environ for name in OTHER_LIBRARY):
-        return str(beside)
+    in_environment = wheel_programs().get("mpiexec") or Path(sys.executable).with_name("mpiexec")
+    if in_environment.exists() and not _other_library():
+        return str(in_environment)
     return _found(site_launcher())
 
 
@@ -102,6 +102,10 @@ def program_step_words(point: Point, site: Site, cores: int) -> list[str]:
     if site.clocks.control == "slurm" and site.clocks.device == "cpu":
         words += step_flags(point.setting, "cpu")
     return words
+
+
+def _other_library() -> bool:
+    return any(name in os.environ for name in OTHER_LIBRARY)
 
 
 def _found(mpiexec: str | None) -> str:

@@ -2,7 +2,8 @@
 
 The subprocess is a fork of a warm interpreter (:mod:`campaign.measure.forkserver`), which runs on
 the worker's node, or, where Slurm sets the clocks, in a job step of the setting. A kernel with
-ranks runs in a job step of its own, or in a local ``mpiexec``.
+ranks runs in a job step of its own, or in a local ``mpiexec``. The ranks of a user's program are
+started by the kernel ``command``, which one process measures (:mod:`campaign.measure.mpi`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 from analysis.dataset import CLOCK_NOT_LEGAL, KERNEL_FAILED, NODE_LOST, TIMED_OUT
 from campaign.extras import MissingExtra
 from campaign.measure.__main__ import RecordUnwritten
-from campaign.measure.mpi import own_mpiexec, ranks_mpi
+from campaign.measure.mpi import measuring_mpiexec, ranks_mpi
 from campaign.measure.point_life import PartitionSetup, node_name
 from campaign.measure.point_server import (
     GRACE_S,
@@ -307,7 +308,7 @@ def launcher(point: Point, setup: PartitionSetup) -> list[str]:
     if "SLURM_JOB_ID" in os.environ:
         return step_words(point, setup, int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
     ranks = measuring_ranks(point)
-    return [own_mpiexec(), "-n", str(ranks)] if ranks > 1 else []
+    return [measuring_mpiexec(), "-n", str(ranks)] if ranks > 1 else []
 
 
 def measuring_ranks(point: Point) -> int:

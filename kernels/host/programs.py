@@ -103,7 +103,7 @@ def world_sizes(launcher: Launcher, library: str, environment: Mapping[str, str]
     each rank; empty where they cannot be found."""
     try:
         done = subprocess.run(
-            [*launcher.words, sys.executable, str(SIZE_PROGRAM), library],
+            [*launcher.words, sys.executable, "-I", str(SIZE_PROGRAM), library],
             capture_output=True,
             text=True,
             check=False,
