@@ -20,8 +20,10 @@ EXTRAS = {
     "pyarrow": Extra("parquet", "reading and writing Parquet"),
     "sklearn": Extra("search", "the search strategies auto and model"),
     "matplotlib": Extra("figures", "drawing figures for a paper"),
+    "mpich": Extra("mpi", "starting MPI ranks without an MPI of the site (load its module)"),
 }
-"""Package -> its extra in pyproject.toml. A package of a meter is named by the meter itself."""
+"""Package -> its extra in pyproject.toml. A package of a meter is named by the meter itself. mpich
+has no module to import: who starts ranks looks for an MPI (:mod:`campaign.measure.mpi`)."""
 
 
 class MissingExtra(ImportError):

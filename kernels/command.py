@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from pydantic import Field, StringConstraints
 
+from kernels.host.output import beginning_and_end
+from kernels.host.programs import Launcher, hidden_programs, mpi_library, world_sizes
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelFailed, Params, WrongResult
 
 COUNTS_VARIABLE = "CAMPAIGN_COUNTS_FILE"
-LAST_LINES_CHARS = 2000
+LAUNCHER_END_S = 1.5
+"""Less than what a process that is ended has (GRACE_S in campaign.measure.forkserver)."""
 
 CLASS = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 """The name of a class, which is also part of the name of a column and a file."""
@@ -46,59 +52,119 @@ class CommandParams(Params):
 class _Command:
     def __init__(self, params: CommandParams, team: Team) -> None:
         self.params = params
-        self.team = team
         self.reported: dict[str, float] | None = None
         self.output = ""
+        self.unchecked: list[str] = []
+        inherited = os.environ if team.launcher is None else team.launcher.environment
+        self.launcher = () if team.launcher is None else team.launcher.words
+        self._files = tempfile.TemporaryDirectory(prefix="campaign-command-")
+        self.folder = Path(self._files.name)
+        self.counts_file = self.folder / "counts.json"
+        self.environment = {**inherited, COUNTS_VARIABLE: str(self.counts_file)}
+        try:
+            self._unhide_programs()
+            if team.launcher is not None:
+                self._check_ranks(team.launcher)
+        except BaseException:
+            self.close()
+            raise
+
+    def _unhide_programs(self) -> None:
+        """Put a folder first on PATH that has the site's MPI programs where the wheel hides them.
+
+        Only these: the environment's other programs, such as python, stay where they are.
+        """
+        search = self.environment.get("PATH", os.defpath)
+        if hidden := hidden_programs(search):
+            programs = self.folder / "programs"
+            programs.mkdir()
+            for name, path in hidden.items():
+                (programs / name).symlink_to(path)
+            self.environment["PATH"] = f"{programs}{os.pathsep}{search}"
+
+    def _check_ranks(self, launcher: Launcher) -> None:
+        """Refuse ranks that would each be a world of their own: nothing else would show it."""
+        program = self.params.argv[0]
+        library = mpi_library(program, self.environment, self.params.cwd)
+        sizes = world_sizes(launcher, library, self.environment) if library else ()
+        wrong = [size for size in sizes if size != launcher.ranks]
+        if wrong:
+            raise KernelFailed(
+                f"{program!r} would run as worlds of {wrong[0]} rank(s) in place of one of "
+                f"{launcher.ranks}: {shlex.join(launcher.words)} and its MPI library, {library}, "
+                f"use different start-up protocols; set mpi in the environment of the partition in "
+                f"the site file, or put the mpiexec of this library first on PATH"
+            )
+        if not sizes and self.params.expect is None:
+            self.unchecked = [
+                f"nothing shows that the program ran as one world of {launcher.ranks} ranks: let "
+                f"it print its number of ranks, and give that text as expect"
+            ]
 
     def run(self, iterations: int) -> None:
         for _ in range(iterations):
             self._once()
 
     def _once(self) -> None:
-        argv = list(self.params.argv)
-        with tempfile.TemporaryDirectory(prefix="campaign-command-") as folder:
-            counts_file = Path(folder) / "counts.json"
-            environment = {**os.environ, COUNTS_VARIABLE: str(counts_file)}
-            with (Path(folder) / "output").open("w+b") as output:
-                try:
-                    done = subprocess.run(
-                        argv,
-                        cwd=self.params.cwd,
-                        env=environment,
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                        check=False,
-                    )
-                except OSError as error:
-                    where = f" in {self.params.cwd!r}" if self.params.cwd else ""
-                    raise KernelFailed(
-                        f"cannot start {argv[0]!r}{where}: {error.strerror}"
-                    ) from None
-                output.seek(0)
-                self.output = output.read().decode("utf-8", "replace")
-            if done.returncode != self.params.exit_code:
-                end = self.output[-LAST_LINES_CHARS:].strip()
-                raise KernelFailed(
-                    f"{argv[0]!r} ended with exit code {done.returncode}, not "
-                    f"{self.params.exit_code}; its last output: {end or 'none'}"
-                )
-            if self.params.reports_counts:
-                self.reported = read_counts(counts_file)
+        program, right = self.params.argv[0], self.params.exit_code
+        self.counts_file.unlink(missing_ok=True)
+        with (self.folder / "output").open("w+b") as output:
+            code = self._exit_code(output)
+            output.seek(0)
+            self.output = output.read().decode("utf-8", "replace")
+        if code != right:
+            raise KernelFailed(
+                f"{program!r} ended with exit code {code}, not {right}; its output:\n"
+                f"{beginning_and_end(self.output)}"
+            )
+        if self.params.reports_counts:
+            self.reported = read_counts(self.counts_file)
+
+    def _exit_code(self, output: BinaryIO) -> int:
+        argv = [*self.launcher, *self.params.argv]
+        try:
+            process = subprocess.Popen(
+                argv,
+                cwd=self.params.cwd,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        except OSError as error:
+            where = f" in {self.params.cwd!r}" if self.params.cwd else ""
+            raise KernelFailed(f"cannot start {argv[0]!r}{where}: {error.strerror}") from None
+        try:
+            return process.wait()
+        finally:
+            self._end(process)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """A launcher ends its ranks when it gets SIGTERM; if it is killed, they may run on."""
+        if process.poll() is None and self.launcher:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LAUNCHER_END_S)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
     def counts(self) -> Counts | None:
         return self.reported if self.params.reports_counts else self.params.counts
+
+    def flags(self) -> Sequence[str]:
+        return self.unchecked
 
     def check(self) -> None:
         expect = self.params.expect
         if expect is not None and expect not in self.output:
             raise WrongResult(
-                f"the output of {self.params.argv[0]!r} does not contain {expect!r}; "
-                f"its last output: {self.output[-LAST_LINES_CHARS:].strip() or 'none'}"
+                f"the output of {self.params.argv[0]!r} does not contain {expect!r}; its "
+                f"output:\n{beginning_and_end(self.output)}"
             )
 
     def close(self) -> None:
-        """Nothing is left: every run has ended."""
+        self._files.cleanup()
 
 
 def read_counts(path: Path) -> dict[str, float]:
@@ -147,4 +213,5 @@ command = Kernel(
     params=CommandParams,
     counts=lambda params: None if params.reports_counts else params.counts,
     prepare=_prepare,
+    starts_ranks=True,
 )

@@ -92,6 +92,14 @@ class WithMetrics(Protocol):
         :attr:`Kernel.metrics`: registers by the compiler of this node, for example."""
 
 
+@runtime_checkable
+class Flagged(Protocol):
+    """A prepared kernel that knows what may be wrong with its measurement."""
+
+    def flags(self) -> Sequence[str]:
+        """Sentences that a measurement records."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
     """A kernel in the registry.
@@ -127,3 +135,6 @@ class Kernel:
     timed: tuple[str, ...] = ()
     """The metrics that are numbers of things that take time, as the counts are: the time of a
     variant is then modelled as a sum over both. Empty where it is not such a sum."""
+    starts_ranks: bool = False
+    """Whether it runs a program whose MPI ranks it starts itself, by :attr:`Team.launcher`: it is
+    then prepared once, in a team of one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -73,11 +74,15 @@ SlurmWord = Annotated[
     str, matching(r"[^\n\r\x00\\]+", "must be one line without a backslash, and not empty")
 ]
 """sbatch removes a backslash from its directives, also inside quotes."""
+NODES_OPTION = re.compile(r"(?:-N|--nodes)[ =]*([0-9].*?) *")
 OneLine = Annotated[str, matching(r"[^\n\r\x00]+", "must be one line, and not empty")]
 Identifier = Annotated[
     str, matching("[A-Za-z_][A-Za-z0-9_]*", "must be letters, digits and _, and no digit first")
 ]
 Architecture = Annotated[str, matching("sm_[0-9]{2,3}", 'must be sm_ and digits, such as "sm_90"')]
+MpiType = Annotated[
+    str, matching("[a-z0-9_]+", "must be a name of `srun --mpi=list`, such as pmix")
+]
 Number = Annotated[int | float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
@@ -234,6 +239,10 @@ class Environment(FileModel):
     """Environment variables to set. A store keeps their names, and no value."""
     secrets: list[Variable] = Field(default_factory=list)
     """Names of variables whose values `campaign plan --scripts` does not show."""
+    mpi: MpiType | None = None
+    """How srun starts the MPI ranks of a command (--mpi): "pmix" for programs of Open MPI, "pmi2"
+    for those of MPICH and Intel MPI, or another name of `srun --mpi=list` (default: as Slurm is
+    configured)."""
 
     @model_validator(mode="after")
     def _secrets_are_variables(self) -> Self:
@@ -281,6 +290,12 @@ class Partition(FileModel):
         for option in value:
             if not option.startswith("-"):
                 raise BadValue(f"found {option!r}", "write only the option, such as --gres=gpu:1")
+            nodes = NODES_OPTION.fullmatch(option)
+            if nodes is not None and nodes[1] not in ("1", "1-1"):
+                raise BadValue(
+                    f"found {option!r}: a job has one node, whose meters give the energy",
+                    "leave it out; nodes = N measures on N nodes at once, each in a job of its own",
+                )
         return value
 
 

@@ -26,13 +26,17 @@ class Counted:
     flags: list[str] = field(default_factory=list)
 
 
-def open_site_counters(site: Site) -> tuple[Counters | None, list[str]]:
+def open_site_counters(site: Site, team: Team) -> tuple[Counters | None, list[str]]:
     """The events of all groups of a site, open; or None, and why they cannot be counted."""
     events: dict[str, str] = {}
     for group in site.counter_groups.values():
         events |= group.events
     if not events:
         return None, []
+    if team.launcher is not None and not team.launcher.children:
+        return None, [
+            "hardware counters were not read: Slurm, and no process here, starts the ranks"
+        ]
     try:
         return open_counters(events), []
     except CountersUnavailable as error:

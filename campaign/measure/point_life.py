@@ -29,9 +29,11 @@ from analysis.dataset import (
     SIMULATED,
     WRONG_RESULT,
 )
+from campaign.extras import MissingExtra
 from campaign.measure.clock_proof import ClockNotAchieved, ClockProof, prove, timed_mhz
 from campaign.measure.energy import NodeEnergy
 from campaign.measure.hardware_counters import counted, open_site_counters
+from campaign.measure.mpi import program_launcher
 from campaign.measure.protocol import (
     PointSetup,
     WindowedMeasurement,
@@ -46,8 +48,8 @@ from campaign.measure.window import Window
 from campaign.measurement import Measurement, Trace
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import Point
-from kernels.host.ranks import Team, WrongTeamSize
-from kernels.kernel import Kernel, KernelFailed, WithMetrics, WrongResult
+from kernels.host.ranks import NoMpi, Team, WrongTeamSize
+from kernels.kernel import Flagged, Kernel, KernelFailed, WithMetrics, WrongResult
 from kernels.registry import find_kernel
 from sites.clocks import ClockControl, ClockNotLegal, ClocksUnavailable, device_of, open_control
 from sites.meters import MeterUnreadable, open_meter
@@ -116,9 +118,15 @@ def measure(setup: PartitionSetup, point: Point, attempt: int) -> Measurement | 
         setup=setup.id,
     )
     try:
-        team = Team.of_world(point.ranks)
-    except WrongTeamSize as error:
+        if find_kernel(point.kernel).starts_ranks:
+            team = Team(launcher=program_launcher(point, setup.site))
+        else:
+            team = Team.of_world(point.ranks)
+    except (WrongTeamSize, MissingExtra) as error:
         return replace(started, status=KERNEL_FAILED, text=str(error))
+    except NoMpi as error:
+        text = f"{MissingExtra('mpich')} (mpi4py: {error})"
+        return replace(started, status=KERNEL_FAILED, text=text)
     try:
         done = _measure(setup, point, team, started)
     except (ClockNotLegal, ClocksUnavailable) as error:
@@ -222,7 +230,7 @@ def _measured(
         meters.append(OpenMeter(meter, entry.use))
     idle = idle_power(team, meters, clocks, setup.protocol)
     # Before the kernel starts its threads, which are then counted too.
-    counters, flags = open_site_counters(setup.site)
+    counters, flags = open_site_counters(setup.site, team)
     if counters is not None:
         stack.callback(counters.close)
     if kernel.prepare is None:
@@ -241,6 +249,8 @@ def _measured(
         )
     )
     prepared.check()
+    if isinstance(prepared, Flagged):
+        flags = [*flags, *prepared.flags()]
     by_counters = counted(setup.site, team, measured.windows)
     counts = team.sums(prepared.counts())
     if counts is None and by_counters.derived:

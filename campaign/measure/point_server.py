@@ -20,7 +20,8 @@ from sites.slurm_environment import slurm_environment, step_environment
 GRACE_S = 3.0
 PR_SET_PDEATHSIG = 1
 STEP_NAME = "measure"
-"""The name of the step in which a worker measures. It has one at a time."""
+"""The name of the steps in which a worker measures: one at a time, and inside it that of the ranks
+of a user's program."""
 
 _LIBC = ctypes.CDLL(None)
 
@@ -110,24 +111,28 @@ def end_launcher(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(GRACE_S)
         return
-    step = _step_id()
-    if step is not None:
-        with contextlib.suppress(subprocess.SubprocessError):
-            subprocess.run(
-                ["scancel", "--signal=KILL", step],
-                check=False,
-                timeout=60,
-                env=slurm_environment(),
-            )
+    kill_steps()
     process.kill()
     process.wait()
 
 
-def _step_id() -> str | None:
-    """The id of the measuring step in this job, by its name; None outside Slurm."""
+def kill_steps() -> None:
+    """Kill what runs in the measuring steps of this job; nothing outside Slurm."""
+    if steps := _step_ids():
+        with contextlib.suppress(subprocess.SubprocessError):
+            subprocess.run(
+                ["scancel", "--signal=KILL", *steps],
+                check=False,
+                timeout=60,
+                env=slurm_environment(),
+            )
+
+
+def _step_ids() -> list[str]:
+    """The ids of the measuring steps in this job, by their name; none outside Slurm."""
     job = os.environ.get("SLURM_JOB_ID")
     if job is None:
-        return None
+        return []
     try:
         steps = subprocess.run(
             ["squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i|%j"],
@@ -138,6 +143,6 @@ def _step_id() -> str | None:
             env=slurm_environment(),
         )
     except subprocess.SubprocessError:  # the controller does not answer
-        return None
+        return []
     rows = (line.partition("|") for line in steps.stdout.splitlines())
-    return next((step for step, _, name in rows if name == STEP_NAME), None)
+    return [step for step, _, name in rows if name == STEP_NAME]

@@ -2,7 +2,8 @@
 
 The subprocess is a fork of a warm interpreter (:mod:`campaign.measure.forkserver`), which runs on
 the worker's node, or, where Slurm sets the clocks, in a job step of the setting. A kernel with
-ranks runs in a job step of its own, or in a local ``mpiexec``.
+ranks runs in a job step of its own, or in a local ``mpiexec``. The ranks of a user's program are
+started by the kernel ``command``, which one process measures (:mod:`campaign.measure.mpi`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.dataset import CLOCK_NOT_LEGAL, KERNEL_FAILED, NODE_LOST, TIMED_OUT
+from campaign.extras import MissingExtra
 from campaign.measure.__main__ import RecordUnwritten
+from campaign.measure.mpi import measuring_mpiexec, ranks_mpi
 from campaign.measure.point_life import PartitionSetup, node_name
 from campaign.measure.point_server import (
     GRACE_S,
@@ -31,12 +34,15 @@ from campaign.measure.point_server import (
     PointServer,
     end_launcher,
     end_with_parent,
+    kill_steps,
 )
 from campaign.measure.slurm_words import StepEnd, step_end
 from campaign.measurement import Measurement
 from campaign.plan.point import Point
 from campaign.store.journal import TornRecord, encode, scalars_of
 from campaign.store.layout import StoreUnwritable
+from kernels.host.output import beginning_and_end
+from kernels.registry import find_kernel
 from sites.clocks.slurm import refusal, step_flags
 from sites.slurm_environment import step_environment
 
@@ -114,7 +120,9 @@ class SubprocessRunner:
         until_s = time.monotonic() + STEP_WAIT_S
         while (record := self._measured(point, attempt)) is None:
             if time.monotonic() >= until_s:
-                raise AllocationGone(f"Slurm does not answer: {_last_output(self.folder / 'log')}")
+                raise AllocationGone(
+                    f"Slurm does not answer: {beginning_and_end(_output(self.folder / 'log'))}"
+                )
             time.sleep(STEP_PAUSE_S)
         return record
 
@@ -124,7 +132,8 @@ class SubprocessRunner:
         log = self.folder / "log"
         set_by_slurm = self.setup.site.clocks.control == "slurm"
         served = self._in_step if set_by_slurm else self._forked
-        start, messages = (served, self.step_log) if point.ranks == 1 else (self._launched, log)
+        one = measuring_ranks(point) == 1
+        start, messages = (served, self.step_log) if one else (self._launched, log)
         for _ in range(2):
             started_unix_s = time.time()
             try:
@@ -135,11 +144,11 @@ class SubprocessRunner:
             except RecordUnwritten as unwritten:
                 problem = str(unwritten)
                 continue
-            except OSError as error:
+            except (OSError, MissingExtra) as error:
                 return _failure(point, attempt, started_unix_s, KERNEL_FAILED, str(error))
             if exit_code != os.EX_IOERR:
                 break
-            problem = _last_output(log)
+            problem = beginning_and_end(_output(log))
         else:
             raise ScratchUnwritable(
                 f"{self.folder}: the result cannot be written ({problem}); make room in the "
@@ -148,26 +157,24 @@ class SubprocessRunner:
         if set_by_slurm and (refused := _refusal(messages)):
             text = f"Slurm does not set the clocks ({point.setting}): {refused}"
             return _failure(point, attempt, started_unix_s, CLOCK_NOT_LEGAL, text)
-        if not timed_out and result.exists():
-            record = result.read_bytes()
-            with contextlib.suppress(TornRecord):
-                scalars_of(record)
-                return record
-        output = _last_output(log)
+        record, output = _left(point, log, None if timed_out else result)
+        if record is not None:
+            return record
+        kept = beginning_and_end(output)
         if timed_out:
             limit_s = self.setup.protocol.timeout_s
-            text = f"killed after {limit_s:g} s; last output: {output}"
+            text = f"killed after {limit_s:g} s; output: {kept}"
             return _failure(point, attempt, started_unix_s, TIMED_OUT, text)
-        end = step_end(output) if "SLURM_JOB_ID" in os.environ else StepEnd.KERNEL
+        end = _step_end(output[-LOG_CHARS:])
         if end == StepEnd.NO_ANSWER:
             return None
         if end == StepEnd.GONE:
-            raise AllocationGone(output)
-        text = f"the measuring subprocess ended with {_exit_name(exit_code)}; last output: {output}"
+            raise AllocationGone(kept)
+        text = f"the measuring subprocess ended with {_exit_name(exit_code)}; output: {kept}"
         status = NODE_LOST if exit_code in FROM_OUTSIDE else KERNEL_FAILED
         if end in STEP_STATUS:
             status, reason = STEP_STATUS[end]
-            text = f"{reason}; last output: {output}"
+            text = f"{reason}; output: {kept}"
         return _failure(point, attempt, started_unix_s, status, text)
 
     def _request(self, point: Point, attempt: int, result: Path, log: Path) -> dict[str, Any]:
@@ -302,26 +309,32 @@ def launcher(point: Point, setup: PartitionSetup) -> list[str]:
     """The command that starts the measuring program: srun in a Slurm job, mpiexec for ranks."""
     if "SLURM_JOB_ID" in os.environ:
         return step_words(point, setup, int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
-    if point.ranks > 1:
-        beside = Path(sys.executable).with_name("mpiexec")
-        return [str(beside) if beside.exists() else "mpiexec", "-n", str(point.ranks)]
-    return []
+    ranks = measuring_ranks(point)
+    return [measuring_mpiexec(), "-n", str(ranks)] if ranks > 1 else []
+
+
+def measuring_ranks(point: Point) -> int:
+    """How many ranks measure a point: one where the kernel starts the ranks of a program."""
+    return 1 if point.ranks > 1 and find_kernel(point.kernel).starts_ranks else point.ranks
 
 
 def step_words(point: Point, setup: PartitionSetup, cores: int) -> list[str]:
     """srun and its options for the step of a point, on a node with so many cores allocated."""
+    ranks = measuring_ranks(point)
+    mpi = ranks_mpi(setup.site, point.partition) if ranks > 1 else "none"
     words = [
         "srun",
         "--export=ALL",
         "--nodes=1",
-        f"--ntasks={point.ranks}",
-        f"--cpus-per-task={max(1, cores // point.ranks)}",
+        f"--ntasks={ranks}",
+        f"--cpus-per-task={max(1, cores // ranks)}",
         f"--job-name={STEP_NAME}",
         "--overlap",
         "--kill-on-bad-exit=1",
         "--quiet",
-        f"--mpi={'pmi2' if point.ranks > 1 else 'none'}",
     ]
+    if mpi is not None:
+        words.append(f"--mpi={mpi}")
     if setup.site.clocks.control == "slurm":
         words += step_flags(point.setting, setup.site.clocks.device)
     return words
@@ -336,12 +349,36 @@ def _refusal(log: Path) -> str | None:
         return None
 
 
-def _last_output(log: Path) -> str:
+def _left(point: Point, log: Path, result: Path | None) -> tuple[bytes | None, str]:
+    """The record of a measuring process, or None, and the output that explains why there is none.
+
+    Where the step of a program's ranks has failed, and not the program, its record is dropped: the
+    point is treated as one whose own step failed.
+    """
+    ranks_started = measuring_ranks(point) < point.ranks
+    output = _output(log)
+    with contextlib.suppress(OSError, TornRecord):
+        record = b"" if result is None else result.read_bytes()
+        scalars = scalars_of(record)
+        output = scalars["text"]
+        failed = ranks_started and scalars["status"] == KERNEL_FAILED
+        if not failed or _step_end(output) == StepEnd.KERNEL:
+            return record, ""
+    if ranks_started:
+        kill_steps()  # an srun that was killed leaves its ranks
+    return None, output
+
+
+def _output(log: Path) -> str:
     try:
-        text = log.read_text("utf-8", "replace")
+        return log.read_text("utf-8", "replace")
     except OSError:
-        return "none"
-    return text[-LOG_CHARS:].strip() or "none"
+        return ""
+
+
+def _step_end(output: str) -> StepEnd:
+    """See :func:`step_end`; outside Slurm there are no steps."""
+    return step_end(output) if "SLURM_JOB_ID" in os.environ else StepEnd.KERNEL
 
 
 def _exit_name(code: int | None) -> str:

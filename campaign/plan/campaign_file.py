@@ -79,7 +79,8 @@ class KernelEntry(FileModel):
     """Variants: further parameters, each a list of values, a range 'first : last : step', or an
     expression; and where, a list of conditions. See the page on spaces."""
     ranks: Annotated[int, Field(ge=1)] = 1
-    """The number of MPI ranks of a node that run the kernel together."""
+    """The number of MPI ranks of a node that run the kernel together. A command is one program of
+    so many ranks."""
     settings: Settings | None = None
     """The settings of this kernel, instead of the site's and the campaign's."""
     repeats: Annotated[int, Field(ge=1, le=10_000)] | None = None

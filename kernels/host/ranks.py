@@ -10,16 +10,27 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from kernels.host.programs import Launcher
+
+
+class NoMpi(Exception):
+    """No MPI library can be loaded; the text says why."""
+
 
 class WrongTeamSize(Exception):
     """MPI started another number of ranks than was requested."""
 
 
 class Team:
-    """The ranks that run one kernel; a team of one unless a communicator is given."""
+    """The ranks that run one kernel; a team of one unless a communicator is given.
 
-    def __init__(self, comm: Any = None) -> None:
+    ``launcher``: what starts the ranks of a program that has its own
+    (:attr:`kernels.kernel.Kernel.starts_ranks`).
+    """
+
+    def __init__(self, comm: Any = None, launcher: Launcher | None = None) -> None:
         self.comm = comm
+        self.launcher = launcher
         self.rank: int = comm.Get_rank() if comm else 0
         self.size: int = comm.Get_size() if comm else 1
 
@@ -31,18 +42,22 @@ class Team:
         one rank each; that is an error here.
 
         Raises:
+            NoMpi: there is no MPI library.
             WrongTeamSize: COMM_WORLD has another size.
         """
         if ranks == 1:
             return cls()
-        from mpi4py import MPI  # noqa: PLC0415  (MPI starts at import)
+        try:
+            from mpi4py import MPI  # noqa: PLC0415  (MPI starts at import)
+        except (ImportError, RuntimeError) as error:
+            raise NoMpi(str(error).replace("\n", "; ")) from None
 
         size = MPI.COMM_WORLD.Get_size()
         if size != ranks:
             raise WrongTeamSize(
                 f"COMM_WORLD has {size} rank(s), but {ranks} were requested: the launcher and the "
-                f"MPI library use different start-up protocols (with the PyPI wheel mpich, use "
-                f"`srun --mpi=pmi2` or its own mpiexec)"
+                f"MPI library ({MPI.Get_library_version().splitlines()[0]}) use different start-up "
+                f"protocols; set mpi in the environment of the partition in the site file"
             )
         return cls(MPI.COMM_WORLD)
 

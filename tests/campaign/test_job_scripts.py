@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from campaign.command_line import main
 from campaign.launch.clusters import job_script
@@ -126,3 +127,15 @@ def test_what_slurm_may_take_later_is_distinguished_from_what_it_never_takes(sai
     """Texts of slurm_errno.c, as sbatch prints them."""
     answer = f"sbatch: error: Batch job submission failed: {said}"
     assert bool(NOT_NOW.search(answer)) == later
+
+
+@pytest.mark.parametrize("option", ["--nodes=2", "--nodes 2-4", "-N2", "-N 1-2"])
+def test_jobs_of_several_nodes_are_refused(option):
+    """Their energy would be that of the first one."""
+    with pytest.raises(ValidationError, match="directives"):
+        Partition(scheduler="slurm", directives=[option])
+
+
+def test_one_node_may_be_said_and_nodes_may_be_named():
+    options = ["--nodes=1", "-N 1", "--nodelist=n3", "--ntasks-per-node=2"]
+    assert Partition(scheduler="slurm", directives=options).directives == options

@@ -279,15 +279,25 @@ def test_ranks_start_together_and_their_counts_are_added(ranks):
     assert many.counts["dp"] == ranks * one.counts["dp"]
 
 
-def test_a_rank_that_fails_ends_the_others_and_says_why():
-    """The other one would take a minute."""
-    code = "import os, sys, time; os.environ['PMI_RANK'] == '1' and sys.exit(3); time.sleep(60)"
+def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path, monkeypatch):
+    """The other one would take a minute. Python imports sitecustomize as it starts."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import dataclasses\n"
+        "from kernels import idle\n"
+        "from kernels.kernel import KernelFailed\n"
+        "whole = idle.idle.prepare\n"
+        "def prepare(params, team):\n"
+        "    if team.rank == 1:\n"
+        "        raise KernelFailed('no room on this rank')\n"
+        "    return whole(params, team)\n"
+        "idle.idle = dataclasses.replace(idle.idle, prepare=prepare)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     began_s = time.monotonic()
-    failed = run("command", {"argv": [sys.executable, "-c", code]}, ranks=2)
+    failed = run("idle", {"sleep_s": 60.0}, ranks=2)
     assert time.monotonic() - began_s < 40
     assert failed.status == "kernel failed"
-    assert "exit status 1; last output: rank 1: kernel failed: " in failed.text
-    assert "ended with exit code 3, not 0" in failed.text
+    assert "exit status 1; output: rank 1: kernel failed: no room on this rank" in failed.text
 
 
 def test_the_first_rank_alone_writes_a_record(tmp_path):

@@ -145,22 +145,22 @@ def test_no_step_is_started_again_in_a_job_that_has_ended(steps: Callable[..., S
         (
             "srun: error: Node failure on n3",
             "node lost",
-            "Slurm lost or ended the job step; last output: ",
+            "Slurm lost or ended the job step; output: ",
         ),
         (
             "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.",
             "kernel failed",
-            "out of memory in a job step; last output: ",
+            "out of memory in a job step; output: ",
         ),
         (
             "srun: error: Unable to create step for job 7: Only allocated 1 nodes asked for 2",
             "kernel failed",
-            "Slurm cannot start the job step; last output: ",
+            "Slurm cannot start the job step; output: ",
         ),
         (
             "something else",
             "kernel failed",
-            "the measuring subprocess ended with exit status 3; last output: ",
+            "the measuring subprocess ended with exit status 3; output: ",
         ),
         (
             "GpuFreq=control_disabled",

@@ -1,0 +1,110 @@
+"""What starts MPI ranks: those of the measuring program, and those of a user's program.
+
+The measuring program's MPI is the library that mpi4py loads: the one that MPI4PY_LIBMPI names, else
+one in this interpreter's environment, which is the wheel mpich where the extra mpi is installed,
+else the site's. A user's program has the MPI that it was linked with, and never the measuring
+program's launcher where the site has one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from campaign.extras import MissingExtra
+from campaign.measure.point_server import STEP_NAME
+from campaign.plan.point import Point
+from kernels.host.programs import Launcher, site_launcher, wheel_programs
+from sites.clocks.slurm import step_flags
+from sites.site_file import Site
+from sites.slurm_environment import step_environment
+
+OTHER_LIBRARY = ("MPI4PY_LIBMPI", "MPI4PY_MPIABI")
+"""With one of these variables mpi4py does not look into this interpreter's environment."""
+
+MPI_TYPE = "SLURM_MPI_TYPE"
+"""srun's --mpi, as a module of the site may set it."""
+
+
+def ranks_mpi(site: Site, partition: str) -> str | None:
+    """srun's --mpi for the measuring program's ranks; None for Slurm's default."""
+    if "mpiexec" in wheel_programs() and not _other_library():
+        return "pmi2"
+    return program_mpi(site, partition)
+
+
+def program_mpi(site: Site, partition: str) -> str | None:
+    """srun's --mpi for a user's program; None for Slurm's default."""
+    entry = site.partitions.get(partition)
+    return None if entry is None else entry.environment.mpi
+
+
+def measuring_mpiexec() -> str:
+    """The ``mpiexec`` of the library that mpi4py loads.
+
+    Raises:
+        MissingExtra: there is none.
+    """
+    in_environment = wheel_programs().get("mpiexec") or Path(sys.executable).with_name("mpiexec")
+    if in_environment.exists() and not _other_library():
+        return str(in_environment)
+    return _found(site_launcher())
+
+
+def program_launcher(point: Point, site: Site) -> Launcher | None:
+    """What starts the ranks of a user's program; None for one rank.
+
+    In a Slurm job this is srun, otherwise the site's mpiexec, or the wheel's where there is none.
+
+    Raises:
+        MissingExtra: there is no mpiexec.
+    """
+    if point.ranks == 1:
+        return None
+    if "SLURM_JOB_ID" not in os.environ:
+        wheel = wheel_programs().get("mpiexec")
+        mpiexec = _found(site_launcher() or (None if wheel is None else str(wheel)))
+        return Launcher((mpiexec, "-n", str(point.ranks)), point.ranks, os.environ, True)
+    environment = step_environment()
+    if MPI_TYPE in os.environ:
+        environment[MPI_TYPE] = os.environ[MPI_TYPE]
+    cores = int(os.environ.get("SLURM_CPUS_ON_NODE", "1"))
+    words = program_step_words(point, site, cores)
+    return Launcher(tuple(words), point.ranks, environment, False)
+
+
+def program_step_words(point: Point, site: Site, cores: int) -> list[str]:
+    """srun and its options for a program's ranks, on a node with so many cores allocated.
+
+    This step runs inside the one that measures. It requests the same clocks of the cores, so that
+    Slurm gives them no default. It requests none of a GPU: at its end Slurm would reset what the
+    outer step has set.
+    """
+    mpi = program_mpi(site, point.partition)
+    words = [
+        "srun",
+        "--nodes=1",
+        f"--ntasks={point.ranks}",
+        f"--cpus-per-task={max(1, cores // point.ranks)}",
+        f"--job-name={STEP_NAME}",
+        "--overlap",
+        "--kill-on-bad-exit=1",
+        "--quiet",
+        "--export=ALL",
+    ]
+    if mpi is not None:
+        words.append(f"--mpi={mpi}")
+    if site.clocks.control == "slurm" and site.clocks.device == "cpu":
+        words += step_flags(point.setting, "cpu")
+    return words
+
+
+def _other_library() -> bool:
+    return any(name in os.environ for name in OTHER_LIBRARY)
+
+
+def _found(mpiexec: str | None) -> str:
+    if mpiexec is None:
+        raise MissingExtra("mpich")
+    return mpiexec

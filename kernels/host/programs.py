@@ -1,0 +1,117 @@
+"""How a user's program is started: by which launcher, on which PATH, with how many ranks."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+SIZE_PROGRAM = Path(__file__).with_name("mpi_size.py")
+SIZE_LINE = re.compile(r"^mpi size ([0-9]+)$", re.MULTILINE)
+SIZE_TIMEOUT_S = 60.0
+MPI_LIBRARY = re.compile(r"=> (/\S*/libmpi(?:ch|fort|_\w+)?\.so\S*) \(")
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Starts the MPI ranks of a program.
+
+    ``words``: the command line before the program's. ``environment``: in which it is started.
+    ``children``: whether the ranks are descendants of the process that starts it, so that its
+    hardware counters count them.
+    """
+
+    words: tuple[str, ...]
+    ranks: int
+    environment: Mapping[str, str]
+    children: bool
+
+
+@cache
+def wheel_programs() -> dict[str, Path]:
+    """The programs of the wheel mpich in this environment, by name; empty without that wheel."""
+    try:
+        files = importlib.metadata.files("mpich") or []
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    paths = [Path(os.path.normpath(str(file.locate()))) for file in files]
+    return {path.name: path for path in paths if path.parent.name == "bin"}
+
+
+def without_wheel(search: str) -> str:
+    """A PATH without the folder in which the wheel mpich has its programs."""
+    folders = {path.parent.resolve() for path in wheel_programs().values()}
+    entries = search.split(os.pathsep)
+    return os.pathsep.join(entry for entry in entries if Path(entry).resolve() not in folders)
+
+
+def hidden_programs(search: str) -> dict[str, str]:
+    """Programs that the wheel mpich hides on a PATH: name -> the file that a later folder has.
+
+    A virtual environment that is activated comes first on PATH, and the wheel's ``mpirun`` cannot
+    start the ranks of another MPI.
+    """
+    others = without_wheel(search)
+    hidden = {}
+    for name in wheel_programs():
+        first, of_site = shutil.which(name, path=search), shutil.which(name, path=others)
+        if of_site is not None and first != of_site:
+            hidden[name] = of_site
+    return hidden
+
+
+def site_launcher() -> str | None:
+    """The ``mpiexec`` or ``mpirun`` on PATH that is not the wheel's; None if there is none."""
+    search = without_wheel(os.environ.get("PATH", os.defpath))
+    return shutil.which("mpiexec", path=search) or shutil.which("mpirun", path=search)
+
+
+def mpi_library(
+    program: str, environment: Mapping[str, str], folder: str | None = None
+) -> str | None:
+    """The MPI library that a program loads as it starts, by ``ldd``; None where that shows none:
+    for a script, a static program, or one that loads it later."""
+    path = program if "/" in program else shutil.which(program, path=environment.get("PATH"))
+    if path is None:
+        return None
+    try:
+        loads = subprocess.run(
+            ["ldd", path],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            timeout=SIZE_TIMEOUT_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = MPI_LIBRARY.search(loads.stdout)
+    return None if found is None else found[1]
+
+
+def world_sizes(launcher: Launcher, library: str, environment: Mapping[str, str]) -> Sequence[int]:
+    """The sizes of COMM_WORLD that the ranks of a launcher see through an MPI library, one for
+    each rank; empty where they cannot be found."""
+    try:
+        done = subprocess.run(
+            [*launcher.words, sys.executable, "-I", str(SIZE_PROGRAM), library],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            timeout=SIZE_TIMEOUT_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    sizes = [int(size) for size in SIZE_LINE.findall(done.stdout)]
+    return sizes if done.returncode == 0 and len(sizes) == launcher.ranks else ()
