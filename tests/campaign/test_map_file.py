@@ -85,8 +85,8 @@ def test_a_table_reads_the_same_with_any_delimiter(tmp_path_factory, rows, data)
     )
     columns = ["kernel", "time_s", "energy_j"]
     plain = read(folder, "\n".join(map(",".join, table)))[columns]
-    pd.testing.assert_frame_equal(read(folder, other)[columns], plain)
     if not unclear:
+        pd.testing.assert_frame_equal(read(folder, other)[columns], plain)
         for text in table[1:]:
             text[4:] = [with_commas[text[4]], with_commas[text[5]]]
         other = "\n".join(map(delimiter.join, table))
@@ -96,8 +96,9 @@ def test_a_table_reads_the_same_with_any_delimiter(tmp_path_factory, rows, data)
 def test_what_could_be_a_separator_of_thousands_is_refused(tmp_path):
     text = "site;kernel;core_mhz;time_s;energy_j\na;k;1000;1,234;3\n"
     said = refusal(tmp_path, text)
-    assert "found '1,234', a decimal comma or a separator of thousands" in said
-    assert 'set decimal = ","' in said
+    assert "t.csv:2: time_s: " in said and "'1,234'" in said
+    assert 'decimal = ","' in said and 'thousands = ","' in said
+    assert read(tmp_path, text, 'thousands = ","')["time_s"].tolist() == [1234]
     assert read(tmp_path, text, 'decimal = ","')["time_s"].tolist() == [1.234]
     both = "site;kernel;core_mhz;time_s;energy_j\na;k;1000;1,5;3.5\n"
     assert "numbers with a comma ('1,5') and with a point ('3.5')" in refusal(tmp_path, both)
@@ -154,7 +155,7 @@ POSITIVE = st.floats(1e-9, 1e9)
 
 @given(
     parts=st.lists(POSITIVE, min_size=1, max_size=3),
-    factor=POSITIVE,
+    factor=st.floats(1e-6, 1e5),
     offset=st.floats(0, 1e9),
     reciprocal=st.booleans(),
 )
