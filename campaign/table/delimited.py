@@ -196,8 +196,8 @@ def _parsed(path: Path, text: str, delimiter: str) -> Parsed:
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        place = f"{path}:{reader.line_num}"
-        raise BadFile(f"is not CSV ({error})", "correct this line", place) from None
+        what = f"is not CSV ({error})"
+        raise BadFile(what, "correct the row that begins here", f"{path}:{line}") from None
 
 
 def _recognised(text: str, mapping: TableMap) -> str:

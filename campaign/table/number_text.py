@@ -122,8 +122,8 @@ def read_numbers(
     words = {*missing}
     cells = {name: _Cells(values, words) for name, values in columns.items()}
     mark = decimal or OTHER.get(thousands or "") or _decimal_mark(cells, sure_of_points)
-    groups = thousands or (OTHER[mark] if one_writer else "")
-    return {name: cell.numbers(mark, groups) for name, cell in cells.items()}, mark
+    usual = OTHER[mark] if one_writer else ""
+    return {name: cell.numbers(mark, thousands, usual) for name, cell in cells.items()}, mark
 
 
 def number(text: str) -> float:
@@ -213,14 +213,15 @@ class _Cells:
                 return (i if self._rows is None else int(self._rows[i])), text.strip()
         return None
 
-    def numbers(self, decimal: str, thousands: str) -> Numbers:
-        """The column, with this decimal mark; ``thousands``: as stated."""
+    def numbers(self, decimal: str, thousands: str | None, usual: str) -> Numbers:
+        """The column, with this decimal mark; ``thousands``: as stated, else as some text of the
+        column shows it, else as is ``usual``."""
         rows = slice(None) if self._rows is None else self._rows
         plain = self._plainly(decimal)
         if plain is not None:
             self._values[rows] = plain
             return Numbers(self._values)
-        style = NumberStyle(decimal, thousands or self._proven_thousands(decimal))
+        style = NumberStyle(decimal, thousands or self._proven_thousands(decimal) or usual)
         distinct = {text: style.number(text.strip()) for text in set(self._texts)}
         self._values[rows] = [distinct[text] for text in self._texts]  # None becomes NaN
         why = {
