@@ -149,7 +149,9 @@ def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame
     if may_lack:
         table.notes.extend(_lacking(table, no_clock, complete, without & np.isnan(product_j)))
     read_back = np.abs(clocks["core_mhz_achieved"] - core_mhz) <= AGREE * core_mhz
-    if mapping.clocks == "grouped" and not of_store.any():
+    failed = kinds.worth == 0
+    note_impossible(cells, clocks, of_store, failed, mapping)
+    if mapping.clocks == "grouped" and not of_store.any() and not cells.messages():
         keys = [kernel, params, node, repeat.tolist()]
         table.notes.extend(group_settings(site, keys, clocks, mapping.number_repeats))
     counts = {name: cells.numbers(name) for name in table.columns if name.startswith(COUNT_PREFIX)}
@@ -158,13 +160,11 @@ def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame
         "time_s": time_s,
         "energy_j": energy_j,
         "energy_std_j": cells.numbers("energy_std_j"),
-        **clocks,
         "core_v": core_v,
         "mem_v": mem_v,
         "start_unix_s": cells.numbers("start_unix_s"),
     }
     used_w = np.where(without, power_w, np.nan)
-    failed = kinds.worth == 0
     note_impossible(cells, numbers | counts | {"power_w": used_w}, of_store, failed, mapping)
     made_j = np.where(without & ~cells.is_wrong("power_w", "time_s"), product_j, np.nan)
     note_impossible(cells, {"power_w x time_s": made_j}, of_store, failed, mapping)
@@ -191,6 +191,7 @@ def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame
             "meters": texts["meters"],
             "provenance": cells.texts("provenance", provenance_json),
             **numbers,
+            **clocks,
             "energy_j": np.where(without, product_j, energy_j),
             "start_unix_s": np.nan_to_num(numbers["start_unix_s"]),
             "repeat": repeat,

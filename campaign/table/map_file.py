@@ -77,7 +77,7 @@ class ColumnSource(FileModel):
     factor: Annotated[Positive, Field(ge=1e-30, le=1e30)] = 1.0
     """What a value of the column is multiplied by to give the standard unit: 1e-3 where a column
     for time_s is in ms. In place of unit."""
-    offset: float = 0.0
+    offset: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     """What is added after the factor, in the standard unit: -0.5 where a column for time_s holds
     half a second of set-up."""
 

@@ -350,6 +350,8 @@ def test_a_wrong_file_beside_the_table_is_refused(tmp_path, capsys):
         "[]",
         '{"sites": {"s": 1}, "setups": {}}',
         '{"sites": {}, "setups": {"../x": {}}, "earlier": {}}',
+        '{"sites": {"s": {"legal": [[852, null, true, null]]}}, "setups": {}, "earlier": {}}',
+        '{"sites": {"s": {"legal": [[852, null, 1e-300, null]]}}, "setups": {}, "earlier": {}}',
     ):
         (tmp_path / "out.csv.sites.json").write_text(text)
         assert main(["import", str(table), "--store", str(tmp_path / "again")]) == 2

@@ -247,6 +247,52 @@ def test_there_are_sixty_of_them() -> None:
     assert len(READ) + len(REFUSED) >= 60
 
 
+# -- power caps ----------------------------------------------------------------------------------
+
+CAPS = {100: (98.1, 182.4), 125: (122.0, 160.8), 150: (146.6, 145.6), 200: (196.8, 124.5)}
+CAPS |= {250: (243.4, 110.4)}
+"""Cap in W -> mean power in W and time in s: own numbers, of a kernel that reaches its caps."""
+CAP_NAMES = ["power_limit", "gpu.powerLimit [W]", "nvml_pwr_limit", "cap", "W"]
+
+
+def sweep(name: str, factor: float = 1.0, beside: str = "") -> str:
+    head = f"site;kernel;{name};time_s;power_w{';' if beside else ''}{beside}"
+    return rows(
+        *(
+            f"a;{kernel};{cap};{s};{min(w, most) * factor:.2f}" + (f";{cap}" if beside else "")
+            for kernel, most in (("k", 1e3), ("l", 90.0), ("m", 230.0))
+            for cap, (w, s) in CAPS.items()
+        ),
+        header=head,
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["power_limit", "gpu.powerLimit [W]", "nvml_pwr_limit", "cap", "W"]
+)
+def test_a_column_that_is_called_a_cap_is_no_clock(tmp_path: Path, name: str) -> None:
+    said = refusal(tmp_path, sweep(name, 0.3), f'[columns]\ncore_mhz = "{name}"')
+    assert f"core_mhz ('{name}' in the table)" in said and "power cap" in said and "label" in said
+
+
+@pytest.mark.parametrize("name", ["power clock MHz", "sm_clock", "freq"])
+def test_a_column_that_is_called_a_clock_is_one_unless_power_follows_it(
+    tmp_path: Path, name: str
+) -> None:
+    mapping = f'[columns]\ncore_mhz = "{name}"'
+    assert len(read(tmp_path, sweep(name, 0.3), mapping)) == 15
+    assert len(read(tmp_path, sweep(name, 1.3), mapping)) == 15
+    said = refusal(tmp_path, sweep(name), mapping)
+    assert "power cap" in said and re.findall(r"(\d+)\S* W at (\d+)", said) == [
+        ("98", "100"),
+        ("243", "250"),
+    ]
+
+
+def test_clocks_that_were_read_back_are_no_caps_whatever_is_drawn(tmp_path: Path) -> None:
+    assert len(read(tmp_path, sweep("core_mhz", beside="core_mhz_achieved"))) == 15
+
+
 # -- any table, any style ------------------------------------------------------------------------
 
 STYLES = [
