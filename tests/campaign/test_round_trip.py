@@ -254,6 +254,9 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=1
 NAME = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=9)
 WHOLE = st.integers(0, 2**53)
 JSON_TEXT = st.dictionaries(TEXT, TEXT | st.integers() | st.floats(), max_size=2).map(json.dumps)
+METERS = st.dictionaries(
+    TEXT, st.dictionaries(TEXT, TEXT | st.floats() | st.booleans(), max_size=2), max_size=2
+).map(json.dumps)
 PARAMS = st.dictionaries(
     TEXT, TEXT | st.integers() | st.floats(allow_nan=False, allow_infinity=False), max_size=2
 ).map(lambda params: json.dumps(params, sort_keys=True, separators=(",", ":")))
@@ -281,8 +284,8 @@ def rows_of_a_store(draw: st.DrawFn) -> pd.DataFrame:
         frame[name] = column(NAME.filter(lambda text: bool(text.strip())))
     frame["node"] = column(NAME.filter(lambda text: bool(text.strip())) | st.just(""))
     frame["params"] = column(PARAMS)
-    for name in ("meters", "provenance"):
-        frame[name] = column(JSON_TEXT)
+    frame["meters"] = column(METERS)
+    frame["provenance"] = column(JSON_TEXT)
     frame["status"] = column(st.sampled_from(STATUSES))
     frame["clock_proof"] = column(st.sampled_from(["read back", "timed", "stated", ""]))
     for name in INTEGER_COLUMNS:
