@@ -129,12 +129,25 @@ COLUMN_UNITS = {
 POSSIBLE = {
     "core_mhz": (10.0, 1e4, "MHz"),
     "mem_mhz": (10.0, 3e4, "MHz"),
+    "core_mhz_achieved": (0.01, 1e4, "MHz"),
+    "mem_mhz_achieved": (0.01, 3e4, "MHz"),
+    "core_mhz_timed": (0.01, 1e5, "MHz"),
     "core_v": (0.2, 5.0, "V"),
     "mem_v": (0.2, 5.0, "V"),
+    "time_s": (1e-12, 1e9, "s"),
+    "energy_j": (1e-18, 1e15, "J"),
+    "energy_std_j": (0.0, 1e15, "J"),
+    "power_w": (1e-9, 1e9, "W"),
+    "start_unix_s": (0.0, 1e11, "s"),
 }
 """Column -> the least and the largest value that a device can have, and their unit. Built-in
 sites begin at 68 MHz, and no processor has run at 10 GHz; makers give the data rate of GDDR7, up
-to 28,000 MT/s, as a memory clock. Relative voltages, 1 at the highest clock, are possible too."""
+to 28,000 MT/s, as a memory clock. Relative voltages, 1 at the highest clock, are possible too. A
+clock that was read may be that of an idle device, and a timed one is as wrong as its loop. Light
+crosses 0.3 mm in 1e-12 s, and 1e9 s are 30 years; 1e-18 J switch a few transistors, and 1e15 J are
+what a machine of 30 MW uses in a year; 1e11 s after 1970 is the year 5138."""
+POSSIBLE_COUNT = (0.0, 1e28)
+"""Of a count of operations: a machine of 1e19 operations a second makes 1e28 in 30 years."""
 MEASUREMENT_COLUMNS = (*TEXT_COLUMNS, *COLUMN_UNITS, *INTEGER_COLUMNS, *BOOLEAN_COLUMNS)
 """``setup`` is the id of the record of how the measurement was made, in ``setups/ID.json`` of the
 store; ``core_mhz_timed`` is the core clock that the timed loop gives, NaN where it was not run. A

@@ -18,6 +18,7 @@ from campaign.plan.profile_file import Profile
 from campaign.plan.study_file import Study
 from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap, read_counter_map
 from campaign.table.map_file import TableMap
+from campaign.table.units import STANDARD, UNITS
 from docs.file_keys import HEADER, key_tables
 from kernels.classes import CLASSES
 from kernels.parameters import parameters_of
@@ -130,6 +131,26 @@ def counter_maps() -> str:
     return _table(["map", "is for", "classes"], rows)
 
 
+def units() -> str:
+    """One row a quantity with its factors, and one for each way of writing numbers."""
+    plain = {
+        quantity: [
+            name for name, unit in UNITS.items() if not unit.read and quantity in unit.factors
+        ]
+        for quantity in STANDARD
+    }
+    rows = [
+        [", ".join(f"`{name}`" for name in names), f"{quantity} (`{STANDARD[quantity]}`)", ""]
+        for quantity, names in plain.items()
+    ]
+    rows += [
+        [f"`{name}`", ", ".join(unit.factors), unit.reads]
+        for name, unit in UNITS.items()
+        if unit.read
+    ]
+    return _table(["`unit`", "of a", "reads"], rows)
+
+
 def file_keys(model: type[FileModel]) -> str:
     """One table for each table of a file, one row a key."""
     parts = []
@@ -154,6 +175,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "counter_map": lambda: file_keys(CounterMap),
     "counter_groups": counter_groups,
     "counter_maps": counter_maps,
+    "units": units,
 }
 GENERATED = re.compile(r"(<!-- begin generated: (\w+) -->\n).*?(<!-- end generated: \2 -->)", re.S)
 

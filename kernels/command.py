@@ -28,7 +28,7 @@ CLASS = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 """The name of a class, which is also part of the name of a column and a file."""
 Word = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 ClassName = Annotated[str, StringConstraints(pattern=f"^{CLASS}$")]
-Count = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
+Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class CommandParams(Params):

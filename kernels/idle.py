@@ -14,7 +14,7 @@ from kernels.kernel import Counts, Kernel, Params
 class IdleParams(Params):
     """How long nothing is done."""
 
-    sleep_s: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] = 0.0
+    sleep_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """seconds to sleep in one iteration"""
 
 

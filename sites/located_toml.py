@@ -8,12 +8,13 @@ import json
 import re
 import tomllib
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from sites.file_kinds import FILE_KINDS, other_kind
@@ -77,31 +78,38 @@ class BadFile(Exception):
             lines.append(f"  and {unlisted} more error{'s'[: unlisted != 1]}")
         super().__init__(_printable("\n".join(lines)))
         self.place = place
+        self.others = others
+        self.unlisted = unlisted
         self.what = _printable(what)
         self.remedy = _printable(remedy)
 
 
-def _joined(errors: Sequence[BadFile], count: int) -> BadFile:
-    """One error that lists these, of ``count`` in all."""
-    first, *others = errors
-    return BadFile(first.what, first.remedy, first.place, others, count - len(errors))
+def _joined(errors: Sequence[BadFile], unlisted: int = 0) -> BadFile:
+    """One error that lists these, and those that they list, each once; ``unlisted``: how many more
+    there are."""
+    listed = [single for error in errors for single in (error, *error.others)]
+    unlisted += sum(error.unlisted for error in errors) + max(len(listed) - MOST_ERRORS, 0)
+    first, *others = (BadFile(e.what, e.remedy, e.place) for e in listed[:MOST_ERRORS])
+    return BadFile(first.what, first.remedy, first.place, others, unlisted)
 
 
 def raise_all(errors: Sequence[BadFile]) -> None:
     """Raise one error that lists all of these, if there are any."""
+    if len(errors) == 1:
+        raise errors[0]
     if errors:
-        raise _joined(errors[:MOST_ERRORS], len(errors))
+        raise _joined(errors)
 
 
-def run_all(checks: Sequence[Callable[[], None]]) -> None:
-    """Run every check, and raise one error that lists what all of them raise."""
+def errors_of(checks: Iterable[Callable[[], None]]) -> list[BadFile]:
+    """Run every check; what they raise."""
     errors = []
     for check in checks:
         try:
             check()
         except BadFile as error:
             errors.append(error)
-    raise_all(errors)
+    return errors
 
 
 class NoSuchFile(BadFile):
@@ -211,13 +219,18 @@ def dotted(key: KeyPath) -> str:
     return text or "the file"
 
 
-def read_file(path: Path, model: type[Model]) -> tuple[Model, Source]:
+Check = tuple[Sequence[str], Callable[[Any, Source], None]]
+"""The keys at the top of a file that a check of its values reads, and the check, which is given the
+checked file and raises BadFile."""
+
+
+def read_file(path: Path, model: type[Model], checks: Sequence[Check] = ()) -> tuple[Model, Source]:
     """Read a TOML file and check it against a model.
 
     Raises:
         BadFile: it cannot be read, or see :func:`parse`.
     """
-    return parse(path, read_text(path, _called(model)), model)
+    return parse(path, read_text(path, _called(model)), model, checks)
 
 
 def _called(model: type[BaseModel]) -> str:
@@ -279,8 +292,11 @@ def _near_file(path: Path) -> str:
     return did_you_mean(path.name, same_kind) or did_you_mean(path.stem, same_name)
 
 
-def parse(path: Path | str, text: str, model: type[Model]) -> tuple[Model, Source]:
-    """Check the text of a TOML file against a model.
+def parse(
+    path: Path | str, text: str, model: type[Model], checks: Sequence[Check] = ()
+) -> tuple[Model, Source]:
+    """Check the text of a TOML file against a model, and by further checks: where some keys are
+    wrong, by those that do not read them.
 
     Raises:
         BadFile: not TOML, a file of another kind, or not what the model requires; with all errors.
@@ -308,14 +324,39 @@ def parse(path: Path | str, text: str, model: type[Model]) -> tuple[Model, Sourc
         raise BadFile(what, "correct it", str(path)) from None
     _check_values(source, table)
     try:
-        return model.model_validate(table), source
+        read = model.model_validate(table)
     except ValidationError as errors:
         _check_kind(source, table, model)
         # Finding a line takes long in a large file.
         shown = errors.errors()[: MOST_ERRORS if len(text) < MOST_SEARCHED_CHARS else 1]
         located = [_error(source, details, model) for details in shown]
         located.sort(key=lambda entry: entry[0])
-        raise _joined([error for _, error in located], errors.error_count()) from None
+        wrong = {str(details["loc"][0]) if details["loc"] else "" for details in errors.errors()}
+        others = _errors_elsewhere(source, table, model, wrong, checks)
+        unlisted = errors.error_count() - len(located)
+        raise _joined([error for _, error in located] + others, unlisted) from None
+    raise_all(errors_of(partial(check, read, source) for _, check in checks))
+    return read, source
+
+
+def _errors_elsewhere(
+    source: Source,
+    table: dict[str, Any],
+    model: type[BaseModel],
+    wrong: set[str],
+    checks: Sequence[Check],
+) -> list[BadFile]:
+    """What the checks find that read none of the keys that are wrong."""
+    right = [check for reads, check in checks if wrong.isdisjoint(reads)]
+    fields: Any = dict.fromkeys(wrong & model.model_fields.keys(), (Any, None))
+    if not right or "" in wrong:
+        return []
+    try:
+        without = create_model("Without", __base__=model, **fields)
+        read = without.model_validate({k: v for k, v in table.items() if k not in wrong})
+    except Exception:
+        return []
+    return errors_of(partial(check, read, source) for check in right)
 
 
 def _check_kind(source: Source, table: dict[str, Any], model: type[BaseModel]) -> None:

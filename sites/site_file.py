@@ -84,8 +84,8 @@ MpiType = Annotated[
     str, matching("[a-z0-9_]+", "must be a name of `srun --mpi=list`, such as pmix")
 ]
 Number = Annotated[int | float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def voltage_pairs(value: Any) -> Any:
@@ -325,7 +325,7 @@ class Twin(FileModel):
     """Leakage of the memory domain, in W per V of its voltage."""
     misc_w: NotNegative
     """Constant power that depends on no voltage, in W."""
-    overlap: Annotated[float, Field(ge=1, strict=False)] = 8.0
+    overlap: Annotated[float, Field(ge=1)] = 8.0
     """Exponent p of T = (sum_k t_k^p)^(1/p): with 1 the times of the classes add up; the larger p,
     the closer T is to the longest of them (a roofline)."""
     added: list[Name] = Field(default_factory=list)

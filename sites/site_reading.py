@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ from sites import clocks, meters
 from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
 from sites.located_toml import (
     BadFile,
+    Check,
     KeyPath,
     Source,
     built_in_files,
     find_file,
     read_file,
-    run_all,
 )
 from sites.site_file import Domain, Site
 
@@ -34,9 +33,7 @@ def read_site(path: Path) -> Site:
     Raises:
         BadFile: with file, line, key, what was found and what would be right.
     """
-    site, source = read_file(path, Site)
-    checks = [_check_voltages, _check_legal, _check_control, _check_options, _check_twin]
-    run_all([partial(check, site, source) for check in checks])
+    site, source = read_file(path, Site, CHECKS)
     return site.model_copy(update={"counters": _read_groups(site, source, path.parent)})
 
 
@@ -187,6 +184,16 @@ def _check_twin(site: Site, source: Source) -> None:
                 "a simulated machine without a voltage table",
                 "give the domain its voltage_v",
             )
+
+
+CHECKS: list[Check] = [
+    (["domains"], _check_voltages),
+    (["domains", "legal"], _check_legal),
+    (["clocks", "domains", "twin", "meters", "partitions"], _check_control),
+    (["clocks", "meters"], _check_options),
+    (["twin", "classes", "domains"], _check_twin),
+]
+"""What the keys of a site file must agree on."""
 
 
 def find_site(name: str, beside: Path) -> Path:

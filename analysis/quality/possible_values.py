@@ -11,6 +11,9 @@ from analysis.quality.rows import Rows
 NODE_W = (0.005, 2e4)
 """The mean power of a kernel, from one small core of a phone with its idle power taken off (8 mW
 in freqbench's data) to a node of eight large GPUs (14 kW)."""
+FAST_MHZ, FAST_W = 1500.0, 0.06
+"""The least power at a fast core clock: one small core of a phone draws 67 mW at 1600 MHz, with its
+idle power taken off (freqbench's data)."""
 GPU_J_PER_CYCLE = (3e-10, 2e-5)
 """The energy of one core cycle where there is a memory clock. The GPU of a small board draws some
 0.5 W at 900 MHz, and a GTX 980 at least 34 nJ a cycle; a node of eight large GPUs some 7 uJ."""
@@ -71,7 +74,8 @@ def possible_power(rows: Rows) -> list[Finding]:
     """Kernels and settings whose energy over time is not plausible for a node."""
     power_w = np.exp(rows.values["power"])
     low, high = NODE_W
-    bad = (power_w < low) | (power_w > high)
+    slow = rows.mhz[rows.setting, 0] < FAST_MHZ
+    bad = (power_w < np.where(slow, low, FAST_W)) | (power_w > high)
     mem_mhz = rows.mhz[rows.setting, 1]
     per_cycle_j = power_w / (rows.mhz[rows.setting, 0] * 1e6)
     with np.errstate(invalid="ignore"):

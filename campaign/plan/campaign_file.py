@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -9,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from kernels.registry import KERNELS
 from kernels.space import WHERE
-from sites.located_toml import BadFile, BadValue, FileModel, Source, read_file
+from sites.located_toml import BadFile, BadValue, Check, FileModel, Source, read_file
 from sites.site_file import Name, NotNegative, OneLine, PartitionName, Positive, known
 from sites.site_reading import built_in_sites
 
@@ -201,8 +202,9 @@ class Campaign(FileModel):
         return names
 
 
-def read_campaign(path: Path) -> tuple[Campaign, Source]:
-    """Read and check a campaign file. The Source knows the lines of its keys.
+def read_campaign(path: Path, checks: Sequence[Check] = ()) -> tuple[Campaign, Source]:
+    """Read and check a campaign file. The Source knows the lines of its keys. ``checks``: further
+    ones; see :func:`sites.located_toml.parse`.
 
     Raises:
         BadFile: with file, line, key, what was found and a remedy.
@@ -214,4 +216,4 @@ def read_campaign(path: Path) -> tuple[Campaign, Source]:
             f"name it in a campaign file, under [[sites]], or examine it: campaign doctor {name}",
             name,
         )
-    return read_file(path, Campaign)
+    return read_file(path, Campaign, checks)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from campaign.plan.campaign_file import Campaign, Settings, SiteEntry, read_campaign
+from campaign.plan.campaign_file import Campaign, KernelEntry, Settings, SiteEntry, read_campaign
 from campaign.plan.estimate import holds_no_point
 from campaign.plan.planned_points import (
     Input,
@@ -33,6 +33,8 @@ from sites.located_toml import (
     KeyPath,
     NoSuchFile,
     Source,
+    errors_of,
+    raise_all,
 )
 from sites.near_names import known_names
 from sites.setting import Setting
@@ -85,19 +87,30 @@ def make_plan(
     Raises:
         BadFile: something in the files is wrong; with the place and a remedy.
     """
-    campaign, source = read_campaign(path)
-    same_everywhere = {
-        i: swept(entry, i, source)
-        for i, entry in enumerate(campaign.kernels)
-        if entry.space is None
-    }
-    _check_labels(campaign, source)
+    same_everywhere: dict[int, Sweep] = {}
+    site_files: dict[int, tuple[Site, Path]] = {}
+
+    def sweep(i: int, entry: KernelEntry, source: Source) -> None:
+        same_everywhere[i] = swept(entry, i, source)
+
+    def read(i: int, entry: SiteEntry, source: Source) -> None:
+        site_files[i] = _site_of(entry, i, path, source)
+
+    def sweep_all(campaign: Campaign, source: Source) -> None:
+        own = [(i, entry) for i, entry in enumerate(campaign.kernels) if entry.space is None]
+        raise_all(errors_of(partial(sweep, i, entry, source) for i, entry in own))
+        _check_labels(campaign, source)
+
+    def read_all(campaign: Campaign, source: Source) -> None:
+        raise_all(errors_of(partial(read, i, e, source) for i, e in enumerate(campaign.sites)))
+
+    campaign, source = read_campaign(path, [(["kernels"], sweep_all), (["sites"], read_all)])
     spaces: list[Sweep] = []
     sites: dict[str, Site] = {}
     parts: list[PartitionPoints] = []
     _check_unused(campaign.settings, source, ("settings",))
     for i, entry in enumerate(campaign.sites):
-        site, site_path = _site_of(entry, i, path, source)
+        site, site_path = site_files[i]
         if architecture is not None:
             site = site.model_copy(update={"architecture": architecture})
         if site.name in sites:

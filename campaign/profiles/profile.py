@@ -69,7 +69,8 @@ def read_application(
     notes: list[str] = []
     for path, map_name in sources:
         counter_map = read_counter_map(map_name)
-        counted = read_counted(path, counter_map.layout, selection)
+        wanted = {*counter_map.time_s, *(n for of in counter_map.counts.values() for n in of)}
+        counted = read_counted(path, counter_map.layout, selection, wanted)
         counts |= _counts(counter_map, counted, path)
         notes += counted.notes
         if time_s is None and counter_map.time_s:
@@ -99,7 +100,7 @@ def _counts(counter_map: CounterMap, counted: Counted, path: Path) -> dict[str, 
     """
     counts = {}
     for name, factors in counter_map.counts.items():
-        if any(counter in counted.values for counter in factors):
+        if any(counter in counted.values or counter in counted.not_counted for counter in factors):
             counts[name] = _sum(factors, counted, path, name)
             if counts[name] < 0:
                 raise BadFile(
@@ -112,6 +113,14 @@ def _counts(counter_map: CounterMap, counted: Counted, path: Path) -> dict[str, 
 
 def _sum(factors: Mapping[str, float], counted: Counted, path: Path, name: str) -> float:
     missing = [counter for counter in factors if counter not in counted.values]
+    refused = [counter for counter in missing if counter in counted.not_counted]
+    if refused:
+        raise BadFile(
+            f"{refused[0]} is {counted.not_counted[refused[0]]}, which the map needs for {name}",
+            "choose an event in the map that this processor counts (perf list shows them), or "
+            f"leave {name} out of the map",
+            str(path),
+        )
     if missing:
         raise BadFile(
             f"has no value of {missing[0]}, which the map needs for {name}",

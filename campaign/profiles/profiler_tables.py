@@ -1,11 +1,13 @@
-r"""What a profiler's CSV file holds: each counter's value over the whole run, summed over kernels.
+r"""What a profiler's file holds: each counter's value over the whole run, summed over kernels.
 
 A reader for each layout. Times are given in s and sizes in bytes, whatever unit the file has.
+Numbers are read in the style of the file, which depends on the locale of the run.
 
 - ``perf-stat``: ``perf stat -x\;`` (or ``-x,`` where no event has a comma in its name): value,
-  unit, event, time counted, share counted.
+  unit, event, time counted, share counted; or ``perf stat -j``, one JSON object a line.
 - ``likwid``: ``likwid-perfctr -O``: tables of events and of metrics by hardware thread, summed
-  over threads; of a time, the longest is taken. ``region`` selects a marker region.
+  over threads; of a time, the longest is taken. ``region`` selects a marker region. Of several
+  groups of events, each has a time of its own: the one that has the map's counters is read.
 - ``ncu``: ``ncu --csv``, with or without ``--page raw``: a metric of a kernel's launch.
 - ``nsys``: ``nsys stats --report cuda_gpu_kern_sum --format csv``: times alone.
 - ``nvprof``: ``nvprof --csv --events ... --metrics ...``: means over a kernel's launches.
@@ -16,10 +18,11 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from campaign.table.number_text import UnclearNumbers, read_numbers
 from sites.located_toml import BadFile, read_text
 
 UNIT_FACTORS = {
@@ -28,19 +31,35 @@ UNIT_FACTORS = {
     **dict.fromkeys(("us", "usec", "usecond"), 1e-6),
     **dict.fromkeys(("ns", "nsec", "nsecond"), 1e-9),
     **{"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12},
+    **{"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
     **{"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KBytes": 1e3, "MBytes": 1e6, "GBytes": 1e9},
 }
 """Unit of a file -> factor to s or bytes. Any other unit is kept as it is."""
 MULTIPLEXED_PCT = 99.9
-NOT_A_VALUE = ("", "-", "nan", "n/a", "<not counted>", "<not supported>", "no data")
+NOT_A_VALUE = ("-", "nan", "NaN", "n/a", "N/A", "no data", "inf")
+NOT_COUNTED = ("<not counted>", "<not supported>")
+"""What perf writes in place of a value."""
+PERF_FIELDS = re.compile(
+    r"(?:\s*[0-9]+\.[0-9]{9};)?(?:[A-Z][^;]*;(?:[0-9]+;)?)?"
+    r"(?P<value>[^;]*);(?P<unit>[^0-9;][^;]*|);(?P<event>[^;]*[A-Za-z][^;]*);"
+    r"(?:[0-9.,]+%;)?[0-9]+;(?P<share>[0-9.,]*)(?:;.*)?"
+)
+"""A line of perf stat: the time of an interval and the part of the machine, if any; the value with
+its unit and event; the variance, if any; the time counted and the share in percent."""
+PERF_MEMBER = re.compile(r'"([^"]*)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|([^"]*?))\s*(?=,\s*"|\}|,?\s*$)')
+"""A member of an object of perf stat -j. In a locale with decimal commas it is no JSON."""
 
 
 @dataclass
 class Counted:
-    """Counter -> value, and sentences about what may be wrong with them."""
+    """Counter -> value, and sentences about what may be wrong with them; counters that the profiler
+    names and did not count, with its words for that. ``name``: of the group of counters, where a
+    file has several."""
 
     values: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    not_counted: dict[str, str] = field(default_factory=dict)
+    name: str = ""
 
     def add(self, name: str, value: float) -> None:
         """Add to a counter."""
@@ -59,142 +78,253 @@ class Selection:
         return self.kernel is None or self.kernel.search(kernel) is not None
 
 
-def read_counted(path: Path, layout: str, selection: Selection) -> Counted:
-    """The counters of a profiler's file.
+def read_counted(
+    path: Path, layout: str, selection: Selection, wanted: Collection[str] = ()
+) -> Counted:
+    """The counters of a profiler's file. ``wanted``: those that are needed, by which one of several
+    groups of counters is chosen.
 
     Raises:
-        BadFile: it cannot be read, or has nothing of this layout and selection.
+        BadFile: it cannot be read, has nothing of this layout and selection, or its numbers may
+            mean several things.
     """
     if path.suffix == ".toml":
         raise BadFile(
             "is a TOML file, not the output of a profiler", "give FILE=MAP, the map last", str(path)
         )
     lines = read_text(path).splitlines()
-    counted = LAYOUTS[layout](lines, selection)
-    if not counted.values:
+    groups = [g for g in LAYOUTS[layout](path, lines, selection) if g.values or g.not_counted]
+    if not groups:
         selected = "" if selection == Selection() else ", or nothing of what is selected"
         raise BadFile(
             f"has no counter in the layout {layout!r}{selected}",
             f"check the file, --kernel and --region, and the map's layout: {', '.join(LAYOUTS)}",
             str(path),
         )
-    return counted
+    return groups[0] if len(groups) == 1 else _one_group(path, groups, {*wanted})
 
 
-def _number(text: str) -> float:
-    """A number as profilers print it, with commas between thousands; NaN where there is none."""
-    plain = text.strip().replace(",", "")
-    if plain.lower() in NOT_A_VALUE:
-        return math.nan
+def _one_group(path: Path, groups: Sequence[Counted], wanted: set[str]) -> Counted:
+    """The group that has all counters that are wanted and in the file."""
+    has = [wanted & group.values.keys() for group in groups]
+    needed = set().union(*has)
+    whole = [group for group, own in zip(groups, has, strict=True) if own == needed]
+    if len(whole) == 1:
+        return whole[0]
+    names = ", ".join(group.name for group in (whole or groups))
+    if whole:
+        raise BadFile(
+            f"has several groups with the counters of the map ({names})",
+            "keep the tables of one of them",
+            str(path),
+        )
+    raise BadFile(
+        f"the map's counters are in several groups ({names}), each counted for a time of its own",
+        "profile one group a run, and give each file a map of its own",
+        str(path),
+    )
+
+
+def _numbers(path: Path, texts: Sequence[str], lines: Sequence[int]) -> list[float]:
+    """Numbers of one program, NaN where it has no value. ``lines``: of the file, for messages."""
     try:
-        return float(plain)
-    except ValueError:
-        return math.nan
+        read, _ = read_numbers(
+            {"": texts}, missing=NOT_A_VALUE, sure_of_points=False, one_writer=True
+        )
+    except UnclearNumbers as error:
+        what, place = error.what, f"{path}:{lines[error.row]}"
+        raise BadFile(what, "run the profiler again with LC_ALL=C", place) from None
+    for row, (_, why) in read[""].refused.items():
+        raise BadFile(
+            why.partition(";")[0],
+            "must be a number; run the profiler again with LC_ALL=C",
+            f"{path}:{lines[row]}",
+        )
+    return [float(value) for value in read[""].values]
 
 
-def _table(lines: Sequence[str], *columns: str) -> Iterable[dict[str, str]]:
-    """The rows below the first line that has these columns; what stands before it is left out."""
+def _table(lines: Sequence[str], *columns: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows below the first line that has these columns, each with its line; what stands before
+    it is left out."""
     for i, line in enumerate(lines):
         header = next(csv.reader([line]), [])
         if set(columns) <= set(header):
-            for row in csv.reader(lines[i + 1 :]):
+            reader = csv.reader(lines[i + 1 :])
+            for row in reader:
                 if len(row) != len(header):
                     return
-                yield dict(zip(header, row, strict=True))
+                yield i + 1 + reader.line_num, dict(zip(header, row, strict=True))
             return
 
 
-def _perf_stat(lines: Sequence[str], _: Selection) -> Counted:
+def _perf_stat(path: Path, lines: Sequence[str], _: Selection) -> list[Counted]:
+    found = list(_perf_json(lines) if _is_json(lines) else _perf_rows(path, lines))
     counted = Counted()
-    for line in lines:
-        parts = line.split(";" if ";" in line else ",")
-        if line.startswith("#") or len(parts) < 5:
-            continue
-        value = _number(parts[0])
-        # Where it is counted by CPU or socket, that stands before the value.
-        shift = next((k for k in (1, 2) if len(parts) > k + 4), 0) if math.isnan(value) else 0
-        value = _number(parts[shift]) if shift else value
-        unit, name, share_pct = parts[shift + 1], parts[shift + 2], _number(parts[shift + 4])
-        name = re.sub(r":[ukhGHpPSDeIW]+$", "", name)
-        if math.isnan(value) or not name:
-            continue
-        counted.add(name, value * _factor(unit))
-        if share_pct < MULTIPLEXED_PCT:
-            counted.notes.append(f"{name} was counted {share_pct:g} % of the time, and scaled")
-    return counted
+    values = [value for _, value, *_ in found if value not in NOT_COUNTED]
+    shares = [share for *_, share in found]
+    at = [line for line, value, *_ in found if value not in NOT_COUNTED] + [f[0] for f in found]
+    numbers = iter(_numbers(path, values + shares, at))
+    read = [(math.nan if value in NOT_COUNTED else next(numbers)) for _, value, *_ in found]
+    for entry, value, share_pct in zip(found, read, numbers, strict=True):
+        text, unit, name = entry[1:4]
+        if text in NOT_COUNTED:
+            counted.not_counted[name] = text
+        elif not math.isnan(value):
+            counted.add(name, value * _factor(unit))
+            if share_pct < MULTIPLEXED_PCT:
+                counted.notes.append(f"{name} was counted {share_pct:g} % of the time, and scaled")
+    for name in counted.not_counted.keys() & counted.values.keys():
+        counted.notes.append(f"{name} is {counted.not_counted[name]} in a part of the rows")
+    return [counted]
 
 
-def _likwid(lines: Sequence[str], selection: Selection) -> Counted:
-    counted = Counted()
+def _is_json(lines: Iterable[str]) -> bool:
+    return next((line for line in lines if line.strip() and line[0] != "#"), "").startswith("{")
+
+
+PerfRow = tuple[int, str, str, str, str]
+"""The line, and the texts of value, unit, event and share."""
+
+
+def _perf_rows(path: Path, lines: Sequence[str]) -> Iterator[PerfRow]:
+    for number, line in enumerate(lines, 1):
+        if line.startswith("#") or not line.strip():
+            continue
+        mark = next((mark for mark in ";\t|" if mark in line), ",")
+        fields = line if mark == ";" else line.replace(";", ":").replace(mark, ";")
+        row = PERF_FIELDS.fullmatch(fields)
+        if row is None:
+            if fields.count(";") < 4:
+                continue  # what the program itself printed
+            raise BadFile(
+                f"is no line of perf stat with {mark!r} between the fields",
+                "count again with perf stat -x\\; -o FILE, or with LC_ALL=C",
+                f"{path}:{number}",
+            )
+        yield number, row["value"].strip(), row["unit"], _event(row["event"]), row["share"]
+
+
+def _perf_json(lines: Sequence[str]) -> Iterator[PerfRow]:
+    for number, line in enumerate(lines, 1):
+        own = {name: text or bare for name, text, bare in PERF_MEMBER.findall(line)}
+        if own.get("event") and "counter-value" in own:
+            value, unit = own["counter-value"].strip(), own.get("unit", "")
+            yield number, value, unit, _event(own["event"]), own.get("pcnt-running", "").strip()
+
+
+def _event(name: str) -> str:
+    """An event without its modifiers."""
+    return re.sub(r":[ukhGHpPSDeIW]+$", "", name)
+
+
+def _likwid(path: Path, lines: Sequence[str], selection: Selection) -> list[Counted]:
+    """A group of counters for each table of events."""
+    groups: list[Counted] = []
     kind = ""
-    for row in csv.reader(lines):
+    reader = csv.reader(lines)
+    for row in reader:
         if not row:
             continue
         if row[0] == "TABLE":
             region = row[1].removeprefix("Region ") if row[1].startswith("Region ") else None
-            kind = next((part for part in row if part.startswith("Group ")), "")
-            if region != selection.region or "STAT" in kind:
-                kind = ""
-        elif kind.endswith("Raw") and row[0] not in ("Event", "Region Info"):
-            numbers = [number for number in map(_number, row[2:]) if math.isfinite(number)]
-            if numbers:
-                counted.add(row[0], sum(numbers))
-        elif kind.endswith("Metric") and row[0] != "Metric":
-            numbers = [number for number in map(_number, row[1:]) if math.isfinite(number)]
+            at = next((i for i, part in enumerate(row) if part.startswith("Group ")), 0)
+            kind = row[at] if region == selection.region and at and "STAT" not in row[at] else ""
+            if kind.endswith("Raw"):
+                groups.append(Counted(name=row[at + 1] if len(row) > at + 1 else ""))
+        elif groups and kind.endswith("Raw") and row[0] not in ("Event", "Region Info"):
+            if numbers := _finite(path, row[2:], reader.line_num):
+                groups[-1].add(row[0], sum(numbers))
+        elif groups and kind.endswith("Metric") and row[0] != "Metric":
             name, _, unit = row[0].partition(" [")
-            if numbers:
+            if numbers := _finite(path, row[1:], reader.line_num):
                 total = max(numbers) if unit == "s]" else sum(numbers)
-                counted.values[name] = total * _factor(unit.removesuffix("]"))
-    return counted
+                groups[-1].values[name] = total * _factor(unit.removesuffix("]"))
+    return groups
 
 
-def _ncu(lines: Sequence[str], selection: Selection) -> Counted:
+def _finite(path: Path, texts: Sequence[str], line: int) -> list[float]:
+    """The numbers of a line of LIKWID, which writes them with decimal points in every locale."""
+    try:
+        read, _ = read_numbers({"": texts}, ".", missing=NOT_A_VALUE)
+    except UnclearNumbers:
+        return []
+    return [value for value in read[""].values.tolist() if math.isfinite(value)]
+
+
+def _ncu(path: Path, lines: Sequence[str], selection: Selection) -> list[Counted]:
+    found = [
+        (line, row["Metric Name"], row.get("Metric Unit", ""), row["Metric Value"])
+        for line, row in _table(lines, "Kernel Name", "Metric Name", "Metric Value")
+        if selection.has(row["Kernel Name"])
+    ]
+    if not found:
+        rows = iter(_table(lines, "Kernel Name", "ID"))
+        _, units = next(rows, (0, {}))
+        found = [
+            (line, name, units.get(name, ""), text)
+            for line, row in rows
+            if selection.has(row["Kernel Name"])
+            for name, text in row.items()
+            if "__" in name
+        ]
+    return [_added(path, found)]
+
+
+def _added(path: Path, found: Sequence[tuple[int, str, str, str]]) -> Counted:
+    """The sums of counters: line, name, unit and text of each value. A text that is no number, as
+    the name of a unit, is none of them."""
+    found = [entry for entry in found if re.match(r"\s*[-+.,]?[0-9]", entry[3])]
     counted = Counted()
-    for row in _table(lines, "Kernel Name", "Metric Name", "Metric Value"):
-        value = _number(row["Metric Value"])
-        if selection.has(row["Kernel Name"]) and math.isfinite(value):
-            counted.add(row["Metric Name"], value * _factor(row.get("Metric Unit", "")))
-    if counted.values:
-        return counted
-    rows = iter(_table(lines, "Kernel Name", "ID"))
-    units = next(rows, {})
-    for row in rows:
-        if selection.has(row["Kernel Name"]):
-            for name, text in row.items():
-                value = _number(text)
-                if "__" in name and math.isfinite(value):
-                    counted.add(name, value * _factor(units.get(name, "")))
+    numbers = _numbers(path, [text for *_, text in found], [line for line, *_ in found])
+    for (_, name, unit, _), value in zip(found, numbers, strict=True):
+        if not math.isnan(value):
+            counted.add(name, value * _factor(unit))
     return counted
 
 
-def _nsys(lines: Sequence[str], selection: Selection) -> Counted:
+def _nsys(path: Path, lines: Sequence[str], selection: Selection) -> list[Counted]:
+    rows = list(_table(lines, "Total Time (ns)", "Instances", "Name"))
+    found = [
+        (line, name, unit, row[column])
+        for line, row in rows
+        if selection.has(row["Name"])
+        for name, unit, column in (
+            ("Total Time", "ns", "Total Time (ns)"),
+            ("Instances", "", "Instances"),
+        )
+    ]
+    return [_added(path, found)]
+
+
+def _nvprof(path: Path, lines: Sequence[str], selection: Selection) -> list[Counted]:
+    found = [
+        (line, row[name], row["Avg"], row["Invocations"])
+        for name in ("Event Name", "Metric Name")
+        for line, row in _table(lines, "Kernel", "Invocations", name, "Avg")
+        if selection.has(row["Kernel"]) and re.match(r"[0-9]", row["Avg"])
+    ]
+    at = [line for line, *_ in found]
+    numbers = _numbers(
+        path, [avg for *_, avg, _ in found] + [calls for *_, calls in found], at + at
+    )
     counted = Counted()
-    for row in _table(lines, "Total Time (ns)", "Instances", "Name"):
-        if selection.has(row["Name"]):
-            counted.add("Total Time", _number(row["Total Time (ns)"]) * 1e-9)
-            counted.add("Instances", _number(row["Instances"]))
-    return counted
-
-
-def _nvprof(lines: Sequence[str], selection: Selection) -> Counted:
-    counted = Counted()
-    for name in ("Event Name", "Metric Name"):
-        for row in _table(lines, "Kernel", "Invocations", name, "Avg"):
-            value = _number(row["Avg"]) * _number(row["Invocations"])
-            if selection.has(row["Kernel"]) and math.isfinite(value):
-                counted.add(row[name], value)
-    return counted
+    for (_, name, _, _), mean, calls in zip(
+        found, numbers[: len(found)], numbers[len(found) :], strict=True
+    ):
+        if math.isfinite(mean * calls):
+            counted.add(name, mean * calls)
+    return [counted]
 
 
 def _factor(unit: str) -> float:
     return UNIT_FACTORS.get(unit.strip(), 1.0)
 
 
-LAYOUTS: dict[str, Callable[[Sequence[str], Selection], Counted]] = {
+LAYOUTS: dict[str, Callable[[Path, Sequence[str], Selection], list[Counted]]] = {
     "perf-stat": _perf_stat,
     "likwid": _likwid,
     "ncu": _ncu,
     "nsys": _nsys,
     "nvprof": _nvprof,
 }
-"""Layout -> its reader."""
+"""Layout -> its reader, which gives the groups of counters that were counted together."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from analysis.dataset import POSSIBLE
 from campaign.store.layout import Store
 from campaign.store.records import read_contents
 from campaign.store.setups import SetupUse, public_records, read_earlier, setup_id
@@ -63,6 +64,16 @@ def write_beside(store: Store, sites: list[str], table: Path) -> Path:
     return path
 
 
+def _is_possible(record: SiteRecord) -> bool:
+    """Whether the clocks and voltages of its settings are such that a device can have them."""
+    names = ("core_mhz", "mem_mhz", "core_v", "mem_v")
+    return all(
+        value is None or (type(value) is not bool and POSSIBLE[n][0] <= value <= POSSIBLE[n][1])
+        for mhz, volts in record.legal.items()
+        for n, value in zip(names, (*mhz, *volts), strict=True)
+    )
+
+
 def read_beside(table: Path) -> Beside:
     """What stands beside a table; nothing where there is no such file.
 
@@ -80,7 +91,9 @@ def read_beside(table: Path) -> Beside:
             site: SetupUse(dict(use["record"]), int(use["points"]))
             for site, use in kept["earlier"].items()
         }
-        if None in records.values() or any(setup_id(setups[name]) != name for name in setups):
+        if not all(record and _is_possible(record) for record in records.values()) or any(
+            setup_id(setups[name]) != name for name in setups
+        ):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise BadFile(

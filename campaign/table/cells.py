@@ -4,44 +4,65 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from analysis.dataset import COUNTERS, METRICS
 from campaign.plan.point import canonical_json
+from campaign.table.number_text import Numbers
 from campaign.table.reading import RawTable
 
 MISSING = {"power_w": "energy_j: missing; every row needs energy_j or power_w"}
 INT64 = 2**63
+WHOLE = re.compile(r"([0-9]+)(?:\.0*)?")
 TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 class Cells:
-    """Goes through a table's columns, and keeps the first thing wrong with each row."""
+    """Goes through a table's columns, and keeps what is wrong in each, by row."""
 
     def __init__(self, table: RawTable) -> None:
         self.table = table
-        self.wrong: dict[int, str] = {}
+        self._wrong: dict[str, dict[int, str]] = {}
+        """Column -> row -> what is wrong there first."""
         self.wrong_columns: list[str] = []
         """What is wrong with columns as a whole."""
 
     @property
-    def is_wrong(self) -> np.ndarray:
-        """bool, one a row."""
+    def wrong_rows(self) -> set[int]:
+        """The rows in which something is wrong."""
+        return set().union(*self._wrong.values())
+
+    def note(self, row: int, column: str, text: str) -> None:
+        """Something wrong with a row's value in a column."""
+        self._wrong.setdefault(column, {}).setdefault(row, text)
+
+    def is_wrong(self, *columns: str) -> np.ndarray:
+        """bool, one a row: whether something is wrong in one of some columns."""
         noted = np.zeros(len(self.table.lines), bool)
-        noted[list(self.wrong)] = True
+        for column in columns:
+            noted[list(self._wrong.get(column, ()))] = True
         return noted
 
-    def note(self, row: int, text: str) -> None:
-        """Something wrong with a row."""
-        self.wrong.setdefault(row, text)
+    def messages(self) -> list[str]:
+        """What is wrong: columns as a whole, then the first row of each column, by line."""
+        path, lines = self.table.path, self.table.lines
+        firsts = []
+        for rows in self._wrong.values():
+            first, others = min(rows), len(rows) - 1
+            more = f" (and {others} further row{'s' * (others > 1)})" if others else ""
+            firsts.append((first, f"{path}:{lines[first]}: {rows[first]}{more}"))
+        firsts.sort(key=lambda entry: entry[0])
+        return [f"{path}: {text}" for text in self.wrong_columns] + [text for _, text in firsts]
 
     def texts(self, name: str, made: Callable[[Any], Any]) -> list[Any]:
         """A column, each distinct value through ``made``, which may refuse it (ValueError)."""
         if name not in self.table.columns:
             return [made(None)] * len(self.table.lines)
-        values = self.table.columns[name]
+        values = self.table.texts(name)
         known: dict[Any, Any] = {}
         refused: dict[Any, str] = {}
         for value in set(values):
@@ -52,48 +73,23 @@ class Cells:
         if refused:
             for i, value in enumerate(values):
                 if value in refused:
-                    self.note(i, refused[value])
+                    self.note(i, name, refused[value])
         return [known[value] for value in values]
 
-    def numbers(
-        self,
-        name: str,
-        above: bool = False,
-        needed: np.ndarray | bool = True,
-        any_sign: np.ndarray | bool = False,
-    ) -> np.ndarray:
-        """float64, a column of numbers of 0 or more (or ``above`` 0), NaN where there is none;
-        a row where it is ``needed`` (bool, one or a row) is wrong without. Where ``any_sign``,
-        every finite number will do."""
-        numbers = np.full(len(self.table.lines), np.nan)
-        present = np.ones(numbers.size, bool)
-        values = self.table.columns.get(name)
-        if values is None:
-            values, present[:] = [], False
-        try:
-            if not set(map(type, values)) <= {str, float, int}:
-                raise ValueError  # None is missing, and a truth value no number
-            numbers[: len(values)] = np.fromiter(map(float, values), float, len(values))
-        except (ValueError, OverflowError):
-            present[:] = list(map(is_present, values))
-            for i in np.flatnonzero(present).tolist():
-                try:
-                    numbers[i] = float(str(values[i]))
-                except ValueError:
-                    present[i] = False
-                    self.note(i, f"{name}: found {str(values[i])[:40]!r}; must be a number")
+    def numbers(self, name: str, needed: np.ndarray | bool = False) -> np.ndarray:
+        """float64, a column of numbers, NaN where there is none; a row where it is ``needed``
+        (bool, one or a row) is wrong without."""
+        column = self.table.columns.get(name)
+        if isinstance(column, Numbers):
+            for i, (_, why) in column.refused.items():
+                self.note(i, name, f"{name}: {why}")
+            values = column.values.copy()
         else:
-            if values and np.isnan(numbers).any():
-                present[:] = list(map(is_present, values))
-        for i in np.flatnonzero(~present & needed).tolist():
-            self.note(i, MISSING.get(name, f"{name}: missing; every row needs it"))
-        bound = "above 0" if above else "0 or more"
-        good = ((numbers > 0) if above else (numbers >= 0)) | any_sign
-        good &= np.isfinite(numbers)
-        for i in np.flatnonzero(present & ~good).tolist():
-            finite = np.isnan(numbers[i]) or np.isfinite(numbers[i])
-            self.note(i, f"{name}: found {numbers[i]:g}; must be {bound if finite else 'finite'}")
-        return np.where(good, numbers, np.nan)
+            values = np.full(len(self.table.lines), np.nan)
+        if np.any(needed):
+            for i in np.flatnonzero(np.isnan(values) & needed).tolist():
+                self.note(i, name, MISSING.get(name, f"{name}: missing; every row needs it"))
+        return values
 
     def wholes(self, name: str, default: int, most: int = INT64 - 1) -> np.ndarray:
         """int64, a column of whole numbers from 0 to ``most``; ``default`` where there is none."""
@@ -101,19 +97,18 @@ class Cells:
         def whole(value: Any) -> int:
             if not is_present(value):
                 return default
-            text = str(value)
-            try:
-                number = int(text)
-            except ValueError:  # 3.0, which is whole, or none
-                try:
-                    number = int(float(text))
-                    number = number if number == float(text) else -1
-                except (ValueError, OverflowError):
-                    number = -1
-            if not 0 <= number <= most:
-                raise ValueError(f"{name}: found {text[:40]}; must be a whole number")
-            return number
+            match = WHOLE.fullmatch(str(value).strip())
+            if isinstance(value, bool) or match is None or int(match[1][:400]) > most:
+                raise ValueError(f"{name}: found {str(value)[:40]}; must be a whole number")
+            return int(match[1])
 
+        column = self.table.columns.get(name)
+        if isinstance(column, Numbers):
+            values = self.numbers(name)
+            bad = (values < 0) | (values > most) | (values != np.floor(values))
+            for i in np.flatnonzero(bad & ~np.isnan(values)).tolist():
+                self.note(i, name, f"{name}: found {values[i]:g}; must be a whole number")
+            return np.where(bad | np.isnan(values), default, values).astype(np.int64)
         return self._array(name, whole, np.int64)
 
     def truths(self, name: str) -> np.ndarray:
@@ -165,17 +160,78 @@ def params_json(value: Any) -> str:
     return canonical_json({"params": str(value)})
 
 
-def object_json(value: Any, what: str) -> str:
+def meters_json(value: Any) -> str:
+    """The text of what is kept of a row's meters, unchanged: an object for each channel.
+
+    Raises:
+        ValueError: it has another shape.
+    """
+    return _object_json(value, "meters", {}, _is_channel)
+
+
+def provenance_json(value: Any) -> str:
+    """The text of a row's provenance, unchanged.
+
+    Raises:
+        ValueError: it has another shape than the parts that are read have.
+    """
+    return _object_json(value, "provenance", PROVENANCE, lambda _: True)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float | None)
+
+
+def _is_channel(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and all(map(_is_scalar, value.values()))
+        and all(value.get(n) is None or _is_number(value[n]) for n in METER_NUMBERS)
+    )
+
+
+def _holds(is_one: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(is_one, value.values()))
+
+
+METER_NUMBERS = ("period_s", "energy_j", "energy_std_j")
+PROVENANCE: dict[str, Callable[[Any], bool]] = {
+    "labels": _holds(_is_scalar),
+    "flags": lambda value: isinstance(value, list) and all(isinstance(f, str) for f in value),
+    "power_w": _is_number,
+    "protocol": lambda value: isinstance(value, dict),
+    COUNTERS: _holds(_holds(_is_number)),
+    METRICS: _holds(_is_number),
+}
+"""The parts of a measurement's provenance that something reads, and whether one is as expected."""
+
+
+def _object_json(
+    value: Any,
+    what: str,
+    parts: Mapping[str, Callable[[Any], bool]],
+    is_other: Callable[[Any], bool],
+) -> str:
     """The text of a JSON object, unchanged; ``{}`` where there is none.
 
     Raises:
-        ValueError: it is no JSON object.
+        ValueError: it is no JSON object, or one of its parts is not as expected.
     """
     if not is_present(value):
         return "{}"
     try:
-        if isinstance(json.loads(str(value)), dict):
-            return str(value)
+        kept = json.loads(str(value))
     except (ValueError, RecursionError):
-        pass
-    raise ValueError(f"{what}: found {str(value)[:40]!r}; must be a JSON object")
+        kept = None
+    if not isinstance(kept, dict):
+        raise ValueError(f"{what}: found {str(value)[:40]!r}; must be a JSON object")
+    for name, part in kept.items():
+        if not parts.get(name, is_other)(part):
+            raise ValueError(
+                f"{what}: found {json.dumps({name: part})[:60]}; must be as export writes it"
+            )
+    return str(value)

@@ -21,10 +21,17 @@ from analysis.dataset import (
     STATUSES,
 )
 from campaign.plan.point import ID_CHARS
-from campaign.table.cells import Cells, is_present, object_json, one_line, params_json
+from campaign.table.cells import (
+    Cells,
+    is_present,
+    meters_json,
+    one_line,
+    params_json,
+    provenance_json,
+)
 from campaign.table.grouping import group_settings
 from campaign.table.map_file import POINT_ID, TableMap
-from campaign.table.plausibility import note_impossible
+from campaign.table.plausibility import note_impossible, note_power_caps
 from campaign.table.points import Attempts, attempts_of, numbered_repeats, point_ids_of, worth_of
 from campaign.table.reading import RawTable
 from sites.located_toml import BadFile
@@ -63,7 +70,7 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
 
     Raises:
         BadFile: columns in another unit; or rows with a value that is missing, no number, not
-            finite or out of range, or that are the same point: all of them named, up to ten.
+            finite or out of range, or that are the same point: of each column the first one.
     """
     cells = Cells(table)
     kinds = _kinds(cells)
@@ -73,10 +80,8 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     ids = point_ids_of(frame, kinds.ids)
     frame[POINT_ID] = ids
     attempts = attempts_of(cells, frame, ids, kinds.ids, kinds.worth)
-    wrong = [f"{table.path}: {text}" for text in cells.wrong_columns]
-    wrong += [f"{table.path}:{table.lines[i]}: {cells.wrong[i]}" for i in sorted(cells.wrong)]
-    if wrong:
-        raise BadFile(listed(wrong))
+    if wrong := cells.messages():
+        raise BadFile("\n".join(wrong))
     return _checked(table, frame, power_w, attempts)
 
 
@@ -125,40 +130,49 @@ def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame
     )
     may_lack = mapping.of_kernel_tuner
     no_clock = may_lack and "core_mhz" not in table.columns
-    core_mhz = cells.numbers("core_mhz", above=True, needed=~of_store & (not no_clock))
-    mem_mhz = cells.numbers("mem_mhz", above=True, needed=False)
-    time_s = cells.numbers("time_s", above=True, needed=complete, any_sign=of_store)
-    energy_j = cells.numbers("energy_j", above=True, needed=False, any_sign=of_store)
-    given = np.isfinite(energy_j)
+    core_mhz = cells.numbers("core_mhz", needed=~of_store & (not no_clock))
+    mem_mhz = cells.numbers("mem_mhz")
+    time_s = cells.numbers("time_s", needed=complete)
+    energy_j = cells.numbers("energy_j")
+    given = ~np.isnan(energy_j) | cells.is_wrong("energy_j")
     without = ~given & complete & ~of_store
-    power_w = cells.numbers("power_w", needed=without & ~cells.is_wrong & (not may_lack))
-    for i in np.flatnonzero(without & (power_w == 0)).tolist():
-        cells.note(i, "power_w: found 0; must be above 0")
-    with np.errstate(over="ignore", under="ignore"):
+    power_w = cells.numbers("power_w", needed=without & (not may_lack))
+    with np.errstate(all="ignore"):
         product_j = power_w * time_s
-    away_j = without & ((product_j == 0) | np.isinf(product_j)) & (power_w > 0)
-    for i in np.flatnonzero(away_j).tolist():
-        cells.note(i, f"power_w: {power_w[i]:g} W x time_s is no energy; check both units")
     simulated = cells.truths("simulated")
     clocks = {
-        name: cells.numbers(name, above=True, needed=False, any_sign=of_store)
+        name: cells.numbers(name)
         for name in ("core_mhz_achieved", "mem_mhz_achieved", "core_mhz_timed")
     }
     repeat = cells.wholes("repeat", 0, MAX_REPEAT)
     clocks |= {"core_mhz": core_mhz, "mem_mhz": mem_mhz}
     if may_lack:
         table.notes.extend(_lacking(table, no_clock, complete, without & np.isnan(product_j)))
-    if mapping.clocks == "grouped" and not of_store.any():
+    read_back = np.abs(clocks["core_mhz_achieved"] - core_mhz) <= AGREE * core_mhz
+    failed = kinds.worth == 0
+    note_impossible(cells, clocks, of_store, failed, mapping)
+    if mapping.clocks == "grouped" and not of_store.any() and not cells.messages():
         keys = [kernel, params, node, repeat.tolist()]
         table.notes.extend(group_settings(site, keys, clocks, mapping.number_repeats))
-    counts = {
-        name: cells.numbers(name, needed=False, any_sign=of_store)
-        for name in table.columns
-        if name.startswith(COUNT_PREFIX)
-    }
+    counts = {name: cells.numbers(name) for name in table.columns if name.startswith(COUNT_PREFIX)}
     core_v, mem_v, origin = _volts(cells, core_mhz, mem_mhz, of_store, mapping)
-    note_impossible(cells, {**clocks, "core_v": core_v, "mem_v": mem_v}, ~of_store, mapping)
-    made = {"text": _text, "setup": _text, "meters": lambda value: object_json(value, "meters")}
+    numbers = {
+        "time_s": time_s,
+        "energy_j": energy_j,
+        "energy_std_j": cells.numbers("energy_std_j"),
+        "core_v": core_v,
+        "mem_v": mem_v,
+        "start_unix_s": cells.numbers("start_unix_s"),
+    }
+    used_w = np.where(without, power_w, np.nan)
+    note_impossible(cells, numbers | counts | {"power_w": used_w}, of_store, failed, mapping)
+    made_j = np.where(without & ~cells.is_wrong("power_w", "time_s"), product_j, np.nan)
+    note_impossible(cells, {"power_w x time_s": made_j}, of_store, failed, mapping)
+    if not of_store.any():
+        with np.errstate(all="ignore"):
+            mean_w = np.where(without, power_w, energy_j / time_s)
+        note_power_caps(cells, core_mhz, mean_w, read_back, mapping)
+    made = {"text": _text, "setup": _text, "meters": meters_json}
     texts = {  # a value for all rows costs pandas nothing
         name: cells.texts(name, one) if name in table.columns else one(None)
         for name, one in made.items()
@@ -175,14 +189,11 @@ def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame
             "voltage_origin": origin,
             "setup": texts["setup"],
             "meters": texts["meters"],
-            "provenance": cells.texts("provenance", lambda v: object_json(v, "provenance")),
-            "time_s": time_s,
-            "energy_j": np.where(without, product_j, energy_j),
-            "energy_std_j": cells.numbers("energy_std_j", needed=False, any_sign=of_store),
+            "provenance": cells.texts("provenance", provenance_json),
+            **numbers,
             **clocks,
-            "core_v": core_v,
-            "mem_v": mem_v,
-            "start_unix_s": np.nan_to_num(cells.numbers("start_unix_s", needed=False)),
+            "energy_j": np.where(without, product_j, energy_j),
+            "start_unix_s": np.nan_to_num(numbers["start_unix_s"]),
             "repeat": repeat,
             "ranks": cells.wholes("ranks", 1),
             "iterations": cells.wholes("iterations", 1),
@@ -259,8 +270,7 @@ def _volts(
     mapping: TableMap,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The voltages of every row (V, float64, NaN where not known) and where they are from."""
-    core_v = cells.numbers("core_v", above=True, needed=False, any_sign=of_store)
-    mem_v = cells.numbers("mem_v", above=True, needed=False, any_sign=of_store)
+    core_v, mem_v = cells.numbers("core_v"), cells.numbers("mem_v")
     own = np.isfinite(core_v)
     origin = np.where(own, "measured", "").astype(object)
     origin[of_store] = np.array(cells.texts("voltage_origin", _text), object)[of_store]
@@ -280,7 +290,9 @@ def _volts(
             if clock not in table:
                 for i in rows:
                     cells.note(
-                        int(i), f"{name}_mhz: no voltage for {clock:g} MHz in the map; add [MHz, V]"
+                        int(i),
+                        f"voltage of {name}",
+                        f"{name}_mhz: no voltage for {clock:g} MHz in the map; add [MHz, V]",
                     )
     return core_v, mem_v, origin
 
@@ -295,7 +307,8 @@ def _clock_proofs(cells: Cells, frame: pd.DataFrame, of_store: np.ndarray) -> li
             )
         return _text(value)
 
-    proofs = np.array(cells.texts("clock_proof", proof), object)
+    given = "clock_proof" in cells.table.columns
+    proofs = np.array(cells.texts("clock_proof", proof), object) if given else ""
     agree = np.ones(len(frame), bool)
     for name in ("core_mhz", "mem_mhz"):
         asked, achieved = frame[name].to_numpy(), frame[f"{name}_achieved"].to_numpy()
@@ -303,10 +316,9 @@ def _clock_proofs(cells: Cells, frame: pd.DataFrame, of_store: np.ndarray) -> li
     usual = np.where(agree, READ_BACK, STATED)
     usual = np.where(frame[["core_mhz", "mem_mhz"]].isna().all(axis=1), "", usual)
     usual = np.where(frame["simulated"], SIMULATED, usual)
-    if of_store.any() and "clock_proof" in cells.table.columns:
+    if of_store.any() and given:
         usual[of_store] = ""
-    proofs = np.where(proofs == "", usual, proofs)
-    return list(proofs)
+    return list(np.where(proofs == "", usual, proofs) if given else usual)
 
 
 def _provenance(

@@ -30,6 +30,8 @@ MAX_VALUES = 50_000_000
 UNPACKED_BYTES = 1 << 20
 """Unpacked at once as the size is counted."""
 MAX_FIELD_CHARS = 1 << 24
+FIXED_ROWS = 3
+"""So many numbers with the same number of decimals were written with a fixed one."""
 JSON = re.compile(r"""\s*(\[\s*[\[{]|\{\s*"[^"]*"\s*:)""")
 """How a list of lists or objects, or an object, begins."""
 HTML = re.compile(r"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
@@ -54,13 +56,15 @@ Parsed = Iterator[tuple[int, list[str]]]
 """The line on which a row begins, and its fields; without comments and empty lines."""
 
 
-def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """A file of delimited text as columns of text, and what was recognised, a sentence each.
+def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[str]]:
+    """A file of delimited text as columns of text; what delimits them; and what was recognised, a
+    sentence each.
 
     Fields are stripped, but not those of a table with a column ``point_id``, which are exact.
 
     Raises:
-        BadFile: it cannot be read, has no header, or a row with another number of fields.
+        BadFile: it cannot be read, has no header, a row with another number of fields, or a last
+            row that is cut off.
     """
     text, notes = read_table_text(path)
     if text.lstrip().startswith("{") and f'"{CACHE_KEY}"' in text[:SAMPLE_CHARS]:
@@ -79,12 +83,43 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         notes.append(f"{path}: its columns are separated by {DELIMITERS[delimiter]}")
     parsed = _parsed(path, text, delimiter)
     if mapping.layout == "blocks":
-        return _columns(path, *_blocks(path, parsed, mapping)), notes
-    header, rows = _table(path, parsed, mapping, delimiter)
-    columns = _columns(path, header, rows)
-    if mapping.fields and not columns[1]:
-        raise BadFile("is empty", "a table has one row per measurement", str(path))
-    return columns, notes
+        columns = _columns(path, *_blocks(path, parsed, mapping))
+    else:
+        columns = _columns(path, *_table(path, parsed, mapping, delimiter))
+        if mapping.fields and not columns[1]:
+            raise BadFile("is empty", "a table has one row per measurement", str(path))
+    if columns[1] and not text.endswith(("\n", "\r")):
+        _check_end(path, columns)
+        notes.append(f"{path}: its last line has no end; check that its last row is complete")
+    return columns, delimiter, notes
+
+
+def _check_end(path: Path, columns: Columns) -> None:
+    """Refuse a file whose last row ends in the middle of a number, as far as that shows: its last
+    cell ends in a mark, is empty unlike all others, or has fewer decimals than all of them have."""
+    header, lines, values = columns
+    *others, last = values[-1]
+    decimals = {len(_decimals(text)) for text in others}
+    if (
+        re.fullmatch(r"[-+]?[0-9][0-9.,]*[.,eE]|.*[0-9][eE][-+]|[-+]", last)
+        or (others and not last and all(others))
+        or (
+            len(others) >= FIXED_ROWS
+            and len(decimals) == 1
+            and len(_decimals(last)) < max(decimals)
+        )
+    ):
+        raise BadFile(
+            f"{header[-1]}: the file ends in {last!r}, in the middle of a number",
+            "copy the file again, or remove or complete this row",
+            f"{path}:{lines[-1]}",
+        )
+
+
+def _decimals(text: str) -> str:
+    """The digits behind the last mark of a number; none where it is no number."""
+    match = re.fullmatch(r"[-+]?[0-9]+[.,]([0-9]+)", text)
+    return match[1] if match else ""
 
 
 def _columns(path: Path, header: list[str], rows: Parsed) -> Columns:
@@ -173,7 +208,7 @@ def _parsed(path: Path, text: str, delimiter: str) -> Parsed:
     if delimiter == " ":
         file = (line.strip(" \t\r\n") + "\n" for line in file)
     csv.field_size_limit(MAX_FIELD_CHARS)
-    reader = csv.reader(file, delimiter=delimiter, skipinitialspace=delimiter == " ")
+    reader = csv.reader(file, delimiter=delimiter, skipinitialspace=delimiter == " ", strict=True)
     line = 1
     try:
         for row in reader:
@@ -181,8 +216,8 @@ def _parsed(path: Path, text: str, delimiter: str) -> Parsed:
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        place = f"{path}:{reader.line_num}"
-        raise BadFile(f"is not CSV ({error})", "correct this line", place) from None
+        what = f"is not CSV ({error})"
+        raise BadFile(what, "correct the row that begins here", f"{path}:{line}") from None
 
 
 def _recognised(text: str, mapping: TableMap) -> str:

@@ -79,10 +79,10 @@ def import_table(
     mapping = read_map(map_file).at_site(site)
     # A table that is refused must not leave a new, empty store behind.
     raw = read_table(table, mapping, map_file)
-    if site is not None and not set(raw.columns["site"]) <= {site}:
+    if site is not None and not set(raw.texts("site")) <= {site}:
         raise BadFile("has a column site", "leave out --site", str(table))
     fixed = mapping.constants.get("site")
-    if site is None and fixed is not None and not {*raw.columns["site"]} <= {fixed, str(fixed)}:
+    if site is None and fixed is not None and not {*raw.texts("site")} <= {fixed, str(fixed)}:
         raise BadFile(
             f"the table {table} has a column site",
             "leave site out of [constants]",

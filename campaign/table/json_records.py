@@ -30,8 +30,8 @@ class JsonRecords:
 
 
 def read_json_records(path: Path, text: str, name: str) -> JsonRecords | None:
-    """The object in ``text`` with its records, the values of its member ``name``; None where the
-    text is no JSON object.
+    """The object in ``text`` with its records, the values of its member ``name``, an object or a
+    list; None where the text is no JSON object.
 
     Raises:
         BadFile: it is damaged elsewhere than at its end, or a record is no object.
@@ -42,9 +42,9 @@ def read_json_records(path: Path, text: str, name: str) -> JsonRecords | None:
     read = JsonRecords()
     try:
         for _, key in scan.names():
-            if key == name and scan.mark() == "{":
+            if key == name and scan.mark() in ("{", "["):
                 read.members[key] = None
-                for line, _ in scan.names():
+                for line, _ in scan.names() if scan.mark() == "{" else scan.items():
                     record = scan.value()
                     if not isinstance(record, dict):
                         raise scan.damaged("is a record, but no JSON object", line)
@@ -94,6 +94,19 @@ class _Scan:
             if self._mark_before_end() == ",":
                 self._at += 1
             elif self.mark() != "}":
+                raise self.damaged("has no comma before it", self.line())
+        self._at += 1
+
+    def items(self) -> Iterator[tuple[int, str]]:
+        """The line of each item of a list that begins here; the item comes next."""
+        self._at += 1
+        while self.mark() != "]":
+            self._complete = self._at
+            yield self.line(), ""
+            self._complete = self._at
+            if self._mark_before_end() == ",":
+                self._at += 1
+            elif self.mark() != "]":
                 raise self.damaged("has no comma before it", self.line())
         self._at += 1
 

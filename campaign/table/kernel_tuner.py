@@ -1,10 +1,12 @@
-"""Kernel Tuner's cache files as rows: a record is a variant, measured or failed.
+"""Kernel Tuner's files as rows: a record is a variant, measured or failed.
 
 A cache is one JSON object: ``tune_params_keys`` names the tuned parameters, and ``cache`` maps each
 variant to its record: its parameters, ``time`` in ms and whatever else was observed. Kernel Tuner
 appends a line a record and closes the object at the end (github.com/KernelTuner/kernel_tuner,
 kernel_tuner/util.py). Its schemas 1.0.0 and 1.1.0 and the files before them, without
-``schema_version``, are alike in what is read here.
+``schema_version``, are alike in what is read here. From 1.5 on a failed variant has ``__error__``
+in place of its time. What ``store_output_file`` writes, the T4 format of results, has a list
+``results`` whose entries have a ``configuration`` and ``measurements``, and no name of a kernel.
 """
 
 from __future__ import annotations
@@ -18,35 +20,45 @@ from analysis.dataset import KERNEL_FAILED, OK
 from campaign.table.delimited import CACHE_KEY, read_table_text
 from campaign.table.json_records import JsonRecords, read_json_records
 from campaign.table.map_file import TableMap
+from campaign.table.number_text import number
 from sites.located_toml import BadFile
 
 NAME, RECORDS = "kernel_name", "cache"
-NO_COLUMNS = {NAME, CACHE_KEY, RECORDS, "tune_params"}
+RESULTS = "results"
+ERROR = "__error__"
+NO_COLUMNS = {NAME, CACHE_KEY, RECORDS, RESULTS, ERROR, "tune_params"}
 """What becomes no column of its own; the values in ``tune_params`` are those of the records."""
 FAILED_TIME = 1e20
 """From here a time is none: earlier versions of Kernel Tuner wrote 1e20 for a failed variant."""
-WHAT = "is not a cache file of Kernel Tuner"
-REMEDY = "name one that tune_kernel(..., cache=FILE) wrote, or leave layout out of the map"
+WHAT = "is not a file of Kernel Tuner"
+REMEDY = (
+    "name one that tune_kernel(..., cache=FILE) or store_output_file wrote, or leave layout out of "
+    "the map"
+)
 
 Columns = tuple[list[str], list[int], list[list[Any]]]
 """The header, each record's line in the file, and the values of each column."""
 
 
 def read_cache(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """A cache file, which may be compressed, as columns; and what was noticed, a sentence each.
+    """A file, which may be compressed, as columns; and what was noticed, a sentence each.
 
     ``kernel`` is the file's ``kernel_name`` unless the map gives one; ``params`` has the tuned
     parameters that the map does not name; a failed variant has ``status`` and ``text``. Every
-    other field of the records and key of the file is a column of its own.
+    other field of the records and key of the file is a column of its own. A power or energy of 0
+    was not measured.
 
     Raises:
         BadFile: it is no such file, it is damaged, or a record lacks a tuned parameter.
     """
     text, notes = read_table_text(path)
-    read = read_json_records(path, text, RECORDS)
+    is_cache = f'"{CACHE_KEY}"' in text or f'"{RESULTS}"' not in text
+    read = read_json_records(path, text, RECORDS if is_cache else RESULTS)
     if read is None:
         raise BadFile(f"{WHAT}: it is no JSON object", REMEDY, str(path))
-    for name in (NAME, CACHE_KEY, RECORDS):
+    if not is_cache:
+        _as_cache(path, read, mapping)
+    for name in (NAME, CACHE_KEY, RECORDS) if is_cache else ():
         if name not in read.members:
             raise BadFile(f"{WHAT}: it has no {name!r}", REMEDY, str(path))
     if not read.records:
@@ -74,6 +86,28 @@ def read_cache(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     return (header, read.lines, values), notes + read.notes
 
 
+def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
+    """Give results of the T4 format the form that they have in a cache."""
+    if "kernel" not in {*mapping.columns, *mapping.constants}:
+        raise BadFile(
+            "does not name its kernel", "give kernel under [constants] in the map", str(path)
+        )
+    for i, (line, result) in enumerate(zip(read.lines, read.records, strict=True)):
+        try:
+            own = dict(result["configuration"])
+            measured = result.get("measurements", [])
+            record = own | {str(one["name"]): one["value"] for one in measured}
+            record |= {"times": result["times"]["runtimes"]} if "times" in result else {}
+        except (TypeError, KeyError, ValueError):
+            what = "is a result without its configuration or with other measurements"
+            raise BadFile(what, "correct or remove it", f"{path}:{line}") from None
+        record.pop(ERROR, None)
+        if (why := result.get("invalidity", "correct")) != "correct":
+            record[ERROR] = why
+        read.records[i] = record
+        read.members.setdefault(CACHE_KEY, list(own))
+
+
 def _named(mapping: TableMap) -> set[str]:
     return {name for source in mapping.columns.values() for name in source.names}
 
@@ -95,8 +129,12 @@ def _fields(
         if name not in NO_COLUMNS or (name == NAME and name in shown)
     }
     for name in dict.fromkeys(name for record in read.records for name in record):
-        if name not in tuned or name in shown:
+        if (name not in tuned or name in shown) and name not in NO_COLUMNS:
             columns[name] = [_cell(record.get(name)) for record in read.records]
+    for ours in ("energy_j", "power_w"):
+        for name in mapping.columns[ours].names if ours in mapping.columns else ():
+            if name in columns:
+                columns[name] = [None if value == 0 else value for value in columns[name]]
     numbers = {n for source in mapping.columns.values() if not source.join for n in source.names}
     for name in numbers & columns.keys() - {*tuned, *read.members}:
         columns[name] = [
@@ -112,12 +150,16 @@ def _reasons(read: JsonRecords, mapping: TableMap) -> list[str]:
     source = mapping.columns.get("time_s")
     names = [] if source is None else source.names
     objective = read.members.get("objective")
+    if isinstance(objective, list):
+        objective = next(iter(objective), None)
     reasons = []
     for record in read.records:
         missing = [name for name in names if not _is_measured(record.get(name))]
         of_objective = record.get(objective) if isinstance(objective, str) else None
         reason = ""
-        if missing and isinstance(record.get(missing[0]), str):
+        if ERROR in record:
+            reason = str(record[ERROR]) or "failed"
+        elif missing and isinstance(record.get(missing[0]), str):
             reason = record[missing[0]] or f"{missing[0]} is empty"
         elif missing and isinstance(of_objective, str):
             reason = of_objective
@@ -129,6 +171,11 @@ def _reasons(read: JsonRecords, mapping: TableMap) -> list[str]:
 
 
 def _is_measured(value: Any) -> bool:
+    if isinstance(value, str):
+        try:
+            value = number(value)
+        except ValueError:
+            return False
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and math.isfinite(value) and value < FAILED_TIME
 

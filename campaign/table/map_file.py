@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from analysis.dataset import COUNT_PREFIX
+from analysis.dataset import COUNT_PREFIX, POSSIBLE
+from campaign.table.units import UNITS, quantity_of
 from sites.located_toml import BadValue, FileModel, read_file
+from sites.near_names import known_names
 from sites.site_file import NAME, Name, Positive, voltage_pairs
 
 TEXT_COLUMNS = ("site", "kernel", "params", "node", "clock_proof")
@@ -39,6 +41,22 @@ POINT_ID = "point_id"
 REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 
 
+def is_number_column(name: str) -> bool:
+    """Whether one of our columns holds numbers."""
+    return name in NUMBER_COLUMNS or name.startswith(COUNT_PREFIX)
+
+
+def check_possible(name: str, value: float) -> None:
+    """Refuse a value that no device has; see :data:`analysis.dataset.POSSIBLE`.
+
+    Raises:
+        BadValue: it is beyond the bounds.
+    """
+    low, high, unit = POSSIBLE[name]
+    if not low <= value <= high:
+        raise BadValue(f"found {value:g}", f"must be from {low:g} to {high:g} {unit}")
+
+
 class ColumnSource(FileModel):
     """Where a standard column is from: one column of the table, or several; and its conversion."""
 
@@ -53,10 +71,13 @@ class ColumnSource(FileModel):
     """What join puts between two columns."""
     reciprocal: bool = False
     """Take 1 / value first: for time_s from a column of iterations per second."""
-    factor: Positive = 1.0
+    unit: str | None = None
+    """The unit of the column, as in "ms", "kHz" or "Wh", or how it writes numbers, as in
+    "sacct-duration": a name of the table of units in Import and export."""
+    factor: Annotated[Positive, Field(ge=1e-30, le=1e30)] = 1.0
     """What a value of the column is multiplied by to give the standard unit: 1e-3 where a column
-    for time_s is in ms."""
-    offset: float = 0.0
+    for time_s is in ms. In place of unit."""
+    offset: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     """What is added after the factor, in the standard unit: -0.5 where a column for time_s holds
     half a second of set-up."""
 
@@ -64,11 +85,29 @@ class ColumnSource(FileModel):
     def _one_source(self) -> Self:
         if sum((self.column is not None, bool(self.sum), bool(self.join))) != 1:
             raise BadValue("not one source", "give column, sum or join")
-        if self.join and (self.reciprocal or self.factor != 1.0 or self.offset):
+        if self.join and (self.unit or self.reciprocal or self.factor != 1.0 or self.offset):
             raise BadValue(
-                "join with a conversion of numbers", "leave out reciprocal, factor and offset"
+                "join with a conversion of numbers", "leave out unit, reciprocal, factor and offset"
             )
+        if self.unit and (self.reciprocal or self.factor != 1.0):
+            raise BadValue("unit beside factor or reciprocal", "leave out unit, or the others")
         return self
+
+    @field_validator("unit")
+    @classmethod
+    def _known_unit(cls, value: str | None) -> str | None:
+        if value is not None and value not in UNITS:
+            raise BadValue(f"found {value!r}", known_names(value, UNITS, "name one of"))
+        return value
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column's values are texts that only its unit reads."""
+        return self.unit is not None and UNITS[self.unit].read is not None
+
+    def scale(self, ours: str) -> float:
+        """What a value is multiplied by to be one of our column ``ours``."""
+        return UNITS[self.unit].factors[quantity_of(ours)] if self.unit else self.factor
 
     @property
     def names(self) -> list[str]:
@@ -113,6 +152,14 @@ class VoltageTables(FileModel):
 
     _pairs = field_validator("core", "mem", mode="before")(voltage_pairs)
 
+    @field_validator("core", "mem")
+    @classmethod
+    def _volts(cls, value: list[tuple[float, float]], info: ValidationInfo) -> Any:
+        for mhz, volts in value:
+            check_possible(f"{info.field_name}_mhz", mhz)
+            check_possible(f"{info.field_name}_v", volts)
+        return value
+
 
 class TableMap(FileModel):
     """A map file: how a table with other column names or units is read."""
@@ -128,6 +175,12 @@ class TableMap(FileModel):
     decimal: Literal[".", ","] | None = None
     """The decimal mark of numbers (default: recognised; 1,234 alone could be either, and is
     refused)."""
+    thousands: Literal[".", ",", " ", "'"] | None = None
+    """The mark between groups of three digits (default: recognised where a number of the column can
+    have it only so, as 1.234.567; 1,234 beside decimal points could be either, and is refused). A
+    space stands for every kind of space, ' for every apostrophe."""
+    missing: list[str] = Field(default_factory=list)
+    """Words that stand for a missing number, beside the empty field, such as "NA"."""
     columns: dict[str, ColumnSource] = Field(default_factory=dict)
     """Standard column -> the name of the column in the table, or a table of where it is from and
     its conversion."""
@@ -186,6 +239,8 @@ class TableMap(FileModel):
                 raise BadValue(
                     f"found {setting}", "give [core MHz, memory MHz], or [core MHz] alone"
                 )
+            for mhz, name in zip(setting, ("core_mhz", "mem_mhz"), strict=False):
+                check_possible(name, mhz)
         return value
 
     @field_validator("columns", "constants")
@@ -205,10 +260,26 @@ class TableMap(FileModel):
     def _of_right_type(cls, value: dict[str, Any]) -> dict[str, Any]:
         for name, constant in value.items():
             is_number = isinstance(constant, int | float) and not isinstance(constant, bool)
-            numeric = name in (*NUMBER_COLUMNS, "ranks") or name.startswith(COUNT_PREFIX)
+            numeric = is_number_column(name) or name == "ranks"
             if numeric and not is_number:
                 raise BadValue(f"found {constant!r}", "must be a number, without quotes", (name,))
         return value
+
+    @field_validator("columns")
+    @classmethod
+    def _of_right_unit(cls, value: dict[str, ColumnSource]) -> dict[str, ColumnSource]:
+        for name, source in value.items():
+            if source.unit and quantity_of(name) not in UNITS[source.unit].factors:
+                fit = [unit for unit, of in UNITS.items() if quantity_of(name) in of.factors]
+                known = f"its units are {', '.join(fit)}" if fit else "leave unit out"
+                raise BadValue(f"{name} in the unit {source.unit!r}", known, (name, "unit"))
+        return value
+
+    @model_validator(mode="after")
+    def _two_marks(self) -> Self:
+        if self.thousands is not None and self.thousands == self.decimal:
+            raise BadValue("thousands and decimal are the same mark", "leave out one of them")
+        return self
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -237,7 +308,9 @@ class TableMap(FileModel):
     @model_validator(mode="after")
     def _no_text_keys(self) -> Self:
         given = [
-            n for n in ("fields", "delimiter", "decimal", "params") if n in self.model_fields_set
+            n
+            for n in ("fields", "delimiter", "decimal", "thousands", "params")
+            if n in self.model_fields_set
         ]
         if self.of_kernel_tuner and given:
             raise BadValue(

@@ -1,12 +1,13 @@
-"""Clocks and voltages that no device has: refused, with the factor that would make them right."""
+"""Values that no device has: refused, with the factor that would make them right."""
 
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 
-from analysis.dataset import POSSIBLE
+from analysis.dataset import COUNT_PREFIX, POSSIBLE, POSSIBLE_COUNT
 from campaign.table.cells import Cells
 from campaign.table.map_file import TableMap
 
@@ -16,26 +17,50 @@ UNITS = {
 }
 """Unit of a column -> the factors to it, as a map file has them, and the units that they are
 from."""
+DEVICE = ("core_mhz", "mem_mhz", "core_v", "mem_v")
+"""Columns of which every value is one that a device is set to, also in a store."""
+AT_CAP = (0.88, 1.1)
+"""Power over cap of the rows that draw most, where the cap binds: meters and controllers are this
+exact."""
+DRAW_MOST = 0.9
+"""The quantile of the rows of a cap that reach it: others need less."""
+MOSTLY = 0.6
+"""The share of caps that are reached; the largest ones may be beyond what any row needs."""
+FEWEST_CAPS, WIDE, MOST_CAPS = 3, 1.25, 200
+"""So many caps, and the ratio of the largest to the least: one clock may draw its number in W."""
+MOST_CAP_W = 3000.0
+"""Caps of a node of several GPUs are below this, or are given by GPU."""
+CAP_WORDS = {"power", "pwr", "cap", "powercap", "powerlimit", "tdp", "tgp", "watt", "watts"}
+CLOCK_WORDS = {"clock", "clk", "freq", "frequency", "mhz", "ghz", "khz", "hz"}
 
 
 def note_impossible(
-    cells: Cells, columns: dict[str, np.ndarray], judged: np.ndarray, mapping: TableMap
+    cells: Cells,
+    columns: dict[str, np.ndarray],
+    of_store: np.ndarray,
+    failed: np.ndarray,
+    mapping: TableMap,
 ) -> None:
-    """Note the columns whose ``judged`` rows (bool) all have values (float64, NaN where there is
-    none) in another unit, and the rows whose value no device has; see
-    :data:`analysis.dataset.POSSIBLE`."""
-    for name in POSSIBLE:
-        values = columns[name]
-        low, high, unit = POSSIBLE[name]
+    """Note the columns whose values (float64, NaN where there is none) are all in another unit, and
+    the rows whose value no device has; see :data:`analysis.dataset.POSSIBLE`.
+
+    ``of_store``, ``failed``: bool, one a row. A store may hold a 0 that a meter or a clock gave,
+    and of a failed measurement any number from 0 on.
+    """
+    for name, values in columns.items():
+        low, high, unit = _bounds(name)
+        least = np.where(failed | (of_store & (name not in DEVICE)), 0.0, low)
+        rows = np.flatnonzero((values < least) | (values > high))
+        if not len(rows):
+            continue
         bounds = f"devices have {low:g} to {high:,g} {unit}"
-        rows = np.flatnonzero(judged & ((values < low) | (values > high)))
-        present = values[judged & np.isfinite(values)]
+        present = values[~np.isnan(values) & ~of_store]
         right = [
             (factor, text, theirs)
-            for factor, text, theirs in UNITS[unit]
+            for factor, text, theirs in UNITS.get(unit, ())
             if len(rows) == len(present) and _possible(present * factor, low, high).all()
         ]
-        if len(rows) and right:
+        if right and name in DEVICE:
             factor, text, theirs = right[0]
             advice = _advice(name, factor, text, theirs, mapping)
             cells.wrong_columns.append(
@@ -43,16 +68,35 @@ def note_impossible(
             )
             continue
         for i in rows.tolist():
-            seems = [
-                f"in {theirs} it would be {values[i] * factor:g} {unit}: "
-                for factor, _, theirs in UNITS[unit]
-                if _possible(values[i] * factor, low, high)
-            ]
             cells.note(
-                i,
-                f"{name}: found {values[i]:g}; {bounds}; {''.join(seems[:1])}correct this row, "
-                f"as the column is in {unit}",
+                i, name, f"{name}: found {values[i]:g}; {_wanted(name, values[i], least[i])}"
             )
+
+
+def _bounds(name: str) -> tuple[float, float, str]:
+    if name.startswith(COUNT_PREFIX):
+        return *POSSIBLE_COUNT, ""
+    return POSSIBLE["energy_j" if name == "power_w x time_s" else name]
+
+
+def _wanted(name: str, value: float, least: float) -> str:
+    """What a value should be that is beyond the bounds of its column."""
+    low, high, unit = _bounds(name)
+    if np.isinf(value):
+        return "must be finite"
+    if value <= 0:
+        return f"must be {'above 0' if least > 0 else '0 or more'}"
+    if name not in DEVICE:
+        return f"must be from {low:g} to {high:g} {unit}".rstrip() + "; check the unit"
+    seems = [
+        f"in {theirs} it would be {value * factor:g} {unit}: "
+        for factor, _, theirs in UNITS[unit]
+        if low <= value * factor <= high
+    ]
+    return (
+        f"devices have {low:g} to {high:,g} {unit}; {''.join(seems[:1])}correct this row, as the "
+        f"column is in {unit}"
+    )
 
 
 def _possible(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -89,3 +133,54 @@ def _advice(name: str, factor: float, text: str, theirs: str, mapping: TableMap)
             f"under [columns] in {where}"
         )
     return f"set factor = {source.factor * factor:g} for {name} under [columns] in the map file"
+
+
+def note_power_caps(
+    cells: Cells,
+    core_mhz: np.ndarray,
+    power_w: np.ndarray,
+    read_back: np.ndarray,
+    mapping: TableMap,
+) -> None:
+    """Note a column of clocks that holds power caps in W: its own name says so, or the rows that
+    draw most draw as many W as their "clock" is. ``power_w``: float64, the mean of each row;
+    ``read_back``: bool, the rows whose clock a reading agrees with."""
+    source = mapping.columns.get("core_mhz")
+    names = [] if source is None else source.names
+    named = [name for name in names if _names_cap(name)]
+    reached_w = {} if read_back.all() else _reached_caps(core_mhz[~read_back], power_w[~read_back])
+    if not named and not reached_w:
+        return
+    seen = ""
+    if reached_w:
+        seen = ": rows draw " + " and ".join(
+            f"{reached_w[cap]:.3g} W at {cap:g}" for cap in (min(reached_w), max(reached_w))
+        )
+    cells.wrong_columns.append(
+        f"core_mhz{_called('core_mhz', mapping)}: is a power cap (power limit) in W, not a clock"
+        f"{seen}; a cap is no setting here: import the clocks that were read as core_mhz, with the "
+        'cap as a label (unknown = "label"), or by [[keep]] the rows of one cap, as one site'
+    )
+
+
+def _reached_caps(core_mhz: np.ndarray, power_w: np.ndarray) -> dict[float, float]:
+    """Each "clock" whose number the rows that draw most draw in W, and what they draw; nothing
+    where these are few of them, or so near to each other that it may be by chance."""
+    caps, of = np.unique(core_mhz, return_inverse=True)
+    if not FEWEST_CAPS <= len(caps) <= MOST_CAPS:
+        return {}
+    reached_w = {}
+    for i, cap in enumerate(caps.tolist()):
+        own_w = power_w[(of == i) & np.isfinite(power_w)]
+        most_w = float(np.quantile(own_w, DRAW_MOST, method="higher")) if len(own_w) else 0.0
+        if AT_CAP[0] * cap < most_w < AT_CAP[1] * cap and cap <= MOST_CAP_W:
+            reached_w[cap] = most_w
+    enough = len(reached_w) >= max(FEWEST_CAPS, MOSTLY * len(caps))
+    return reached_w if enough and max(reached_w) >= WIDE * min(reached_w) else {}
+
+
+def _names_cap(name: str) -> bool:
+    """Whether the name of a column of clocks says that it holds power caps."""
+    words = re.findall("[a-z]+[0-9]*", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())
+    is_cap = not CAP_WORDS.isdisjoint(words) or words[-1:] == ["w"]
+    return is_cap and CLOCK_WORDS.isdisjoint(words)

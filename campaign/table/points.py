@@ -40,7 +40,12 @@ def point_ids_of(frame: pd.DataFrame, given: list[str]) -> list[str]:
         name: frame[name].tolist() for name in ("site", "partition", "params", "ranks", "repeat")
     }
     for name in ("core_mhz", "mem_mhz"):
-        content[name] = [None if math.isnan(mhz) else mhz for mhz in frame[name].tolist()]
+        mhz = frame[name]
+        content[name] = (
+            mhz.tolist()
+            if mhz.notna().all()
+            else mhz.astype(object).where(mhz.notna(), None).tolist()
+        )
     content |= {"label": frame["kernel"].tolist(), "kernel": ["import"] * len(frame)}
     made = point_ids(content)
     return [own or other for own, other in zip(given, made, strict=True)]
@@ -60,8 +65,9 @@ def attempts_of(
         return Attempts(np.arange(len(ids)), failures)
     attempt = frame["attempt"].to_numpy()
     best: dict[str, int] = {}
+    wrong = cells.wrong_rows
     for i, point_id in enumerate(ids):
-        if i in cells.wrong:
+        if i in wrong:
             continue
         other = best.setdefault(point_id, i)
         if other == i:
@@ -74,6 +80,7 @@ def attempts_of(
         setting = Setting(*(None if math.isnan(clock) else clock for clock in mhz))
         cells.note(
             i,
+            "point",
             f"the same point as line {cells.table.lines[other]} ({frame['kernel'][i]} at "
             f"{setting}, repeat {frame['repeat'][i]}); number them in a column repeat or by "
             f"number_repeats in a map file, or rename one",

@@ -6,50 +6,60 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pandas as pd
 
-from analysis.dataset import COUNT_PREFIX, MEASUREMENT_COLUMNS
+from analysis.dataset import MEASUREMENT_COLUMNS
 from campaign.table.delimited import MAX_VALUES, read_delimited
 from campaign.table.kernel_tuner import read_cache
 from campaign.table.map_file import (
     COLUMNS,
-    NUMBER_COLUMNS,
     POINT_ID,
     REQUIRED,
     ColumnSource,
     Keep,
     TableMap,
+    is_number_column,
     is_table_column,
 )
-from sites.located_toml import BadFile, readable
+from campaign.table.number_text import Numbers, NumberStyle, UnclearNumbers, read_numbers
+from campaign.table.units import UNITS, quantity_of, suggested_unit
+from sites.located_toml import BadFile, raise_all, readable
 from sites.regular_files import MAX_BYTES, open_regular
 
 BATCH_ROWS = 4096
 """Rows of Parquet that are read at once, before their size is known."""
 OF_STORE = {*COLUMNS, *MEASUREMENT_COLUMNS}
 """What a table with a column ``point_id``, which export wrote, may have; further ``n_<class>``."""
-DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(?:[eE][-+]?\d+)?\s*")
-THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}(?:,\d{3})+\s*")
+INDEX_OF_PANDAS = re.compile("__index_level_[0-9]+__")
+"""The column of a Parquet file that holds a pandas index without a name."""
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """A table under our column names and units, its values still as they were read: text,
-    numbers, or None. Every list has one entry a row; ``lines`` are those of the file. ``notes``:
-    what was recognised, a sentence each."""
+    """A table under our column names and units. A column of numbers is :class:`Numbers`; any other
+    has its values as they were read: text, numbers, or None. Every column has one entry a row;
+    ``lines`` are those of the file. ``notes``: what was recognised, a sentence each."""
 
     path: Path
     lines: list[int]
-    columns: dict[str, list[Any]]
+    columns: dict[str, list[Any] | Numbers]
     labels: dict[str, list[Any]]
     notes: list[str] = field(default_factory=list)
+
+    def texts(self, name: str) -> list[Any]:
+        """A column that is none of numbers."""
+        column = self.columns[name]
+        if isinstance(column, Numbers):
+            raise TypeError(f"{name} is a column of numbers")
+        return column
 
     @property
     def of_store(self) -> bool:
@@ -66,6 +76,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
         BadFile: it cannot be read, lacks a column, or has one that nobody knows.
     """
     notes: list[str] = []
+    sure_of_points = True
     standard: set[str] = {*COLUMNS}
     if mapping.of_kernel_tuner:
         standard |= {"status", "text"}
@@ -73,46 +84,72 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     elif _is_parquet(path):
         header, lines, values = _parquet(path)
     else:
-        (header, lines, values), notes = read_delimited(path, mapping)
+        (header, lines, values), delimiter, notes = read_delimited(path, mapping)
+        # A decimal comma between commas is quoted; between others, 46.804 may be 46,804.
+        sure_of_points = delimiter == ","
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise BadFile(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
     theirs = dict(zip(header, values, strict=True))
     standard = OF_STORE if POINT_ID in theirs else standard
+    in_map = "the map" if map_file is None else str(map_file)
     taken = _taken(path, theirs, mapping)
     own = [name for name in header if name not in taken and is_table_column(name, standard)]
     labels = [name for name in header if name not in taken and name not in own]
-    _check_columns(path, header, own, labels, mapping)
-    kept = _kept(theirs, mapping.keep, len(lines))
-    in_map = "the map" if map_file is None else str(map_file)
-    if lines and not kept:
-        raise BadFile(
-            f"none of its {len(lines)} rows is kept by [[keep]] in {in_map}",
-            "correct that rule",
-            str(path),
-        )
-    for name in mapping.constants:
-        if name in own and name != "site":
-            raise BadFile(
-                f"the table {path} has a column {name}",
-                f"leave {name} out of [constants]",
-                f"{in_map}: constants.{name}",
-            )
-    if mapping.keep:
-        notes.append(f"{path}: {len(kept)} of {len(lines)} rows kept, as the map says")
-        theirs = {name: [column[i] for i in kept] for name, column in theirs.items()}
-        lines = [lines[i] for i in kept]
-    columns: dict[str, list[Any]] = {
-        name: [value] * len(lines) for name, value in mapping.constants.items()
+    _check_columns(path, header, own, labels, mapping, in_map)
+    numbers, mark = _numbers(path, theirs, lines, own, mapping, sure_of_points)
+    if mark == "," and mapping.decimal is None:
+        notes.append(f"{path}: its numbers have decimal commas")
+    columns: dict[str, list[Any] | Numbers] = {
+        name: numbers.get(name, theirs[name]) for name in own
     }
-    columns |= {name: theirs[name] for name in own}
-    notes += _with_decimal_points(path, theirs, _numbers(own, mapping), mapping.decimal)
-    columns |= {name: theirs[name] for name in own}
     for ours, source in mapping.columns.items():
-        columns[ours] = _converted([theirs[name] for name in source.names], source)
+        columns[ours] = _converted(ours, source, theirs, numbers, mapping)
     if mapping.params:
-        columns["params"] = _params({name: theirs[name] for name in mapping.params})
-    return RawTable(path, lines, columns, {name: theirs[name] for name in labels}, notes)
+        columns["params"] = _params({name: theirs[name] for name in mapping.params}, mark)
+    columns |= {
+        name: Numbers(np.full(len(lines), float(value)))
+        if is_number_column(name)
+        else [value] * len(lines)
+        for name, value in mapping.constants.items()
+        if name not in columns
+    }
+    kept_labels = {name: theirs[name] for name in labels}
+    if mapping.keep:
+        kept = _kept(theirs, numbers, mapping.keep, len(lines))
+        if len(lines) and not len(kept):
+            raise BadFile(
+                f"none of its {len(lines)} rows is kept by [[keep]] in {in_map}",
+                "correct that rule",
+                str(path),
+            )
+        notes.append(f"{path}: {len(kept)} of {len(lines)} rows kept, as the map says")
+        columns = {name: _rows(values, kept) for name, values in columns.items()}
+        kept_labels = {name: [v[i] for i in kept] for name, v in kept_labels.items()}
+        lines = [lines[i] for i in kept]
+    _check_units_row(path, lines, columns)
+    return RawTable(path, lines, columns, kept_labels, notes)
+
+
+def _rows(values: list[Any] | Numbers, kept: list[int]) -> list[Any] | Numbers:
+    if isinstance(values, Numbers):
+        return values.taken(np.array(kept, np.int64))
+    return [values[i] for i in kept]
+
+
+def _check_units_row(
+    path: Path, lines: Sequence[int], columns: Mapping[str, list[Any] | Numbers]
+) -> None:
+    """Refuse a row of units below the header as that."""
+    given = [n for n in columns.values() if isinstance(n, Numbers) and np.isfinite(n.values).any()]
+    first = [numbers.refused.get(0, ("", ""))[0].strip("()[] ") for numbers in given]
+    if len(lines) > 1 and any(text in UNITS for text in first) and all(map(str.strip, first)):
+        raise BadFile(
+            f"a row of units ({', '.join(first)})",
+            "remove it, and give each column its unit in a map file, as in time_s = { column = "
+            '"t", unit = "ms" }',
+            f"{path}:{lines[0]}",
+        )
 
 
 def _taken(path: Path, theirs: Iterable[str], mapping: TableMap) -> set[str]:
@@ -120,195 +157,218 @@ def _taken(path: Path, theirs: Iterable[str], mapping: TableMap) -> set[str]:
     theirs = list(theirs)
     named = {name: ours for ours, source in mapping.columns.items() for name in source.names}
     named |= dict.fromkeys(mapping.params, "params")
-    for name, used in (*named.items(), *((rule.column, "keep") for rule in mapping.keep)):
-        if name not in theirs:
-            raise BadFile(
-                f"no column {name!r}, which the map names for {used}",
+    used = {**{rule.column: "keep" for rule in mapping.keep}, **named}
+    raise_all(
+        [
+            BadFile(
+                f"no column {name!r}, which the map names for {ours}",
                 f"it has {', '.join(theirs)}",
                 str(path),
             )
+            for name, ours in used.items()
+            if name not in theirs
+        ]
+    )
     return set(named)
 
 
 def _check_columns(
-    path: Path, header: list[str], own: list[str], labels: list[str], mapping: TableMap
+    path: Path, header: list[str], own: list[str], labels: list[str], mapping: TableMap, in_map: str
 ) -> None:
-    unknown = [name for name in labels if all(name != rule.column for rule in mapping.keep)]
+    """Refuse columns that are missing, that nobody knows, or that the map contradicts: all of
+    them."""
     have = {*mapping.columns, *own, *mapping.constants}
     optional = {"core_mhz"} if mapping.of_kernel_tuner else set()
     missing = [name for name in REQUIRED if name not in have | optional]
     if not {"energy_j", "power_w", POINT_ID} & have and not mapping.of_kernel_tuner:
         missing.append("energy_j or power_w")
+    wrong = []
     if missing:
-        raise BadFile(
-            f"no column {missing[0]}",
-            f"it has {', '.join(header)}: name theirs under [columns] in a map file, or give one "
-            f"value under [constants]{' or by --site' if missing[0] == 'site' else ''}",
-            str(path),
+        wrong.append(
+            BadFile(
+                f"no column {', '.join(missing)}",
+                f"it has {', '.join(header)}: name theirs under [columns] in a map file, or give "
+                f"one value under [constants]{' or by --site' if 'site' in missing else ''}",
+                str(path),
+            )
         )
+    by_keep = {rule.column for rule in mapping.keep}
+    unknown = [n for n in labels if n not in by_keep and not INDEX_OF_PANDAS.fullmatch(n)]
     if unknown and mapping.unknown == "refuse" and POINT_ID not in header:
-        raise BadFile(
-            f"unknown column {unknown[0]!r}",
-            'name it under [columns] in a map file, or set unknown = "label" there to keep it as a '
-            "label",
-            str(path),
+        wrong.append(
+            BadFile(
+                f"unknown column{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown))}",
+                'name what is needed under [columns] in a map file, or set unknown = "label" there '
+                "to keep the others as labels",
+                str(path),
+            )
         )
+    wrong += [
+        BadFile(
+            f"the table {path} has a column {name}",
+            f"leave {name} out of [constants]",
+            f"{in_map}: constants.{name}",
+        )
+        for name in mapping.constants
+        if name in own and name != "site"
+    ]
     if mapping.number_repeats and "repeat" in own:
-        raise BadFile(
-            "number_repeats beside a column repeat", "leave number_repeats out", str(path)
+        wrong.append(
+            BadFile("number_repeats beside a column repeat", "leave number_repeats out", str(path))
         )
     if mapping.params and "params" in own:
-        raise BadFile("params in the map beside a column params", "leave params out", str(path))
+        what = "params in the map beside a column params"
+        wrong.append(BadFile(what, "leave params out", str(path)))
+    raise_all(wrong)
 
 
-def _kept(theirs: dict[str, list[Any]], rules: list[Keep], n_rows: int) -> list[int]:
+def _kept(
+    theirs: Mapping[str, Sequence[Any]],
+    numbers: Mapping[str, Numbers],
+    rules: Sequence[Keep],
+    n_rows: int,
+) -> list[int]:
     """The rows that every rule keeps."""
     rows = list(range(n_rows))
     for rule in rules:
-        values = theirs[rule.column]
-        passes = {value: _passes(value, rule) for value in {values[i] for i in rows}}
-        rows = [i for i in rows if passes[values[i]]]
+        texts = ["" if value is None else str(value) for value in theirs[rule.column]]
+        by_text = {text: _passes(text, rule) for text in set(texts)}
+        wanted = [v for v in rule.values if isinstance(v, int | float) and not isinstance(v, bool)]
+        by_number = (
+            np.isin(numbers[rule.column].values, wanted) if wanted else np.zeros(n_rows, bool)
+        )
+        rows = [i for i in rows if by_text[texts[i]] or by_number[i]]
     return rows
 
 
-def _passes(value: Any, rule: Keep) -> bool:
-    text = "" if value is None else str(value)
+def _passes(text: str, rule: Keep) -> bool:
+    """Whether a rule's expression, or one of its texts and truth values, is that of a cell."""
     if rule.matches is not None:
         return re.search(rule.matches, text) is not None
-    for wanted in rule.values:
-        if isinstance(wanted, bool):
-            is_wanted = text.lower() == str(wanted).lower()
-        else:
-            is_wanted = text == wanted if isinstance(wanted, str) else _float(value) == wanted
-        if is_wanted:
-            return True
-    return False
-
-
-def _numbers(own: list[str], mapping: TableMap) -> list[str]:
-    """The table's columns that hold numbers."""
-    mapped = [
-        name
-        for ours, source in mapping.columns.items()
-        if _is_number(ours) and not source.join
-        for name in source.names
-    ]
-    return list(dict.fromkeys([*(name for name in own if _is_number(name)), *mapped]))
-
-
-def _is_number(name: str) -> bool:
-    return name in NUMBER_COLUMNS or name.startswith(COUNT_PREFIX)
-
-
-def _with_decimal_points(
-    path: Path, theirs: dict[str, list[Any]], names: list[str], decimal: str | None
-) -> list[str]:
-    """Give the columns of numbers decimal points in place of decimal commas; a note where that
-    was recognised.
-
-    Raises:
-        BadFile: a comma that could also separate thousands.
-    """
-    if decimal == ".":
-        return []
-    with_commas = [name for name in names if _has_comma(theirs[name])]
-    texts = [text for name in with_commas for text in theirs[name] if "," in text]
-    if decimal is None:
-        if not texts or not all(map(DECIMAL_COMMA.fullmatch, texts)):
-            if texts and all(map(THOUSANDS.fullmatch, texts)):
-                raise _ambiguous(path, texts[0])
-            return []  # what is no number is named with its line later
-        if all(map(THOUSANDS.fullmatch, texts)):
-            raise _ambiguous(path, texts[0])
-        points = next((t for n in names for t in theirs[n] if "." in str(t)), None)
-        if points is not None:
-            raise BadFile(
-                f"numbers with a comma ({texts[0].strip()!r}) and with a point "
-                f"({str(points).strip()!r})",
-                'write all with a point; or set decimal = "," in a map file',
-                str(path),
-            )
-    for name in with_commas:
-        theirs[name] = [value.replace(",", ".", 1) for value in theirs[name]]
-    return [] if decimal or not texts else [f"{path}: its numbers have decimal commas"]
-
-
-def _has_comma(values: list[Any]) -> bool:
-    try:
-        return "," in "\n".join(values)
-    except TypeError:  # not all are text: they were read as numbers
-        return False
-
-
-def _ambiguous(path: Path, text: str) -> BadFile:
-    return BadFile(
-        f"found {text.strip()!r}, a decimal comma or a separator of thousands",
-        'set decimal = "," in a map file, or remove the separators',
-        str(path),
+    return any(
+        text.lower() == str(wanted).lower() if isinstance(wanted, bool) else text == wanted
+        for wanted in rule.values
     )
 
 
-def _float(value: Any) -> float:
-    """A number, or NaN."""
+def _numbers(
+    path: Path,
+    theirs: Mapping[str, list[Any]],
+    lines: list[int],
+    own: list[str],
+    mapping: TableMap,
+    sure_of_points: bool,
+) -> tuple[dict[str, Numbers], str]:
+    """The table's columns that hold numbers, and their decimal mark."""
+    names = [name for name in own if is_number_column(name)]
+    for ours, source in mapping.columns.items():
+        if is_number_column(ours) and not source.join and not source.is_text:
+            names += source.names
+    names += [
+        rule.column for rule in mapping.keep if any(type(v) in (int, float) for v in rule.values)
+    ]
+    columns = {name: theirs[name] for name in dict.fromkeys(names)}
     try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+        return read_numbers(
+            columns, mapping.decimal, mapping.thousands, mapping.missing, sure_of_points
+        )
+    except UnclearNumbers as error:
+        place = f"{path}:{lines[error.row]}: {error.column}"
+        raise BadFile(error.what, error.remedy, place) from None
 
 
-def _converted(columns: list[list[Any]], source: ColumnSource) -> list[Any]:
-    """Values in our unit; what is no number stays, to be named later."""
+def _converted(
+    ours: str,
+    source: ColumnSource,
+    theirs: Mapping[str, list[Any]],
+    numbers: Mapping[str, Numbers],
+    mapping: TableMap,
+) -> list[Any] | Numbers:
+    """A column of ours, in our unit where it is one of numbers."""
+    columns = [theirs[name] for name in source.names]
     if source.join:
         return [
             source.separator.join(text for text in map(_text, parts) if text)
             for parts in zip(*columns, strict=True)
         ]
-    values = columns[0]
-    if source.sum:
-        values = [_sum(parts) for parts in zip(*columns, strict=True)]
-    if not source.reciprocal and source.factor == 1.0 and not source.offset:
-        return values
-    return [_in_our_unit(value, source) for value in values]
+    if not is_number_column(ours):
+        return columns[0]
+    if source.is_text:
+        parts = [_read_texts(ours, source, values, mapping) for values in columns]
+    else:
+        parts = [_with_advice(ours, numbers[name], source) for name in source.names]
+    values = reduce(add, [part.values for part in parts])
+    refused: dict[int, tuple[str, str]] = {}
+    for part in reversed(parts):
+        refused |= part.refused
+    if source.reciprocal or source.scale(ours) != 1.0 or source.offset:
+        with np.errstate(all="ignore"):
+            scaled = (1.0 / values if source.reciprocal else values) * source.scale(ours)
+            scaled = scaled + source.offset
+        # 1 / 0 is no value: the 0 is named as what was found.
+        values = np.where((values == 0) & source.reciprocal, 0.0, scaled)
+    return Numbers(values, refused)
 
 
-def _params(columns: dict[str, list[Any]]) -> list[str]:
+def _read_texts(
+    ours: str, source: ColumnSource, values: Sequence[Any], mapping: TableMap
+) -> Numbers:
+    """A column of texts that a unit with a reader of its own makes numbers."""
+    read = UNITS[str(source.unit)].read
+    known: dict[str, float] = dict.fromkeys(("", *mapping.missing), math.nan)
+    why: dict[str, str] = {}
+    texts = ["" if value is None else str(value).strip() for value in values]
+    for text in set(texts) - known.keys():
+        try:
+            known[text] = read(text, quantity_of(ours)) if read else math.nan
+        except ValueError as error:
+            known[text], why[text] = math.nan, str(error)
+    refused = {i: (text, why[text]) for i, text in enumerate(texts) if text in why} if why else {}
+    return Numbers(np.array([known[text] for text in texts], float), refused)
+
+
+def _with_advice(ours: str, numbers: Numbers, source: ColumnSource) -> Numbers:
+    """Where a unit would read all texts that are no numbers: advice to give it."""
+    if not numbers.refused or source.unit or source.factor != 1.0:
+        return numbers
+    unit = suggested_unit(ours, {text for text, _ in numbers.refused.values()})
+    if not unit:
+        return numbers
+    line = f"{ours} = {{ column = {json.dumps(source.names[0])}, unit = {json.dumps(unit)} }}"
+    why = f"must be a number; write {line} under [columns] in the map file"
+    return Numbers(
+        numbers.values,
+        {i: (text, f"found {text[:40]!r}; {why}") for i, (text, _) in numbers.refused.items()},
+    )
+
+
+def _params(columns: dict[str, list[Any]], mark: str) -> list[str]:
     """Each row's parameters as JSON. Empty cells are left out."""
+    style = NumberStyle(mark)
     return [
-        json.dumps({k: _param(v) for k, v in zip(columns, row, strict=True) if v not in (None, "")})
+        json.dumps(
+            {k: _param(v, style) for k, v in zip(columns, row, strict=True) if v not in (None, "")}
+        )
         for row in zip(*columns.values(), strict=True)
     ]
 
 
-def _param(value: Any) -> Any:
-    """A number or truth value where the text is one in JSON; otherwise the value as it is."""
+def _param(value: Any, style: NumberStyle) -> Any:
+    """A number or truth value where the text is one in JSON, but for the file's decimal mark;
+    otherwise the value as it is."""
     try:
+        if isinstance(value, str) and style.decimal == ",":
+            value = (
+                value if "." in value or style.number(value) is None else value.replace(",", ".")
+            )
         read = json.loads(value)
     except (TypeError, ValueError, RecursionError):
         return value
     return read if isinstance(read, int | float) and math.isfinite(read) else value
 
 
-def _in_our_unit(value: Any, source: ColumnSource) -> Any:
-    try:
-        number = float(value)
-        if source.reciprocal:
-            number = 1.0 / number
-        return number * source.factor + source.offset
-    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
-        return value
-
-
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
-
-
-def _sum(parts: tuple[Any, ...]) -> Any:
-    """The sum; None where a part is missing; a part that is no number as it is."""
-    if any(part is None or part == "" for part in parts):
-        return None
-    numbers = list(map(_float, parts))
-    wrong = next((part for part, n in zip(parts, numbers, strict=True) if math.isnan(n)), None)
-    return reduce(add, numbers) if wrong is None else wrong
 
 
 def _is_parquet(path: Path) -> bool:
@@ -318,6 +378,8 @@ def _is_parquet(path: Path) -> bool:
 
 def _parquet(path: Path) -> tuple[list[str], list[int], list[list[Any]]]:
     """The header, each row's number, and the columns."""
+    import pyarrow  # noqa: F401, PLC0415  (a missing one is no damaged file)
+
     try:
         with open_regular(path) as file:
             frame = _frame(path, file)
@@ -376,7 +438,9 @@ def _frame(path: Path, file: BinaryIO) -> pd.DataFrame:
                 break
     if n_bytes > MAX_BYTES:
         raise BadFile(f"unpacks to more than {MAX_BYTES >> 20} MiB", "divide it", str(path))
-    return pa.Table.from_batches(batches, stored.schema_arrow).to_pandas()
+    # An index of pandas is a column as any other: what its metadata say of it is left aside.
+    table = pa.Table.from_batches(batches, stored.schema_arrow)
+    return table.to_pandas(ignore_metadata=True)
 
 
 def _plain(value: Any) -> Any:

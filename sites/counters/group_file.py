@@ -25,7 +25,7 @@ from sites.located_toml import FileModel, matching, read_file
 BUILT_IN_GROUPS = "sites/counters/groups"
 NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 Name = Annotated[str, matching(NAME, "must be 1 to 64 letters, digits, _ . -")]
-Number = Annotated[float, Field(allow_inf_nan=False, strict=False)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class CounterGroup(FileModel):

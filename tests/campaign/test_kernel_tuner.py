@@ -163,9 +163,20 @@ def test_a_variant_without_a_time_is_a_failure_with_its_reason(tmp_path, record,
         (
             "[1]",
             TIMES,
-            "t.csv: is not a cache file of Kernel Tuner: it is no JSON object; name one",
+            "t.csv: is not a file of Kernel Tuner: it is no JSON object; name one",
         ),
-        ('{"results": []}', TIMES, "it has no 'kernel_name'"),
+        ('{"cache": {}}', TIMES, "it has no 'kernel_name'"),
+        (
+            '{"results": []}',
+            TIMES,
+            "t.csv: does not name its kernel; give kernel under [constants]",
+        ),
+        ('{"results": []}', TIMES.replace("[columns]", 'kernel="k"\n[columns]'), "has no records"),
+        (
+            '{"results": [\n{"configuration": 3}]}',
+            TIMES.replace("[columns]", 'kernel="k"\n[columns]'),
+            "t.csv:2: is a result without its configuration",
+        ),
         (cache(tune_params_keys="bx"), TIMES, "'tune_params_keys' is no list of names"),
         (cache()[: cache().index("\n", cache().index('"cache"'))], TIMES, "t.csv: has no records"),
         (cache({"bx": 8, "time": 1}), TIMES, ":23: a record without the parameter 'layout', which"),
@@ -176,12 +187,44 @@ def test_a_variant_without_a_time_is_a_failure_with_its_reason(tmp_path, record,
         (cache().replace('"time": 3', '"time" 3'), TIMES, "t.csv:23: is not JSON (Expecting ':'"),
         (cache() + "}", TIMES, "t.csv:26: has text after the end of the object"),
         (cache(), "", 'is a cache file of Kernel Tuner; give --map a map file with layout = "ker'),
-        (cache(), TIMES.replace("label", "refuse"), "unknown column 'device_name'; name it"),
+        (
+            cache(),
+            TIMES.replace("label", "refuse"),
+            "unknown columns 'device_name', 'problem_size', 'objective'",
+        ),
         (cache(), 'fields = ["a"]\n' + TIMES, "fields with layout kernel_tuner, whose file names"),
     ],
 )
 def test_what_is_wrong_in_a_cache_is_named_with_its_line(tmp_path, text, mapping, words):
     assert words in refusal(tmp_path, text, mapping)
+
+
+ENERGIES = TIMES + 'power_w = "nvml_power"\n'
+VERSION_1_5 = ROOT / "tests/data/kernel_tuner/version_1.5_cache.json"
+
+
+@pytest.mark.parametrize("name", ["version_1.5_cache.json", "version_1.5_results.json"])
+def test_the_files_of_version_1_5_keep_why_a_variant_failed_and_that_no_power_was_read(
+    tmp_path, name
+):
+    """Both files of one run, against its cache as Python's json reads it."""
+    path = VERSION_1_5.with_name(name)
+    mapping = ENERGIES.replace("[columns]", 'kernel = "add"\n[columns]')
+    frame = read(tmp_path, path.read_text(), mapping).set_index("params")
+    words = {"RuntimeFailedConfig": "runtime", "CompilationFailedConfig": "compile"}
+    for record in json.loads(VERSION_1_5.read_text())["cache"].values():
+        params = {n: record[n] for n in ("variant", "repeat", "block_size_x")}
+        row = frame.loc[canonical_json(params)]
+        if error := record.get("__error__"):
+            assert row["status"] == "kernel failed" and math.isnan(row["time_s"])
+            assert row["text"] == (error if "cache" in name else words[error])
+            continue
+        assert (row["status"], row["time_s"]) == ("ok", record["time"] * 1e-3)
+        if record["nvml_power"]:
+            assert row["energy_j"] == pytest.approx(60.5e-3 * record["time"])
+        else:
+            assert math.isnan(row["energy_j"])
+    assert len(frame) == 6
 
 
 def test_variants_that_stand_twice_are_repeats_where_the_map_says_so(tmp_path):

@@ -23,6 +23,8 @@ from analysis.dataset import (
     KERNEL_FAILED,
     MEASUREMENT_COLUMNS,
     OK,
+    POSSIBLE,
+    POSSIBLE_COUNT,
     STATUSES,
     TIMED_OUT,
 )
@@ -38,6 +40,7 @@ from campaign.store.site_record import SiteRecord, read_site_record, write_site_
 from campaign.table.checking import checked_rows
 from campaign.table.exporting import write_csv, write_parquet
 from campaign.table.map_file import TableMap
+from campaign.table.plausibility import DEVICE
 from campaign.table.reading import read_table
 from tests.campaign.test_journal import measurement
 
@@ -249,9 +252,11 @@ def test_labels_and_power_come_back_and_are_columns_for_people(tmp_path):
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 NAME = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=9)
-NUMBER = st.floats(allow_infinity=False) | st.just(5e-324) | st.just(-0.0)
 WHOLE = st.integers(0, 2**53)
 JSON_TEXT = st.dictionaries(TEXT, TEXT | st.integers() | st.floats(), max_size=2).map(json.dumps)
+METERS = st.dictionaries(
+    TEXT, st.dictionaries(TEXT, TEXT | st.floats() | st.booleans(), max_size=2), max_size=2
+).map(json.dumps)
 PARAMS = st.dictionaries(
     TEXT, TEXT | st.integers() | st.floats(allow_nan=False, allow_infinity=False), max_size=2
 ).map(lambda params: json.dumps(params, sort_keys=True, separators=(",", ":")))
@@ -264,22 +269,23 @@ def rows_of_a_store(draw: st.DrawFn) -> pd.DataFrame:
     def column(values: st.SearchStrategy[object]) -> list[object]:
         return [draw(values) for _ in range(size)]
 
-    frame = pd.DataFrame({name: column(NUMBER) for name in (*COLUMN_UNITS, "n_sp")})
-    frame["start_unix_s"] = column(st.floats(0, 1e12))
+    frame = pd.DataFrame()
     for name in (*COLUMN_UNITS, "n_sp"):
+        low, high, *_ = POSSIBLE.get(name, POSSIBLE_COUNT)
+        # A store may hold a 0 that a meter gave, and -0.0 is one.
+        zeros = low if name in DEVICE else 0.0
+        known = st.floats(zeros, high) | (st.nothing() if zeros else st.just(-0.0))
+        always = name in ("time_s", "start_unix_s")
+        frame[name] = column(known if always else st.none() | known)
         frame[name] = frame[name].astype(float)
-    for name in ("core_mhz", "mem_mhz"):
-        frame[name] = column(st.none() | st.floats(1e-300, 1e300))
-        frame[name] = frame[name].astype(float)
-    frame["time_s"] = column(st.floats(-1e300, 1e300))
     for name in ("text", "voltage_origin", "setup"):
         frame[name] = column(TEXT)
     for name in ("site", "partition", "kernel"):
         frame[name] = column(NAME.filter(lambda text: bool(text.strip())))
     frame["node"] = column(NAME.filter(lambda text: bool(text.strip())) | st.just(""))
     frame["params"] = column(PARAMS)
-    for name in ("meters", "provenance"):
-        frame[name] = column(JSON_TEXT)
+    frame["meters"] = column(METERS)
+    frame["provenance"] = column(JSON_TEXT)
     frame["status"] = column(st.sampled_from(STATUSES))
     frame["clock_proof"] = column(st.sampled_from(["read back", "timed", "stated", ""]))
     for name in INTEGER_COLUMNS:
@@ -312,7 +318,17 @@ def test_any_rows_of_a_store_come_back_bit_for_bit(tmp_path_factory, frame, as_p
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("energy_j", "inf", "energy_j: found inf; must be finite"),
+        ("energy_j", "inf", "energy_j: found 'inf'; must be a number"),
+        ("energy_j", "1e999", "energy_j: found '1e999'; must be finite"),
+        ("energy_j", "-2.5", "energy_j: found -2.5; must be 0 or more"),
+        ("time_s", "1e300", "time_s: found 1e+300; must be from 1e-12 to 1e+09 s"),
+        ("n_sp", "-1", "n_sp: found -1; must be 0 or more"),
+        ("n_sp", "1e300", "n_sp: found 1e+300; must be from 0 to 1e+28"),
+        ("core_v", "1e-300", "core_v: found 1e-300; devices have 0.2 to 5 V"),
+        ("provenance", '{"labels": 3}', "provenance: "),
+        ("provenance", '{"flags": [1]}', "provenance: "),
+        ("meters", '{"m": 1}', "meters: "),
+        ("attempt", "1_0", "attempt: found 1_0; must be a whole number"),
         ("status", "fine", "status: found 'fine'; must be one of ok, "),
         ("point_id", "../../x", "point_id: found '../../x'; must be what export wrote"),
         ("attempt", "1.5", "attempt: found 1.5; must be a whole number"),
@@ -337,6 +353,8 @@ def test_a_wrong_file_beside_the_table_is_refused(tmp_path, capsys):
         "[]",
         '{"sites": {"s": 1}, "setups": {}}',
         '{"sites": {}, "setups": {"../x": {}}, "earlier": {}}',
+        '{"sites": {"s": {"legal": [[852, null, true, null]]}}, "setups": {}, "earlier": {}}',
+        '{"sites": {"s": {"legal": [[852, null, 1e-300, null]]}}, "setups": {}, "earlier": {}}',
     ):
         (tmp_path / "out.csv.sites.json").write_text(text)
         assert main(["import", str(table), "--store", str(tmp_path / "again")]) == 2

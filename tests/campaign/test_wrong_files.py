@@ -233,6 +233,19 @@ def test_wrong_files(tmp_path, capsys, which, old, new, words):
     assert len(message.strip().splitlines()) <= 2
 
 
+def test_mistakes_in_all_parts_of_both_files_are_named_at_once(tmp_path, capsys):
+    path = write_files(tmp_path, "c", "repeats = 1", "repaets = 1\nseed = true")
+    text = path.read_text().replace("[1, 2]", '"x"').replace('"dram"', '"l9"')
+    path.write_text(text + '[[sites]]\nsite = "t.toml"\n')
+    site = SITE.replace("[[1000, 0.8], [2000, 1.0]]", "[[1000, 0.8]]").replace('"local"', '"pbs"')
+    (tmp_path / "s.toml").write_text(site)
+    assert main(["plan", str(path)]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    of_campaign = [f"c.toml:{line}: " for line in (2, 3, 11, 12, 14)]
+    for place in (*of_campaign, "s.toml:5: ", "s.toml:19: "):
+        assert any(place in line for line in lines), place
+
+
 CLOCKS = 'name = "s"\n[domains.core]\nfrequencies_mhz = [1000]\n[clocks]\n'
 METER = 'name = "s"\n[[meters]]\nkind = "{}"\n[meters.options]\n'
 WRONG_OPTIONS = [
