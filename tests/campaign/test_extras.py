@@ -32,6 +32,7 @@ def campaign_without(package: str, *words: str | Path) -> subprocess.CompletedPr
 
 
 def test_a_table_in_parquet(tmp_path):
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
     done = campaign_without("pyarrow", "import", tmp_path / "t.parquet", "--store", tmp_path / "s")
     assert done.returncode == 2
     assert done.stderr == (
