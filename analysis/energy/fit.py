@@ -23,7 +23,7 @@ from analysis.energy.models import AUTO
 from analysis.energy.node_differences import scatter_of_one_node
 from analysis.energy.out_of_fold import estimate_discrepancy
 from analysis.energy.refits import Refits
-from analysis.energy.remarks import inseparable, outliers
+from analysis.energy.remarks import condition_number, inseparable, outliers
 from analysis.energy.surface import fit_surface
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.training import predict, prepare, solve_form
@@ -127,7 +127,7 @@ def fit(
         high=np.maximum(value + reach, most),
         covariance=covariance,
         covariance_with_choice=with_choice,
-        condition_number=float(np.linalg.cond(unit)) if intervals else np.nan,
+        condition_number=condition_number(unit) if intervals else np.nan,
         dropped=dropped,
         curves=solution.curves,
         surface=surface,
