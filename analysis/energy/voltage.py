@@ -28,7 +28,7 @@ FLOOR_STARTS = ((0.9, 0.0), (0.75, 0.0), (0.85, 0.4), (0.75, 0.7))
 FREE_START_V = 0.8
 LARGEST_FALL = 7.0
 """To a thousandth of what is above the lowest voltage."""
-MAX_STEPS = 60
+SEARCH = {"ftol": 1e-11, "gtol": 1e-10, "maxiter": 200, "maxcor": 30}
 DIGITS = 5
 """Decimals of a curve's numbers: finer than any measurement shows a voltage, and coarser than what
 the search for the minimum leaves open."""
@@ -84,17 +84,12 @@ def estimate_curves(
 
     bounds = [bound for domain in domains for bound in domain.bounds()]
     if len(starts):
-        tolerance = {"ftol": 1e-7, "gtol": 1e-7}
         starts = [np.clip(start, *np.transpose(bounds)) for start in starts]
     else:
-        tolerance = {"ftol": 1e-10, "gtol": 1e-9}
         usual = range(len(FLOOR_STARTS) if family == "floor" else 1)
         starts = [np.concatenate([domain.start(i) for domain in domains]) for i in usual]
-    tolerance["maxiter"] = MAX_STEPS
     minima = [
-        optimize.minimize(
-            cost, numbers, jac=True, bounds=bounds, method="L-BFGS-B", options=tolerance
-        )
+        optimize.minimize(cost, numbers, jac=True, bounds=bounds, method="L-BFGS-B", options=SEARCH)
         for numbers in starts
     ]
     best = minima[int(first_least(np.array([minimum.fun for minimum in minima])))]
