@@ -54,7 +54,8 @@ def fit(
     Intervals and covariance come from leaving whole settings out: what the runs of one setting
     have in common (its true voltage, its temperature) is not averaged away by repeating them.
     Without each setting the form is chosen again, so that the intervals include the uncertainty
-    of the choice. Where columns depend on each other exactly, an interval has every value with
+    of the choice. Where columns depend on each other exactly, the values are those with the least
+    sum of (x_i |a_i|)^2 (:mod:`analysis.energy.arrow_solver`), and an interval has every value with
     which the model predicts the same. With three nodes or more, what the runs of a node have in
     common is added.
 
