@@ -7,7 +7,7 @@ PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
 # Hundreds of processes run the tests: each would compile the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo docs check test faults clean
+.PHONY: setup demo docs check test processors faults clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,10 @@ test: setup
 	.ci/install_slurm
 	.ci/install_chromium
 	$(BIN)/pytest $(PARALLEL)
+
+# The numeric tests with the arithmetic of several processors.
+processors: setup
+	$(BIN)/python -m tests.processors $(PARALLEL)
 
 faults: setup
 	.ci/install_slurm

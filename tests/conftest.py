@@ -18,6 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.numeric import NUMERIC
 from tests.session_folder import session_folder
 from tests.slow import EARLY, SLOW
 from tests.slurm_cluster import use_loopback
@@ -52,13 +53,16 @@ def group_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups for ``--dist loadgroup --no-loadscope-reorder``, and the mark ``slow``."""
+    """Groups for ``--dist loadgroup --no-loadscope-reorder``, and the marks ``slow`` and
+    ``numeric``."""
     places = {name: place for place, name in enumerate(EARLY)}
     for item in items:
         group = group_of(item)
         item.add_marker(pytest.mark.xdist_group(group))
         if group in SLOW:
             item.add_marker(pytest.mark.slow)
+        if item.nodeid.startswith(NUMERIC):
+            item.add_marker(pytest.mark.numeric)
     items.sort(key=lambda item: places.get(group_of(item), len(EARLY)))
 
 

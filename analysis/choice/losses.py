@@ -11,6 +11,7 @@ from scipy import special
 
 from analysis.choice.objectives import ENERGY, Objective
 from analysis.measurements.observations import Observations, kernel_names
+from analysis.ties import first_least
 
 SEED = 20140519
 RESAMPLES = 2000
@@ -154,8 +155,8 @@ def case_losses(
         cases.append(
             CaseLoss(
                 **data.instance(kernel).as_dict(),
-                model_pct=float(over_pct[np.argmin(objective.score(mean_j, mean_s))]),
-                race_to_halt_pct=float(over_pct[np.argmin(time_s)]),
+                model_pct=float(over_pct[first_least(objective.score(mean_j, mean_s))]),
+                race_to_halt_pct=float(over_pct[first_least(time_s)]),
                 random_pct=float(over_pct.mean()),
                 most_pct=float(over_pct.max()),
                 random_exact=float(np.mean(over_pct == 0.0)),

@@ -16,8 +16,9 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.simple_choices import best_single_setting, better_than
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import Observations
+from analysis.ties import TIE, first_least
 
-TIE = 1e-5
+ALIKE = 1e-5
 """Expected costs that differ by less than this are alike; then the medians decide."""
 SURE = 0.95
 """The probability from which a verdict is given."""
@@ -97,7 +98,7 @@ def pick(
     goal = objective_of(objective)
     score_of = goal.score
     energy_j, time_s = among.energy_j, among.time_s
-    fastest = int(np.argmin(time_s))
+    fastest = int(first_least(time_s))
     allowed = within_limits(
         among.label, among.settings, energy_j, time_s, max_slowdown, max_power_w
     )
@@ -108,11 +109,11 @@ def pick(
         scores = score_of(drawn_j[allowed], drawn_s[allowed])
         if among.apart is None or not among.apart.any():
             expected = scores.mean(axis=1)
-            score = np.where(expected <= expected.min() * (1.0 + TIE), score, np.inf)
+            score = np.where(expected <= expected.min() * (1.0 + ALIKE), score, np.inf)
         else:
             # An expectation would count again that a setting is not sure.
             score = score_of(cautious(energy_j, among.apart)[allowed], time_s[allowed])
-    chosen = int(np.argmin(score))
+    chosen = int(first_least(score))
     single: dict[str, Any] = {}
     if among.few is not None:
         by_model, by_single = among.few.lost_pct(goal)
@@ -142,7 +143,7 @@ def pick(
     saving_pct = (1.0 - drawn_j[best] / drawn_j[fastest]) * 100.0
     low, high = np.percentile(saving_pct, [2.5, 97.5])
     least = scores.min(axis=0)
-    best_probability = float(np.mean(scores[chosen] <= least))
+    best_probability = float(np.mean(scores[chosen] <= least * (1.0 + TIE)))
     saves = float(np.mean(saving_pct > 0.0))
     if best == fastest:  # what is not sure is then whether another setting saves
         saves = 1.0 - (1.0 if objective == TIME.name else best_probability)
@@ -174,7 +175,7 @@ def _compared(
     known = among.measured & allowed
     if known.any():
         measured = np.where(known, scores.mean(axis=1), np.inf)
-        gain, better = better_than(scores, best, int(np.argmin(measured)))
+        gain, better = better_than(scores, best, int(first_least(measured)))
         fields = {"gain_over_best_measured_pct": gain, "better_than_best_measured": better}
     if best_single in among.settings:
         fields["best_single_core_mhz"], fields["best_single_mem_mhz"] = best_single

@@ -293,8 +293,9 @@ def _refit_deviations(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> np.
     if fitted.refits is None:
         columns = design_matrix(at_voltage(cells.there, fitted.voltage, fitted.curves), terms)
         spread, axes = np.linalg.eigh(fitted.covariance)
-        by_axis = (axes * np.sqrt(np.maximum(spread, 0.0))).T @ columns.T
-        return np.asarray(by_axis.reshape(-1, *shape) / predicted_j)
+        # The symmetric root: axes have either sign, and any direction where spreads are equal.
+        root = (axes * np.sqrt(np.maximum(spread, 0.0))) @ axes.T
+        return np.asarray((root @ columns.T).reshape(-1, *shape) / predicted_j)
     n = len(fitted.refits.value)
     if fitted.surface is not None:
         return np.zeros((n, *shape))
@@ -322,11 +323,12 @@ def _beyond(fitted: Fit, cells: Cells, parts_j: np.ndarray) -> np.ndarray:
 
 
 def _root(cells: Cells, discrepancy: Discrepancy | None) -> np.ndarray:
-    """Whose product with its transpose is the correlation of the settings: float64 (M, M)."""
+    """The symmetric root of the correlation of the settings: float64 (M, M). Other roots change
+    with the processor, as axes have either sign."""
     mhz = np.array(cells.there.settings)
     if discrepancy is None:
         return np.zeros((len(mhz), len(mhz)))
     far = clock_distance(mhz, mhz, mhz[cells.fitted_at] if cells.fitted_at.any() else mhz)
     near = matern(far, discrepancy.reach)
     spread, axes = np.linalg.eigh(near)
-    return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))).T)
+    return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))) @ axes.T)

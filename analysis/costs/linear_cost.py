@@ -167,7 +167,12 @@ def _dependent(relative: np.ndarray) -> list[list[int]]:
     The projection on the free directions connects two columns where its entry is not zero.
     """
     free = _free_directions(relative)
-    linked = np.abs(free.T @ free) > np.sqrt(LEAST_SHARE)
+    return grouped(np.abs(free.T @ free) > np.sqrt(LEAST_SHARE))
+
+
+def grouped(linked: np.ndarray) -> list[list[int]]:
+    """Groups of things that are linked, bool (n, n), directly or by others; none of things that
+    are not linked to themselves."""
     groups: list[list[int]] = []
     seen: set[int] = set()
     for start in range(len(linked)):
@@ -202,7 +207,8 @@ def equally_good(value: np.ndarray, relative: np.ndarray) -> tuple[np.ndarray, n
                 sign * free[:, term], A_ub=-free.T, b_ub=scaled, bounds=(None, None), method="highs"
             )
             if moved.success:
-                side[term] = max(value[term] + free[:, term] @ moved.x / scale[term], 0.0)
+                reached = scaled[term] + free[:, term] @ moved.x
+                side[term] = reached / scale[term] if reached > LEAST_SHARE * scaled.max() else 0.0
     return low, high
 
 

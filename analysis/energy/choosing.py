@@ -119,7 +119,8 @@ def _simplest_near_best(
     candidates: list[Form], errors: list[np.ndarray]
 ) -> tuple[int, list[TriedForm], str]:
     """The first candidate within one standard error of the best; all of them; and why."""
-    best = int(np.argmin([error.mean() for error in errors]))
+    means = np.array([error.mean() for error in errors])
+    best = int(np.argmax(means <= means.min() + NEGLIGIBLE_PCT))
     tried = []
     for form, error in zip(candidates, errors, strict=True):
         behind = error - errors[best]

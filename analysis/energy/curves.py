@@ -54,3 +54,15 @@ def at_voltage(data: Observations, voltage: str, curves: Curves = NO_CURVES) -> 
     if voltage not in ("unit", *ESTIMATED):
         return data
     return replace(data, core_v=curves.core.at(data.core_mhz), mem_v=curves.mem.at(data.mem_mhz))
+
+
+def voltage_varies(mhz: np.ndarray) -> tuple[bool, bool]:
+    """Whether the core's and the memory's voltage are estimated, over settings ``mhz``, float64
+    (S, 2), NaN where there is no such clock.
+
+    Where the memory's clock rises whenever the core's does, no measurement shows whose voltage it
+    is: the core has a curve, and the memory's V = 1.
+    """
+    core, mem = (len(np.unique(clocks[np.isfinite(clocks)])) > 1 for clocks in mhz.T)
+    steps = np.diff(np.unique(mhz, axis=0), axis=0)  # by core clock, then by memory clock
+    return core, mem and not (core and bool((steps > 0).all()))

@@ -23,7 +23,7 @@ from analysis.energy.models import AUTO
 from analysis.energy.node_differences import scatter_of_one_node
 from analysis.energy.out_of_fold import estimate_discrepancy
 from analysis.energy.refits import Refits
-from analysis.energy.remarks import inseparable, outliers
+from analysis.energy.remarks import condition_number, inseparable, outliers
 from analysis.energy.surface import fit_surface
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.training import predict, prepare, solve_form
@@ -54,7 +54,8 @@ def fit(
     Intervals and covariance come from leaving whole settings out: what the runs of one setting
     have in common (its true voltage, its temperature) is not averaged away by repeating them.
     Without each setting the form is chosen again, so that the intervals include the uncertainty
-    of the choice. Where columns depend on each other exactly, an interval has every value with
+    of the choice. Where columns depend on each other exactly, the values are those with the least
+    sum of (x_i |a_i|)^2 (:mod:`analysis.energy.arrow_solver`), and an interval has every value with
     which the model predicts the same. With three nodes or more, what the runs of a node have in
     common is added.
 
@@ -127,7 +128,7 @@ def fit(
         high=np.maximum(value + reach, most),
         covariance=covariance,
         covariance_with_choice=with_choice,
-        condition_number=float(np.linalg.cond(unit)) if intervals else np.nan,
+        condition_number=condition_number(unit) if intervals else np.nan,
         dropped=dropped,
         curves=solution.curves,
         surface=surface,

@@ -95,7 +95,9 @@ class Fit:
         return np.asarray(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        """``campaign fit --json``: the coefficients with their units and intervals."""
+        """``campaign fit --json``: the coefficients with their units and intervals. Errors of the
+        forms that were tried have two decimals: what they differ by beyond is no difference
+        (:data:`analysis.energy.choosing.NEGLIGIBLE_PCT`)."""
         return {
             "site": self.site,
             "model": self.model,
@@ -125,9 +127,9 @@ class Fit:
                 {
                     "model": tried.form.model,
                     "voltage": tried.form.voltage,
-                    "error_pct": tried.error_pct,
-                    "behind_pct": tried.behind_pct,
-                    "behind_std_pct": tried.behind_std_pct,
+                    "error_pct": round(tried.error_pct, 2),
+                    "behind_pct": round(tried.behind_pct, 2),
+                    "behind_std_pct": round(tried.behind_std_pct, 2),
                 }
                 for tried in self.tried
             ],

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.energy.choosing import MIN_SETTINGS, FormChoice, choose
+from analysis.energy.choosing import MIN_SETTINGS, NEGLIGIBLE_PCT, FormChoice, choose
 from analysis.energy.curves import at_voltage
 from analysis.energy.forms import Form
 from analysis.energy.refits import jackknife_deviations
@@ -58,7 +58,8 @@ def choosing_without_each_setting(
     near = [
         tried.form
         for tried in choice.tried
-        if tried.form in candidates and tried.behind_pct <= OUT_OF_REACH * tried.behind_std_pct
+        if tried.form in candidates
+        and tried.behind_pct <= max(OUT_OF_REACH * tried.behind_std_pct, NEGLIGIBLE_PCT)
     ]
     if len(near) < 2 or len(settings) <= MIN_SETTINGS:
         return given

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.energy.arrow_solver import solve_blocks
+from analysis.energy.arrow_solver import block_sums, solve_blocks
 from analysis.energy.terms.lumped import LumpedTerm
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.terms.term import MEM, Term
@@ -78,15 +78,7 @@ def normal_equations(
     rows = columns * (root / data.energy_j)[:, None]
     settings, block = settings_of(data)
     size, n = len(shared), len(settings)
-    order = np.argsort(block.astype(np.uint16 if n < 1 << 16 else np.int64), kind="stable")
-    ends = np.cumsum(np.bincount(block, minlength=n))
-    gram, moment, square = np.empty((n, size, size)), np.empty((n, size)), np.empty(n)
-    sorted_rows, sorted_root = rows[order], root[order]
-    for s, (start, end) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
-        of_setting, weights = sorted_rows[start:end], sorted_root[start:end]
-        gram[s] = of_setting.T @ of_setting
-        moment[s] = weights @ of_setting
-        square[s] = weights @ weights
+    gram, moment, square = block_sums(rows, root, block, n)
     count = len(kernels)
     own_gram, cross = np.zeros((n, count, 2, 2)), np.zeros((n, count, 2, size))
     own_moment = np.zeros((n, count, 2))

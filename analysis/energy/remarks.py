@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from analysis.costs.linear_cost import LEAST_SHARE, grouped
 from analysis.energy.terms.term import Term
 from analysis.measurements.observations import Observations, setting_text
 
@@ -39,23 +40,29 @@ def outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]
     ]
 
 
+def condition_number(unit: np.ndarray) -> float:
+    """The largest singular value of columns of length 1, float64 (rows, terms), over the least;
+    infinite where the least is no more than rounding can make it, as for dependent columns."""
+    size = np.linalg.svd(unit, compute_uv=False)
+    return float(size[0] / size[-1]) if size[-1] > LEAST_SHARE * size[0] else np.inf
+
+
 def inseparable(terms: Sequence[Term], unit: np.ndarray) -> list[dict[str, Any]]:
     """Groups of terms that these rows cannot separate, and measurements that would separate them.
 
     ``unit``: float64 (rows, terms), columns of length 1. A direction in which the coefficients
     can move while the predictions stay is a singular vector of a small singular value. A kernel's
-    own terms are left out.
+    own terms are left out. Of several such directions only the space that they span is known, so
+    terms are grouped by the projection on it.
     """
     shared = [i for i, term in enumerate(terms) if term.pays_for != "kernel"]
     _, size, directions = np.linalg.svd(unit[:, shared], full_matrices=False)
-    groups: list[set[int]] = []
-    for direction in directions[size < ALIKE]:
-        group = {shared[j] for j in np.flatnonzero(np.abs(direction) > PART_OF_DIRECTION)}
-        for other in [known for known in groups if known & group]:
-            group |= other
-            groups.remove(other)
-        groups.append(group)
-    members = [[terms[i] for i in sorted(group)] for group in groups]
+    free = directions[size < ALIKE]
+    linked = np.abs(free.T @ free) > PART_OF_DIRECTION**2
+    part = np.flatnonzero(linked.diagonal())
+    members = [
+        [terms[shared[part[i]]] for i in group] for group in grouped(linked[np.ix_(part, part)])
+    ]
     return [{"terms": [t.name for t in group], "remedy": _remedy(group)} for group in members]
 
 

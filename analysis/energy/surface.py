@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.measurements.observations import Observations, kernel_names
+from analysis.ties import first_least
 
 REACHES = (0.15, 0.3, 0.6, 1.2)
 """Correlation lengths that are tried, in units of the measured range of each log clock."""
@@ -218,6 +219,6 @@ def likeliest(
             log_det += np.log(noisy).sum(axis=2) * len(columns)
             n += part.size
         likelihood = -(n * np.log(np.maximum(square, 1e-300) / max(n, 1)) + log_det) / 2
-        reach, noise = map(int, np.unravel_index(int(np.argmax(likelihood)), tried))
+        reach, noise = map(int, np.unravel_index(int(first_least(-likelihood.ravel())), tried))
         shapes.append((tried_reaches[reach], tried_noises[noise]))
     return shapes

@@ -4,7 +4,7 @@ Only V relative to the highest clock matters: the coefficients take up its size.
 both rising with the clock and both straight between their knots:
 
 - ``floor``: one voltage up to a knee, then a straight rise to the highest clock. That is how a
-  regulator works that cannot go below its lowest voltage.
+  regulator works that cannot go below its lowest voltage. Of two clocks the lower has the floor.
 - ``free``: a voltage for each measured clock, only required not to fall as the clock rises.
 
 The sum of squares that is left after the best coefficients (variable projection: Golub and
@@ -17,8 +17,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.energy.curves import LEVEL, Curves, VoltageCurve
+from analysis.energy.curves import LEVEL, Curves, VoltageCurve, voltage_varies
 from analysis.energy.normal_equations import NormalEquations, solve
+from analysis.ties import first_least
 
 LOWEST_V = 0.5
 """No relative voltage is estimated below this: few DVFS ranges reach a factor of two."""
@@ -27,7 +28,10 @@ FLOOR_STARTS = ((0.9, 0.0), (0.75, 0.0), (0.85, 0.4), (0.75, 0.7))
 FREE_START_V = 0.8
 LARGEST_FALL = 7.0
 """To a thousandth of what is above the lowest voltage."""
-MAX_STEPS = 60
+SEARCH = {"ftol": 1e-11, "gtol": 1e-10, "maxiter": 200, "maxcor": 30}
+DIGITS = 5
+"""Decimals of a curve's numbers: finer than any measurement shows a voltage, and coarser than what
+the search for the minimum leaves open."""
 
 
 def curve_numbers(family: str, mhz: np.ndarray) -> int:
@@ -36,9 +40,9 @@ def curve_numbers(family: str, mhz: np.ndarray) -> int:
 
 
 def _domains(family: str, mhz: np.ndarray) -> list[_Floor | _Free]:
-    if family == "floor":
-        return [_Floor(mhz[:, i]) for i in (0, 1)]
-    return [_Free(mhz[:, i]) for i in (0, 1)]
+    kind = _Floor if family == "floor" else _Free
+    varies = voltage_varies(mhz)
+    return [kind(mhz[:, i] if varies[i] else np.full(len(mhz), np.nan)) for i in (0, 1)]
 
 
 def estimate_curves(
@@ -53,7 +57,8 @@ def estimate_curves(
     ``mhz``: float64 (S, 2), the core and memory clock of each setting of the equations;
     ``weight`` (S,): how often each setting counts; ``starts``: ``numbers`` to search from, those
     of a similar problem, in place of the usual ones. A domain whose clock does not vary keeps
-    V = 1.
+    V = 1. The numbers are rounded to :data:`DIGITS`, so that they, and all that depends on them,
+    do not change with the processor's rounding on the way to the minimum.
     """
     from scipy import optimize  # noqa: PLC0415
 
@@ -79,23 +84,17 @@ def estimate_curves(
 
     bounds = [bound for domain in domains for bound in domain.bounds()]
     if len(starts):
-        tolerance = {"ftol": 1e-7, "gtol": 1e-7}
         starts = [np.clip(start, *np.transpose(bounds)) for start in starts]
     else:
-        tolerance = {"ftol": 1e-10, "gtol": 1e-9}
         usual = range(len(FLOOR_STARTS) if family == "floor" else 1)
         starts = [np.concatenate([domain.start(i) for domain in domains]) for i in usual]
-    tolerance["maxiter"] = MAX_STEPS
-    best = min(
-        (
-            optimize.minimize(
-                cost, numbers, jac=True, bounds=bounds, method="L-BFGS-B", options=tolerance
-            )
-            for numbers in starts
-        ),
-        key=lambda minimum: float(minimum.fun),
-    )
-    return Curves(domains[0].curve(best.x[:cut]), domains[1].curve(best.x[cut:]), best.x)
+    minima = [
+        optimize.minimize(cost, numbers, jac=True, bounds=bounds, method="L-BFGS-B", options=SEARCH)
+        for numbers in starts
+    ]
+    best = minima[int(first_least(np.array([minimum.fun for minimum in minima])))]
+    numbers = np.round(best.x, DIGITS)
+    return Curves(domains[0].curve(numbers[:cut]), domains[1].curve(numbers[cut:]), numbers)
 
 
 def knees_beside(family: str, mhz: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
@@ -107,7 +106,7 @@ def knees_beside(family: str, mhz: np.ndarray, numbers: np.ndarray) -> list[np.n
     beside = []
     at = 0
     for domain in _domains(family, mhz):
-        if isinstance(domain, _Floor) and domain.size:
+        if isinstance(domain, _Floor) and domain.size == 2:
             clocks = (np.unique(domain.mhz) - domain.low) / (domain.top - domain.low)
             middles = np.minimum((clocks[1:] + clocks[:-1]) / 2, KNEE_END)
             own = np.searchsorted(clocks, numbers[at + 1], "right") - 1
@@ -120,14 +119,15 @@ def knees_beside(family: str, mhz: np.ndarray, numbers: np.ndarray) -> list[np.n
 
 
 class _Floor:
-    """(floor, knee): the voltage below the knee, and where between the clocks' ends it lies."""
+    """(floor, knee): the voltage below the knee, and where between the clocks' ends it lies; of two
+    clocks the floor alone, with the knee at the lower."""
 
     def __init__(self, mhz: np.ndarray) -> None:
         known = mhz[np.isfinite(mhz)]
         self.low = float(known.min()) if known.size else 1.0
         self.top = float(known.max()) if known.size else 1.0
         self.mhz = np.where(np.isfinite(mhz), mhz, self.top)
-        self.size = 2 if self.top > self.low else 0
+        self.size = min(len(np.unique(known)), 3) - 1 if known.size else 0
 
     def bounds(self) -> list[tuple[float, float]]:
         return [(LOWEST_V, 1.0), (0.0, KNEE_END)][: self.size]
@@ -139,17 +139,18 @@ class _Floor:
         """The voltage of each setting, and how each number changes it: (S,), (S, size)."""
         if not self.size:
             return np.ones(len(self.mhz)), np.zeros((len(self.mhz), 0))
-        floor, share = numbers
+        floor, share = (*numbers, 0.0)[:2]
         span = self.top - self.low
         knee = self.low + share * span
         rise = np.maximum(self.mhz - knee, 0.0) / (self.top - knee)
         by_share = np.where(rise > 0, (1.0 - floor) * (rise - 1.0) * span / (self.top - knee), 0.0)
-        return floor + (1.0 - floor) * rise, np.column_stack([1.0 - rise, by_share])
+        by = np.column_stack([1.0 - rise, by_share])[:, : self.size]
+        return floor + (1.0 - floor) * rise, by
 
     def curve(self, numbers: np.ndarray) -> VoltageCurve:
         if not self.size:
             return LEVEL
-        floor, share = numbers
+        floor, share = (*numbers, 0.0)[:2]
         knee = self.low + share * (self.top - self.low)
         return VoltageCurve(np.array([knee, self.top]), np.array([floor, 1.0]))
 

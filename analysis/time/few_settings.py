@@ -361,6 +361,6 @@ def _alike(distance: np.ndarray, bandwidth: float, nobody: np.ndarray) -> np.nda
 
 
 def _square_root(root: np.ndarray) -> np.ndarray:
-    """(M, M) with the same products, summed over the first axis, as ``root`` (R, M)."""
+    """(M, M), symmetric, with the same products, summed over the first axis, as ``root`` (R, M)."""
     spread, axes = np.linalg.eigh(root.T @ root)
-    return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))).T)
+    return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))) @ axes.T)

@@ -9,7 +9,7 @@ from campaign.errors import BadArgument
 from campaign.fits import DEFAULT
 from campaign.verbs.fit import print_fit
 from campaign.verbs.options import add_all, add_fit, add_json, add_store
-from campaign.verbs.printing import explain, print_json, print_table
+from campaign.verbs.printing import explain, print_computed, print_table
 
 if TYPE_CHECKING:
     from campaign.result_tables import CostsAtSetting
@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
     if arguments.core_mhz is None and arguments.mem_mhz is None:
         fits = [store.coefficients(site, name) for site, name in kept]
         if arguments.json:
-            print_json([fit.as_json for fit in fits])
+            print_computed([fit.as_json for fit in fits])
         else:
             for fit in fits:
                 print_fit(fit.summary, fit.source, arguments.all)
@@ -70,7 +70,7 @@ def run(arguments: Namespace) -> int:
         for site in dict.fromkeys(site for site, _ in kept)
     ]
     if arguments.json:
-        print_json([entry.as_dict() for entry in costs])
+        print_computed([entry.as_dict() for entry in costs])
     else:
         for entry in costs:
             _print_costs(entry)

@@ -9,7 +9,7 @@ from typing import Any
 from campaign.errors import BadArgument
 from campaign.fits import UNPROVEN_CLOCKS
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_json, print_table
+from campaign.verbs.printing import explain, print_computed, print_table
 
 SUMMARY = "cross-validate the model: its error, and what its picks lose"
 EXAMPLE = "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leave-one-setting-out"
@@ -101,7 +101,7 @@ def run(arguments: Namespace) -> int:
         accept_unproven=arguments.accept_unproven,
     )
     if arguments.json:
-        print_json(result.as_dict())
+        print_computed(result.as_dict())
     else:
         print_crossval(result.as_dict())
     return 0
@@ -134,7 +134,7 @@ def _over_variants(arguments: Namespace) -> int:
         accept_unproven=arguments.accept_unproven,
     )
     if arguments.json:
-        print_json(result.as_dict())
+        print_computed(result.as_dict())
     else:
         print_over_variants(result.as_dict())
     return 0
@@ -172,7 +172,7 @@ def _with_few(arguments: Namespace) -> int:
         accept_unproven=arguments.accept_unproven,
     )
     if arguments.json:
-        print_json(result.as_dict())
+        print_computed(result.as_dict())
     else:
         print_few(result.as_dict())
     return 0

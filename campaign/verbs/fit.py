@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from campaign.fits import DEFAULT
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_json, print_table
+from campaign.verbs.printing import explain, print_computed, print_table
 
 if TYPE_CHECKING:
     from analysis.energy.fit_summary import FitSummary, VariantPrices
@@ -74,7 +74,7 @@ def run(arguments: Namespace) -> int:
         accept_unproven=arguments.accept_unproven,
     )
     if arguments.json:
-        print_json(result.as_dict())
+        print_computed(result.as_dict())
         return 0
     for text in finding_texts(result.findings, arguments.all, "--all"):
         explain(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_json, print_table, say, shortened
+from campaign.verbs.printing import explain, print_computed, print_table, say, shortened
 
 if TYPE_CHECKING:
     from campaign.result_tables import Prediction, Predictions
@@ -98,7 +98,7 @@ def run(arguments: Namespace) -> int:
     if arguments.policy:
         predictions.write_policy(arguments.policy)
     if arguments.json:
-        print_json(predictions.as_dicts())
+        print_computed(predictions.as_dicts())
         return 0
     print_predictions(predictions, arguments.all)
     if arguments.policy:
@@ -134,7 +134,7 @@ def _over_space(arguments: Namespace) -> int:
             fit=arguments.fit,
         )
     if arguments.json:
-        print_json(shown.as_dict())
+        print_computed(shown.as_dict())
     else:
         print_space(shown, arguments.all)
     return 0

@@ -17,11 +17,33 @@ WIDTH = 100
 MOST_ROWS = 20
 """Rows of a table that are printed without ``--all``."""
 COUNT_EVERY_S = 0.5
+DIGITS = 6
+"""Of computed numbers in JSON."""
 
 
 def print_json(value: Any) -> None:
     """Print a value as JSON; a number that is missing is null, never NaN."""
     print(json.dumps(plain(value), indent=1, allow_nan=False))
+
+
+def print_computed(value: Any) -> None:
+    """Print results as JSON with the digits that are the same on every processor."""
+    print_json(rounded(value))
+
+
+def rounded(value: Any, of: str = "") -> Any:
+    """Numbers to :data:`DIGITS` significant digits, and percentages also to as many decimals, so
+    that a difference which is 0 but for rounding is 0. ``of``: the key of ``value``; parameters
+    and clocks stay as they are."""
+    if of == "params":
+        return value
+    if isinstance(value, dict):
+        return {k: rounded(item, str(k)) for k, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item, of) for item in value]
+    if not isinstance(value, float) or not math.isfinite(value) or of.endswith("mhz"):
+        return value
+    return float(f"{round(value, DIGITS) if of.endswith('_pct') else value:.{DIGITS}g}")
 
 
 def counted_on_terminal(what: str) -> Callable[[int], None]:

@@ -203,7 +203,7 @@ def test_beyond_the_measured_clocks_an_unknown_voltage_makes_energy_less_sure():
             expected = far * core_j / (core_j + mem_j)
             assert std[among.settings.index(setting)] == pytest.approx(expected, rel=0.08)
         std_of_average = np.log(averaged[kernel].energy_draws_j).std(axis=1)
-        assert (std_of_average > 0.99 * std).all()
+        assert (std_of_average > 0.99 * std)[~among.measured].all()  # elsewhere it is rounding
         assert max(std[among.measured].max(), std_of_average[among.measured].max()) < 1e-3
         stated = replace(data, voltage="table")
         known = all_candidates(fit(stated, "choi", "known"), stated, [kernel], beyond)[kernel]

@@ -123,7 +123,9 @@ def differences(kept: Any, now: Any, where: str = "") -> list[str]:
     if isinstance(kept, bool) or isinstance(now, bool):
         same = kept is now
     elif isinstance(kept, number) and isinstance(now, number):
-        same = math.isclose(kept, now, rel_tol=RELATIVE, abs_tol=SMALLEST)
+        # A percentage is what a ratio differs from 1 by, and as sure as the ratio.
+        smallest = 100.0 * RELATIVE if "_pct" in where else SMALLEST
+        same = math.isclose(kept, now, rel_tol=RELATIVE, abs_tol=smallest)
     elif isinstance(kept, dict) and isinstance(now, dict) and list(kept) == list(now):
         return [line for key in kept for line in differences(kept[key], now[key], f"{where}/{key}")]
     elif isinstance(kept, list) and isinstance(now, list) and len(kept) == len(now):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analysis.energy.curves import voltage_varies
 from analysis.energy.models import MODELS
 from analysis.energy.terms.clock_tree import ClockTreeTerm
 from analysis.energy.terms.constant import ConstantTerm
@@ -44,11 +45,15 @@ def model_terms(
     """The terms that these observations can have, and those left out with the reason.
 
     A term is left out when its column is the same as another's by construction: then one of
-    the two stands for both, and ``dropped`` says which. With ``estimated`` voltages a domain's
-    voltage varies where its clock does.
+    the two stands for both, and ``dropped`` says which. With ``estimated`` voltages those vary
+    that are estimated (:func:`analysis.energy.curves.voltage_varies`).
     """
     mhz = {CORE: _varies(data.core_mhz), MEM: _varies(data.mem_mhz)}
-    volts = mhz if estimated else {CORE: _varies(data.core_v), MEM: _varies(data.mem_v)}
+    if estimated:
+        clocks = [data.settings[s] for s in np.unique(data.setting)]
+        volts = dict(zip((CORE, MEM), voltage_varies(np.array(clocks)), strict=True))
+    else:
+        volts = {CORE: _varies(data.core_v), MEM: _varies(data.mem_v)}
     terms: list[Term] = []
     dropped: list[dict[str, str]] = []
     for kind in MODELS[model]:
