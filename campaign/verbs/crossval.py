@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from campaign.errors import BadArgument
 from campaign.fits import UNPROVEN_CLOCKS
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table
+
+if TYPE_CHECKING:
+    from campaign.crossval_results import CrossvalResult
 
 SUMMARY = "cross-validate the model: its error, and what its picks lose"
 EXAMPLE = "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leave-one-setting-out"
@@ -65,7 +68,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--problem", metavar="P", help="over variants: of this problem alone, NAME=VALUE,..."
     )
-    options.add_model(parser)
+    options.add_model(parser, "that of the kept fit")
+    options.add_fit(parser)
     options.add_objective(parser)
     options.add_accept_unproven(parser)
     options.add_json(parser)
@@ -93,7 +97,8 @@ def run(arguments: Namespace) -> int:
         arguments.scheme or "leave-one-setting-out",
         model=arguments.model,
         voltage=arguments.voltage,
-        robust=arguments.robust,
+        robust=arguments.robust or None,
+        fit=arguments.fit,
         time=arguments.time,
         train=train or None,
         objective=arguments.objective,
@@ -103,7 +108,7 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print_json(result.as_dict())
     else:
-        print_crossval(result.as_dict())
+        print_crossval(result)
     return 0
 
 
@@ -130,7 +135,8 @@ def _over_variants(arguments: Namespace) -> int:
         time=arguments.time,
         model=arguments.model,
         voltage=arguments.voltage,
-        robust=arguments.robust,
+        robust=arguments.robust or None,
+        fit=arguments.fit,
         accept_unproven=arguments.accept_unproven,
     )
     if arguments.json:
@@ -167,7 +173,8 @@ def _with_few(arguments: Namespace) -> int:
         arguments.new,
         model=arguments.model,
         voltage=arguments.voltage,
-        robust=arguments.robust,
+        robust=arguments.robust or None,
+        fit=arguments.fit,
         objective=arguments.objective,
         accept_unproven=arguments.accept_unproven,
     )
@@ -255,11 +262,13 @@ def print_over_variants(shown: dict[str, Any]) -> None:
     )
 
 
-def print_crossval(shown: dict[str, Any]) -> None:
+def print_crossval(result: CrossvalResult) -> None:
     """A cross-validation for people: the error out of fold, and what each chooser loses."""
+    from analysis.choice.crossval import form_text, halves_text  # noqa: PLC0415
     from analysis.choice.losses import CHOOSERS  # noqa: PLC0415
     from analysis.choice.objectives import objective  # noqa: PLC0415
 
+    shown = result.as_dict()
     simulated = " (simulated)" if shown["simulated"] else ""
     elsewhere = shown["scheme"] == "fitted-on"
     how = f"{shown['scheme']}, {folds_text(shown['n_folds'])}"
@@ -269,6 +278,9 @@ def print_crossval(shown: dict[str, Any]) -> None:
     )
     if not elsewhere:
         explain("a fold is a part of the measurements, predicted by a fit to all the others")
+        explain(form_text(result.crossval))
+    if result.crossval.train:
+        explain(halves_text(result.crossval))
     explain(
         f"error of {shown['n']} predictions out of fold: {shown['mape_pct']:.2f} % "
         f"(std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to {shown['max_pct']:.2f})"
