@@ -295,7 +295,7 @@ class Results(StoredFits):
         cap_w: float | None = None,
         fit: str | None = None,
     ) -> RooflineResult:
-        """Balances in time and energy at a setting, and whether racing to halt pays there.
+        """Balances in time and energy at a setting, and whether fast is efficient there.
 
         ``setting``: (core MHz, memory MHz), or as ``--setting`` takes it; by default the fastest.
         ``cap_w``: also what a cap on power would do.
