@@ -64,6 +64,8 @@ def assert_report_shows(html: str, judged: dict) -> None:
     choosers = {
         "model": "model",
         "race_to_halt": "race to halt",
+        "race_to_halt_best": "race to halt, best tie",
+        "highest_clocks": "highest clocks",
         "best_single": "best single setting",
         "random": "random setting",
     }

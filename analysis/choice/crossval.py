@@ -33,6 +33,7 @@ from analysis.measurements.observations import (
     pooled,
     setting_text,
 )
+from analysis.time.ties import time_noise
 from analysis.unknown_name import unknown_name
 
 FEW_SETTINGS = 12
@@ -119,8 +120,10 @@ class CrossValidation:
                 "time": self.time,
                 "objective": self.objective,
             }
-            | {name: vars(chooser) for name, chooser in choosers.items()},
+            | {name: vars(chooser) for name, chooser in choosers.items()}
+            | ({"best_measured": vars(Chooser(0.0, 0.0, len(self.cases)))} if self.cases else {}),
             "against_race_to_halt": vars(contest(self.cases)),
+            "against_highest_clocks": vars(contest(self.cases, "highest_clocks")),
             "against_best_single": vars(contest(self.cases, "best_single")),
         } | (
             {"against_perf_per_watt": vars(contest(self.cases, "perf_per_watt"))}
@@ -202,10 +205,16 @@ class _FoldResults:
         error_pct = np.abs(self.predicted_j[known] / data.energy_j[known] - 1.0) * 100.0
         in_fold = np.bincount(self.fold[known], minlength=1)
         rankings = FoldRankings(self.fold, np.array(self.rankings))
+        noise = time_noise(data)
+        if labelled is not data:  # its kernels have other names
+            noise = {
+                new: noise[old]
+                for new, old in zip(labelled.kernel.tolist(), data.kernel.tolist(), strict=True)
+            }
         also_j, also_s = self.with_predicted_times
         also = None
         if np.isfinite(also_j[known]).all():
-            cases = case_losses(labelled, also_j, also_s, objective=self.objective)
+            cases = case_losses(labelled, also_j, also_s, objective=self.objective, noise=noise)
             also = losses_by_chooser(cases).get("model")
         stacked_j = stacked_energies(
             data, self.predicted_j, self.process_j, self.given_s, self.fold, self.objective
@@ -238,10 +247,13 @@ class _FoldResults:
                 self.given_s,
                 objective=self.objective,
                 rankings=rankings,
+                noise=noise,
             ),
             with_predicted_times=also,
             stacked_error_pct=stacked_error_pct,
-            stacked_cases=case_losses(labelled, stacked_j, self.given_s, objective=self.objective),
+            stacked_cases=case_losses(
+                labelled, stacked_j, self.given_s, objective=self.objective, noise=noise
+            ),
         )
 
 

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 SUMMARY = "cross-validate the model: its error, and what its picks lose"
 EXAMPLE = "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leave-one-setting-out"
 
+OTHERS = {
+    "highest_clocks": "running at the highest clocks",
+    "best_single": "the best single setting",
+}
+"""What picks are compared with that needs no model: the name in JSON, and for people."""
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
@@ -207,6 +213,11 @@ def print_few(shown: dict[str, Any]) -> None:
     )
     _print_few_choosers(decision)
     explain(losses_text(title, f"{decision['cases']} cases"))
+    for key, name in OTHERS.items():
+        if against := shown.get(f"against_{key}"):
+            explain(contest_text(against, title, name))
+            if against["verdict"] != "model":
+                explain(f"warning: the picks are not surely better than {name}")
     if math.isfinite(shown["expected_loss_pct"]):
         explain(f"the model expects its picks to lose {shown['expected_loss_pct']:.2f} %")
 
@@ -219,6 +230,7 @@ def _print_few_choosers(lost: dict[str, Any]) -> None:
         [
             [name, *(lost[key][column] for column in ("mean_lost_pct", "max_lost_pct", "exact"))]
             for key, name in FEW_CHOOSERS.items()
+            if key in lost
         ],
     )
 
@@ -318,8 +330,9 @@ def print_crossval(result: CrossvalResult) -> None:
         print_table(["method", "mean %", "max %", "best picked"], rows)
         explain(losses_text(title, f"{decision['cases']} kernels"))
         explain(contest_text(shown["against_race_to_halt"], title))
-        if "best_single" in shown["decision"]:
-            explain(contest_text(shown["against_best_single"], title, "the best single setting"))
+        for key, name in OTHERS.items():
+            if key in decision:
+                explain(contest_text(shown[f"against_{key}"], title, name))
         if "against_perf_per_watt" in shown:
             nvml = "NVML's best performance per watt"
             explain(contest_text(shown["against_perf_per_watt"], title, nvml))
@@ -354,6 +367,7 @@ def contest_text(contest: dict[str, Any], title: str, other: str = "race to halt
     verdict = {
         "model": "the picks are better",
         "race_to_halt": "race to halt is better here: run at the fastest setting",
+        "highest_clocks": "the highest clocks are better here",
         "best_single": "one setting for all kernels is better here",
         "perf_per_watt": "NVML's clock is better here",
         "open": "these measurements do not show which is better",
