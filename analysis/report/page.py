@@ -42,6 +42,7 @@ def render(content: ReportContent) -> str:
     script = _own_text("analysis.report", "page.js")
     return environment.from_string(_own_text("analysis.report", "page.html")).render(
         content=content,
+        contents=[],  # of the sections, each of which adds itself
         style=Markup(style),  # noqa: S704  (a file of this package)
         script=Markup(script),  # noqa: S704  (a file of this package)
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
