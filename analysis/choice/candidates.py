@@ -171,7 +171,7 @@ def all_candidates(
         errors_of_few=errors_of_few,
     )
     among = _judged(fitted, cells, mean(data.energy_j), repeats.reshape(shape) > 0)
-    noise = time_noise(data)
+    noise = time_noise(data, times)
     error = np.array([[noise[label]] for label in labels]) * time_s
     error /= np.sqrt(np.maximum(repeats.reshape(shape), 1))
     return {
