@@ -83,8 +83,8 @@ class FewCrossValidation:
         over the draws; None where it has no choice."""
         gains: dict[str, list[float]] = {}
         for case in self.cases:
-            gain = case.lost_pct[other] - case.lost_pct["model"]
-            gains.setdefault(case.label, []).append(gain)
+            more_pct = case.lost_pct[other] - case.lost_pct["model"]
+            gains.setdefault(case.label, []).append(more_pct)
         gain = np.array([np.mean(of) for of in gains.values()])
         return gain_contest(gain, other) if np.isfinite(gain).all() else None
 
