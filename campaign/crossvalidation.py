@@ -12,6 +12,7 @@ from campaign.crossval_results import CrossvalResult
 from campaign.errors import BadArgument
 
 if TYPE_CHECKING:
+    from analysis.energy.models import Form
     from analysis.measurements.observations import Observations
 
 
@@ -22,9 +23,11 @@ def crossvalidate(
     time: str,
     train: Sequence[tuple[float, float]] | None,
     fitted_on: Observations | None,
-    **fit: Any,
+    objective: str,
+    form: Form,
 ) -> CrossvalResult:
-    """See :meth:`campaign.results.Results.crossval`, whose arguments these are.
+    """See :meth:`campaign.results.Results.crossval`, whose arguments these are; ``form``: what the
+    fits are asked for.
 
     Raises:
         BadArgument: arguments that do not go together.
@@ -37,6 +40,7 @@ def crossvalidate(
         raise BadArgument("--time: leave-one-site-out uses measured times only")
     if train and scheme != "holdout":
         raise BadArgument("--train needs --scheme holdout")
+    fit: dict[str, Any] = vars(form) | {"objective": objective}
     judged = data if fitted_on is None else [*data, fitted_on]
     unproven = any(of_site.unproven_clocks for of_site in judged)
     if fitted_on is not None:

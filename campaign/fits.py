@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
+from analysis.energy.models import NOT_KNOWN, Form
 from campaign.errors import BadArgument
 from campaign.store.layout import DamagedStore, Store, writing
 from campaign.store.site_record import has_site_record, recorded_sites, site_file_name
@@ -38,12 +39,9 @@ class NoKeptFit(WithRemedy):
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a fit was asked for: names of :mod:`analysis.energy.models`."""
+class Request(Form):
+    """What a fit was asked for."""
 
-    model: str = "auto"
-    voltage: str = "auto"
-    robust: bool = False
     like: str = ""
     """The site whose fit this one started from; empty for none."""
 
@@ -208,6 +206,29 @@ def request_of(kept: Any) -> Request | None:
         return Request(kept["model"], "known" if known else kept["voltage"], kept["robust"])
     except (AttributeError, KeyError, TypeError):
         return None
+
+
+def kept_form(store: Store, site: str, name: str = DEFAULT) -> Form:
+    """What a fit to the same measurements is to be asked for, to be like the one that is kept;
+    everything chosen where no default one is.
+
+    That is what it was asked for itself; where it started from another site's fit, or its file
+    does not show it, the form that it has.
+
+    Raises:
+        NoKeptFit: there is no fit of this name, which is not the default one's.
+    """
+    try:
+        fit = read_fit(store, site, name)
+    except NoKeptFit:
+        if name == DEFAULT:
+            return Form()
+        raise
+    request = request_of(read_fit_json(store, site, name))
+    if request is not None and not request.like:
+        return Form(request.model, request.voltage, request.robust)
+    known = fit.voltage not in NOT_KNOWN
+    return Form(fit.model, "known" if known else fit.voltage, fit.robust)
 
 
 def read_fit_json(store: Store, site: str, name: str = DEFAULT) -> Any:

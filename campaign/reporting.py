@@ -19,7 +19,15 @@ from analysis.report.content import ListedOrder, ReportContent, SiteReport, Stor
 from analysis.report.site_report import site_report, with_traces
 from campaign.errors import BadArgument, reason
 from campaign.extras import explain_missing
-from campaign.fits import DEFAULT, NoKeptFit, fit_source, kept_fits, read_fit, read_summary
+from campaign.fits import (
+    DEFAULT,
+    NoKeptFit,
+    fit_source,
+    kept_fits,
+    kept_form,
+    read_fit,
+    read_summary,
+)
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.plan import listed_inputs
 from campaign.slurm_flags import slurm_flags
@@ -150,19 +158,27 @@ def _stored_fit(store: Store, site: str, name: str, dataset: xr.Dataset) -> Stor
         raise
     source = fit_source(store, summary, name, lambda: dataset)
     # An earlier version did not keep which measurements a fit is of: site_report compares n.
-    return StoredFit(fit, name, source.made, source.stale, keep=name != DEFAULT)
+    return StoredFit(
+        fit, kept_form(store, site, name), name, source.made, source.stale, keep=name != DEFAULT
+    )
 
 
-def write_report(store: Store, path: Path, fit_name: str = DEFAULT) -> Path:
+def write_report(
+    store: Store,
+    path: Path,
+    fit_name: str = DEFAULT,
+    train: Sequence[tuple[float, float]] | None = None,
+) -> Path:
     """Write the report that a person reads, one HTML file; its path. ``fit_name``: the kept fits
-    to show.
+    to show; ``train``: the settings that the holdout fits on.
 
     Raises:
         BadArgument: the file cannot be written.
+        CantFit: a site was not measured at a setting of ``train``.
     """
     from analysis.report.page import render  # noqa: PLC0415
 
-    page = render(report_content(store, fit_name=fit_name))
+    page = render(report_content(store, fit_name=fit_name, train=train))
     try:
         write_output(path, page)
     except OSError as error:

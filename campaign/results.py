@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.energy.models import AUTO, Form
 from campaign import fits
 from campaign.crossval_results import CrossvalResult, FewCrossvalResult
 from campaign.result_tables import Predictions, RooflineResult
@@ -38,25 +39,29 @@ class Results(StoredFits):
         site: str | Sequence[str],
         scheme: str = "leave-one-setting-out",
         *,
-        model: str = "auto",
-        voltage: str = "auto",
-        robust: bool = False,
+        model: str | None = None,
+        voltage: str | None = None,
+        robust: bool | None = None,
         time: str = "measured",
         train: Sequence[Setting] | None = None,
         objective: str = "energy",
         fitted_on: Results | None = None,
+        fit: str = fits.DEFAULT,
         accept_unproven: bool = False,
     ) -> CrossvalResult:
         """Cross-validate a site's model; several sites for ``leave-one-site-out``.
 
-        ``train``: the settings that a holdout fits on. ``time``: the run time that the model is
-        given: ``measured``, ``predicted`` or ``profile``. ``objective``: what the picks minimise
-        and are judged by, as for :meth:`predict`. ``fitted_on``: fit on that store's measurements
-        of the site, and predict those of this one. ``accept_unproven``: as for :meth:`fit`.
+        ``model``, ``voltage``, ``robust``: as for :meth:`fit`; where none is given, what the kept
+        fit of the name ``fit`` was asked for (several sites: all chosen). ``train``: the settings
+        that a holdout fits on. ``time``: the run time that the model is given: ``measured``,
+        ``predicted`` or ``profile``. ``objective``: what the picks minimise and are judged by, as
+        for :meth:`predict`. ``fitted_on``: fit on that store's measurements of the site, and
+        predict those of this one. ``accept_unproven``: as for :meth:`fit`.
 
         Raises:
             BadArgument: arguments that do not go together, or no fit can be true to these
                 measurements.
+            NoKeptFit: there is no fit of this name, which is not the default one's.
             CantFit: there are too few measurements, or the scheme is unknown.
         """
         from campaign.crossvalidation import crossvalidate  # noqa: PLC0415
@@ -66,14 +71,25 @@ class Results(StoredFits):
         return crossvalidate(
             [self.usable_data(name, accept_unproven)[0] for name in sites],
             scheme,
-            model=model,
-            voltage=voltage,
-            robust=robust,
             time=time,
             train=train,
             objective=objective,
             fitted_on=elsewhere,
+            form=(fitted_on or self).form(sites, fit, model, voltage, robust),
         )
+
+    def form(
+        self,
+        sites: Sequence[str],
+        fit: str,
+        model: str | None = None,
+        voltage: str | None = None,
+        robust: bool | None = None,
+    ) -> Form:
+        """What the fits of a cross-validation are asked for: see :meth:`crossval`."""
+        if (model, voltage, robust) != (None, None, None) or len(sites) > 1:
+            return Form(model or AUTO, voltage or AUTO, bool(robust))
+        return fits.kept_form(self.store, sites[0], fit)
 
     def crossval_few(
         self,
@@ -81,13 +97,18 @@ class Results(StoredFits):
         settings: int | None,
         new: int | None = None,
         *,
+        model: str | None = None,
+        voltage: str | None = None,
+        robust: bool | None = None,
+        fit: str = fits.DEFAULT,
         accept_unproven: bool = False,
         **options: Any,
     ) -> FewCrossvalResult:
         """What picks lose where all kernels were measured at ``settings`` settings (all of them
         where None), and with ``new`` a new one at so few.
 
-        ``options``: ``draws``, ``objective``, ``model``, ``voltage`` and ``robust``.
+        ``model``, ``voltage``, ``robust``, ``fit``: as for :meth:`crossval`. ``options``:
+        ``draws`` and ``objective``.
 
         Raises:
             CantFit: there are too few measurements (:mod:`analysis.choice.few_crossval`).
@@ -95,16 +116,26 @@ class Results(StoredFits):
         from analysis.choice.few_crossval import few_cross_validate  # noqa: PLC0415
 
         data, _ = self.usable_data(site, accept_unproven)
-        made = few_cross_validate(data, settings, new, **options)
+        form = self.form([site], fit, model, voltage, robust)
+        made = few_cross_validate(data, settings, new, **vars(form), **options)
         return FewCrossvalResult(made, data.unproven_clocks)
 
     def crossval_variants(
-        self, site: str, *, accept_unproven: bool = False, **options: Any
+        self,
+        site: str,
+        *,
+        model: str | None = None,
+        voltage: str | None = None,
+        robust: bool | None = None,
+        fit: str = fits.DEFAULT,
+        accept_unproven: bool = False,
+        **options: Any,
     ) -> VariantCrossvalResult:
         """Predict each variant of a kernel by models fitted without it, and judge picks by them.
 
-        ``options``: ``scheme``, ``kernel``, ``problem``, ``objective``, ``time``, ``model``,
-        ``voltage`` and ``robust``, as the command line has them.
+        ``model``, ``voltage``, ``robust``, ``fit``: as for :meth:`crossval`. ``options``:
+        ``scheme``, ``kernel``, ``problem``, ``objective`` and ``time``, as the command line has
+        them.
 
         Raises:
             BadArgument, CantFit: see :mod:`campaign.variant_models`.
@@ -116,6 +147,7 @@ class Results(StoredFits):
             self.scalars,
             site,
             lambda: self.usable_data(site, accept_unproven)[0],
+            **vars(self.form([site], fit, model, voltage, robust)),
             **options,
         )
 
@@ -263,7 +295,7 @@ class Results(StoredFits):
         cap_w: float | None = None,
         fit: str | None = None,
     ) -> RooflineResult:
-        """Balances in time and energy at a setting, and whether racing to halt pays there.
+        """Balances in time and energy at a setting, and whether fast is efficient there.
 
         ``setting``: (core MHz, memory MHz), or as ``--setting`` takes it; by default the fastest.
         ``cap_w``: also what a cap on power would do.
@@ -309,17 +341,24 @@ class Results(StoredFits):
             alike_nodes=alike_nodes,
         )
 
-    def report(self, path: str | Path, fit: str = fits.DEFAULT) -> Path:
+    def report(
+        self,
+        path: str | Path,
+        fit: str = fits.DEFAULT,
+        train: Sequence[Setting] | None = None,
+    ) -> Path:
         """Write the report that a person reads, one HTML file; its path.
 
-        ``fit``: the name of the kept fits that it shows.
+        ``fit``: the name of the kept fits that it shows. ``train``: the settings that its holdout
+        fits on; by default a random half.
 
         Raises:
             BadArgument: the file cannot be written.
+            CantFit: a site was not measured at a setting of ``train``.
         """
         from campaign.reporting import write_report  # noqa: PLC0415
 
-        return write_report(self.store, Path(path), fit)
+        return write_report(self.store, Path(path), fit, train)
 
     def figures(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -10,6 +12,7 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -326,6 +329,75 @@ def test_a_heat_map_is_chosen_by_its_kernel(browser, page):
     assert evaluated(browser, "document.querySelectorAll('.stage td.pick').length") == 1
     options = evaluated(browser, "document.querySelector('select').options.length")
     assert options == evaluated(browser, "document.querySelectorAll('.heat-maps table').length")
+
+
+CUT = """
+(() => {
+  document.querySelectorAll('details').forEach(details => details.open = true);
+  const scrolls = [...document.querySelectorAll('.box, .panels.wide')];
+  const edge = document.documentElement.clientWidth + 1;
+  const stray = [...document.querySelectorAll('main *, header *')].filter(element =>
+    !element.parentElement.closest('.box, .panels.wide')
+    && element.getBoundingClientRect().right > edge).map(element => element.outerHTML.slice(0, 90));
+  const wider = scrolls.filter(box => box.scrollWidth > box.clientWidth + 1);
+  const unmarked = wider.filter(box => {
+    const style = getComputedStyle(box);
+    const attached = style.backgroundAttachment.split(', ');
+    return style.overflowX !== 'auto' || !['scroll', 'local'].every(at => attached.includes(at));
+  }).map(box => box.outerHTML.slice(0, 90));
+  return JSON.stringify({stray, unmarked, wider: wider.length});
+})()
+"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_is_wider_than_its_place_scrolls_with_a_sign(browser, page, width):
+    browser.show(page, width, "light")
+    shown = json.loads(str(evaluated(browser, CUT)))
+    assert (shown["stray"], shown["unmarked"]) == ([], [])
+    assert shown["wider"] > 0 or width > 400
+
+
+def test_every_section_is_in_the_contents(browser, page):
+    browser.show(page, 1280, "light")
+    linked = evaluated(browser, "[...document.querySelectorAll('nav a')].map(a => a.hash.slice(1))")
+    there = evaluated(
+        browser, "[...document.querySelectorAll('section, section h3')].map(one => one.id)"
+    )
+    assert sorted(linked) == sorted(there)
+    assert len(set(there)) == len(there) > 10
+
+
+def test_every_table_is_there_as_csv(browser, page):
+    """Read by Python's own csv, beside the cells that are shown."""
+    browser.show(page, 1280, "light")
+    tables = json.loads(
+        str(
+            evaluated(
+                browser,
+                """JSON.stringify([...document.querySelectorAll('table.data')].map(table => {
+                  const link = table.querySelector('a.csv');
+                  link.addEventListener('click', event => event.preventDefault());
+                  link.click();
+                  const rows = [...table.querySelectorAll('tbody tr:not(.group)')];
+                  return {href: link.href, name: link.download,
+                    cells: rows.map(row => [...row.cells].map(cell => cell.textContent.trim()))};
+                }))""",
+            )
+        )
+    )
+    assert len(tables) == evaluated(browser, "document.querySelectorAll('table.data').length") > 8
+    for table in tables:
+        assert table["name"].endswith(".csv")
+        kind, _, text = table["href"].partition(",")
+        assert kind == "data:text/csv;charset=utf-8"
+        _, *rows = csv.reader(io.StringIO(unquote(text)))
+        assert len(rows) == len(table["cells"]) > 0
+        for row, cells in zip(rows, table["cells"], strict=True):
+            assert len(row) - len(cells) in (0, 1)
+            for got, cell in zip(row[len(row) - len(cells) :], cells, strict=True):
+                plain = cell.replace("−", "-").replace("–", "")
+                assert got in (plain, plain.replace(",", ""), cell)
 
 
 def test_the_file_is_small(page):

@@ -18,6 +18,7 @@ from analysis.time.held_out_rooflines import ProfiledRun
 from analysis.time.kernel_roofline import fit_time
 from analysis.time.profile_times import profile_times
 from analysis.time.refits import refit_times
+from analysis.time.ties import equally_fast, time_noise
 
 Volts = Mapping[tuple[float, float], tuple[float, float]]
 """(core MHz, memory MHz) -> (core V, memory V)."""
@@ -30,6 +31,8 @@ class Candidates:
     ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``energy_draws_j``, ``time_draws_s``: float64 (settings, draws), what energy and time may be,
     given how sure the coefficients, the surface and the times are; None without a covariance.
+    ``time_error_s``: float64 (settings,), the standard error of the times by the noise of repeats
+    (:mod:`analysis.time.ties`), where not measured that of one measurement; None for 0.
     ``apart``: float64 (settings,), the standard deviation of log energy among predictions
     (:mod:`analysis.choice.averaged`), 0 where measured and where picks need no caution.
     ``few``: what the model's picks lose for other kernels with as few settings; None where the
@@ -49,9 +52,16 @@ class Candidates:
     """Mean measured energy; NaN where the kernel was not measured."""
     energy_draws_j: np.ndarray | None = None
     time_draws_s: np.ndarray | None = None
+    time_error_s: np.ndarray | None = None
     apart: np.ndarray | None = None
     few: FewTrial | None = None
     time_error_pct: float = np.nan
+
+    @property
+    def equally_fast(self) -> np.ndarray:
+        """bool (settings,): those whose times are tied with the least one."""
+        error_s = np.zeros_like(self.time_s) if self.time_error_s is None else self.time_error_s
+        return equally_fast(self.time_s, error_s)
 
 
 def candidates(
@@ -161,7 +171,13 @@ def all_candidates(
         errors_of_few=errors_of_few,
     )
     among = _judged(fitted, cells, mean(data.energy_j), repeats.reshape(shape) > 0)
-    return {label: replace(one, few=trials.get(label)) for label, one in among.items()}
+    noise = time_noise(data, times)
+    error = np.array([[noise[label]] for label in labels]) * time_s
+    error /= np.sqrt(np.maximum(repeats.reshape(shape), 1))
+    return {
+        label: replace(one, few=trials.get(label), time_error_s=error[code[label]])
+        for label, one in among.items()
+    }
 
 
 def _at(settings: list[tuple[float, float]], trial: FewTrial, values: np.ndarray) -> np.ndarray:

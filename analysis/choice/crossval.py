@@ -26,14 +26,18 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.stacked import process_energies, stacked_energies
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
-from analysis.energy.models import AUTO
+from analysis.energy.models import AUTO, Form
 from analysis.measurements.observations import (
     CantFit,
     Observations,
     pooled,
+    setting_text,
 )
+from analysis.time.ties import time_noise
 from analysis.unknown_name import unknown_name
 
+FEW_SETTINGS = 12
+"""Up to so many settings of a holdout are named in text."""
 TIMES = ("measured", "predicted", "profile")
 
 
@@ -46,10 +50,12 @@ class CrossValidation:
     alone; the latter of the times that the model was given, 0 where they are the measured ones.
     ``fold_error_pct``: float64 (folds,), the mean of ``error_pct`` in each fold that predicted a
     row.
-    ``chosen``: the forms that the folds chose, and in how many folds; ``model`` and ``voltage``
-    are the first. ``objective``: what the picks of ``cases`` minimise. ``with_predicted_times``:
-    where the model was given the measured times, what it loses with the times that a time model
-    of the same fold predicts; None where these cannot be predicted for every case.
+    ``form``: what each fold's fit was asked for. ``chosen``: the forms that the folds have, and in
+    how many folds; ``model`` and ``voltage`` are the first. ``train``, ``test``: of a holdout, the
+    settings that it fitted on and those that it predicted; empty otherwise. ``objective``: what
+    the picks of ``cases`` minimise. ``with_predicted_times``: where the model was given the
+    measured times, what it loses with the times that a time model of the same fold predicts; None
+    where these cannot be predicted for every case.
     ``stacked_error_pct``, ``stacked_cases``: as ``error_pct`` and ``cases``, of the average with a
     prediction that knows no physics (:mod:`analysis.choice.stacked`); empty where that cannot
     predict all rows.
@@ -60,6 +66,7 @@ class CrossValidation:
     scheme: str
     model: str
     voltage: str
+    form: Form
     chosen: list[dict[str, Any]]
     time: str
     objective: str
@@ -73,6 +80,8 @@ class CrossValidation:
     stacked_error_pct: np.ndarray
     stacked_cases: list[CaseLoss]
     with_predicted_times: Chooser | None = None
+    train: Sequence[tuple[float, float]] = ()
+    test: Sequence[tuple[float, float]] = ()
 
     @property
     def choosers(self) -> dict[str, Chooser]:
@@ -93,7 +102,9 @@ class CrossValidation:
             "scheme": self.scheme,
             "model": self.model,
             "voltage": self.voltage,
+            "form": vars(self.form) | {"chosen_in_each_fold": self.form.is_chosen},
             "chosen": self.chosen,
+            **({"train": _clocks(self.train), "test": _clocks(self.test)} if self.train else {}),
             "n": self.n,
             "n_folds": self.n_folds,
             "mape_pct": float(error.mean()),
@@ -109,14 +120,20 @@ class CrossValidation:
                 "time": self.time,
                 "objective": self.objective,
             }
-            | {name: vars(chooser) for name, chooser in choosers.items()},
+            | {name: vars(chooser) for name, chooser in choosers.items()}
+            | ({"best_measured": vars(Chooser(0.0, 0.0, len(self.cases)))} if self.cases else {}),
             "against_race_to_halt": vars(contest(self.cases)),
+            "against_highest_clocks": vars(contest(self.cases, "highest_clocks")),
             "against_best_single": vars(contest(self.cases, "best_single")),
         } | (
             {"against_perf_per_watt": vars(contest(self.cases, "perf_per_watt"))}
             if "perf_per_watt" in self.choosers
             else {}
         )
+
+
+def _clocks(settings: Sequence[tuple[float, float]]) -> list[dict[str, float]]:
+    return [{"core_mhz": core_mhz, "mem_mhz": mem_mhz} for core_mhz, mem_mhz in settings]
 
 
 def _mean(values: np.ndarray) -> float | None:
@@ -134,8 +151,8 @@ def _spread_pct(error_pct: np.ndarray) -> dict[str, float]:
 class _FoldResults:
     """What the folds predict, gathered fold by fold."""
 
-    def __init__(self, data: Observations, objective: Objective) -> None:
-        self.data, self.objective = data, objective
+    def __init__(self, data: Observations, objective: Objective, form: Form) -> None:
+        self.data, self.objective, self.form = data, objective, form
         self.predicted_j = np.full(len(data), np.nan)
         self.given_s = np.full(len(data), np.nan)
         self.with_predicted_times = np.full((2, len(data)), np.nan)
@@ -188,10 +205,16 @@ class _FoldResults:
         error_pct = np.abs(self.predicted_j[known] / data.energy_j[known] - 1.0) * 100.0
         in_fold = np.bincount(self.fold[known], minlength=1)
         rankings = FoldRankings(self.fold, np.array(self.rankings))
+        noise = time_noise(data)
+        if labelled is not data:  # its kernels have other names
+            noise = {
+                new: noise[old]
+                for new, old in zip(labelled.kernel.tolist(), data.kernel.tolist(), strict=True)
+            }
         also_j, also_s = self.with_predicted_times
         also = None
         if np.isfinite(also_j[known]).all():
-            cases = case_losses(labelled, also_j, also_s, objective=self.objective)
+            cases = case_losses(labelled, also_j, also_s, objective=self.objective, noise=noise)
             also = losses_by_chooser(cases).get("model")
         stacked_j = stacked_energies(
             data, self.predicted_j, self.process_j, self.given_s, self.fold, self.objective
@@ -205,6 +228,7 @@ class _FoldResults:
             scheme=scheme,
             model=model,
             voltage=voltage,
+            form=self.form,
             chosen=[
                 {"model": model, "voltage": voltage, "folds": folds}
                 for (model, voltage), folds in self.forms.most_common()
@@ -223,10 +247,13 @@ class _FoldResults:
                 self.given_s,
                 objective=self.objective,
                 rankings=rankings,
+                noise=noise,
             ),
             with_predicted_times=also,
             stacked_error_pct=stacked_error_pct,
-            stacked_cases=case_losses(labelled, stacked_j, self.given_s, objective=self.objective),
+            stacked_cases=case_losses(
+                labelled, stacked_j, self.given_s, objective=self.objective, noise=noise
+            ),
         )
 
 
@@ -260,7 +287,7 @@ def cross_validate(
     """
     if time not in TIMES:
         raise CantFit(unknown_name("time", time, TIMES))
-    results = _FoldResults(data, objective_of(objective))
+    results = _FoldResults(data, objective_of(objective), Form(model, voltage, robust))
     for test in folds(data, scheme, train):
         training, held_out = data.take(~test), data.take(test)
         if scheme == "leave-one-kernel-out" and not data.has_counts.all():
@@ -274,7 +301,13 @@ def cross_validate(
             results.add_predicted_times(fitted, training, held_out, test)
         results.add(fitted, training, held_out, test)
         results.add_process(training, held_out, test)
-    return results.judged(scheme, time, data)
+    judged = results.judged(scheme, time, data)
+    if scheme != "holdout":
+        return judged
+    fitted_at, predicted_at = (
+        [data.settings[s] for s in np.unique(data.setting[rows])] for rows in (~test, test)
+    )
+    return replace(judged, train=fitted_at, test=predicted_at)
 
 
 def leave_one_site_out(
@@ -301,7 +334,7 @@ def leave_one_site_out(
             f"be fitted to them; use sites of one origin"
         )
     data, place = pooled(sites)
-    results = _FoldResults(data, objective_of(objective))
+    results = _FoldResults(data, objective_of(objective), Form(model, voltage, robust))
     for i in range(len(sites)):
         training, held_out = data.take(place != i), data.take(place == i)
         fitted = fit(training, model, voltage, robust=robust, intervals=False)
@@ -342,12 +375,34 @@ def fitted_elsewhere(
         )
     both, place = pooled([training, data])
     both = replace(both, site=data.site)
-    results = _FoldResults(both, objective_of(objective))
+    results = _FoldResults(both, objective_of(objective), Form(model, voltage, robust))
     own = both.take(place == 0)
     fitted = fit(own, model, voltage, robust=robust, intervals=False)
     results.add(fitted, own, both.take(place == 1), place == 1)
     judged = results.judged("fitted-on", TIMES[0], both)
     return replace(judged, predicted_j=judged.predicted_j[place == 1])
+
+
+def form_text(judged: CrossValidation) -> str:
+    """Whether the form of the model was given, or chosen by each fold (nested), for people."""
+    if not judged.form.is_chosen:
+        return f"The form of the model was given: {judged.model}, voltage {judged.voltage}."
+    counted = "; ".join(
+        f"{one['model']}, voltage {one['voltage']}: {one['folds']}" for one in judged.chosen
+    )
+    return (
+        f"The form of the model is chosen anew in each fold, from the rows that it is fitted on "
+        f"(folds by form: {counted})."
+    )
+
+
+def halves_text(judged: CrossValidation) -> str:
+    """Which settings a holdout fitted on, and how many it predicted, for people."""
+    few = f": {', '.join(map(setting_text, judged.train))}" * (len(judged.train) <= FEW_SETTINGS)
+    return (
+        f"Fitted on {len(judged.train)} of {len(judged.train) + len(judged.test)} settings{few}. "
+        f"The other {len(judged.test)} were predicted, and settings are chosen among these."
+    )
 
 
 def _predictable(training: Observations, held_out: Observations) -> np.ndarray:

@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from analysis.choice.candidates import measured_volts
-from analysis.choice.losses import SEED, Chooser, kernel_numbers, rank_single_settings
+from analysis.choice.losses import (
+    SEED,
+    Chooser,
+    Contest,
+    gain_contest,
+    highest_clocks,
+    kernel_numbers,
+    rank_single_settings,
+)
 from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import picks
@@ -24,6 +32,7 @@ from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO
 from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.time.ties import fastest, time_noise
 
 PARTS = 10
 """New kernels are tried a tenth of all at a time."""
@@ -31,6 +40,7 @@ DRAWS = 3
 FEW_CHOOSERS = {
     "model": "model",
     "best_measured": "best measured setting",
+    "highest_clocks": "highest clocks",
     "best_single": "best single setting",
     "race_to_halt": "race to halt",
     "random": "random setting",
@@ -68,6 +78,16 @@ class FewCrossValidation:
     objective: str
     cases: list[FewCase]
 
+    def against(self, other: str) -> Contest | None:
+        """The picks against ``highest_clocks`` or ``best_single``, each kernel's losses averaged
+        over the draws; None where it has no choice."""
+        gains: dict[str, list[float]] = {}
+        for case in self.cases:
+            more_pct = case.lost_pct[other] - case.lost_pct["model"]
+            gains.setdefault(case.label, []).append(more_pct)
+        gain = np.array([np.mean(of) for of in gains.values()])
+        return gain_contest(gain, other) if np.isfinite(gain).all() else None
+
     @property
     def choosers(self) -> dict[str, Chooser]:
         """What each chooser loses over all cases, and how often it was the best."""
@@ -84,16 +104,21 @@ class FewCrossValidation:
             "expected_loss_pct": float(np.mean([case.expected_loss_pct for case in self.cases])),
             "decision": {"cases": len(self.cases), "objective": self.objective}
             | {name: vars(chooser) for name, chooser in self.choosers.items()},
+        } | {
+            f"against_{other}": vars(made)
+            for other in ("highest_clocks", "best_single")
+            if (made := self.against(other))
         }
 
 
 def choosers(cases: Sequence[FewCase]) -> dict[str, Chooser]:
     """What each chooser of :data:`FEW_CHOOSERS` loses over the cases, and how often it was the
-    best."""
+    best; the highest clocks are left out where no setting has both."""
     lost = {name: np.array([case.lost_pct[name] for case in cases]) for name in FEW_CHOOSERS}
     return {
         name: Chooser(float(of.mean()), float(of.max()), float(np.sum(of == 0.0)))
         for name, of in lost.items()
+        if np.isfinite(of).all()
     }
 
 
@@ -193,6 +218,7 @@ def _judged_picks(
         lost_pct = {
             "model": above[truth.place(pick.core_mhz, pick.mem_mhz)],
             "best_measured": above[truth.least(pick.label, fold.own)],
+            "highest_clocks": np.nan if truth.top is None else above[truth.top],
             "best_single": above[int(np.argmin(rank))],
             "race_to_halt": above[truth.fastest[truth.row[pick.label]]],
             "random": above.mean(),
@@ -247,11 +273,13 @@ def few_folds(
 class FewTruth:
     """What picks are judged by. ``row``: label -> row, of kernels that were measured everywhere;
     ``above_pct``: float64 (K, S), how far each score is above the kernel's least; ``fastest``:
-    int64 (K,); ``settings``: S numbers of settings, and their ``mhz`` (S, 2)."""
+    K columns of settings; ``top``: the column of the highest clocks, None where no setting has
+    both; ``settings``: S numbers of settings, and their ``mhz`` (S, 2)."""
 
     row: dict[str, int]
     above_pct: np.ndarray
-    fastest: np.ndarray
+    fastest: Sequence[int]
+    top: int | None
     settings: np.ndarray
     mhz: np.ndarray
 
@@ -264,14 +292,22 @@ class FewTruth:
         )
         whole = np.flatnonzero(np.isfinite(time_s).all(axis=1))
         energy_j, time_s = energy_j[whole], time_s[whole]
+        mhz = np.array([data.settings[s] for s in settings])
+        noise = time_noise(data)
+        raced = []
+        for k, times in zip(whole.tolist(), time_s, strict=True):
+            of = data.setting[data.kernel == labels[k]]
+            repeats = np.bincount(of, minlength=len(data.settings))[settings]
+            raced.append(fastest(mhz.tolist(), times, noise[labels[k]] * times / np.sqrt(repeats)))
         score = goal.score(energy_j.T, time_s.T).T
         least = score.min(axis=1, keepdims=True)
         return cls(
             row={labels[k]: i for i, k in enumerate(whole.tolist())},
             above_pct=(score / least - 1.0) * 100.0,
-            fastest=time_s.argmin(axis=1),
+            fastest=raced,
+            top=highest_clocks(mhz.tolist()),
+            mhz=mhz,
             settings=settings,
-            mhz=np.array([data.settings[s] for s in settings]),
         )
 
     def place(self, core_mhz: float, mem_mhz: float) -> int:

@@ -11,7 +11,8 @@ from scipy import special
 
 from analysis.choice.objectives import ENERGY, Objective
 from analysis.measurements.observations import Observations, kernel_names
-from analysis.ties import first_least
+from analysis.rounding import first_least
+from analysis.time.ties import equally_fast, highest, time_noise
 
 SEED = 20140519
 RESAMPLES = 2000
@@ -21,6 +22,8 @@ RESAMPLED_FROM = 10
 CHOOSERS = {
     "model": "model",
     "race_to_halt": "race to halt",
+    "race_to_halt_best": "race to halt, best tie",
+    "highest_clocks": "highest clocks",
     "best_single": "best single setting",
     "perf_per_watt": "NVML's perf per watt",
     "random": "random setting",
@@ -47,9 +50,11 @@ class CaseLoss:
     ``random_exact``: how likely a random setting is the best. ``best_single_pct``,
     ``best_single_most_pct``, ``best_single_exact``: the same over the folds that predicted the
     kernel, each with the setting that was best over the kernels that it was fitted on; NaN where
-    no such setting is among those judged, as in a holdout. ``perf_per_watt_pct``: of the measured
-    setting nearest to the core clock that NVML's power model takes for the one of the best
-    performance per watt; NaN where no record has it.
+    no such setting is among those judged, as in a holdout. ``race_to_halt_best_pct``: of the
+    equally fast settings, that of the least score. ``highest_clocks_pct``: of the site's
+    highest clocks (:func:`highest_clocks`), NaN where they are not among those judged.
+    ``perf_per_watt_pct``: of the measured setting nearest to the core clock that NVML's power
+    model takes for the one of the best performance per watt; NaN where no record has it.
     """
 
     kernel: str
@@ -63,6 +68,8 @@ class CaseLoss:
     best_single_pct: float = np.nan
     best_single_most_pct: float = np.nan
     best_single_exact: float = np.nan
+    race_to_halt_best_pct: float = np.nan
+    highest_clocks_pct: float = np.nan
     perf_per_watt_pct: float = np.nan
 
 
@@ -76,6 +83,17 @@ class FoldRankings:
 
     fold: np.ndarray
     rank: np.ndarray
+
+
+def highest_clocks(settings: Sequence[tuple[float, float]]) -> int | None:
+    """The index of the setting that has both the highest core and the highest memory clock.
+
+    A clock that a site does not have (NaN) counts as its highest. None where no setting has both.
+    """
+    mhz = np.array(settings)
+    tops = np.where(np.isfinite(mhz), mhz, -np.inf).max(axis=0)
+    at = np.flatnonzero(((mhz == tops) | np.isneginf(tops)).all(axis=1))
+    return int(at[0]) if len(at) else None
 
 
 def kernel_numbers(data: Observations) -> np.ndarray:
@@ -129,14 +147,19 @@ def case_losses(
     *,
     objective: Objective = ENERGY,
     rankings: FoldRankings | None = None,
+    noise: Mapping[str, float] | None = None,
 ) -> list[CaseLoss]:
     """What the picks by ``predicted_j`` (rows,) lose, kernel by kernel.
 
     A case is a kernel that was measured at two settings or more; repeats are averaged, and rows
     without a prediction (NaN) left out. A pick loses what its measured score has above the least
-    measured score of the kernel. Race to halt takes the fastest measured setting. ``given_s``:
-    float64 (rows,), the times that the model was given, by default the measured ones.
+    measured score of the kernel. Race to halt takes the fastest measured setting, of equally fast
+    ones that of the highest clocks (:mod:`analysis.time.ties`; ``noise`` is its
+    :func:`~analysis.time.ties.time_noise`, by default that of ``data``). ``given_s``: float64
+    (rows,), the times that the model was given, by default the measured ones.
     """
+    noise = time_noise(data) if noise is None else noise
+    top = highest_clocks(data.settings)
     known = np.isfinite(predicted_j)
     fold = None if rankings is None else rankings.fold[known]
     data, predicted_j = data.take(known), predicted_j[known]
@@ -147,6 +170,10 @@ def case_losses(
         settings, measured_j, time_s, mean_j, mean_s = _by_setting(data, mine, predicted_j, given_s)
         if len(settings) < 2:
             continue
+        repeats = np.unique(data.setting[mine], return_counts=True)[1]
+        tied = equally_fast(time_s, noise[kernel] * time_s / np.sqrt(repeats))
+        raced = highest([data.settings[s] for s in settings], tied)
+        at_top = np.flatnonzero(settings == (-1 if top is None else top))
         score = objective.score(measured_j, time_s)
         over_pct = (score / score.min() - 1.0) * 100.0
         single: dict[str, Any] = {}
@@ -156,7 +183,9 @@ def case_losses(
             CaseLoss(
                 **data.instance(kernel).as_dict(),
                 model_pct=float(over_pct[first_least(objective.score(mean_j, mean_s))]),
-                race_to_halt_pct=float(over_pct[first_least(time_s)]),
+                race_to_halt_pct=float(over_pct[raced]),
+                race_to_halt_best_pct=float(over_pct[tied].min()),
+                highest_clocks_pct=float(over_pct[at_top[0]]) if len(at_top) else np.nan,
                 random_pct=float(over_pct.mean()),
                 most_pct=float(over_pct.max()),
                 random_exact=float(np.mean(over_pct == 0.0)),
@@ -196,7 +225,8 @@ def _perf_per_watt(data: Observations, settings: np.ndarray, over_pct: np.ndarra
 def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
     """The choosers of :data:`CHOOSERS` over all cases; empty without cases.
 
-    The best single setting and NVML's choice are left out where some case has none.
+    The best single setting, the highest clocks and NVML's choice are left out where some case has
+    none.
     """
     if not cases:
         return {}
@@ -205,6 +235,18 @@ def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
         "model": [(case.model_pct, case.model_pct, case.model_pct == 0.0) for case in cases],
         "race_to_halt": [
             (case.race_to_halt_pct, case.race_to_halt_pct, case.race_to_halt_pct == 0.0)
+            for case in cases
+        ],
+        "race_to_halt_best": [
+            (
+                case.race_to_halt_best_pct,
+                case.race_to_halt_best_pct,
+                case.race_to_halt_best_pct == 0,
+            )
+            for case in cases
+        ],
+        "highest_clocks": [
+            (case.highest_clocks_pct, case.highest_clocks_pct, case.highest_clocks_pct == 0.0)
             for case in cases
         ],
         "best_single": [
@@ -240,10 +282,15 @@ class Contest:
 
 
 def contest(cases: Sequence[CaseLoss], other: str = "race_to_halt") -> Contest:
-    """The model against ``race_to_halt``, ``best_single`` or ``perf_per_watt``; the interval by
-    resampling kernels, with few by t. Cases that the other has no choice for do not count."""
+    """The model against ``race_to_halt``, ``highest_clocks``, ``best_single`` or
+    ``perf_per_watt``; the interval by resampling kernels, with few by t. Cases that the other has
+    no choice for do not count."""
     gain = np.array([getattr(case, f"{other}_pct") - case.model_pct for case in cases], float)
-    gain = gain[np.isfinite(gain)]
+    return gain_contest(gain[np.isfinite(gain)], other)
+
+
+def gain_contest(gain: np.ndarray, other: str) -> Contest:
+    """The same of what the other loses more, kernel by kernel: float64 (kernels,), in %."""
     mean = float(gain.mean()) if len(gain) else 0.0
     if len(gain) < 2:
         return Contest(mean, -np.inf, np.inf, "open")

@@ -10,8 +10,8 @@ import numpy as np
 
 from analysis.choice.candidates import Volts, all_candidates
 from analysis.choice.known_kernels import at_each_setting
+from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import Objective
-from analysis.choice.pick import highest_clocks
 from analysis.choice.posterior import has_posterior, measurement_variance
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,14 @@ import numpy as np
 from analysis.choice.averaged import cautious
 from analysis.choice.candidates import Candidates, Volts, all_candidates
 from analysis.choice.limits import within_limits
+from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import TIME, Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.simple_choices import best_single_setting, better_than
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import Observations
-from analysis.ties import TIE, first_least
+from analysis.rounding import TIE, first_least
+from analysis.time.ties import highest
 
 ALIKE = 1e-5
 """Expected costs that differ by less than this are alike; then the medians decide."""
@@ -26,7 +28,11 @@ SURE = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class Pick:
-    """The chosen setting of a kernel; savings and slowdown are against its fastest setting.
+    """The chosen setting of a kernel; savings and slowdown are against its fastest setting, of
+    equally fast ones that of the highest clocks (:mod:`analysis.time.ties`).
+
+    ``equally_fast``: how many settings are as fast as that one, itself included; the slowdown of
+    such a one can be below 0, by less than the noise.
 
     ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``measured``: whether this kernel was measured there (its time is then the measured one).
@@ -37,7 +43,9 @@ class Pick:
     ``expected_loss_pct``: what the pick is expected to cost, by the objective, above the one that
     is. ``race_to_halt``: ``right`` where the fastest setting is the pick or, with 95 %
     probability, costs less energy; ``worse`` where it costs more with 95 % probability; else
-    ``open``: neither is sure. All NaN, and the last ``unknown``, where the fit has no covariance.
+    ``open``: neither is sure. Of equally fast settings all must be right (the one of the most
+    energy), or all worse (the one of the least). All NaN, and the last ``unknown``, where the fit
+    has no covariance.
     ``chosen_by``: ``model``, or ``best_single``: the setting that is best on average over the
     other kernels. ``model_lost_pct``, ``best_single_lost_pct``: of a kernel measured at few
     settings, what the two lose where they were tried on the others
@@ -45,8 +53,9 @@ class Pick:
     ``best_single_core_mhz``, ``best_single_mem_mhz``: the measured setting that is best on average
     over all kernels, where that is known. ``gain_over_best_single_pct``,
     ``better_than_best_single``: what it is expected to cost above this pick, and the probability
-    that it costs more. ``gain_over_best_measured_pct``, ``better_than_best_measured``: the same of
-    the kernel's best measured setting within the limits. 0 where the pick is that setting, NaN
+    that it costs more. ``gain_over_highest_clocks_pct``, ``better_than_highest_clocks``: the same
+    of the highest clocks. ``gain_over_best_measured_pct``, ``better_than_best_measured``: the same
+    of the kernel's best measured setting within the limits. 0 where the pick is that setting, NaN
     without draws, and where the best single setting is not within the limits.
     """
 
@@ -60,6 +69,7 @@ class Pick:
     saving_pct: float
     slowdown_pct: float
     measured: bool
+    equally_fast: int = 1
     saving_vs_highest_clocks_pct: float = np.nan
     saving_low_pct: float = np.nan
     saving_high_pct: float = np.nan
@@ -73,6 +83,8 @@ class Pick:
     best_single_mem_mhz: float = np.nan
     gain_over_best_single_pct: float = np.nan
     better_than_best_single: float = np.nan
+    gain_over_highest_clocks_pct: float = np.nan
+    better_than_highest_clocks: float = np.nan
     gain_over_best_measured_pct: float = np.nan
     better_than_best_measured: float = np.nan
 
@@ -98,7 +110,8 @@ def pick(
     goal = objective_of(objective)
     score_of = goal.score
     energy_j, time_s = among.energy_j, among.time_s
-    fastest = int(first_least(time_s))
+    tied = among.equally_fast
+    fastest = highest(among.settings, tied)
     allowed = within_limits(
         among.label, among.settings, energy_j, time_s, max_slowdown, max_power_w
     )
@@ -135,6 +148,7 @@ def pick(
         saving_pct=float((1.0 - energy_j[best] / energy_j[fastest]) * 100.0),
         slowdown_pct=float((time_s[best] / time_s[fastest] - 1.0) * 100.0),
         measured=bool(among.measured[best]),
+        equally_fast=int(tied.sum()),
         saving_vs_highest_clocks_pct=_saving_vs_highest_pct(among, best),
         **single,
     )
@@ -144,9 +158,16 @@ def pick(
     low, high = np.percentile(saving_pct, [2.5, 97.5])
     least = scores.min(axis=0)
     best_probability = float(np.mean(scores[chosen] <= least * (1.0 + TIE)))
-    saves = float(np.mean(saving_pct > 0.0))
-    if best == fastest:  # what is not sure is then whether another setting saves
-        saves = 1.0 - (1.0 if objective == TIME.name else best_probability)
+
+    def saves(other: int) -> float:
+        if objective == TIME.name:
+            return 0.0
+        if other == best:  # what is not sure is then whether another setting saves
+            return 1.0 - best_probability
+        return float(np.mean(drawn_j[best] < drawn_j[other]))
+
+    raced = np.flatnonzero(tied)
+    raced = raced[np.argsort(energy_j[raced], kind="stable")]
     return replace(
         best_pick,
         **_compared(among, goal, best, best_single, allowed),
@@ -154,7 +175,7 @@ def pick(
         saving_high_pct=float(high),
         best_probability=best_probability,
         expected_loss_pct=float(np.mean(scores[chosen] / least - 1.0) * 100.0),
-        race_to_halt=_verdict(best == fastest, saves),
+        race_to_halt=_verdict(best in raced, saves(int(raced[0])), saves(int(raced[-1]))),
     )
 
 
@@ -177,6 +198,10 @@ def _compared(
         measured = np.where(known, scores.mean(axis=1), np.inf)
         gain, better = better_than(scores, best, int(first_least(measured)))
         fields = {"gain_over_best_measured_pct": gain, "better_than_best_measured": better}
+    top = highest_clocks(among.settings)
+    if top is not None and allowed[top]:
+        gain, better = better_than(scores, best, top)
+        fields |= {"gain_over_highest_clocks_pct": gain, "better_than_highest_clocks": better}
     if best_single in among.settings:
         fields["best_single_core_mhz"], fields["best_single_mem_mhz"] = best_single
         at = among.settings.index(best_single)
@@ -186,17 +211,6 @@ def _compared(
     return fields
 
 
-def highest_clocks(settings: Sequence[tuple[float, float]]) -> int | None:
-    """The index of the setting that has both the highest core and the highest memory clock.
-
-    A clock that a site does not have (NaN) counts as its highest. None where no setting has both.
-    """
-    mhz = np.array(settings)
-    tops = np.where(np.isfinite(mhz), mhz, -np.inf).max(axis=0)
-    at = np.flatnonzero(((mhz == tops) | np.isneginf(tops)).all(axis=1))
-    return int(at[0]) if len(at) else None
-
-
 def _saving_vs_highest_pct(among: Candidates, best: int) -> float:
     highest = highest_clocks(among.settings)
     if highest is None:
@@ -204,11 +218,12 @@ def _saving_vs_highest_pct(among: Candidates, best: int) -> float:
     return float((1.0 - among.energy_j[best] / among.energy_j[highest]) * 100.0)
 
 
-def _verdict(is_fastest: bool, saves: float) -> str:
-    """``saves``: how probable it is that a setting other than the fastest saves energy."""
-    if saves <= 1.0 - SURE:
+def _verdict(is_fastest: bool, saves_least: float, saves_most: float) -> str:
+    """How probable it is that the pick, or where it is itself the fastest another setting, saves
+    energy against the one of the least and the one of the most energy of the equally fast."""
+    if saves_most <= 1.0 - SURE:
         return "right"
-    return "worse" if saves >= SURE and not is_fastest else "open"
+    return "worse" if saves_least >= SURE and not is_fastest else "open"
 
 
 def picks(

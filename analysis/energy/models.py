@@ -1,9 +1,11 @@
 """The energy models by name: which kinds of terms each has, and where voltages may come from.
 
-Imports nothing, so that the command line can list the names at once.
+Imports nothing heavy, so that the command line can list the names at once.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 AUTO = "auto"
 SURFACE = "+surface"
@@ -28,3 +30,18 @@ VOLTAGE_HELP = (
     "known: measured or from a table; unit: V = 1; floor, free: estimated from the energies; "
     "auto: known where it is, otherwise chosen by cross-validation"
 )
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a fit is asked for, by the names above. ``robust``: rows far from the model count
+    less."""
+
+    model: str = AUTO
+    voltage: str = AUTO
+    robust: bool = False
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the measurements choose a part of it."""
+        return AUTO in (self.model, self.voltage)

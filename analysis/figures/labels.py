@@ -11,13 +11,15 @@ from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import setting_text
 
 OTHERS = "others"
+MOST_FAMILIES = 16
+"""Up to so many families, each keeps its name in figures, also where it is of one kernel."""
 
 
 def kernel_families(kernels: Sequence[KernelInstance]) -> dict[str, str]:
     """Label -> the kernel's family: its name without parameters.
 
     Where most kernels have a name of their own, the family is what stands before the name's first
-    underscore or space. Families of a single kernel are joined when there are several.
+    underscore or space. Where there are many families, those of a single kernel are joined.
     """
     first = {kernel.label: kernel.name for kernel in kernels}
     if len(set(first.values())) > max(len(kernels) // 2, 8):
@@ -27,7 +29,7 @@ def kernel_families(kernels: Sequence[KernelInstance]) -> dict[str, str]:
         }
     sizes = {name: list(first.values()).count(name) for name in set(first.values())}
     alone = [name for name, size in sizes.items() if size == 1]
-    if len(alone) > 3:
+    if len(alone) > 3 and len(sizes) > MOST_FAMILIES:
         return {k: OTHERS if name in alone else name for k, name in first.items()}
     return first
 

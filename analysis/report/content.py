@@ -11,6 +11,7 @@ from analysis.choice.pick import Pick
 from analysis.choice.variants import VariantStudy
 from analysis.energy.applications import ApplicationEnergy
 from analysis.energy.fitted import Fit
+from analysis.energy.models import Form
 from analysis.measurements.hardware_counters import KernelCounters
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
@@ -43,10 +44,12 @@ class MeasurementCounts:
 
 @dataclass(frozen=True)
 class StoredFit:
-    """A fit that a store keeps. ``made``: when, for people. ``stale``: whether the measurements
+    """A fit that a store keeps. ``form``: what another fit is to be asked for, to be like it.
+    ``made``: when, for people. ``stale``: whether the measurements
     are other ones now, None where that is not known. ``keep``: show it even then."""
 
     fit: Fit
+    form: Form
     name: str
     made: str
     stale: bool | None

@@ -12,6 +12,7 @@ from analysis.choice.pick import Pick
 from analysis.figures.labels import family_order, natural, setting_label
 from analysis.report.content import SiteReport
 from analysis.report.tables import clock, decimals, fixed, scaled
+from analysis.time.ties import highest
 
 LEVELS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
 """Where one shade ends and the next begins, percent above the lowest energy."""
@@ -63,9 +64,9 @@ def _heat_map(among: Candidates, picked: Pick | None) -> HeatMap:
     over = percent_over(shown_j)
     core = sorted({clock(c) for c, _ in among.settings}, key=natural)
     mem = sorted({clock(m) for _, m in among.settings}, key=natural, reverse=True)
-    eligible = among.measured if among.measured.any() else np.ones(len(shown_j), bool)
-    fastest = int(np.argmin(np.where(eligible, among.time_s, np.inf)))
-    fastest_at = tuple(map(clock, among.settings[fastest]))
+    tied = among.equally_fast
+    eligible = tied & among.measured if (tied & among.measured).any() else tied
+    fastest_at = tuple(map(clock, among.settings[highest(among.settings, eligible)]))
     pick_at = (clock(picked.core_mhz), clock(picked.mem_mhz)) if picked else None
     cells: dict[tuple[str, ...], HeatMapCell] = {}
     # Measured settings come last: they replace a predicted one of the same clocks.

@@ -70,10 +70,44 @@ function filterable(box, table) {
   });
 }
 
+// A table as CSV: the words of its cells, numbers without thousands marks, groups as a column.
+function csv(table) {
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
+  const plain = (cell) => {
+    const text = cell.textContent.trim().replace(/\s+/g, " ");
+    if (!cell.classList.contains("n")) return text;
+    return /^[−-]?[\d,]+(\.\d+)?(e[−-]?\d+)?$/.test(text)
+      ? text.replace(/,/g, "").replace(/−/g, "-") : text.replace("–", "");
+  };
+  const grouped = table.querySelector("tr.group") !== null;
+  const lines = [[...(grouped ? ["group"] : []), ...[...table.tHead.rows[0].cells].map(
+    (cell) => cell.textContent.trim().replace(/\s+/g, " "))]];
+  for (const body of table.tBodies) {
+    const heading = body.querySelector("tr.group");
+    for (const row of body.rows) {
+      if (row === heading) continue;
+      const first = grouped ? [heading ? heading.textContent.trim() : ""] : [];
+      lines.push([...first, ...[...row.cells].map(plain)]);
+    }
+  }
+  return lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n";
+}
+
+// The link is made when it is used, so that the page does not hold every table twice.
+function downloadable(table) {
+  const name = table.caption.firstChild.textContent.trim();
+  const link = make("a", "CSV", { class: "csv", download: `${name}.csv`, href: "#", title: "download as CSV" });
+  link.addEventListener("click", () => {
+    link.href = `data:text/csv;charset=utf-8,${encodeURIComponent(csv(table))}`;
+  });
+  table.caption.append(" ", link);
+}
+
 for (const box of document.querySelectorAll(".box")) {
   const table = box.querySelector("table.data");
   if (!table) continue;
   const rows = table.querySelectorAll("tbody tr:not(.group)").length;
+  downloadable(table);
   if (rows > 2) sortable(table);
   if (rows > 12) filterable(box, table);
 }

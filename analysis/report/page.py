@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from analysis.choice.crossval import form_text, halves_text
 from analysis.figures.svg import figure_svgs
 from analysis.figures.variants import study_titles
 from analysis.report import display_tables
@@ -22,9 +23,8 @@ from analysis.report.tables import as_table
 from analysis.report.variant_sheets import summary, variant_sheets
 
 SCHEME_TEXT = {
-    "leave-one-setting-out": "each setting is predicted by a fit on all the others",
-    "holdout": "fitted on one part of the settings, tested on the rest",
-    "leave-one-kernel-out": "each kernel is predicted by a fit on all the others",
+    "leave-one-setting-out": "each setting is predicted by a fit on all the others.",
+    "leave-one-kernel-out": "each kernel is predicted by a fit on all the others.",
 }
 
 
@@ -42,6 +42,7 @@ def render(content: ReportContent) -> str:
     script = _own_text("analysis.report", "page.js")
     return environment.from_string(_own_text("analysis.report", "page.html")).render(
         content=content,
+        contents=[],  # of the sections, each of which adds itself
         style=Markup(style),  # noqa: S704  (a file of this package)
         script=Markup(script),  # noqa: S704  (a file of this package)
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
@@ -87,7 +88,11 @@ def site_view(site: SiteReport, number: int) -> dict[str, Any]:
         else None,
         "errors": as_table(validation_sheet(crossvals)) if crossvals else None,
         "decisions": display_tables.decisions(crossvals),
-        "schemes": [(c.scheme, SCHEME_TEXT.get(c.scheme, "")) for c in crossvals],
+        "schemes": [
+            (c.scheme, halves_text(c) if c.train else SCHEME_TEXT.get(c.scheme, ""))
+            for c in crossvals
+        ],
+        "form": form_text(crossvals[0]) if crossvals else "",
         "autotuning": as_table(autotuning_sheet(crossvals[0], families)) if crossvals else None,
         "phases": display_tables.phases(site),
         "pick_summary": display_tables.pick_summary(site.picks),

@@ -19,7 +19,7 @@ from analysis.dataset import CLOCK_UNPROVEN, is_complete
 from analysis.energy.applications import energies_or_why
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
-from analysis.energy.models import ESTIMATED
+from analysis.energy.models import Form
 from analysis.measurements.hardware_counters import kernel_counters
 from analysis.measurements.observations import (
     CantFit,
@@ -112,14 +112,14 @@ def site_report(
         return replace(report, data=data, why_no_fit=str(error))
     n_settings = len(np.unique(data.setting))
     crossvals = []
-    form, voltage = requested_form(model)
+    form = stored.form if stored else Form()
     for scheme in ["leave-one-setting-out", *["holdout"] * (n_settings >= HOLDOUT_SETTINGS)]:
         try:
             own = (train or None) if scheme == "holdout" else None
-            crossvals.append(cross_validate(data, scheme, form, voltage=voltage, train=own))
+            crossvals.append(cross_validate(data, scheme, **vars(form), train=own))
         except CantFit as error:
             notes.append(f"No cross-validation by {scheme}: {error}.")
-    applications, why_none = energies_or_why(data, form, voltage)
+    applications, why_none = energies_or_why(data, form.model, form.voltage)
     notes += [why_none] if why_none else []
     if n_settings == 1:
         notes.append("No picks: this site was measured at one setting, so there is no choice.")
@@ -163,7 +163,7 @@ def _fit_to_show(
     if stored is None:
         return fit(data), "made for this report; the store keeps none", ""
     return (
-        fit(data, *requested_form(stored.fit)),
+        fit(data, **vars(stored.form)),
         "made for this report",
         f"The stored fit ({which}) is not of the measurements that the store has now, so this "
         f"report has made a new one; campaign predict uses the stored one until campaign fit makes "
@@ -176,13 +176,6 @@ def with_traces(report: SiteReport, dataset: xr.Dataset) -> SiteReport:
     splits, notes = phase_splits(dataset, report.site)
     trace = power_trace(dataset, report.site)
     return replace(report, phases=splits, trace=trace, notes=report.notes + notes)
-
-
-def requested_form(model: Fit) -> tuple[str, str]:
-    """The model and the voltage that a fit was asked for: auto where it chose them itself."""
-    if model.tried:
-        return "auto", "auto"
-    return model.model, model.voltage if model.voltage in ("unit", *ESTIMATED) else "known"
 
 
 def _timing(dataset: xr.Dataset, site: str, classes: dict[str, str] | None) -> Observations | None:

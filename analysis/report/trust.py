@@ -26,8 +26,8 @@ from analysis.quality.finding import SEPARATE, Finding, describe
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.tables import RowGroup, Table, TableColumn
 
-SHOWN = 12
-"""Rows that a remark names; the table of failures has all."""
+LISTED = 500
+"""The most rows that a remark names; of more the rest is counted."""
 NUMBERS = re.compile(r"[-+.\d]+(e[-+]?\d+)?")
 
 Severity = Literal["refused", "warning", "note"]
@@ -38,8 +38,8 @@ SEVERITIES: tuple[Severity, ...] = ("refused", "warning", "note")
 class Remark:
     """Something that limits how far the results can be trusted.
 
-    ``count``: what it concerns, such as "3 measurements". ``lines``: the first of them;
-    ``table``: all of them, where they are in one.
+    ``count``: what it concerns, such as "3 measurements". ``lines``: all of them, or the
+    first and how many more there are; ``table``: all of them, where they are in one.
     """
 
     severity: Severity
@@ -143,8 +143,8 @@ def _findings(dataset: xr.Dataset, findings: Sequence[Finding]) -> list[Remark]:
             rows = np.unique(np.concatenate([finding.rows for finding in one]))
             worst = min((finding.severity for finding in one), key=SEVERITIES.index)
             texts = [_sentence(finding.text) for finding in one]
-            lines = texts[1 : SHOWN + 1] if len(one) > 1 else describe(one[0], dataset, SHOWN)
-            more = f" {len(one)} findings, of which these are the next:" if len(one) > 1 else ""
+            lines = texts[1:] if len(one) > 1 else describe(one[0], dataset, LISTED)
+            more = f" {len(one)} findings; the others are:" if len(one) > 1 else ""
             remarks.append(
                 _remark(
                     worst, f"check of {check}", len(rows), "measurement", texts[0] + more, lines
@@ -164,7 +164,7 @@ def _flags(dataset: xr.Dataset, at: np.ndarray) -> list[Remark]:
     if not flagged:
         return []
     most_first = sorted(kinds.values(), key=len, reverse=True)
-    lines = [f"{len(flags):,}: {_short(flags[0])}" for flags in most_first[:SHOWN]]
+    lines = [f"{len(flags):,}: {_short(flags[0])}" for flags in most_first]
     text = "The program that measured them noted what may be wrong; how many, and an example each:"
     return [_remark("warning", "flagged measurements", flagged, "measurement", text, lines)]
 
@@ -205,7 +205,7 @@ def of_fit(model: Fit, stale: str) -> list[Remark]:
             f"{row['label']} at {row['setting']}: {row['energy_j']:.4g} J measured, "
             f"{row['predicted_j']:.4g} J by the model, {row['deviations']:.0f} standard deviations "
             f"apart"
-            for row in model.outliers[:SHOWN]
+            for row in model.outliers
         ]
         text = "The model predicts another energy for them than was measured."
         n = len(model.outliers)
@@ -223,7 +223,7 @@ def of_picks(picks: Sequence[Pick]) -> list[Remark]:
         text = "The 95 % interval of what they save includes 0."
         lines = [
             f"{p.label}: {p.saving_pct:.1f} % ({p.saving_low_pct:.1f} to {p.saving_high_pct:.1f})"
-            for p in no_gain[:SHOWN]
+            for p in no_gain
         ]
         title = "picks that may save nothing"
         remarks.append(_remark("note", title, len(no_gain), "pick", text, lines))
@@ -232,8 +232,20 @@ def of_picks(picks: Sequence[Pick]) -> list[Remark]:
             f"Another setting may be better: that the pick is the best has a probability below "
             f"{SURE * 100:.0f} %."
         )
-        lines = [f"{p.label}: {p.best_probability * 100:.0f} %" for p in unsure[:SHOWN]]
+        lines = [f"{p.label}: {p.best_probability * 100:.0f} %" for p in unsure]
         remarks.append(_remark("note", "picks that are not sure", len(unsure), "pick", text, lines))
+    for name, other in (
+        ("better_than_highest_clocks", "the highest clocks"),
+        ("better_than_best_single", "the best single setting for all kernels"),
+    ):
+        known = [(p.label, float(getattr(p, name))) for p in picks]
+        known = [(label, better) for label, better in known if np.isfinite(better)]
+        open_ = [(label, better) for label, better in known if better < SURE]
+        if 2 * len(open_) > len(known):
+            text = f"That the pick is better than {other} has a probability below 95 %."
+            lines = [f"{label}: {better * 100:.0f} %" for label, better in open_]
+            title = f"picks not surely better than {other}"
+            remarks.append(_remark("warning", title, len(open_), "pick", text, lines))
     if unknown:
         text = "There are too few settings for intervals and probabilities."
         title = "picks without an interval"
@@ -257,13 +269,16 @@ def _remark(
 ) -> Remark:
     # What is wrong with all measurements of a site names none of them.
     counted = f"{count:,} {noun}{'' if count == 1 else 's'}" if count else f"all {noun}s"
+    listed = list(lines[:LISTED])
+    if len(lines) > len(listed):
+        listed.append(f"and {len(lines) - len(listed):,} more")
     return Remark(
-        severity=severity, title=title, count=counted, text=text, lines=list(lines), table=table
+        severity=severity, title=title, count=counted, text=text, lines=listed, table=table
     )
 
 
 def _rows(dataset: xr.Dataset, rows: np.ndarray) -> list[str]:
-    return describe(Finding("", "note", rows, ""), dataset, SHOWN)
+    return describe(Finding("", "note", rows, ""), dataset, LISTED)
 
 
 def _sentence(text: str) -> str:

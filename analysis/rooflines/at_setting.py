@@ -12,7 +12,13 @@ from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations
 from analysis.rooflines.more_work import work_advice, work_limits
 from analysis.rooflines.power_cap import CappedRoofline
-from analysis.rooflines.regression import CacheEnergy, Regression, cache_energies, regress
+from analysis.rooflines.regression import (
+    CacheEnergy,
+    Estimate,
+    Regression,
+    cache_energies,
+    regress,
+)
 from analysis.rooflines.roofline import Roofline, pair_points, roofline, verdict
 
 CAPPED_AT = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -61,8 +67,14 @@ def rooflines_at(
         missing = str(error)
     pairs = []
     for pair in points:
-        line, energy_from = _line(data, (pair.operation, pair.memory), setting, fit, regression)
-        known = {"kernels": len(pair.kernels), "energy_from": energy_from}
+        line, energy_from, why = _line(
+            data, (pair.operation, pair.memory), setting, fit, regression
+        )
+        known = {
+            "kernels": len(pair.kernels),
+            "energy_from": energy_from,
+            "energy_missing": None if energy_from else why or missing,
+        }
         pairs.append(line_as_dict(line, cap_w if energy_from else None) | known)
     core_mhz, mem_mhz = data.settings[setting]
     return {
@@ -82,18 +94,19 @@ def _line(
     setting: int,
     fit: Fit | None,
     regression: Regression | None,
-) -> tuple[Roofline, str | None]:
-    """The roofline of two classes, with the energies of the first that has them."""
+) -> tuple[Roofline, str | None, str]:
+    """The roofline of two classes, with the energies of the first that has them: which that is,
+    or why none has."""
     if fit is not None:
         try:
-            return roofline(data, *classes, setting, fit), "fit"
+            return roofline(data, *classes, setting, fit), "fit", ""
         except CantFit:  # The fit left the class out; the regression may have it.
             pass
     line = roofline(data, *classes, setting)
     try:
-        return (regression.on(line), "regression") if regression else (line, None)
-    except CantFit:
-        return line, None
+        return (regression.on(line), "regression", "") if regression else (line, None, "")
+    except CantFit as error:
+        return line, None, str(error)
 
 
 def line_as_dict(line: Roofline, cap_w: float | None = None) -> dict[str, Any]:
@@ -118,7 +131,7 @@ def line_as_dict(line: Roofline, cap_w: float | None = None) -> dict[str, Any]:
         "effective_balance": line.half_efficiency_intensity,
         "balance_gap": line.balance_gap,
         "effective_gap": line.effective_gap,
-        "race_to_halt": line.race_to_halt,
+        "fast_is_efficient": line.fast_is_efficient,
         "verdict": verdict(line),
         "streaming_w": low_w,
         "most_w": most_w,
@@ -158,6 +171,20 @@ def _capped(line: Roofline, cap_w: float) -> dict[str, Any]:
     }
 
 
+def _estimate(estimate: Estimate, factor: float, signed: bool) -> dict[str, float]:
+    """A coefficient in another unit. An energy or a power below 0 has no meaning: where least
+    squares put it there the measurements do not determine it, and all of it is NaN. ``signed``:
+    it may be below 0."""
+    if estimate.value < 0.0 and not signed:
+        estimate = Estimate(math.nan, math.nan, math.nan, math.nan)
+    return {
+        "value": estimate.value * factor,
+        "low": estimate.low * factor if signed else max(estimate.low * factor, 0.0),
+        "high": estimate.high * factor,
+        "p_value": estimate.p_value,
+    }
+
+
 def _regression(made: Regression, caches: list[CacheEnergy]) -> dict[str, Any]:
     estimates = [
         ("eps_sp", "pJ per flop", 1e12, made.eps_sp_j),
@@ -172,14 +199,7 @@ def _regression(made: Regression, caches: list[CacheEnergy]) -> dict[str, Any]:
         "r_squared": made.r_squared,
         "condition_number": made.condition_number,
         "coefficients": [
-            {
-                "name": name,
-                "value": estimate.value * factor,
-                "low": estimate.low * factor,
-                "high": estimate.high * factor,
-                "unit": unit,
-                "p_value": estimate.p_value,
-            }
+            {"name": name, "unit": unit, **_estimate(estimate, factor, name.startswith("delta"))}
             for name, unit, factor, estimate in estimates
             if estimate is not None
         ],

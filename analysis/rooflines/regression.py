@@ -69,11 +69,23 @@ class Regression:
         """A line's times with these energies (the model instantiation of section 4.2).
 
         Raises:
-            CantFit: the line is of classes that the regression has no energy of.
+            CantFit: the line is of classes that the regression has no energy of, or one of these
+                came out below 0.
         """
         eps_op_j = self.eps_op_j
         if line.operation not in eps_op_j or line.memory != self.memory:
             raise CantFit(f"the regression has no energies of {line.operation} and {line.memory}")
+        used = {
+            f"an operation of {line.operation}": eps_op_j[line.operation],
+            f"a byte of {line.memory}": self.eps_mem_j.value,
+            "constant power": self.constant_w.value,
+        }
+        if below := [name for name, value in used.items() if value < 0.0]:
+            raise CantFit(
+                f"the regression at this setting puts {' and '.join(below)} below 0, so these "
+                f"measurements do not determine the energies; measure more intensities, or fit "
+                f"several settings with campaign fit"
+            )
         return replace(
             line,
             eps_op_j=eps_op_j[line.operation],

@@ -44,10 +44,8 @@ class Roofline:
 
     @property
     def energy_balance(self) -> float:
-        """B_eps = eps_mem / eps_op, operations per byte (below eq. 4); inf where eps_op is 0."""
-        if self.eps_op_j == 0.0:
-            return float("inf")
-        return self.eps_mem_j / self.eps_op_j
+        """B_eps = eps_mem / eps_op, operations per byte (below eq. 4); NaN where eps_op is 0."""
+        return self.eps_mem_j / (self.eps_op_j or float("nan"))
 
     @property
     def op_energy_j(self) -> float:
@@ -108,12 +106,13 @@ class Roofline:
         return self.half_efficiency_intensity / self.time_balance
 
     @property
-    def race_to_halt(self) -> bool | None:
+    def fast_is_efficient(self) -> bool | None:
         """Whether B_tau >= B^_eps at the half-efficiency point (sections 2.4 and 5.2).
 
         Then a kernel that is compute-bound in time is within a factor of two of the best energy
-        efficiency, and racing to halt is a good first-order strategy. None where no energy is
-        known.
+        efficiency at this setting. The papers call racing to halt a good first-order strategy
+        there; whether another setting takes less energy is another question, which
+        :attr:`analysis.choice.pick.Pick.race_to_halt` answers. None where no energy is known.
         """
         gap = self.effective_gap
         return None if np.isnan(gap) else bool(gap <= 1.0)
@@ -160,28 +159,34 @@ class Roofline:
 
 
 def verdict(line: Roofline) -> str:
-    """What the balances say about racing to halt, with the numbers: one or two sentences.
+    """Whether kernels that are fast at this setting are efficient, with the numbers: one or two
+    sentences.
 
     Choi & Vuduc 2012, sections 2.4 and 5.2: the half-efficiency point against B_tau, and what it
     would be without constant power.
     """
-    if line.race_to_halt is None:
+    if line.fast_is_efficient is None:
         return "unknown: no energy is known at this setting"
     b_tau, half = line.time_balance, line.half_efficiency_intensity
-    if not line.race_to_halt:
+    if not line.fast_is_efficient:
         return (
-            f"do not rely on race to halt: a kernel of {b_tau:.3g} to {half:.3g} op/B is "
-            f"compute-bound in time but spends more energy on bytes than on operations; raise its "
-            f"intensity, or try lower clocks"
+            f"fast is not always efficient at this setting: a kernel of {b_tau:.3g} to {half:.3g} "
+            f"op/B is compute-bound in time but spends more energy on bytes than on operations; "
+            f"raise its intensity, or try lower clocks"
         )
     text = (
-        f"race to halt pays at this setting: a kernel of {half:.3g} op/B or more has at least half "
+        f"fast is efficient at this setting: a kernel of {half:.3g} op/B or more has at least half "
         f"of the best energy efficiency (time balance: {b_tau:.3g} op/B)"
     )
     if line.balance_gap > 1.0:
         text += (
             f"; the reason is the constant power of {line.constant_w:.3g} W: without it the "
-            f"balance would be {line.energy_balance:.3g} op/B, and racing to halt would not pay"
+            f"balance would be {line.energy_balance:.3g} op/B, and fast would not be efficient"
+        )
+    elif line.eps_op_j == 0.0:
+        text += (
+            f"; the measurements show no energy of {line.operation} operations beside the constant "
+            f"power of {line.constant_w:.3g} W, so there is no balance without it"
         )
     return text
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from campaign.errors import BadArgument
 from campaign.fits import UNPROVEN_CLOCKS
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_computed, print_table
 
+if TYPE_CHECKING:
+    from campaign.crossval_results import CrossvalResult
+
 SUMMARY = "cross-validate the model: its error, and what its picks lose"
 EXAMPLE = "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leave-one-setting-out"
+
+OTHERS = {
+    "highest_clocks": "running at the highest clocks",
+    "best_single": "the best single setting",
+}
+"""What picks are compared with that needs no model: the name in JSON, and for people."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -65,7 +74,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--problem", metavar="P", help="over variants: of this problem alone, NAME=VALUE,..."
     )
-    options.add_model(parser)
+    options.add_model(parser, "that of the kept fit")
+    options.add_fit(parser)
     options.add_objective(parser)
     options.add_accept_unproven(parser)
     options.add_json(parser)
@@ -93,7 +103,8 @@ def run(arguments: Namespace) -> int:
         arguments.scheme or "leave-one-setting-out",
         model=arguments.model,
         voltage=arguments.voltage,
-        robust=arguments.robust,
+        robust=arguments.robust or None,
+        fit=arguments.fit,
         time=arguments.time,
         train=train or None,
         objective=arguments.objective,
@@ -103,7 +114,7 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print_computed(result.as_dict())
     else:
-        print_crossval(result.as_dict())
+        print_crossval(result)
     return 0
 
 
@@ -130,7 +141,8 @@ def _over_variants(arguments: Namespace) -> int:
         time=arguments.time,
         model=arguments.model,
         voltage=arguments.voltage,
-        robust=arguments.robust,
+        robust=arguments.robust or None,
+        fit=arguments.fit,
         accept_unproven=arguments.accept_unproven,
     )
     if arguments.json:
@@ -167,7 +179,8 @@ def _with_few(arguments: Namespace) -> int:
         arguments.new,
         model=arguments.model,
         voltage=arguments.voltage,
-        robust=arguments.robust,
+        robust=arguments.robust or None,
+        fit=arguments.fit,
         objective=arguments.objective,
         accept_unproven=arguments.accept_unproven,
     )
@@ -200,6 +213,11 @@ def print_few(shown: dict[str, Any]) -> None:
     )
     _print_few_choosers(decision)
     explain(losses_text(title, f"{decision['cases']} cases"))
+    for key, name in OTHERS.items():
+        if against := shown.get(f"against_{key}"):
+            explain(contest_text(against, title, name))
+            if against["verdict"] != "model":
+                explain(f"warning: the picks are not surely better than {name}")
     if math.isfinite(shown["expected_loss_pct"]):
         explain(f"the model expects its picks to lose {shown['expected_loss_pct']:.2f} %")
 
@@ -212,6 +230,7 @@ def _print_few_choosers(lost: dict[str, Any]) -> None:
         [
             [name, *(lost[key][column] for column in ("mean_lost_pct", "max_lost_pct", "exact"))]
             for key, name in FEW_CHOOSERS.items()
+            if key in lost
         ],
     )
 
@@ -255,11 +274,13 @@ def print_over_variants(shown: dict[str, Any]) -> None:
     )
 
 
-def print_crossval(shown: dict[str, Any]) -> None:
+def print_crossval(result: CrossvalResult) -> None:
     """A cross-validation for people: the error out of fold, and what each chooser loses."""
+    from analysis.choice.crossval import form_text, halves_text  # noqa: PLC0415
     from analysis.choice.losses import CHOOSERS  # noqa: PLC0415
     from analysis.choice.objectives import objective  # noqa: PLC0415
 
+    shown = result.as_dict()
     simulated = " (simulated)" if shown["simulated"] else ""
     elsewhere = shown["scheme"] == "fitted-on"
     how = f"{shown['scheme']}, {folds_text(shown['n_folds'])}"
@@ -269,6 +290,9 @@ def print_crossval(shown: dict[str, Any]) -> None:
     )
     if not elsewhere:
         explain("a fold is a part of the measurements, predicted by a fit to all the others")
+        explain(form_text(result.crossval))
+    if result.crossval.train:
+        explain(halves_text(result.crossval))
     explain(
         f"error of {shown['n']} predictions out of fold: {shown['mape_pct']:.2f} % "
         f"(std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to {shown['max_pct']:.2f})"
@@ -306,8 +330,9 @@ def print_crossval(shown: dict[str, Any]) -> None:
         print_table(["method", "mean %", "max %", "best picked"], rows)
         explain(losses_text(title, f"{decision['cases']} kernels"))
         explain(contest_text(shown["against_race_to_halt"], title))
-        if "best_single" in shown["decision"]:
-            explain(contest_text(shown["against_best_single"], title, "the best single setting"))
+        for key, name in OTHERS.items():
+            if key in decision:
+                explain(contest_text(shown[f"against_{key}"], title, name))
         if "against_perf_per_watt" in shown:
             nvml = "NVML's best performance per watt"
             explain(contest_text(shown["against_perf_per_watt"], title, nvml))
@@ -342,6 +367,7 @@ def contest_text(contest: dict[str, Any], title: str, other: str = "race to halt
     verdict = {
         "model": "the picks are better",
         "race_to_halt": "race to halt is better here: run at the fastest setting",
+        "highest_clocks": "the highest clocks are better here",
         "best_single": "one setting for all kernels is better here",
         "perf_per_watt": "NVML's clock is better here",
         "open": "these measurements do not show which is better",

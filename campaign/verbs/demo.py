@@ -14,8 +14,10 @@ from campaign.verbs.predict import print_predictions
 from campaign.verbs.printing import print_table, say
 
 if TYPE_CHECKING:
-    from campaign.plan.plan import Plan
+    from collections.abc import Sequence
+
     from campaign.results import Results
+    from campaign.stored_fits import Setting
 
 SUMMARY = "run the whole chain on the simulated Jetson TK1"
 EXAMPLE = "campaign demo /tmp/demo"
@@ -91,36 +93,34 @@ def run(arguments: Namespace) -> int:
 
         show_measured(store)
         return 0 if outcome.complete else 1
+    pairs = [(pair[0], pair[1]) for pair in plan.campaign.settings.pairs or []]
+    train = pairs[:TRAINING_SETTINGS] or None
     for site in plan.sites:
-        _show_site(store, site, plan)
+        _show_site(store, site, train)
     table = export_table(created)
     write_csv(table, folder / "table.csv")
     write_beside(created, sorted(plan.sites), folder / "table.csv")
-    report = store.report(folder / "report.html")
+    report = store.report(folder / "report.html", train=train)
     say(f"\ncampaign file: {campaign}\nstore: {created.root}\ntable: {folder / 'table.csv'}")
     say(f"report: {report}\n\nall of it took {time.monotonic() - began:.1f} s")
     return 0 if outcome.complete else 1
 
 
-def _show_site(store: Results, site: str, plan: Plan) -> None:
+def _show_site(store: Results, site: str, train: Sequence[Setting] | None) -> None:
     fit = store.fit(site)
     print_fit(fit.summary, fit.source)
     say("\nconstant power by setting (simulated)")
-    by_setting = store.costs_by_setting(site)
     print_table(
         ["core MHz", "memory MHz", "W", "low", "high"],
         [
             [costs.core_mhz, costs.mem_mhz, cost.value, cost.low, cost.high]
-            for costs in by_setting
+            for costs in store.costs_by_setting(site)
             for cost in costs.costs
             if cost.name == "constant_power"
         ],
     )
-    train = [(pair[0], pair[1]) for pair in (plan.campaign.settings.pairs or [])]
-    settings = {(costs.core_mhz, costs.mem_mhz) for costs in by_setting}
-    train = [pair for pair in train[:TRAINING_SETTINGS] if pair in settings]
-    for scheme, pairs in (("leave-one-setting-out", None), ("holdout", train or None)):
+    for scheme, fitted_at in (("leave-one-setting-out", None), ("holdout", train)):
         say()
-        print_crossval(store.crossval(site, scheme, train=pairs).as_dict())
+        print_crossval(store.crossval(site, scheme, train=fitted_at))
     say()
     print_predictions(store.predict(site))

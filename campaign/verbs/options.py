@@ -76,8 +76,9 @@ def add_all(parser: ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="print every row, not the first 20 only")
 
 
-def add_model(parser: ArgumentParser) -> None:
-    """``--model``, ``--voltage`` and ``--robust``."""
+def add_model(parser: ArgumentParser, otherwise: str = "") -> None:
+    """``--model``, ``--voltage`` and ``--robust``. ``otherwise``: what is used where none of them
+    is given, for people; they are then None or False. By default ``auto``."""
     from analysis.energy.models import (  # noqa: PLC0415
         AUTO,
         MODEL_HELP,
@@ -86,14 +87,15 @@ def add_model(parser: ArgumentParser) -> None:
         VOLTAGE_NAMES,
     )
 
+    default, shown = (None, f"{otherwise}, or {AUTO}") if otherwise else (AUTO, AUTO)
     parser.add_argument(
-        "--model", choices=MODEL_NAMES, default=AUTO, help=f"{MODEL_HELP} (default: %(default)s)"
+        "--model", choices=MODEL_NAMES, default=default, help=f"{MODEL_HELP} (default: {shown})"
     )
     parser.add_argument(
         "--voltage",
         choices=VOLTAGE_NAMES,
-        default=AUTO,
-        help=f"{VOLTAGE_HELP} (default: %(default)s)",
+        default=default,
+        help=f"{VOLTAGE_HELP} (default: {shown})",
     )
     parser.add_argument(
         "--robust",

@@ -245,7 +245,7 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
     )
     for line in (*simple_choices(shown), *few_settings(shown), *profile_error(shown)):
         explain(line)
-    for line in shown.warnings:
+    for line in (*not_surely_better(shown), *shown.warnings):
         explain(f"warning: {line}")
     listed = shown.without_pick if every_row else shown.without_pick[:MOST_WITHOUT_PICK]
     for line in listed:
@@ -258,6 +258,14 @@ def simple_choices(shown: Predictions) -> list[str]:
     """How many picks are better than choices that need no model, a line for each."""
     picks = [entry.pick for entry in shown.predictions]
     lines = []
+    by_top = [pick for pick in picks if not isnan(pick.better_than_highest_clocks)]
+    if by_top:
+        gain = sum(pick.gain_over_highest_clocks_pct for pick in by_top) / len(by_top)
+        sure = sum(pick.better_than_highest_clocks >= SURE for pick in by_top)
+        lines.append(
+            f"the highest clocks for all are expected to cost {gain:.2f} % more than the picks; "
+            f"{sure} of {len(by_top)} picks are better with 95 % probability"
+        )
     by_single = [pick for pick in picks if not isnan(pick.better_than_best_single)]
     if by_single:
         first = by_single[0]
@@ -292,6 +300,26 @@ def simple_choices(shown: Predictions) -> list[str]:
             f"{len(unmeasured)} picks are settings that were not measured; the kernel's best "
             f"measured one is expected to cost {gain:.2f} % more, with 95 % probability for {sure}"
         )
+    return lines
+
+
+def not_surely_better(shown: Predictions) -> list[str]:
+    """A warning for each choice without a model that less than half of the picks are better
+    than, with 95 % probability."""
+    lines = []
+    for name, text in (
+        ("better_than_highest_clocks", "the highest clocks"),
+        ("better_than_best_single", "one setting for all kernels"),
+    ):
+        known = [
+            value for entry in shown.predictions if not isnan(value := getattr(entry.pick, name))
+        ]
+        sure = sum(value >= SURE for value in known)
+        if known and 2 * sure < len(known):
+            lines.append(
+                f"only {sure} of {len(known)} picks are surely better than {text}: measure more "
+                f"settings or repeats before they are used"
+            )
     return lines
 
 

@@ -13,15 +13,16 @@ from campaign.verbs.printing import explain, print_json, print_table
 if TYPE_CHECKING:
     from campaign.fits import FitSource
 
-SUMMARY = "show peaks and balances at a setting, and whether running fast saves energy there"
+SUMMARY = "show peaks and balances at a setting, and whether fast kernels are efficient there"
 EXAMPLE = """campaign roofline campaign-demo/store --site jetson-tk1 --cap-w 15
   campaign roofline --platform gtx-580"""
 MORE = (
     "A balance is the number of operations per byte at which computing and moving data take "
-    "equally long (balance in time), or cost equal energy (balance in energy). Race to halt: "
-    "running as fast as possible. Energies are those of the kept fit, or else of a "
-    "regression on the measurements at this setting alone. --platform shows a machine of a paper "
-    "in place of a site of a store."
+    "equally long (balance in time), or cost equal energy (balance in energy). Fast is "
+    "efficient: a kernel that computes as fast as it can has at least half of the best energy "
+    "efficiency at this setting (predict says whether another setting takes less). Energies are "
+    "those of the kept fit, or else of a regression on the measurements at this setting alone. "
+    "--platform shows a machine of a paper in place of a site of a store."
 )
 MOST_PAIRS = 3
 """Pairs of classes up to which the table of more work has every intensity, also beside a cap."""
@@ -191,6 +192,8 @@ def _print_lines(pairs: list[dict[str, Any]]) -> None:
     explain("")
     for pair in pairs:
         explain(f"{pair['operation']}/{pair['memory']}: {pair['verdict']}")
+        if pair.get("energy_missing"):
+            explain(f"{pair['operation']}/{pair['memory']}: {pair['energy_missing']}")
     if len(pairs) <= MOST_PAIRS or not any("cap" in pair for pair in pairs):
         _print_more_work([pair for pair in pairs if pair["more_work"]])
 
@@ -248,6 +251,12 @@ def _print_regression(shown: dict[str, Any]) -> None:
         ["coefficient", *columns[1:-1], "p-value"],
         [[row[key] for key in columns] for row in regression["coefficients"]],
     )
+    below = [row["name"] for row in regression["coefficients"] if math.isnan(row["value"])]
+    if below:
+        explain(
+            f"not determined by these measurements (least squares gives less than 0): "
+            f"{', '.join(below)}"
+        )
 
 
 def _print_cap(pair: dict[str, Any]) -> None:

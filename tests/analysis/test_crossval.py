@@ -21,6 +21,7 @@ from analysis.energy.fit import fit
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import CantFit, observations
 from analysis.time.kernel_roofline import fit_time
+from tests.analysis.raced import raced
 from tests.analysis.twin_data import TABLE_I, twin_dataset
 
 
@@ -209,7 +210,8 @@ def test_losses_by_any_objective_by_brute_force(data, name):
         )
         least = min(measured.values())
         chosen = min(guessed, key=guessed.get)
-        fastest = at[int(np.argmin(data.time_s[rows]))]
+        times = {data.settings[s]: data.time_s[i] for s, i in zip(at, rows, strict=True)}
+        fastest = data.settings.index(raced(times, fit_time(data).spread))
         lost = (measured[chosen] / least - 1) * 100
         assert cases[kernel].model_pct == pytest.approx(lost, abs=1e-9)
         assert cases[kernel].race_to_halt_pct == pytest.approx(
@@ -327,17 +329,17 @@ def test_picks_against_brute_force(data):
         rows = [i for i in range(len(data)) if data.kernel[i] == kernel]
         energy = {(data.core_mhz[i], data.mem_mhz[i]): fitted.energy_j(data)[i] for i in rows}
         time = {(data.core_mhz[i], data.mem_mhz[i]): data.time_s[i] for i in rows}
-        fastest = min(time, key=time.get)
+        fastest = raced(time, fit_time(data).spread)
         for name, power in (("energy", 0), ("edp", 1), ("ed2p", 2)):
             best = min(energy, key=lambda s: energy[s] * time[s] ** power)
             chosen = pick(among, name)
             assert (chosen.core_mhz, chosen.mem_mhz) == best
             assert chosen.saving_pct == pytest.approx((1 - energy[best] / energy[fastest]) * 100)
             assert chosen.slowdown_pct == pytest.approx((time[best] / time[fastest] - 1) * 100)
-        legal = [s for s in energy if time[s] <= 1.05 * time[fastest]]
+        legal = [s for s in energy if time[s] <= 1.05 * min(time.values())]
         chosen = pick(among, "energy", max_slowdown=0.05)
         assert (chosen.core_mhz, chosen.mem_mhz) == min(legal, key=energy.get)
-        assert pick(among, "time").slowdown_pct == 0
+        assert pick(among, "time").slowdown_pct <= 0
 
 
 def test_a_kernel_without_counts_that_a_fold_never_saw_is_not_predicted(data):

@@ -9,6 +9,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from campaign.command_line import main, parser
 from tests.demo import copy_demo
 from tests.docs.pages import commands_of_pages
+from tests.report_tables import assert_report_shows
 from tests.shared_imports import program
 
 ROOT = Path(__file__).parents[2]
@@ -225,6 +227,17 @@ def test_json_has_the_whiteboards_keys(demo, capsys):
     assert {row["kernel"] for row in predict} == {"load"}
     assert len({row["params"]["level"] for row in predict}) == 3
     assert shown("predict", "--kernel", predict[0]["label"]) == predict[:1]
+
+
+def test_the_demos_report_shows_the_figures_of_crossval(demo, capsys):
+    store = str(demo / "campaign-demo/store")
+    page = (demo / "campaign-demo/report.html").read_text(encoding="utf-8")
+    plan = tomllib.loads((demo / "campaign-demo/campaign.toml").read_text(encoding="utf-8"))
+    paper = [f"{core_mhz},{mem_mhz}" for core_mhz, mem_mhz in plan["settings"]["pairs"][:8]]
+    capsys.readouterr()
+    for options in ([], ["--scheme", "holdout", *(f"--train={pair}" for pair in paper)]):
+        assert main(["crossval", store, *options, "--json"]) == 0
+        assert_report_shows(page, json.loads(capsys.readouterr().out))
 
 
 @pytest.mark.parametrize(

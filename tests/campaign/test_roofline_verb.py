@@ -82,7 +82,7 @@ def test_the_gtx_580_as_the_paper_has_it(fitted, capsys):
     assert (sp["time_balance"], dp["time_balance"]) == pytest.approx((8.218, 1.027), rel=1e-3)
     assert (sp["energy_balance"], dp["energy_balance"]) == pytest.approx((5.145, 2.420), rel=1e-3)
     assert sp["most_w"] == pytest.approx(378.3, abs=0.1)
-    assert sp["race_to_halt"] is dp["race_to_halt"] is True
+    assert sp["fast_is_efficient"] is dp["fast_is_efficient"] is True
     assert (sp["balance_gap"] > 1.0, dp["balance_gap"] > 1.0) == (False, True)
     at_balance = sp["cap"]["at"][2]
     assert at_balance["intensity"] == pytest.approx(8.218, rel=1e-3)
@@ -106,8 +106,8 @@ def test_what_a_person_reads(fitted, capsys):
     assert main(["roofline", fitted, "--site", "gtx580", "--cap-w", "300"]) == 0
     shown = capsys.readouterr().out
     assert "gtx580 at 1544/2004 MHz" in shown
-    assert "sp/dram: race to halt" in shown
-    assert "racing to halt would not pay" in shown
+    assert "sp/dram: fast is efficient" in shown
+    assert "fast would not be efficient" in shown
     assert "R^2 1.00000" in shown
     assert "sp/dram: a cap of 300 W slows kernels of" in shown
     assert "dp/dram: a cap of 300 W never binds" in shown
@@ -146,3 +146,41 @@ def test_kernels_without_pairs_are_refused(store, capsys):
     error = capsys.readouterr().err
     assert "one class of operations and one of bytes" in error
     assert "no counts" in error
+
+
+def one_setting(folder, eps_op_j, eps_mem_j, constant_w):
+    """A store of one setting, of kernels whose energies are exactly these."""
+    lines = ["site,kernel,core_mhz,mem_mhz,time_s,energy_j,n_sp,n_dram"]
+    for intensity in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64):
+        sp, dram = intensity * 1e9, 1e9
+        time_s = max(sp / 1e11, dram / 1e10)
+        energy_j = eps_op_j * sp + eps_mem_j * dram + constant_w * time_s
+        lines.append(f"gtx580,k{intensity},1000,900,{time_s!r},{energy_j!r},{sp!r},{dram!r}")
+    (folder / "table.csv").write_text("\n".join(lines) + "\n")
+    assert main(["import", str(folder / "table.csv"), "--store", str(folder / "store")]) == 0
+    return str(folder / "store")
+
+
+def test_an_energy_below_zero_is_missing_with_its_reason(tmp_path, capsys):
+    shown = answer(capsys, one_setting(tmp_path, 50e-12, -200e-12, 30.0))
+    (pair,) = shown["pairs"]
+    assert pair["energy_from"] is None
+    assert "a byte of dram" in pair["energy_missing"]
+    for name in ("eps_mem_pj", "energy_balance", "effective_balance", "streaming_w", "most_w"):
+        assert pair[name] is None, name
+    assert pair["fast_is_efficient"] is None
+    by_name = {row["name"]: row for row in shown["regression"]["coefficients"]}
+    assert by_name["eps_dram"]["value"] is None
+    assert by_name["pi_0"]["value"] == pytest.approx(30.0)
+    assert by_name["eps_sp"]["value"] == pytest.approx(50.0)
+
+
+def test_without_an_energy_of_operations_there_is_no_balance_in_energy(tmp_path, capsys):
+    store = one_setting(tmp_path, 0.0, 300e-12, 30.0)
+    assert main(["fit", store]) == 0
+    (pair,) = answer(capsys, store)["pairs"]
+    assert pair["time_balance"] == pytest.approx(10.0)
+    assert pair["energy_balance"] is None or pair["energy_balance"] > 1e3
+    assert main(["roofline", store, "--site", "gtx580"]) == 0
+    words = capsys.readouterr().out.replace(",", " ").split()
+    assert not {"inf", "nan", "-inf"} & set(words)

@@ -1,0 +1,61 @@
+"""Which settings are equally fast, and which of them counts as the fastest.
+
+Two measured times that differ by less than 1.96 standard errors of their difference are tied: the
+noise of repeats gives such a difference in one of twenty pairs of equal times. The standard error
+of a mean of n repeats is the noise of one measurement over sqrt(n). Of the settings that are tied
+with the least time, the one with the highest clocks is the fastest, the core clock first: the one
+that a user who runs as fast as possible would set, whatever the noise of this campaign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.measurements.observations import Observations, kernel_names
+from analysis.time.kernel_roofline import TimeModel, fit_time
+
+TIED = 1.96
+"""Times that differ by less than so many standard errors are equal."""
+
+
+def time_noise(data: Observations, times: TimeModel | None = None) -> dict[str, float]:
+    """Kernel -> the relative standard deviation of one measurement of its time.
+
+    That of its repeats at the same settings; of a kernel without repeats that of all kernels;
+    where there are none at all, what the time model leaves
+    (:attr:`~analysis.time.kernel_roofline.TimeModel.spread`). ``times``: that model, where it is
+    known already.
+    """
+    labels = kernel_names(data)
+    code = {label: i for i, label in enumerate(labels)}
+    number = np.array([code[label] for label in data.kernel.tolist()], np.int64)
+    cell = number * len(data.settings) + data.setting
+    n = np.bincount(cell, minlength=len(labels) * len(data.settings))
+    mean_s = np.bincount(cell, data.time_s, len(n)) / np.maximum(n, 1)
+    squares = np.bincount(number, (data.time_s / mean_s[cell] - 1.0) ** 2, len(labels))
+    freedom = np.maximum(n - 1, 0).reshape(len(labels), -1).sum(axis=1)
+    if not freedom.any():
+        return dict.fromkeys(labels, (times or fit_time(data)).spread)
+    of_all = squares.sum() / freedom.sum()
+    variance = np.where(freedom > 0, squares / np.maximum(freedom, 1), of_all)
+    return dict(zip(labels, np.sqrt(variance).tolist(), strict=True))
+
+
+def equally_fast(time_s: np.ndarray, error_s: np.ndarray) -> np.ndarray:
+    """bool (settings,): those that are tied with the least time; ``error_s``: standard errors."""
+    least = int(np.argmin(time_s))
+    return np.asarray(time_s - time_s[least] <= TIED * np.hypot(error_s, error_s[least]))
+
+
+def highest(settings: Sequence[tuple[float, float]], among: np.ndarray) -> int:
+    """The index of the highest clocks of those ``among``, bool (settings,), core clock first."""
+    return max(np.flatnonzero(among).tolist(), key=lambda i: tuple(np.nan_to_num(settings[i])))
+
+
+def fastest(
+    settings: Sequence[tuple[float, float]], time_s: np.ndarray, error_s: np.ndarray
+) -> int:
+    """The index of the fastest setting; ``time_s``, ``error_s``: float64 (settings,)."""
+    return highest(settings, equally_fast(time_s, error_s))

@@ -1,0 +1,101 @@
+"""Settings whose times differ by less than the noise of repeats are equally fast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.choice.candidates import Candidates
+from analysis.choice.losses import case_losses
+from analysis.choice.pick import pick
+from analysis.measurements.observations import observations
+from analysis.time.ties import equally_fast, fastest, time_noise
+from tests.analysis.twin_data import twin_dataset
+
+SETTINGS = [(400.0, 900.0), (800.0, 500.0), (800.0, 900.0), (1200.0, 900.0)]
+
+
+def test_noise_is_that_of_repeats_at_the_same_setting():
+    """Times of known relative scatter, of two kernels of different noise."""
+    data = observations(twin_dataset("default", per_family=4), "tk1")
+    data = data.take(np.repeat(np.arange(len(data)), 30))
+    rng = np.random.default_rng(3)
+    noisy = data.kernel == data.kernel[0]
+    scatter = np.where(noisy, 0.02, 0.005)
+    data = replace(data, time_s=data.time_s * (1.0 + scatter * rng.standard_normal(len(data))))
+    noise = time_noise(data)
+    assert noise[str(data.kernel[0])] == pytest.approx(0.02, rel=0.1)
+    others = [value for label, value in noise.items() if label != data.kernel[0]]
+    assert np.mean(others) == pytest.approx(0.005, rel=0.1)
+
+
+def test_equal_times_are_tied_at_the_rate_that_is_stated():
+    """Of two settings of the same true time, the noise unties one pair of twenty."""
+    rng = np.random.default_rng(5)
+    times = 1.0 + 0.01 * rng.standard_normal((4000, 2))
+    tied = [equally_fast(row, np.full(2, 0.01)).all() for row in times]
+    assert np.mean(tied) == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize("first", [0.993, 1.0, 1.007])
+def test_among_ties_the_highest_clocks_are_the_fastest(first):
+    """Whichever of two came out faster by 0.7 %."""
+    time_s = np.array([3.0, first, 1.0, 1.0 / 0.98])
+    assert fastest(SETTINGS, time_s, np.full(4, 0.004)) == 2
+    untied = fastest(SETTINGS, time_s, np.full(4, 0.0004))
+    assert untied == int(np.argmin(time_s[[0, 2, 1, 3]] if first == 1.0 else time_s) + (first == 1))
+
+
+def among(energy_j: list[float], time_s: list[float], error: float) -> Candidates:
+    rng = np.random.default_rng(1)
+    energies = np.array(energy_j)
+    return Candidates(
+        kernel="k",
+        params={},
+        label="k",
+        settings=SETTINGS,
+        energy_j=energies,
+        time_s=np.array(time_s),
+        measured=np.ones(4, bool),
+        measured_j=energies,
+        energy_draws_j=energies[:, None] * (1 + 0.002 * rng.standard_normal((4, 400))),
+        time_draws_s=np.repeat(np.array(time_s)[:, None], 400, axis=1),
+        time_error_s=np.array(time_s) * error,
+    )
+
+
+@pytest.mark.parametrize(
+    ("energy_j", "error", "verdict", "tied"),
+    [
+        # One is fastest: it costs more than the pick at 400 MHz.
+        ([1.0, 2.0, 2.0, 3.0], 1e-6, "worse", 1),
+        # Two are equally fast, and both cost more.
+        ([1.0, 2.0, 2.0, 3.0], 0.01, "worse", 2),
+        # The pick is one of them: the other costs more, so it depends on which is run.
+        ([2.0, 1.5, 1.0, 3.0], 0.01, "open", 2),
+        # The pick is the only fastest one.
+        ([2.0, 1.5, 1.0, 3.0], 1e-6, "right", 1),
+    ],
+)
+def test_race_to_halt_is_judged_over_all_that_are_equally_fast(energy_j, error, verdict, tied):
+    made = pick(among(energy_j, [3.0, 1.007, 1.0, 1.5], error))
+    assert (made.race_to_halt, made.equally_fast) == (verdict, tied)
+    assert made.saving_pct == pytest.approx(100 * (1 - min(energy_j) / energy_j[2]))
+
+
+@pytest.mark.parametrize("faster", [0, 1])
+def test_noise_does_not_decide_what_race_to_halt_loses(faster):
+    """Two settings of equal time within the noise, of 1 and 2 J: it runs at the higher clocks."""
+    data = observations(twin_dataset("default", per_family=2), "tk1")
+    kernel = str(data.kernel[0])
+    rows = np.flatnonzero(data.kernel == kernel)
+    two = [int(rows[np.argmax(data.core_mhz[rows])]), int(rows[np.argmin(data.core_mhz[rows])])]
+    data = data.take(np.array(two * 2))
+    time_s = np.array([1.0, 1.0, 1.02, 1.02])
+    time_s[[faster, faster + 2]] *= 0.993
+    data = replace(data, time_s=time_s, energy_j=np.array([2.0, 1.0, 2.0, 1.0]))
+    (case,) = case_losses(data, data.energy_j)
+    assert case.race_to_halt_pct == case.highest_clocks_pct == pytest.approx(100.0)
+    assert case.race_to_halt_best_pct == 0.0
