@@ -34,7 +34,7 @@ from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import setup_uses
 from campaign.store.site_record import SiteRecord, write_site_record
 from campaign.store.states import point_states
-from campaign.store.verify import repair_samples
+from campaign.store.verify import give_up_records, repair_samples
 from sites.site_file import Site
 
 
@@ -148,7 +148,7 @@ def _run_locked(
 ) -> Outcome:
     """The run of a store that this driver has locked."""
     with writing(store):
-        for text in repair_samples(store):
+        for text in (*repair_samples(store), *give_up_records(store)):
             progress.note(text)
         compact_store(store, progress, workers_gone=True)
         contents = read_contents(store)

@@ -20,9 +20,10 @@ import json
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from campaign.store.layout import DamagedStore, Store
+from campaign.store.layout import REMEDIES, DamagedStore, Store
 from campaign.store.site_record import site_file_name
 
 ID_CHARS = 16
@@ -53,15 +54,45 @@ def setup_id(record: Record) -> str:
 
 def write_setups(store: Store, records: Mapping[str, Record]) -> None:
     """Keep records by their ids, durably. A record that is there already is not written."""
-    for name, record in records.items():
-        if read_setup(store, name) is None:
-            store.write_json(f"{FOLDER}/{name}.json", record)
+    missing = {_file(name): records[name] for name in records if not _has(store, name)}
+    if missing:
+        store.write_json_files(missing)
+
+
+def _has(store: Store, name: str) -> bool:
+    with contextlib.suppress(DamagedStore):
+        return read_setup(store, name) is not None
+    return False
 
 
 def read_setup(store: Store, name: str) -> Record | None:
-    """The record of an id; None where the store has none, or it is not what was written."""
-    record = _json(store, name)
-    return record if isinstance(record, dict) and setup_id(record) == name else None
+    """The record of an id; None where the store has none.
+
+    Raises:
+        DamagedStore: it is not what was written.
+    """
+    return read_file(store, _file(name))
+
+
+def read_file(store: Store, file: str) -> Record | None:
+    """What is in a file of :data:`FOLDER`: a record, or what :func:`write_earlier` wrote.
+
+    Raises:
+        DamagedStore: it is not what was written.
+    """
+    kept = store.read_json(file)
+    if kept is None:
+        return None
+    is_earlier = Path(file).name.startswith(EARLIER)
+    with contextlib.suppress(KeyError, TypeError):
+        record, digest = (kept["record"], kept["digest"]) if is_earlier else (kept, Path(file).stem)
+        if isinstance(record, dict) and setup_id(record) == digest:
+            return dict(kept)
+    raise DamagedStore(f"{store.root / file}: is not what was written; {REMEDIES[FOLDER]}")
+
+
+def _file(name: str) -> str:
+    return f"{FOLDER}/{name}.json"
 
 
 def write_earlier(store: Store, site: str, use: SetupUse) -> None:
@@ -75,15 +106,19 @@ def write_earlier(store: Store, site: str, use: SetupUse) -> None:
 
 def has_earlier(store: Store, site: str) -> bool:
     """Whether :func:`write_earlier` was called for a site."""
-    return (store.root / FOLDER / (EARLIER + site_file_name(site))).exists()
+    return f"{FOLDER}/{EARLIER}{site_file_name(site)}" in store.json_names(FOLDER)
 
 
 def setup_uses(
     store: Store, points: Mapping[str, int], in_journals: Mapping[str, Record]
 ) -> tuple[list[SetupUse], list[str]]:
-    """How the store's measurements were made, and a line for each record that cannot be read.
+    """How the store's measurements were made, and a line for each record that was given up
+    (:func:`campaign.store.verify.give_up_records`).
 
     ``points``: id -> complete measurements. ``in_journals``: records that may not be in files yet.
+
+    Raises:
+        DamagedStore: a record is not what was written.
     """
     uses, damage = [], []
     for name in filter(None, points):
@@ -92,15 +127,11 @@ def setup_uses(
             uses.append(SetupUse(record, points[name]))
         elif points[name]:
             damage.append(
-                f"{FOLDER}/{name}.json is not what was written: how {points[name]} measurements "
-                f"were made is not known"
+                f"{_file(name)} is missing: how {points[name]} measurements were made is not known"
             )
-    for path in sorted((store.root / FOLDER).glob(f"{EARLIER}*.json")):
-        kept = _json(store, path.stem)
-        if isinstance(kept, dict) and setup_id(kept.get("record", {})) == kept.get("digest"):
+    for file in store.json_names(FOLDER):
+        if Path(file).name.startswith(EARLIER) and (kept := read_file(store, file)):
             uses.append(SetupUse(kept["record"], int(kept["points"])))
-        else:
-            damage.append(f"{FOLDER}/{path.name} is not what was written")
     return [use for use in uses if use.points], damage
 
 
@@ -112,9 +143,3 @@ def perf_per_watt_mhz(uses: Iterable[SetupUse]) -> dict[str, float]:
         for model in use.record.get("nvml_power_model", ()):
             clocks.setdefault(use.site, []).append(float(model["best_core_mhz"]))
     return {site: statistics.median(mhz) for site, mhz in clocks.items()}
-
-
-def _json(store: Store, name: str) -> Any:
-    with contextlib.suppress(DamagedStore):
-        return store.read_json(f"{FOLDER}/{name}.json")
-    return None

@@ -49,10 +49,11 @@ def write_beside(store: Store, sites: list[str], table: Path) -> Path:
         DamagedStore: a record of the store is not what was written.
     """
     setups = dict(read_contents(store).tail.setups)
-    for path in sorted((store.root / FOLDER).glob("*.json")):
-        record = None if path.name.startswith(EARLIER) else read_setup(store, path.stem)
+    for file in store.json_names(FOLDER):
+        name = Path(file).stem
+        record = None if name.startswith(EARLIER) else read_setup(store, name)
         if record is not None:
-            setups[path.stem] = dict(record)
+            setups[name] = dict(record)
     kept = {
         "sites": {site: as_json(read_site_record(store, site)) for site in sites},
         "setups": setups,
