@@ -28,7 +28,7 @@ from campaign.plan.plan import Plan
 from campaign.store.compaction import equalize_generations
 from campaign.store.earlier import keep_earlier
 from campaign.store.layout import Store, driver_lock, writing
-from campaign.store.mixtures import ChangedSetup, changes, refuse_changes
+from campaign.store.mixtures import ChangedSetup, changes, not_comparable, refuse_changes
 from campaign.store.planned import write_planned
 from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import setup_uses
@@ -154,7 +154,8 @@ def _run_locked(
         contents = read_contents(store)
         keep_earlier(store, contents.generation)
         if not accept_changes:
-            _refuse_changes(plan, store, contents)
+            for text in _refuse_changes(plan, store, contents):
+                progress.note(text)
         live.enter(STARTING)
         chosen = plan if chooser is None else chooser.begin()
         write_planned(store, plan_record(plan), planned_points(chosen))
@@ -196,8 +197,9 @@ def _run_locked(
     return outcome(chosen, state, interrupted.is_set(), given_up, max_node_hours)
 
 
-def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> None:
+def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> list[str]:
     """Raise an error where the store's measurements were made otherwise than this run's would be.
+    Returns what cannot be compared, in sentences.
 
     Raises:
         ChangedSetup: they were.
@@ -205,11 +207,11 @@ def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> None:
     summary = {} if contents.generation is None else contents.generation.summary
     uses, _ = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
     kernels = {entry.kernel for entry in plan.campaign.kernels}
-    if uses:
-        planned = [
-            planned_record(partition_setup(plan, *names, kernels)) for names in plan.partitions
-        ]
-        refuse_changes(str(store.root), changes(uses, planned))
+    if not uses:
+        return []
+    planned = [planned_record(partition_setup(plan, *names, kernels)) for names in plan.partitions]
+    refuse_changes(str(store.root), changes(uses, planned))
+    return not_comparable(uses, planned)
 
 
 @contextlib.contextmanager
