@@ -145,7 +145,7 @@ def as_read_now(record: Record) -> Record:
     return now
 
 
-def _is_known(values: Mapping[str, Any], key: str) -> bool:
+def is_known(values: Mapping[str, Any], key: str) -> bool:
     """Whether a record shows the value of a key, or that it has none."""
     if key in values or not key.startswith(NOT_IN_ALL):
         return True
@@ -192,7 +192,7 @@ def _mixture(site: str, uses: Sequence[tuple[dict[str, Any], int]]) -> Mixture |
     for key in dict.fromkeys(key for values, _ in uses for key in values):
         points: dict[str, list[Any]] = {}
         for values, count in uses:
-            if _is_known(values, key):
+            if is_known(values, key):
                 value = values.get(key, NOT_THERE)
                 points.setdefault(json.dumps(value, sort_keys=True), [value, 0])[1] += count
         if len(points) > 1:
@@ -203,7 +203,7 @@ def _mixture(site: str, uses: Sequence[tuple[dict[str, Any], int]]) -> Mixture |
     kept: list[dict[str, Any]] = []
     keys = [difference.key for difference in differences]
     for values, _ in sorted(uses, key=lambda use: -len(use[0])):
-        own = {key: values.get(key, NOT_THERE) for key in keys if _is_known(values, key)}
+        own = {key: values.get(key, NOT_THERE) for key in keys if is_known(values, key)}
         if not any(all(one.get(key, own[key]) == own[key] for key in own) for one in kept):
             kept.append(own)
     return Mixture(site, len(kept), tuple(differences))
@@ -246,13 +246,11 @@ def _of_optional(site: str, made: Made, wanted: Mapping[str, Any]) -> list[Chang
     result = []
     records = (*(values for values, _ in made), wanted)
     for key in dict.fromkeys(key for values in records for key in values):
-        if not key.startswith(NOT_IN_ALL) or not _is_known(wanted, key):
+        if not key.startswith(NOT_IN_ALL) or not is_known(wanted, key):
             continue
         new = wanted.get(key, NOT_THERE)
         having = [
-            (values.get(key, NOT_THERE), points)
-            for values, points in made
-            if _is_known(values, key)
+            (values.get(key, NOT_THERE), points) for values, points in made if is_known(values, key)
         ]
         if having and all(value != new for value, _ in having):
             old = having[-1][0]
