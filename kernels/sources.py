@@ -38,7 +38,7 @@ Node = tuple[str, str]
 """A module and a name that it defines."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Module:
     """A module's definitions: name -> the statements that bind it; and the statements that have
     effects of their own. ``imported``: name -> what it stands for, as a dotted name."""
@@ -217,7 +217,7 @@ def _module(name: str) -> Module | None:
 def _add(module: Module, statement: ast.stmt) -> None:
     """Sort a statement of a module into its parts."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
-        module.imported |= _imported(module, statement)
+        module.imported.update(_imported(module, statement))
         if any(alias.name == "*" for alias in statement.names):
             module.effects.append(statement)
     elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -375,3 +375,28 @@ def test_a_damaged_record_is_not_left_out_in_silence(store):
         assert read_scalars(store)["point_id"].values.tolist() == IDS
     path.write_bytes(whole)
     assert read_scalars(store).sizes["measurement"] == 41
+
+
+@pytest.mark.parametrize("name", ["campaign.json", "sites/a.json", "fits/a.json", "hours/a.json"])
+def test_a_json_file_that_was_written_and_is_gone_or_another_is_damage(store, name):
+    assert store.read_json(name) is None
+    store.write_json(name, {"value": 1})
+    path = store.root / name
+    whole = path.read_bytes()
+    assert open_store(store.root).read_json(name) == {"value": 1}
+    path.unlink()
+    with pytest.raises(DamagedStore, match=name):
+        store.read_json(name)
+    if "/" in name:
+        path.parent.rmdir()
+        assert name in store.json_names(name.partition("/")[0])
+        path.parent.mkdir()
+    store.write_json("search.json", {"value": 2})
+    path.write_bytes((store.root / "search.json").read_bytes())  # whole, and of another name
+    with pytest.raises(DamagedStore, match=name):
+        store.read_json(name)
+    path.write_bytes(json.dumps({"value": 1}).encode())
+    with pytest.raises(DamagedStore, match=name):
+        store.read_json(name)
+    path.write_bytes(whole)
+    assert store.read_json(name) == {"value": 1}
