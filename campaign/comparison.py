@@ -25,7 +25,7 @@ from analysis.dataset import is_complete
 from analysis.measurements.observations import site_names
 from campaign.errors import BadArgument
 from campaign.store.dataset import read_scalars
-from campaign.store.mixtures import WHERE_BOTH_HAVE_IT, value_text, values_that_matter
+from campaign.store.mixtures import is_known, value_text, values_that_matter
 from campaign.store.records import read_contents
 from campaign.store.setups import Record, SetupUse, setup_uses
 
@@ -242,7 +242,7 @@ def _counted(uses: Sequence[tuple[Mapping[str, Any], int]], key: str) -> Counter
     """Each value of a key, as JSON, with the measurements under it."""
     counted: Counter[str] = Counter()
     for values, points in uses:
-        if key in values or not key.startswith((*WHERE_BOTH_HAVE_IT, *INFORMATIVE)):
+        if key in values or (key not in INFORMATIVE and is_known(values, key)):
             counted[json.dumps(values.get(key), sort_keys=True)] += points
     return counted
 

@@ -140,7 +140,7 @@ def fit_file_name(site: str, name: str = DEFAULT) -> str:
 
 def kept_fits(store: Store) -> list[tuple[str, str]]:
     """(site, name) of every fit that the store keeps: by site, the default one first."""
-    stems = [path.stem.partition("@") for path in store.fits.glob("*.json")]
+    stems = [Path(file).stem.partition("@") for file in store.json_names("fits")]
     names = {(unquote(site), unquote(name) if at else DEFAULT) for site, at, name in stems}
     return sorted(names, key=lambda pair: (pair[0], pair[1] != DEFAULT, pair[1]))
 
@@ -239,8 +239,9 @@ def read_fit_json(store: Store, site: str, name: str = DEFAULT) -> Any:
     """
     try:
         kept = store.read_json(f"fits/{fit_file_name(site, name)}")
-    except DamagedStore:
-        raise not_a_fit(store, site, name, "it cannot be read") from None
+    except DamagedStore as error:
+        why = str(error.__context__ or "its file is missing, or has no checksum")
+        raise not_a_fit(store, site, name, why) from None
     if kept is None:
         others = [other for known, other in kept_fits(store) if known == site]
         sites = sorted({known for known, _ in kept_fits(store)})

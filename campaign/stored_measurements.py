@@ -103,15 +103,17 @@ class StoredMeasurements:
         raise BadArgument(f"{self.path}: has {len(self.sites)} sites; name one: {named}")
 
     def status(self, verify: bool = False) -> Status:
-        """What is done, failed and left. ``verify``: read all traces too, and name damaged ones."""
+        """What is done, failed and left. ``verify``: read every file, all traces too, and name
+        damaged ones and those that do not belong to a store."""
         from campaign.store.states import store_status  # noqa: PLC0415
 
         now = store_status(self.store)
         damage = list(now.damage)
         if verify:
-            from campaign.store.verify import damaged_traces  # noqa: PLC0415
+            from campaign.store.verify import damaged_files, damaged_traces  # noqa: PLC0415
 
-            damage += damaged_traces(self.store)
+            found = [*damaged_files(self.store), *damaged_traces(self.store)]
+            damage += [text for text in found if text not in damage]
         return Status(
             tuple(now.partitions),
             now.failures,

@@ -28,14 +28,14 @@ from campaign.plan.plan import Plan
 from campaign.store.compaction import equalize_generations
 from campaign.store.earlier import keep_earlier
 from campaign.store.layout import Store, driver_lock, writing
-from campaign.store.mixtures import ChangedSetup, changes, refuse_changes
+from campaign.store.mixtures import ChangedSetup, changes, not_comparable, refuse_changes
 from campaign.store.planned import write_planned
 from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import setup_uses
 from campaign.store.site_record import SiteRecord, write_site_record
 from campaign.store.states import point_states
 from campaign.store.variables import recorded_site
-from campaign.store.verify import repair_samples
+from campaign.store.verify import give_up_records, repair_samples
 from sites.site_file import Site
 
 
@@ -150,13 +150,14 @@ def _run_locked(
 ) -> Outcome:
     """The run of a store that this driver has locked."""
     with writing(store):
-        for text in repair_samples(store):
+        for text in (*repair_samples(store), *give_up_records(store)):
             progress.note(text)
         compact_store(store, progress, workers_gone=True)
         contents = read_contents(store)
         keep_earlier(store, contents.generation)
         if not accept_changes:
-            _refuse_changes(plan, store, contents)
+            for text in _refuse_changes(plan, store, contents):
+                progress.note(text)
         live.enter(STARTING)
         chosen = plan if chooser is None else chooser.begin()
         write_planned(store, plan_record(plan, store), planned_points(chosen))
@@ -198,8 +199,9 @@ def _run_locked(
     return outcome(chosen, state, interrupted.is_set(), given_up, max_node_hours)
 
 
-def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> None:
+def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> list[str]:
     """Raise an error where the store's measurements were made otherwise than this run's would be.
+    Returns what cannot be compared, in sentences.
 
     Raises:
         ChangedSetup: they were.
@@ -212,6 +214,7 @@ def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> None:
     ]
     uses, _ = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
     refuse_changes(str(store.root), changes(uses, planned))
+    return not_comparable(uses, planned)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ each finished point changes one count, so that a snapshot costs the same at any 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shlex
@@ -35,6 +34,7 @@ from campaign.plan.plan import Plan
 from campaign.plan.point import Point
 from campaign.store.hours import Spent
 from campaign.store.layout import METRICS, PAGE, SNAPSHOT, Store, replace_file
+from campaign.store.seal import sealed
 from campaign.store.states import NEVER, State
 from sites.setting import Setting
 
@@ -145,13 +145,14 @@ class LiveStatus:
     def _write(self, page_too: bool) -> None:
         self._snapshot_s = time.monotonic()
         snapshot = self._snapshot()
-        texts = {SNAPSHOT: json.dumps(snapshot.as_dict())}
+        files = {SNAPSHOT: sealed(SNAPSHOT, snapshot.as_dict())}
         if page_too:
             self._page_s = self._snapshot_s
-            texts |= {PAGE: status_page(snapshot), METRICS: metrics_text(snapshot)}
+            texts = {PAGE: status_page(snapshot), METRICS: metrics_text(snapshot)}
+            files |= {name: text.encode("utf-8", "replace") for name, text in texts.items()}
         try:
-            for name, text in texts.items():
-                replace_file(self._store.root / name, text.encode("utf-8", "replace"), False)
+            for name, data in files.items():
+                replace_file(self._store.root / name, data, False)
         except OSError as error:
             if not self._failed:
                 self._failed = True

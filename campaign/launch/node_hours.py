@@ -25,7 +25,7 @@ from campaign.store.hours import (
     spent,
     total,
 )
-from campaign.store.layout import Store, replace_file
+from campaign.store.layout import Store
 
 WRITE_EVERY_S = 10.0
 """A driver that is killed leaves what it knew so long before."""
@@ -42,7 +42,8 @@ class NodeHours:
         self.most = most
         self._progress = progress
         name = f"{time.time():.0f}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._path = store.root / FOLDER / f"{name}.json"
+        self._store = store
+        self._name = f"{FOLDER}/{name}.json"
         self._earlier, damage = read_hours(store)
         for text in damage:
             progress.note(text)
@@ -109,11 +110,11 @@ class NodeHours:
         if not now and time.monotonic() - self._written_s < WRITE_EVERY_S:
             return
         self._written_s = time.monotonic()
-        text = RunHours.model_construct(partitions=self._own).model_dump_json()
+        hours = RunHours.model_construct(partitions=self._own)
         try:
-            replace_file(self._path, text.encode())
+            self._store.write_json(self._name, hours.model_dump(mode="json"))
         except OSError as error:
-            text = f"{self._path}: the node-hours of this run cannot be written ({error.strerror})"
+            text = f"{self._name}: the node-hours of this run cannot be written ({error.strerror})"
             if not self._failed:
                 self._progress.note(f"{text}; later runs and campaign status will not know them")
             self._failed = True

@@ -7,8 +7,9 @@ import json
 from typing import Any
 
 from campaign.measure.point_life import PartitionSetup, node_name
+from campaign.store.mixtures import KERNEL_CODE
 from campaign.versions import package_versions
-from kernels.sources import source_hash
+from kernels.sources import kernel_identity
 from sites.node_facts import node_facts, slurm_facts
 from sites.nvml_power_model import power_models
 
@@ -21,7 +22,7 @@ def planned_record(setup: PartitionSetup) -> dict[str, Any]:
         "partition": setup.partition,
         "protocol": setup.protocol.model_dump(mode="json"),
         "versions": package_versions()
-        | {"kernels": {name: source_hash(name) for name in setup.kernels}},
+        | {KERNEL_CODE: {name: kernel_identity(name) for name in setup.kernels}},
     }
     plain: dict[str, Any] = json.loads(json.dumps(record))
     return plain

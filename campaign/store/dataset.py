@@ -41,6 +41,7 @@ from campaign.store.columns import (
 )
 from campaign.store.current_state import summary_and_states
 from campaign.store.generation import MISSING, Generation, reading
+from campaign.store.journal import CUT_OFF
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.mixtures import mixtures
 from campaign.store.records import JournalTail, StoreContents, measurement_row, read_contents
@@ -270,6 +271,14 @@ def read_scalars(store: Store) -> xr.Dataset:
 
 
 def _attributes(store: Store, contents: StoreContents) -> dict[str, Any]:
+    # A record that is cut off was never acknowledged, or is being written.
+    places = contents.tail.damage
+    lost = [place for place in places if not place[2].startswith(CUT_OFF)]
+    for name, at, what in lost[:1]:
+        raise DamagedStore(
+            f"{store.journals / name}: byte {at}: {what} (damaged records: {len(lost)}); run the "
+            f"campaign again to measure their points again, or import again to go on without them"
+        )
     summary, _ = summary_and_states(contents)
     uses, _ = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
     return {

@@ -5,19 +5,16 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
 
 from analysis.dataset import COMPLETE, STATUSES
-from campaign.plan.campaign_file import Protocol
 from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import Generation
 from campaign.store.layout import DamagedStore, Store
+from campaign.store.mixtures import as_read_now
 from campaign.store.setups import SetupUse, has_earlier, write_earlier
 from campaign.store.variables import without_values
-from sites.site_file import Site
 
 
 def keep_earlier(store: Store, generation: Generation | None) -> None:
@@ -37,13 +34,12 @@ def keep_earlier(store: Store, generation: Generation | None) -> None:
         counts = _without_record(generation) if sites else Counter()
         for name in filter(counts.__contains__, sites):
             campaign = plan["campaign"]
-            site = without_values(store, _as_read_now(Site, sites[name]), keep_key=True)
             record = {
                 "campaign": campaign["name"],
-                "site": site,
-                "protocol": _as_read_now(Protocol, campaign["protocol"]),
+                "site": without_values(store, sites[name], keep_key=True),
+                "protocol": campaign["protocol"],
             }
-            write_earlier(store, name, SetupUse(record, counts[name]))
+            write_earlier(store, name, SetupUse(as_read_now(record), counts[name]))
 
 
 def _without_record(generation: Generation) -> Counter[str]:
@@ -56,11 +52,3 @@ def _without_record(generation: Generation) -> Counter[str]:
     if "measurements/setup" in tables:
         mine &= read_column(tables, "measurements/setup") == ""
     return Counter(site[mine].tolist())
-
-
-def _as_read_now(model: type[BaseModel], fields: Any) -> Any:
-    """What this version reads from the same file: keys that the earlier one did not have get their
-    defaults."""
-    with contextlib.suppress(ValidationError):
-        return model.model_validate(fields).model_dump(mode="json")
-    return fields

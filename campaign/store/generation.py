@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from campaign.plan.point import ID_CHARS
 from campaign.store.columns import SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
-from campaign.store.layout import DamagedStore, Store
+from campaign.store.layout import INDEX, DamagedStore, Store
 from campaign.store.summary import Summary
 from sites.regular_files import open_regular, read_regular
 
@@ -124,11 +124,13 @@ def checksum(path: Path) -> FileDigest:
 
 
 def generation_numbers(store: Store) -> list[int]:
-    """The numbers of the generations that have a folder, newest first."""
-    with contextlib.suppress(FileNotFoundError):
-        names = (path.name for path in store.index.iterdir())
-        return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
-    return []
+    """The numbers of the generations that have a folder, newest first.
+
+    Raises:
+        DamagedStore: the folder of all cannot be read.
+    """
+    numbers = (int(name) for name in store.entries(INDEX) if name.isdecimal())
+    return sorted(numbers, reverse=True)
 
 
 def generation_folder(store: Store, number: int) -> Path:
@@ -187,7 +189,7 @@ def newest_generation(store: Store) -> tuple[Generation | None, list[str]]:
     """The newest undamaged generation (None before the first), and the damage of newer ones.
 
     Raises:
-        DamagedStore: there are generations, and all are damaged.
+        DamagedStore: all generations are damaged or missing.
     """
     damage: list[str] = []
     listed = generation_numbers(store)
@@ -196,14 +198,22 @@ def newest_generation(store: Store) -> tuple[Generation | None, list[str]]:
             return verified_generation(generation_folder(store, number)), damage
         except DamagedStore as error:
             damage.append(str(error))
-    if damage and set(generation_numbers(store)) - set(listed):
+    if not listed and not _had_generation(store):
+        return None, []
+    if set(generation_numbers(store)) - set(listed):
         return newest_generation(store)  # a driver has written a new one meanwhile
-    if damage:
-        raise DamagedStore(
-            f"{store.root}: every generation of the index is damaged ({'; '.join(damage)}); "
-            f"restore {store.index} from a copy, or move it away to measure everything again"
-        )
-    return None, []
+    what = f"is damaged ({'; '.join(damage)})" if damage else "is missing"
+    raise DamagedStore(
+        f"{store.root}: every generation of the index {what}; restore {store.index} from a copy, "
+        f"or measure everything again into a new store"
+    )
+
+
+def _had_generation(store: Store) -> bool:
+    """Whether a generation was committed. In a store of an earlier format, which does not list its
+    index, samples without a journal show it."""
+    no_journal = not store.journal_paths()
+    return INDEX in store.listed() or (no_journal and any(store.traces.glob("*/c/*")))
 
 
 @contextlib.contextmanager
@@ -251,4 +261,5 @@ def commit(store: Store, fresh: Path, base: Generation | None, manifest: Generat
     )
     fresh.rename(path)
     sync(store.index)
+    store.list_index()
     return replace(manifest, path=path, files=files)

@@ -13,8 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from campaign.store.layout import Store
-from sites.regular_files import read_regular
+from campaign.store.layout import REMEDIES, DamagedStore, Store
 
 FOLDER = "hours"
 LEAST_SHOWN = 0.1
@@ -42,11 +41,13 @@ class PartitionHours(BaseModel):
 
 
 class RunHours(BaseModel):
-    """The file of a run: "site/partition" -> its jobs."""
+    """The file of a run: "site/partition" -> its jobs. ``lost``: whether this stands in for a file
+    that was damaged or missing."""
 
     model_config = ConfigDict(strict=True)
 
     partitions: dict[str, PartitionHours] = {}
+    lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,17 +118,31 @@ def total(parts: Iterable[Spent]) -> Spent:
     return Spent(sum(known) if known else None, all(part.complete for part in parts))
 
 
+def read_run(store: Store, name: str) -> RunHours:
+    """The file of a run.
+
+    Raises:
+        DamagedStore: it is not one.
+    """
+    try:
+        return RunHours.model_validate(store.read_json(name) or {})
+    except ValidationError:
+        raise DamagedStore(
+            f"{store.root / name}: is not a file of node-hours; {REMEDIES[FOLDER]}"
+        ) from None
+
+
 def read_hours(store: Store) -> tuple[dict[str, PartitionHours], list[str]]:
     """What all runs of a store have spent, by "site/partition", and a line for each file that
     cannot be read: nothing is whole then."""
     runs, damage = [], []
-    for path in sorted((store.root / FOLDER).glob("*.json")):
+    for name in store.json_names(FOLDER):
         try:
-            runs.append(RunHours.model_validate_json(read_regular(path)).partitions)
-        except (OSError, ValidationError):
-            damage.append(f"{FOLDER}/{path.name} cannot be read: what a run spent is not known")
-    known = merged(runs)
-    if damage:
+            runs.append(read_run(store, name))
+        except DamagedStore as error:
+            damage.append(f"{error}: what a run spent is not known")
+    known = merged(run.partitions for run in runs)
+    if damage or any(run.lost for run in runs):
         known = {label: part.model_copy(update={"whole": False}) for label, part in known.items()}
     return known, damage
 

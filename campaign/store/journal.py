@@ -72,6 +72,10 @@ SETUP = "setup_record"
 """The key of the only value in the JSON of a record that keeps a set-up."""
 
 
+CUT_OFF = "cut off"
+"""How the text of a :class:`TornRecord` begins where the end of a record is not there."""
+
+
 class TornRecord(Exception):
     """Bytes of a journal are not a whole record."""
 
@@ -174,14 +178,14 @@ def _parts(record: bytes) -> tuple[dict[str, Any], bytes]:
 def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
     """The scalars at the start of ``record``, the end of their text, and the end of the record."""
     if len(record) < HEAD.size:
-        raise TornRecord("cut off in its head")
+        raise TornRecord(f"{CUT_OFF} in its head")
     magic, text_bytes, payload_bytes, text_crc, _, head_crc = HEAD.unpack_from(record)
     if magic != MAGIC or google_crc32c.value(record[: LENGTHS.size]) != head_crc:
         raise TornRecord("no record begins here")
     text_end = HEAD.size + text_bytes
     end = text_end + payload_bytes
     if end > size:
-        raise TornRecord("cut off")
+        raise TornRecord(CUT_OFF)
     text = record[HEAD.size : text_end]
     if google_crc32c.value(text) != text_crc:
         raise TornRecord("the scalars' checksum does not match")

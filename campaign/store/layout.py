@@ -2,7 +2,8 @@
 
 A store is a folder::
 
-    store.json      format and name; a folder with this file is a store
+    store.json      format, name, and the files that must be there (see below); a folder with this
+                    file is a store
     campaign.json   the last plan: the campaign and its sites
     planned.*.bin   the ids of the planned points (campaign.store.planned)
     journals/       records that are not in two generations yet, one file for each writer
@@ -16,30 +17,47 @@ A store is a folder::
     variables.key   hides values of environment variables (campaign.store.variables)
     lock            locked by the running driver
     status.*        how the last run stands, for who watches it (campaign.launch.live_status)
+
+Each JSON file is sealed (campaign.store.seal). ``store.json`` lists them, but for ``status.json``,
+and ``index`` once it has a generation: what is listed and missing is damage, never absence. A file
+is listed after it is written; one that a killed writer did not list is listed by the next driver.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from campaign.store.durable import sync
+from campaign.store.seal import sealed, unsealed
 from sites.near_names import did_you_mean
 from sites.regular_files import read_regular
 from sites.whole_files import replacing, temporary_of
 
-FORMAT = 3
-"""Of a store that has records of how its measurements were made, which versions that read no more
-than format 2 would take for damage."""
-READABLE = (2, FORMAT)
+FORMAT = 4
+"""Of a store whose JSON files are sealed and listed."""
+READABLE = (2, 3, FORMAT)
+HEAD = "store.json"
+INDEX = "index"
+JSON_FOLDERS = ("fits", "hours", "setups", "sites")
+JSON_FILES = ("adaptive.json", "campaign.json", "search.json")
+GO_ON = "restore it from a copy, or run or import again to go on without it"
+REMEDIES = {
+    "campaign.json": "run the campaign again to rewrite it",
+    "fits": "make the fit anew with campaign fit",
+    "hours": GO_ON,
+    "setups": GO_ON,
+    "sites": "run the campaign, or import the site's table, again to rewrite it",
+    "status.json": "the next run writes it anew",
+}
+"""What to do about a damaged file, by its name or folder."""
 JOURNAL_SUFFIX = ".journal"
 SNAPSHOT = "status.json"
 PAGE = "status.html"
@@ -81,7 +99,7 @@ class Store:
     @property
     def index(self) -> Path:
         """The folder of index generations."""
-        return self.root / "index"
+        return self.root / INDEX
 
     @property
     def fits(self) -> Path:
@@ -90,27 +108,142 @@ class Store:
 
     def journal_paths(self) -> list[Path]:
         """The journals, by name."""
-        return sorted(self.journals.glob(f"*{JOURNAL_SUFFIX}"))
+        names = self.entries("journals")
+        return [self.journals / name for name in names if name.endswith(JOURNAL_SUFFIX)]
+
+    def json_names(self, folder: str) -> list[str]:
+        """The JSON files of a folder by their paths in the store, those that are missing too.
+
+        Raises:
+            DamagedStore: the folder cannot be read.
+        """
+        found = {f"{folder}/{name}" for name in self.entries(folder) if _is_json(name)}
+        return sorted(found | {name for name in self.listed() if name.startswith(f"{folder}/")})
+
+    def entries(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; none where it does not exist.
+
+        Raises:
+            DamagedStore: it cannot be read.
+        """
+        try:
+            return sorted(path.name for path in (self.root / folder).iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise unreadable(self.root / folder, error) from None
+
+    def listed(self) -> frozenset[str]:
+        """The files that the store must have. An earlier format lists none."""
+        return frozenset((self._read_json(HEAD) or ({}, True))[0].get("files", ()))
 
     def read_json(self, name: str) -> Any:
         """A JSON file of the store; None if it does not exist.
 
         Raises:
-            DamagedStore: it is not JSON, or cannot be read.
+            DamagedStore: it is not what was written, is missing, or cannot be read.
         """
+        wrong = ""
+        for _ in range(2):  # a writer may have replaced it between the file and the head
+            found = self._read_json(name)
+            if found is None:
+                wrong = "is missing"
+                if name not in self.listed():
+                    return None
+            elif found[1] or self._format() != FORMAT:
+                return found[0]
+            else:
+                wrong = "has no checksum"
+        raise DamagedStore(f"{self.root / name}: {wrong}; {_remedy(name)}")
+
+    def _format(self) -> Any:
+        return (self._read_json(HEAD) or ({}, True))[0].get("format")
+
+    def _read_json(self, name: str) -> tuple[Any, bool] | None:
+        """What is in a file, and whether it is sealed; None if it does not exist."""
         path = self.root / name
         try:
-            return json.loads(read_regular(path))
+            return unsealed(name, read_regular(path))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            raise DamagedStore(
-                f"{path}: cannot be read ({error}); run or import again to rewrite it, or remove it"
-            ) from None
+            raise DamagedStore(f"{path}: cannot be read ({error}); {_remedy(name)}") from None
 
-    def write_json(self, name: str, value: Any) -> None:
-        """Replace a JSON file of the store atomically and durably."""
-        replace_file(self.root / name, json.dumps(value, indent=1).encode() + b"\n")
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Replace a JSON file of the store atomically and durably, and list it."""
+        self.write_json_files({name: value})
+
+    def write_json_files(self, values: Mapping[str, Mapping[str, Any]]) -> None:
+        """:meth:`write_json` of several files."""
+        with self._locked_head() as head:
+            for name, value in values.items():
+                replace_file(self.root / name, sealed(name, value))
+            self._list(head, {*head.get("files", ()), *values})
+
+    def list_index(self) -> None:
+        """List the index, which has a generation now."""
+        with self._locked_head() as head:
+            self._list(head, {*head.get("files", ()), INDEX})
+
+    def forget(self, name: str) -> None:
+        """List a file no more."""
+        with self._locked_head() as head:
+            self._list(head, {*head.get("files", ())} - {name})
+
+    def adopt(self) -> None:
+        """List what a killed writer did not. A store of an earlier format gets this version's: its
+        JSON files are sealed first."""
+        with self._locked_head() as head:
+            names = set(head.get("files", ()))
+            folders = (f"{own}/{name}" for own in JSON_FOLDERS for name in self.entries(own))
+            is_earlier = head["format"] != FORMAT
+            for name in filter(_is_json, {SNAPSHOT, *JSON_FILES, *folders} - names):
+                try:
+                    found = self._read_json(name)
+                except DamagedStore:
+                    continue  # reading it says so
+                if found is None:
+                    continue
+                value, is_sealed = found
+                if is_earlier and not is_sealed and isinstance(value, dict):
+                    replace_file(self.root / name, sealed(name, value))
+                    is_sealed = True
+                if is_sealed and name != SNAPSHOT:
+                    names.add(name)
+            if any(name.isdecimal() for name in self.entries(INDEX)):
+                names.add(INDEX)
+            self._list(head | {"format": FORMAT}, names)
+
+    def _list(self, head: Mapping[str, Any], names: Collection[str]) -> None:
+        """Write the head with these files listed, where it is another one."""
+        if head.get("format") == FORMAT and head.get("files") != sorted(names):
+            replace_file(self.root / HEAD, sealed(HEAD, {**head, "files": sorted(names)}))
+
+    @contextmanager
+    def _locked_head(self) -> Iterator[dict[str, Any]]:
+        """The head, locked: no other process changes it, or a file that it lists."""
+        while True:
+            with (self.root / HEAD).open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if not os.path.samestat(os.fstat(file.fileno()), (self.root / HEAD).stat()):
+                    continue  # it was replaced before it was locked
+                yield self.read_json(HEAD)
+                return
+
+
+def _is_json(name: str) -> bool:
+    return name.endswith(".json") and not Path(name).name.startswith(".")
+
+
+def _remedy(name: str) -> str:
+    return REMEDIES.get(name.partition("/")[0], "restore it from a copy")
+
+
+def unreadable(path: Path, error: OSError) -> DamagedStore:
+    """The error for a file or folder of a store that is there and cannot be read."""
+    return DamagedStore(
+        f"{path}: cannot be read ({error.strerror}); make it readable, or restore it from a copy"
+    )
 
 
 def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
@@ -132,9 +265,11 @@ def create_store(root: Path, name: str) -> Store:
         NotAStore: ``root`` is something else.
     """
     store = Store(root)
-    if (root / "store.json").exists():
-        if _has_damaged_head(store):
-            store.write_json("store.json", {"format": FORMAT, "name": name})
+    if _lost_head(store):
+        # It may have been of an earlier format.
+        replace_file(root / HEAD, sealed(HEAD, {"format": READABLE[0], "name": name}))
+        store.adopt()
+    if (root / HEAD).exists():
         return open_store(root)
     # A driver that died while it created the store leaves empty folders.
     ours = {"journals", "index", "fits"}
@@ -146,7 +281,7 @@ def create_store(root: Path, name: str) -> Store:
         store.journals.mkdir(parents=True, exist_ok=True)
         store.index.mkdir(exist_ok=True)
         store.fits.mkdir(exist_ok=True)
-        store.write_json("store.json", {"format": FORMAT, "name": name})
+        replace_file(root / HEAD, sealed(HEAD, {"format": FORMAT, "name": name, "files": []}))
     except OSError as error:
         raise NotAStore(
             f"{root}: a store cannot be created here ({error.strerror}); name another folder"
@@ -154,14 +289,20 @@ def create_store(root: Path, name: str) -> Store:
     return store
 
 
-def _has_damaged_head(store: Store) -> bool:
-    """Whether a folder is a store, but for its store.json that is not JSON."""
+def _lost_head(store: Store) -> str:
+    """What is wrong with the head of a folder that is a store but for that; empty where nothing is,
+    where the folder is none, or where the file cannot be read."""
     try:
-        store.read_json("store.json")
+        if store.read_json(HEAD) is None and any(
+            (*store.index.glob("*"), *store.journals.glob("*"))
+        ):
+            return "is missing"
     except DamagedStore as error:
-        is_json = isinstance(error.__context__, OSError)
-        return not is_json and store.journals.is_dir() and store.index.is_dir()
-    return False
+        if not isinstance(error.__context__, OSError) and (
+            store.journals.is_dir() or store.index.is_dir()
+        ):
+            return f"is damaged ({error.__context__ or 'it has no checksum'})"
+    return ""
 
 
 def _not_a_folder(path: Path) -> str:
@@ -191,15 +332,15 @@ def open_store(root: Path) -> Store:
             f"{root}: is not a store (no such folder); {_near_store(root)}name one that campaign "
             "run or import created"
         )
-    try:
-        head = store.read_json("store.json")
-    except DamagedStore as error:
-        if not _has_damaged_head(store):
-            raise NotAStore(f"{error}; check that this folder is a store") from None
+    if lost := _lost_head(store):
         raise NotAStore(
-            f"{root / 'store.json'}: is damaged ({error.__context__}). Run the campaign again: "
-            "that rewrites the file and keeps the measurements"
-        ) from None
+            f"{root / HEAD}: {lost}. Run the campaign again: that rewrites the file and keeps the "
+            f"measurements"
+        )
+    try:
+        head = store.read_json(HEAD)
+    except DamagedStore as error:
+        raise NotAStore(f"{error}; check that this folder is a store") from None
     if not isinstance(head, dict) or "format" not in head:
         raise NotAStore(
             f"{root}: is not a store; name a folder that campaign run or import created"
@@ -217,7 +358,7 @@ def open_store(root: Path) -> Store:
 def driver_lock(store: Store) -> Iterator[None]:
     """Lock the store for one driver. The system unlocks it when the driver dies.
 
-    A store of an earlier format gets this version's: what is written from now on is of it.
+    What a killed writer did not list is listed: see :meth:`Store.adopt`.
 
     Raises:
         StoreBusy: another process has locked it.
@@ -244,9 +385,8 @@ def driver_lock(store: Store) -> Iterator[None]:
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()
-            head = store.read_json("store.json")
-            if head["format"] != FORMAT:
-                store.write_json("store.json", head | {"format": FORMAT})
+            store.journals.mkdir(exist_ok=True)  # copies may lack an empty folder
+            store.adopt()
         yield
         with writing(store):
             file.truncate(0)

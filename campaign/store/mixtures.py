@@ -2,12 +2,15 @@
 
 A value matters if another one could give another time, energy or count at the same point. So the
 time limit, the retries, the number of nodes, wall times, accounts, folders and the list of legal
-clocks do not. What only some records have (the source of a kernel that was measured, the voltage
-at a clock, a partition, what a node is) is compared where both have it.
+clocks do not. A key that only one record has is a difference. Where a record cannot have it (a
+kernel that was not measured, a clock that is not listed, another partition, a node that did not
+show what it is), there is nothing to compare. A record of an earlier version is read as a file with
+the same keys is read now: what it lacks has its default.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +27,11 @@ WITHOUT_EFFECT = {
 """The entries that do not matter. Of domains and partitions some do, see below."""
 OF_PARTITION = ("cores", "exclusive", "directives")
 OF_NODE = ("cpu", "board", "gpus", "gpu_driver")
-WHERE_BOTH_HAVE_IT = ("kernels.", "site.domains.", "site.partitions.", "node.", "version")
+NOT_IN_ALL = ("kernels.", "site.domains.", "site.partitions.", "node.", "version")
+"""How the keys begin that some records cannot have."""
+KERNEL_CODE, EARLIER_CODE = "kernel_code", "kernels"
+"""In a record's versions: kernel -> its identity; and as versions before wrote it, hashes of files,
+which cannot be compared with identities."""
 NOT_THERE = None
 """The value of a key that a record lacks. A file cannot say it otherwise."""
 MOST_SHOWN = 6
@@ -99,6 +106,7 @@ class Change:
 
 def values_that_matter(record: Record) -> dict[str, Any]:
     """Key -> value, of everything in a record that matters for the measurements."""
+    record = as_read_now(record)
     site, versions = record["site"], record.get("versions", {})
     values: dict[str, Any] = {"campaign": record["campaign"]}
     values |= _flat("protocol", _without(record["protocol"], WITHOUT_EFFECT["protocol"]))
@@ -120,11 +128,37 @@ def values_that_matter(record: Record) -> dict[str, Any]:
     values |= _flat(f"site.partitions.{name}", own)
     if "version" in versions:
         values["version"] = versions["version"]
-    values |= _flat("kernels", versions.get("kernels", {}))
+    values |= _flat("kernels", versions.get(KERNEL_CODE, {}))
     if not site.get("twin"):  # what is simulated does not depend on the node
         node = record.get("node", {})
         values |= {f"node.{key}": node[key] for key in OF_NODE if key in node}
     return values
+
+
+def as_read_now(record: Record) -> Record:
+    """A record as this version makes it from the same files: keys that an earlier one did not have
+    get their defaults."""
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from campaign.plan.campaign_file import Protocol  # noqa: PLC0415
+    from sites.site_file import Site  # noqa: PLC0415
+
+    now = dict(record)
+    for name, model in (("site", Site), ("protocol", Protocol)):
+        with contextlib.suppress(ValidationError):  # it is kept as it is
+            now[name] = model.model_validate(record[name]).model_dump(mode="json")
+    return now
+
+
+def is_known(values: Mapping[str, Any], key: str) -> bool:
+    """Whether a record shows the value of a key, or that it has none."""
+    if key in values or not key.startswith(NOT_IN_ALL):
+        return True
+    partition, of_variable, _ = key.rpartition(".variables.")
+    domain, of_domain, _ = key.rpartition(".voltage_v.")
+    if of_domain:
+        return not any(name.startswith(f"{domain}.") for name in values)
+    return bool(of_variable) and f"{partition}.cores" in values
 
 
 def _without(fields: Record, names: Iterable[str]) -> dict[str, Any]:
@@ -147,10 +181,14 @@ def _flat(key: str, value: Any) -> dict[str, Any]:
 
 def mixtures(uses: Iterable[SetupUse]) -> list[Mixture]:
     """The sites whose measurements were made under several set-ups, by name."""
-    by_site: dict[str, list[tuple[dict[str, Any], int]]] = {}
+    by_site: dict[str, list[SetupUse]] = {}
     for use in uses:
-        by_site.setdefault(use.site, []).append((values_that_matter(use.record), use.points))
-    found = (_mixture(site, by_site[site]) for site in sorted(by_site))
+        by_site.setdefault(use.site, []).append(use)
+    found = (
+        _mixture(site, [(values_that_matter(use.record), use.points) for use in by_site[site]])
+        for site in sorted(by_site)
+        if len(by_site[site]) > 1
+    )
     return [mixture for mixture in found if mixture is not None]
 
 
@@ -159,7 +197,7 @@ def _mixture(site: str, uses: Sequence[tuple[dict[str, Any], int]]) -> Mixture |
     for key in dict.fromkeys(key for values, _ in uses for key in values):
         points: dict[str, list[Any]] = {}
         for values, count in uses:
-            if key in values or not key.startswith(WHERE_BOTH_HAVE_IT):
+            if is_known(values, key):
                 value = values.get(key, NOT_THERE)
                 points.setdefault(json.dumps(value, sort_keys=True), [value, 0])[1] += count
         if len(points) > 1:
@@ -170,7 +208,7 @@ def _mixture(site: str, uses: Sequence[tuple[dict[str, Any], int]]) -> Mixture |
     kept: list[dict[str, Any]] = []
     keys = [difference.key for difference in differences]
     for values, _ in sorted(uses, key=lambda use: -len(use[0])):
-        own = {key: values[key] for key in keys if key in values}
+        own = {key: values.get(key, NOT_THERE) for key in keys if is_known(values, key)}
         if not any(all(one.get(key, own[key]) == own[key] for key in own) for one in kept):
             kept.append(own)
     return Mixture(site, len(kept), tuple(differences))
@@ -209,14 +247,20 @@ def _of_name(every: Made, wanted: Mapping[str, Any]) -> list[Change]:
 
 
 def _of_optional(site: str, made: Made, wanted: Mapping[str, Any]) -> list[Change]:
-    """The keys that are compared where both have them, each on its own."""
+    """The keys that some records cannot have, each on its own."""
     result = []
-    for key in filter(lambda name: name.startswith(WHERE_BOTH_HAVE_IT), wanted):
-        having = [(values[key], points) for values, points in made if key in values]
-        if having and all(value != wanted[key] for value, _ in having):
+    records = (*(values for values, _ in made), wanted)
+    for key in dict.fromkeys(key for values in records for key in values):
+        if not key.startswith(NOT_IN_ALL) or not is_known(wanted, key):
+            continue
+        new = wanted.get(key, NOT_THERE)
+        having = [
+            (values.get(key, NOT_THERE), points) for values, points in made if is_known(values, key)
+        ]
+        if having and all(value != new for value, _ in having):
             old = having[-1][0]
             points = sum(count for value, count in having if value == old)
-            result.append(Change(site, key, old, points, wanted[key]))
+            result.append(Change(site, key, old, points, new))
     return result
 
 
@@ -228,7 +272,7 @@ def _of_nearest(site: str, made: Made, wanted: Mapping[str, Any]) -> list[Change
             key
             for key in dict.fromkeys((*values, *wanted))
             if key != "campaign"
-            and not key.startswith(WHERE_BOTH_HAVE_IT)
+            and not key.startswith(NOT_IN_ALL)
             and values.get(key, NOT_THERE) != wanted.get(key, NOT_THERE)
         ]
         if best is None or len(keys) < len(best):
@@ -237,6 +281,27 @@ def _of_nearest(site: str, made: Made, wanted: Mapping[str, Any]) -> list[Change
                 for key in keys
             ]
     return best or []
+
+
+def not_comparable(uses: Sequence[SetupUse], planned: Iterable[Record]) -> list[str]:
+    """A sentence for each planned kernel whose code cannot be compared with that of measurements of
+    its site: an earlier version recorded it in another way."""
+    texts = {}
+    for record in planned:
+        site = str(record["site"]["name"])
+        for kernel in record["versions"][KERNEL_CODE]:
+            points = sum(
+                use.points
+                for use in uses
+                if use.site == site
+                and kernel in use.record.get("versions", {}).get(EARLIER_CODE, {})
+            )
+            if points:
+                texts[site, kernel] = (
+                    f"{site}: an earlier version measured {_points(points)}, and whether {kernel} "
+                    f"has changed since cannot be seen"
+                )
+    return list(texts.values())
 
 
 def refuse_changes(store_path: str, found: Sequence[Change]) -> None:

@@ -21,9 +21,10 @@ import json
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from campaign.store.layout import DamagedStore, Store
+from campaign.store.layout import REMEDIES, DamagedStore, Store
 from campaign.store.site_record import site_file_name
 from campaign.store.variables import without_values
 
@@ -57,24 +58,59 @@ def setup_id(record: Record) -> str:
 
 def write_setups(store: Store, records: Mapping[str, Record]) -> None:
     """Keep records by their ids, durably. A record that is there already is not written."""
-    for name, record in records.items():
-        if read_setup(store, name) is None:
-            store.write_json(f"{FOLDER}/{name}.json", record)
+    missing = {_file(name): records[name] for name in records if not _has(store, name)}
+    if missing:
+        store.write_json_files(missing)
+
+
+def _has(store: Store, name: str) -> bool:
+    with contextlib.suppress(DamagedStore):
+        return read_setup(store, name) is not None
+    return False
 
 
 def read_setup(store: Store, name: str) -> Record | None:
-    """The record of an id; None where the store has none, or it is not what was written."""
-    record = _json(store, name)
-    return record if isinstance(record, dict) and setup_id(record) == name else None
+    """The record of an id; None where the store has none.
+
+    Raises:
+        DamagedStore: it is not what was written.
+    """
+    return read_file(store, _file(name))
+
+
+def read_file(store: Store, file: str) -> Record | None:
+    """What is in a file of :data:`FOLDER`: a record, or what :func:`write_earlier` wrote.
+
+    Raises:
+        DamagedStore: it is not what was written.
+    """
+    kept = store.read_json(file)
+    if kept is None:
+        return None
+    is_earlier = Path(file).name.startswith(EARLIER)
+    with contextlib.suppress(KeyError, TypeError):
+        record, digest = (kept["record"], kept["digest"]) if is_earlier else (kept, Path(file).stem)
+        if isinstance(record, dict) and setup_id(record) == digest:
+            return dict(kept)
+    raise DamagedStore(f"{store.root / file}: is not what was written; {REMEDIES[FOLDER]}")
+
+
+def _file(name: str) -> str:
+    return f"{FOLDER}/{name}.json"
 
 
 def public_records(store: Store, in_journals: Mapping[str, Record]) -> dict[str, Record]:
     """Every record of the store without the values of variables, by the id that measurements of
-    this store name; :func:`setup_id` of one that an earlier version wrote is another."""
+    this store name; :func:`setup_id` of one that an earlier version wrote is another.
+
+    Raises:
+        DamagedStore: a record is not what was written.
+    """
     records = dict(in_journals)
-    for path in sorted((store.root / FOLDER).glob("*.json")):
-        if not path.name.startswith(EARLIER) and (record := read_setup(store, path.stem)):
-            records[path.stem] = record
+    for file in store.json_names(FOLDER):
+        name = Path(file).stem
+        if not name.startswith(EARLIER) and (record := read_setup(store, name)):
+            records[name] = record
     return {name: public_record(store, record) for name, record in records.items()}
 
 
@@ -93,28 +129,34 @@ def write_earlier(store: Store, site: str, use: SetupUse) -> None:
 
 
 def read_earlier(store: Store, site: str) -> SetupUse | None:
-    """What :func:`write_earlier` keeps of a site; None where it is not there, or is damaged."""
-    return _earlier(store, (EARLIER + site_file_name(site)).removesuffix(".json"))
+    """What :func:`write_earlier` keeps of a site; None where it is not there.
+
+    Raises:
+        DamagedStore: it is not what was written.
+    """
+    kept = read_file(store, f"{FOLDER}/{EARLIER}{site_file_name(site)}")
+    return None if kept is None else _earlier(store, kept)
 
 
-def _earlier(store: Store, name: str) -> SetupUse | None:
-    kept = _json(store, name)
-    if not isinstance(kept, dict) or setup_id(kept.get("record", {})) != kept.get("digest"):
-        return None
+def _earlier(store: Store, kept: Mapping[str, Any]) -> SetupUse:
     return SetupUse(public_record(store, kept["record"]), int(kept["points"]))
 
 
 def has_earlier(store: Store, site: str) -> bool:
     """Whether :func:`write_earlier` was called for a site."""
-    return (store.root / FOLDER / (EARLIER + site_file_name(site))).exists()
+    return f"{FOLDER}/{EARLIER}{site_file_name(site)}" in store.json_names(FOLDER)
 
 
 def setup_uses(
     store: Store, points: Mapping[str, int], in_journals: Mapping[str, Record]
 ) -> tuple[list[SetupUse], list[str]]:
-    """How the store's measurements were made, and a line for each record that cannot be read.
+    """How the store's measurements were made, and a line for each record that was given up
+    (:func:`campaign.store.verify.give_up_records`).
 
     ``points``: id -> complete measurements. ``in_journals``: records that may not be in files yet.
+
+    Raises:
+        DamagedStore: a record is not what was written.
     """
     uses, damage = [], []
     for name in filter(None, points):
@@ -123,14 +165,11 @@ def setup_uses(
             uses.append(SetupUse(public_record(store, record), points[name], name))
         elif points[name]:
             damage.append(
-                f"{FOLDER}/{name}.json is not what was written: how {points[name]} measurements "
-                f"were made is not known"
+                f"{_file(name)} is missing: how {points[name]} measurements were made is not known"
             )
-    for path in sorted((store.root / FOLDER).glob(f"{EARLIER}*.json")):
-        if (use := _earlier(store, path.stem)) is not None:
-            uses.append(use)
-        else:
-            damage.append(f"{FOLDER}/{path.name} is not what was written")
+    for file in store.json_names(FOLDER):
+        if Path(file).name.startswith(EARLIER) and (kept := read_file(store, file)):
+            uses.append(_earlier(store, kept))
     return [use for use in uses if use.points], damage
 
 
@@ -142,9 +181,3 @@ def perf_per_watt_mhz(uses: Iterable[SetupUse]) -> dict[str, float]:
         for model in use.record.get("nvml_power_model", ()):
             clocks.setdefault(use.site, []).append(float(model["best_core_mhz"]))
     return {site: statistics.median(mhz) for site, mhz in clocks.items()}
-
-
-def _json(store: Store, name: str) -> Any:
-    with contextlib.suppress(DamagedStore):
-        return store.read_json(f"{FOLDER}/{name}.json")
-    return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
@@ -31,13 +33,15 @@ def site_file_name(site: str) -> str:
 
 
 def has_site_record(store: Store, site: str) -> bool:
-    """Whether the store has a record of this site."""
-    return store.read_json(f"sites/{site_file_name(site)}") is not None
+    """Whether the store has a whole record of this site."""
+    with contextlib.suppress(DamagedStore):
+        return store.read_json(f"sites/{site_file_name(site)}") is not None
+    return False
 
 
 def recorded_sites(store: Store) -> list[str]:
     """The sites that the store has a record of, sorted."""
-    return sorted(unquote(path.stem) for path in (store.root / "sites").glob("*.json"))
+    return sorted(unquote(Path(name).stem) for name in store.json_names("sites"))
 
 
 def write_site_record(store: Store, site: str, record: SiteRecord) -> None:
@@ -67,8 +71,8 @@ def read_site_record(store: Store, site: str) -> SiteRecord:
     record = record_of(kept)
     if record is None:
         raise DamagedStore(
-            f"{store.root / name}: is not a site's record; remove it, and run or import again to "
-            f"write a new one"
+            f"{store.root / name}: is not a site's record; run the campaign, or import the site's "
+            f"table, again to rewrite it"
         )
     return record
 

@@ -13,7 +13,7 @@ from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, FAILURES, STATUSES
 from campaign.measurement import CAN_PASS, will_be_tried_again
 from campaign.store.current_state import status_codes, summary_and_states
 from campaign.store.hours import Spent, spent_by_partition
-from campaign.store.layout import Store
+from campaign.store.layout import DamagedStore, Store
 from campaign.store.mixtures import Mixture, mixtures
 from campaign.store.planned import planned_ids
 from campaign.store.records import StoreContents, read_contents
@@ -164,7 +164,10 @@ def store_status(store: Store) -> StoreStatus:
                     failed=failed,
                 )
             )
-    uses, damage = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
+    try:
+        uses, damage = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
+    except DamagedStore as error:
+        uses, damage = [], [f"{error}: how measurements were made is not known"]
     return StoreStatus(
         partitions,
         {name: (count, text) for name, (count, text) in summary.get("failures", {}).items()},

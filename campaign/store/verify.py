@@ -1,30 +1,55 @@
-"""Checks all samples of a store, and marks measurements with damaged traces.
+"""Checks all files of a store, and marks measurements with damaged traces.
 
-A generation is checked when it is opened, and a journal's records when they are read. The shards
-are checked here before a campaign continues, so that a point with a damaged trace is measured
-again.
+A generation is checked when it is opened, and a journal's records and the JSON files when they are
+read. The shards are checked here before a campaign continues, so that a point with a damaged trace
+is measured again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import zarr
 
 from analysis.dataset import COMPLETE, COUNT_PREFIX, DAMAGED
+from campaign.store import hours, setups
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES, column
 from campaign.store.compaction import NewRows, write_generation
 from campaign.store.dataset import open_tables, read_column
-from campaign.store.generation import MISSING, FileDigest, Generation, checksum
-from campaign.store.layout import Store
+from campaign.store.generation import (
+    MISSING,
+    FileDigest,
+    Generation,
+    checksum,
+    generation_folder,
+    generation_numbers,
+    verified_generation,
+)
+from campaign.store.layout import (
+    JOURNAL_SUFFIX,
+    JSON_FILES,
+    JSON_FOLDERS,
+    SNAPSHOT,
+    DamagedStore,
+    Store,
+    unreadable,
+)
 from campaign.store.records import read_contents
 from campaign.store.samples import repair_descriptions, wrong_descriptions
 from campaign.store.shard import BadChunk, read_shard
 from campaign.store.summary import without
 from sites.regular_files import NotRegular
+
+LOST = ".lost"
+"""The suffix of a damaged record that the store goes on without."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +139,77 @@ def lost_traces(generation: Generation, shards: Iterable[BadShard]) -> list[Lost
         )
         for i, row in enumerate(rows)
     ]
+
+
+BELONGS = re.compile(
+    r"store\.json|lock|variables\.key|status\.(json|html|prom)|planned\.[0-9a-f]{8}\.bin|(logs|tls)/.+"
+    rf"|{'|'.join(map(re.escape, JSON_FILES))}|({'|'.join(JSON_FOLDERS)})/.+\.json({LOST})?"
+    rf"|journals/.+{re.escape(JOURNAL_SUFFIX)}|index/[0-9]+/.+"
+    r"|traces\.zarr/((value|time_ns)/)?zarr\.json|traces\.zarr/(value|time_ns)/c/[0-9]+"
+    r"|(.*/)?\..*|.*\.partial"
+)
+"""The files of a store by their paths in it. Hidden ones, and Zarr's partial ones, are those of a
+writer that is at work or was killed."""
+
+
+def damaged_files(store: Store) -> list[str]:
+    """What is wrong with the files of a store that hold no samples, a sentence for each: the JSON
+    files, those of all generations, and those that do not belong to a store. Nothing is written."""
+    damage: list[str] = []
+    for name in (*JSON_FILES, SNAPSHOT, *chain(*map(store.json_names, JSON_FOLDERS))):
+        with _noting(damage):
+            store.read_json(name)
+    written: dict[Path, set[Path]] = {}
+    for number in generation_numbers(store):
+        folder = generation_folder(store, number)
+        with _noting(damage):
+            try:
+                files = (*verified_generation(folder).files, "manifest")
+                written[folder] = {folder / name for name in files}
+            except DamagedStore:
+                if folder.exists():  # no driver has removed it meanwhile
+                    raise
+    for parent, _, names in os.walk(store.root, onerror=_refuse):
+        for path in (Path(parent, name) for name in names):
+            name = str(path.relative_to(store.root))
+            of = next((own for own in written if own in path.parents), None)
+            is_known = BELONGS.fullmatch(name) if of is None else path in written[of]
+            if not is_known:
+                damage.append(f"{name} does not belong to a store; move it elsewhere")
+    return damage
+
+
+@contextlib.contextmanager
+def _noting(damage: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except DamagedStore as error:
+        damage.append(str(error))
+
+
+def _refuse(error: OSError) -> None:
+    raise unreadable(Path(error.filename), error)
+
+
+def give_up_records(store: Store) -> list[str]:
+    """Go on without the records of set-ups and node-hours that are not what was written. Returns
+    sentences for the user. The caller must hold the driver's lock.
+
+    A damaged file is kept with the suffix :data:`LOST`.
+    """
+    messages = []
+    for name in (*store.json_names(setups.FOLDER), *store.json_names(hours.FOLDER)):
+        try:
+            (hours.read_run if name.startswith(hours.FOLDER) else setups.read_file)(store, name)
+        except DamagedStore as error:
+            path = store.root / name
+            with contextlib.suppress(FileNotFoundError):
+                path.rename(path.with_name(path.name + LOST))
+            store.forget(name)
+            if name.startswith(hours.FOLDER):
+                store.write_json(name, hours.RunHours(lost=True).model_dump(mode="json"))
+            messages.append(f"{error}: this run goes on without it")
+    return messages
 
 
 def damaged_traces(store: Store) -> list[str]:

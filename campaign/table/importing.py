@@ -26,6 +26,7 @@ from campaign.store.samples import ShardWriter, repair_descriptions
 from campaign.store.setups import has_earlier, write_earlier, write_setups
 from campaign.store.site_record import SiteRecord, Volts, has_site_record, write_site_record
 from campaign.store.summary import updated, with_sites
+from campaign.store.verify import give_up_records
 from campaign.table.beside import Beside, path_beside, read_beside
 from campaign.table.checking import Checked, checked_rows
 from campaign.table.map_file import POINT_ID, TableMap, read_map
@@ -122,6 +123,7 @@ def import_rows(
     with driver_lock(store):
         with writing(store):
             damage = compact(store).messages(writers_gone=True)  # what is in journals goes first
+            damage += give_up_records(store)
         tables, _ = current_tables(store)
         there, better = _held(checked, tables)
         new = ~there | better

@@ -18,9 +18,9 @@ from analysis.dataset import DAMAGED
 from campaign.command_line import main
 from campaign.measurement import Measurement
 from campaign.store.compaction import compact, equalize_generations
-from campaign.store.dataset import current_tables, open_dataset
+from campaign.store.dataset import current_tables, open_dataset, read_scalars
 from campaign.store.generation import verified_generation
-from campaign.store.journal import JournalWriter, encode
+from campaign.store.journal import HEAD, JournalWriter, encode
 from campaign.store.layout import DamagedStore, Store, create_store, open_store
 from campaign.store.planned import planned_ids, write_planned
 from campaign.store.states import point_states
@@ -358,3 +358,45 @@ def test_the_plan_of_a_store_is_read_back_and_damage_to_it_is_reported(store):
         with pytest.raises(DamagedStore, match="does not name a file of points") as refused:
             planned_ids(store)
         assert len(str(refused.value)) < 1000
+
+
+def test_a_damaged_record_is_not_left_out_in_silence(store):
+    """Bytes of head and scalars in turn; a record that is cut off was never acknowledged."""
+    write(store, 40)
+    (path,) = store.journal_paths()
+    whole = path.read_bytes()
+    text_end = HEAD.size + HEAD.unpack_from(whole)[1]
+    for at in range(0, text_end, 3):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(DamagedStore, match=path.name):
+            read_scalars(store)
+    for size in range(0, len(whole), 97):
+        path.write_bytes(whole[:size])
+        assert read_scalars(store)["point_id"].values.tolist() == IDS
+    path.write_bytes(whole)
+    assert read_scalars(store).sizes["measurement"] == 41
+
+
+@pytest.mark.parametrize("name", ["campaign.json", "sites/a.json", "fits/a.json", "hours/a.json"])
+def test_a_json_file_that_was_written_and_is_gone_or_another_is_damage(store, name):
+    assert store.read_json(name) is None
+    store.write_json(name, {"value": 1})
+    path = store.root / name
+    whole = path.read_bytes()
+    assert open_store(store.root).read_json(name) == {"value": 1}
+    path.unlink()
+    with pytest.raises(DamagedStore, match=name):
+        store.read_json(name)
+    if "/" in name:
+        path.parent.rmdir()
+        assert name in store.json_names(name.partition("/")[0])
+        path.parent.mkdir()
+    store.write_json("search.json", {"value": 2})
+    path.write_bytes((store.root / "search.json").read_bytes())  # whole, and of another name
+    with pytest.raises(DamagedStore, match=name):
+        store.read_json(name)
+    path.write_bytes(json.dumps({"value": 1}).encode())
+    with pytest.raises(DamagedStore, match=name):
+        store.read_json(name)
+    path.write_bytes(whole)
+    assert store.read_json(name) == {"value": 1}

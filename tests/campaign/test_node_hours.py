@@ -228,7 +228,7 @@ def test_a_run_stops_in_order_at_its_limit(tmp_path: Path, capsys) -> None:
 
     # One that was killed leaves a lower bound.
     killed = RunHours(partitions={"here/p": PartitionHours(jobs={"x": JobTime(elapsed_s=7200.0)})})
-    (store.root / FOLDER / "killed.json").write_text(killed.model_dump_json())
+    store.write_json(f"{FOLDER}/killed.json", killed.model_dump(mode="json"))
     (row,) = open_store(store.root).status().rows()
     assert row["node_hours"] == pytest.approx(2.0 + (counted.node_hours or 0.0))
     assert not row["node_hours_complete"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import driver_lock, open_store
 from tests.campaign.test_journal import measurement
 
-ARCHIVE = Path(__file__).parents[1] / "data" / "stores" / "format-2.tar.gz"
+STORES = Path(__file__).parents[1] / "data" / "stores"
+ARCHIVE = STORES / "format-2.tar.gz"
 SITE = "jetson-tk1"
 EXACT = 1e-9
 """Relative: another order of the same sums changes this much."""
@@ -89,7 +91,8 @@ def test_a_driver_gives_it_the_present_format(old: Path) -> None:
     assert json.loads(head.read_text()) == before
     with driver_lock(open_store(old / "store")):
         pass
-    assert json.loads(head.read_text()) == before | {"format": 3}
+    now = json.loads(head.read_text())
+    assert {name: now[name] for name in before} == before | {"format": 4}
     assert before["format"] == 2
     open_store(old / "store")
 
@@ -173,3 +176,78 @@ def test_its_campaign_has_nothing_left_to_measure(
     ended = output(capsys, "run", str(campaign), "--store", str(store), "--quiet")
     assert (ended["planned"], ended["ok"], ended["complete"]) == (144, 144, True)
     assert {path.name for path in (store / "index").iterdir()} == before
+
+
+# -- format 3: the same, but that its JSON files have no checksums ---------------------------------
+
+
+@pytest.fixture
+def format_3(tmp_path: Path) -> Path:
+    """The folder with the store and what the version that wrote it printed of it."""
+    with tarfile.open(STORES / "format-3.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Compare what commands print with what the version that wrote the store printed."""
+    store = str(folder / "store")
+    for verb, words in (
+        ("coefficients", [store]),
+        ("predict", [store, "--site", SITE]),
+        ("status", [store]),
+    ):
+        assert output(capsys, verb, *words) == json.loads((folder / f"{verb}.json").read_text())
+
+
+def test_a_store_without_checksums_is_read_and_gets_them_from_the_next_writer(
+    format_3: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = format_3 / "store"
+    names = {
+        str(path.relative_to(store)) for path in store.rglob("*.json") if "zarr" not in str(path)
+    }
+    printed(format_3, capsys)
+    assert main(["status", str(store), "--verify"]) == 0
+    assert main(["run", str(format_3 / "small.toml"), "--store", str(store), "--quiet"]) == 0
+    capsys.readouterr()
+    printed(format_3, capsys)
+    assert main(["status", str(store), "--verify"]) == 0
+    assert names == {
+        str(p.relative_to(store)) for p in store.rglob("*.json") if "zarr" not in str(p)
+    }
+    for name in names:
+        path = store / name
+        whole = path.read_bytes()
+        at = len(whole) // 2
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert main(["status", str(store), "--verify"]) != 0, name
+        captured = capsys.readouterr()
+        assert path.name in "".join((captured.out + captured.err).split()), name
+        path.write_bytes(whole)
+
+
+def test_a_fit_that_a_store_without_checksums_gets_is_adopted_with_the_rest(
+    format_3: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = format_3 / "store"
+    output(capsys, "fit", str(store), "--site", SITE, "--name", "other")
+    before = output(capsys, "coefficients", str(store))
+    with driver_lock(open_store(store)):
+        pass
+    assert output(capsys, "coefficients", str(store)) == before
+    next(store.glob("fits/*other*")).unlink()
+    assert main(["coefficients", str(store), "--json"]) == 2
+    assert "other" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_an_index_that_is_gone_is_missed_in_every_format(
+    number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tarfile.open(STORES / f"format-{number}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    shutil.rmtree(tmp_path / "store" / "index")
+    for verb, *words in (["status"], ["fit", "--site", SITE], ["crossval", "--site", SITE]):
+        assert main([verb, str(tmp_path / "store"), *words]) == 2
+        assert "index" in capsys.readouterr().err

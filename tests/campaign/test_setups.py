@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,20 @@ from campaign.launch.drive import run as drive
 from campaign.launch.progress import PlainProgress
 from campaign.launch.setup_record import node_record, planned_record
 from campaign.measure.point_life import PartitionSetup
+from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.results import open_store as open_results
 from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import read_scalars
 from campaign.store.journal import JournalWriter, encode, encode_setup, scan
-from campaign.store.layout import Store, create_store, open_store
-from campaign.store.mixtures import changes, mixtures
+from campaign.store.layout import DamagedStore, Store, create_store, driver_lock, open_store
+from campaign.store.mixtures import changes, mixtures, not_comparable
 from campaign.store.setups import SetupUse, read_setup, setup_id, write_setups
 from campaign.store.states import store_status
-from kernels.registry import KERNELS
-from kernels.sources import SHARED, USED, source_hash
+from campaign.store.verify import give_up_records
+from sites.site_file import Site
 from sites.site_reading import built_in_sites
 from tests.campaign.test_journal import measurement
-from tests.import_graph import files_by_module, import_graph
 
 ROOT = Path(__file__).parents[2]
 SITE = built_in_sites()["jetson-tk1"].read_text()
@@ -114,7 +113,8 @@ def test_only_what_matters_for_a_value_is_a_change(tmp_path, old, new, expected)
 def test_another_version_and_another_kernel_source_are_changes(tmp_path):
     (record,) = records(write_files(tmp_path))
     earlier = json.loads(json.dumps(record))
-    earlier["versions"] |= {"version": "0.0.9", "commit": "ab", "kernels": {"sp_fma": "123"}}
+    code = {"sp_fma": "123"}
+    earlier["versions"] |= {"version": "0.0.9", "commit": "ab", "kernel_code": code}
     found = {change.key: change.old for change in changes([SetupUse(earlier, 4)], [record])}
     assert found == {"version": "0.0.9", "kernels.sp_fma": "123"}
     # A mixture that is there already is not asked for again.
@@ -139,36 +139,72 @@ def test_a_mixture_counts_the_points_under_each_value(tmp_path):
     assert mixture.differences[0].values == (("560.35.03", 5), ("550.54.14", 2))
 
 
-def test_a_source_hash_is_of_the_kernels_own_files(tmp_path):
-    hashes = {name: source_hash(name) for name in KERNELS}
-    assert hashes["sp_fma"] == hashes["load"] != hashes["fmm"]
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from kernels.sources import source_hash\n"
-        "print(source_hash('sp_fma'), source_hash('idle'))"
+VARIABLE = '[partitions.board.environment]\nvariables = {{ OMP_PLACES = "{}" }}\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "key"),
+    [
+        (SITE, SITE + VARIABLE.format("cores"), "partitions.board.variables.OMP_PLACES"),
+        (SITE + VARIABLE.format("cores"), SITE, "partitions.board.variables.OMP_PLACES"),
+        (
+            SITE + VARIABLE.format("cores"),
+            SITE + VARIABLE.format("threads"),
+            "partitions.board.variables.OMP_PLACES",
+        ),
+    ],
+)
+def test_a_variable_that_is_added_or_removed_is_a_change(tmp_path, before, after, key):
+    (old,), (new,) = (records(write_files(tmp_path, site=site)) for site in (before, after))
+    (change,) = changes([SetupUse(old, 6)], [new])
+    assert change.key == f"site.{key}"
+    assert (change.old, change.new) == tuple(
+        {SITE: None, SITE + VARIABLE.format("cores"): "cores"}.get(site, "threads")
+        for site in (before, after)
     )
-    subprocess.run(["cp", "-r", ROOT / "kernels", tmp_path], check=True)
-    fma = tmp_path / "kernels" / "microbench" / "fma.py"
-    fma.write_text(fma.read_text() + "\n# another\n")
-    words = ["env", "-u", "PYTHONPATH", "python3", "-c", code, str(tmp_path)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    sp_fma, idle = done.stdout.split()
-    assert sp_fma != hashes["sp_fma"]
-    assert idle == hashes["idle"]
+    (mixture,) = mixtures([SetupUse(old, 6), SetupUse(new, 2)])
+    assert [difference.key for difference in mixture.differences] == [f"site.{key}"]
 
 
-def test_a_source_hash_has_every_package_that_a_kernel_imports():
-    files = files_by_module(ROOT, ["kernels"])
-    inside, _ = import_graph(files)
-    for package in {module.split(".")[1] for module in files if module.count(".") > 1}:
-        uses = {
-            used.split(".")[1]
-            for module, imported in inside.items()
-            if module.startswith(f"kernels.{package}.")
-            for used in imported
-            if used.count(".") > 1
-        }
-        assert uses - {package} <= {*USED.get(package, ()), *SHARED}, package
+def leaves(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The paths of all entries of nested tables."""
+    if not isinstance(value, dict):
+        return []
+    return [found for key in value for found in ((*path, key), *leaves(value[key], (*path, key)))]
+
+
+def test_what_a_record_of_an_earlier_version_lacks_has_its_default(tmp_path):
+    """Each key that has a default, taken out of the record in turn, is no change by the user."""
+    (record,) = records(write_files(tmp_path))
+    tried = 0
+    for part, model in (("protocol", Protocol), ("site", Site)):
+        for name, field in model.model_fields.items():
+            if (
+                field.is_required()
+                or record[part][name]
+                != model.model_validate(
+                    {key: value for key, value in record[part].items() if key != name}
+                ).model_dump(mode="json")[name]
+            ):
+                continue
+            earlier = json.loads(json.dumps(record))
+            del earlier[part][name]
+            assert changes([SetupUse(earlier, 6)], [record]) == [], name
+            assert mixtures([SetupUse(earlier, 6), SetupUse(record, 1)]) == [], name
+            tried += 1
+    assert tried > 8
+
+
+def test_hashes_of_files_by_an_earlier_version_are_not_compared_and_that_is_said(tmp_path):
+    (record,) = records(write_files(tmp_path))
+    earlier = json.loads(json.dumps(record))
+    earlier["versions"]["kernels"] = {"sp_fma": "0123456789ab"}
+    del earlier["versions"]["kernel_code"]
+    uses = [SetupUse(earlier, 4)]
+    assert changes(uses, [record]) == []
+    (said,) = not_comparable(uses, [record])
+    assert "sp_fma" in said and "4 points" in said
+    assert not_comparable([SetupUse(record, 4)], [record]) == []
 
 
 def keep(store: Store, record: dict[str, Any], *repeats: int) -> Path:
@@ -244,9 +280,18 @@ def test_a_damaged_set_up_is_named_and_nothing_else_is_lost(tmp_path, capsys):
     compact(store)
     path = store.root / "setups" / f"{setup_id(record)}.json"
     path.write_text(path.read_text().replace("0.3", "0.4"))
-    assert main(["status", str(store.root)]) == 0
-    assert "how 2 measurements were made is not known" in " ".join(capsys.readouterr().out.split())
+    assert main(["status", str(store.root)]) == 1
+    assert path.name in "".join(capsys.readouterr().out.split())
+    with pytest.raises(DamagedStore, match=path.name):
+        read_scalars(store)
+    # The next run or import goes on without it, and says so.
+    with driver_lock(store):
+        (said,) = give_up_records(store)
+        assert path.name in said
+        assert give_up_records(store) == []
     assert read_scalars(store).sizes["measurement"] == 2
+    assert main(["status", str(store.root)]) == 1
+    assert path.name in "".join(capsys.readouterr().out.split())
 
 
 def run(path: Path, *words: str) -> int:
@@ -264,7 +309,7 @@ def test_a_run_that_would_mix_asks_and_what_is_mixed_is_named(tmp_path, capsys):
     record = json.loads(kept.read_text())
     assert record["site"]["twin"]["misc_w"] == 0.0
     assert record["versions"]["version"]
-    assert len(record["versions"]["kernels"]["sp_fma"]) == 12
+    assert len(record["versions"]["kernel_code"]["sp_fma"]) == 12
     assert record["node"]["os_kernel"]
     results = open_results(tmp_path / "s")
     assert set(results.scalars["setup"].values.tolist()) == {kept.stem}

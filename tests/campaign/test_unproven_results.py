@@ -104,10 +104,10 @@ def test_predict_refuses_them_with_a_fit_of_proven_ones(tmp_path, capsys):
     assert asked("fit", store, "--site", "jetson-tk1") == 0
     assert "unproven" not in capsys.readouterr().out
     (other / "fits").mkdir(exist_ok=True)
-    kept = json.loads((store / "fits/jetson-tk1.json").read_text())
+    kept = open_store(store).store.read_json("fits/jetson-tk1.json")
     for name in ("unproven_clocks", "stated_clocks"):  # as an earlier version kept it
         del kept[name]
-    (other / "fits/jetson-tk1.json").write_text(json.dumps(kept))
+    open_store(other).store.write_json("fits/jetson-tk1.json", kept)
     assert asked("predict", other, "--site", "jetson-tk1") == 2
     assert "--accept-unproven" in capsys.readouterr().err
     assert asked("predict", other, "--site", "jetson-tk1", "--accept-unproven") == 0

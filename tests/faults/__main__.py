@@ -1,7 +1,9 @@
-"""The fault run: ``python -m tests.faults [--commit N] [--local N] [--slurm N] [--seed S]``.
+"""The fault run: ``python -m tests.faults [--commit N] [--local N] [--slurm N] [--changes N]
+[--seed S]``.
 
 A line a fault, a table by kind, and exit code 1 if any was not survived. Without numbers: 400 at
-the store's system calls, 80 of runs on local workers, 20 on a real Slurm.
+the store's system calls, 80 of runs on local workers, 20 on a real Slurm, 2,000 changes to the
+files of a store.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from tests.faults.outcome import Outcome
 
-COMMIT, LOCAL, SLURM = 400, 80, 20
+COMMIT, LOCAL, SLURM, CHANGES = 400, 80, 20, 2000
 
 
 def _commit(count: int, seed: int) -> Iterator[Outcome]:
@@ -38,6 +40,12 @@ def _slurm(count: int, seed: int) -> Iterator[Outcome]:
 
     outcomes: Iterator[Outcome] = run(count, seed)
     return outcomes
+
+
+def _changes(count: int, seed: int) -> Iterator[Outcome]:
+    from tests.faults.changed_stores import run
+
+    return run(count, seed)
 
 
 def summary(outcomes: list[Outcome]) -> str:
@@ -60,6 +68,7 @@ def main() -> int:
         ("commit", COMMIT, _commit),
         ("local", LOCAL, _local),
         ("slurm", SLURM, _slurm),
+        ("changes", CHANGES, _changes),
     ]
     for name, _, _ in asked:
         parser.add_argument(f"--{name}", type=int, metavar="N", help=f"so many {name} faults")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import math
 import random
@@ -17,6 +18,7 @@ import google_crc32c
 import numcodecs.blosc
 
 from campaign.store.journal import HEAD, LENGTHS, MAGIC
+from campaign.store.seal import SEAL
 
 
 @dataclass(frozen=True)
@@ -235,11 +237,20 @@ def sealed_line(line: bytes) -> bytes:
     return line + f"\n{google_crc32c.value(line):08x}\n".encode()
 
 
-def seal_manifests(rng: random.Random, files: Files, changes: Changes) -> None:
-    """Often, tell the manifests of a store of the files that were changed: whoever damages a
-    store on purpose does so, and what is behind the checksums is read."""
+def seal_store(rng: random.Random, files: Files, changes: Changes) -> None:
+    """Often, give the files of a store that were changed, and its manifests, their right checksums:
+    whoever damages a store on purpose does so, and what is behind the checksums is read."""
     if rng.random() < 0.4:
         return
+    for name, content in changes.items():
+        in_store = name.removeprefix("store/")
+        text = content.rstrip() if isinstance(content, bytes) else b""
+        if in_store.endswith(".json") and "zarr" not in in_store and text.endswith(b"}"):
+            begin = text[:-1].rstrip()
+            comma = b"" if begin.endswith(b"{") else b","
+            entry = comma + f'\n "{SEAL}": "'.encode()
+            digest = hashlib.sha256(in_store.encode() + b"\0" + begin + entry).hexdigest()
+            changes[name] = begin + entry + digest.encode() + b'"\n}\n'
     for name in [name for name in files if name.endswith("/manifest") and name not in changes]:
         try:
             manifest = json.loads(files[name].split(b"\n")[0])

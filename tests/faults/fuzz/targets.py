@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.campaign.test_wrong_files import CAMPAIGN, SITE
-from tests.faults.fuzz.damage import seal_manifests
+from tests.faults.fuzz.damage import seal_store
 from tests.faults.fuzz.known_cases import (
     COUNTS_CASES,
     CRAY_CASES,
@@ -145,7 +145,7 @@ TARGETS = (
         read=read_store,
         cases=STORE_CASES,
         changed="^store/",
-        seal=seal_manifests,
+        seal=seal_store,
         short_step=6,
         often=(0, 1, 2, 0, 3, 1, 4, 0, 1, 2, 0, 3, 1, 4, 0, 5),
         ways=6,
@@ -157,6 +157,7 @@ TARGETS = (
         read=read_fits,
         cases=FIT_CASES,
         changed="^store/(fits|sites)/",
+        seal=seal_store,
         often=(0, 1, 3, 0, 1, 4, 2),
         ways=5,
     ),
