@@ -123,7 +123,10 @@ def values_that_matter(record: Record) -> dict[str, Any]:
         variables = environment.get("variables", {})
         own |= {"modules": environment.get("modules", []), "variables": sorted(variables)}
         # By the key in the name, values that different keys have hidden are not compared.
-        hidden = {f"{key} ({key_of(value)})": value for key, value in variables.items()}
+        hidden = {
+            f"{key} ({by})" if (by := key_of(value)) else key: value
+            for key, value in variables.items()
+        }
         values |= _flat(f"site.partitions.{name}.variables", hidden)
     values |= _flat(f"site.partitions.{name}", own)
     if "version" in versions:
@@ -154,11 +157,8 @@ def is_known(values: Mapping[str, Any], key: str) -> bool:
     """Whether a record shows the value of a key, or that it has none."""
     if key in values or not key.startswith(NOT_IN_ALL):
         return True
-    partition, of_variable, _ = key.rpartition(".variables.")
     domain, of_domain, _ = key.rpartition(".voltage_v.")
-    if of_domain:
-        return not any(name.startswith(f"{domain}.") for name in values)
-    return bool(of_variable) and f"{partition}.cores" in values
+    return bool(of_domain) and not any(name.startswith(f"{domain}.") for name in values)
 
 
 def _without(fields: Record, names: Iterable[str]) -> dict[str, Any]:

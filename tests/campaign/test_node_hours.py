@@ -17,7 +17,7 @@ from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
 from campaign.launch.outcome import missing_points
 from campaign.launch.progress import PlainProgress
-from campaign.launch.slurm_queue import _job_time
+from campaign.launch.slurm import _job_time
 from campaign.plan.plan import make_plan
 from campaign.reporting import report_content
 from campaign.results import open_store

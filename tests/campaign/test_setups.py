@@ -143,27 +143,21 @@ VARIABLE = '[partitions.board.environment]\nvariables = {{ OMP_PLACES = "{}" }}\
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "key"),
+    ("before", "after", "key", "values"),
     [
-        (SITE, SITE + VARIABLE.format("cores"), "partitions.board.variables.OMP_PLACES"),
-        (SITE + VARIABLE.format("cores"), SITE, "partitions.board.variables.OMP_PLACES"),
-        (
-            SITE + VARIABLE.format("cores"),
-            SITE + VARIABLE.format("threads"),
-            "partitions.board.variables.OMP_PLACES",
-        ),
+        ("", "cores", "variables", ([], ["OMP_PLACES"])),
+        ("cores", "", "variables", (["OMP_PLACES"], [])),
+        ("cores", "threads", "variables.OMP_PLACES", ("cores", "threads")),
     ],
 )
-def test_a_variable_that_is_added_or_removed_is_a_change(tmp_path, before, after, key):
-    (old,), (new,) = (records(write_files(tmp_path, site=site)) for site in (before, after))
+def test_a_variable_that_is_added_removed_or_set_is_a_change(tmp_path, before, after, key, values):
+    texts = [SITE + (VARIABLE.format(value) if value else "") for value in (before, after)]
+    (old,), (new,) = (records(write_files(tmp_path, site=text)) for text in texts)
     (change,) = changes([SetupUse(old, 6)], [new])
-    assert change.key == f"site.{key}"
-    assert (change.old, change.new) == tuple(
-        {SITE: None, SITE + VARIABLE.format("cores"): "cores"}.get(site, "threads")
-        for site in (before, after)
-    )
+    assert change.key == f"site.partitions.board.{key}"
+    assert (change.old, change.new) == values
     (mixture,) = mixtures([SetupUse(old, 6), SetupUse(new, 2)])
-    assert [difference.key for difference in mixture.differences] == [f"site.{key}"]
+    assert [found.key for found in mixture.differences] == [f"site.partitions.board.{key}"]
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
