@@ -33,7 +33,7 @@ from analysis.measurements.observations import (
 from campaign.errors import BadArgument
 from campaign.plan.profile_file import Profile, read_profile
 from campaign.result_tables import Prediction
-from campaign.slurm_flags import slurm_flags
+from campaign.slurm_flags import slurm_cannot_set, slurm_flags
 from sites.located_toml import raise_all
 from sites.near_names import known_names
 
@@ -269,5 +269,11 @@ def picks_within_limits(
 def with_flags(picks: Sequence[Pick], simulated: bool, device: str) -> tuple[Prediction, ...]:
     """The picks with the Slurm flags that ask for their settings."""
     return tuple(
-        Prediction(one, simulated, slurm_flags(one.core_mhz, one.mem_mhz, device)) for one in picks
+        Prediction(
+            one,
+            simulated,
+            slurm_flags(one.core_mhz, one.mem_mhz, device),
+            slurm_cannot_set(one.mem_mhz, device),
+        )
+        for one in picks
     )

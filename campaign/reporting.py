@@ -30,7 +30,7 @@ from campaign.fits import (
 )
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.plan import listed_inputs
-from campaign.slurm_flags import slurm_flags
+from campaign.slurm_flags import slurm_cannot_set, slurm_flags
 from campaign.store.dataset import open_dataset, read_scalars
 from campaign.store.hours import Spent, spent_by_partition, total
 from campaign.store.layout import DamagedStore, Store
@@ -99,7 +99,7 @@ def report_content(
             classes=record.classes,
             stored=_stored_fit(store, site, fit_name, dataset),
             volts=partial(known_volts, legal=record.legal),
-            slurm_flags=partial(slurm_flags, device=record.device),
+            slurm_flags=partial(_srun_options, device=record.device),
             listed=_listed(plan, dataset),
             train=train,
             setting=setting,
@@ -121,6 +121,12 @@ def report_content(
     title = str((store.read_json("store.json") or {}).get("name") or store.root.name)
     created = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     return ReportContent(title, store.root.name, created, reports)
+
+
+def _srun_options(core_mhz: float, mem_mhz: float, device: str) -> str:
+    """The options of srun, with the clock that they leave out."""
+    left_out = slurm_cannot_set(mem_mhz, device)
+    return slurm_flags(core_mhz, mem_mhz, device) + (f" (not {left_out})" if left_out else "")
 
 
 def _listed(plan: dict[str, Any], dataset: xr.Dataset) -> ListedOrder:

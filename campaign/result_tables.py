@@ -28,6 +28,7 @@ POLICY_KEYS = (
     "core_mhz",
     "mem_mhz",
     "slurm",
+    "slurm_cannot_set",
     "saving_pct",
     "saving_vs_highest_clocks_pct",
     "slowdown_pct",
@@ -162,11 +163,13 @@ class CostsAtSetting:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A pick, with the Slurm flags that ask for its setting."""
+    """A pick, with the Slurm flags that ask for its setting. ``slurm_cannot_set``: the clock for
+    which srun has no option; empty where there is none."""
 
     pick: Pick
     simulated: bool
     slurm: str
+    slurm_cannot_set: str
 
     def as_dict(self) -> dict[str, Any]:
         """An entry of ``campaign predict --json``; a clock that a site does not have is None."""
@@ -178,6 +181,7 @@ class Prediction:
             "best_single_mem_mhz": _known(self.pick.best_single_mem_mhz),
             "simulated": self.simulated,
             "slurm": self.slurm,
+            "slurm_cannot_set": self.slurm_cannot_set,
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -257,7 +258,14 @@ def _settings(
     if np.isnan(pairs).any():
         filled, index = np.unique(np.nan_to_num(pairs, nan=-1.0), axis=0, return_inverse=True)
         distinct = np.where(filled < 0, np.nan, filled)
-    return [(float(c), float(m)) for c, m in distinct], index.reshape(-1).astype(np.int64)
+    settings = [(_mhz(core), _mhz(mem)) for core, mem in distinct.tolist()]
+    return settings, index.reshape(-1).astype(np.int64)
+
+
+def _mhz(mhz: float) -> float:
+    """A clock, or the one NaN (``math.nan``) that stands for no clock in all settings: of tuples
+    that hold the same object Python finds the same key."""
+    return math.nan if math.isnan(mhz) else mhz
 
 
 def kernel_names(data: Observations) -> list[str]:

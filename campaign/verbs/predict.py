@@ -214,6 +214,11 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         ],
         every_row,
     )
+    if any(entry.slurm_cannot_set for entry in shown.predictions):
+        explain(
+            "srun has no option for the memory clock of these settings, the uncore clock of a CPU: "
+            "it requests the core clock alone"
+        )
     explain("")
     names = short_labels(
         KernelInstance(entry.pick.kernel, entry.pick.params, entry.pick.label)

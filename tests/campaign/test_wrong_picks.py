@@ -3,6 +3,7 @@ do."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -127,3 +128,39 @@ def test_what_is_wrong_in_a_profile_is_named_with_its_line(
     message = refused(capsys, str(folder), "--profile", str(path))
     assert said in message
     assert len(message.splitlines()) == 1
+
+
+def table_of(folder: Path, clocks: str, settings: list[str]) -> str:
+    """A store of three kernels at settings, whose energy is least between the ends."""
+    rows = [
+        f"s,{kernel},{setting},{1.0 / (i + 2)},{20 + k * (i - 2 + k) ** 2}"
+        for k, kernel in enumerate("abc")
+        for i, setting in enumerate(settings)
+    ]
+    (folder / "t.csv").write_text(
+        "\n".join([f"site,kernel,{clocks},time_s,energy_j", *rows]) + "\n"
+    )
+    store = str(folder / "S")
+    assert main(["import", str(folder / "t.csv"), "--store", store]) == 0
+    assert main(["fit", store, "--accept-unproven"]) == 0
+    return store
+
+
+@pytest.mark.parametrize(
+    ("clocks", "settings"),
+    [
+        ("core_mhz", ["800", "1200", "1600", "2000", "2400"]),
+        ("core_mhz,mem_mhz", ["800,900", "1200,900", "1600,900", "800,1800", "1200,1800"]),
+    ],
+)
+def test_all_settings_are_those_measured_where_all_are_measured(tmp_path, capsys, clocks, settings):
+    store = table_of(tmp_path, clocks, settings)
+    capsys.readouterr()
+    shown = []
+    for more in ([], ["--all-settings"]):
+        assert main(["predict", store, "--accept-unproven", "--json", *more]) == 0
+        shown.append(json.loads(capsys.readouterr().out))
+    assert shown[0] == shown[1]
+    without = "mem_mhz" not in clocks
+    assert all(pick["slurm"].startswith("--cpu-freq=") for pick in shown[0])
+    assert {pick["slurm_cannot_set"] for pick in shown[0]} == {"" if without else "mem_mhz"}
