@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.slurm_flags import slurm_flags
+from campaign.slurm_flags import slurm_cannot_set, slurm_flags
 from sites.clocks import ClockNotLegal, open_control
 from sites.clocks.slurm import refusal, step_flags
 from sites.setting import AS_FOUND, Setting
@@ -34,6 +34,9 @@ def test_the_flags_for_a_setting(core_mhz, mem_mhz, device, flags):
     assert slurm_flags(core_mhz, mem_mhz, device) == flags
     setting = Setting(*(None if math.isnan(mhz) else mhz for mhz in (core_mhz, mem_mhz)))
     assert " ".join(step_flags(setting, device)) == flags
+    # srun has no option for the uncore clock of a CPU.
+    left_out = device == "cpu" and not math.isnan(mem_mhz)
+    assert slurm_cannot_set(mem_mhz, device) == ("mem_mhz" if left_out else "")
 
 
 @pytest.mark.parametrize(
