@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.errors import BadArgument
+from campaign.printable import rounded
 from sites.regular_files import read_input
 from sites.whole_files import write_output
 
@@ -35,7 +36,7 @@ def write_site_policy(path: Path, site: str, picks: Mapping[str, Any]) -> None:
         raise BadArgument(f"{path}: is a folder; name a JSON file")
     try:
         policy = json.loads(read_input(path)) if path.is_file() else {}
-        policy.setdefault("sites", {})[site] = picks
+        policy.setdefault("sites", {})[site] = rounded(picks)
     except OSError as error:
         raise BadArgument(f"{path}: cannot be read ({error.strerror}); name another file") from None
     except (ValueError, AttributeError, TypeError):

@@ -49,7 +49,7 @@ def environments() -> tuple[dict[str, dict[str, str]], list[str]]:
             left_out.append(f"{CORETYPE}={coretype}: this processor lacks {' '.join(missing)}")
         else:
             variables[f"{CORETYPE}={coretype}"] = {CORETYPE: coretype}
-    features = np.show_config(mode="dicts")["SIMD Extensions"]["found"]
+    features = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     if features:
         names = " ".join(features)
         variables[f"{FEATURES}={names}"] = {FEATURES: names}

@@ -10,15 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from campaign.printable import printable
+from campaign.printable import printable, rounded
 
 WIDTH = 100
 """Columns of a screen that every table and sentence fits."""
 MOST_ROWS = 20
 """Rows of a table that are printed without ``--all``."""
 COUNT_EVERY_S = 0.5
-DIGITS = 6
-"""Of computed numbers in JSON."""
 
 
 def print_json(value: Any) -> None:
@@ -29,21 +27,6 @@ def print_json(value: Any) -> None:
 def print_computed(value: Any) -> None:
     """Print results as JSON with the digits that are the same on every processor."""
     print_json(rounded(value))
-
-
-def rounded(value: Any, of: str = "") -> Any:
-    """Numbers to :data:`DIGITS` significant digits, and percentages also to as many decimals, so
-    that a difference which is 0 but for rounding is 0. ``of``: the key of ``value``; parameters
-    and clocks stay as they are."""
-    if of == "params":
-        return value
-    if isinstance(value, dict):
-        return {k: rounded(item, str(k)) for k, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(item, of) for item in value]
-    if not isinstance(value, float) or not math.isfinite(value) or of.endswith("mhz"):
-        return value
-    return float(f"{round(value, DIGITS) if of.endswith('_pct') else value:.{DIGITS}g}")
 
 
 def counted_on_terminal(what: str) -> Callable[[int], None]:
