@@ -37,8 +37,8 @@ FILE_KINDS = {
     ),
     "TableMap": _kind(
         "a map file of a table",
-        "columns constants fields delimiter decimal keep number_repeats voltage unknown",
-        "layout clocks classes legal device params",
+        "columns constants fields delimiter decimal thousands missing keep number_repeats",
+        "voltage unknown layout clocks classes legal device params",
         "use it: campaign import TABLE --map {path} --store S",
     ),
     "Profile": _kind(

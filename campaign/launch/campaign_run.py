@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from distributed.scheduler import KilledWorker
 
 from analysis.dataset import COMPLETE, NODE_LOST
+from campaign.kernel_names import kernel_names
 from campaign.launch.chooser import Chooser
 from campaign.launch.clusters import LOOPBACK_DASHBOARD
 from campaign.launch.live_status import LiveStatus
@@ -278,7 +279,7 @@ class CampaignRun:
         if again:
             partition.waiting.append((point, attempt + 1))
         if status not in COMPLETE:
-            name = self.plan.kernel_names[point.label, point.params]
+            name = partition.kernel_names[point.label, point.params]
             self.progress.note(
                 f"{name} at {point.setting}: {status}: "
                 f"{(text.splitlines() or [''])[-1]}{' (will be tried again)' if again else ''}"
@@ -304,6 +305,7 @@ def _partition_runs(
     for point, attempt in todo:
         by_partition.setdefault((point.site, point.partition), deque()).append((point, attempt))
     partitions = []
+    names = kernel_names(plan)
     for (site, partition), waiting in by_partition.items():
         partitions.append(
             PartitionRun(
@@ -315,7 +317,7 @@ def _partition_runs(
                 waiting=waiting,
                 finished_tasks=finished_tasks,
                 job_name=job_name(store.root, site, partition),
-                kernel_names=plan.kernel_names,
+                kernel_names=names,
                 starts=plan.campaign.retries.starts,
             )
         )

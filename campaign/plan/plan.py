@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -64,17 +64,6 @@ class Plan:
     def partitions(self) -> list[tuple[str, str]]:
         """(site, partition) of every partition that is measured on, in the files' order."""
         return [(part.site, part.partition) for part in self.points.parts]
-
-    @cached_property
-    def kernel_names(self) -> dict[tuple[str, str], str]:
-        """(label, parameters as JSON) -> the kernel's name for people: its label, and what differs
-        among the campaign's kernels of this label."""
-        from analysis.measurements.kernels import kernel_instances, short_labels  # noqa: PLC0415
-
-        inputs = {(one.label, one.params) for part in self.points.parts for one in part.inputs}
-        instances = kernel_instances(inputs)
-        short = short_labels(instances.values())
-        return {pair: short[instance.label] for pair, instance in instances.items()}
 
 
 def make_plan(

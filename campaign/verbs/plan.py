@@ -110,6 +110,9 @@ def _print_search(search: Search) -> None:
 
 
 def _print_points(plan: Plan, limit: int) -> None:
+    from campaign.kernel_names import kernel_names  # noqa: PLC0415
+
+    names = kernel_names(plan)
     rows = []
     for part in plan.points.parts:
         kernels = len({(entry.label, entry.params) for entry in part.inputs})
@@ -124,7 +127,7 @@ def _print_points(plan: Plan, limit: int) -> None:
             [
                 point.id,
                 shortened(f"{point.site}/{point.partition}", 20),
-                shortened(plan.kernel_names[point.label, point.params], 40),
+                shortened(names[point.label, point.params], 40),
                 f"{_mhz(point.setting.core_mhz)}/{_mhz(point.setting.mem_mhz)}",
                 point.repeat,
             ]

@@ -21,6 +21,7 @@ from campaign.findings import finding_texts
 from campaign.fits import NoKeptFit, Request, data_id, request_of
 from campaign.picking import faster_than_measured
 from campaign.plan.profile_file import Profile
+from campaign.printable import rounded
 from campaign.result_tables import SiteFinding
 from campaign.results import Results, open_store
 from campaign.store.compaction import compact
@@ -63,16 +64,16 @@ def test_the_dataset_is_lazy_xarray_and_the_sites_are_named(store):
 def test_the_interface_gives_what_the_command_line_prints(folder, store, capsys):
     path = str(folder)
     assert printed(capsys, "predict", path, "--site", SITE) == json.loads(
-        json.dumps([plain(row) for row in store.predict(SITE).as_dicts()])
+        json.dumps(rounded([plain(row) for row in store.predict(SITE).as_dicts()]))
     )
-    assert printed(capsys, "crossval", path, "--site", SITE) == plain(
-        store.crossval(SITE).as_dict()
+    assert printed(capsys, "crossval", path, "--site", SITE) == rounded(
+        plain(store.crossval(SITE).as_dict())
     )
     assert printed(capsys, "status", path) == store.status().as_dict()
     shown = printed(capsys, "coefficients", path, "--site", SITE)
-    assert shown == [store.coefficients(SITE).as_json]
+    assert shown == rounded([store.coefficients(SITE).as_json])
     costs = printed(capsys, "coefficients", path, "--core-mhz", "800", "--mem-mhz", "900")
-    assert costs == [plain(store.costs(SITE, 800.0, 900.0).as_dict())]
+    assert costs == rounded([plain(store.costs(SITE, 800.0, 900.0).as_dict())])
     balances = printed(capsys, "roofline", path, "--site", SITE)
     assert balances == plain(store.roofline(SITE).as_dict())
 

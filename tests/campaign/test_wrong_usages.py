@@ -440,7 +440,8 @@ USAGES = {
     "import unnamed.csv --store three": (
         "campaign: unnamed.csv: no column energy_j or power_w; it has site, kernel, core_mhz, "
         "time_s, energy: name theirs under [columns] in a map file, or give one value under "
-        "[constants]"
+        "[constants]\n  unnamed.csv: unknown column 'energy'; name what is needed under [columns] "
+        'in a map file, or set unknown = "label" there to keep the others as labels'
     ),
     "import two.csv --store three --traces empty": (
         "campaign: --traces: empty: is not a folder of traces; name one that campaign export "
