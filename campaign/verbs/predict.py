@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_computed, print_table, say, shortened
+from campaign.verbs.printing import (
+    explain,
+    print_computed,
+    print_json,
+    print_table,
+    say,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from campaign.result_tables import Prediction, Predictions
@@ -134,7 +141,7 @@ def _over_space(arguments: Namespace) -> int:
             fit=arguments.fit,
         )
     if arguments.json:
-        print_computed(shown.as_dict())
+        print_json(shown.as_dict())
     else:
         print_space(shown, arguments.all)
     return 0
