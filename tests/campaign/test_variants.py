@@ -161,7 +161,7 @@ def test_figures_and_report_have_the_variants(store):
     (least, _) = csv.DictReader(sheets["variants_dgemm_alpha"].splitlines())
     assert float(least["s_j_to"]) == pytest.approx(0.9651, abs=1e-4)
     page = render(content)
-    assert "<h3>Variants</h3>" in page
+    assert ">Variants" in page
     assert page.count("14 variants of dgemm at 732/2600 MHz") > 3
     assert "which is 15.6 % slower" in page
     assert "is up to 34.6 % slower" in page
