@@ -190,7 +190,7 @@ def test_a_mixture_of_set_ups_is_about_all_measurements(store):
     assert remark.text.startswith("Under 2 set-ups: min_duration_s. ")
 
 
-def test_of_many_findings_of_one_check_the_next_twelve_are_written_out(store):
+def test_of_many_findings_of_one_check_all_others_are_written_out(store):
     dataset = open_dataset(store)
     findings = [Finding("outliers", "warning", np.array([k]), f"row {k} is odd") for k in range(20)]
     (remark,) = [
@@ -198,12 +198,14 @@ def test_of_many_findings_of_one_check_the_next_twelve_are_written_out(store):
         for remark in of_measurements(dataset, dataset["site"].values == "cluster", findings, True)
         if remark.title == "check of outliers"
     ]
-    assert remark.lines == [f"Row {k} is odd." for k in range(1, 13)]
+    assert remark.lines == [f"Row {k} is odd." for k in range(1, 20)]
 
 
 def test_picks_without_an_interval_are_counted_and_no_rows_warn_of_nothing(store, site):
     unknown = [replace(p, best_probability=np.nan, saving_low_pct=np.nan) for p in site.picks[:2]]
+    better = {"better_than_highest_clocks": 1.0, "better_than_best_single": 1.0}
     sure = [replace(p, best_probability=1.0, saving_low_pct=1.0) for p in site.picks[2:]]
+    unknown, sure = ([replace(p, **better) for p in some] for some in (unknown, sure))
     (remark,) = of_picks([*unknown, *sure])
     assert (remark.severity, remark.title) == ("warning", "picks without an interval")
     assert remark.count == "2 picks"
