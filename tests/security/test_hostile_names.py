@@ -30,6 +30,7 @@ from kernels.registry import find_kernel
 from sites.located_toml import BadFile
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, read_site
+from sites.slurm_environment import REMOTE
 from tests.points import a_point
 
 ROOT = Path(__file__).parents[2]
@@ -510,8 +511,10 @@ def test_slurm_is_called_without_a_shell(tmp_path, monkeypatch):
     slurm = f"conf = {toml(conf)}\nsubmit_prefix = [{toml(str(prefix))}, '$(touch MARK)', '-x']"
     reached(tmp_path, slurm)
     called = words_of(tmp_path / "called")
-    assert called[:5] == [str(prefix), "$(touch MARK)", "-x", "env", f"SLURM_CONF={conf}"]
-    assert called[5] == "squeue"
+    assert called[:3] == [str(prefix), "$(touch MARK)", "-x"]
+    # A script of ours that holds nothing of the site file; what follows are its arguments.
+    assert called[3:7] == ["sh", "-c", REMOTE, "sh"]
+    assert called[7:10] == ["env", f"SLURM_CONF={conf}", "squeue"]
     assert not (tmp_path / "MARK").exists()
 
 

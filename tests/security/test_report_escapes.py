@@ -132,9 +132,14 @@ def test_the_report_of_hostile_names_has_the_elements_of_the_report_of_plain_one
 def test_no_attribute_runs_or_loads_anything(shown):
     assert [name for name, _ in shown.values if name.startswith("on")] == []
     links = {value for name, value in shown.values if name in ("href", "src", "xlink:href")}
-    sites = {link for link in links if "-remark-" not in link}
-    assert sites == {"#site-1", "#site-2"}
-    assert all(re.fullmatch(r"#site-[12]-remark-\d+", link) for link in links - sites)
+    inside = {link: re.fullmatch(r"#(site-[12])(?:-([a-z-]+))?(?:-\d+)?", link) for link in links}
+    assert all(inside.values()), [link for link, match in inside.items() if not match]
+    # A heading's link is made of the page's words: those of both sites are the same.
+    first, second = (
+        {match[2] for match in inside.values() if match and match[1] == site}
+        for site in ("site-1", "site-2")
+    )
+    assert first == second
     styles = [value for name, value in shown.values if name == "style"]
     assert not any(word in value for value in styles for word in (*KERNELS, *SITES))
 
@@ -326,13 +331,15 @@ def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):
     assert steering(said) == []
 
 
-def test_a_message_on_standard_error_is_one_line_whatever_it_names(tmp_path, capsys):
+def test_a_mistake_on_standard_error_is_one_line_whatever_it_names(tmp_path, capsys):
     path = tmp_path / "c.toml"
+    hostile = "a\\nb\\u001b[31m"
     path.write_text(
-        'name = "a\\nb\\u001b[31m"\n[[sites]]\nsite = "x"\n[[kernels]]\nkernel = "idle"\n'
+        f'name = "{hostile}"\n[[sites]]\nsite = "{hostile}"\n[[kernels]]\nkernel = "idle"\n'
     )
     assert main(["plan", str(path)]) == 2
     said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1
+    numbers = [re.search(r"c\.toml:(\d+): ", line) for line in said.splitlines()]
+    assert [number and number[1] for number in numbers] == ["1", "3"]
     assert steering(said.rstrip("\n")) == []
     assert os.linesep in said
