@@ -26,7 +26,7 @@ from scipy import optimize, special
 
 from analysis.energy.curves import LEVEL, NO_CURVES, Curves, VoltageCurve, at_voltage
 from analysis.energy.discrepancy import Discrepancy
-from analysis.energy.fitted import CONFIDENCE, Fit
+from analysis.energy.fitted import CONFIDENCE, Fit, deviations_of
 from analysis.energy.likeness import Likeness
 from analysis.energy.models import ESTIMATED, NOT_KNOWN, SURFACE
 from analysis.energy.terms.registry import design_matrix, model_terms
@@ -75,6 +75,7 @@ def fit_like(data: Observations, known: Fit, known_volts: Volts | None = None) -
     numbers, covariance = rows.solved(spread), rows.posterior(spread)
     p = len(rows.terms)
     value = numbers[:p]
+    deviations = deviations_of(covariance[:p, :p])
     reach = special.ndtri((1 + CONFIDENCE) / 2) * np.sqrt(np.diag(covariance)[:p])
     # What the known site's measurements could not separate, these few can't either.
     known_value = np.append(known.value, np.ones(p - len(known.value)))
@@ -98,8 +99,8 @@ def fit_like(data: Observations, known: Fit, known_volts: Volts | None = None) -
         value=value,
         low=np.maximum(np.minimum(value - reach, low), 0.0),
         high=np.maximum(value + reach, high),
-        covariance=covariance[:p, :p],
-        covariance_with_choice=covariance[:p, :p],
+        deviations=deviations,
+        deviations_with_choice=deviations,
         condition_number=np.nan,
         curves=curves,
         refits=None,
@@ -274,7 +275,7 @@ def _with_curves(data: Observations, known: Fit, known_volts: Volts) -> Fit:
         known,
         voltage="free",
         value=known.value * gain,
-        covariance=known.covariance * np.outer(gain, gain),
+        deviations=known.deviations * gain,
         curves=Curves(curves[0], curves[1], NO_CURVES.numbers),
     )
 

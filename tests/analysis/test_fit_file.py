@@ -54,14 +54,24 @@ def test_a_fit_comes_back_as_it_was(voltage, counted):
 
 
 def test_a_fit_of_an_earlier_version_is_read(fitted, data):
-    """Its file has neither refits nor a discrepancy; one without the other is no fit."""
+    """Its file has covariances, and neither refits nor a discrepancy; one without the other is no
+    fit."""
     kept = json.loads(json.dumps(as_kept(fitted)))
-    older = {name: kept[name] for name in kept if name not in ("refits", "discrepancy")}
+    newer = ("refits", "discrepancy", "deviations", "deviations_with_choice")
+    older = {name: kept[name] for name in kept if name not in newer}
+    for name in ("covariance", "covariance_with_choice"):
+        older[name] = getattr(fitted, name).tolist()
     again = fit_of(older)
+    largest = fitted.covariance_with_choice.max()
+    for name in ("covariance", "covariance_with_choice"):
+        before, read = getattr(fitted, name), getattr(again, name)
+        np.testing.assert_allclose(read, before, rtol=1e-9, atol=1e-12 * largest)
     assert again.is_of_older_version
     np.testing.assert_array_equal(again.energy_j(data), fitted.energy_j(data))
     with pytest.raises(NoFit, match="refits and discrepancy"):
         fit_of(older | {"refits": kept["refits"]})
+    with pytest.raises(NoFit, match="a row and a column for each term"):
+        fit_of(older | {"covariance": [[1.0]]})
 
 
 def test_a_fit_without_intervals_comes_back(data):
@@ -101,7 +111,8 @@ def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(fitted, data)
     [
         (["terms", 0, "kind"], "watts", "terms: 0: kind"),
         (["terms", 0, "domain"], "", "terms: 0: a term of kind"),
-        (["covariance"], [[1.0]], "a row and a column for each term"),
+        (["deviations"], [[1.0]], "a column for each term"),
+        (["deviations_with_choice"], None, "either deviations or a covariance"),
         (["coefficients", 0, "value"], math.nan, "coefficients: 0: value"),
         (["coefficients", 0, "name"], "other", "the terms must be those"),
         (["curves", "core"], [[1.0, 2.0], [1.0]], "as many volts as MHz"),

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis.choice.folds import OTHER_SCHEMES, SCHEMES, folds
-from analysis.energy.intervals import jackknife
+from analysis.energy.intervals import coefficient_deviations
 from analysis.energy.refits import jackknife_deviations
 from analysis.energy.remarks import inseparable, outliers
 from analysis.energy.terms.registry import model_terms
@@ -183,10 +183,11 @@ def test_terms_that_rows_cannot_separate_are_named_with_a_remedy():
 def test_a_jackknife_is_its_formula():
     left = np.random.default_rng(1).normal(size=(7, 3))
     away = left - left.mean(axis=0)
-    np.testing.assert_allclose(jackknife(left), 6 / 7 * away.T @ away)
+    deviations = coefficient_deviations(left)
+    np.testing.assert_allclose(deviations.T @ deviations, 6 / 7 * away.T @ away)
     np.testing.assert_allclose(jackknife_deviations(left), np.sqrt(6 / 7) * away)
-    assert np.isnan(jackknife(left[:2])).all()
-    assert np.isfinite(jackknife(left[:3])).all()
+    assert np.isnan(coefficient_deviations(left[:2])).all()
+    assert np.isfinite(coefficient_deviations(left[:3])).all()
 
 
 def test_means_of_cells_have_gaps_where_nothing_was_measured():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import sparse
 
 from analysis.energy.models import MODELS
 from analysis.energy.terms.clock_tree import ClockTreeTerm
@@ -73,3 +74,18 @@ def design_matrix(data: Observations, terms: Sequence[Term]) -> np.ndarray:
     for i, term in enumerate(terms):
         columns[:, i] = term.column(data)
     return columns
+
+
+def sparse_design_matrix(data: Observations, terms: Sequence[Term]) -> sparse.csr_array:
+    """:func:`design_matrix` without its zeros: columns of kernels have entries in their rows alone.
+
+    Raises:
+        CantFit: a class of operations that a term pays for is not counted.
+    """
+    places: dict[type[Term], list[int]] = {}
+    for i, term in enumerate(terms):
+        places.setdefault(type(term), []).append(i)
+    blocks = [kind.columns(data, [terms[i] for i in at]) for kind, at in places.items()]
+    order = np.argsort(np.concatenate([np.zeros(0, np.int64), *places.values()]))
+    empty = sparse.coo_array((len(data), 0))
+    return sparse.hstack([empty, *blocks], format="csc")[:, order].tocsr()
