@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,6 +29,7 @@ from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
 from campaign.variant_models import Energies, predicted_costs
 from campaign.variant_study import tuned_parameters
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,8 +42,8 @@ def report_content(
     only: str | None = None,
     fit_name: str = DEFAULT,
     *,
-    train: Sequence[tuple[float, float]] | None = None,
-    setting: tuple[float, float] | None = None,
+    train: Sequence[Setting] | None = None,
+    setting: Setting | None = None,
 ) -> ReportContent:
     """The content of a store's report: every site that was measured or planned.
 
@@ -122,8 +122,8 @@ def _listed(plan: dict[str, Any], dataset: xr.Dataset) -> ListedOrder:
         return ListedOrder()
     known = dataset_kernels(dataset) if "kernel" in dataset else {}
     labels = [known[pair].label for pair in listed_inputs(campaign) if pair in known]
-    pairs = [(pair[0], *pair[1:], math.nan)[:2] for pair in campaign.settings.pairs or []]
-    return ListedOrder(labels, [(core_mhz, mem_mhz) for core_mhz, mem_mhz in pairs])
+    settings = [Setting(*pair[:2]) for pair in campaign.settings.pairs or []]
+    return ListedOrder(labels, settings)
 
 
 def _energies(store: Store, dataset: xr.Dataset, site: str) -> Energies | None:

@@ -20,7 +20,8 @@ from campaign import fits
 from campaign.crossval_results import CrossvalResult, FewCrossvalResult
 from campaign.result_tables import Predictions, RooflineResult
 from campaign.store import layout
-from campaign.stored_fits import Setting, StoredFits
+from campaign.stored_fits import StoredFits
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.comparison import Comparison

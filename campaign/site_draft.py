@@ -14,9 +14,9 @@ from campaign.measure.node_examination import ProbedMeter, probe_meters
 from campaign.measure.point_life import node_name
 from campaign.plan.estimate import walltime_s
 from campaign.printable import printable
+from dvfs.setting import Setting
 from sites.clocks import ClocksUnavailable, describe_controls, device_of, open_control, right_to_set
 from sites.located_toml import parse
-from sites.setting import Setting
 from sites.site_file import NAME, Site
 
 STEP_MHZ = 100

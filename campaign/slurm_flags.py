@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from dvfs.setting import Setting
 
 
-def slurm_flags(core_mhz: float, mem_mhz: float, device: str) -> str:
-    """The flags of ``srun`` that ask for a setting; NaN where there is no such clock."""
+def slurm_flags(setting: Setting, device: str) -> str:
+    """The flags of ``srun`` that ask for a setting."""
     from sites.clocks.slurm import step_flags  # noqa: PLC0415
-    from sites.setting import Setting  # noqa: PLC0415
 
-    core, mem = (None if math.isnan(mhz) else mhz for mhz in (core_mhz, mem_mhz))
-    return " ".join(step_flags(Setting(core, mem), device))
+    return " ".join(step_flags(setting, device))

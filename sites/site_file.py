@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import CONTROLS
 from sites.counters.group_file import CounterGroup
 from sites.located_toml import (
@@ -16,7 +17,6 @@ from sites.located_toml import (
 )
 from sites.meters import METERS
 from sites.near_names import known_names
-from sites.setting import AS_FOUND, Setting
 
 RESERVED_VARIABLES = ("_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
 """Variables that bash does not let a script set."""

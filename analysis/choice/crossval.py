@@ -33,6 +33,7 @@ from analysis.measurements.observations import (
     pooled,
 )
 from analysis.unknown_name import unknown_name
+from dvfs.setting import Setting
 
 TIMES = ("measured", "predicted", "profile")
 
@@ -238,7 +239,7 @@ def cross_validate(
     voltage: str = AUTO,
     robust: bool = False,
     time: str = "measured",
-    train: Sequence[tuple[float, float]] | None = None,
+    train: Sequence[Setting] | None = None,
     objective: str = "energy",
 ) -> CrossValidation:
     """Fit without each fold in turn, and predict the fold.

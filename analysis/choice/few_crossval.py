@@ -24,6 +24,7 @@ from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO
 from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import CantFit, Observations, kernel_names
+from dvfs.setting import Setting
 
 PARTS = 10
 """New kernels are tried a tenth of all at a time."""
@@ -191,7 +192,7 @@ def _judged_picks(
     for pick in made:
         above = truth.above_pct[truth.row[pick.label]]
         lost_pct = {
-            "model": above[truth.place(pick.core_mhz, pick.mem_mhz)],
+            "model": above[truth.column[pick.setting]],
             "best_measured": above[truth.least(pick.label, fold.own)],
             "best_single": above[int(np.argmin(rank))],
             "race_to_halt": above[truth.fastest[truth.row[pick.label]]],
@@ -247,13 +248,13 @@ def few_folds(
 class FewTruth:
     """What picks are judged by. ``row``: label -> row, of kernels that were measured everywhere;
     ``above_pct``: float64 (K, S), how far each score is above the kernel's least; ``fastest``:
-    int64 (K,); ``settings``: S numbers of settings, and their ``mhz`` (S, 2)."""
+    int64 (K,); ``settings``: the numbers of the S settings; ``column``: the place of each."""
 
     row: dict[str, int]
     above_pct: np.ndarray
     fastest: np.ndarray
     settings: np.ndarray
-    mhz: np.ndarray
+    column: Mapping[Setting, int]
 
     @classmethod
     def of(cls, data: Observations, goal: Objective) -> FewTruth:
@@ -271,13 +272,8 @@ class FewTruth:
             above_pct=(score / least - 1.0) * 100.0,
             fastest=time_s.argmin(axis=1),
             settings=settings,
-            mhz=np.array([data.settings[s] for s in settings]),
+            column={data.settings[s]: i for i, s in enumerate(settings.tolist())},
         )
-
-    def place(self, core_mhz: float, mem_mhz: float) -> int:
-        """The column of a setting."""
-        same = np.nan_to_num(self.mhz) == np.nan_to_num([core_mhz, mem_mhz])
-        return int(np.flatnonzero(same.all(axis=1))[0])
 
     def least(self, label: str, among: np.ndarray) -> int:
         """The column of the kernel's best setting among some."""

@@ -184,11 +184,11 @@ def _best_single(
 
 def _perf_per_watt(data: Observations, settings: np.ndarray, over_pct: np.ndarray) -> float:
     """What NVML's choice loses one kernel; of several memory clocks it takes the highest."""
-    core_mhz, mem_mhz = np.array([data.settings[s] for s in settings]).T
+    core_mhz, mem_mhz = data.mhz[settings].T
     apart_mhz = np.abs(core_mhz - data.perf_per_watt_mhz)
     if not np.isfinite(apart_mhz).any():
         return np.nan
-    order = np.lexsort([-np.nan_to_num(mem_mhz), np.nan_to_num(apart_mhz, nan=np.inf)])
+    order = np.lexsort([-mem_mhz, apart_mhz])  # NaN comes last
     return float(over_pct[order[0]])
 
 

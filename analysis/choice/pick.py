@@ -16,6 +16,7 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.simple_choices import best_single_setting, better_than
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import Observations
+from dvfs.setting import Setting
 
 TIE = 1e-5
 """Expected costs that differ by less than this are alike; then the medians decide."""
@@ -41,8 +42,8 @@ class Pick:
     other kernels. ``model_lost_pct``, ``best_single_lost_pct``: of a kernel measured at few
     settings, what the two lose where they were tried on the others
     (:mod:`analysis.choice.few_trial`), else NaN; the one that loses less chooses.
-    ``best_single_core_mhz``, ``best_single_mem_mhz``: the measured setting that is best on average
-    over all kernels, where that is known. ``gain_over_best_single_pct``,
+    ``best_single``: the measured setting that is best on average over all kernels, None where that
+    is not known. ``gain_over_best_single_pct``,
     ``better_than_best_single``: what it is expected to cost above this pick, and the probability
     that it costs more. ``gain_over_best_measured_pct``, ``better_than_best_measured``: the same of
     the kernel's best measured setting within the limits. 0 where the pick is that setting, NaN
@@ -52,8 +53,7 @@ class Pick:
     kernel: str
     params: Mapping[str, Any]
     label: str
-    core_mhz: float
-    mem_mhz: float
+    setting: Setting
     energy_j: float
     time_s: float
     saving_pct: float
@@ -68,12 +68,21 @@ class Pick:
     chosen_by: str = "model"
     model_lost_pct: float = np.nan
     best_single_lost_pct: float = np.nan
-    best_single_core_mhz: float = np.nan
-    best_single_mem_mhz: float = np.nan
+    best_single: Setting | None = None
     gain_over_best_single_pct: float = np.nan
     better_than_best_single: float = np.nan
     gain_over_best_measured_pct: float = np.nan
     better_than_best_measured: float = np.nan
+
+    @property
+    def core_mhz(self) -> float | None:
+        """The core clock of the setting, MHz."""
+        return self.setting.core_mhz
+
+    @property
+    def mem_mhz(self) -> float | None:
+        """The memory clock of the setting, MHz."""
+        return self.setting.mem_mhz
 
 
 def pick(
@@ -82,7 +91,7 @@ def pick(
     *,
     max_slowdown: float | None = None,
     max_power_w: float | None = None,
-    best_single: tuple[float, float] | None = None,
+    best_single: Setting | None = None,
 ) -> Pick:
     """The best candidate by an objective, within limits.
 
@@ -122,13 +131,11 @@ def pick(
             chosen = int(np.count_nonzero(allowed[:at]))
             single["chosen_by"] = "best_single"
     best = int(np.flatnonzero(allowed)[chosen])
-    core_mhz, mem_mhz = among.settings[best]
     best_pick = Pick(
         kernel=among.kernel,
         params=among.params,
         label=among.label,
-        core_mhz=core_mhz,
-        mem_mhz=mem_mhz,
+        setting=among.settings[best],
         energy_j=float(energy_j[best]),
         time_s=float(time_s[best]),
         saving_pct=float((1.0 - energy_j[best] / energy_j[fastest]) * 100.0),
@@ -161,7 +168,7 @@ def _compared(
     among: Candidates,
     goal: Objective,
     best: int,
-    best_single: tuple[float, float] | None,
+    best_single: Setting | None,
     allowed: np.ndarray,
 ) -> dict[str, Any]:
     """A pick's fields about the best single and the best measured setting, of those ``allowed``:
@@ -176,8 +183,8 @@ def _compared(
         measured = np.where(known, scores.mean(axis=1), np.inf)
         gain, better = better_than(scores, best, int(np.argmin(measured)))
         fields = {"gain_over_best_measured_pct": gain, "better_than_best_measured": better}
-    if best_single in among.settings:
-        fields["best_single_core_mhz"], fields["best_single_mem_mhz"] = best_single
+    if best_single is not None and best_single in among.settings:
+        fields["best_single"] = best_single
         at = among.settings.index(best_single)
         if allowed[at]:
             gain, better = better_than(scores, best, at)
@@ -185,15 +192,16 @@ def _compared(
     return fields
 
 
-def highest_clocks(settings: Sequence[tuple[float, float]]) -> int | None:
+def highest_clocks(settings: Sequence[Setting]) -> int | None:
     """The index of the setting that has both the highest core and the highest memory clock.
 
-    A clock that a site does not have (NaN) counts as its highest. None where no setting has both.
+    A clock that no setting has counts as its highest. None where no setting has both.
     """
-    mhz = np.array(settings)
-    tops = np.where(np.isfinite(mhz), mhz, -np.inf).max(axis=0)
-    at = np.flatnonzero(((mhz == tops) | np.isneginf(tops)).all(axis=1))
-    return int(at[0]) if len(at) else None
+    clocks = [
+        {mhz for setting in settings if (mhz := setting.clocks[i]) is not None} for i in (0, 1)
+    ]
+    top = Setting(*(max(of_domain, default=None) for of_domain in clocks))
+    return settings.index(top) if top in settings else None
 
 
 def _saving_vs_highest_pct(among: Candidates, best: int) -> float:

@@ -315,7 +315,7 @@ def _beyond(fitted: Fit, cells: Cells, parts_j: sparse.csr_array) -> np.ndarray:
     shape = cells.repeats.shape
     if fitted.discrepancy is None:
         return np.zeros((4, *shape))
-    far = beyond_measured(np.array(cells.there.settings), cells.fitted_at, fitted.voltage)
+    far = beyond_measured(cells.there.mhz, cells.fitted_at, fitted.voltage)
     domains = np.array([term.domain for term in fitted.terms])
     shares = [_share(parts_j, own).reshape(shape) for own in (domains != "mem", domains == "mem")]
     return np.asarray(far[:, None, :] * np.repeat(shares, 2, axis=0))
@@ -323,7 +323,7 @@ def _beyond(fitted: Fit, cells: Cells, parts_j: sparse.csr_array) -> np.ndarray:
 
 def _root(cells: Cells, discrepancy: Discrepancy | None) -> np.ndarray:
     """Whose product with its transpose is the correlation of the settings: float64 (M, M)."""
-    mhz = np.array(cells.there.settings)
+    mhz = cells.there.mhz
     if discrepancy is None:
         return np.zeros((len(mhz), len(mhz)))
     far = clock_distance(mhz, mhz, mhz[cells.fitted_at] if cells.fitted_at.any() else mhz)

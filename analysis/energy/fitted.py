@@ -18,6 +18,7 @@ from analysis.energy.surface import Surface
 from analysis.energy.terms.registry import sparse_design_matrix
 from analysis.energy.terms.term import OperatingPoint, Term
 from analysis.measurements.observations import Observations
+from dvfs.setting import Setting, clock_columns
 
 if TYPE_CHECKING:
     from analysis.energy.choosing import TriedForm
@@ -177,21 +178,19 @@ class SettingCosts:
     ``operation_pj``: class -> (pJ, low, high) of one operation; ``constant_w``: (W, low, high).
     """
 
-    core_mhz: float
-    mem_mhz: float
+    setting: Setting
     core_v: float
     mem_v: float
     operation_pj: dict[str, tuple[float, float, float]]
     constant_w: tuple[float, float, float]
 
 
-def costs_at(
-    fitted: Fit, core_mhz: float, mem_mhz: float, core_v: float, mem_v: float
-) -> SettingCosts:
+def costs_at(fitted: Fit, setting: Setting, core_v: float, mem_v: float) -> SettingCosts:
     """The coefficients at a setting: pJ by class of operations, and the power that time costs.
 
     Where the fit took V = 1 or estimated its voltages, these are used instead of those given.
     """
+    ((core_mhz, mem_mhz),) = clock_columns([setting]).tolist()
     if fitted.voltage in ("unit", *ESTIMATED):
         core_v, mem_v = (
             float(curve.at(np.array([clock]))[0])
@@ -211,4 +210,4 @@ def costs_at(
     power_w = float(watts @ fitted.value)
     half = float(reach * np.linalg.norm(fitted.deviations_with_choice @ watts))
     interval = (power_w, max(power_w - half, 0.0), power_w + half)
-    return SettingCosts(core_mhz, mem_mhz, core_v, mem_v, operation_pj, interval)
+    return SettingCosts(setting, core_v, mem_v, operation_pj, interval)

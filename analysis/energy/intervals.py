@@ -12,6 +12,7 @@ from analysis.energy.forms import Form
 from analysis.energy.refits import jackknife_deviations
 from analysis.energy.training import FormSolution, Training, prepare, solve_form
 from analysis.measurements.observations import Observations
+from dvfs.setting import Setting
 
 MIN_SETTINGS_FOR_INTERVALS = 3
 MIN_NODES_FOR_INTERVALS = 3
@@ -101,7 +102,7 @@ def node_deviations(
         by_group = replace(
             seen,
             setting=number.astype(np.int64),
-            settings=[(float(i), float(i)) for i in range(int(number.max()) + 1)],
+            settings=[Setting(float(i)) for i in range(int(number.max()) + 1)],
         )
         prepared = prepare(by_group, fixed, weight)
         # The terms must be the training's, whatever varies among these voltages.

@@ -33,6 +33,7 @@ from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import CORE, MEM, Term
 from analysis.energy.voltage import LOWEST_V
 from analysis.measurements.observations import CantFit, Observations
+from dvfs.setting import Setting, clock_columns
 
 SPREADS = np.geomspace(0.005, 1.0, 25)
 USUAL_SPREAD, FACTOR = 0.15, 3.0
@@ -46,8 +47,8 @@ LEAST_NOISE = 1e-6
 ANYTHING = 3.0
 """The spread of coefficients that may be anything."""
 
-Volts = Mapping[tuple[float, float], tuple[float, float]]
-"""(core MHz, memory MHz) -> (core V, memory V)."""
+Volts = Mapping[Setting, tuple[float, float]]
+"""Setting -> (core V, memory V)."""
 
 
 def fit_like(data: Observations, known: Fit, known_volts: Volts | None = None) -> Fit:
@@ -256,10 +257,11 @@ def _with_curves(data: Observations, known: Fit, known_volts: Volts) -> Fit:
     was fitted with them, and ``data`` has none."""
     if known.voltage in NOT_KNOWN or data.voltage != "unit":
         return known
-    pairs = np.array([(*mhz, *volts) for mhz, volts in known_volts.items()]).reshape(-1, 4)
+    known_mhz = clock_columns(known_volts)
+    known_v = np.array(list(known_volts.values()), float).reshape(-1, 2)
     curves, tops = [], {}
     for place, domain in enumerate((CORE, MEM)):
-        mhz, volts = pairs[:, place], pairs[:, 2 + place]
+        mhz, volts = known_mhz[:, place], known_v[:, place]
         clocks = np.unique(mhz[np.isfinite(mhz)])
         if not len(clocks):
             curves.append(LEVEL)

@@ -77,7 +77,7 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
         columns=columns,
         block=settings_of(data)[1],
         number=places_of(equations.kernels, data),
-        mhz=np.array([data.settings[s] for s in equations.settings]).reshape(-1, 2),
+        mhz=data.mhz[equations.settings],
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def rooflines_at(
         remedy = "measure such kernels, or name another setting"
         if not here.has_counts.any():
             remedy = "its measurements have no counts of operations and bytes; import them as n_*"
-        mhz = ",".join(f"{mhz:g}" for mhz in data.settings[setting] if not math.isnan(mhz))
+        mhz = ",".join(f"{mhz:g}" for mhz in data.settings[setting].clocks if mhz is not None)
         raise NoPairs(
             f"a roofline needs kernels that count one class of operations and one of bytes, at two "
             f"intensities; none was measured at {mhz or 'as-found'} MHz; {remedy}"
@@ -64,7 +63,7 @@ def rooflines_at(
         line, energy_from = _line(data, (pair.operation, pair.memory), setting, fit, regression)
         known = {"kernels": len(pair.kernels), "energy_from": energy_from}
         pairs.append(line_as_dict(line, cap_w if energy_from else None) | known)
-    core_mhz, mem_mhz = data.settings[setting]
+    core_mhz, mem_mhz = data.settings[setting].clocks
     return {
         "site": data.site,
         "simulated": data.simulated,

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.dataset import COMPLETE, DAMAGED
 from campaign.plan.point import point_ids
 from campaign.table.cells import Cells
-from sites.setting import Setting
+from dvfs.setting import Setting
 
 SAME_POINT = ["site", "partition", "kernel", "params", "ranks", "core_mhz", "mem_mhz"]
 """Rows that are equal in these are repeats of one another."""
@@ -70,8 +70,7 @@ def attempts_of(
             if (worth[i], attempt[i]) >= (worth[other], attempt[other]):
                 best[point_id] = i
             continue
-        mhz = (frame[name][i] for name in ("core_mhz", "mem_mhz"))
-        setting = Setting(*(None if math.isnan(clock) else clock for clock in mhz))
+        setting = Setting.of(frame["core_mhz"][i], frame["mem_mhz"][i])
         cells.note(
             i,
             f"the same point as line {cells.table.lines[other]} ({frame['kernel'][i]} at "

@@ -12,6 +12,7 @@ from campaign.verbs.crossval import print_crossval
 from campaign.verbs.fit import print_fit
 from campaign.verbs.predict import print_predictions
 from campaign.verbs.printing import print_table, say
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.plan.plan import Plan
@@ -115,9 +116,9 @@ def _show_site(store: Results, site: str, plan: Plan) -> None:
             if cost.name == "constant_power"
         ],
     )
-    train = [(pair[0], pair[1]) for pair in (plan.campaign.settings.pairs or [])]
-    settings = {(costs.core_mhz, costs.mem_mhz) for costs in by_setting}
-    train = [pair for pair in train[:TRAINING_SETTINGS] if pair in settings]
+    train = [Setting(*pair) for pair in (plan.campaign.settings.pairs or [])]
+    settings = {Setting(costs.core_mhz, costs.mem_mhz) for costs in by_setting}
+    train = [setting for setting in train[:TRAINING_SETTINGS] if setting in settings]
     for scheme, pairs in (("leave-one-setting-out", None), ("holdout", train or None)):
         say()
         print_crossval(store.crossval(site, scheme, train=pairs).as_dict())

@@ -23,6 +23,7 @@ from analysis.energy.joint_process import fit_joint_process
 from analysis.energy.process import fit_process
 from analysis.measurements.observations import kernel_names
 from analysis.time.kernel_roofline import fit_time
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 
 CORE_MHZ = (400.0, 500.0, 600.0, 700.0, 800.0, 1000.0)
@@ -82,7 +83,7 @@ def candidates(unmeasured_j: float, between: float) -> Candidates:
         kernel="k",
         params={},
         label="k",
-        settings=[(1.0, np.nan), (2.0, np.nan)],
+        settings=[Setting(1.0), Setting(2.0)],
         energy_j=energy_j,
         time_s=np.ones(2),
         measured=np.array([True, False]),

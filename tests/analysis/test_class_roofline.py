@@ -128,7 +128,7 @@ def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(twin):
             measured_at=twin.settings[base],
         )
         chosen = pick(among)
-        at = twin.settings.index((chosen.core_mhz, chosen.mem_mhz))
+        at = twin.settings.index(chosen.setting)
         energy_j = twin.energy_j[mine]
         lost.append(float(energy_j[twin.setting[mine] == at][0] / energy_j.min() - 1))
     assert np.mean(lost) < 0.02

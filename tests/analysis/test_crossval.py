@@ -21,6 +21,7 @@ from analysis.energy.fit import fit
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import CantFit, observations
 from analysis.time.kernel_roofline import fit_time
+from dvfs.setting import Setting
 from tests.analysis.twin_data import TABLE_I, twin_dataset
 
 
@@ -84,7 +85,7 @@ def test_a_fit_of_other_voltages_is_refused(data):
 
 def test_no_fold_sees_what_it_predicts(data):
     """Ruin one setting's energies: its own predictions must not change."""
-    pair = data.settings.index((852.0, 924.0))
+    pair = data.settings.index(Setting(852.0, 924.0))
     ruined = data.energy_j.copy()
     ruined[data.setting == pair] *= 7.0
     predicted_j, of_ruined_j = (
@@ -97,7 +98,7 @@ def test_no_fold_sees_what_it_predicts(data):
 
 
 def test_holdout_predicts_the_settings_that_were_not_trained_on(data):
-    judged = cross_validate(data, "holdout", train=[(float(c), float(m)) for c, m in TABLE_I[:8]])
+    judged = cross_validate(data, "holdout", train=[Setting(*pair) for pair in TABLE_I[:8]])
     known = np.isfinite(judged.predicted_j)
     trained = {(float(c), float(m)) for c, m in TABLE_I[:8]}
     for i in range(len(data)):
@@ -115,7 +116,7 @@ def test_every_scheme_predicts_every_row_once(data):
     ("scheme", "column"), [("leave-one-core-clock-out", 0), ("leave-one-memory-clock-out", 1)]
 )
 def test_a_clock_is_predicted_without_any_of_its_settings(data, scheme, column):
-    mhz = np.array(data.settings)[data.setting, column]
+    mhz = data.mhz[data.setting, column]
     judged = cross_validate(data, scheme, "choi", voltage="known")
     assert judged.n_folds == len(set(mhz))
     expected = np.empty(len(data))

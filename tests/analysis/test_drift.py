@@ -25,8 +25,8 @@ from analysis.measurements.observations import Observations, observations
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point
 from campaign.store.dataset import as_dataset
+from dvfs.setting import Setting
 from kernels.registry import find_kernel
-from sites.setting import Setting
 from sites.site_file import Site
 from sites.twin.machine import constant_w, iteration_s, run
 from tests.analysis.twin_data import TABLE_I, twin
@@ -199,7 +199,7 @@ def intervals(fitted: Fit, data: Observations) -> dict[str, tuple[float, float, 
     for s, pair in enumerate(data.settings):
         first = int(np.flatnonzero(data.setting == s)[0])
         volts = float(data.core_v[first]), float(data.mem_v[first])
-        interval_of[constant_name(pair)] = costs_at(fitted, *pair, *volts).constant_w
+        interval_of[constant_name(pair)] = costs_at(fitted, pair, *volts).constant_w
     return interval_of
 
 

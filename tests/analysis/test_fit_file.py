@@ -15,6 +15,7 @@ from analysis.energy.fit import fit
 from analysis.energy.fit_file import NoFit, as_kept, fit_of
 from analysis.energy.fitted import Fit, costs_at
 from analysis.measurements.observations import CantFit
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 from tests.faults.fuzz.damage import as_json, change_json
 
@@ -49,7 +50,9 @@ def test_a_fit_comes_back_as_it_was(voltage, counted):
     for name in ("value", "low", "high", "covariance", "covariance_with_choice"):
         np.testing.assert_array_equal(getattr(again, name), getattr(fitted, name))
     np.testing.assert_array_equal(again.energy_j(data), fitted.energy_j(data))
-    assert costs_at(again, 700.0, 600.0, 1.0, 1.0) == costs_at(fitted, 700.0, 600.0, 1.0, 1.0)
+    assert costs_at(again, Setting(700.0, 600.0), 1.0, 1.0) == costs_at(
+        fitted, Setting(700.0, 600.0), 1.0, 1.0
+    )
     assert again.as_dict() | {"tried": 0} == fitted.as_dict() | {"tried": 0}
 
 
@@ -101,7 +104,7 @@ def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(fitted, data)
         taken += 1
         json.dumps(read.as_dict())
         with np.errstate(all="ignore"), contextlib.suppress(CantFit):
-            costs_at(read, 700.0, 600.0, 1.0, 1.0)
+            costs_at(read, Setting(700.0, 600.0), 1.0, 1.0)
             assert read.parts_j(data).shape == (len(data), len(read.terms))
     assert 20 < taken < 380
 

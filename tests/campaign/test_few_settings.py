@@ -60,7 +60,7 @@ def test_predict_says_how_far_the_times_of_a_profile_are_off(store, capsys, tmp_
     (row,) = json.loads(capsys.readouterr().out)
     data = open_store(store).observations("few")
     run = ProfiledRun({"sp": 5e8, "int": 1e9, "dram": 1e9}, 0.1, (1000.0, 900.0))
-    stated = profile_times(data, run, *np.array(data.settings).T).error_pct
+    stated = profile_times(data, run, *data.mhz.T).error_pct
     assert row["time_error_pct"] == pytest.approx(stated)
     assert main(["predict", str(store), "--profile", str(profile)]) == 0
     out = " ".join("".join(capsys.readouterr()).split())
@@ -111,7 +111,7 @@ def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
         order = np.argsort(data.setting[mine])
         own = data.energy_j[mine][order]
         above[made.label] = (own / own.min() - 1.0) * 100.0
-        by_model[made.label] = data.settings.index((made.core_mhz, made.mem_mhz))
+        by_model[made.label] = data.settings.index(made.setting)
     among_all = shown["among_all_settings"]
     assert among_all["cases"] == len(above) == 8
     lost = [above[label][by_model[label]] for label in above]

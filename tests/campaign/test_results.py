@@ -129,7 +129,7 @@ def test_the_saving_against_the_highest_clocks_is_of_the_predicted_energies(stor
     by_kernel = all_candidates(store.kept_fit(SITE), store.observations(SITE))
     for prediction in store.predict(SITE).predictions:
         pick, among = prediction.pick, by_kernel[prediction.pick.label]
-        (top,) = (i for i, (core_mhz, _) in enumerate(among.settings) if core_mhz == max(CLOCKS))
+        (top,) = (i for i, one in enumerate(among.settings) if one.core_mhz == max(CLOCKS))
         saved_pct = (1.0 - pick.energy_j / float(among.energy_j[top])) * 100.0
         assert pick.saving_vs_highest_clocks_pct == pytest.approx(saved_pct, abs=1e-9)
         assert prediction.as_dict()["saving_vs_highest_clocks_pct"] == pytest.approx(saved_pct)

@@ -26,11 +26,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.clock_kills import kill_and_compare
+from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import ClockNotLegal, ClocksUnavailable, nvml, open_control
 from sites.clocks.shared.journal import put_back_held, restore_left_over
 from sites.clocks.shared.private_files import ClocksInUse
 from sites.clocks.uncore import UncoreDomain, current_mhz
-from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site
 from tests.sites.clock_hardware import Watch
 from tests.sites.clock_layouts import (

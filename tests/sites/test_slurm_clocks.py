@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from campaign.slurm_flags import slurm_flags
+from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import ClockNotLegal, open_control
 from sites.clocks.slurm import refusal, step_flags
-from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site
 
 NAN = math.nan
@@ -31,7 +31,7 @@ NAN = math.nan
     ],
 )
 def test_the_flags_for_a_setting(core_mhz, mem_mhz, device, flags):
-    assert slurm_flags(core_mhz, mem_mhz, device) == flags
+    assert slurm_flags(Setting.of(core_mhz, mem_mhz), device) == flags
     setting = Setting(*(None if math.isnan(mhz) else mhz for mhz in (core_mhz, mem_mhz)))
     assert " ".join(step_flags(setting, device)) == flags
 
