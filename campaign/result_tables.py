@@ -157,7 +157,9 @@ class CostsAtSetting:
         return pd.DataFrame([asdict(cost) for cost in self.costs])
 
     def _repr_html_(self) -> str:
-        title = f"{self.site} at {Setting(self.core_mhz, self.mem_mhz)}"
+        from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
+        title = f"{self.site} at {setting_text(Setting(self.core_mhz, self.mem_mhz))}"
         return html_table(self.to_pandas(), title + simulated_mark(self.simulated))
 
 

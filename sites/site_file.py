@@ -354,9 +354,13 @@ class Site(FileModel):
 
     def volts(self, setting: Setting) -> tuple[float | None, float | None]:
         """(core V, memory V) of a setting from the site's tables; None where there is none."""
-        core = self.domains.core.volts if self.domains.core else {}
-        mem = self.domains.mem.volts if self.domains.mem else {}
-        return core.get(setting.core_mhz or 0.0), mem.get(setting.mem_mhz or 0.0)
+        core_v, mem_v = (
+            None if domain is None or mhz is None else domain.volts.get(mhz)
+            for domain, mhz in zip(
+                (self.domains.core, self.domains.mem), setting.clocks, strict=True
+            )
+        )
+        return core_v, mem_v
 
     @property
     def counter_groups(self) -> dict[str, CounterGroup]:

@@ -79,7 +79,7 @@ def record_of(kept: Any) -> SiteRecord | None:
     if not _is_record(kept):
         return None
     legal: Volts = {
-        Setting(core_mhz, mem_mhz): (core_v, mem_v)
+        Setting.of(core_mhz, mem_mhz): (core_v, mem_v)
         for core_mhz, mem_mhz, core_v, mem_v in kept.get("legal", [])
     }
     return SiteRecord(kept.get("classes", {}), kept.get("device", "cpu"), legal)

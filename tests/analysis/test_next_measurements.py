@@ -250,7 +250,7 @@ def test_anchors_are_measured_cells_at_settings_far_apart_and_a_tenth_of_all():
     assert all(board.measured[cell] for cell in many.anchors)
     mhz = [board.all.settings[setting] for _, setting in many.anchors]
     assert len(set(mhz)) == 2
-    assert (1600.0, 1600.0) in mhz
+    assert Setting(1600.0, 1600.0) in mhz
     assert len(chosen(39).anchors) == 3
     assert len(chosen(9).anchors) == 0
     assert len(chosen(40, anchors=1).anchors) == 1

@@ -247,8 +247,7 @@ def test_simulated_phases_say_so() -> None:
     split = PhaseSplit(
         **KernelInstance("fmm", {"n": 8}).as_dict(),
         at="fastest",
-        core_mhz=852.0,
-        mem_mhz=924.0,
+        setting=Setting(852.0, 924.0),
         phases=["up", "u"],
         energy_j=np.array([1.0, 3.0]),
         time_s=np.array([0.1, 0.2]),
@@ -281,8 +280,7 @@ def test_phases_without_energy_have_no_share() -> None:
     split = PhaseSplit(
         **KernelInstance("k").as_dict(),
         at="fastest",
-        core_mhz=1.0,
-        mem_mhz=1.0,
+        setting=Setting(1.0, 1.0),
         phases=["a"],
         energy_j=np.zeros(1),
         time_s=np.zeros(1),
