@@ -39,6 +39,8 @@ import time
 import warnings
 from pathlib import Path
 
+from dvfs.setting import Setting, clock_columns
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -65,7 +67,6 @@ from analysis.choice.pick import picks  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
 from analysis.measurements.observations import CantFit  # noqa: E402
 from analysis.search.next_cells import spread_settings  # noqa: E402
-from dvfs.setting import Setting, clock_columns  # noqa: E402
 
 COLUMNS = ("ours", "quadratic", "process", "single", "measured", "fastest")
 

@@ -24,13 +24,14 @@ from pathlib import Path
 
 import numpy as np
 
+from dvfs.setting import distinct_settings
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from analysis.choice.variant_crossval import VariantCrossValidation  # noqa: E402
 from analysis.measurements.variant_costs import CLOCKS  # noqa: E402
 from campaign.results import Results, open_store  # noqa: E402
-from dvfs.setting import distinct_settings  # noqa: E402
 
 TRUE_PJ = {
     "dram": 2200.0 / 4,

@@ -37,8 +37,8 @@ def columns(seed: int, n_kernels: int, q: int, repeats: int, shape: str) -> Arro
     if shape == "shared alike":
         shared[:, -1] = 3.0 * shared[:, 0]
     if shape == "shared of kernels":
-        shared[:, -1] = np.where(kernel >= 0, own.sum(axis=1), float(n_kernels == 0))
         own[kernel == 0, 1] = own[kernel == 0, 0]
+        shared[:, -1] = np.where(kernel >= 0, own.sum(axis=1), float(n_kernels == 0))
     own[kernel < 0] = 0.0
     return ArrowColumns(shared, own, kernel, n_kernels)
 

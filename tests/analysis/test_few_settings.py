@@ -443,7 +443,7 @@ def test_what_a_trial_lost_by_hand():
     # 50 % and 0 + 100 %, so the first setting is the best single one; so it is for the third.
     assert BAD.lost_pct(energy) == pytest.approx((200.0, 50.0 / 3))
     assert GOOD.lost_pct(energy) == pytest.approx((0.0, 50.0 / 3))
-    assert BAD.best_single(energy)[0] == 1.0
+    assert BAD.best_single(energy) == Setting(1.0)
 
 
 def test_the_best_single_setting_of_a_kernel_is_that_of_the_others():

@@ -44,7 +44,7 @@ def measured(rows, counts=None, simulated=False) -> Observations:
     """Rows of (kernel, setting's number, time, energy); settings 500/800 and 1000/800 MHz."""
     kernel, setting, time_s, energy_j = zip(*rows, strict=True)
     settings = [Setting(500.0, 800.0), Setting(1000.0, 800.0)]
-    core_mhz, mem_mhz = np.array(settings)[list(setting)].T
+    core_mhz, mem_mhz = clock_columns(settings)[list(setting)].T
     counts = {name: np.array(n, float) for name, n in (counts or {}).items()}
     return Observations(
         site="lab",

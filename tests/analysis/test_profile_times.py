@@ -127,7 +127,7 @@ def test_too_few_kernels_to_try_leave_the_class_roofline_alone(kernels, setting)
     times = profile_times(data, run, *MHZ.T)
     roofline = fit_class_roofline(data)
     np.testing.assert_allclose(times.time_s, np.exp(run.log_s(roofline, *MHZ.T)))
-    spread = np.where((run.setting == MHZ).all(axis=1), 0.0, roofline.spread)
+    spread = np.where((np.array(run.setting.clocks) == MHZ).all(axis=1), 0.0, roofline.spread)
     np.testing.assert_allclose(np.sqrt((times.root**2).sum(axis=0)), spread)
     assert np.isnan(times.error_pct)
 

@@ -121,7 +121,8 @@ def site(tk1):
         crossvals=[cross_validate(tk1, s) for s in ("leave-one-setting-out", "holdout")],
         picks=picks(model, tk1),
         candidates={
-            k: candidates(model, tk1, k, {(108.0, 300.0): (0.76, 0.824)}) for k in kernel_names(tk1)
+            k: candidates(model, tk1, k, {Setting(108.0, 300.0): (0.76, 0.824)})
+            for k in kernel_names(tk1)
         },
         slurm={k: f"--gpu-freq=1,memory={k}" for k in kernel_names(tk1)},
     )

@@ -184,7 +184,7 @@ def test_energies_at_the_highest_clocks_are_constant_power_and_joules_a_count():
     trained, tested = order[:9], order[9:]
     columns = np.stack([of.time_s, of.columns["dp"], of.columns["dram"]], axis=1)
     prices = by_linear_program(columns[trained], of.energy_j[trained])
-    assert found.setting == (1000.0, 500.0)
+    assert found.setting == Setting(1000.0, 500.0)
     assert found.cost.terms == (TIME_TERM, "dp", "dram")
     assert (found.cost.n, found.tested) == (9, 31)
     reached = np.abs(columns[trained] @ found.cost.value - of.energy_j[trained]).sum()

@@ -279,9 +279,9 @@ def test_metrics_are_of_parameters_counts_counters_and_labels():
 def test_the_setting_is_that_of_most_variants_and_then_of_the_highest_clocks():
     rows = [({"tile": i}, 1.0, 1.0, {"core_mhz": mhz}) for i in (1, 2) for mhz in (800.0, 900.0)]
     rows += [({"tile": 3}, 1.0, 1.0, {"core_mhz": 700.0})]
-    assert kernel_variants(dataset(rows), "s", "dgemm").setting == (900.0, 500.0)
+    assert kernel_variants(dataset(rows), "s", "dgemm").setting == Setting(900.0, 500.0)
     here = kernel_variants(dataset(rows), "s", "dgemm", setting=Setting(700.0, 500.0))
-    assert (here.setting, len(here)) == ((700.0, 500.0), 1)
+    assert (here.setting, len(here)) == (Setting(700.0, 500.0), 1)
     found = [({"tile": i}, 1.0, 1.0, {"core_mhz": NAN, "mem_mhz": NAN}) for i in (1, 2)]
     assert len(kernel_variants(dataset(found), "s", "dgemm")) == 2
 
@@ -297,7 +297,7 @@ def test_the_setting_is_that_of_most_variants_and_then_of_the_highest_clocks():
         ({"tuned": TUNED}, "2 problems; name one: --problem n=960 or --problem n=1920"),
         ({}, "count 1e+09 to 8e+09 operations: they are of several problems; name the parameters"),
         (
-            {"problem": {"n": "960"}, "setting": (1000.0, NAN)},
+            {"problem": {"n": "960"}, "setting": Setting(1000.0)},
             "--setting: no variant was measured at 1000 MHz; there are 1000,500 1500,500",
         ),
         ({"problem": {"mr": "64"}}, "at known clocks: it has 1 kernel failed, 1 without energy"),
