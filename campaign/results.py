@@ -266,10 +266,9 @@ class Results(StoredFits):
     ) -> RooflineResult:
         """Balances in time and energy at a setting, and whether racing to halt pays there.
 
-        ``setting``: (core MHz, memory MHz), or as ``--setting`` takes it; by default the fastest.
-        ``cap_w``: also what a cap on power would do.
-        ``fit``: the name of the kept fit that energies are of; None: the default one, or the
-        regression at this setting where there is none.
+        ``setting``: also as ``--setting`` takes it; by default the fastest. ``cap_w``: also what a
+        cap on power would do. ``fit``: the name of the kept fit that energies are of; None: the
+        default one, or the regression at this setting where there is none.
 
         Raises:
             NoKeptFit: there is no fit of this name.

@@ -16,6 +16,7 @@ from analysis.time.held_out_rooflines import ProfiledRun
 from analysis.time.profile_times import profile_times
 from campaign.command_line import main
 from campaign.results import open_store
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 
 
@@ -59,7 +60,7 @@ def test_predict_says_how_far_the_times_of_a_profile_are_off(store, capsys, tmp_
     assert main(["predict", str(store), "--profile", str(profile), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     data = open_store(store).observations("few")
-    run = ProfiledRun({"sp": 5e8, "int": 1e9, "dram": 1e9}, 0.1, (1000.0, 900.0))
+    run = ProfiledRun({"sp": 5e8, "int": 1e9, "dram": 1e9}, 0.1, Setting(1000.0, 900.0))
     stated = profile_times(data, run, *data.mhz.T).error_pct
     assert row["time_error_pct"] == pytest.approx(stated)
     assert main(["predict", str(store), "--profile", str(profile)]) == 0
@@ -93,9 +94,10 @@ def test_crossval_with_few_measurements(store, capsys):
 
 def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
     """By brute force: of the settings that it was fitted on and of those that it was not."""
-    train = [(400.0, 500.0), (400.0, 900.0), (600.0, 500.0), (600.0, 900.0), (800.0, 500.0)]
+    pairs = [(400.0, 500.0), (400.0, 900.0), (600.0, 500.0), (600.0, 900.0), (800.0, 500.0)]
+    train = [Setting(*pair) for pair in pairs]
     options = ["--model", "choi", "--voltage", "known", "--scheme", "holdout"]
-    for core_mhz, mem_mhz in train:
+    for core_mhz, mem_mhz in pairs:
         options += ["--train", f"{core_mhz:g},{mem_mhz:g}"]
     capsys.readouterr()
     assert main(["crossval", str(store), *options, "--json"]) == 0
