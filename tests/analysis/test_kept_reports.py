@@ -115,7 +115,7 @@ def jetson() -> SiteReport:
         remarks=[Remark(severity="warning", title="t", count="3 rows", text="words", lines=["a"])],
         crossvals=[cross_validate(data, s, "choi") for s in ("leave-one-setting-out", "holdout")],
         picks=found,
-        candidates=all_candidates(model, data, None, {(300.0, 300.0): (0.8, 0.85)}),
+        candidates=all_candidates(model, data, None, {Setting(300.0, 300.0): (0.8, 0.85)}),
         slurm={pick.label: f"--gpu-freq={pick.core_mhz:g}" for pick in found},
         notes=["A note."],
     )  # fmt: skip

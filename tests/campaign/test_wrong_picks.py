@@ -82,7 +82,8 @@ def test_one_setting_for_all_is_compared_only_within_the_limits(folder, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert (
         f"one setting for all: {single.core_mhz:g}/{single.mem_mhz:g} MHz, the best on average "
-        f"without limits, is outside the limits for {len(chosen)} of {len(chosen)} kernels" in printed
+        f"without limits, is outside the limits for {len(chosen)} of {len(chosen)} kernels"
+        in printed
     )
 
 
