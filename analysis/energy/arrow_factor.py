@@ -33,7 +33,9 @@ class ArrowColumns:
 
     def lengths(self) -> np.ndarray:
         """Of the columns: float64 (q + 2 K,), the shared ones, then each kernel's two."""
-        of_kernels = np.sqrt(self._sums(self.own**2))
+        mine = np.flatnonzero(self.kernel >= 0)
+        squares = [np.bincount(self.kernel[mine], x**2, self.n_kernels) for x in self.own[mine].T]
+        of_kernels = np.sqrt(np.stack(squares, axis=1))
         return np.concatenate([np.linalg.norm(self.shared, axis=0), of_kernels.ravel()])
 
     def factor(self) -> ArrowFactor:
@@ -68,12 +70,6 @@ class ArrowColumns:
                 cross[:, i] += along_all
         triangle = np.linalg.qr(shared, mode="r")
         return ArrowFactor(own, cross, np.pad(triangle, ((0, q - len(triangle)), (0, 0))))
-
-    def _sums(self, values: np.ndarray) -> np.ndarray:
-        """Of the rows of each kernel: float64 (K, 2)."""
-        mine = np.flatnonzero(self.kernel >= 0)
-        of = self.kernel[mine]
-        return np.stack([np.bincount(of, x, self.n_kernels) for x in values[mine].T], axis=1)
 
 
 @dataclass(frozen=True)
