@@ -174,7 +174,7 @@ def judged(data, new, draws, form):
             lost[name] += truth.above_pct[rows, energy_j.argmin(axis=1)].tolist()
         ours = picks(fitted, training, fold.judged, volts=measured_volts(data))
         for pick in ours:
-            at = truth.place(pick.core_mhz, pick.mem_mhz)
+            at = truth.column[pick.setting]
             lost["ours"].append(truth.above_pct[truth.row[pick.label], at])
         best = few[truth.above_pct[np.ix_(rows, few)].argmin(axis=1)]
         lost["measured"] += truth.above_pct[rows, best].tolist()

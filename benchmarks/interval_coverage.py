@@ -90,8 +90,8 @@ def constants(quiet, model: str, seeds: int) -> tuple[dict, dict, dict, Picks]:
         for s in range(0, len(quiet.settings), 5):
             pair, mine = quiet.settings[s], quiet.setting == s
             volt = float(quiet.core_v[mine][0]), float(quiet.mem_v[mine][0])
-            power_w, low, high = costs_at(fitted, *pair, *volt).constant_w
-            true = costs_at(exact, *pair, *volt).constant_w[0]
+            power_w, low, high = costs_at(fitted, pair, *volt).constant_w
+            true = costs_at(exact, pair, *volt).constant_w[0]
             held["constant power"].append(low <= true <= high)
             width["constant power"].append((high - low) / 2 / power_w)
         for kernel, among in all_candidates(fitted, data).items():

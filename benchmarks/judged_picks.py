@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import norm
 
+from dvfs.setting import Setting
+
 DECILES = 10
 FEWEST = 30
 """Cases of a decile that are judged."""
@@ -28,7 +30,6 @@ NEAR = 0.07
 RESAMPLES = 400
 TIE_PCT = 1e-5
 """What is above the least energy by no more is as good as the best."""
-Setting = tuple[float, float]
 
 
 def true_energies(data) -> dict[str, dict[Setting, float]]:
@@ -73,10 +74,8 @@ class Picks:
         if among.energy_draws_j is None:
             self.unsaid += 1
             return
-        known = {_comparable(setting): joules for setting, joules in truth.items()}
-        places = [_comparable(setting) for setting in among.settings]
-        true_j = np.array([known.get(place, np.nan) for place in places])
-        best = places.index(_comparable((chosen.core_mhz, chosen.mem_mhz)))
+        true_j = np.array([truth.get(setting, np.nan) for setting in among.settings])
+        best = among.settings.index(chosen.setting)
         fastest = int(np.argmin(among.time_s))
         draws = among.energy_draws_j
         saving = (1 - true_j / true_j[fastest]) * 100
@@ -156,8 +155,3 @@ HEADER = (
     f"{'truth':<34}{'picks':>6}{'held %':>7}{'width':>8}{'any %':>7}{'width':>8}"
     f"{'P(best)':>8}{'hit':>7}{'lost %':>8}{'real':>8}{'race':>7}"
 )
-
-
-def _comparable(setting: Setting) -> tuple[float | None, ...]:
-    """NaN is not equal to itself."""
-    return tuple(None if np.isnan(mhz) else mhz for mhz in setting)

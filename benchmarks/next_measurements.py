@@ -39,6 +39,8 @@ import time
 import warnings
 from pathlib import Path
 
+from dvfs.setting import Setting, clock_columns
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -83,9 +85,10 @@ class Set:
         self.kernel = np.array([self.truth.row[k] for k in self.data.kernel.tolist()])
         self.setting = np.searchsorted(self.truth.settings, self.data.setting)
         self.volts = measured_volts(self.data)
-        self.mhz = self.truth.mhz
-        clocks = np.nan_to_num(self.mhz)
-        self.top = int(np.lexsort((clocks[:, 0], clocks[:, 1]))[-1])
+        self.settings = list(self.truth.column)
+        self.mhz = clock_columns(self.settings)
+        order = [(Setting(one.mem_mhz), one) for one in self.settings]
+        self.top = order.index(max(order))
 
     def training(self, cells):
         """The rows of some cells, bool (K, S)."""
@@ -95,7 +98,7 @@ class Set:
         """What our picks lose, (K,), from some cells."""
         rows = self.training(cells)
         made = picks(fit(rows), rows, self.labels, volts=self.volts)
-        at = [self.truth.place(pick.core_mhz, pick.mem_mhz) for pick in made]
+        at = [self.truth.column[pick.setting] for pick in made]
         return self.truth.above_pct[[self.truth.row[pick.label] for pick in made], at]
 
     def whole_settings(self, few):
@@ -136,7 +139,6 @@ class Set:
     def next(self, count, cells=None):
         """The cells that ``campaign next`` chooses, all of the same cost, after ``cells``."""
         cells = np.zeros(self.shape, bool) if cells is None else cells.copy()
-        settings = [tuple(pair) for pair in self.mhz.tolist()]
         while (left := count - int(cells.sum())) > 0:
             rows = self.training(cells) if cells.any() else None
             try:
@@ -145,7 +147,7 @@ class Set:
                 fitted = None
             offer = Cells(
                 labels=[label if cells[k].any() else None for k, label in enumerate(self.labels)],
-                settings=settings,
+                settings=self.settings,
                 measured=cells,
                 free=~cells,
                 measurements=np.ones(cells.shape, int),

@@ -42,12 +42,12 @@ LONGEST_GAP = 3.0
 def rows(site, kernel, core_mhz, mem_mhz, *, time_s, energy_j, counts=None, core_v=None):
     """Observations of arrays; ``core_v``: measured voltages, None where not known."""
     from analysis.measurements.observations import MEMORY_CLASSES, Observations
+    from dvfs.setting import distinct_settings
 
     n = len(kernel)
     core_mhz = np.asarray(core_mhz, float)
     mem_mhz = np.full(n, np.nan) if mem_mhz is None else np.asarray(mem_mhz, float)
-    pairs = np.column_stack([core_mhz, np.nan_to_num(mem_mhz, nan=-1.0)])
-    distinct, setting = np.unique(pairs, axis=0, return_inverse=True)
+    settings, setting = distinct_settings(core_mhz, mem_mhz)
     counts = counts or {}
     return Observations(
         site=site,
@@ -62,8 +62,8 @@ def rows(site, kernel, core_mhz, mem_mhz, *, time_s, energy_j, counts=None, core
         counts=counts,
         domains={name: "mem" if name in MEMORY_CLASSES else "core" for name in counts},
         voltage="unit" if core_v is None else "measured",
-        setting=setting.reshape(-1).astype(np.int64),
-        settings=[(float(c), float(m) if m >= 0 else np.nan) for c, m in distinct],
+        setting=setting,
+        settings=settings,
     )
 
 

@@ -24,10 +24,13 @@ from pathlib import Path
 
 import numpy as np
 
+from dvfs.setting import distinct_settings
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from analysis.choice.variant_crossval import VariantCrossValidation  # noqa: E402
+from analysis.measurements.variant_costs import CLOCKS  # noqa: E402
 from campaign.results import Results, open_store  # noqa: E402
 
 TRUE_PJ = {
@@ -133,12 +136,10 @@ def measured(folder: Path, noise: str) -> Results:
 def losses_pct(made: VariantCrossValidation, true_j: np.ndarray) -> dict[str, np.ndarray]:
     """Stencil -> what the tile picked at each setting takes more than the best, in %."""
     lost: dict[str, list[float]] = {}
-    settings = np.array(made.variants.settings)
+    _, setting_of = distinct_settings(*(made.variants.clocks[name] for name in CLOCKS))
     for place, problem in enumerate(made.variants.problems):
-        for setting in np.unique(settings, axis=0):
-            rows = np.flatnonzero(
-                (made.variants.problem == place) & (settings == setting).all(axis=1)
-            )
+        for setting in np.unique(setting_of):
+            rows = np.flatnonzero((made.variants.problem == place) & (setting_of == setting))
             own = true_j[rows]
             pick = int(np.argmin(made.predicted_j[rows]))
             lost.setdefault(str(problem["stencil"]), []).append(

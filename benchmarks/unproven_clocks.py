@@ -26,6 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dvfs.setting import Setting
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -33,7 +35,6 @@ from analysis.measurements.timed_clocks import shown_by_timing  # noqa: E402
 from campaign.measurement import Measurement  # noqa: E402
 from kernels.host.timed_clock import compile_chain, timed_core_mhz  # noqa: E402
 from sites.clocks import CONTROLS  # noqa: E402
-from sites.setting import Setting  # noqa: E402
 from tests.campaign import pretended_clocks  # noqa: E402
 from tests.campaign.pretended_clocks import measured, pretending_site  # noqa: E402
 

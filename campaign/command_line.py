@@ -128,6 +128,8 @@ def _run(argv: Sequence[str] | None) -> int:
         if code is None:
             raise
         message = str(error) or type(error).__name__
+        if isinstance(error, MemoryError):
+            message = f"there is not enough memory ({message}); use a machine with more"
         say(f"campaign: {_option_of(message, arguments)}{message}", sys.stderr)
         return code
 

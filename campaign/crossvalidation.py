@@ -10,6 +10,7 @@ from analysis.choice.few_crossval import judge_holdout
 from analysis.choice.folds import folds
 from campaign.crossval_results import CrossvalResult
 from campaign.errors import BadArgument
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from analysis.energy.models import Form
@@ -21,7 +22,7 @@ def crossvalidate(
     scheme: str,
     *,
     time: str,
-    train: Sequence[tuple[float, float]] | None,
+    train: Sequence[Setting] | None,
     fitted_on: Observations | None,
     objective: str,
     form: Form,

@@ -18,6 +18,7 @@ from campaign.errors import BadArgument
 from campaign.plan.campaign_file import KernelEntry, read_campaign
 from campaign.plan.sweep import place_of, space_variants
 from campaign.space_picks import MOST_NEAR, NEAR, SpacePick, SpacePredictions
+from dvfs.setting import AS_FOUND
 from kernels.kernel import WrongParameter
 from kernels.stencils.params import AXES, check_hexagon
 from kernels.stencils.stencils import STENCILS
@@ -140,8 +141,7 @@ def _pick(
         measured=0,
         time_error_pct=math.nan,
         params=own(best),
-        core_mhz=math.nan,
-        mem_mhz=math.nan,
+        setting=AS_FOUND,
         energy_j=math.nan,
         time_s=float(best_s[best]),
         slurm="",

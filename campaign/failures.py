@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +13,7 @@ from analysis.unknown_name import unknown_name
 from campaign.errors import BadArgument
 from campaign.store.dataset import current_tables
 from campaign.store.failures import FAILED, MEASURED, WAITING, failed_attempts
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.store.layout import Store
@@ -28,7 +28,7 @@ class FailureGroup:
     ``attempts``: how many. Of the points whose last failed attempt is among them, ``failed`` have
     no further attempt, ``waiting`` have one to come, and ``measured_since`` were measured by a
     later one. The other fields are of the last attempt: ``text`` is its reason with the last
-    output, ``setting_mhz`` its core and memory clock, NaN where none was asked for.
+    output, ``setting`` the clocks that were asked for.
     """
 
     site: str
@@ -41,17 +41,16 @@ class FailureGroup:
     measured_since: int
     point_id: str
     instance: KernelInstance
-    setting_mhz: tuple[float, float]
+    setting: Setting
     attempt: int
     start_unix_s: float
     text: str
 
     def as_dict(self) -> dict[str, Any]:
         """An entry of ``groups`` of ``campaign failures --json``."""
-        core_mhz, mem_mhz = (None if math.isnan(mhz) else mhz for mhz in self.setting_mhz)
         fields = asdict(self) | {"params": dict(self.instance.params)}
-        del fields["instance"], fields["setting_mhz"]
-        return fields | {"core_mhz": core_mhz, "mem_mhz": mem_mhz}
+        del fields["instance"]
+        return fields | fields.pop("setting")
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def _group(key: Hashable, attempts: pd.DataFrame) -> FailureGroup:
         measured_since=counts[MEASURED],
         point_id=last["point_id"],
         instance=instance,
-        setting_mhz=(last["core_mhz"], last["mem_mhz"]),
+        setting=Setting.of(last["core_mhz"], last["mem_mhz"]),
         attempt=int(last["attempt"]),
         start_unix_s=float(last["start_unix_s"]),
         text=last["text"],

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument
 from campaign.fits import Request
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
-
-Setting = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,8 @@ def fitted(data: Observations, request: Request, known: KnownSite | None) -> Fit
 def kernels_at(known: KnownSite, settings: Iterable[Setting]) -> Observations:
     """A known site's kernels at ``settings``, for their times: measured ones where there are, else
     those of its time model."""
-    import numpy as np  # noqa: PLC0415
-
     from analysis.choice.known_kernels import at_each_setting  # noqa: PLC0415
 
-    wanted = {tuple(np.nan_to_num(pair)) for pair in settings}
-    volts = {pair: v for pair, v in known.volts.items() if tuple(np.nan_to_num(pair)) in wanted}
+    wanted = set(settings)
+    volts = {setting: v for setting, v in known.volts.items() if setting in wanted}
     return at_each_setting(known.fit, known.data, volts)

@@ -1,8 +1,8 @@
 """Whether the top-level packages that Python finds are this project's.
 
-Another distribution that installs a package ``kernels``, ``sites`` or ``analysis`` into the same
-environment hides ours or overwrites files of it. Nothing foreign is imported to see that: it could
-fail, or take seconds.
+Another distribution that installs a package ``dvfs``, ``kernels``, ``sites`` or ``analysis`` into
+the same environment hides ours or overwrites files of it. Nothing foreign is imported to see that:
+it could fail, or take seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = ("kernels", "sites", "analysis")
+PACKAGES = ("dvfs", "kernels", "sites", "analysis")
 MARK = 'OWNER = "dvfs-campaign"'
 """What a line of each of these packages' ``__init__.py`` begins with."""
 

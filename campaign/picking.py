@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ from campaign.errors import BadArgument
 from campaign.plan.profile_file import Profile, read_profile
 from campaign.result_tables import Prediction
 from campaign.slurm_flags import slurm_cannot_set, slurm_flags
+from dvfs.setting import Setting
 from sites.located_toml import raise_all
 from sites.near_names import known_names
 
@@ -103,24 +104,22 @@ def _is_called(name: str, text: str) -> bool:
     return name == text or bool(left_out and name.startswith(head) and name.endswith(tail))
 
 
-def _nearest(profile: Profile, pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def _nearest(profile: Profile, settings: Iterable[Setting]) -> Setting:
     """The setting nearest to a profile's, by the ratios of its clocks."""
     wanted = (profile.core_mhz, profile.mem_mhz)
 
-    def distance(pair: tuple[float, float]) -> float:
-        ratios = [abs(math.log(mhz / own)) for mhz, own in zip(wanted, pair, strict=True) if mhz]
-        return sum(ratio for ratio in ratios if not math.isnan(ratio))
+    def distance(setting: Setting) -> float:
+        clocks = zip(wanted, setting.clocks, strict=True)
+        return sum(abs(math.log(mhz / own)) for mhz, own in clocks if mhz and own)
 
-    return min(pairs, key=distance)
+    return min(settings, key=distance)
 
 
-def _wrong_clock(
-    profile: Profile, settings: Sequence[tuple[float | None, ...]], site: str
-) -> tuple[str, str]:
+def _wrong_clock(profile: Profile, settings: Iterable[Setting], site: str) -> tuple[str, str]:
     """The key of the clock that makes a profile's setting none of a site's, and what is found:
     its memory clock where its core clock is known."""
     clocks = {"core_mhz": profile.core_mhz, "mem_mhz": profile.mem_mhz}
-    keys = sorted(clocks, reverse=profile.core_mhz in [pair[0] for pair in settings])
+    keys = sorted(clocks, reverse=profile.core_mhz in [setting.core_mhz for setting in settings])
     mhz, other = (clocks[key] for key in keys)
     if mhz is None:
         return keys[0], "missing"
@@ -134,16 +133,13 @@ def application_candidates(
     """The candidates of an application that was profiled at one setting, from its profile; and
     what is doubtful about the profile."""
     profile, source = read_profile(path)
-    settings = {
-        tuple(None if math.isnan(mhz) else mhz for mhz in pair): pair
-        for pair in [*data.settings, *(volts or {})]
-    }
-    measured_at = settings.get((profile.core_mhz, profile.mem_mhz))
-    if measured_at is None:
-        key, found = _wrong_clock(profile, list(settings), fit.site)
+    settings = dict.fromkeys([*data.settings, *(volts or {})])
+    measured_at = Setting(profile.core_mhz, profile.mem_mhz)
+    if measured_at not in settings:
+        key, found = _wrong_clock(profile, settings, fit.site)
         known = ", ".join(setting_text(pair) for pair in data.settings[:6])
         more = " ..." if len(data.settings) > 6 else ""
-        nearest = setting_text(_nearest(profile, list(settings.values())))
+        nearest = setting_text(_nearest(profile, settings))
         raise source.error(
             (key,),
             found,
@@ -173,9 +169,7 @@ def application_candidates(
     return candidates, faster_than_measured(profile, data, measured_at)
 
 
-def faster_than_measured(
-    profile: Profile, data: Observations, setting: tuple[float, float]
-) -> list[str]:
+def faster_than_measured(profile: Profile, data: Observations, setting: Setting) -> list[str]:
     """A line for each class whose rate in a profile is above every rate measured at its setting,
     the roof of a roofline in time (Choi & Vuduc 2012, eq. 3), by more than :data:`ROOF_MARGIN`."""
     rows = data.setting == data.settings.index(setting) if setting in data.settings else None
@@ -272,8 +266,8 @@ def with_flags(picks: Sequence[Pick], simulated: bool, device: str) -> tuple[Pre
         Prediction(
             one,
             simulated,
-            slurm_flags(one.core_mhz, one.mem_mhz, device),
-            slurm_cannot_set(one.mem_mhz, device),
+            slurm_flags(one.setting, device),
+            slurm_cannot_set(one.setting, device),
         )
         for one in picks
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,6 +37,7 @@ from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
 from campaign.variant_models import Energies, predicted_costs
 from campaign.variant_study import tuned_parameters
+from dvfs.setting import Setting
 from sites.whole_files import write_output
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def report_content(
     only: str | None = None,
     fit_name: str = DEFAULT,
     *,
-    train: Sequence[tuple[float, float]] | None = None,
-    setting: tuple[float, float] | None = None,
+    train: Sequence[Setting] | None = None,
+    setting: Setting | None = None,
 ) -> ReportContent:
     """The content of a store's report: every site that was measured or planned.
 
@@ -123,10 +123,10 @@ def report_content(
     return ReportContent(title, store.root.name, created, reports)
 
 
-def _srun_options(core_mhz: float, mem_mhz: float, device: str) -> str:
+def _srun_options(setting: Setting, device: str) -> str:
     """The options of srun, with the clock that they leave out."""
-    left_out = slurm_cannot_set(mem_mhz, device)
-    return slurm_flags(core_mhz, mem_mhz, device) + (f" (not {left_out})" if left_out else "")
+    left_out = slurm_cannot_set(setting, device)
+    return slurm_flags(setting, device) + (f" (not {left_out})" if left_out else "")
 
 
 def _listed(plan: dict[str, Any], dataset: xr.Dataset) -> ListedOrder:
@@ -137,8 +137,8 @@ def _listed(plan: dict[str, Any], dataset: xr.Dataset) -> ListedOrder:
         return ListedOrder()
     known = dataset_kernels(dataset) if "kernel" in dataset else {}
     labels = [known[pair].label for pair in listed_inputs(campaign) if pair in known]
-    pairs = [(pair[0], *pair[1:], math.nan)[:2] for pair in campaign.settings.pairs or []]
-    return ListedOrder(labels, [(core_mhz, mem_mhz) for core_mhz, mem_mhz in pairs])
+    settings = [Setting(*pair[:2]) for pair in campaign.settings.pairs or []]
+    return ListedOrder(labels, settings)
 
 
 def _energies(store: Store, dataset: xr.Dataset, site: str) -> Energies | None:
@@ -173,7 +173,7 @@ def write_report(
     store: Store,
     path: Path,
     fit_name: str = DEFAULT,
-    train: Sequence[tuple[float, float]] | None = None,
+    train: Sequence[Setting] | None = None,
 ) -> Path:
     """Write the report that a person reads, one HTML file; its path. ``fit_name``: the kept fits
     to show; ``train``: the settings that the holdout fits on.

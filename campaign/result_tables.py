@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from campaign.notebook_html import html_table, simulated_mark
+from dvfs.setting import AS_FOUND, Setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,8 +141,8 @@ class CostsAtSetting:
     site: str
     simulated: bool
     fit: FitSource
-    core_mhz: float
-    mem_mhz: float
+    core_mhz: float | None
+    mem_mhz: float | None
     core_v: float
     mem_v: float
     costs: tuple[Cost, ...]
@@ -157,7 +158,9 @@ class CostsAtSetting:
         return pd.DataFrame([asdict(cost) for cost in self.costs])
 
     def _repr_html_(self) -> str:
-        title = f"{self.site} at {self.core_mhz:g}/{self.mem_mhz:g} MHz"
+        from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
+        title = f"{self.site} at {setting_text(Setting(self.core_mhz, self.mem_mhz))}"
         return html_table(self.to_pandas(), title + simulated_mark(self.simulated))
 
 
@@ -173,12 +176,17 @@ class Prediction:
 
     def as_dict(self) -> dict[str, Any]:
         """An entry of ``campaign predict --json``; a clock that a site does not have is None."""
-        return vars(self.pick) | {
+        fields: dict[str, Any] = {}
+        for name, value in vars(self.pick).items():
+            if name == "setting":
+                fields |= asdict(self.pick.setting)
+            elif name == "best_single":
+                single = self.pick.best_single or AS_FOUND
+                fields |= {f"best_single_{domain}": mhz for domain, mhz in asdict(single).items()}
+            else:
+                fields[name] = value
+        return fields | {
             "params": dict(self.pick.params),
-            "core_mhz": _known(self.pick.core_mhz),
-            "mem_mhz": _known(self.pick.mem_mhz),
-            "best_single_core_mhz": _known(self.pick.best_single_core_mhz),
-            "best_single_mem_mhz": _known(self.pick.best_single_mem_mhz),
             "simulated": self.simulated,
             "slurm": self.slurm,
             "slurm_cannot_set": self.slurm_cannot_set,
@@ -368,10 +376,6 @@ def _fit_title(summary: FitSummary) -> str:
         f"{summary.site}: model {summary.model}, voltage {summary.voltage}, {summary.n} "
         f"measurements{simulated_mark(summary.simulated)}"
     )
-
-
-def _known(mhz: float) -> float | None:
-    return None if math.isnan(mhz) else mhz
 
 
 def _finite(value: Any) -> Any:

@@ -21,7 +21,8 @@ from campaign import fits
 from campaign.crossval_results import CrossvalResult, FewCrossvalResult
 from campaign.result_tables import Predictions, RooflineResult
 from campaign.store import layout
-from campaign.stored_fits import Setting, StoredFits
+from campaign.stored_fits import StoredFits
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.comparison import Comparison
@@ -297,10 +298,9 @@ class Results(StoredFits):
     ) -> RooflineResult:
         """Balances in time and energy at a setting, and whether fast is efficient there.
 
-        ``setting``: (core MHz, memory MHz), or as ``--setting`` takes it; by default the fastest.
-        ``cap_w``: also what a cap on power would do.
-        ``fit``: the name of the kept fit that energies are of; None: the default one, or the
-        regression at this setting where there is none.
+        ``setting``: also as ``--setting`` takes it; by default the fastest. ``cap_w``: also what a
+        cap on power would do. ``fit``: the name of the kept fit that energies are of; None: the
+        default one, or the regression at this setting where there is none.
 
         Raises:
             NoKeptFit: there is no fit of this name.

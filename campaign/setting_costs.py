@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from analysis.energy.fitted import costs_at
 from campaign.errors import BadArgument
 from campaign.result_tables import Cost, CostsAtSetting
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
     from campaign.fits import FitSource
 
-Pair = tuple[float, float]
 SHOWN = 8
 """Settings that an error names."""
 
@@ -22,47 +22,44 @@ SHOWN = 8
 def costs_at_clocks(
     fit: Fit,
     source: FitSource,
-    volts: Mapping[Pair, Pair],
+    volts: Mapping[Setting, tuple[float, float]],
     core_mhz: float | None,
     mem_mhz: float | None,
 ) -> CostsAtSetting:
     """The costs at the setting of these clocks; None where any clock will do.
 
-    ``volts``: (core MHz, memory MHz) -> (core V, memory V) of every known setting.
+    ``volts``: the core and memory voltage of every known setting.
 
     Raises:
         BadArgument: not one setting of known voltage is at these clocks.
     """
-    wanted = tuple(math.nan if mhz is None else mhz for mhz in (core_mhz, mem_mhz))
-    matches = [
-        pair
-        for pair in volts
-        if all(math.isnan(w) or w == mhz for w, mhz in zip(wanted, pair, strict=True))
-    ]
+    wanted = (core_mhz, mem_mhz)
+    given = [k for k, mhz in enumerate(wanted) if mhz is not None]
+    matches = [setting for setting in volts if all(setting.clocks[k] == wanted[k] for k in given)]
     if len(matches) != 1:
-        given = [k for k, mhz in enumerate(wanted) if not math.isnan(mhz)]
         if matches and len(given) == 1:
             name = ("--mem-mhz", "--core-mhz")[given[0]]
-            others = sorted({pair[1 - given[0]] for pair in matches})
+            others = [setting.clocks[1 - given[0]] for setting in sorted(matches)]
             raise BadArgument(
                 f"{fit.site}: several settings have these clocks; also give {name}: "
-                f"{', '.join(f'{mhz:g}' for mhz in others)}"
+                f"{', '.join(dict.fromkeys(map(_clock_text, others)))}"
             )
 
-        def distance(pair: Pair) -> float:
-            return sum(abs(math.log(wanted[k] / pair[k])) for k in given if wanted[k] > 0)
+        def distance(setting: Setting) -> float:
+            clocks = ((wanted[k], setting.clocks[k]) for k in given)
+            return sum(abs(math.log(mhz / own)) for mhz, own in clocks if mhz and own)
 
         among = sorted(matches or volts)
-        known = " ".join(f"{core:g},{mem:g}" for core, mem in among[:SHOWN])
+        known = " ".join(map(_option_text, among[:SHOWN]))
         asked = " ".join(
             f"{option} {mhz:g}"
             for option, mhz in zip(("--core-mhz", "--mem-mhz"), wanted, strict=True)
-            if not math.isnan(mhz)
+            if mhz is not None
         )
         fits_what = "fits several settings"
         if not matches and among:
-            core, mem = min(among, key=distance)
-            fits_what = f"is at no setting of known voltage; the nearest is {core:g},{mem:g}"
+            nearest = _option_text(min(among, key=distance))
+            fits_what = f"is at no setting of known voltage; the nearest is {nearest}"
         raise BadArgument(
             f"{fit.site}: {asked} {fits_what}; give --core-mhz and --mem-mhz of one of: "
             f"{known}{' ...' if len(among) > SHOWN else ''}"
@@ -70,9 +67,19 @@ def costs_at_clocks(
     return setting_costs(fit, source, matches[0], volts[matches[0]])
 
 
-def setting_costs(fit: Fit, source: FitSource, pair: Pair, volts: Pair) -> CostsAtSetting:
+def _clock_text(mhz: float | None) -> str:
+    return "as found" if mhz is None else f"{mhz:g}"
+
+
+def _option_text(setting: Setting) -> str:
+    return ",".join(_clock_text(mhz) for mhz in setting.clocks)
+
+
+def setting_costs(
+    fit: Fit, source: FitSource, setting: Setting, volts: tuple[float, float]
+) -> CostsAtSetting:
     """The costs at a setting of known voltages."""
-    costs = costs_at(fit, *pair, *volts)
+    costs = costs_at(fit, setting, *volts)
     rows = [
         Cost(f"energy_{name}", value, "pJ", low, high)
         for name, (value, low, high) in costs.operation_pj.items()
@@ -83,8 +90,8 @@ def setting_costs(fit: Fit, source: FitSource, pair: Pair, volts: Pair) -> Costs
         site=fit.site,
         simulated=fit.simulated,
         fit=source,
-        core_mhz=pair[0],
-        mem_mhz=pair[1],
+        core_mhz=setting.core_mhz,
+        mem_mhz=setting.mem_mhz,
         core_v=costs.core_v,
         mem_v=costs.mem_v,
         costs=tuple(rows),

@@ -21,11 +21,11 @@ from campaign.measure.slurm_clocks import (
 )
 from campaign.printable import printable
 from campaign.slurm_nodes import SINFO, Cluster, Kind, constraints, read_sinfo
+from dvfs.setting import Setting
 from sites.clocks import ClocksUnavailable, describe_controls, device_of, open_control, right_to_set
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.located_toml import parse
 from sites.node_facts import slurm_facts
-from sites.setting import Setting
 from sites.site_file import Site
 
 STEP_MHZ = 100

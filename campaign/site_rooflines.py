@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from analysis.rooflines.at_setting import CapTooLow, NoPairs, rooflines_at
 from analysis.rooflines.roofline import fastest_setting
 from campaign.errors import BadArgument
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
 
-Setting = tuple[float, float]
 SHOWN = 16
 """Settings that an error names."""
 
@@ -47,5 +46,5 @@ def _setting_index(data: Observations, setting: Setting | str) -> int:
     )
 
 
-def _setting_option(pair: Setting) -> str:
-    return ",".join(f"{mhz:g}" for mhz in pair if not math.isnan(mhz)) or "as-found"
+def _setting_option(setting: Setting) -> str:
+    return ",".join(f"{mhz:g}" for mhz in setting.clocks if mhz is not None) or "as-found"

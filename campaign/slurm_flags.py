@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from dvfs.setting import Setting
 
 
-def slurm_flags(core_mhz: float, mem_mhz: float, device: str) -> str:
-    """The flags of ``srun`` that ask for a setting; NaN where there is no such clock."""
+def slurm_flags(setting: Setting, device: str) -> str:
+    """The flags of ``srun`` that ask for a setting."""
     from sites.clocks.slurm import step_flags  # noqa: PLC0415
-    from sites.setting import Setting  # noqa: PLC0415
 
-    core, mem = (None if math.isnan(mhz) else mhz for mhz in (core_mhz, mem_mhz))
-    return " ".join(step_flags(Setting(core, mem), device))
+    return " ".join(step_flags(setting, device))
 
 
-def slurm_cannot_set(mem_mhz: float, device: str) -> str:
+def slurm_cannot_set(setting: Setting, device: str) -> str:
     """``mem_mhz`` where a setting has a memory clock that srun has no option for: the uncore clock
     of a CPU. Otherwise empty."""
-    return "mem_mhz" if device == "cpu" and not math.isnan(mem_mhz) else ""
+    return "mem_mhz" if device == "cpu" and setting.mem_mhz is not None else ""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +35,7 @@ class SpacePick:
     measured: int
     time_error_pct: float
     params: Mapping[str, Any]
-    core_mhz: float
-    mem_mhz: float
+    setting: Setting
     energy_j: float
     time_s: float
     slurm: str
@@ -46,8 +47,9 @@ class SpacePick:
         numbers = {
             name: None if isinstance(value, float) and math.isnan(value) else value
             for name, value in vars(self).items()
+            if name != "setting"
         }
-        return numbers | {"near": [dict(own) for own in self.near]}
+        return numbers | asdict(self.setting) | {"near": [dict(own) for own in self.near]}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from campaign.slurm_flags import slurm_flags
 from campaign.space_picks import MOST_NEAR, NEAR, SpacePick, SpacePredictions
 from campaign.stated_terms import stated_terms
 from campaign.variant_models import Energies, variants_of
+from dvfs.setting import Setting, clock_columns
 from kernels.registry import find_kernel
 from kernels.space import WHERE
 from sites.located_toml import Source
@@ -132,8 +133,7 @@ def _picks(
         )
     fitted = fit_times(measured, intervals=False)
     own_names = [name for name in sweep.entry.space or {} if name != WHERE]
-    settings = sorted(set(measured.settings), key=lambda pair: np.nan_to_num(pair).tolist())
-    settings = list({str(pair): pair for pair in settings}.values())
+    settings = sorted(set(measured.settings))
     problems: dict[str, list[int]] = {}
     for place, own in enumerate(params):
         rest = rest_of(own, tuned, texts_only=False)
@@ -156,7 +156,6 @@ def _picks(
         scores = judged_by.score(energy_j, time_s)
         number, best = divmod(int(np.nanargmin(scores)), len(places))
         near = rows[near_least(scores[number], NEAR)].tolist()
-        core_mhz, mem_mhz = settings[number]
         picks.append(
             SpacePick(
                 kernel=measured.kernel,
@@ -166,11 +165,10 @@ def _picks(
                 measured=price.n,
                 time_error_pct=price.error * 100.0,
                 params=_own(params[places[best]], own_names),
-                core_mhz=core_mhz,
-                mem_mhz=mem_mhz,
+                setting=settings[number],
                 energy_j=float(energy_j[number, best]),
                 time_s=float(time_s[number, best]),
-                slurm=slurm_flags(core_mhz, mem_mhz, site.clocks.device),
+                slurm=slurm_flags(settings[number], site.clocks.device),
                 near_count=len(near),
                 near=tuple(_own(params[place], own_names) for place in near[:MOST_NEAR]),
             )
@@ -202,8 +200,8 @@ def _price(
 
 
 def _at(
-    columns: Mapping[str, np.ndarray], measured: MeasuredVariants, setting: tuple[float, float]
+    columns: Mapping[str, np.ndarray], measured: MeasuredVariants, setting: Setting
 ) -> dict[str, np.ndarray]:
     n = len(next(iter(columns.values())))
-    clocks = {name: np.full(n, mhz) for name, mhz in zip(CLOCKS, setting, strict=True)}
+    clocks = dict(zip(CLOCKS, np.repeat(clock_columns([setting]).T, n, axis=1), strict=True))
     return at_clocks(columns, clocks, highest=measured.highest)

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 from campaign import fits
 from campaign.result_tables import Coefficients, CostsAtSetting, FitResult, SiteFinding
 from campaign.stored_measurements import StoredMeasurements
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
     from campaign.fitting import KnownSite
-
-Setting = tuple[float, float]
-"""(core MHz, memory MHz); NaN where a site has no such clock."""
 
 
 class StoredFits(StoredMeasurements):

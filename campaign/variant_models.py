@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from campaign.errors import BadArgument
 from campaign.plan.campaign_file import Campaign
 from campaign.stated_terms import stated_metrics, stated_terms
 from campaign.variant_study import tuned_parameters
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,13 +56,13 @@ class Energies:
     name: str
     fit: Fit
     data: Observations
-    volts: Mapping[tuple[float, float], tuple[float, float]]
+    volts: Mapping[Setting, tuple[float, float]]
 
     def at_setting_j(
         self,
         counts: Mapping[str, np.ndarray],
         time_s: np.ndarray,
-        setting: tuple[float, float],
+        setting: Setting,
     ) -> np.ndarray:
         """The energies (n,) of variants at a setting; see
         :func:`analysis.choice.unmeasured.energies_j`.
@@ -70,10 +70,9 @@ class Energies:
         Raises:
             CantFit: a class is not in the fit, or no voltage is known at the setting.
         """
-        for known, volts in self.volts.items():
-            if np.array_equal(known, setting, equal_nan=True):
-                return energies_j(self.fit, self.data, counts, time_s, setting, volts)
-        raise CantFit(f"no voltage is known at {setting_text(setting)}; fit the site again")
+        if setting not in self.volts:
+            raise CantFit(f"no voltage is known at {setting_text(setting)}; fit the site again")
+        return energies_j(self.fit, self.data, counts, time_s, setting, self.volts[setting])
 
 
 @dataclass(frozen=True)
@@ -206,8 +205,7 @@ def predicted_costs(
     rows = variants_of(store, scalars, variants.site, variants.kernel, problem)
     if len(rows.instances) < FEWEST:
         return {}
-    here = np.nan_to_num(np.array(rows.settings)) == np.nan_to_num(np.array(variants.setting))
-    at = here.all(axis=1)
+    at = np.array([setting == variants.setting for setting in rows.settings])
     time_s = np.full(len(rows), np.nan)
     for left_out in folds(len(rows.instances), f"{KFOLD}{min(len(rows.instances), FOLDS)}"):
         test = left_out[rows.variant]
@@ -246,10 +244,9 @@ def variant_prices(store: Store, scalars: xr.Dataset, site: str) -> list[dict[st
                 )
         energies = fit_energies(variants)
         if energies is not None:
-            core_mhz, mem_mhz = (None if math.isnan(mhz) else mhz for mhz in energies.setting)
             kept.append(
                 {"kernel": kernel, "family": {}, "of": "energy"}
-                | {"core_mhz": core_mhz, "mem_mhz": mem_mhz}
+                | asdict(energies.setting)
                 | {"tested": energies.tested, "test_error_pct": energies.test_error_pct}
                 | price_record(energies.cost, "J")
             )

@@ -13,6 +13,7 @@ from analysis.measurements.problems import value_text
 from analysis.measurements.variants import kernel_variants
 from campaign.errors import BadArgument
 from campaign.plan.campaign_file import Campaign
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,7 @@ def study_variants(
     site: str,
     kernel: str | None,
     problem: Mapping[str, Any] | None,
-    setting: tuple[float, float] | None,
+    setting: Setting | None,
     predicted: Predicted,
 ) -> VariantResult:
     """Study the variants of a kernel; ``kernel`` may be None where the site has one only.

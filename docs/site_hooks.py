@@ -14,7 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("campaign", "kernels", "sites", "analysis")
+ROOMS = ("campaign", "dvfs", "kernels", "sites", "analysis")
 COPIED = {"contributing.md": "CONTRIBUTING.md", "changes.md": "CHANGELOG.md"}
 ROLE = re.compile(r":(?:mod|class|func|data|meth|attr|exc):<code>~?([\w.]+)(?:\(\))?</code>")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import CONTROLS
 from sites.counters.group_file import CounterGroup
 from sites.located_toml import (
@@ -17,7 +18,6 @@ from sites.located_toml import (
 )
 from sites.meters import METERS
 from sites.near_names import known_names
-from sites.setting import AS_FOUND, Setting
 from sites.slurm_environment import is_slurms
 
 RESERVED_VARIABLES = ("_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
@@ -397,9 +397,13 @@ class Site(FileModel):
 
     def volts(self, setting: Setting) -> tuple[float | None, float | None]:
         """(core V, memory V) of a setting from the site's tables; None where there is none."""
-        core = self.domains.core.volts if self.domains.core else {}
-        mem = self.domains.mem.volts if self.domains.mem else {}
-        return core.get(setting.core_mhz or 0.0), mem.get(setting.mem_mhz or 0.0)
+        core_v, mem_v = (
+            None if domain is None or mhz is None else domain.volts.get(mhz)
+            for domain, mhz in zip(
+                (self.domains.core, self.domains.mem), setting.clocks, strict=True
+            )
+        )
+        return core_v, mem_v
 
     @property
     def counter_groups(self) -> dict[str, CounterGroup]:

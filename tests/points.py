@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from campaign.plan.point import Point, make_point
-from sites.setting import AS_FOUND
+from dvfs.setting import AS_FOUND
 
 
 def a_point(kernel: str = "idle", **content: Any) -> Point:

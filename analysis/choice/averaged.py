@@ -46,6 +46,7 @@ from analysis.energy.refits import Refits
 from analysis.measurements.cells import cell_means, first_rows
 from analysis.measurements.observations import Observations, kernel_names
 from analysis.time.kernel_roofline import TimeModel, fits_without
+from dvfs.setting import Setting, clock_columns
 
 CAUTION = 0.5
 """Of the standard deviation among the predictions, in log energy."""
@@ -170,7 +171,7 @@ def other_predictions(
     data: Observations,
     times: TimeModel,
     kernels: list[str],
-    volts: Mapping[tuple[float, float], tuple[float, float]],
+    volts: Mapping[Setting, tuple[float, float]],
 ) -> OtherPredictions | None:
     """Those of the process and of the averaged forms for ``kernels`` at M settings, from all
     kernels of ``data``. ``volts``: the settings, sorted, and their voltages.
@@ -181,7 +182,7 @@ def other_predictions(
     if fitted.refits is None or len(fitted.refits.value) != len(present):
         return None
     labels = kernel_names(data)
-    mhz, measured_mhz = np.array(list(volts)), np.array(data.settings)[present]
+    mhz, measured_mhz = clock_columns(volts), data.mhz[present]
     domains = varying_domains(mhz)
     measured = cell_means(data, labels, np.log(data.energy_j))[:, present]
     by_process, process = _by_process(
@@ -239,7 +240,7 @@ def _averaged_forms(
     data: Observations,
     times: TimeModel,
     labels: list[str],
-    volts: Mapping[tuple[float, float], tuple[float, float]],
+    volts: Mapping[Setting, tuple[float, float]],
     domains: Sequence[int],
     place: list[int],
     left_out_s: np.ndarray,
@@ -257,7 +258,7 @@ def _averaged_forms(
         cells(cell_means(data, labels, values)[:, present])
         for values in (np.log(data.energy_j), data.time_s)
     )
-    mhz, volt = np.array(list(volts)), np.array(list(volts.values()))
+    mhz, volt = clock_columns(volts), np.array(list(volts.values()))
     if data.voltage == "unit":  # where none is known, V = 1 stands for it
         volt = np.full(volt.shape, np.nan)
     predicted_s = np.stack([times.time_s(label, *mhz.T) for label in labels])

@@ -19,9 +19,10 @@ from analysis.time.kernel_roofline import fit_time
 from analysis.time.profile_times import profile_times
 from analysis.time.refits import refit_times
 from analysis.time.ties import equally_fast, time_noise
+from dvfs.setting import Setting, clock_columns
 
-Volts = Mapping[tuple[float, float], tuple[float, float]]
-"""(core MHz, memory MHz) -> (core V, memory V)."""
+Volts = Mapping[Setting, tuple[float, float]]
+"""Setting -> (core V, memory V)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class Candidates:
     kernel: str
     params: Mapping[str, Any]
     label: str
-    settings: list[tuple[float, float]]
+    settings: list[Setting]
     energy_j: np.ndarray
     time_s: np.ndarray
     measured: np.ndarray
@@ -115,7 +116,7 @@ def all_candidates(
 
     timed = data if known_site is None else beside(data, known_site)
     times = fit_time(timed)
-    core_mhz, mem_mhz = np.array(settings).T
+    core_mhz, mem_mhz = clock_columns(settings).T
     time_s = mean(data.time_s)
     missing_times = np.isnan(time_s)
     deviation = of_few = None
@@ -180,7 +181,7 @@ def all_candidates(
     }
 
 
-def _at(settings: list[tuple[float, float]], trial: FewTrial, values: np.ndarray) -> np.ndarray:
+def _at(settings: list[Setting], trial: FewTrial, values: np.ndarray) -> np.ndarray:
     """``values`` (S, ...) at the settings of a trial, at M settings; NaN at those that it lacks."""
     found = np.full((len(settings), *values.shape[1:]), np.nan)
     found[[settings.index(setting) for setting in trial.settings]] = values
@@ -189,14 +190,14 @@ def _at(settings: list[tuple[float, float]], trial: FewTrial, values: np.ndarray
 
 def at_settings(
     rows: Observations,
-    settings: list[tuple[float, float]],
+    settings: list[Setting],
     volts: Volts,
     time_s: np.ndarray,
 ) -> Observations:
     """The rows, M of each kernel together, at the M settings with their voltages and times."""
     n = len(rows) // len(settings)
     volt = np.tile(np.array([volts[setting] for setting in settings]), (n, 1))
-    core_mhz, mem_mhz = np.tile(np.array(settings), (n, 1)).T
+    core_mhz, mem_mhz = np.tile(clock_columns(settings), (n, 1)).T
     return replace(
         rows,
         core_mhz=core_mhz,
@@ -248,7 +249,7 @@ def profile_candidates(
     *,
     counts: Mapping[str, float],
     measured_s: float,
-    measured_at: tuple[float, float],
+    measured_at: Setting,
     volts: Volts | None = None,
 ) -> Candidates:
     """A kernel that only has counts and a time at one setting, at every setting of the site.
@@ -276,7 +277,7 @@ def profile_candidates(
     settings = sorted(known)
     n = len(settings)
     run = ProfiledRun(counts, measured_s, measured_at)
-    times = profile_times(data, run, *np.array(settings).T)
+    times = profile_times(data, run, *clock_columns(settings).T)
     rows = replace(
         data.take(np.zeros(n, np.int64)),
         kernel=np.full(n, kernel, object),
@@ -303,7 +304,7 @@ def operation_classes(fitted: Fit) -> set[str]:
     return {term.of for term in fitted.terms if term.pays_for == "operation"}
 
 
-def measured_volts(data: Observations) -> dict[tuple[float, float], tuple[float, float]]:
+def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:
     """The mean core and memory voltage of every setting that was measured."""
     n = np.bincount(data.setting, minlength=len(data.settings))
     with np.errstate(invalid="ignore"):

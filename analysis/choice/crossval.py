@@ -35,6 +35,7 @@ from analysis.measurements.observations import (
 )
 from analysis.time.ties import time_noise
 from analysis.unknown_name import unknown_name
+from dvfs.setting import Setting
 
 FEW_SETTINGS = 12
 """Up to so many settings of a holdout are named in text."""
@@ -80,8 +81,8 @@ class CrossValidation:
     stacked_error_pct: np.ndarray
     stacked_cases: list[CaseLoss]
     with_predicted_times: Chooser | None = None
-    train: Sequence[tuple[float, float]] = ()
-    test: Sequence[tuple[float, float]] = ()
+    train: Sequence[Setting] = ()
+    test: Sequence[Setting] = ()
 
     @property
     def choosers(self) -> dict[str, Chooser]:
@@ -132,8 +133,8 @@ class CrossValidation:
         )
 
 
-def _clocks(settings: Sequence[tuple[float, float]]) -> list[dict[str, float]]:
-    return [{"core_mhz": core_mhz, "mem_mhz": mem_mhz} for core_mhz, mem_mhz in settings]
+def _clocks(settings: Sequence[Setting]) -> list[dict[str, float | None]]:
+    return [{"core_mhz": at.core_mhz, "mem_mhz": at.mem_mhz} for at in settings]
 
 
 def _mean(values: np.ndarray) -> float | None:
@@ -265,7 +266,7 @@ def cross_validate(
     voltage: str = AUTO,
     robust: bool = False,
     time: str = "measured",
-    train: Sequence[tuple[float, float]] | None = None,
+    train: Sequence[Setting] | None = None,
     objective: str = "energy",
 ) -> CrossValidation:
     """Fit without each fold in turn, and predict the fold.

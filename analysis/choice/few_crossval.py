@@ -33,6 +33,7 @@ from analysis.energy.models import AUTO
 from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.time.ties import fastest, time_noise
+from dvfs.setting import Setting
 
 PARTS = 10
 """New kernels are tried a tenth of all at a time."""
@@ -216,7 +217,7 @@ def _judged_picks(
     for pick in made:
         above = truth.above_pct[truth.row[pick.label]]
         lost_pct = {
-            "model": above[truth.place(pick.core_mhz, pick.mem_mhz)],
+            "model": above[truth.column[pick.setting]],
             "best_measured": above[truth.least(pick.label, fold.own)],
             "highest_clocks": np.nan if truth.top is None else above[truth.top],
             "best_single": above[int(np.argmin(rank))],
@@ -274,14 +275,14 @@ class FewTruth:
     """What picks are judged by. ``row``: label -> row, of kernels that were measured everywhere;
     ``above_pct``: float64 (K, S), how far each score is above the kernel's least; ``fastest``:
     K columns of settings; ``top``: the column of the highest clocks, None where no setting has
-    both; ``settings``: S numbers of settings, and their ``mhz`` (S, 2)."""
+    both; ``settings``: the numbers of the S settings; ``column``: the place of each."""
 
     row: dict[str, int]
     above_pct: np.ndarray
     fastest: Sequence[int]
     top: int | None
     settings: np.ndarray
-    mhz: np.ndarray
+    column: Mapping[Setting, int]
 
     @classmethod
     def of(cls, data: Observations, goal: Objective) -> FewTruth:
@@ -292,28 +293,23 @@ class FewTruth:
         )
         whole = np.flatnonzero(np.isfinite(time_s).all(axis=1))
         energy_j, time_s = energy_j[whole], time_s[whole]
-        mhz = np.array([data.settings[s] for s in settings])
+        clocks = [data.settings[s] for s in settings.tolist()]
         noise = time_noise(data)
         raced = []
         for k, times in zip(whole.tolist(), time_s, strict=True):
             of = data.setting[data.kernel == labels[k]]
             repeats = np.bincount(of, minlength=len(data.settings))[settings]
-            raced.append(fastest(mhz.tolist(), times, noise[labels[k]] * times / np.sqrt(repeats)))
+            raced.append(fastest(clocks, times, noise[labels[k]] * times / np.sqrt(repeats)))
         score = goal.score(energy_j.T, time_s.T).T
         least = score.min(axis=1, keepdims=True)
         return cls(
             row={labels[k]: i for i, k in enumerate(whole.tolist())},
             above_pct=(score / least - 1.0) * 100.0,
             fastest=raced,
-            top=highest_clocks(mhz.tolist()),
-            mhz=mhz,
+            top=highest_clocks(clocks),
             settings=settings,
+            column={setting: i for i, setting in enumerate(clocks)},
         )
-
-    def place(self, core_mhz: float, mem_mhz: float) -> int:
-        """The column of a setting."""
-        same = np.nan_to_num(self.mhz) == np.nan_to_num([core_mhz, mem_mhz])
-        return int(np.flatnonzero(same.all(axis=1))[0])
 
     def least(self, label: str, among: np.ndarray) -> int:
         """The column of the kernel's best setting among some."""

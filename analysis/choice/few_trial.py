@@ -33,6 +33,7 @@ from analysis.measurements.cells import cell_means, first_rows
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.time.few_settings import LEAST_OTHERS, few_groups, few_setting_times
 from analysis.time.kernel_roofline import fit_time
+from dvfs.setting import Setting
 
 PARTS = 4
 """The other kernels are tried in so many parts, each with a fit of its own."""
@@ -68,7 +69,7 @@ class FewTrial:
     the latter's log energies, (S,), of each kernel that has the few settings alone.
     """
 
-    settings: list[tuple[float, float]]
+    settings: list[Setting]
     hidden: np.ndarray
     predicted_j: np.ndarray
     predicted_s: np.ndarray
@@ -77,7 +78,7 @@ class FewTrial:
     measured_s: np.ndarray
     regressed_log_j: Mapping[str, np.ndarray]
 
-    def best_single(self, objective: Objective) -> tuple[float, float]:
+    def best_single(self, objective: Objective) -> Setting:
         """The setting that is best on average over these kernels."""
         return self.settings[int(np.argmin(self._above(objective).mean(axis=1)))]
 
@@ -209,7 +210,7 @@ def _tried(
         model = fit(training, fitted.model, voltage, robust=fitted.robust, intervals=False)
         there = data.take(first[np.ix_(part, hidden)].ravel())
         labels = [whole[i] for i in part]
-        mhz = np.array([data.settings[present[i]] for i in hidden])
+        mhz = data.mhz[present[hidden]]
         times = fit_time(training)
         stacked = few_setting_times(training, times, labels, *mhz.T)
         time_s = np.array(
@@ -223,7 +224,7 @@ def _tried(
         predicted_j[np.ix_(part, hidden)] = energy_j.reshape(time_s.shape)
         known = log_j.copy()
         known[np.ix_(part, hidden)] = np.nan
-        by_process = fit_process(np.array(data.settings)[present], known).log_j(mhz)[part]
+        by_process = fit_process(data.mhz[present], known).log_j(mhz)[part]
         process_j[np.ix_(part, hidden)] = np.exp(by_process)
     return FewTrial(
         settings=[data.settings[i] for i in present],

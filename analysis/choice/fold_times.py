@@ -18,7 +18,7 @@ def with_predicted_time(training: Observations, held_out: Observations) -> Obser
     times = fit_time(training)
     time_s = np.empty(len(held_out))
     kernels, settings = kernel_names(held_out), np.unique(held_out.setting)
-    mhz = np.array([held_out.settings[s] for s in settings])
+    mhz = held_out.mhz[settings]
     few = few_setting_times(training, times, kernels, *mhz.T)
     for kernel in kernels:
         mine = held_out.kernel == kernel

@@ -9,6 +9,7 @@ import numpy as np
 from analysis.choice.losses import SEED
 from analysis.measurements.observations import CantFit, Observations, kernel_names, setting_text
 from analysis.unknown_name import unknown_name
+from dvfs.setting import Setting
 
 SCHEMES = (
     "leave-one-setting-out",
@@ -24,9 +25,7 @@ OTHER_SCHEMES = ("few:M", "leave-one-variant-out", "variants-kfold:K")
 """Schemes of :mod:`analysis.choice.few_crossval` and :mod:`analysis.choice.variant_crossval`."""
 
 
-def folds(
-    data: Observations, scheme: str, train: Sequence[tuple[float, float]] | None
-) -> Iterator[np.ndarray]:
+def folds(data: Observations, scheme: str, train: Sequence[Setting] | None) -> Iterator[np.ndarray]:
     """bool masks (rows,) of the rows that each fold of a scheme predicts.
 
     ``train``: for ``holdout``, the settings to fit on; without it a random half.
@@ -41,7 +40,7 @@ def folds(
         yield from (data.setting == s for s in present)
     elif scheme in ("leave-one-core-clock-out", "leave-one-memory-clock-out"):
         domain = scheme.split("-")[2]
-        mhz = np.array(data.settings)[data.setting, ("core", "memory").index(domain)]
+        mhz = data.mhz[data.setting, ("core", "memory").index(domain)]
         clocks = np.unique(mhz[np.isfinite(mhz)])
         if len(clocks) < 2:
             raise CantFit(f"{scheme} needs measurements at two {domain} clocks or more")
@@ -82,24 +81,21 @@ def _parts(data: Observations, scheme: str) -> int:
 
 
 def _holdout(
-    data: Observations, present: np.ndarray, train: Sequence[tuple[float, float]] | None
+    data: Observations, present: np.ndarray, train: Sequence[Setting] | None
 ) -> np.ndarray:
     if train is None:
         # At random: every second one in order would be one memory clock of two.
         half = -(-len(present) // 2)
         chosen = np.random.default_rng(SEED).permutation(present)[:half]
     else:
-        # A clock that is not there is NaN, which is not equal to itself.
-        measured = np.nan_to_num(np.array(data.settings))
-        same = (measured == np.nan_to_num(np.array(train))[:, None]).all(axis=2)
-        stray = [pair for pair, at in zip(train, same, strict=True) if not at.any()]
+        stray = [setting for setting in train if setting not in data.settings]
         if stray:
-            known = ",".join(f"{mhz:g}" for mhz in data.settings[-1] if not np.isnan(mhz))
+            known = ",".join(f"{mhz:g}" for mhz in data.settings[-1].clocks if mhz is not None)
             raise CantFit(
                 f"holdout trains on {setting_text(stray[0])}, which was not measured; "
                 f"a measured setting is {known or 'as found'}"
             )
-        chosen = same.argmax(axis=1)
+        chosen = np.array([data.settings.index(setting) for setting in train])
     test = ~np.isin(data.setting, chosen)
     if not test.any():
         raise CantFit("holdout leaves no setting to predict; train on fewer")

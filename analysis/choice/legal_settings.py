@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from analysis.measurements.observations import Observations
-
-Setting = tuple[float, float]
+from dvfs.setting import Setting
 
 
 def known_volts(
-    data: Observations,
-    legal: Mapping[tuple[float | None, float | None], tuple[float | None, float | None]],
+    data: Observations, legal: Mapping[Setting, tuple[float | None, float | None]]
 ) -> dict[Setting, tuple[float, float]]:
-    """The voltages of every setting that was measured or is legal, where they are known.
+    """The core and memory voltage of every setting that was measured or is legal, where they are
+    known.
 
-    ``legal``: (core MHz, memory MHz) -> (core V, memory V), None where there is no such clock or
-    the voltage is not known. Where the measurements carry no voltage, every one is 1.
-
-    Returns:
-        (core MHz, memory MHz), NaN where there is no such clock -> (core V, memory V).
+    ``legal``: those of the legal settings, None where there is no such clock or the voltage is not
+    known. Where the measurements carry no voltage, every one is 1.
     """
-    # NaN is not equal to itself, so settings are compared with None in its place.
-    measured = {tuple(map(_none_for_nan, pair)): pair for pair in data.settings}
     volts: dict[Setting, tuple[float, float]] = {}
-    for pair, (core_v, mem_v) in legal.items():
-        core_mhz, mem_mhz = (math.nan if mhz is None else float(mhz) for mhz in pair)
-        setting = measured.get(pair, (core_mhz, mem_mhz))
+    for setting, (core_v, mem_v) in legal.items():
         if data.voltage == "unit":
             volts[setting] = (1.0, 1.0)
         elif core_v is not None:
@@ -41,7 +32,3 @@ def known_volts(
             float(data.mem_v[rows].mean()),
         )
     return volts
-
-
-def _none_for_nan(mhz: float) -> float | None:
-    return None if math.isnan(mhz) else mhz

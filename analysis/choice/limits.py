@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.measurements.observations import CantFit, setting_text
+from dvfs.setting import Setting
 
 
 class OutsideLimits(CantFit):
@@ -18,7 +19,7 @@ class OutsideLimits(CantFit):
         self,
         label: str,
         least_w: float,
-        setting: tuple[float, float],
+        setting: Setting,
         max_slowdown: float | None,
         max_power_w: float,
     ) -> None:
@@ -51,7 +52,7 @@ def rounded_up(watts: float) -> float:
 
 def within_limits(
     label: str,
-    settings: Sequence[tuple[float, float]],
+    settings: Sequence[Setting],
     energy_j: np.ndarray,
     time_s: np.ndarray,
     max_slowdown: float | None,

@@ -13,6 +13,7 @@ from analysis.choice.objectives import ENERGY, Objective
 from analysis.measurements.observations import Observations, kernel_names
 from analysis.rounding import first_least
 from analysis.time.ties import equally_fast, highest, time_noise
+from dvfs.setting import Setting
 
 SEED = 20140519
 RESAMPLES = 2000
@@ -85,15 +86,16 @@ class FoldRankings:
     rank: np.ndarray
 
 
-def highest_clocks(settings: Sequence[tuple[float, float]]) -> int | None:
+def highest_clocks(settings: Sequence[Setting]) -> int | None:
     """The index of the setting that has both the highest core and the highest memory clock.
 
-    A clock that a site does not have (NaN) counts as its highest. None where no setting has both.
+    A clock that no setting has counts as its highest. None where no setting has both.
     """
-    mhz = np.array(settings)
-    tops = np.where(np.isfinite(mhz), mhz, -np.inf).max(axis=0)
-    at = np.flatnonzero(((mhz == tops) | np.isneginf(tops)).all(axis=1))
-    return int(at[0]) if len(at) else None
+    clocks = [
+        {mhz for setting in settings if (mhz := setting.clocks[i]) is not None} for i in (0, 1)
+    ]
+    top = Setting(*(max(of_domain, default=None) for of_domain in clocks))
+    return settings.index(top) if top in settings else None
 
 
 def kernel_numbers(data: Observations) -> np.ndarray:
@@ -214,11 +216,11 @@ def _best_single(
 
 def _perf_per_watt(data: Observations, settings: np.ndarray, over_pct: np.ndarray) -> float:
     """What NVML's choice loses one kernel; of several memory clocks it takes the highest."""
-    core_mhz, mem_mhz = np.array([data.settings[s] for s in settings]).T
+    core_mhz, mem_mhz = data.mhz[settings].T
     apart_mhz = np.abs(core_mhz - data.perf_per_watt_mhz)
     if not np.isfinite(apart_mhz).any():
         return np.nan
-    order = np.lexsort([-np.nan_to_num(mem_mhz), np.nan_to_num(apart_mhz, nan=np.inf)])
+    order = np.lexsort([-mem_mhz, apart_mhz])  # NaN comes last
     return float(over_pct[order[0]])
 
 

@@ -17,8 +17,7 @@ from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations
 from analysis.search.like_cells import like_cells
 from analysis.search.next_cells import ENOUGH, Belief, next_cells, spread_settings
-
-Setting = tuple[float, float]
+from dvfs.setting import Setting, clock_columns
 
 FIRST_SETTINGS = 5
 """All kernels are first measured at so many settings, far from each other."""
@@ -36,7 +35,7 @@ class Cells:
     """What may be measured: K kernels at M settings.
 
     ``labels``: each kernel's label in the measurements, None where it was never measured.
-    ``settings``: (core MHz, memory MHz), NaN where a site has no such clock. ``measured``: bool
+    ``measured``: bool
     (K, M), the cells that were measured. ``free``: bool (K, M), those that may be measured, or
     measured once more. ``measurements``: int (K, M), how many measurements of a cell are then made.
     ``node_hours``: of one measurement, from the kernel's number and its times (M,) in s, NaN where
@@ -79,10 +78,10 @@ class NextMeasurements:
 
 
 def measured_settings(data: Observations | None) -> set[Setting]:
-    """The settings that were measured, 0 in place of NaN."""
+    """The settings that were measured."""
     if data is None:
         return set()
-    return {_key(data.settings[s]) for s in np.unique(data.setting)}
+    return {data.settings[s] for s in np.unique(data.setting)}
 
 
 def next_measurements(
@@ -111,7 +110,7 @@ def next_measurements(
     again, again_hours = _anchors(data, offer, anchors, budget_h * ANCHOR_SHARE)
     offer = _without(offer, again)
     there = measured_settings(data)
-    measured = np.array([_key(setting) in there for setting in offer.settings])
+    measured = np.array([setting in there for setting in offer.settings])
     unknown = np.full(len(offer.settings), np.nan)
     left_h = budget_h - sum(again_hours)
     room = None if most is None else most - len(again)
@@ -177,17 +176,17 @@ def _anchors(
     if data is None or count < 1 or not may.any():
         return [], []
     row = {label: k for k, label in enumerate(offer.labels) if label is not None}
-    column = {_key(setting): s for s, setting in enumerate(offer.settings)}
+    column = {setting: s for s, setting in enumerate(offer.settings)}
     time_s = np.full(may.shape, np.nan)
     for i, label in enumerate(data.kernel.tolist()):
-        cell = row.get(label), column.get(_key(data.settings[data.setting[i]]))
+        cell = row.get(label), column.get(data.settings[data.setting[i]])
         if cell[0] is not None and cell[1] is not None:
             time_s[cell] = data.time_s[i]
     hours = np.stack([offer.cost(k, time_s[k]) for k in range(len(may))])
     measured = np.flatnonzero(may.any(axis=0))
     settings = [offer.settings[s] for s in measured.tolist()]
     none = np.zeros(len(settings), bool)
-    apart = spread_settings(np.array(settings), none, _fastest(settings), ANCHOR_SETTINGS)
+    apart = spread_settings(clock_columns(settings), none, _fastest(settings), ANCHOR_SETTINGS)
     cheapest_first = np.argsort(np.where(may, hours, np.inf), axis=0, kind="stable")
     cells: list[tuple[int, int]] = []
     costs: list[float] = []
@@ -225,9 +224,9 @@ def measurements_like(
     if not kernels:
         raise CantFit(f"{data.site} has measured none of these kernels; name another site")
     there = at_each_setting(fitted, data, volts, list(kernels))
-    place = {_key(setting): s for s, setting in enumerate(offer.settings)}
+    place = {setting: s for s, setting in enumerate(offer.settings)}
     of_kernel = np.array([kernels[label] for label in there.kernel.tolist()])
-    at = np.array([place.get(_key(pair), -1) for pair in there.settings])
+    at = np.array([place.get(pair, -1) for pair in there.settings])
     of_setting = at[there.setting]
     offered = of_setting >= 0
     cost = np.zeros(len(there))
@@ -256,14 +255,9 @@ def measurements_like(
     )
 
 
-def _key(setting: Setting) -> Setting:
-    core_mhz, mem_mhz = np.nan_to_num(setting)
-    return float(core_mhz), float(mem_mhz)
-
-
 def _spread(offer: Cells, measured: np.ndarray) -> list[tuple[int, int]]:
     """The cells that come first: all kernels at settings far from each other, new ones at two."""
-    mhz = np.array(offer.settings)
+    mhz = clock_columns(offer.settings)
     first = _fastest(offer.settings)
     free = offer.free & ~offer.measured
     missing = FIRST_SETTINGS - int(measured.sum())
@@ -283,7 +277,7 @@ def _fastest(settings: Sequence[Setting]) -> int:
     """The index of the setting with the highest clocks, or with the highest core clock where none
     has both."""
     top = highest_clocks(settings)
-    return int(np.nanargmax(np.array(settings)[:, 0])) if top is None else top
+    return int(np.nanargmax(clock_columns(settings)[:, 0])) if top is None else top
 
 
 def _beliefs(
@@ -302,8 +296,8 @@ def _beliefs(
     beliefs = []
     for k, label in zip(known, labels, strict=True):
         kernel = among[label]
-        place = {_key(setting): s for s, setting in enumerate(kernel.settings)}
-        at = np.array([place.get(_key(setting), -1) for setting in offer.settings])
+        place = {setting: s for s, setting in enumerate(kernel.settings)}
+        at = np.array([place.get(setting, -1) for setting in offer.settings])
         if kernel.energy_draws_j is None or kernel.time_draws_s is None:
             raise AssertionError(f"{label}: the fit has no posterior")
         score = objective.score(kernel.energy_draws_j, kernel.time_draws_s)

@@ -19,6 +19,7 @@ from analysis.energy.fitted import Fit
 from analysis.measurements.observations import Observations
 from analysis.rounding import TIE, first_least
 from analysis.time.ties import highest
+from dvfs.setting import Setting
 
 ALIKE = 1e-5
 """Expected costs that differ by less than this are alike; then the medians decide."""
@@ -50,8 +51,8 @@ class Pick:
     other kernels. ``model_lost_pct``, ``best_single_lost_pct``: of a kernel measured at few
     settings, what the two lose where they were tried on the others
     (:mod:`analysis.choice.few_trial`), else NaN; the one that loses less chooses.
-    ``best_single_core_mhz``, ``best_single_mem_mhz``: the measured setting that is best on average
-    over all kernels, where that is known. ``gain_over_best_single_pct``,
+    ``best_single``: the measured setting that is best on average over all kernels, None where that
+    is not known. ``gain_over_best_single_pct``,
     ``better_than_best_single``: what it is expected to cost above this pick, and the probability
     that it costs more. ``gain_over_highest_clocks_pct``, ``better_than_highest_clocks``: the same
     of the highest clocks. ``gain_over_best_measured_pct``, ``better_than_best_measured``: the same
@@ -62,8 +63,7 @@ class Pick:
     kernel: str
     params: Mapping[str, Any]
     label: str
-    core_mhz: float
-    mem_mhz: float
+    setting: Setting
     energy_j: float
     time_s: float
     saving_pct: float
@@ -79,14 +79,23 @@ class Pick:
     chosen_by: str = "model"
     model_lost_pct: float = np.nan
     best_single_lost_pct: float = np.nan
-    best_single_core_mhz: float = np.nan
-    best_single_mem_mhz: float = np.nan
+    best_single: Setting | None = None
     gain_over_best_single_pct: float = np.nan
     better_than_best_single: float = np.nan
     gain_over_highest_clocks_pct: float = np.nan
     better_than_highest_clocks: float = np.nan
     gain_over_best_measured_pct: float = np.nan
     better_than_best_measured: float = np.nan
+
+    @property
+    def core_mhz(self) -> float | None:
+        """The core clock of the setting, MHz."""
+        return self.setting.core_mhz
+
+    @property
+    def mem_mhz(self) -> float | None:
+        """The memory clock of the setting, MHz."""
+        return self.setting.mem_mhz
 
 
 def pick(
@@ -95,7 +104,7 @@ def pick(
     *,
     max_slowdown: float | None = None,
     max_power_w: float | None = None,
-    best_single: tuple[float, float] | None = None,
+    best_single: Setting | None = None,
 ) -> Pick:
     """The best candidate by an objective, within limits.
 
@@ -136,13 +145,11 @@ def pick(
             chosen = int(np.count_nonzero(allowed[:at]))
             single["chosen_by"] = "best_single"
     best = int(np.flatnonzero(allowed)[chosen])
-    core_mhz, mem_mhz = among.settings[best]
     best_pick = Pick(
         kernel=among.kernel,
         params=among.params,
         label=among.label,
-        core_mhz=core_mhz,
-        mem_mhz=mem_mhz,
+        setting=among.settings[best],
         energy_j=float(energy_j[best]),
         time_s=float(time_s[best]),
         saving_pct=float((1.0 - energy_j[best] / energy_j[fastest]) * 100.0),
@@ -183,7 +190,7 @@ def _compared(
     among: Candidates,
     goal: Objective,
     best: int,
-    best_single: tuple[float, float] | None,
+    best_single: Setting | None,
     allowed: np.ndarray,
 ) -> dict[str, Any]:
     """A pick's fields about the best single and the best measured setting, of those ``allowed``:
@@ -202,8 +209,8 @@ def _compared(
     if top is not None and allowed[top]:
         gain, better = better_than(scores, best, top)
         fields |= {"gain_over_highest_clocks_pct": gain, "better_than_highest_clocks": better}
-    if best_single in among.settings:
-        fields["best_single_core_mhz"], fields["best_single_mem_mhz"] = best_single
+    if best_single is not None and best_single in among.settings:
+        fields["best_single"] = best_single
         at = among.settings.index(best_single)
         if allowed[at]:
             gain, better = better_than(scores, best, at)

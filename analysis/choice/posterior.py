@@ -42,6 +42,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from analysis.choice.averaged import OtherPredictions, apart
 from analysis.choice.few_trial import FewErrors
@@ -50,7 +51,7 @@ from analysis.energy.discrepancy import LEAST_SHARE, Discrepancy, beyond_measure
 from analysis.energy.fitted import Fit
 from analysis.energy.refits import jackknife_deviations
 from analysis.energy.surface import clock_distance, matern
-from analysis.energy.terms.registry import design_matrix
+from analysis.energy.terms.registry import sparse_design_matrix
 from analysis.measurements.observations import Observations
 
 DRAWS = 1000
@@ -102,7 +103,7 @@ class Posterior:
 
 def has_posterior(fitted: Fit) -> bool:
     """Whether the fit says how sure it is: it has three settings or more."""
-    return fitted.refits is not None or bool(np.isfinite(fitted.covariance).all())
+    return fitted.refits is not None or bool(np.isfinite(fitted.deviations).all())
 
 
 def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Posterior]:
@@ -113,7 +114,7 @@ def posteriors(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> list[Poste
     measured cells are not conditioned on.
     """
     n_settings = predicted_j.shape[1]
-    parts = fitted.parts_j(cells.there)
+    parts = fitted.sparse_parts_j(cells.there)
     by_time = np.array([term.pays_for == "time" for term in fitted.terms])
     elasticity = _share(parts, by_time).reshape(predicted_j.shape)
     beyond = _beyond(fitted, cells, parts)
@@ -291,11 +292,9 @@ def _refit_deviations(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> np.
     """
     shape, terms = predicted_j.shape, fitted.terms
     if fitted.refits is None:
-        columns = design_matrix(at_voltage(cells.there, fitted.voltage, fitted.curves), terms)
-        spread, axes = np.linalg.eigh(fitted.covariance)
-        # The symmetric root: axes have either sign, and any direction where spreads are equal.
-        root = (axes * np.sqrt(np.maximum(spread, 0.0))) @ axes.T
-        return np.asarray((root @ columns.T).reshape(-1, *shape) / predicted_j)
+        seen = at_voltage(cells.there, fitted.voltage, fitted.curves)
+        by_deviation = (sparse_design_matrix(seen, terms) @ fitted.deviations.T).T
+        return np.asarray(by_deviation.reshape(-1, *shape) / predicted_j)
     n = len(fitted.refits.value)
     if fitted.surface is not None:
         return np.zeros((n, *shape))
@@ -304,19 +303,19 @@ def _refit_deviations(fitted: Fit, cells: Cells, predicted_j: np.ndarray) -> np.
     return jackknife_deviations(log_j.reshape(n, -1)).reshape(n, *shape)
 
 
-def _share(parts_j: np.ndarray, terms: np.ndarray) -> np.ndarray:
+def _share(parts_j: sparse.csr_array, terms: np.ndarray) -> np.ndarray:
     """The share of each row's joules that some of the terms pay for: float64 (rows,)."""
     total = np.maximum(parts_j.sum(axis=1), 1e-300)
-    return np.asarray(parts_j[:, terms].sum(axis=1) / total)
+    return np.asarray(parts_j @ terms.astype(float) / total)
 
 
-def _beyond(fitted: Fit, cells: Cells, parts_j: np.ndarray) -> np.ndarray:
+def _beyond(fitted: Fit, cells: Cells, parts_j: sparse.csr_array) -> np.ndarray:
     """Standard deviations of log energy, float64 (4, K, M), by how far a setting lies beyond the
     others: :func:`~analysis.energy.discrepancy.beyond_measured`, times its domain's share."""
     shape = cells.repeats.shape
     if fitted.discrepancy is None:
         return np.zeros((4, *shape))
-    far = beyond_measured(np.array(cells.there.settings), cells.fitted_at, fitted.voltage)
+    far = beyond_measured(cells.there.mhz, cells.fitted_at, fitted.voltage)
     domains = np.array([term.domain for term in fitted.terms])
     shares = [_share(parts_j, own).reshape(shape) for own in (domains != "mem", domains == "mem")]
     return np.asarray(far[:, None, :] * np.repeat(shares, 2, axis=0))
@@ -325,7 +324,7 @@ def _beyond(fitted: Fit, cells: Cells, parts_j: np.ndarray) -> np.ndarray:
 def _root(cells: Cells, discrepancy: Discrepancy | None) -> np.ndarray:
     """The symmetric root of the correlation of the settings: float64 (M, M). Other roots change
     with the processor, as axes have either sign."""
-    mhz = np.array(cells.there.settings)
+    mhz = cells.there.mhz
     if discrepancy is None:
         return np.zeros((len(mhz), len(mhz)))
     far = clock_distance(mhz, mhz, mhz[cells.fitted_at] if cells.fitted_at.any() else mhz)

@@ -9,8 +9,7 @@ import numpy as np
 from analysis.choice.losses import kernel_numbers, rank_single_settings
 from analysis.choice.objectives import Objective
 from analysis.measurements.observations import Observations
-
-Setting = tuple[float, float]
+from dvfs.setting import Setting
 
 
 def best_single_setting(data: Observations, objective: Objective) -> Setting:

@@ -33,11 +33,11 @@ def process_energies(training: Observations, held_out: Observations) -> np.ndarr
         return np.full(len(held_out), np.nan)
     labels = kernel_names(training)
     log_w = cell_means(training, labels, np.log(training.energy_j / training.time_s))[:, present]
-    process = fit_process(np.array(training.settings)[present], log_w)
+    process = fit_process(training.mhz[present], log_w)
     row = {label: i for i, label in enumerate(labels)}
     number = np.array([row.get(label, -1) for label in held_out.kernel.tolist()])
     settings, column = np.unique(held_out.setting, return_inverse=True)
-    log_w = process.log_j(np.array(held_out.settings)[settings])[number, column]
+    log_w = process.log_j(held_out.mhz[settings])[number, column]
     return np.where(number >= 0, np.exp(log_w) * held_out.time_s, np.nan)
 
 

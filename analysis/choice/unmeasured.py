@@ -9,8 +9,7 @@ import numpy as np
 
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations
-
-Setting = tuple[float, float]
+from dvfs.setting import Setting, clock_columns
 
 
 def energies_j(
@@ -40,12 +39,13 @@ def energies_j(
             )
     n = len(time_s)
     zero = np.zeros(n)
+    (mhz,) = clock_columns([setting])
     rows = replace(
         data.take(np.zeros(n, np.int64)),
         kernel=np.full(n, "", object),
         instances={},
-        core_mhz=np.full(n, setting[0]),
-        mem_mhz=np.full(n, setting[1]),
+        core_mhz=np.full(n, mhz[0]),
+        mem_mhz=np.full(n, mhz[1]),
         core_v=np.full(n, volts[0]),
         mem_v=np.full(n, volts[1]),
         time_s=time_s,

@@ -20,7 +20,8 @@ from analysis.choice.variant_prices import times_without
 from analysis.energy.fit import fit
 from analysis.energy.models import AUTO
 from analysis.measurements.observations import CantFit, Observations
-from analysis.measurements.variant_costs import MeasuredVariants
+from analysis.measurements.variant_costs import CLOCKS, MeasuredVariants
+from dvfs.setting import distinct_settings
 
 LEAVE_ONE_OUT = "leave-one-variant-out"
 KFOLD = "variants-kfold:"
@@ -171,15 +172,14 @@ def folds(count: int, scheme: str) -> Iterator[np.ndarray]:
 
 def _rows_of(variants: MeasuredVariants, data: Observations) -> np.ndarray:
     """A row of ``data`` for each row of ``variants``: of its variant and setting."""
-    known = np.nan_to_num(np.array(data.settings), nan=-1.0)[data.setting].tolist()
     labels = data.kernel.tolist()
     place = {
-        (label, *pair): row for row, (label, pair) in enumerate(zip(labels, known, strict=True))
+        (label, data.settings[setting]): row
+        for row, (label, setting) in enumerate(zip(labels, data.setting.tolist(), strict=True))
     }
-    settings = np.nan_to_num(np.array(variants.settings), nan=-1.0).tolist()
     rows = []
-    for variant, setting in zip(variants.variant.tolist(), settings, strict=True):
-        key = (variants.instances[variant].label, *setting)
+    for variant, setting in zip(variants.variant.tolist(), variants.settings, strict=True):
+        key = (variants.instances[variant].label, setting)
         if key not in place:
             raise CantFit(
                 f"{key[0]} has a time and no energy at a setting; measure it again, or use "
@@ -199,10 +199,10 @@ def _judged(
 ) -> ProblemErrors:
     mine = variants.problem == place
     chosen_s = predicted_s if time == "predicted" or judged_by == TIME else variants.time_s
-    settings = np.nan_to_num(np.array(variants.settings), nan=-1.0)
+    _, number = distinct_settings(*(variants.clocks[name] for name in CLOCKS))
     lost, wrong, close = [], 0, np.zeros(len(variants), bool)
-    for setting in np.unique(settings[mine], axis=0):
-        rows = np.flatnonzero(mine & (settings == setting).all(axis=1))
+    for setting in np.unique(number[mine]):
+        rows = np.flatnonzero(mine & (number == setting))
         actual = judged_by.score(variants.energy_j[rows], variants.time_s[rows])
         expected = judged_by.score(predicted_j[rows], chosen_s[rows])
         close[rows] = actual <= CLOSE * actual.min()

@@ -14,7 +14,8 @@ import numpy as np
 
 from analysis.costs.linear_cost import LEAST_ABSOLUTE, LinearCost, fit_linear_cost
 from analysis.costs.stencil_time import CannotPredict
-from analysis.measurements.variant_costs import MeasuredVariants
+from analysis.measurements.variant_costs import CLOCKS, MeasuredVariants
+from dvfs.setting import Setting, distinct_settings
 
 TRAINED = 10
 """One of so many variants is fitted on, and at least :data:`FEWEST` for each term."""
@@ -25,11 +26,11 @@ SEED = 0
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyPrices:
-    """Energies at one ``setting`` (core, memory MHz) as constant power times the measured time and
+    """Energies at one ``setting`` as constant power times the measured time and
     joules for each count: ``cost``, fitted on its ``n`` variants; ``test_error_pct``: root mean
     square relative error of the ``tested`` others."""
 
-    setting: tuple[float, float]
+    setting: Setting
     cost: LinearCost
     tested: int
     test_error_pct: float
@@ -69,14 +70,12 @@ def fit_energies(variants: MeasuredVariants) -> EnergyPrices | None:
     """The prices at the setting of most variants, the highest clocks of several; None where too
     few have an energy."""
     known = np.isfinite(variants.energy_j)
-    settings = np.nan_to_num(np.array(variants.settings), nan=-1.0)
-    choices, of, numbers = np.unique(
-        settings[known], axis=0, return_inverse=True, return_counts=True
-    )
-    if not len(choices):
+    choices, of = distinct_settings(*(variants.clocks[name][known] for name in CLOCKS))
+    if not choices:
         return None
+    numbers = np.bincount(of)
     best = int(np.flatnonzero(numbers == numbers.max())[-1])
-    rows = np.flatnonzero(known)[of.reshape(-1) == best]
+    rows = np.flatnonzero(known)[of == best]
     columns = {TIME_TERM: variants.time_s} | {
         name: variants.columns[name] for name in variants.counted
     }
@@ -90,9 +89,8 @@ def fit_energies(variants: MeasuredVariants) -> EnergyPrices | None:
     cost = fit_linear_cost(own, variants.energy_j[trained], LEAST_ABSOLUTE)
     predicted = cost.of({name: column[tested] for name, column in columns.items()})
     error = np.sqrt(np.mean((predicted / variants.energy_j[tested] - 1.0) ** 2))
-    core_mhz, mem_mhz = variants.settings[int(rows[0])]
     return EnergyPrices(
-        setting=(core_mhz, mem_mhz), cost=cost, tested=len(tested), test_error_pct=error * 100.0
+        setting=choices[best], cost=cost, tested=len(tested), test_error_pct=error * 100.0
     )
 
 

@@ -44,8 +44,8 @@ class VariantCosts:
 
     instance: KernelInstance
     name: str
-    core_mhz: float
-    mem_mhz: float
+    core_mhz: float | None
+    mem_mhz: float | None
     repeats: int
     time_s: float
     energy_j: float
@@ -183,8 +183,8 @@ def study(
         VariantCosts(
             instance=instance,
             name=names[instance.label].removeprefix(variants.kernel).strip() or instance.label,
-            core_mhz=variants.setting[0],
-            mem_mhz=variants.setting[1],
+            core_mhz=variants.setting.core_mhz,
+            mem_mhz=variants.setting.mem_mhz,
             repeats=int(variants.repeats[i]),
             time_s=float(time_s[i]),
             energy_j=float(energy_j[i]),

@@ -196,19 +196,25 @@ def equally_good(value: np.ndarray, relative: np.ndarray) -> tuple[np.ndarray, n
     ``value``: float64 (terms,), 0 or more; ``relative``: (rows, terms). Both are ``value`` where
     the columns are independent.
     """
+    scale = _scale(relative)
+    low, high = least_and_most(value * scale, _free_directions(relative))
+    return low / scale, high / scale
+
+
+def least_and_most(value: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest of each non-negative number of ``value`` (terms,) as all move along
+    the directions ``free``, float64 (directions, terms), and none becomes negative."""
     from scipy.optimize import linprog  # noqa: PLC0415
 
-    free, scale = _free_directions(relative), _scale(relative)
     low, high = value.copy(), value.copy()
-    scaled = value * scale
     for term in np.flatnonzero((np.abs(free) > np.sqrt(LEAST_SHARE)).any(axis=0)).tolist():
         for sign, side in ((1.0, low), (-1.0, high)):
             moved = linprog(
-                sign * free[:, term], A_ub=-free.T, b_ub=scaled, bounds=(None, None), method="highs"
+                sign * free[:, term], A_ub=-free.T, b_ub=value, bounds=(None, None), method="highs"
             )
             if moved.success:
-                reached = scaled[term] + free[:, term] @ moved.x
-                side[term] = reached / scale[term] if reached > LEAST_SHARE * scaled.max() else 0.0
+                reached = value[term] + free[:, term] @ moved.x
+                side[term] = reached if reached > LEAST_SHARE * value.max() else 0.0
     return low, high
 
 

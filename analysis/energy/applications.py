@@ -17,6 +17,7 @@ from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
+from dvfs.setting import Setting
 
 ARITHMETIC = ("sp", "dp", "int")
 FEWEST = 2
@@ -33,8 +34,7 @@ class VariantEnergy:
     """
 
     kernel: KernelInstance
-    core_mhz: float
-    mem_mhz: float
+    setting: Setting
     n: int
     measured_j: float
     predicted_j: float
@@ -126,12 +126,10 @@ def _variants(data: Observations, fitted: Fit, known: set[str]) -> list[VariantE
     for label in kernel_names(data):
         for setting in np.unique(data.setting[data.kernel == label]):
             mine = (data.kernel == label) & (data.setting == setting)
-            core_mhz, mem_mhz = data.settings[setting]
             rows.append(
                 VariantEnergy(
                     kernel=data.instance(label),
-                    core_mhz=core_mhz,
-                    mem_mhz=mem_mhz,
+                    setting=data.settings[setting],
                     n=int(mine.sum()),
                     measured_j=float(data.energy_j[mine].mean()),
                     predicted_j=float(predicted_j[mine].mean()),

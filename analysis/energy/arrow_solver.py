@@ -63,6 +63,9 @@ def solve_blocks(  # type: ignore[no-untyped-def]
     own_gram,
     cross,
     own_moment,
+    kernel,
+    cell_end,
+    count,
     core_power,
     mem_power,
     weight,
@@ -72,32 +75,33 @@ def solve_blocks(  # type: ignore[no-untyped-def]
 ):
     """The coefficients >= 0 with the least sum of squares over all blocks, a block a setting.
 
-    Arrays: those of :class:`analysis.energy.normal_equations.NormalEquations`; ``weight``,
-    ``core_v``, ``mem_v`` float64 (S,); ``start`` float64 (p,). Returns the shared coefficients
-    (p,), the kernels' own (K, 2), the sum of squares, and its slopes (2, S) with the core's and
-    the memory's voltages.
+    Arrays: those of :class:`analysis.energy.normal_equations.NormalEquations`; ``count``: K;
+    ``weight``, ``core_v``, ``mem_v`` float64 (S,); ``start`` float64 (p,). Returns the shared
+    coefficients (p,), the kernels' own (K, 2), the sum of squares, and its slopes (2, S) with the
+    core's and the memory's voltages.
     """
     n, size = moment.shape
-    count = own_moment.shape[1]
     factor = np.empty((n, size))
     a, b, scale = np.zeros((size, size)), np.zeros(size), np.ones(size)
     own_a, own_c = np.zeros((count, 2, 2)), np.zeros((count, 2, size))
     own_b = np.zeros((count, 2))
     total = 0.0
     for s in range(n):
+        first = 0 if s == 0 else cell_end[s - 1]
         for i in range(size):
             factor[s, i] = core_v[s] ** core_power[i] * mem_v[s] ** mem_power[i]
         if weight[s] > 0.0:
             total += weight[s] * square[s]
             _add_shared(a, b, gram[s], moment[s], factor[s], weight[s])
-            for k in range(count):
+            for c in range(first, cell_end[s]):
+                k = kernel[c]
                 _add_own(
                     own_a[k],
                     own_c[k],
                     own_b[k],
-                    own_gram[s, k],
-                    cross[s, k],
-                    own_moment[s, k],
+                    own_gram[c],
+                    cross[c],
+                    own_moment[c],
                     factor[s],
                     weight[s],
                     (core_v[s] ** 2, mem_v[s] ** 2),
@@ -111,13 +115,15 @@ def solve_blocks(  # type: ignore[no-untyped-def]
         x[i] /= scale[i]
     slope = np.zeros((2, n))
     for s in range(n):
+        first = 0 if s == 0 else cell_end[s - 1]
         if weight[s] > 0.0:
             core, mem = _slopes(
                 gram[s],
                 moment[s],
-                own_gram[s],
-                cross[s],
-                own_moment[s],
+                own_gram[first : cell_end[s]],
+                cross[first : cell_end[s]],
+                own_moment[first : cell_end[s]],
+                kernel[first : cell_end[s]],
                 core_power,
                 mem_power,
                 x,
@@ -233,7 +239,18 @@ def _descend(a, b, own_a, own_c, own_b, total, x, own):  # type: ignore[no-untyp
 
 @numba.njit(cache=True)
 def _slopes(  # type: ignore[no-untyped-def]
-    gram, moment, own_gram, cross, own_moment, core_power, mem_power, x, own, factor, squares
+    gram,
+    moment,
+    own_gram,
+    cross,
+    own_moment,
+    kernel,
+    core_power,
+    mem_power,
+    x,
+    own,
+    factor,
+    squares,
 ):
     """How half of one setting's squares changes with log V of the core and of the memory."""
     size = len(x)
@@ -243,14 +260,14 @@ def _slopes(  # type: ignore[no-untyped-def]
         pull[i] = -moment[i]
         for j in range(size):
             pull[i] += gram[i, j] * x[j] * factor[j]
-    for k in range(len(own)):
-        u0, u1 = own[k, 0] * squares[0], own[k, 1] * squares[1]
-        p0 = own_gram[k, 0, 0] * u0 + own_gram[k, 0, 1] * u1 - own_moment[k, 0]
-        p1 = own_gram[k, 1, 0] * u0 + own_gram[k, 1, 1] * u1 - own_moment[k, 1]
+    for c in range(len(kernel)):
+        u0, u1 = own[kernel[c], 0] * squares[0], own[kernel[c], 1] * squares[1]
+        p0 = own_gram[c, 0, 0] * u0 + own_gram[c, 0, 1] * u1 - own_moment[c, 0]
+        p1 = own_gram[c, 1, 0] * u0 + own_gram[c, 1, 1] * u1 - own_moment[c, 1]
         for i in range(size):
-            p0 += cross[k, 0, i] * x[i] * factor[i]
-            p1 += cross[k, 1, i] * x[i] * factor[i]
-            pull[i] += cross[k, 0, i] * u0 + cross[k, 1, i] * u1
+            p0 += cross[c, 0, i] * x[i] * factor[i]
+            p1 += cross[c, 1, i] * x[i] * factor[i]
+            pull[i] += cross[c, 0, i] * u0 + cross[c, 1, i] * u1
         core += p0 * 2.0 * u0
         mem += p1 * 2.0 * u1
     for i in range(size):

@@ -105,14 +105,14 @@ def _grouped(
     order: Sequence[str] = (),
 ) -> xr.Dataset:
     """The terms' joules summed by group; groups in ``order``, else in that of the terms."""
-    joules = term_energy_j(fitted, data)["energy_j"].values
+    joules = fitted.sparse_parts_j(data)
     groups = [group_of(term) for term in fitted.terms]
     names = [name for name in order if name in groups] if order else list(dict.fromkeys(groups))
     if not order:  # what time pays for last, and constant power at the end of every bar
         by_time = {group_of(term) for term in fitted.terms if term.pays_for == "time"}
         names.sort(key=lambda name: (name == CONSTANT, name in by_time))
-    summed = np.column_stack([joules[:, [g == name for g in groups]].sum(axis=1) for name in names])
-    return _dataset(summed, dim, names, data)
+    member = np.array([[group == name for name in names] for group in groups], float)
+    return _dataset(joules @ member, dim, names, data)
 
 
 def _dataset(joules: np.ndarray, dim: str, names: Sequence[str], data: Observations) -> xr.Dataset:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import special
 
-from analysis.costs.linear_cost import equally_good
+from analysis.energy.arrow_factor import ArrowColumns
 from analysis.energy.choosing import FormChoice, choose
 from analysis.energy.curves import at_voltage
 from analysis.energy.fitted import CONFIDENCE, Fit
@@ -15,18 +15,19 @@ from analysis.energy.forms import Form, forms
 from analysis.energy.intervals import (
     MIN_SETTINGS_FOR_INTERVALS,
     choosing_without_each_setting,
-    jackknife,
-    node_covariance,
+    coefficient_deviations,
+    node_deviations,
     without_each_setting,
 )
 from analysis.energy.models import AUTO
 from analysis.energy.node_differences import scatter_of_one_node
 from analysis.energy.out_of_fold import estimate_discrepancy
 from analysis.energy.refits import Refits
-from analysis.energy.remarks import condition_number, inseparable, outliers
+from analysis.energy.remarks import inseparable, outliers
 from analysis.energy.surface import fit_surface
 from analysis.energy.terms.registry import design_matrix
-from analysis.energy.training import predict, prepare, solve_form
+from analysis.energy.terms.term import MEM
+from analysis.energy.training import FormSolution, Training, predict, prepare, solve_form
 from analysis.measurements.observations import CantFit, Observations
 
 HUBER = 1.345
@@ -76,45 +77,49 @@ def fit(
                 why = f"the voltages are not used, as with them {text}; {without.why}"
                 return replace(without, why=why)
         raise CantFit(f"{text}; measure more settings or kernels")
-    place = {term.name: i for i, term in enumerate(training.equations.terms)}
-    if training.estimated or training.equations.kernels:
-        seen = at_voltage(data, choice.form.voltage, solution.curves)
-        columns = design_matrix(seen, training.terms)
-    else:
-        columns = training.columns
-    weighted = columns / data.energy_j[:, None]
-    scale = np.linalg.norm(weighted, axis=0)
-    used = scale > 0
+    columns, numbers = _columns(training, solution)
+    arrow_terms = [training.equations.terms[i] for i in numbers]
+    length = columns.lengths()
+    place = {term.name: i for i, term in enumerate(arrow_terms) if length[i] > 0}
     dropped = training.dropped + [
         {"name": term.name, "why": "no measurement has any of it"}
-        for term, use in zip(training.terms, used, strict=True)
-        if not use
+        for term in training.terms
+        if term.name not in place
     ]
-    terms = [term for term, use in zip(training.terms, used, strict=True) if use]
-    order = np.array([place[term.name] for term in terms])
-    unit = weighted[:, used] / scale[used]
+    terms = [term for term in training.terms if term.name in place]
+    at = np.array([place[term.name] for term in terms])
+    order = numbers[at]
     predicted_j = predict(training, solution)
     surface = fit_surface(data, predicted_j) if choice.form.surface else None
     if surface is not None:
         predicted_j = predicted_j * (1.0 + surface.at(data))
     value = solution.value[order]
-    covariance, freedom = np.full((len(terms), len(terms)), np.nan), np.inf
-    with_choice, refits, discrepancy = covariance, None, None
+    least = most = value
+    deviations = with_choice = np.full((1, len(terms)), np.nan)
+    condition_number, freedom = np.nan, np.inf
+    refits, discrepancy, confounded = None, None, []
     if intervals:
-        of_nodes, freedom = node_covariance(choice, data, weight)
+        of_nodes, freedom = node_deviations(choice, data, weight)
         solutions = without_each_setting(training, solution)
         by_setting = np.stack([without.value for without in solutions])
         chosen_again = choosing_without_each_setting(choice, by_setting, candidates, data, weight)
-        covariance, with_choice = (
-            (jackknife(left_out) + of_nodes)[np.ix_(order, order)]
+        deviations, with_choice = (
+            np.vstack([coefficient_deviations(left_out), of_nodes])[:, order]
             for left_out in (by_setting, chosen_again)
         )
         if len(solutions) >= MIN_SETTINGS_FOR_INTERVALS:
             curves = [without.curves for without in solutions] if training.estimated else []
             refits = Refits(by_setting[:, order], curves)
             discrepancy = estimate_discrepancy(training, solution, solutions, surface)
-    least, most = equally_good(value, weighted[:, used]) if intervals else (value, value)
-    reach = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(with_choice))
+        factor = columns.factor()
+        condition_number = factor.condition_number()
+        lengths = np.where(length > 0, length, 1.0)
+        least, most = (
+            (end / lengths)[at] for end in factor.equally_good(solution.value[numbers] * lengths)
+        )
+        q = columns.shared.shape[1]
+        confounded = inseparable(arrow_terms[:q], columns.shared / length[:q])
+    reach = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt((with_choice**2).sum(axis=0))
     made = Fit(
         site=data.site,
         simulated=data.simulated,
@@ -126,9 +131,9 @@ def fit(
         value=value,
         low=np.maximum(np.minimum(value - reach, least), 0.0),
         high=np.maximum(value + reach, most),
-        covariance=covariance,
-        covariance_with_choice=with_choice,
-        condition_number=condition_number(unit) if intervals else np.nan,
+        deviations=deviations,
+        deviations_with_choice=with_choice,
+        condition_number=condition_number,
         dropped=dropped,
         curves=solution.curves,
         surface=surface,
@@ -138,7 +143,7 @@ def fit(
         why=choice.why,
         robust=robust,
         outliers=outliers(data, predicted_j) if intervals else [],
-        confounded=inseparable(terms, unit) if intervals else [],
+        confounded=confounded,
         unproven_clocks=data.unproven_clocks,
         stated_clocks=data.stated_clocks,
     )
@@ -146,6 +151,25 @@ def fit(
         return made
     noise, setting = scatter
     return replace(made, discrepancy=replace(discrepancy, node_noise=noise, node_setting=setting))
+
+
+def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, np.ndarray]:
+    """The columns of the fit, each row divided by its energy, and their places among the
+    equations' terms. Shared ones that are 0 are left out."""
+    equations, data = training.equations, training.data
+    columns = training.columns
+    if training.estimated:
+        data = at_voltage(data, training.form.voltage, solution.curves)
+        columns = design_matrix(data, equations.shared)
+    filled = np.flatnonzero(columns.any(axis=0))
+    has_mem = any(term.pays_for == "kernel" and term.domain == MEM for term in training.terms)
+    own = np.column_stack([data.core_v**2, data.mem_v**2 * has_mem])
+    energy_j = data.energy_j[:, None]
+    arrow = ArrowColumns(
+        columns[:, filled] / energy_j, own / energy_j, training.number, len(equations.kernels)
+    )
+    kernels = np.arange(len(equations.shared), len(equations.terms))
+    return arrow, np.concatenate([filled, kernels])
 
 
 def _chosen(

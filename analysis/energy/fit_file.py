@@ -11,14 +11,14 @@ from pydantic import AfterValidator, Field, FiniteFloat, ValidationError, model_
 from analysis.energy.curves import Curves, VoltageCurve
 from analysis.energy.discrepancy import Discrepancy
 from analysis.energy.fit_summary import FitSummary, NotNegative, Part, first_error
-from analysis.energy.fitted import Fit, finite
+from analysis.energy.fitted import Fit, deviations_of, finite
 from analysis.energy.likeness import Likeness
 from analysis.energy.refits import Refits
 from analysis.energy.surface import Surface
 from analysis.energy.terms.registry import KINDS, term_of
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Square = Annotated[list[list[float]], Field(min_length=1)]
+Matrix = Annotated[list[list[float]], Field(min_length=1)]
 Pair = Annotated[list[FiniteFloat | None], Field(min_length=2, max_length=2)]
 Shape = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 
@@ -101,8 +101,11 @@ class _KeptFit(FitSummary):
     """What is read of :func:`as_kept`: the summary, and what predictions are computed from."""
 
     terms: list[_Term]
-    covariance: Square
-    covariance_with_choice: Square
+    deviations: Matrix | None = None
+    deviations_with_choice: Matrix | None = None
+    covariance: Matrix | None = None
+    """Of fits of earlier versions, in place of the deviations; with the choice as well."""
+    covariance_with_choice: Matrix | None = None
     curves: _Curves
     surface: _Surface | None = None
     refits: _Refits | None = None
@@ -112,8 +115,16 @@ class _KeptFit(FitSummary):
     def _sizes_agree(self) -> Self:
         if [term.name for term in self.terms] != [one.name for one in self.coefficients]:
             raise ValueError("the terms must be those of the coefficients")
-        for matrix in (self.covariance, self.covariance_with_choice):
-            if {len(self.terms)} != {len(matrix), *map(len, matrix)}:
+        columns = {len(self.terms)}
+        for deviations, covariance in (
+            (self.deviations, self.covariance),
+            (self.deviations_with_choice, self.covariance_with_choice),
+        ):
+            if (deviations is None) == (covariance is None):
+                raise ValueError("either deviations or a covariance must be there")
+            if deviations is not None and columns != set(map(len, deviations)):
+                raise ValueError("deviations must have a column for each term")
+            if covariance is not None and columns != {len(covariance), *map(len, covariance)}:
                 raise ValueError("a covariance must have a row and a column for each term")
         if self.refits is not None and len(self.refits.value[0]) != len(self.terms):
             raise ValueError("a refit must have a value for each term")
@@ -130,8 +141,8 @@ def as_kept(fitted: Fit) -> dict[str, Any]:
     """What a store keeps of a fit, as JSON; :func:`fit_of` makes the same fit of it."""
     kept = fitted.as_dict() | {
         "terms": [term.as_dict() for term in fitted.terms],
-        "covariance": fitted.covariance.tolist(),
-        "covariance_with_choice": fitted.covariance_with_choice.tolist(),
+        "deviations": fitted.deviations.tolist(),
+        "deviations_with_choice": fitted.deviations_with_choice.tolist(),
         "curves": _kept_curves(fitted.curves),
     }
     if fitted.refits is not None:
@@ -162,6 +173,12 @@ def _kept_curves(curves: Curves) -> dict[str, list[list[float]]]:
 def _curves_of(read: _Curves) -> Curves:
     core, mem = (VoltageCurve(*np.array(curve)) for curve in (read.core, read.mem))
     return Curves(core, mem, np.zeros(0))
+
+
+def _deviations(
+    deviations: list[list[float]] | None, covariance: list[list[float]] | None
+) -> np.ndarray:
+    return np.array(deviations) if covariance is None else deviations_of(np.array(covariance))
 
 
 def fit_of(kept: object) -> Fit:
@@ -205,8 +222,10 @@ def fit_of(kept: object) -> Fit:
         value=column("value"),
         low=column("low"),
         high=column("high"),
-        covariance=np.array(read.covariance),
-        covariance_with_choice=np.array(read.covariance_with_choice),
+        deviations=_deviations(read.deviations, read.covariance),
+        deviations_with_choice=_deviations(
+            read.deviations_with_choice, read.covariance_with_choice
+        ),
         condition_number=np.inf if read.condition_number is None else read.condition_number,
         dropped=[dropped.model_dump() for dropped in read.dropped],
         curves=_curves_of(read.curves),

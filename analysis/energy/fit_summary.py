@@ -162,6 +162,8 @@ class FitSummary(Part):
 
 NOT_IN_SUMMARY = (
     "terms",
+    "deviations",
+    "deviations_with_choice",
     "covariance",
     "covariance_with_choice",
     "curves",

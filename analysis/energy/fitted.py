@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
+from scipy import sparse, special
 
 from analysis.energy.curves import Curves, at_voltage
 from analysis.energy.models import ESTIMATED
 from analysis.energy.refits import Refits
 from analysis.energy.surface import Surface
-from analysis.energy.terms.registry import design_matrix
+from analysis.energy.terms.registry import sparse_design_matrix
 from analysis.energy.terms.term import OperatingPoint, Term
 from analysis.measurements.observations import Observations
+from dvfs.setting import Setting, clock_columns
 
 if TYPE_CHECKING:
     from analysis.energy.choosing import TriedForm
@@ -33,9 +34,10 @@ class Fit:
     """Coefficients of one site, and how sure they are.
 
     ``value``, ``low``, ``high``: float64, in each term's unit; low and high are the 95 %
-    interval, NaN where fewer than three settings were measured. ``covariance``: of the values
-    given the form, by leaving settings out; ``covariance_with_choice``: the same with the form
-    chosen again without each setting, as the intervals have it. ``voltage``: measured, table,
+    interval, NaN where fewer than three settings were measured. ``deviations``: float64
+    (n, terms), whose products sum to the covariance of the values given the form, by leaving
+    settings out; ``deviations_with_choice``: the same with the form chosen again without each
+    setting, as the intervals have it; NaN where low and high are. ``voltage``: measured, table,
     unit (V = 1), or the family that was estimated (floor, free): then ``curves`` hold V(f),
     relative to the highest clock. ``surface``: the residuals as a smooth surface, None where it
     is not part of the model. ``refits``, ``discrepancy``: what intervals of energies and savings
@@ -58,8 +60,8 @@ class Fit:
     value: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    covariance: np.ndarray
-    covariance_with_choice: np.ndarray
+    deviations: np.ndarray
+    deviations_with_choice: np.ndarray
     condition_number: float
     dropped: list[dict[str, str]]
     curves: Curves
@@ -78,21 +80,36 @@ class Fit:
     @property
     def is_of_older_version(self) -> bool:
         """Whether it has a covariance, but not what an interval of a saving needs."""
-        return self.discrepancy is None and bool(np.isfinite(self.covariance).all())
+        return self.discrepancy is None and bool(np.isfinite(self.deviations).all())
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Of the values given the form: float64 (terms, terms)."""
+        return np.asarray(self.deviations.T @ self.deviations)
+
+    @property
+    def covariance_with_choice(self) -> np.ndarray:
+        """Of the values, the form chosen again: float64 (terms, terms)."""
+        return np.asarray(self.deviations_with_choice.T @ self.deviations_with_choice)
 
     def energy_j(self, data: Observations) -> np.ndarray:
         """Predicted joules of every row: float64 (rows,)."""
-        return self.parts_j(data).sum(axis=1)
+        return np.asarray(self.sparse_parts_j(data).sum(axis=1))
 
     def parts_j(self, data: Observations) -> np.ndarray:
         """Predicted joules of every row by term: float64 (rows, terms).
 
         What the surface adds is shared out in proportion, so that the parts are the prediction.
         """
-        parts = design_matrix(at_voltage(data, self.voltage, self.curves), self.terms) * self.value
+        return np.asarray(self.sparse_parts_j(data).toarray())
+
+    def sparse_parts_j(self, data: Observations) -> sparse.csr_array:
+        """:meth:`parts_j` without its zeros: a kernel without counts has only terms of its own."""
+        parts = sparse_design_matrix(at_voltage(data, self.voltage, self.curves), self.terms)
+        parts = parts * self.value
         if self.surface is not None:
-            parts *= 1.0 + self.surface.at(data)[:, None]
-        return np.asarray(parts)
+            parts = parts * (1.0 + self.surface.at(data)[:, None])
+        return sparse.csr_array(parts)
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign fit --json``: the coefficients with their units and intervals. Errors of the
@@ -142,6 +159,15 @@ class Fit:
         }
 
 
+def deviations_of(covariance: np.ndarray) -> np.ndarray:
+    """Deviations (p, p) whose products sum to a covariance (p, p); NaN (1, p) where it is not
+    known."""
+    if not np.isfinite(covariance).all():
+        return np.full((1, len(covariance)), np.nan)
+    spread, axes = np.linalg.eigh(covariance)
+    return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))).T)
+
+
 def finite(value: float) -> float | None:
     """A number for JSON, which has no infinities and no NaN: None for these."""
     return float(value) if np.isfinite(value) else None
@@ -154,21 +180,19 @@ class SettingCosts:
     ``operation_pj``: class -> (pJ, low, high) of one operation; ``constant_w``: (W, low, high).
     """
 
-    core_mhz: float
-    mem_mhz: float
+    setting: Setting
     core_v: float
     mem_v: float
     operation_pj: dict[str, tuple[float, float, float]]
     constant_w: tuple[float, float, float]
 
 
-def costs_at(
-    fitted: Fit, core_mhz: float, mem_mhz: float, core_v: float, mem_v: float
-) -> SettingCosts:
+def costs_at(fitted: Fit, setting: Setting, core_v: float, mem_v: float) -> SettingCosts:
     """The coefficients at a setting: pJ by class of operations, and the power that time costs.
 
     Where the fit took V = 1 or estimated its voltages, these are used instead of those given.
     """
+    ((core_mhz, mem_mhz),) = clock_columns([setting]).tolist()
     if fitted.voltage in ("unit", *ESTIMATED):
         core_v, mem_v = (
             float(curve.at(np.array([clock]))[0])
@@ -186,6 +210,6 @@ def costs_at(
             watts[i] = term.cost(at)
     reach = special.stdtrit(max(fitted.n_settings - 1, 1), (1 + CONFIDENCE) / 2)
     power_w = float(watts @ fitted.value)
-    half = float(reach * np.sqrt(max(watts @ fitted.covariance_with_choice @ watts, 0.0)))
+    half = float(reach * np.linalg.norm(fitted.deviations_with_choice @ watts))
     interval = (power_w, max(power_w - half, 0.0), power_w + half)
-    return SettingCosts(core_mhz, mem_mhz, core_v, mem_v, operation_pj, interval)
+    return SettingCosts(setting, core_v, mem_v, operation_pj, interval)

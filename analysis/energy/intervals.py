@@ -12,6 +12,7 @@ from analysis.energy.forms import Form
 from analysis.energy.refits import jackknife_deviations
 from analysis.energy.training import FormSolution, Training, prepare, solve_form
 from analysis.measurements.observations import Observations
+from dvfs.setting import Setting
 
 MIN_SETTINGS_FOR_INTERVALS = 3
 MIN_NODES_FOR_INTERVALS = 3
@@ -20,16 +21,13 @@ OUT_OF_REACH = 3.0
 setting is left out."""
 
 
-def jackknife(left_out: np.ndarray) -> np.ndarray:
-    """The covariance (p, p) of p coefficients from float64 (S, p), a setting left out in each.
-
-    (S - 1)/S sum (x_-s - mean)(x_-s - mean)'.
-    """
-    n = len(left_out)
-    if n < MIN_SETTINGS_FOR_INTERVALS:
-        return np.full((left_out.shape[1], left_out.shape[1]), np.nan)
-    off = jackknife_deviations(left_out)
-    return np.asarray(off.T @ off)
+def coefficient_deviations(left_out: np.ndarray) -> np.ndarray:
+    """Deviations (S, p) whose products sum to the covariance of p coefficients, of float64 (S, p),
+    a setting left out in each (:func:`~analysis.energy.refits.jackknife_deviations`); NaN with too
+    few settings."""
+    if len(left_out) < MIN_SETTINGS_FOR_INTERVALS:
+        return np.full((1, left_out.shape[1]), np.nan)
+    return jackknife_deviations(left_out)
 
 
 def without_each_setting(training: Training, solution: FormSolution) -> list[FormSolution]:
@@ -80,16 +78,17 @@ def choosing_without_each_setting(
     return left_out
 
 
-def node_covariance(
+def node_deviations(
     choice: FormChoice, data: Observations, weight: np.ndarray | None
 ) -> tuple[np.ndarray, float]:
-    """What the runs of a node have in common adds to the covariance (p, p); degrees of freedom.
+    """Deviations (n, p) whose products sum to what the runs of a node have in common adds to the
+    covariance; degrees of freedom.
 
     The two-way sum of Cameron, Gelbach and Miller (J. Bus. Econ. Stat. 29, 2011): settings plus
-    nodes less their crossings. 0 with fewer than three nodes.
+    nodes less their crossings. None with fewer than three nodes.
     """
     training, solution = choice.training, choice.solution
-    none = np.zeros((len(solution.value), len(solution.value)))
+    none = np.zeros((0, len(solution.value)))
     freedom = max(len(training.mhz) - 1, 1)
     if data.node is None:
         return none, freedom
@@ -98,20 +97,25 @@ def node_covariance(
         return none, freedom
     seen = at_voltage(data, training.form.voltage, solution.curves)
     fixed = replace(training.form, voltage="known")
-    of_nodes = none.copy()
+    signs, of_groups = [], []
     for sign, group in ((1, at), (-1, at * len(data.settings) + data.setting)):
         _, number = np.unique(group, return_inverse=True)
         by_group = replace(
             seen,
             setting=number.astype(np.int64),
-            settings=[(float(i), float(i)) for i in range(int(number.max()) + 1)],
+            settings=[Setting(float(i)) for i in range(int(number.max()) + 1)],
         )
         prepared = prepare(by_group, fixed, weight)
         # The terms must be the training's, whatever varies among these voltages.
         if [t.name for t in prepared.equations.terms] != [t.name for t in training.equations.terms]:
             return none, freedom
         left_out = without_each_setting(prepared, solution)
-        of_nodes += sign * jackknife(np.stack([without.value for without in left_out]))
-    # A difference of two estimates: where it is negative, nodes have nothing in common.
-    spread, axes = np.linalg.eigh(of_nodes)
-    return np.asarray((axes * np.maximum(spread, 0.0)) @ axes.T), min(freedom, len(nodes) - 1)
+        deviations = coefficient_deviations(np.stack([without.value for without in left_out]))
+        of_groups.append(deviations)
+        signs.append(np.full(len(deviations), float(sign)))
+    # A difference of two estimates: where it is negative, nodes have nothing in common. It has
+    # as few dimensions as there are groups.
+    directions, triangle = np.linalg.qr(np.concatenate(of_groups).T)
+    spread, axes = np.linalg.eigh((triangle * np.concatenate(signs)) @ triangle.T)
+    of_nodes = np.sqrt(np.maximum(spread, 0.0))[:, None] * (directions @ axes).T
+    return of_nodes, min(freedom, len(nodes) - 1)

@@ -26,13 +26,14 @@ from scipy import optimize, special
 
 from analysis.energy.curves import LEVEL, NO_CURVES, Curves, VoltageCurve, at_voltage
 from analysis.energy.discrepancy import Discrepancy
-from analysis.energy.fitted import CONFIDENCE, Fit
+from analysis.energy.fitted import CONFIDENCE, Fit, deviations_of
 from analysis.energy.likeness import Likeness
 from analysis.energy.models import ESTIMATED, NOT_KNOWN, SURFACE
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import CORE, MEM, Term
 from analysis.energy.voltage import LOWEST_V
 from analysis.measurements.observations import CantFit, Observations
+from dvfs.setting import Setting, clock_columns
 
 SPREADS = np.geomspace(0.005, 1.0, 25)
 USUAL_SPREAD, FACTOR = 0.15, 3.0
@@ -46,8 +47,8 @@ LEAST_NOISE = 1e-6
 ANYTHING = 3.0
 """The spread of coefficients that may be anything."""
 
-Volts = Mapping[tuple[float, float], tuple[float, float]]
-"""(core MHz, memory MHz) -> (core V, memory V)."""
+Volts = Mapping[Setting, tuple[float, float]]
+"""Setting -> (core V, memory V)."""
 
 
 def fit_like(data: Observations, known: Fit, known_volts: Volts | None = None) -> Fit:
@@ -75,6 +76,7 @@ def fit_like(data: Observations, known: Fit, known_volts: Volts | None = None) -
     numbers, covariance = rows.solved(spread), rows.posterior(spread)
     p = len(rows.terms)
     value = numbers[:p]
+    deviations = deviations_of(covariance[:p, :p])
     reach = special.ndtri((1 + CONFIDENCE) / 2) * np.sqrt(np.diag(covariance)[:p])
     # What the known site's measurements could not separate, these few can't either.
     known_value = np.append(known.value, np.ones(p - len(known.value)))
@@ -98,8 +100,8 @@ def fit_like(data: Observations, known: Fit, known_volts: Volts | None = None) -
         value=value,
         low=np.maximum(np.minimum(value - reach, low), 0.0),
         high=np.maximum(value + reach, high),
-        covariance=covariance[:p, :p],
-        covariance_with_choice=covariance[:p, :p],
+        deviations=deviations,
+        deviations_with_choice=deviations,
         condition_number=np.nan,
         curves=curves,
         refits=None,
@@ -255,10 +257,11 @@ def _with_curves(data: Observations, known: Fit, known_volts: Volts) -> Fit:
     was fitted with them, and ``data`` has none."""
     if known.voltage in NOT_KNOWN or data.voltage != "unit":
         return known
-    pairs = np.array([(*mhz, *volts) for mhz, volts in known_volts.items()]).reshape(-1, 4)
+    known_mhz = clock_columns(known_volts)
+    known_v = np.array(list(known_volts.values()), float).reshape(-1, 2)
     curves, tops = [], {}
     for place, domain in enumerate((CORE, MEM)):
-        mhz, volts = pairs[:, place], pairs[:, 2 + place]
+        mhz, volts = known_mhz[:, place], known_v[:, place]
         clocks = np.unique(mhz[np.isfinite(mhz)])
         if not len(clocks):
             curves.append(LEVEL)
@@ -274,7 +277,7 @@ def _with_curves(data: Observations, known: Fit, known_volts: Volts) -> Fit:
         known,
         voltage="free",
         value=known.value * gain,
-        covariance=known.covariance * np.outer(gain, gain),
+        deviations=known.deviations * gain,
         curves=Curves(curves[0], curves[1], NO_CURVES.numbers),
     )
 

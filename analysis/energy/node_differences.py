@@ -11,6 +11,7 @@ of each term in the predicted energy.
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import Observations
@@ -31,9 +32,10 @@ def scatter_of_one_node(fitted: Fit, data: Observations) -> tuple[float, float] 
     nodes, node = np.unique(data.node[rows].astype(str), return_inverse=True)
     if len(nodes) < 2:
         return None
-    parts = fitted.parts_j(data)[rows]
-    share = parts / parts.sum(axis=1, keepdims=True)
-    away = np.log(data.energy_j[rows] / parts.sum(axis=1))
+    parts = fitted.sparse_parts_j(data)[rows]
+    predicted_j = parts.sum(axis=1)
+    share = sparse.csr_array(parts / predicted_j[:, None])
+    away = np.log(data.energy_j[rows] / predicted_j)
     label = data.kernel[rows].astype(str)
     freedom = len(rows)
     for one in range(len(nodes)):
@@ -57,7 +59,7 @@ def scatter_of_one_node(fitted: Fit, data: Observations) -> tuple[float, float] 
 
 
 def _beside_coefficients(
-    fitted: Fit, share: np.ndarray, away: np.ndarray, label: np.ndarray
+    fitted: Fit, share: sparse.csr_array, away: np.ndarray, label: np.ndarray
 ) -> tuple[np.ndarray, int]:
     """What no change of the coefficients explains of ``away`` (rows,), and how many numbers did.
 
@@ -70,10 +72,10 @@ def _beside_coefficients(
             own.setdefault(term.of, []).append(i)
         else:
             shared.append(i)
-    left, numbers = np.column_stack([away, share[:, shared]]), 0
+    left, numbers = np.column_stack([away, share[:, shared].toarray()]), 0
     for name, columns in own.items():
         of = np.flatnonzero(label == name)
-        mine = share[of][:, columns]
+        mine = share[of][:, columns].toarray()
         change, _, rank, _ = np.linalg.lstsq(mine, left[of], rcond=None)
         left[of] -= mine @ change
         numbers += int(rank)

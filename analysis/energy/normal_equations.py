@@ -8,6 +8,7 @@ setting out or drawing it twice is a weight on its block.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +24,12 @@ from analysis.measurements.observations import Observations
 class NormalEquations:
     """Sums over the rows of each setting, all divided by the measured energy squared.
 
-    S settings, p shared terms, K kernels without counts, each with a core and a memory column.
-    ``gram`` float64 (S, p, p), ``moment`` (S, p), ``square`` (S,): the shared terms and the sum
-    of squares of the target; ``own_gram`` (S, K, 2, 2), ``cross`` (S, K, 2, p), ``own_moment``
-    (S, K, 2): the kernels' own. ``core_power``, ``mem_power`` int64 (p,): the power of either
+    S settings, p shared terms, K kernels without counts, each with a core and a memory column,
+    and C cells: such a kernel at a setting, by setting and then kernel. ``gram`` float64
+    (S, p, p), ``moment`` (S, p), ``square`` (S,): the shared terms and the sum of squares of the
+    target; ``own_gram`` (C, 2, 2), ``cross`` (C, 2, p), ``own_moment`` (C, 2): the kernels' own.
+    ``kernel``: int64 (C,), the place of a cell's kernel in ``kernels``; ``cell_end``: int64 (S,),
+    where the cells of a setting end. ``core_power``, ``mem_power`` int64 (p,): the power of either
     voltage that a shared term has. ``settings``: int64 (S,), the settings' numbers in the data.
     """
 
@@ -40,6 +43,8 @@ class NormalEquations:
     own_gram: np.ndarray
     cross: np.ndarray
     own_moment: np.ndarray
+    kernel: np.ndarray
+    cell_end: np.ndarray
     core_power: np.ndarray
     mem_power: np.ndarray
 
@@ -56,6 +61,14 @@ def settings_of(data: Observations) -> tuple[np.ndarray, np.ndarray]:
     place = np.zeros(len(data.settings), np.int64)
     place[settings] = np.arange(len(settings))
     return settings, place[data.setting]
+
+
+def places_of(kernels: Sequence[str], data: Observations) -> np.ndarray:
+    """The place of each row's kernel among ``kernels``, int64 (rows,); -1 where it has none."""
+    if not kernels:
+        return np.full(len(data), -1)
+    place = {kernel: i for i, kernel in enumerate(kernels)}
+    return np.array([place.get(kernel, -1) for kernel in data.kernel.tolist()], np.int64)
 
 
 def normal_equations(
@@ -79,20 +92,24 @@ def normal_equations(
     settings, block = settings_of(data)
     size, n = len(shared), len(settings)
     gram, moment, square = block_sums(rows, root, block, n)
-    count = len(kernels)
-    own_gram, cross = np.zeros((n, count, 2, 2)), np.zeros((n, count, 2, size))
-    own_moment = np.zeros((n, count, 2))
-    if count:
-        code = {kernel: i for i, kernel in enumerate(kernels)}
-        number = np.array([code.get(kernel, -1) for kernel in data.kernel.tolist()])
-        mine = np.flatnonzero(number >= 0)
-        has_mem = any(term.domain == MEM for term in lumped)
-        scale = (root / data.energy_j)[mine, None]
-        columns = np.column_stack([data.core_v[mine] ** 2, data.mem_v[mine] ** 2 * has_mem]) * scale
-        at = (block[mine], number[mine])
-        np.add.at(own_gram, at, columns[:, :, None] * columns[:, None, :])
-        np.add.at(cross, at, columns[:, :, None] * rows[mine, None, :])
-        np.add.at(own_moment, at, columns * root[mine, None])
+    number = places_of(kernels, data)
+    mine = np.flatnonzero(number >= 0)
+    has_mem = any(term.domain == MEM for term in lumped)
+    scale = root[mine] / data.energy_j[mine]
+    core, mem = data.core_v[mine] ** 2 * scale, data.mem_v[mine] ** 2 * has_mem * scale
+    cells, cell = np.unique(block[mine] * len(kernels) + number[mine], return_inverse=True)
+
+    def sums(values: np.ndarray) -> np.ndarray:
+        return np.bincount(cell, values, len(cells))
+
+    def cells_first(parts: Sequence[object], *shape: int) -> np.ndarray:
+        by_cell = np.moveaxis(np.array(parts, float).reshape(*shape, len(cells)), -1, 0)
+        return np.ascontiguousarray(by_cell)
+
+    of_mine = rows[mine].T
+    own_gram = [[sums(core * core), sums(core * mem)], [sums(mem * core), sums(mem * mem)]]
+    cross = [[sums(own * column) for column in of_mine] for own in (core, mem)]
+    own_moment = [sums(own * root[mine]) for own in (core, mem)]
     return NormalEquations(
         shared=shared,
         own=own,
@@ -101,9 +118,11 @@ def normal_equations(
         gram=gram,
         moment=moment,
         square=square,
-        own_gram=own_gram,
-        cross=cross,
-        own_moment=own_moment,
+        own_gram=cells_first(own_gram, 2, 2),
+        cross=cells_first(cross, 2, size),
+        own_moment=cells_first(own_moment, 2),
+        kernel=cells % len(kernels),
+        cell_end=np.searchsorted(cells, np.arange(1, n + 1) * len(kernels)),
         core_power=np.array([term.core_power for term in shared], np.int64),
         mem_power=np.array([term.mem_power for term in shared], np.int64),
     )
@@ -144,6 +163,9 @@ def solve(
         equations.own_gram,
         equations.cross,
         equations.own_moment,
+        equations.kernel,
+        equations.cell_end,
+        len(equations.kernels),
         equations.core_power,
         equations.mem_power,
         ones if weight is None else weight,

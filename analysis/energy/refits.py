@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.energy.curves import Curves, at_voltage
-from analysis.energy.terms.registry import design_matrix
+from analysis.energy.terms.registry import sparse_design_matrix
 from analysis.energy.terms.term import Term
 from analysis.measurements.observations import Observations
 
@@ -27,10 +27,12 @@ class Refits:
     def energy_j(self, data: Observations, voltage: str, terms: Sequence[Term]) -> np.ndarray:
         """Joules of every row by every refit, without a surface: float64 (S, rows)."""
         if not self.curves:
-            return np.asarray(self.value @ design_matrix(at_voltage(data, voltage), terms).T)
+            return np.asarray(
+                (sparse_design_matrix(at_voltage(data, voltage), terms) @ self.value.T).T
+            )
         energy_j = np.empty((len(self.value), len(data)))
         for i, (value, curves) in enumerate(zip(self.value, self.curves, strict=True)):
-            energy_j[i] = design_matrix(at_voltage(data, voltage, curves), terms) @ value
+            energy_j[i] = sparse_design_matrix(at_voltage(data, voltage, curves), terms) @ value
         return energy_j
 
 

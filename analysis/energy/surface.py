@@ -78,7 +78,7 @@ class Surface:
         A kernel that was not measured has the shared surface alone.
         """
         settings = np.unique(data.setting)
-        mhz = np.array([data.settings[s] for s in settings]).reshape(-1, 2)
+        mhz = data.mhz[settings]
         shared, own = self.at_settings(mhz)
         row = np.searchsorted(settings, data.setting)
         column = {kernel: i for i, kernel in enumerate(self.kernels)}
@@ -104,7 +104,7 @@ class Surface:
 def fit_surface(data: Observations, predicted_j: np.ndarray) -> Surface | None:
     """The surface of the residuals of ``predicted_j`` (rows,); None with too few settings."""
     settings, block = np.unique(data.setting, return_inverse=True)
-    mhz = np.array([data.settings[s] for s in settings]).reshape(-1, 2)
+    mhz = data.mhz[settings]
     cells = ResidualCells(data, block, mhz)
     residual = relative_residual(data.energy_j, predicted_j)
     return _shaped(mhz, cells.kernels, cells.means(residual))

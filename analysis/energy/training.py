@@ -9,7 +9,13 @@ import numpy as np
 from analysis.energy.curves import NO_CURVES, Curves, at_voltage
 from analysis.energy.forms import Form
 from analysis.energy.models import ESTIMATED
-from analysis.energy.normal_equations import NormalEquations, normal_equations, settings_of, solve
+from analysis.energy.normal_equations import (
+    NormalEquations,
+    normal_equations,
+    places_of,
+    settings_of,
+    solve,
+)
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import Term
 from analysis.energy.voltage import curve_numbers, estimate_curves, knees_beside
@@ -62,7 +68,6 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
     terms, dropped = model_terms(data, form.terms, form.voltage in ESTIMATED)
     columns = design_matrix(data, [term for term in terms if term.pays_for != "kernel"])
     equations = normal_equations(data, terms, weight, columns)
-    code = {kernel: i for i, kernel in enumerate(equations.kernels)}
     return Training(
         form=form,
         data=data,
@@ -71,10 +76,8 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
         equations=equations,
         columns=columns,
         block=settings_of(data)[1],
-        number=np.array([code.get(kernel, -1) for kernel in data.kernel.tolist()], np.int64)
-        if code
-        else np.full(len(data), -1),
-        mhz=np.array([data.settings[s] for s in equations.settings]).reshape(-1, 2),
+        number=places_of(equations.kernels, data),
+        mhz=data.mhz[equations.settings],
     )
 
 

@@ -23,7 +23,7 @@ def application_figure(shown: ApplicationEnergy) -> Figure:
     ):
         ratio = np.array(values) / measured_j
         texts = [
-            f"{variant.kernel.label} at {setting_label((variant.core_mhz, variant.mem_mhz))}: "
+            f"{variant.kernel.label} at {setting_label(variant.setting)}: "
             f"{value:.3g} of {variant.measured_j:.4g} J, {words}"
             for variant, value in zip(shown.variants, ratio, strict=True)
         ]

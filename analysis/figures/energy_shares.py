@@ -16,6 +16,7 @@ from analysis.figures.labels import file_stem, natural, setting_label, shortened
 from analysis.figures.predictions import CASES_A_PANEL, case_axis, case_place, foremost, numbered
 from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations
+from dvfs.setting import Setting
 
 SHOWN = 16
 STYLES = {
@@ -250,7 +251,7 @@ def instruction_data_figure(
 
 
 def kind_figure(
-    model: Fit, data: Observations, inputs: Sequence[str], settings: Sequence[tuple[float, float]]
+    model: Fit, data: Observations, inputs: Sequence[str], settings: Sequence[Setting]
 ) -> Figure:
     """Computation, data and constant power of kernels at settings, in percent (figure 7)."""
     where = f"{data.site}{', simulated' if data.simulated else ''}"

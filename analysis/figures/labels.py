@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 
 from analysis.dataset import class_unit, moves_data
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import setting_text
+from dvfs.setting import AS_FOUND, Setting
 
 OTHERS = "others"
 MOST_FAMILIES = 16
@@ -52,9 +52,9 @@ def shortened(text: str, characters: int) -> str:
     return text if len(text) <= characters else f"{text[: max(characters, 2) - 1].rstrip()}…"
 
 
-def setting_label(setting: Sequence[float]) -> str:
+def setting_label(setting: Setting) -> str:
     """A setting as the report writes it: ``852/924 MHz``; ``clocks as found`` without any."""
-    return "clocks as found" if all(math.isnan(mhz) for mhz in setting) else setting_text(setting)
+    return "clocks as found" if setting == AS_FOUND else setting_text(setting)
 
 
 def unit_name(name: str) -> str:

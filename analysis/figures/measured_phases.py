@@ -83,5 +83,5 @@ def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bo
 
 def _clocks(split: PhaseSplit) -> str:
     """A setting as one word: ``852/924``."""
-    known = [f"{mhz:g}" for mhz in (split.core_mhz, split.mem_mhz) if not math.isnan(mhz)]
+    known = [f"{mhz:g}" for mhz in split.setting.clocks if mhz is not None]
     return "/".join(known) or "as-found"

@@ -14,6 +14,7 @@ from analysis.figures.labels import family_order, setting_label, shortened
 from analysis.figures.range_panel import range_panel
 from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations, kernel_names
+from dvfs.setting import Setting
 
 CASES_A_PANEL = 32
 LINEAR_UP_TO = 20.0
@@ -83,8 +84,8 @@ def error_histogram(error_pct: np.ndarray, what: str) -> Panel:
 class Cases:
     """Kernels at settings, measured and predicted (Choi & Vuduc 2016, figure 5 and Table IV).
 
-    ``inputs``: kernels, F1 ..., and ``short``: their short names; ``settings``: (core MHz, memory
-    MHz), S1 ... ``measured_j``, ``predicted_j``: float64 (inputs, settings), J, repeats
+    ``inputs``: kernels, F1 ..., and ``short``: their short names; ``settings``:
+    S1 ... ``measured_j``, ``predicted_j``: float64 (inputs, settings), J, repeats
     averaged, NaN where there is none.
     """
 
@@ -92,7 +93,7 @@ class Cases:
     simulated: bool
     inputs: list[str]
     short: dict[str, str]
-    settings: list[tuple[float, float]]
+    settings: list[Setting]
     measured_j: np.ndarray
     predicted_j: np.ndarray
 
@@ -106,7 +107,7 @@ def cases(
     data: Observations,
     predicted_j: np.ndarray,
     families: Mapping[str, str],
-    listed: tuple[Sequence[str], Sequence[tuple[float, float]]] = ((), ()),
+    listed: tuple[Sequence[str], Sequence[Setting]] = ((), ()),
 ) -> Cases | None:
     """Up to eight kernels at up to eight settings, as many as the paper validates with.
 

@@ -133,8 +133,8 @@ def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: 
         Points(time_s, energy_j, "dot faint", "setting", texts),
         Points(time_s[front], energy_j[front], "dot", "on the front", [texts[k] for k in front]),
     ]
-    if picked is not None and (picked.core_mhz, picked.mem_mhz) in settings:
-        k = settings.index((picked.core_mhz, picked.mem_mhz))
+    if picked is not None and picked.setting in settings:
+        k = settings.index(picked.setting)
         series.append(Points(time_s[[k]], energy_j[[k]], "ring", "pick", [f"pick: {texts[k]}"]))
     where = f"{among.label}{', simulated' if simulated else ''}"
     return Panel(

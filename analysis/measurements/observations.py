@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +13,7 @@ from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, is_complete
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.measurements.kernels import KernelInstance, dataset_kernels, relabelled
 from analysis.unknown_name import unknown_name
+from dvfs.setting import Setting, clock_columns, distinct_settings
 
 
 class CantFit(Exception):
@@ -46,8 +46,8 @@ class Observations:
     voltage: str
     """Where the voltages are from: measured, table, or unit (none is known: V = 1)."""
     setting: np.ndarray
-    settings: list[tuple[float, float]]
-    """(core MHz, memory MHz) of every setting, sorted."""
+    settings: list[Setting]
+    """Every setting, sorted."""
     energy_std_j: np.ndarray | None = None
     """float64 (rows,), the energies' own standard uncertainties; NaN where not known."""
     node: np.ndarray | None = None
@@ -88,6 +88,11 @@ class Observations:
             node=None if self.node is None else self.node[rows],
             counts={name: values[rows] for name, values in self.counts.items()},
         )
+
+    @property
+    def mhz(self) -> np.ndarray:
+        """The clocks of ``settings``, float64 (settings, 2), NaN where there is none."""
+        return clock_columns(self.settings)
 
     @property
     def has_counts(self) -> np.ndarray:
@@ -143,7 +148,7 @@ def observations(
         if np.isfinite(values).any():
             counts[name.removeprefix(COUNT_PREFIX)] = values
     core_mhz, mem_mhz = (dataset[n].values[rows].astype(float) for n in ("core_mhz", "mem_mhz"))
-    settings, setting = _settings(core_mhz, mem_mhz)
+    settings, setting = distinct_settings(core_mhz, mem_mhz)
     core_v, mem_v = (dataset[n].values[rows].astype(float) for n in ("core_v", "mem_v"))
     origin = set(dataset["voltage_origin"].values[rows].tolist()) - {""}
     voltage = "+".join(sorted(origin)) or "unit"
@@ -196,7 +201,7 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
     of_sites = [data.instance(label) for data in sites for label in kernel_names(data)]
     again = iter(relabelled(of_sites))
     instances = [{label: next(again) for label in kernel_names(data)} for data in sites]
-    settings, setting = _settings(joined("core_mhz"), joined("mem_mhz"))
+    settings, setting = distinct_settings(joined("core_mhz"), joined("mem_mhz"))
     classes = sorted({name for data in sites for name in data.counts})
     return (
         replace(
@@ -249,33 +254,14 @@ def beside(data: Observations, other: Observations) -> Observations:
     return both
 
 
-def _settings(
-    core_mhz: np.ndarray, mem_mhz: np.ndarray
-) -> tuple[list[tuple[float, float]], np.ndarray]:
-    """The distinct settings in order of (core, memory), and each row's index among them."""
-    pairs = np.column_stack([core_mhz, mem_mhz])
-    distinct, index = np.unique(pairs, axis=0, return_inverse=True, equal_nan=False)
-    if np.isnan(pairs).any():
-        filled, index = np.unique(np.nan_to_num(pairs, nan=-1.0), axis=0, return_inverse=True)
-        distinct = np.where(filled < 0, np.nan, filled)
-    settings = [(_mhz(core), _mhz(mem)) for core, mem in distinct.tolist()]
-    return settings, index.reshape(-1).astype(np.int64)
-
-
-def _mhz(mhz: float) -> float:
-    """A clock, or the one NaN (``math.nan``) that stands for no clock in all settings: of tuples
-    that hold the same object Python finds the same key."""
-    return math.nan if math.isnan(mhz) else mhz
-
-
 def kernel_names(data: Observations) -> list[str]:
     """The labels of the distinct kernels, sorted."""
     return sorted(set(data.kernel.tolist()))
 
 
-def setting_text(setting: Sequence[float]) -> str:
+def setting_text(setting: Setting) -> str:
     """A setting as reports write it: ``852/924 MHz``."""
-    core, mem = ("as found" if np.isnan(mhz) else f"{mhz:g}" for mhz in setting)
-    if np.isnan(setting[1]):
-        return core if np.isnan(setting[0]) else f"{core} MHz"
+    core, mem = ("as found" if mhz is None else f"{mhz:g}" for mhz in setting.clocks)
+    if setting.mem_mhz is None:
+        return core if setting.core_mhz is None else f"{core} MHz"
     return f"{core}/{mem} MHz"

@@ -18,7 +18,8 @@ import xarray as xr
 
 from analysis.dataset import OK, PHASE_PREFIX
 from analysis.measurements.kernels import KernelInstance, dataset_kernels
-from analysis.measurements.observations import CantFit
+from analysis.measurements.observations import CantFit, setting_text
+from dvfs.setting import Setting
 
 FASTEST, LEAST = "fastest", "least energy"
 CLOCKS = ("core_mhz", "mem_mhz")
@@ -32,16 +33,15 @@ class PhaseSplit:
 
     ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
     ``energy_j``, ``time_s``: float64 (phases,), J and s. ``at``: which of the kernel's measured
-    settings this is, :data:`FASTEST`, :data:`LEAST` or both. ``core_mhz``, ``mem_mhz``: NaN where
-    the site has no such clock. ``period_s``: of the meter's readings, NaN where not known.
+    settings this is, :data:`FASTEST`, :data:`LEAST` or both. ``period_s``: of the meter's readings,
+    NaN where not known.
     """
 
     kernel: str
     params: Mapping[str, Any]
     label: str
     at: str
-    core_mhz: float
-    mem_mhz: float
+    setting: Setting
     phases: list[str]
     energy_j: np.ndarray
     time_s: np.ndarray
@@ -80,13 +80,12 @@ def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list
     ok &= (dataset["energy_j"].values > 0) & (dataset["time_s"].values > 0)
     known = dataset_kernels(dataset)
     kernels: dict[str, KernelInstance] = {}
-    rows: dict[str, dict[tuple[float, float], list[int]]] = {}
+    rows: dict[str, dict[Setting, list[int]]] = {}
     for i in marked[ok[marked]].tolist():
         kernel = known[str(dataset["kernel"].values[i]), str(dataset["params"].values[i])]
         kernels[kernel.label] = kernel
-        # NaN is no key: a missing clock is -1 here.
-        setting = tuple(float(np.nan_to_num(dataset[n].values[i], nan=-1.0)) for n in CLOCKS)
-        rows.setdefault(kernel.label, {}).setdefault((setting[0], setting[1]), []).append(i)
+        setting = Setting.of(*(dataset[name].values[i] for name in CLOCKS))
+        rows.setdefault(kernel.label, {}).setdefault(setting, []).append(i)
     splits, notes = [], []
     for label in sorted(rows):
         mine = rows[label]
@@ -110,7 +109,7 @@ def _mean_split(
     dataset: xr.Dataset,
     kernel: KernelInstance,
     at: str,
-    setting: tuple[float, float],
+    setting: Setting,
     rows: list[int],
 ) -> PhaseSplit:
     """One iteration's joules and seconds by phase, the mean over repeats.
@@ -133,13 +132,11 @@ def _mean_split(
         named.append(split["phase"].values.tolist())
         periods += [float(meters[channel].get("period_s") or math.nan) for channel in channels]
     if any(names != named[0] for names in named):
-        raise CantFit(f"its repeats at {setting[0]:g}/{setting[1]:g} MHz mark different phases")
-    core_mhz, mem_mhz = (mhz if mhz >= 0 else math.nan for mhz in setting)
+        raise CantFit(f"its repeats at {setting_text(setting)} mark different phases")
     return PhaseSplit(
         **kernel.as_dict(),
         at=at,
-        core_mhz=core_mhz,
-        mem_mhz=mem_mhz,
+        setting=setting,
         phases=[str(name) for name in named[0]],
         energy_j=np.mean(joules, axis=0),
         time_s=np.mean(seconds, axis=0),

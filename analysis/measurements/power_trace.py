@@ -11,6 +11,7 @@ import xarray as xr
 from analysis.dataset import OK, PHASE_PREFIX
 from analysis.measurements.kernels import kernel_instances
 from analysis.measurements.phase_energy import WINDOW
+from dvfs.setting import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,7 @@ class PowerTrace:
     """
 
     kernel: str
-    setting: tuple[float, float]
+    setting: Setting
     iterations: int
     time_s: float
     energy_j: float
@@ -81,7 +82,7 @@ def row_trace(dataset: xr.Dataset, row: int) -> PowerTrace | None:
     kernel, params = (str(dataset[name].values[row]) for name in ("kernel", "params"))
     return PowerTrace(
         kernel=kernel_instances([(kernel, params)])[kernel, params].label,
-        setting=(float(dataset["core_mhz"].values[row]), float(dataset["mem_mhz"].values[row])),
+        setting=Setting.of(dataset["core_mhz"].values[row], dataset["mem_mhz"].values[row]),
         iterations=int(one["iterations"]),
         time_s=float(one["time_s"]),
         energy_j=float(one["energy_j"]),

@@ -15,6 +15,7 @@ from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import CantFit, site_names
 from analysis.measurements.problems import of_problem
 from analysis.unknown_name import unknown_name
+from dvfs.setting import Setting, distinct_settings
 
 CLOCKS = ("core_mhz", "mem_mhz")
 Terms = Callable[[Sequence[KernelInstance]], Mapping[str, np.ndarray]]
@@ -62,9 +63,9 @@ class MeasuredVariants:
         }
 
     @property
-    def settings(self) -> list[tuple[float, float]]:
-        """(core MHz, memory MHz) of each row."""
-        return list(zip(*(self.clocks[name].tolist() for name in CLOCKS), strict=True))
+    def settings(self) -> list[Setting]:
+        """Of each row."""
+        return list(map(Setting.of, *(self.clocks[name].tolist() for name in CLOCKS)))
 
 
 def measured_variants(
@@ -101,12 +102,8 @@ def measured_variants(
     kept = of_problem(own, problem or {})
     rows, own = rows[kept], [own[place] for place in kept]
     mhz = {name: dataset[name].values[rows].astype(float) for name in CLOCKS}
-    keys = [
-        (instance.label, *pair)
-        for instance, *pair in zip(
-            own, *(np.nan_to_num(mhz[name], nan=-1.0).tolist() for name in CLOCKS), strict=True
-        )
-    ]
+    _, setting = distinct_settings(*(mhz[name] for name in CLOCKS))
+    keys = list(zip((instance.label for instance in own), setting.tolist(), strict=True))
     distinct = {key: place for place, key in enumerate(dict.fromkeys(sorted(keys)))}
     at = np.array([distinct[key] for key in keys])
     first = np.full(len(distinct), -1)

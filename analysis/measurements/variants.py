@@ -7,7 +7,6 @@ left out and counted.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,14 +28,13 @@ from analysis.measurements.problems import (
 )
 from analysis.measurements.variant_metrics import Metric, variant_metrics
 from analysis.unknown_name import unknown_name
+from dvfs.setting import Setting, distinct_settings
 
 SAME_WORK = 1.01
 """Parameter sets whose flops differ by more than this factor compute different things."""
 FEWEST = 3
 """Variants that a report shows."""
 WITHOUT_ENERGY = "without energy"
-
-Setting = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +81,7 @@ def kernel_variants(
 
     ``tuned``: the parameters that a space declares; all others are the problem. Without any, every
     parameter set is a variant of one problem. ``problem``: parameter -> value as text, for those
-    that are fixed. ``setting``: (core MHz, memory MHz), NaN for a clock that the site lacks; by
+    that are fixed. ``setting``: by
     default the one with most variants, of several the one with the highest clocks.
 
     Raises:
@@ -103,7 +101,7 @@ def kernel_variants(
             f"{site} has no variant of {kernel} with a time and an energy at known clocks: it has "
             f"{counted}"
         )
-    settings, here = _at_setting(dataset, rows, own, usable, setting)
+    setting, settings, here = _at_setting(dataset, rows, own, usable, setting)
     left_out = Counter(why[i] for i in np.flatnonzero(here & ~usable))
     at = np.flatnonzero(here & usable)
     _, first, variant = np.unique(
@@ -127,14 +125,13 @@ def kernel_variants(
         _check_same_work(instances, _total(counts, "op") if flops is None else flops)
     known = flops[np.isfinite(flops)] if flops is not None else np.ones(1)
     provenance = dataset["provenance"].values[at].tolist()
-    core_mhz, mem_mhz = (float(dataset[name].values[at[0]]) for name in ("core_mhz", "mem_mhz"))
     time_s = mean("time_s")
     return KernelVariants(
         site=site,
         simulated=bool(dataset["simulated"].values[at].any()),
         kernel=kernel,
         problem=_common(instances),
-        setting=(core_mhz, mem_mhz),
+        setting=setting,
         settings=settings,
         instances=instances,
         time_s=time_s,
@@ -183,26 +180,25 @@ def _at_setting(
     own: Sequence[KernelInstance],
     usable: np.ndarray,
     setting: Setting | None,
-) -> tuple[int, np.ndarray]:
-    """How many settings have variants, and the rows at the one to study (bool)."""
-    mhz = np.column_stack([dataset[name].values[rows] for name in ("core_mhz", "mem_mhz")])
-    pairs = [tuple(pair) for pair in np.nan_to_num(mhz.astype(float), nan=-1.0).tolist()]
-    variants: dict[tuple[float, ...], set[str]] = {}
+) -> tuple[Setting, int, np.ndarray]:
+    """The setting to study, how many have variants, and the rows at the one to study (bool)."""
+    clocks = (dataset[name].values[rows].astype(float) for name in ("core_mhz", "mem_mhz"))
+    settings, of = distinct_settings(*clocks)
+    variants: dict[Setting, set[str]] = {}
     for i in np.flatnonzero(usable).tolist():
-        variants.setdefault(pairs[i], set()).add(own[i].label)
+        variants.setdefault(settings[of[i]], set()).add(own[i].label)
     if setting is None:
-        chosen = max(variants, key=lambda pair: (len(variants[pair]), pair))
-    else:
-        chosen = tuple(np.nan_to_num(setting, nan=-1.0).tolist())
-    if chosen not in variants:
+        setting = max(variants, key=lambda one: (len(variants[one]), one))
+    if setting not in variants:
         texts = [
-            ",".join(f"{v:g}" for v in pair if v >= 0) or "as-found" for pair in sorted(variants)
+            ",".join(f"{mhz:g}" for mhz in one.clocks if mhz is not None) or "as-found"
+            for one in sorted(variants)
         ]
         raise CantFit(
-            f"--setting: no variant was measured at {setting_text(setting or (math.nan,) * 2)}; "
+            f"--setting: no variant was measured at {setting_text(setting)}; "
             f"there are {' '.join(texts[:SHOWN])}{' ...' if len(texts) > SHOWN else ''}"
         )
-    return len(variants), np.array([pair == chosen for pair in pairs], bool)
+    return setting, len(variants), of == settings.index(setting)
 
 
 def _total(counts: Mapping[str, np.ndarray], unit: str) -> np.ndarray | None:

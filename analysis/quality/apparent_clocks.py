@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.measurements.observations import setting_text
 from analysis.quality.finding import MAX_NAMED, Finding, first_named
 from analysis.quality.noise import MedianGrid, clock_lines, log_mhz
 from analysis.quality.rows import Rows
@@ -97,7 +96,7 @@ def too_many_cycles(
             of = more[np.isfinite(more[:, i]), i]
             middle = float(np.median(of)) if len(of) >= MIN_KERNELS else 0.0
             if middle > CONTRADICTS and (of > SAME_CYCLES).mean() >= AGREE:
-                named.append(f"{setting_text(rows.mhz[setting])}: {100.0 * np.expm1(middle):.0f} %")
+                named.append(f"{rows.setting_text(setting)}: {100.0 * np.expm1(middle):.0f} %")
                 members.append(np.flatnonzero(rows.setting == setting))
     return _contradicted(
         rows,

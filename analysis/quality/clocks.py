@@ -13,6 +13,7 @@ from analysis.measurements.observations import setting_text
 from analysis.quality.finding import MAX_NAMED, Finding, first_named
 from analysis.quality.noise import RELEVANT, MedianGrid, clock_lines, log_mhz, student_limit
 from analysis.quality.rows import Rows
+from dvfs.setting import Setting
 
 HELD_CLOCK = 0.05
 """Relative: an achieved clock further than this from the nominal one was not held."""
@@ -32,7 +33,7 @@ def clocks_not_held(rows: Rows) -> list[Finding]:
         return []
     named = []
     for i in off[:MAX_NAMED]:
-        reached = setting_text(rows.achieved_mhz[i])
+        reached = setting_text(Setting.of(*rows.achieved_mhz[i]))
         named.append(f"{rows.where(rows.kernel[i], rows.setting[i])} ran at {reached}")
     return [
         Finding(
@@ -159,18 +160,15 @@ MAX_COMPARED = 4_000_000
 def _dominating(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs of settings (lower, higher): no clock of the second is lower; and the logarithm of
     the largest clock ratio. Of very many pairs, the closest."""
-    x = np.nan_to_num(log_mhz(rows), nan=-np.inf)
+    x = log_mhz(rows)
+    none = np.isnan(x)
     n = len(x)
     lower, higher, ratio = [], [], []
     nearest = max(MAX_PAIRS // n, 2)
     for i in range(n):
-        above = np.flatnonzero((x >= x[i]).all(1) & (np.arange(n) != i))
-        with np.errstate(invalid="ignore"):
-            rise = x[above] - x[i]
-        rise[np.isnan(rise)] = 0.0  # both leave it as found
         # A clock that one of the two leaves as found says nothing about the other.
-        comparable = np.isfinite(rise).all(1)
-        above, most = above[comparable], rise[comparable].max(1, initial=0.0)
+        above = np.flatnonzero(((x >= x[i]) | (none & none[i])).all(1) & (np.arange(n) != i))
+        most = np.where(none[i], 0.0, x[above] - x[i]).max(1, initial=0.0)
         if len(above) > nearest:
             close = np.argsort(most, kind="stable")[:nearest]
             above, most = above[close], most[close]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.measurements.observations import setting_text
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.rows import Rows
 
@@ -39,7 +38,7 @@ def counts_by_setting(rows: Rows) -> list[Finding]:
     worst_first = worst_first.drop_duplicates("kernel")
     named = [
         f"{rows.kernels[k]}: {np.exp(ratio):.3g} times the operations at "
-        f"{setting_text(rows.mhz[most])} as at {setting_text(rows.mhz[least])}"
+        f"{rows.setting_text(most)} as at {rows.setting_text(least)}"
         for k, ratio, least, most in zip(
             *(worst_first[name].tolist() for name in ("kernel", "ratio", "least", "most")),
             strict=True,

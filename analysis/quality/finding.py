@@ -10,6 +10,7 @@ import xarray as xr
 
 from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import setting_text
+from dvfs.setting import Setting
 
 MAX_NAMED = 3
 SEPARATE = 3
@@ -55,7 +56,7 @@ def describe(finding: Finding, dataset: xr.Dataset, limit: int = 5) -> list[str]
             if name in dataset
         }
         kernel = known[str(one["kernel"]), str(one.get("params", ""))]
-        text = f"{kernel.label} at {setting_text((float(one['core_mhz']), float(one['mem_mhz'])))}"
+        text = f"{kernel.label} at {setting_text(Setting.of(one['core_mhz'], one['mem_mhz']))}"
         text += f", repeat {int(one['repeat'])}" if "repeat" in one else ""
         text += f", node {one['node']}" if one.get("node") else ""
         lines.append(text + (f" ({one['point_id']})" if "point_id" in one else ""))

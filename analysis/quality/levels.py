@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 
-from analysis.measurements.observations import setting_text
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.noise import MedianGrid
 from analysis.quality.rows import Rows
@@ -162,7 +161,10 @@ def _finding(
     if name == "kernel":
         named, others = [rows.kernels[k] for k in few], "that of the other kernels"
     else:
-        named, others = [setting_text(rows.mhz[s]) for s in few], "that at the other settings"
+        named, others = (
+            [rows.setting_text(s) for s in few],
+            "that at the other settings",
+        )
     what = {
         "power": "energy over time",
         "time": "time, by the operations counted,",

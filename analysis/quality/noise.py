@@ -105,7 +105,7 @@ def clock_lines(rows: Rows, measured: np.ndarray | None = None) -> list[tuple[in
         known = np.isfinite(rows.mhz[:, domain])
         if measured is not None:
             known &= measured
-        other = np.nan_to_num(rows.mhz[:, 1 - domain], nan=-1.0)
+        _, other = np.unique(rows.mhz[:, 1 - domain], return_inverse=True)
         for level in np.unique(other[known]):
             line = np.flatnonzero(known & (other == level))
             if len(line) > 1:

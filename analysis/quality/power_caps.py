@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pandas as pd
 
-from analysis.measurements.observations import setting_text
 from analysis.quality.clocks import HELD_CLOCK, off_nominal
 from analysis.quality.finding import Finding
 from analysis.quality.noise import MAD_TO_SIGMA, UNKNOWN_NOISE
@@ -69,7 +68,7 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
                     "refused",
                     rows.index,
                     f"all {len(rows.index)} rows are at one setting "
-                    f"({setting_text(rows.mhz[0])}), yet {spread}: something else was swept, such "
+                    f"({rows.setting_text(0)}), yet {spread}: something else was swept, such "
                     f"as a power cap; {remedy}",
                 )
             ]

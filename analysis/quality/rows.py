@@ -14,6 +14,7 @@ from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
 from analysis.measurements.clock_proof import clock_proofs
 from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import setting_text
+from dvfs.setting import Setting, clock_columns, distinct_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,11 @@ class Rows:
 
     def where(self, kernel: int, setting: int) -> str:
         """A kernel and a setting for a message."""
-        return f"{self.kernels[kernel]} at {setting_text(self.mhz[setting])}"
+        return f"{self.kernels[kernel]} at {self.setting_text(setting)}"
+
+    def setting_text(self, setting: int) -> str:
+        """A setting by its number: ``852/924 MHz``."""
+        return setting_text(Setting.of(*self.mhz[setting]))
 
 
 def rows_of(dataset: xr.Dataset, site: str) -> Rows:
@@ -103,10 +108,7 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
     if len(ranks) > 1:
         names = [f"{name} ranks={ranks[r]}" for name, r in zip(names, which_ranks, strict=True)]
     mhz = np.column_stack([column("core_mhz", np.nan), column("mem_mhz", np.nan)]).astype(float)
-    known_mhz = np.nan_to_num(mhz, nan=-1.0)
-    # As complex numbers pairs are sorted several times as fast as as rows.
-    pair_mhz, setting = np.unique(known_mhz[:, 0] + 1j * known_mhz[:, 1], return_inverse=True)
-    settings = np.column_stack([pair_mhz.real, pair_mhz.imag])
+    settings, setting = distinct_settings(*mhz.T)
     achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
     volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
     node, nodes = pd.factorize(column("node", ""))
@@ -121,8 +123,8 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
         kernel=code.astype(np.int64),
         kernels=names,
         instances=instances,
-        setting=setting.astype(np.int64),
-        mhz=np.where(settings < 0, np.nan, settings),
+        setting=setting,
+        mhz=clock_columns(settings),
         node=node,
         nodes=[str(name) for name in nodes],
         partition=pd.factorize(column("partition", ""))[0],

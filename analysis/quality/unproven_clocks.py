@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.measurements.clock_proof import UNPROVEN
-from analysis.measurements.observations import setting_text
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.rows import Rows
 
@@ -20,7 +19,7 @@ def unproven_clocks(rows: Rows) -> list[Finding]:
     unproven = np.flatnonzero(rows.clock_proof == UNPROVEN)
     if not len(unproven) or len(rows.mhz) < 2:
         return []
-    settings = [setting_text(rows.mhz[s]) for s in np.unique(rows.setting[unproven])]
+    settings = [rows.setting_text(s) for s in np.unique(rows.setting[unproven])]
     n_kernels = len(np.unique(rows.kernel[unproven]))
     return [
         Finding(

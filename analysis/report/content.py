@@ -17,6 +17,7 @@ from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
 from analysis.measurements.power_trace import PowerTrace
 from analysis.report.trust import Remark
+from dvfs.setting import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +59,11 @@ class StoredFit:
 
 @dataclass(frozen=True)
 class ListedOrder:
-    """The order in which a campaign file lists kernels (their labels) and settings, (core MHz,
-    memory MHz); empty where it lists none. Figures number them in this order."""
+    """The order in which a campaign file lists kernels (their labels) and settings; empty where it
+    lists none. Figures number them in this order."""
 
     kernels: Sequence[str] = ()
-    settings: Sequence[tuple[float, float]] = ()
+    settings: Sequence[Setting] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +99,7 @@ class SiteReport:
     trace: PowerTrace | None = None
     counters: list[KernelCounters] = field(default_factory=list)
     listed: ListedOrder = ListedOrder()
-    setting: tuple[float, float] | None = None
+    setting: Setting | None = None
     applications: list[ApplicationEnergy] = field(default_factory=list)
     variants: list[VariantStudy] = field(default_factory=list)
 

@@ -227,7 +227,7 @@ def family_picks(site: SiteReport, families: Mapping[str, str]) -> Table | None:
     rows = []
     for name in family_order(groups):
         group = groups[name]
-        settings = [setting_label((p.core_mhz, p.mem_mhz)) for p in group]
+        settings = [setting_label(p.setting) for p in group]
         most = max(sorted(set(settings)), key=settings.count)
         saving, slower = (
             np.array([getattr(p, which) for p in group]) for which in ("saving_pct", "slowdown_pct")
@@ -257,7 +257,7 @@ def phases(site: SiteReport) -> Table | None:
         whole = as_table(phases_sheet([split], site.simulated))
         first = [column.name for column in whole.columns].index("phase")
         columns = whole.columns[first:]
-        at = f"{split.label}: {split.at}, {setting_label((split.core_mhz, split.mem_mhz))}"
+        at = f"{split.label}: {split.at}, {setting_label(split.setting)}"
         groups.append(RowGroup(at, [row[first:] for row in whole.groups[0].rows]))
     if not groups:
         return None
@@ -277,8 +277,8 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
     rows = {
         p.label: {
             TextColumn("kernel"): names[p.label],
-            TableColumn("core", "MHz"): clock(p.core_mhz),
-            TableColumn("memory", "MHz"): clock(p.mem_mhz),
+            TableColumn("core", "MHz"): clock(p.setting.core_mhz),
+            TableColumn("memory", "MHz"): clock(p.setting.mem_mhz),
             TableColumn("energy, predicted", energy_unit): energy[i],
             TableColumn("time", time_unit): times[i],
             TableColumn("saves", "%"): decimals(p.saving_pct),

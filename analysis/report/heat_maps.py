@@ -62,16 +62,17 @@ def _heat_map(among: Candidates, picked: Pick | None) -> HeatMap:
     """A kernel's energies over the settings: measured where they were measured, else predicted."""
     shown_j = np.where(among.measured, among.measured_j, among.energy_j)
     over = percent_over(shown_j)
-    core = sorted({clock(c) for c, _ in among.settings}, key=natural)
-    mem = sorted({clock(m) for _, m in among.settings}, key=natural, reverse=True)
+    clocks = [setting.clocks for setting in among.settings]
+    core = sorted({clock(c) for c, _ in clocks}, key=natural)
+    mem = sorted({clock(m) for _, m in clocks}, key=natural, reverse=True)
     tied = among.equally_fast
     eligible = tied & among.measured if (tied & among.measured).any() else tied
-    fastest_at = tuple(map(clock, among.settings[highest(among.settings, eligible)]))
-    pick_at = (clock(picked.core_mhz), clock(picked.mem_mhz)) if picked else None
+    fastest_at = tuple(map(clock, clocks[highest(among.settings, eligible)]))
+    pick_at = tuple(map(clock, picked.setting.clocks)) if picked else None
     cells: dict[tuple[str, ...], HeatMapCell] = {}
     # Measured settings come last: they replace a predicted one of the same clocks.
     for i in sorted(range(len(shown_j)), key=lambda i: bool(among.measured[i])):
-        at = tuple(map(clock, among.settings[i]))
+        at = tuple(map(clock, clocks[i]))
         styles = [f"l{level(float(over[i]))}"]
         words = "measured" if among.measured[i] else "predicted"
         if not among.measured[i]:
@@ -86,7 +87,7 @@ def _heat_map(among: Candidates, picked: Pick | None) -> HeatMap:
         title = "" if words == "predicted" else f"{fixed(float(shown_j[i]))} J, {words}"
         cells[at] = HeatMapCell(text, " ".join(styles), title)
     unit, texts = scaled([float(np.nanmin(shown_j))], "J")
-    pick_text = setting_label((picked.core_mhz, picked.mem_mhz)) if picked else ""
+    pick_text = setting_label(picked.setting) if picked else ""
     return HeatMap(
         among.label,
         f"{texts[0]} {unit}",

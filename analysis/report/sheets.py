@@ -32,6 +32,7 @@ from analysis.report.tables import (
     Field,
     Row,
     Sheet,
+    clock_fields,
 )
 
 MODEL, ORACLE = "model", "time oracle"
@@ -58,8 +59,8 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
     for s in np.unique(data.setting):
         mine = data.setting == s
         known_v = (float(data.core_v[mine].mean()), float(data.mem_v[mine].mean()))
-        core_mhz, mem_mhz = data.settings[s]
-        costs = costs_at(model, core_mhz, mem_mhz, known_v[0], known_v[1])
+        clocks = clock_fields(data.settings[s])
+        costs = costs_at(model, data.settings[s], *known_v)
         volts = [costs.core_v, costs.mem_v] if estimated else [v * 1e3 for v in known_v]
         if model.voltage == "unit":
             volts = [math.nan, math.nan]
@@ -67,9 +68,9 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
         rows.append(
             split
             | {
-                CORE_MHZ: costs.core_mhz,
+                CORE_MHZ: clocks[CORE_MHZ],
                 Field(f"core_{key}", "core", unit, places): volts[0],
-                MEM_MHZ: costs.mem_mhz,
+                MEM_MHZ: clocks[MEM_MHZ],
                 Field(f"mem_{key}", "memory", unit, places): volts[1],
             }
             | {
@@ -183,14 +184,13 @@ def cases_sheet(shown: Cases) -> Sheet:
             Field("input", "input"): f"F{i + 1}",
             KERNEL: kernel,
             Field("setting", "setting"): f"S{j + 1}",
-            CORE_MHZ: core_mhz,
-            MEM_MHZ: mem_mhz,
+            **clock_fields(setting),
             MEASURED_J: shown.measured_j[i, j],
             PREDICTED_J: shown.predicted_j[i, j],
             ERROR_PCT: shown.error_pct[i, j],
         }
         for i, kernel in enumerate(shown.inputs)
-        for j, (core_mhz, mem_mhz) in enumerate(shown.settings)
+        for j, setting in enumerate(shown.settings)
     ]
     caption = "Measured and predicted energy of the numbered kernels and settings"
     return Sheet.of("measured_predicted", caption, shown.simulated, rows)
@@ -220,8 +220,7 @@ def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
     rows: list[Row] = [
         {
             KERNEL: p.label,
-            CORE_MHZ: p.core_mhz,
-            MEM_MHZ: p.mem_mhz,
+            **clock_fields(p.setting),
             Field("energy_j", "energy, predicted", "J", -1): p.energy_j,
             Field("time_s", "time", "s", -1): p.time_s,
             Field("saving_pct", "saves", "%", 1): p.saving_pct,
@@ -247,8 +246,7 @@ def phases_sheet(splits: Sequence[PhaseSplit], simulated: bool) -> Sheet:
         {
             KERNEL: split.label,
             Field("at", "setting is"): split.at,
-            CORE_MHZ: split.core_mhz,
-            MEM_MHZ: split.mem_mhz,
+            **clock_fields(split.setting),
             Field("phase", "phase"): phase,
             Field("energy_j", "energy", "J", -1): energy_j,
             Field("share_pct", "share", "%", 1): share * 100.0,
@@ -274,8 +272,7 @@ def application_sheet(shown: ApplicationEnergy) -> Sheet:
     rows: list[Row] = [
         {
             Field("variant", "variant"): names[v.kernel.label],
-            CORE_MHZ: v.core_mhz,
-            MEM_MHZ: v.mem_mhz,
+            **clock_fields(v.setting),
             Field("n", "measurements", "", 0): v.n,
             MEASURED_J: v.measured_j,
             PREDICTED_J: v.predicted_j,

@@ -55,8 +55,9 @@ from analysis.report.tables import Sheet
 from analysis.report.variant_sheets import variant_sheets
 from analysis.rooflines.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
 from analysis.time.roof_fractions import roof_fractions
+from dvfs.setting import Setting
 
-Listed = tuple[Sequence[str], Sequence[tuple[float, float]]]
+Listed = tuple[Sequence[str], Sequence[Setting]]
 
 PHASE = "phase"
 """The parameter by which kernels name the phase of an application that they are."""
@@ -187,7 +188,7 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
 
 
 def roofline_lines(
-    data: Observations | None, model: Fit | None, at: tuple[float, float] | None = None
+    data: Observations | None, model: Fit | None, at: Setting | None = None
 ) -> tuple[str, list[tuple[PairPoints, Roofline]]]:
     """The setting ``at``, by default the fastest, as text, and at it each pair of classes with
     its lines."""

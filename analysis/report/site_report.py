@@ -35,6 +35,7 @@ from analysis.quality.finding import Finding
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.content import ListedOrder, MeasurementCounts, SiteReport, StoredFit
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
+from dvfs.setting import Setting
 
 HOLDOUT_SETTINGS = 4
 """The fewest settings for a holdout, which fits on half of them."""
@@ -49,10 +50,10 @@ def site_report(
     classes: dict[str, str] | None = None,
     stored: StoredFit | None = None,
     volts: Callable[[Observations], Volts] | None = None,
-    slurm_flags: Callable[[float, float], str] | None = None,
+    slurm_flags: Callable[[Setting], str] | None = None,
     listed: ListedOrder | None = None,
-    train: Sequence[tuple[float, float]] | None = None,
-    setting: tuple[float, float] | None = None,
+    train: Sequence[Setting] | None = None,
+    setting: Setting | None = None,
     tuned: Mapping[str, Collection[str]] | None = None,
     predicted: Predicted | None = None,
 ) -> SiteReport:
@@ -67,7 +68,7 @@ def site_report(
             default.
         stored: the fit to show; made anew where it is of other measurements.
         volts: from the site's rows to the voltages of its legal settings.
-        slurm_flags: from core and memory MHz to the srun options that request them.
+        slurm_flags: from a setting to the srun options that request it.
         listed: the order of kernels and settings in figures.
         train: the settings that the holdout fits on; by default a random half.
         setting: that of the rooflines; by default the fastest.
@@ -124,7 +125,7 @@ def site_report(
     if n_settings == 1:
         notes.append("No picks: this site was measured at one setting, so there is no choice.")
     chosen = picks(model, data) if n_settings > 1 else []
-    flags = {p.label: slurm_flags(p.core_mhz, p.mem_mhz) for p in chosen} if slurm_flags else {}
+    flags = {p.label: slurm_flags(p.setting) for p in chosen} if slurm_flags else {}
     return replace(
         report,
         data=data,

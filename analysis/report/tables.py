@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dvfs.setting import Setting, clock_columns
+
 MISSING = "–"
 PREFIXES = {-5: "f", -4: "p", -3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T"}
 
@@ -92,9 +94,9 @@ def scaled(values: Iterable[float], unit: str) -> tuple[str, list[str]]:
     return unit, [decimals(v, min(places, 4)) for v in numbers]
 
 
-def clock(mhz: float) -> str:
+def clock(mhz: float | None) -> str:
     """A clock in MHz; ``as found`` where it cannot be set."""
-    return "as found" if math.isnan(mhz) else f"{mhz:g}"
+    return "as found" if mhz is None else f"{mhz:g}"
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,14 @@ class Field:
 Row = Mapping[Field, str | float]
 KERNEL = Field("kernel", "kernel")
 CORE_MHZ, MEM_MHZ = Field("core_mhz", "core", "MHz", 0), Field("mem_mhz", "memory", "MHz", 0)
+
+
+def clock_fields(setting: Setting) -> dict[Field, float]:
+    """Both clocks of a setting as a row has them."""
+    ((core_mhz, mem_mhz),) = clock_columns([setting]).tolist()
+    return {CORE_MHZ: core_mhz, MEM_MHZ: mem_mhz}
+
+
 MEASURED_J = Field("measured_j", "measured", "J", -1)
 PREDICTED_J = Field("predicted_j", "predicted", "J", -1)
 ERROR_PCT = Field("error_pct", "error", "%", 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,7 @@ def rooflines_at(
         remedy = "measure such kernels, or name another setting"
         if not here.has_counts.any():
             remedy = "its measurements have no counts of operations and bytes; import them as n_*"
-        mhz = ",".join(f"{mhz:g}" for mhz in data.settings[setting] if not math.isnan(mhz))
+        mhz = ",".join(f"{mhz:g}" for mhz in data.settings[setting].clocks if mhz is not None)
         raise NoPairs(
             f"a roofline needs kernels that count one class of operations and one of bytes, at two "
             f"intensities; none was measured at {mhz or 'as-found'} MHz; {remedy}"
@@ -76,7 +75,7 @@ def rooflines_at(
             "energy_missing": None if energy_from else why or missing,
         }
         pairs.append(line_as_dict(line, cap_w if energy_from else None) | known)
-    core_mhz, mem_mhz = data.settings[setting]
+    core_mhz, mem_mhz = data.settings[setting].clocks
     return {
         "site": data.site,
         "simulated": data.simulated,
@@ -176,7 +175,7 @@ def _estimate(estimate: Estimate, factor: float, signed: bool) -> dict[str, floa
     squares put it there the measurements do not determine it, and all of it is NaN. ``signed``:
     it may be below 0."""
     if estimate.value < 0.0 and not signed:
-        estimate = Estimate(math.nan, math.nan, math.nan, math.nan)
+        estimate = Estimate(np.nan, np.nan, np.nan, np.nan)
     return {
         "value": estimate.value * factor,
         "low": estimate.low * factor if signed else max(estimate.low * factor, 0.0),

@@ -15,6 +15,7 @@ import numpy as np
 from analysis.energy.fitted import CONFIDENCE
 from analysis.measurements.observations import CantFit, Observations, setting_text
 from analysis.rooflines.roofline import Roofline
+from dvfs.setting import Setting
 
 MOST_CONDITION = 1e6
 """Condition number, of columns of length 1, from which coefficients cannot be separated."""
@@ -48,7 +49,7 @@ class Regression:
 
     site: str
     simulated: bool
-    setting: tuple[float, float]
+    setting: Setting
     memory: str
     eps_sp_j: Estimate | None
     eps_dp_j: Estimate | None

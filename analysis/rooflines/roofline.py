@@ -15,6 +15,7 @@ from analysis.dataset import CLASS_UNITS, moves_data
 from analysis.energy.fitted import Fit, costs_at
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
+from dvfs.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ class PairPoints:
 
     operation: str
     memory: str
-    setting: tuple[float, float]
+    setting: Setting
     kernels: list[KernelInstance]
     intensity: np.ndarray
     operations: np.ndarray
@@ -314,7 +315,7 @@ def roofline(
     here = data.setting == setting
     costs = costs_at(
         fitted,
-        *data.settings[setting],
+        data.settings[setting],
         float(data.core_v[here].mean()),
         float(data.mem_v[here].mean()),
     )

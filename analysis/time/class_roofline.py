@@ -22,6 +22,7 @@ import numpy as np
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.rooflines.roofline import fastest_setting
 from analysis.time.kernel_roofline import NORMAL_MEDIAN
+from dvfs.setting import Setting, clock_columns
 
 MIN_KERNELS = 5
 FIRST_EXPONENT = 6.0
@@ -53,15 +54,16 @@ class ClassRoofline:
         self,
         counts: Mapping[str, float],
         measured_s: float,
-        measured_at: tuple[float, float],
+        measured_at: Setting,
         core_mhz: np.ndarray,
         mem_mhz: np.ndarray,
     ) -> np.ndarray:
         """Predicted seconds at settings, float64: ``measured_s`` at ``measured_at`` itself."""
         names = list(self.tau_s)
         n = np.array([[np.nan_to_num(counts.get(name, 0.0)) for name in names]])
-        core = np.append(np.asarray(core_mhz, float), measured_at[0])
-        mem = np.append(np.asarray(mem_mhz, float), measured_at[1])
+        ((core_there, mem_there),) = clock_columns([measured_at])
+        core = np.append(np.asarray(core_mhz, float), core_there)
+        mem = np.append(np.asarray(mem_mhz, float), mem_there)
         tau = np.array([self.tau_s[name] for name in names])
         is_mem = np.array([self.domains[name] == "mem" for name in names], bool)
         time_s = _times(
@@ -140,7 +142,7 @@ def fit_class_roofline(data: Observations) -> ClassRoofline:
         time_s = (np.bincount(cell, data.time_s, size) / repeats).reshape(len(kernels), -1)
     first = np.array([np.flatnonzero(number == i)[0] for i in range(len(kernels))])
     n = np.column_stack([np.nan_to_num(data.counts[name])[first] for name in names])
-    mhz = np.array([*data.settings, data.settings[base]])
+    mhz = data.mhz[[*range(len(data.settings)), base]]
     tops = [float(np.nanmax(mhz[:, i])) if np.isfinite(mhz[:, i]).any() else 1.0 for i in (0, 1)]
     core, mem = _slower(mhz[:, 0], tops[0]), _slower(mhz[:, 1], tops[1])
     measured_s = time_s[:, base]

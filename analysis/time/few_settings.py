@@ -192,7 +192,7 @@ class _Table:
         counts = np.zeros((len(labels), len(data.counts)))
         for i, values in enumerate(data.counts.values()):
             counts[number, i] = np.nan_to_num(values)
-        mhz = np.array(data.settings)
+        mhz = data.mhz
         return cls(
             row=row,
             log_s=cell_means(data, labels, log_s),

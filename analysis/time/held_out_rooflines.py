@@ -14,6 +14,7 @@ import numpy as np
 
 from analysis.measurements.observations import Observations, kernel_names
 from analysis.time.class_roofline import ClassRoofline, fit_class_roofline
+from dvfs.setting import Setting
 
 PARTS = 4
 SEED = 20261124
@@ -22,11 +23,11 @@ SEED = 20261124
 @dataclass(frozen=True)
 class ProfiledRun:
     """What is known of a kernel that was only profiled: the operations of its run by class, and
-    the run's time at one setting, (core, memory) in MHz."""
+    the run's time at one setting."""
 
     counts: Mapping[str, float]
     time_s: float
-    setting: tuple[float, float]
+    setting: Setting
 
     def log_s(
         self, roofline: ClassRoofline, core_mhz: np.ndarray, mem_mhz: np.ndarray

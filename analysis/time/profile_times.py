@@ -15,6 +15,7 @@ from analysis.time.class_roofline import fit_class_roofline
 from analysis.time.few_settings import ProfileTimes, profile_stack
 from analysis.time.held_out_rooflines import ProfiledRun, fit_held_out
 from analysis.time.kernel_roofline import fit_time
+from dvfs.setting import Setting
 
 
 def profile_times(
@@ -39,7 +40,7 @@ def profile_times(
         stacked = profile_stack(counted, model, run, rooflines, core_mhz, mem_mhz)
     if stacked is not None:
         return stacked
-    here = (core_mhz == run.setting[0]) & (mem_mhz == run.setting[1])
+    here = [setting == run.setting for setting in map(Setting.of, core_mhz, mem_mhz)]
     spread = np.where(here, 0.0, roofline.spread)
     return ProfileTimes(
         np.exp(run.log_s(roofline, core_mhz, mem_mhz)), np.diag(spread), float("nan")

@@ -79,7 +79,7 @@ def allowed_log_s(
     """
     settings, index = np.unique(mine.setting, return_inverse=True)
     log_s = np.bincount(index, np.log(mine.time_s)) / np.bincount(index)
-    from_mhz = np.array(mine.settings)[settings]
+    from_mhz = mine.mhz[settings]
     slower = np.zeros((2, len(settings), len(core_mhz)))
     for domain, mhz in enumerate((core_mhz, mem_mhz)):
         if np.isfinite(from_mhz[:, domain]).all() and np.isfinite(mhz).all():

@@ -15,6 +15,7 @@ import numpy as np
 
 from analysis.measurements.observations import Observations, kernel_names
 from analysis.time.kernel_roofline import TimeModel, fit_time
+from dvfs.setting import Setting
 
 TIED = 1.96
 """Times that differ by less than so many standard errors are equal."""
@@ -49,13 +50,11 @@ def equally_fast(time_s: np.ndarray, error_s: np.ndarray) -> np.ndarray:
     return np.asarray(time_s - time_s[least] <= TIED * np.hypot(error_s, error_s[least]))
 
 
-def highest(settings: Sequence[tuple[float, float]], among: np.ndarray) -> int:
+def highest(settings: Sequence[Setting], among: np.ndarray) -> int:
     """The index of the highest clocks of those ``among``, bool (settings,), core clock first."""
-    return max(np.flatnonzero(among).tolist(), key=lambda i: tuple(np.nan_to_num(settings[i])))
+    return max(np.flatnonzero(among).tolist(), key=lambda i: settings[i])
 
 
-def fastest(
-    settings: Sequence[tuple[float, float]], time_s: np.ndarray, error_s: np.ndarray
-) -> int:
+def fastest(settings: Sequence[Setting], time_s: np.ndarray, error_s: np.ndarray) -> int:
     """The index of the fastest setting; ``time_s``, ``error_s``: float64 (settings,)."""
     return highest(settings, equally_fast(time_s, error_s))

@@ -62,7 +62,7 @@ def site_record(site: Site) -> SiteRecord:
     return SiteRecord(
         classes={name: entry.domain for name, entry in site.classes.items()},
         device=site.clocks.device,
-        legal={(s.core_mhz, s.mem_mhz): site.volts(s) for s in site.settings},
+        legal={setting: site.volts(setting) for setting in site.settings},
     )
 
 

@@ -36,7 +36,7 @@ from campaign.store.hours import Spent
 from campaign.store.layout import METRICS, PAGE, SNAPSHOT, Store, replace_file
 from campaign.store.seal import sealed
 from campaign.store.states import NEVER, State
-from sites.setting import Setting
+from dvfs.setting import Setting
 
 SNAPSHOT_EVERY_S = 2.0
 PAGE_EVERY_S = 10.0
@@ -175,7 +175,7 @@ class LiveStatus:
     def _partition(self, site: str, partition: str, counts: Counts) -> PartitionSnapshot:
         label = f"{site}/{partition}"
         spent = self.spent.get(label, Spent())
-        by_clock = sorted(counts.items(), key=lambda item: _order(item[0]))
+        by_clock = sorted(counts.items(), key=lambda item: item[0])
         return PartitionSnapshot(
             site=site,
             partition=partition,
@@ -203,10 +203,6 @@ def resume_command(campaign_file: Path | None, store: Store, verb: str = "run") 
     """The command that goes on with a campaign."""
     file = "CAMPAIGN.toml" if campaign_file is None else shlex.quote(str(campaign_file.resolve()))
     return f"campaign {verb} {file} --store {shlex.quote(str(store.root))}"
-
-
-def _order(setting: Setting) -> tuple[float, float]:
-    return (setting.core_mhz or 0.0, setting.mem_mhz or 0.0)
 
 
 def _float(mhz: float | None) -> float | None:

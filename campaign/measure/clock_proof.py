@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from analysis.dataset import READ_BACK, TIMED
 from campaign.measure.window import Window
-from sites.setting import Setting
+from dvfs.setting import Setting
 from sites.site_file import Site
 
 TIMED_PCT = 0.5

@@ -11,9 +11,9 @@ from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json, make_point
 from campaign.store.journal import decode
+from dvfs.setting import Setting
 from kernels.registry import find_kernel
 from sites.clocks import device_of
-from sites.setting import Setting
 from sites.site_file import Site
 
 SHORT = Protocol(idle_s=0.0, warm_up_s=0.1, min_duration_s=0.3, timeout_s=120.0)
@@ -39,12 +39,7 @@ class ClockTrial:
 
 def extreme_settings(site: Site) -> list[Setting]:
     """The lowest and the highest of the site's settings; one where there is only one."""
-
-    def clocks(setting: Setting) -> tuple[float, float]:
-        return setting.core_mhz or 0.0, setting.mem_mhz or 0.0
-
-    lowest, highest = min(site.settings, key=clocks), max(site.settings, key=clocks)
-    return list(dict.fromkeys([lowest, highest]))
+    return list(dict.fromkeys([min(site.settings), max(site.settings)]))
 
 
 def try_settings(site: Site) -> list[ClockTrial]:

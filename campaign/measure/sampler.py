@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from campaign.measurement import Trace
+from dvfs.setting import Setting
 from sites.clocks import ClockControl, ClockState
 from sites.meters import Buffered, Channel, FromFiles, Meter, MeterUnreadable, Reading
-from sites.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.measure.ticker import Ticker

@@ -9,8 +9,8 @@ import numpy as np
 from campaign.measure.sampler import MeterTrace
 from campaign.measure.window import Window, phase_traces
 from campaign.measurement import Trace
+from dvfs.setting import Setting
 from kernels.kernel import Mark
-from sites.setting import Setting
 from sites.site_file import Site
 from sites.twin import machine
 

@@ -13,11 +13,11 @@ from analysis.dataset import PHASE_PREFIX
 from campaign.measure.energy import MeterChannel, counted_channels
 from campaign.measure.sampler import MeterTrace, OpenMeter, Sampler, needed_lead_s
 from campaign.measurement import Trace
+from dvfs.setting import Setting
 from kernels.host.ranks import Team
 from kernels.kernel import Mark, Marked, Prepared
 from sites.clocks import ClockControl
 from sites.counters.counting import Counters, EventCount
-from sites.setting import Setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.planned_points import Input, PartitionPoints
-from sites.setting import Setting
+from dvfs.setting import Setting
 from sites.site_reading import built_in_sites, find_site
 
 

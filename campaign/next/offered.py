@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,6 @@ from campaign.plan.planned_points import Input, PartitionPoints, partition_point
 from campaign.plan.point import canonical_json
 from campaign.store.states import NEVER, State
 from campaign.tuning.problems import ids_by_code
-from sites.setting import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +123,7 @@ def offered(
         part=part,
         cells=Cells(
             labels=labels,
-            settings=[_pair(setting) for setting in part.settings],
+            settings=part.settings,
             measured=measured,
             free=free,
             measurements=np.where(measured, 1, np.maximum(repeats, 1)),
@@ -146,13 +144,6 @@ def _one_more(
         repeats += 1
         if state[0] not in COMPLETE:
             return repeats, state
-
-
-def _pair(setting: Setting) -> tuple[float, float]:
-    core_mhz, mem_mhz = (
-        math.nan if mhz is None else float(mhz) for mhz in (setting.core_mhz, setting.mem_mhz)
-    )
-    return core_mhz, mem_mhz
 
 
 def _labels(inputs: Sequence[Input], data: Observations | None) -> list[str | None]:

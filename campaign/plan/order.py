@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sites.setting import Setting
+from dvfs.setting import Setting
 
 BATCH = 16
 """At most so many points of a setting follow each other."""

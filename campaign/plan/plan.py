@@ -26,6 +26,7 @@ from campaign.plan.planned_points import (
     partition_points,
 )
 from campaign.plan.sweep import MAX_POINTS, Sweep, swept
+from dvfs.setting import Setting
 from kernels.kernel import KernelFailed
 from kernels.registry import find_kernel
 from sites.located_toml import (
@@ -37,7 +38,6 @@ from sites.located_toml import (
     raise_all,
 )
 from sites.near_names import known_names
-from sites.setting import Setting
 from sites.site_file import Site
 from sites.site_reading import find_site, read_site
 

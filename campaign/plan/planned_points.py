@@ -18,7 +18,7 @@ import numpy as np
 
 from campaign.plan.order import in_batches
 from campaign.plan.point import ID_CHARS, Point, canonical_json, make_point
-from sites.setting import Setting
+from dvfs.setting import Setting
 
 ID = np.dtype(f"S{ID_CHARS}")
 DIGEST_BYTES = hashlib.sha256().digest_size

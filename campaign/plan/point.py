@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sites.setting import Setting
+from dvfs.setting import Setting
 
 ID_CHARS = 24
 

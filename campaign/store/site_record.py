@@ -9,9 +9,10 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from campaign.store.layout import DamagedStore, Store
+from dvfs.setting import Setting
 
-Volts = dict[tuple[float | None, float | None], tuple[float | None, float | None]]
-"""(core MHz, memory MHz) -> (core V, memory V); None is missing."""
+Volts = dict[Setting, tuple[float | None, float | None]]
+"""Setting -> (core V, memory V); None is missing."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def as_json(record: SiteRecord) -> dict[str, Any]:
     return {
         "classes": record.classes,
         "device": record.device,
-        "legal": [[*mhz, *volts] for mhz, volts in record.legal.items()],
+        "legal": [[*setting.clocks, *volts] for setting, volts in record.legal.items()],
     }
 
 
@@ -82,7 +83,7 @@ def record_of(kept: Any) -> SiteRecord | None:
     if not _is_record(kept):
         return None
     legal: Volts = {
-        (core_mhz, mem_mhz): (core_v, mem_v)
+        Setting.of(core_mhz, mem_mhz): (core_v, mem_v)
         for core_mhz, mem_mhz, core_v, mem_v in kept.get("legal", [])
     }
     return SiteRecord(kept.get("classes", {}), kept.get("device", "cpu"), legal)

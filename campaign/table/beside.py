@@ -69,8 +69,8 @@ def _is_possible(record: SiteRecord) -> bool:
     names = ("core_mhz", "mem_mhz", "core_v", "mem_v")
     return all(
         value is None or (type(value) is not bool and POSSIBLE[n][0] <= value <= POSSIBLE[n][1])
-        for mhz, volts in record.legal.items()
-        for n, value in zip(names, (*mhz, *volts), strict=True)
+        for setting, volts in record.legal.items()
+        for n, value in zip(names, (*setting.clocks, *volts), strict=True)
     )
 
 

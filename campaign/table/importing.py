@@ -33,6 +33,7 @@ from campaign.table.map_file import POINT_ID, TableMap, read_map
 from campaign.table.points import worth_of
 from campaign.table.reading import read_table
 from campaign.table.trace_folder import TraceFolder
+from dvfs.setting import Setting
 from sites.located_toml import BadFile
 
 ATTEMPT = [POINT_ID, "attempt", "start_unix_s"]
@@ -288,5 +289,5 @@ def _legal(rows: pd.DataFrame, mapping: TableMap) -> Volts:
     legal: Volts = {}
     for core_mhz, *mem in mapping.legal:
         mem_mhz = mem[0] if mem else None
-        legal[core_mhz, mem_mhz] = (volts["core"].get(core_mhz), volts["mem"].get(mem_mhz))
+        legal[Setting(core_mhz, mem_mhz)] = (volts["core"].get(core_mhz), volts["mem"].get(mem_mhz))
     return legal

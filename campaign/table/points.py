@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ import pandas as pd
 from analysis.dataset import COMPLETE, DAMAGED
 from campaign.plan.point import point_ids
 from campaign.table.cells import Cells
-from sites.setting import Setting
+from dvfs.setting import Setting
 
 SAME_POINT = ["site", "partition", "kernel", "params", "ranks", "core_mhz", "mem_mhz"]
 """Rows that are equal in these are repeats of one another."""
@@ -76,8 +75,7 @@ def attempts_of(
             if (worth[i], attempt[i]) >= (worth[other], attempt[other]):
                 best[point_id] = i
             continue
-        mhz = (frame[name][i] for name in ("core_mhz", "mem_mhz"))
-        setting = Setting(*(None if math.isnan(clock) else clock for clock in mhz))
+        setting = Setting.of(frame["core_mhz"][i], frame["mem_mhz"][i])
         cells.note(
             i,
             "point",

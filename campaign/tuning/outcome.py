@@ -16,7 +16,7 @@ from campaign.store.costs import Cost, measured_costs
 from campaign.store.records import read_contents
 from campaign.tuning.choosing import Tuning
 from campaign.tuning.problems import Problem
-from sites.setting import Setting
+from dvfs.setting import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,6 @@ def _found_of(
         row = int(order[0])
         energy_j, time_s = means[np.searchsorted(rows, row)].tolist()
         setting: Setting = problem.settings[row]
-        clocks = [np.nan if mhz is None else mhz for mhz in (setting.core_mhz, setting.mem_mhz)]
         return Choice(
             variant=problem.of_variants[problem.variants[row]],
             core_mhz=setting.core_mhz,
@@ -114,7 +113,7 @@ def _found_of(
             time_s=time_s,
             energy_lost_pct=(energy_j / least[0] - 1.0) * 100.0,
             time_lost_pct=(time_s / least[1] - 1.0) * 100.0,
-            slurm=slurm_flags(clocks[0], clocks[1], site.clocks.device),
+            slurm=slurm_flags(setting, site.clocks.device),
         )
 
     done = int(np.isfinite(means[:, 1]).sum())

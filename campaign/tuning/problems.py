@@ -22,7 +22,7 @@ from campaign.plan.planned_points import PartitionPoints
 from campaign.plan.point import canonical_json
 from campaign.stated_terms import stated_terms
 from campaign.store.costs import Cost
-from sites.setting import Setting
+from dvfs.setting import Setting
 
 CLOCKS = ("core_mhz", "mem_mhz")
 POWERS = (-1, 2)

@@ -28,7 +28,7 @@ from campaign.extras import explain_missing
 from campaign.stated_terms import stated_terms
 from campaign.tuning.choosing import BATCH
 from campaign.tuning.problems import candidate_columns, candidate_terms
-from sites.setting import Setting
+from dvfs.setting import distinct_settings
 
 SHOWN_AFTER = (25, 50, 100, 200, 400, 800)
 
@@ -177,10 +177,9 @@ def measured_candidates(scalars: xr.Dataset, rows: np.ndarray) -> tuple[Candidat
     """The candidates that ``rows`` measured, in a fixed order, and the energy (J) and time (s) of
     each: (N, 2), means over repeats; NaN where all have failed."""
     params = scalars["params"].values[rows].tolist()
-    clocks = [
-        np.nan_to_num(scalars[name].values[rows], nan=0.0) for name in ("core_mhz", "mem_mhz")
-    ]
-    keys = list(zip(params, *(column.tolist() for column in clocks), strict=True))
+    clocks = (scalars[name].values[rows].astype(float) for name in ("core_mhz", "mem_mhz"))
+    distinct, of = distinct_settings(*clocks)
+    keys = [(own, distinct[place]) for own, place in zip(params, of.tolist(), strict=True)]
     known = sorted(set(keys))
     place = {key: i for i, key in enumerate(known)}
     at = np.array([place[key] for key in keys])
@@ -193,10 +192,10 @@ def measured_candidates(scalars: xr.Dataset, rows: np.ndarray) -> tuple[Candidat
             costs[:, column] = np.bincount(at[used], values[used], len(known)) / np.bincount(
                 at[used], minlength=len(known)
             )
-    variants = [json.loads(own) for own, _, _ in known]
-    settings = [Setting(core or None, mem or None) for _, core, mem in known]
+    variants = [json.loads(own) for own, _ in known]
+    settings = [setting for _, setting in known]
     each_own = np.arange(len(known))
-    stated = stated_terms(scalars["kernel"].values[rows[0]], [own for own, _, _ in known])
+    stated = stated_terms(scalars["kernel"].values[rows[0]], [own for own, _ in known])
     candidates = Candidates(
         candidate_columns(variants, each_own, settings),
         candidate_terms(stated, each_own, settings),

@@ -10,6 +10,7 @@ from campaign.fits import DEFAULT
 from campaign.verbs.fit import print_fit
 from campaign.verbs.options import add_all, add_fit, add_json, add_store
 from campaign.verbs.printing import explain, print_computed, print_table
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.result_tables import CostsAtSetting
@@ -78,9 +79,11 @@ def run(arguments: Namespace) -> int:
 
 
 def _print_costs(costs: CostsAtSetting) -> None:
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
     simulated = " (simulated)" if costs.simulated else ""
     explain(
-        f"{costs.site}{simulated} at {costs.core_mhz:g}/{costs.mem_mhz:g} MHz, "
+        f"{costs.site}{simulated} at {setting_text(Setting(costs.core_mhz, costs.mem_mhz))}, "
         f"{costs.core_v:g}/{costs.mem_v:g} V"
     )
     explain(str(costs.fit))

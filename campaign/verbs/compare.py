@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from campaign.errors import BadArgument
 from campaign.verbs.options import add_all, add_json, add_store
 from campaign.verbs.printing import explain, print_json, print_table, say, shortened
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from analysis.comparison.changes import Change
@@ -126,7 +127,7 @@ def _print_changes(
         place = [shortened(names[change.site], 22)]
         place += [shortened(change.kernel, 24)] if level != "site" else []
         if level == "point":
-            setting = setting_text((change.core_mhz, change.mem_mhz))
+            setting = setting_text(Setting.of(change.core_mhz, change.mem_mhz))
             place += [setting.removesuffix(" MHz")]
         limits = ((limit - 1.0) * 100.0 for limit in (change.low, change.high))
         numbers = [f"{value:+.2f}" if math.isfinite(value) else "-" for value in limits]

@@ -12,12 +12,12 @@ from campaign.verbs.crossval import print_crossval
 from campaign.verbs.fit import print_fit
 from campaign.verbs.predict import print_predictions
 from campaign.verbs.printing import print_table, say
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from campaign.results import Results
-    from campaign.stored_fits import Setting
 
 SUMMARY = "run the whole chain on the simulated Jetson TK1"
 EXAMPLE = "campaign demo /tmp/demo"
@@ -93,8 +93,8 @@ def run(arguments: Namespace) -> int:
 
         show_measured(store)
         return 0 if outcome.complete else 1
-    pairs = [(pair[0], pair[1]) for pair in plan.campaign.settings.pairs or []]
-    train = pairs[:TRAINING_SETTINGS] or None
+    pairs = plan.campaign.settings.pairs or []
+    train = [Setting(*pair) for pair in pairs[:TRAINING_SETTINGS]] or None
     for site in plan.sites:
         _show_site(store, site, train)
     table = export_table(created)

@@ -84,7 +84,7 @@ def _print_last(group: FailureGroup, every_line: bool) -> None:
     from analysis.figures.labels import setting_label  # noqa: PLC0415
 
     where = f" on node {group.node}" if group.node else ""
-    what = f"{shortened(group.instance.label, 60)} at {setting_label(group.setting_mhz)}"
+    what = f"{shortened(group.instance.label, 60)} at {setting_label(group.setting)}"
     explain(
         f"{what}: {group.reason}{where}{began_text(group.start_unix_s)}, "
         f"attempt {group.attempt + 1}, point {group.point_id}"

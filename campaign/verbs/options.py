@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from campaign.errors import BadArgument
+from dvfs.setting import Setting
 
 
 class Once(Action):
@@ -135,18 +136,17 @@ def add_objective(parser: ArgumentParser) -> None:
     )
 
 
-def read_setting(text: str, option: str) -> tuple[float, float]:
+def read_setting(text: str, option: str) -> Setting:
     """A setting as an option gives it: CORE,MEM in MHz, or CORE where there is no memory clock.
 
     Raises:
         BadArgument: it is not one or two numbers.
     """
     try:
-        core_mhz, *mem = (float(part) for part in text.split(","))
-        (mem_mhz,) = mem or [math.nan]
-    except ValueError:
+        clocks = [float(part) for part in text.split(",")]
+        return Setting(*clocks)
+    except (TypeError, ValueError):
         raise BadArgument(
             f"{option}: found {text!r}; must be CORE,MEM in MHz, such as 852,924, or CORE alone "
             f"where there is no memory clock"
         ) from None
-    return core_mhz, mem_mhz

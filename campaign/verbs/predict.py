@@ -17,6 +17,7 @@ from campaign.verbs.printing import (
     say,
     shortened,
 )
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.result_tables import Prediction, Predictions
@@ -190,7 +191,7 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
 def _mhz(pick: SpacePick) -> str:
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
 
-    return setting_text((pick.core_mhz, pick.mem_mhz)).removesuffix(" MHz")
+    return setting_text(pick.setting).removesuffix(" MHz")
 
 
 def print_predictions(shown: Predictions, every_row: bool = False) -> None:
@@ -279,9 +280,9 @@ def simple_choices(shown: Predictions) -> list[str]:
             f"{sure} of {len(by_top)} picks are better with 95 % probability"
         )
     by_single = [pick for pick in picks if not isnan(pick.better_than_best_single)]
-    if by_single:
-        first = by_single[0]
-        setting = setting_name((first.best_single_core_mhz, first.best_single_mem_mhz))
+    single = next((pick.best_single for pick in picks if pick.best_single is not None), None)
+    if by_single and single is not None:
+        setting = setting_name(single)
         gain = sum(pick.gain_over_best_single_pct for pick in by_single) / len(by_single)
         sure = sum(pick.better_than_best_single >= SURE for pick in by_single)
         lines.append(
@@ -294,10 +295,11 @@ def simple_choices(shown: Predictions) -> list[str]:
         pick
         for pick in picks
         if isnan(pick.better_than_best_single)
-        and not isnan(pick.best_single_core_mhz + pick.best_probability)
+        and pick.best_single is not None
+        and not isnan(pick.best_probability)
     ]
-    if outside:
-        setting = setting_name((outside[0].best_single_core_mhz, outside[0].best_single_mem_mhz))
+    if outside and single is not None:
+        setting = setting_name(single)
         lines.append(
             f"one setting for all: {setting} MHz, the best on average without limits, is outside "
             f"the limits for {len(outside)} of {len(picks)} kernels"
@@ -375,10 +377,10 @@ def profile_error(shown: Predictions) -> list[str]:
 
 
 def _setting(prediction: Prediction) -> str:
-    return setting_name((prediction.pick.core_mhz, prediction.pick.mem_mhz))
+    return setting_name(prediction.pick.setting)
 
 
-def setting_name(setting: tuple[float, float]) -> str:
+def setting_name(setting: Setting) -> str:
     """``852/924``, in MHz."""
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
 

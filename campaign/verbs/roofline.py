@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from campaign.errors import BadArgument
 from campaign.verbs.options import add_fit, add_json, add_site, add_store
 from campaign.verbs.printing import explain, print_json, print_table
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.fits import FitSource
@@ -146,7 +147,8 @@ def _print(shown: dict[str, Any], source: FitSource | None) -> None:
 
     simulated = " (simulated)" if shown["simulated"] else ""
     pairs = shown["pairs"]
-    explain(f"{shown['site']}{simulated} at {setting_text((shown['core_mhz'], shown['mem_mhz']))}")
+    setting = Setting.of(shown["core_mhz"], shown["mem_mhz"])
+    explain(f"{shown['site']}{simulated} at {setting_text(setting)}")
     if source:
         explain(str(source))
     _columns(

@@ -34,6 +34,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dvfs.setting import Setting
 from sites.clocks import uncore
 from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
 from sites.clocks.shared.core_clock import open_core_clock
@@ -53,7 +54,6 @@ from sites.clocks.shared.kernel_files import (
 )
 from sites.clocks.shared.thermal_zone import find_zones, hottest_c
 from sites.clocks.shared.written_files import File, Limits, Value, WrittenFiles, put_back_entries
-from sites.setting import Setting
 
 ABOUT = ControlDescription(
     control="cpufreq",

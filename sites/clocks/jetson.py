@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
@@ -34,7 +35,6 @@ from sites.clocks.shared.kernel_files import (
 )
 from sites.clocks.shared.thermal_zone import find_zones, hottest_c
 from sites.clocks.shared.written_files import File, Limits, Value, WrittenFiles, put_back_entries
-from sites.setting import Setting
 
 ABOUT = ControlDescription(
     control="jetson",

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.gpu_clocks import GRAPHICS, MEMORY, GpuClocks, as_clocks_unavailable
@@ -35,7 +36,6 @@ from sites.clocks.shared.journal import (
     signals_wait,
 )
 from sites.nvml_library import Gpu, NvmlLibrary, NvmlUnavailable, find_gpus, open_library
-from sites.setting import Setting
 
 ABOUT = ControlDescription(
     control="nvml",

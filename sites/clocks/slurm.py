@@ -13,10 +13,10 @@ import os
 import re
 from pathlib import Path
 
+from dvfs.setting import AS_FOUND, Setting
 from sites.clocks.shared.control import ClockNotLegal, ControlledSite
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.reading import ReadClocks
-from sites.setting import AS_FOUND, Setting
 
 ABOUT = ControlDescription(
     control="slurm",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
 from sites.clocks.shared.description import ControlDescription, Right
-from sites.setting import Setting
 
 ABOUT = ControlDescription(
     control="twin",

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import optional_number, read_number, right_to_write
 from sites.clocks.shared.written_files import Limits, WrittenFiles, put_back_entries
-from sites.setting import Setting
 
 ABOUT = ControlDescription(
     control="uncore",

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dvfs.setting import Setting
 from sites.meters.shared.meter import Channel
-from sites.setting import Setting
 from sites.site_file import Site
 
 

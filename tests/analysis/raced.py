@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
-Setting = tuple[float, float]
+from dvfs.setting import Setting
 
 
 def raced(time_s: Mapping[Setting, float], noise: float) -> Setting:
@@ -17,4 +15,4 @@ def raced(time_s: Mapping[Setting, float], noise: float) -> Setting:
         for setting, of in time_s.items()
         if of - least <= 1.96 * noise * (of**2 + least**2) ** 0.5
     ]
-    return max(tied, key=lambda setting: tuple(np.nan_to_num(setting)))
+    return max(tied, key=lambda setting: [mhz or 0.0 for mhz in setting.clocks])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.measurements.observations import Observations
+from dvfs.setting import Setting, clock_columns
 
 CORE_MHZ = (400.0, 600.0, 800.0, 1000.0)
 MEM_MHZ = (500.0, 900.0)
@@ -41,11 +42,11 @@ def grid_observations(
     row and ``setting_noise`` by setting.
     """
     rng = np.random.default_rng(seed)
-    settings = [(c, m) for c in core_mhz for m in mem_mhz]
+    settings = [Setting(c, m) for c in core_mhz for m in mem_mhz]
     n = {name: 10.0 ** rng.uniform(8, 10, kernels) for name in COUNTED}
     rows = [(k, s) for k in range(kernels) for s in range(len(settings)) for _ in range(repeats)]
     k, s = np.array(rows).T
-    core, mem = np.array(settings)[s].T
+    core, mem = clock_columns(settings)[s].T
     core_v, mem_v = core_volt(core), mem_volt(mem)
     time_s = np.maximum(
         (n["sp"] + n["int"])[k] / (core * 1e6 * 100), n["dram"][k] / (mem * 1e6 * 16)

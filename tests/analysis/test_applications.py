@@ -14,6 +14,7 @@ from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import Observations
 from analysis.report.sheets import application_sheet
 from analysis.report.tables import as_csv
+from dvfs.setting import Setting
 
 EPS_J = {"sp": 30e-12, "int": 60e-12, "dram": 400e-12, "l1": 0.0}
 CONSTANT_W = 5.0
@@ -60,7 +61,7 @@ def machine(variants=VARIANTS, name: str = "fmm_u") -> Observations:
         domains={k: "mem" if k == "dram" else "core" for k in classes},
         voltage="unit",
         setting=np.zeros(len(rows), np.int64),
-        settings=[(1000.0, 900.0)],
+        settings=[Setting(1000.0, 900.0)],
         instances={instance.label: instance for instance in instances},
     )
 
@@ -97,10 +98,10 @@ def test_each_variant_is_shown_at_the_settings_at_which_it_was_measured():
         data,
         core_mhz=core_mhz,
         setting=(core_mhz == 1000.0).astype(np.int64),
-        settings=[(800.0, 900.0), (1000.0, 900.0)],
+        settings=[Setting(800.0, 900.0), Setting(1000.0, 900.0)],
     )
     (shown,) = application_energies(data, "choi", "unit")
-    rows = {(v.kernel.params["tile"], v.core_mhz): v for v in shown.variants}
+    rows = {(v.kernel.params["tile"], v.setting.core_mhz): v for v in shown.variants}
     numbers = {("1", 800.0): 1, ("1", 1000.0): 1, ("2", 800.0): 2, ("4", 1000.0): 2}
     assert {at: variant.n for at, variant in rows.items()} == numbers
     assert len(shown.variants) == len(rows)

@@ -23,6 +23,7 @@ from analysis.energy.joint_process import fit_joint_process
 from analysis.energy.process import fit_process
 from analysis.measurements.observations import kernel_names
 from analysis.time.kernel_roofline import fit_time
+from dvfs.setting import Setting, clock_columns
 from tests.analysis.synthetic import grid_observations
 
 CORE_MHZ = (400.0, 500.0, 600.0, 700.0, 800.0, 1000.0)
@@ -82,7 +83,7 @@ def candidates(unmeasured_j: float, between: float) -> Candidates:
         kernel="k",
         params={},
         label="k",
-        settings=[(1.0, np.nan), (2.0, np.nan)],
+        settings=[Setting(1.0), Setting(2.0)],
         energy_j=energy_j,
         time_s=np.ones(2),
         measured=np.array([True, False]),
@@ -201,8 +202,8 @@ def test_over_one_clock_the_average_of_all_forms_is_in_the_models_place(voltage)
     others = other_predictions(fitted, training, times, labels, volts)
     assert others is not None
     assert others.weights.sum(axis=0) == pytest.approx(np.ones((4, 6)))
-    mhz = np.array(settings)
-    seen = [i for i, setting in enumerate(settings) if setting[0] not in hidden]
+    mhz = clock_columns(settings)
+    seen = [i for i, setting in enumerate(settings) if setting.core_mhz not in hidden]
     log_j = np.stack([np.log(among[label].measured_j) for label in labels])
     process = fit_process(mhz[seen], log_j[:, seen], range_mhz=mhz).log_j(mhz)
     np.testing.assert_allclose(others.log_j[0], process, rtol=1e-12)
@@ -228,7 +229,7 @@ def test_over_two_clocks_the_forms_are_corrected_by_a_process(few, monkeypatch):
     volts = {setting: measured_volts(data)[setting] for setting in sorted(measured_volts(data))}
     others = other_predictions(fitted, training, times, labels, volts)
     assert others is not None
-    mhz = np.array(list(volts))
+    mhz = clock_columns(volts)
     measured = all_candidates(fitted, training, volts=volts)
     log_j = np.stack([np.log(measured[label].measured_j) for label in labels])
     time_s = np.stack([measured[label].time_s for label in labels])
@@ -267,7 +268,7 @@ def test_with_settings_of_their_own_cells_weigh_by_the_errors_expected_there(mon
     volts = {setting: measured_volts(data)[setting] for setting in sorted(measured_volts(data))}
     others = other_predictions(fitted, training, times, labels, volts)
     assert others is not None
-    mhz = np.array(list(volts))
+    mhz = clock_columns(volts)
     among = all_candidates(fitted, training, volts=volts, averaged=False)
     log_j = np.stack([np.log(among[label].measured_j) for label in labels])
     time_s = np.stack([among[label].time_s for label in labels])
@@ -335,7 +336,7 @@ def test_over_one_clock_too_weights_differ_from_cell_to_cell():
     assert not any(among[label].apart.any() for label in labels)
     for one in among.values():
         assert pick(one, "energy").energy_j == one.energy_j.min()
-    variance = fit_joint_process(np.array(list(volts)), log_j).at(np.array(list(volts))).variance
+    variance = fit_joint_process(clock_columns(volts), log_j).at(clock_columns(volts)).variance
     odds = (others.weights[0] / others.weights[1]) ** (14 / 6) * variance
     np.testing.assert_allclose(odds, odds[0, 0], rtol=1e-9)
 

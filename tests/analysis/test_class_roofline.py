@@ -14,6 +14,7 @@ from analysis.energy.fit import fit
 from analysis.measurements.observations import CantFit, observations
 from analysis.rooflines.roofline import fastest_setting
 from analysis.time.class_roofline import fit_class_roofline
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.twin_data import twin_dataset
 
@@ -73,7 +74,7 @@ def test_a_machine_of_two_ceilings_is_found():
 
 def test_a_class_that_was_not_counted_takes_no_time(twin):
     ceilings = fit_class_roofline(twin)
-    at = (1.0, (852.0, 924.0), np.array([396.0, 852.0]), np.array([528.0, 204.0]))
+    at = (1.0, Setting(852.0, 924.0), np.array([396.0, 852.0]), np.array([528.0, 204.0]))
     whole = dict.fromkeys(ceilings.tau_s, 0.0) | {"sp": 2.0}
     assert (ceilings.time_s({"sp": 2.0}, *at) == ceilings.time_s(whole, *at)).all()
     assert (ceilings.time_s(whole | {"dram": np.nan}, *at) == ceilings.time_s(whole, *at)).all()
@@ -84,9 +85,10 @@ def test_a_kernel_of_the_core_alone_scales_with_its_clock(twin):
     top = ceilings.top_mhz
     core = np.array([top[0], top[0] / 2, top[0] / 4])
     busy = {"sp": 1.0 / ceilings.tau_s["sp"]}
-    time_s = ceilings.time_s(busy, 1.0, top, core, np.full(3, top[1]))
+    time_s = ceilings.time_s(busy, 1.0, Setting(*top), core, np.full(3, top[1]))
     np.testing.assert_allclose(time_s, [1.0, 2.0, 4.0], rtol=0.05)
-    faster_memory = ceilings.time_s(busy, 1.0, top, np.full(2, top[0]), np.array([top[1], 68.0]))
+    at = (np.full(2, top[0]), np.array([top[1], 68.0]))
+    faster_memory = ceilings.time_s(busy, 1.0, Setting(*top), *at)
     np.testing.assert_allclose(faster_memory, 1.0, rtol=0.02)
 
 
@@ -128,7 +130,7 @@ def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(twin):
             measured_at=twin.settings[base],
         )
         chosen = pick(among)
-        at = twin.settings.index((chosen.core_mhz, chosen.mem_mhz))
+        at = twin.settings.index(chosen.setting)
         energy_j = twin.energy_j[mine]
         lost.append(float(energy_j[twin.setting[mine] == at][0] / energy_j.min() - 1))
     assert np.mean(lost) < 0.02

@@ -21,6 +21,7 @@ from analysis.energy.fit import fit
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import CantFit, observations
 from analysis.time.kernel_roofline import fit_time
+from dvfs.setting import Setting
 from tests.analysis.raced import raced
 from tests.analysis.twin_data import TABLE_I, twin_dataset
 
@@ -85,7 +86,7 @@ def test_a_fit_of_other_voltages_is_refused(data):
 
 def test_no_fold_sees_what_it_predicts(data):
     """Ruin one setting's energies: its own predictions must not change."""
-    pair = data.settings.index((852.0, 924.0))
+    pair = data.settings.index(Setting(852.0, 924.0))
     ruined = data.energy_j.copy()
     ruined[data.setting == pair] *= 7.0
     predicted_j, of_ruined_j = (
@@ -98,7 +99,7 @@ def test_no_fold_sees_what_it_predicts(data):
 
 
 def test_holdout_predicts_the_settings_that_were_not_trained_on(data):
-    judged = cross_validate(data, "holdout", train=[(float(c), float(m)) for c, m in TABLE_I[:8]])
+    judged = cross_validate(data, "holdout", train=[Setting(*pair) for pair in TABLE_I[:8]])
     known = np.isfinite(judged.predicted_j)
     trained = {(float(c), float(m)) for c, m in TABLE_I[:8]}
     for i in range(len(data)):
@@ -116,7 +117,7 @@ def test_every_scheme_predicts_every_row_once(data):
     ("scheme", "column"), [("leave-one-core-clock-out", 0), ("leave-one-memory-clock-out", 1)]
 )
 def test_a_clock_is_predicted_without_any_of_its_settings(data, scheme, column):
-    mhz = np.array(data.settings)[data.setting, column]
+    mhz = data.mhz[data.setting, column]
     judged = cross_validate(data, scheme, "choi", voltage="known")
     assert judged.n_folds == len(set(mhz))
     expected = np.empty(len(data))
@@ -137,12 +138,12 @@ def test_unknown_schemes_are_refused(data, scheme):
 
 
 def test_a_scheme_that_leaves_nothing_to_fit_or_to_predict_is_refused(data):
-    every = [(float(c), float(m)) for c, m in sorted(set(data.settings))]
+    every = sorted(set(data.settings))
     one = data.take(data.setting == data.setting[0])
     unnamed = replace(data, node=np.array(["a", ""], object)[np.arange(len(data)) % 2])
     for rows, scheme, train, said in (
         (data, "holdout", every, "no setting to predict"),
-        (data, "holdout", [(1.0, 2.0)], "trains on 1/2 MHz, which was not measured"),
+        (data, "holdout", [Setting(1.0, 2.0)], "trains on 1/2 MHz, which was not measured"),
         (one, "leave-one-setting-out", None, "two settings or more"),
         (unnamed, "leave-one-node-out", None, "two named nodes or more"),
         (replace(data, node=None), "leave-one-node-out", None, "two named nodes or more"),
@@ -333,12 +334,12 @@ def test_picks_against_brute_force(data):
         for name, power in (("energy", 0), ("edp", 1), ("ed2p", 2)):
             best = min(energy, key=lambda s: energy[s] * time[s] ** power)
             chosen = pick(among, name)
-            assert (chosen.core_mhz, chosen.mem_mhz) == best
+            assert chosen.setting.clocks == best
             assert chosen.saving_pct == pytest.approx((1 - energy[best] / energy[fastest]) * 100)
             assert chosen.slowdown_pct == pytest.approx((time[best] / time[fastest] - 1) * 100)
         legal = [s for s in energy if time[s] <= 1.05 * min(time.values())]
         chosen = pick(among, "energy", max_slowdown=0.05)
-        assert (chosen.core_mhz, chosen.mem_mhz) == min(legal, key=energy.get)
+        assert chosen.setting.clocks == min(legal, key=energy.get)
         assert pick(among, "time").slowdown_pct <= 0
 
 

@@ -15,6 +15,7 @@ from analysis.energy.refits import jackknife_deviations
 from analysis.measurements.observations import Observations, kernel_names
 from analysis.time.kernel_roofline import fit_time
 from analysis.time.refits import refit_times
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 
 CORE_MHZ = tuple(np.linspace(400.0, 1000.0, 9))
@@ -55,7 +56,7 @@ def test_what_neighbouring_settings_have_in_common_is_not_taken_for_what_is_each
     rough = {}
     for common in (False, True):
         data = board(3, 0.0, 0.0, 0.002, 0.0, repeats=1)
-        logs = np.log(np.array(data.settings))
+        logs = np.log(data.mhz)
         unit = (logs - logs.min(axis=0)) / np.ptp(logs, axis=0)
         apart = np.linalg.norm(unit[:, None] - unit[None], axis=2)
         smooth = (1.0 + np.sqrt(3) * apart) * np.exp(-np.sqrt(3) * apart)
@@ -192,7 +193,7 @@ def test_beyond_the_measured_clocks_an_unknown_voltage_makes_energy_less_sure():
     clock. Other predictions, which differ from the model's, make it no surer."""
     data = without_voltages()
     fitted = fit(data, "choi", "unit")
-    beyond = {(2000.0, 900.0): (1.0, 1.0), (4000.0, 900.0): (1.0, 1.0)}
+    beyond = dict.fromkeys([Setting(2000.0, 900.0), Setting(4000.0, 900.0)], (1.0, 1.0))
     averaged = all_candidates(fitted, data, volts=beyond)
     for kernel, among in all_candidates(fitted, data, volts=beyond, averaged=False).items():
         mine = np.flatnonzero(data.kernel == kernel)[0]

@@ -25,8 +25,8 @@ from analysis.measurements.observations import Observations, observations
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point
 from campaign.store.dataset import as_dataset
+from dvfs.setting import Setting
 from kernels.registry import find_kernel
-from sites.setting import Setting
 from sites.site_file import Site
 from sites.twin.machine import constant_w, iteration_s, run
 from tests.analysis.twin_data import TABLE_I, twin
@@ -141,7 +141,8 @@ def simulate(points: Sequence[Point], min_duration_s: float, seed: int) -> Drift
     truth["c1_mem"] = site.twin.leakage_mem_w_per_v * mean
     truth["p_misc"] = site.twin.misc_w
     for pair in TABLE_I:
-        truth[constant_name(pair)] = constant_w(site, Setting(*map(float, pair)), mean)
+        setting = Setting(*map(float, pair))
+        truth[constant_name(setting)] = constant_w(site, setting, mean)
     data = observations(as_dataset(pd.DataFrame(rows), "measurement"), SITE)
     return Drifting(data, truth, mean, max(at_s for at_s, _ in free))
 
@@ -185,9 +186,9 @@ def row(
     } | {f"n_{name}": n for name, n in counts.items()}
 
 
-def constant_name(pair: Sequence[float]) -> str:
+def constant_name(setting: Setting) -> str:
     """What the constant power at a setting is called among the truths."""
-    return f"{CONSTANT}{pair[0]:g}/{pair[1]:g}"
+    return f"{CONSTANT}{setting.core_mhz:g}/{setting.mem_mhz:g}"
 
 
 def intervals(fitted: Fit, data: Observations) -> dict[str, tuple[float, float, float]]:
@@ -196,10 +197,10 @@ def intervals(fitted: Fit, data: Observations) -> dict[str, tuple[float, float, 
         term.name: (float(fitted.value[i]), float(fitted.low[i]), float(fitted.high[i]))
         for i, term in enumerate(fitted.terms)
     }
-    for s, pair in enumerate(data.settings):
+    for s, setting in enumerate(data.settings):
         first = int(np.flatnonzero(data.setting == s)[0])
         volts = float(data.core_v[first]), float(data.mem_v[first])
-        interval_of[constant_name(pair)] = costs_at(fitted, *pair, *volts).constant_w
+        interval_of[constant_name(setting)] = costs_at(fitted, setting, *volts).constant_w
     return interval_of
 
 
@@ -280,14 +281,14 @@ def test_a_sweep_tilts_the_constant_power(verdicts: dict[str, Verdicts]) -> None
     weighted by the energies that were measured, so that a row that drifted down counts for more
     than one that drifted up.
     """
-    first, last = constant_name(min(TABLE_I)), constant_name(max(TABLE_I))
+    first, last = constant_name(Setting(*min(TABLE_I))), constant_name(Setting(*max(TABLE_I)))
     tilt_pct = {
         order: bias_pct(by_name[last]) - bias_pct(by_name[first])
         for order, by_name in verdicts.items()
     }
     assert tilt_pct[ORDERED] > 8
     assert abs(tilt_pct[RANDOMISED]) < 3
-    constants = [constant_name(pair) for pair in TABLE_I]
+    constants = [constant_name(Setting(*pair)) for pair in TABLE_I]
     assert max(abs(bias_pct(verdicts[RANDOMISED][name])) for name in constants) < 3
     held = {order: share_held(by_name, constants) for order, by_name in verdicts.items()}
     assert held[RANDOMISED] > held[ORDERED] + 0.1

@@ -20,6 +20,7 @@ from analysis.rooflines.greenup import bounds, case
 from analysis.time.class_roofline import ClassRoofline
 from analysis.time.kernel_roofline import FIXED_SHARES, fit_time
 from campaign.store.dataset import as_dataset
+from dvfs.setting import Setting
 from tests.analysis.platforms import PLATFORMS, from_peaks
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.test_quality import sweep
@@ -150,7 +151,11 @@ def test_a_roofline_of_classes_in_closed_form(measured_s, shares):
     )  # fmt: skip
     core_mhz, mem_mhz = np.array([250.0, 400.0, np.nan, 1000.0]), np.array([300, 900, 450, np.nan])
     time_s = ceilings.time_s(
-        {"sp": 2e8, "dram": 1e8, "int": np.nan}, measured_s, (500.0, 600.0), core_mhz, mem_mhz
+        {"sp": 2e8, "dram": 1e8, "int": np.nan},
+        measured_s,
+        Setting(500.0, 600.0),
+        core_mhz,
+        mem_mhz,
     )
 
     def roof(core, mem):

@@ -24,6 +24,7 @@ from analysis.time.few_settings import few_setting_times
 from analysis.time.kernel_roofline import fit_time
 from analysis.time.refits import allowed_log_s, refit_times
 from analysis.time.shared_rooflines import few_times, fit_shared
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 
 CORE, MEM = np.array([400.0, 600.0, 800.0, 1000.0]), np.array([500.0, 900.0])
@@ -59,7 +60,7 @@ def measured(log_s: np.ndarray, watts: np.ndarray, mem: bool = True) -> Observat
         domains={},
         voltage="unit",
         setting=s.astype(np.int64),
-        settings=[(float(c), float(m)) for c, m in mhz],
+        settings=[Setting.of(c, m) for c, m in mhz],
     )
 
 
@@ -188,7 +189,7 @@ def test_a_site_without_a_memory_clock():
     core = 1000.0 / np.linspace(400.0, 1000.0, 8)
     log_s = np.log(shares[:, [2]] + shares[:, [0]] * core)
     data = without(measured(log_s, np.full(10, 50.0), mem=False), "kernel-4", [0, 7])
-    mhz = np.array(data.settings)
+    mhz = data.mhz
     few = few_setting_times(data, fit_time(data), ["kernel-4"], *mhz.T)["kernel-4"]
     np.testing.assert_allclose(few.time_s, np.exp(log_s[4]), rtol=0.03)
 
@@ -308,7 +309,7 @@ def trial(
     predicted, seen = np.array(predicted_j, float).T, np.array(measured_j, float).T
     others = [predicted_j, predicted_j] if others_j is None else others_j
     return FewTrial(
-        settings=[(1.0, np.nan), (2.0, np.nan), (3.0, np.nan)],
+        settings=[Setting(1.0), Setting(2.0), Setting(3.0)],
         hidden=np.array([False, True, True]),
         predicted_j=predicted,
         predicted_s=np.ones_like(predicted),
@@ -349,7 +350,7 @@ def kernels_that_err(seed: int, gain: float, kernels: int = 25) -> FewTrial:
     log_j[0] = predicted[0] = 1.0
     hidden = np.arange(12) > 0
     return FewTrial(
-        settings=[(float(i), np.nan) for i in range(12)],
+        settings=[Setting(float(i)) for i in range(12)],
         hidden=hidden,
         predicted_j=np.exp(predicted),
         predicted_s=np.ones(shape),
@@ -442,7 +443,7 @@ def test_what_a_trial_lost_by_hand():
     # 50 % and 0 + 100 %, so the first setting is the best single one; so it is for the third.
     assert BAD.lost_pct(energy) == pytest.approx((200.0, 50.0 / 3))
     assert GOOD.lost_pct(energy) == pytest.approx((0.0, 50.0 / 3))
-    assert BAD.best_single(energy)[0] == 1.0
+    assert BAD.best_single(energy) == Setting(1.0)
 
 
 def test_the_best_single_setting_of_a_kernel_is_that_of_the_others():

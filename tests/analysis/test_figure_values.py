@@ -34,6 +34,7 @@ from analysis.figures.predictions import (
 from analysis.measurements.observations import Observations
 from analysis.report.sheets import cases_sheet
 from analysis.report.tables import as_tex
+from dvfs.setting import Setting, clock_columns
 from tests.analysis.synthetic import grid_observations
 
 NAN = math.nan
@@ -42,8 +43,8 @@ NAN = math.nan
 def measured(rows, counts=None, simulated=False) -> Observations:
     """Rows of (kernel, setting's number, time, energy); settings 500/800 and 1000/800 MHz."""
     kernel, setting, time_s, energy_j = zip(*rows, strict=True)
-    settings = [(500.0, 800.0), (1000.0, 800.0)]
-    core_mhz, mem_mhz = np.array(settings)[list(setting)].T
+    settings = [Setting(500.0, 800.0), Setting(1000.0, 800.0)]
+    core_mhz, mem_mhz = clock_columns(settings)[list(setting)].T
     counts = {name: np.array(n, float) for name, n in (counts or {}).items()}
     return Observations(
         site="lab",
@@ -141,7 +142,7 @@ def test_a_histogram_has_at_most_48_round_steps(error_pct, width, reach):
 def test_cases_are_means_over_repeats_by_kernel_and_setting():
     shown = cases(measured(ROWS), PREDICTED_J, FAMILIES)
     assert shown.inputs == ["b", "a"]  # the most energy first
-    assert shown.settings == [(1000.0, 800.0), (500.0, 800.0)]
+    assert shown.settings == [Setting(1000.0, 800.0), Setting(500.0, 800.0)]
     np.testing.assert_array_equal(shown.measured_j, [[80.0, 50.0], [40.0, 20.0]])
     np.testing.assert_array_equal(shown.predicted_j, [[100.0, 50.0], [36.0, 22.0]])
     np.testing.assert_allclose(shown.error_pct, [[25.0, 0.0], [-10.0, 10.0]])
@@ -156,28 +157,37 @@ def test_cases_are_means_over_repeats_by_kernel_and_setting():
 @pytest.mark.parametrize(
     ("listed", "inputs", "settings"),
     [
-        ((["a", "b"], [(500.0, 800.0), (1000.0, 800.0)]), ["a", "b"], [500.0, 1000.0]),
-        ((["a"], [(500.0, 800.0)]), ["b", "a"], [1000.0, 500.0]),  # not all of them
-        ((["a", "b", "z"], [(7.0, 7.0), (1000.0, 800.0)]), ["a", "b"], [1000.0, 500.0]),
+        (
+            (["a", "b"], [Setting(500.0, 800.0), Setting(1000.0, 800.0)]),
+            ["a", "b"],
+            [500.0, 1000.0],
+        ),
+        ((["a"], [Setting(500.0, 800.0)]), ["b", "a"], [1000.0, 500.0]),  # not all of them
+        (
+            (["a", "b", "z"], [Setting(7.0, 7.0), Setting(1000.0, 800.0)]),
+            ["a", "b"],
+            [1000.0, 500.0],
+        ),
     ],
 )
 def test_cases_follow_a_list_that_has_them_all(listed, inputs, settings):
     shown = cases(measured(ROWS), PREDICTED_J, FAMILIES, listed)
     assert shown.inputs == inputs
-    assert [core for core, _ in shown.settings] == settings
+    assert [setting.core_mhz for setting in shown.settings] == settings
 
 
 def test_of_many_settings_eight_from_the_first_to_the_last_are_cases():
-    mhz = [(100.0 * (i + 1), 800.0) for i in range(15)]
+    mhz = [Setting(100.0 * (i + 1), 800.0) for i in range(15)]
     data = measured([("a", 0, 1.0, 10.0 + i) for i in range(15)])
-    data = replace(data, settings=mhz, setting=np.arange(15), core_mhz=np.array(mhz)[:, 0])
+    data = replace(data, settings=mhz, setting=np.arange(15), core_mhz=clock_columns(mhz)[:, 0])
     shown = cases(data, np.full(15, 20.0), FAMILIES)
-    assert [core for core, _ in shown.settings] == [100.0 * i for i in range(15, 0, -2)]
+    assert [setting.core_mhz for setting in shown.settings] == [100.0 * i for i in range(15, 0, -2)]
     np.testing.assert_array_equal(shown.measured_j, [np.arange(24.0, 9.0, -2.0)])
     sheet = cases_sheet(shown)
     rows = [line.split(" & ") for line in as_tex(sheet).splitlines() if line.startswith("F1")]
     assert [(row[2], row[3]) for row in rows] == [
-        (f"S{j + 1}", f"{core:,.0f}") for j, (core, _) in enumerate(shown.settings)
+        (f"S{j + 1}", f"{core:,.0f}")
+        for j, (core, _) in enumerate(one.clocks for one in shown.settings)
     ]
 
 
@@ -202,7 +212,7 @@ def test_bars_of_cases_stand_side_by_side(least_j, log, low, high):
         simulated=True,
         inputs=["a", "b"],
         short=SHORT,
-        settings=[(1000.0, 800.0), (500.0, 800.0)],
+        settings=[Setting(1000.0, 800.0), Setting(500.0, 800.0)],
         measured_j=np.array([[80.0, 20.0], [least_j, NAN]]),
         predicted_j=np.array([[60.0, 20.09], [least_j, 5.0]]),
     )
@@ -230,7 +240,7 @@ def test_bars_of_cases_stand_side_by_side(least_j, log, low, high):
 
 
 def test_a_panel_has_32_cases():
-    settings = [(1000.0 - i, 800.0) for i in range(8)]
+    settings = [Setting(1000.0 - i, 800.0) for i in range(8)]
     names = [f"k{i}" for i in range(6)]
     ones = np.ones((6, 8))
     shown = Cases(

@@ -57,6 +57,7 @@ from campaign.errors import BadArgument
 from campaign.plan.campaign_file import read_campaign
 from campaign.plan.plan import listed_inputs
 from campaign.verbs.figures import run as figures
+from dvfs.setting import Setting
 from tests.analysis.test_report import store_of
 from tests.analysis.twin_data import twin_dataset
 from tests.docs.pages import ROOT
@@ -112,7 +113,7 @@ def trace():
     power_w[777] = 20.0
     return PowerTrace(
         kernel="k n=1",
-        setting=(852.0, 924.0),
+        setting=Setting(852.0, 924.0),
         iterations=100,
         time_s=0.01,
         energy_j=0.1,
@@ -456,7 +457,9 @@ def test_the_palette_is_okabe_and_itos():
 def test_costs_are_table_i():
     data = observations(twin_dataset("off", per_family=2), "tk1")
     model = fit(data, "choi")
-    holdout = cross_validate(data, "holdout", "choi", train=[(852.0, 924.0), (396.0, 204.0)])
+    holdout = cross_validate(
+        data, "holdout", "choi", train=[Setting(852.0, 924.0), Setting(396.0, 204.0)]
+    )
     sheet = costs_sheet(model, data, [holdout])
     rows = list(csv.DictReader(io.StringIO(as_csv(sheet))))
     assert len(rows) == 16

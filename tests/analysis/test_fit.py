@@ -13,6 +13,7 @@ from analysis.energy.fit import fit
 from analysis.energy.fitted import costs_at
 from analysis.energy.terms.registry import design_matrix
 from analysis.measurements.observations import CantFit, observations, setting_text
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.twin_data import TABLE_I, twin_dataset
 
@@ -55,7 +56,7 @@ def noisy():
 
 
 def volts(data, pair):
-    mine = data.setting == data.settings.index(pair)
+    mine = data.setting == data.settings.index(Setting(*pair))
     return data.core_v[mine][0], data.mem_v[mine][0]
 
 
@@ -65,7 +66,7 @@ def test_without_noise_the_tables_constants_come_back(quiet):
     for name, constant in CONSTANTS.items():
         assert values[f"c0_{name}"] == pytest.approx(constant, rel=0.005)
     for pair, power_w in CONSTANT_W.items():
-        costs = costs_at(fitted, *pair, *volts(quiet, pair))
+        costs = costs_at(fitted, Setting(*pair), *volts(quiet, pair))
         assert costs.constant_w[0] == pytest.approx(power_w, abs=0.06)
 
 
@@ -77,7 +78,7 @@ def test_with_noise_they_lie_in_the_intervals(noisy):
             assert low <= CONSTANTS[term.of] <= high
             assert high - low < 0.25 * CONSTANTS[term.of]
     for pair, power_w in CONSTANT_W.items():
-        _, low, high = costs_at(fitted, *pair, *volts(noisy, pair)).constant_w
+        _, low, high = costs_at(fitted, Setting(*pair), *volts(noisy, pair)).constant_w
         assert low <= power_w <= high
 
 

@@ -15,6 +15,7 @@ from analysis.energy.fit import fit
 from analysis.energy.fit_file import NoFit, as_kept, fit_of
 from analysis.energy.fitted import Fit, costs_at
 from analysis.measurements.observations import CantFit
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 from tests.faults.fuzz.damage import as_json, change_json
 
@@ -49,19 +50,31 @@ def test_a_fit_comes_back_as_it_was(voltage, counted):
     for name in ("value", "low", "high", "covariance", "covariance_with_choice"):
         np.testing.assert_array_equal(getattr(again, name), getattr(fitted, name))
     np.testing.assert_array_equal(again.energy_j(data), fitted.energy_j(data))
-    assert costs_at(again, 700.0, 600.0, 1.0, 1.0) == costs_at(fitted, 700.0, 600.0, 1.0, 1.0)
+    assert costs_at(again, Setting(700.0, 600.0), 1.0, 1.0) == costs_at(
+        fitted, Setting(700.0, 600.0), 1.0, 1.0
+    )
     assert again.as_dict() | {"tried": 0} == fitted.as_dict() | {"tried": 0}
 
 
 def test_a_fit_of_an_earlier_version_is_read(fitted, data):
-    """Its file has neither refits nor a discrepancy; one without the other is no fit."""
+    """Its file has covariances, and neither refits nor a discrepancy; one without the other is no
+    fit."""
     kept = json.loads(json.dumps(as_kept(fitted)))
-    older = {name: kept[name] for name in kept if name not in ("refits", "discrepancy")}
+    newer = ("refits", "discrepancy", "deviations", "deviations_with_choice")
+    older = {name: kept[name] for name in kept if name not in newer}
+    for name in ("covariance", "covariance_with_choice"):
+        older[name] = getattr(fitted, name).tolist()
     again = fit_of(older)
+    largest = fitted.covariance_with_choice.max()
+    for name in ("covariance", "covariance_with_choice"):
+        before, read = getattr(fitted, name), getattr(again, name)
+        np.testing.assert_allclose(read, before, rtol=1e-9, atol=1e-12 * largest)
     assert again.is_of_older_version
     np.testing.assert_array_equal(again.energy_j(data), fitted.energy_j(data))
     with pytest.raises(NoFit, match="refits and discrepancy"):
         fit_of(older | {"refits": kept["refits"]})
+    with pytest.raises(NoFit, match="a row and a column for each term"):
+        fit_of(older | {"covariance": [[1.0]]})
 
 
 def test_a_fit_without_intervals_comes_back(data):
@@ -91,7 +104,7 @@ def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(fitted, data)
         taken += 1
         json.dumps(read.as_dict())
         with np.errstate(all="ignore"), contextlib.suppress(CantFit):
-            costs_at(read, 700.0, 600.0, 1.0, 1.0)
+            costs_at(read, Setting(700.0, 600.0), 1.0, 1.0)
             assert read.parts_j(data).shape == (len(data), len(read.terms))
     assert 20 < taken < 380
 
@@ -101,7 +114,8 @@ def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(fitted, data)
     [
         (["terms", 0, "kind"], "watts", "terms: 0: kind"),
         (["terms", 0, "domain"], "", "terms: 0: a term of kind"),
-        (["covariance"], [[1.0]], "a row and a column for each term"),
+        (["deviations"], [[1.0]], "a column for each term"),
+        (["deviations_with_choice"], None, "either deviations or a covariance"),
         (["coefficients", 0, "value"], math.nan, "coefficients: 0: value"),
         (["coefficients", 0, "name"], "other", "the terms must be those"),
         (["curves", "core"], [[1.0, 2.0], [1.0]], "as many volts as MHz"),

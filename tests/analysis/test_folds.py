@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis.choice.folds import OTHER_SCHEMES, SCHEMES, folds
-from analysis.energy.intervals import jackknife
+from analysis.energy.intervals import coefficient_deviations
 from analysis.energy.refits import jackknife_deviations
 from analysis.energy.remarks import inseparable, outliers
 from analysis.energy.terms.registry import model_terms
@@ -24,6 +24,7 @@ from analysis.measurements.problems import (
     problems,
     value_text,
 )
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 
 
@@ -54,7 +55,7 @@ def test_a_fold_is_all_rows_of_one_setting_clock_or_kernel(scheme, key):
 
 def test_rows_without_a_clock_are_in_no_fold_of_that_clock():
     of = data()
-    settings = [(core, math.nan) for core, _ in of.settings]
+    settings = [Setting(one.core_mhz) for one in of.settings]
     with pytest.raises(CantFit) as refused:
         left_out(replace(of, settings=settings), "leave-one-memory-clock-out")
     assert str(refused.value) == (
@@ -91,20 +92,20 @@ def test_a_holdout_predicts_the_smaller_half_at_random_or_all_but_those_named(se
     (test,) = folds(of, "holdout", None)
     assert len(set(of.setting[test].tolist())) == settings // 2
     assert not set(of.setting[test].tolist()) & set(of.setting[~test].tolist())
-    (test,) = folds(of, "holdout", [(400.0, 900.0), (600.0, 500.0)])
+    (test,) = folds(of, "holdout", [Setting(400.0, 900.0), Setting(600.0, 500.0)])
     there = {of.settings[s] for s in set(of.setting[~test].tolist())}
-    assert there == {(400.0, 900.0), (600.0, 500.0)}
-    as_found = replace(of, settings=[(core, math.nan) for core, _ in of.settings])
-    (test,) = folds(as_found, "holdout", [(600.0, math.nan)])
+    assert there == {Setting(400.0, 900.0), Setting(600.0, 500.0)}
+    as_found = replace(of, settings=[Setting(one.core_mhz) for one in of.settings])
+    (test,) = folds(as_found, "holdout", [Setting(600.0)])
     assert set(of.setting[~test].tolist()) == {2}
 
 
 @pytest.mark.parametrize(
     ("scheme", "train", "said"),
     [
-        ("holdout", [(401.0, 900.0)],
+        ("holdout", [Setting(401.0, 900.0)],
          "holdout trains on 401/900 MHz, which was not measured; a measured setting is 800,900"),
-        ("holdout", [(c, m) for c in (400.0, 600.0, 800.0) for m in (500.0, 900.0)],
+        ("holdout", [Setting(c, m) for c in (400.0, 600.0, 800.0) for m in (500.0, 900.0)],
          "holdout leaves no setting to predict; train on fewer"),
         *((scheme, None, f"found {scheme!r}; kfold:K divides the 36 measurements of synthetic "
            "into K folds: give a whole number K from 2 to 36")
@@ -183,10 +184,11 @@ def test_terms_that_rows_cannot_separate_are_named_with_a_remedy():
 def test_a_jackknife_is_its_formula():
     left = np.random.default_rng(1).normal(size=(7, 3))
     away = left - left.mean(axis=0)
-    np.testing.assert_allclose(jackknife(left), 6 / 7 * away.T @ away)
+    deviations = coefficient_deviations(left)
+    np.testing.assert_allclose(deviations.T @ deviations, 6 / 7 * away.T @ away)
     np.testing.assert_allclose(jackknife_deviations(left), np.sqrt(6 / 7) * away)
-    assert np.isnan(jackknife(left[:2])).all()
-    assert np.isfinite(jackknife(left[:3])).all()
+    assert np.isnan(coefficient_deviations(left[:2])).all()
+    assert np.isfinite(coefficient_deviations(left[:3])).all()
 
 
 def test_means_of_cells_have_gaps_where_nothing_was_measured():

@@ -46,6 +46,7 @@ from campaign.reporting import report_content
 from campaign.results import open_store
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
+from dvfs.setting import Setting
 from tests.analysis.test_applications import machine
 from tests.analysis.test_phase_energy import marked_store
 from tests.analysis.test_report import Page, store_of
@@ -114,7 +115,7 @@ def jetson() -> SiteReport:
         remarks=[Remark(severity="warning", title="t", count="3 rows", text="words", lines=["a"])],
         crossvals=[cross_validate(data, s, "choi") for s in ("leave-one-setting-out", "holdout")],
         picks=found,
-        candidates=all_candidates(model, data, None, {(300.0, 300.0): (0.8, 0.85)}),
+        candidates=all_candidates(model, data, None, {Setting(300.0, 300.0): (0.8, 0.85)}),
         slurm={pick.label: f"--gpu-freq={pick.core_mhz:g}" for pick in found},
         notes=["A note."],
     )  # fmt: skip
@@ -202,7 +203,7 @@ def bursts(samples: int) -> list[Figure]:
     time_s = np.linspace(-0.2, 1.3, samples)
     power_w = 10 + 5 * np.sin(40 * time_s) + np.where(np.arange(samples) % 97 == 13, 20.0, 0.0)
     trace = PowerTrace(
-        kernel="k n=1", setting=(852.0, 924.0), iterations=1200, time_s=0.01, energy_j=0.1,
+        kernel="k n=1", setting=Setting(852.0, 924.0), iterations=1200, time_s=0.01, energy_j=0.1,
         windows_s=np.array([[0.0, 0.4], [0.5, 1.0]]),
         channels={"board": (time_s, power_w), "core": (time_s[::2], power_w[::2] - 12)},
     )  # fmt: skip
@@ -285,7 +286,6 @@ def papers() -> object:
 
 def names() -> object:
     """Names of kernels, families and settings, as figures and tables have them."""
-    nan = float("nan")
     several = [
         KernelInstance(name, params)
         for name, params in (
@@ -299,7 +299,7 @@ def names() -> object:
         "families": [kernel_families(of) for of in (several, many, alone, several[:3])],
         "short": [short_labels(several), short_labels(many[:3])],
         "relabelled": [one.label for one in relabelled([*several, *several[:1]])],
-        "settings": [setting_label(s) for s in ((852.0, 924.0), (1000.5, nan), (nan, nan))],
+        "settings": [setting_label(s) for s in (Setting(852.0, 924.0), Setting(1000.5), Setting())],
         "units": [unit_name(name) for name in ("sp", "dp", "int", "dram", "l2", "shared")],
         "stems": [file_stem(text) for text in ("a b/c", "--x--", "é")],
     }

@@ -61,6 +61,7 @@ from analysis.time.kernel_roofline import fit_time
 from analysis.time.refits import allowed_log_s, refit_times
 from analysis.time.roof_fractions import roof_fractions
 from analysis.time.shared_rooflines import few_times, fit_shared
+from dvfs.setting import Setting
 from tests.analysis.compared_data import Campaigns, changes_of
 from tests.analysis.platforms import FERMI, from_peaks
 from tests.analysis.platforms import PLATFORMS as PRINTED
@@ -74,7 +75,11 @@ from tests.kept import check_kept
 
 CORE = (400.0, 520.0, 640.0, 760.0, 880.0, 1000.0)
 GOALS = (*OBJECTIVES, "weighted:0.3")
-EXTRA = {(1100.0, 900.0): (1.05, 1.0), (700.0, 500.0): (0.87, 0.9), (300.0, 900.0): (0.8, 1.0)}
+EXTRA = {
+    Setting(1100.0, 900.0): (1.05, 1.0),
+    Setting(700.0, 500.0): (0.87, 0.9),
+    Setting(300.0, 900.0): (0.8, 1.0),
+}
 """Legal settings that were not measured, and their voltages. With two memory clocks, a memory's
 power at a third is not determined."""
 
@@ -137,7 +142,7 @@ def kept_fit(name: str, data: Observations) -> dict[str, object]:
         "outliers": one.outliers,
         "tried": one.tried,
         "energy_j": one.energy_j(data),
-        "costs": [costs_at(one, *mhz, *volts) for mhz, volts in EXTRA.items()],
+        "costs": [costs_at(one, setting, *volts) for setting, volts in EXTRA.items()],
     }
 
 
@@ -174,7 +179,7 @@ def validated(scheme: str, data: Observations, **more: object) -> object:
 def times_of(data: Observations) -> dict[str, object]:
     model = fit_time(data)
     names = sorted(model.paced_s)
-    mhz = np.array([*data.settings, (700.0, 650.0), (1200.0, 450.0)]).T
+    mhz = np.array([*data.mhz, (700.0, 650.0), (1200.0, 450.0)]).T
     mine = data.take(data.kernel == names[0])
     return {
         "model": model,
@@ -227,7 +232,8 @@ def from_counts() -> dict[str, object]:
     model = fit_class_roofline(jetson())
     profile = profile_candidates(
         fitted("jetson"), jetson(), "new", counts={"sp": 2e9, "int": 3e8, "dram": 5e7},
-        measured_s=0.02, measured_at=(852.0, 924.0), volts={(852.0, 792.0): (1.03, 1.0)},
+        measured_s=0.02, measured_at=Setting(852.0, 924.0),
+        volts={Setting(852.0, 792.0): (1.03, 1.0)},
     )  # fmt: skip
     return {"model": model, "profile": profile, "roofs": roof_fractions(jetson())}
 
@@ -270,7 +276,7 @@ def platforms() -> dict[str, object]:
 
 def regressed() -> dict[str, object]:
     data = jetson()
-    setting = data.settings.index((852.0, 924.0))
+    setting = data.settings.index(Setting(852.0, 924.0))
     found = regress(data, setting)
     caches = cache_energies(data, setting, found)
     return {

@@ -123,7 +123,7 @@ def test_a_kernel_with_few_settings_has_the_average_that_its_trial_says(bent):
     regressed = trial.regressed_log_j["kernel-3"]
     names = sorted(set(known.kernel.tolist()))
     measured = cell_means(known, names, np.log(known.energy_j))
-    mhz = np.array(known.settings)
+    mhz = known.mhz
     process = fit_process(mhz, measured).log_j(mhz)[names.index("kernel-3")]
     log_j = np.log(among.energy_j)
     average = trial.weights @ np.stack([np.log(alone.energy_j), process, regressed])

@@ -441,6 +441,6 @@ def test_kernels_at_each_setting_have_what_was_measured(known, known_data):
     mine = whole.kernel == label
     for s, pair in enumerate(known_data.settings):
         rows = (known_data.kernel == label) & (known_data.setting == s)
-        at = mine & (whole.core_mhz == pair[0]) & (whole.mem_mhz == pair[1])
+        at = mine & (whole.core_mhz == pair.core_mhz) & (whole.mem_mhz == pair.mem_mhz)
         assert whole.energy_j[at] == pytest.approx([known_data.energy_j[rows].mean()])
         assert whole.time_s[at] == pytest.approx([known_data.time_s[rows].mean()])

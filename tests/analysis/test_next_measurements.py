@@ -18,6 +18,7 @@ from analysis.choice.objectives import ENERGY
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
 from analysis.measurements.observations import CantFit
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 
 KERNELS = 8
@@ -84,7 +85,7 @@ class Board:
         """What the picks lose, (K,)."""
         made = picks(self.fitted(), self.data, self.labels, volts=measured_volts(self.all))
         place = {setting: s for s, setting in enumerate(self.all.settings)}
-        at = [place[pick.core_mhz, pick.mem_mhz] for pick in made]
+        at = [place[pick.setting] for pick in made]
         least = self.joules.min(axis=1)
         return (self.joules[np.arange(KERNELS), at] / least - 1.0) * 100.0
 
@@ -95,7 +96,7 @@ def test_first_come_five_settings_for_all_kernels_the_fastest_first():
     assert chosen.ended == "spread"
     assert chosen.spread == len(chosen.cells) == FIRST_SETTINGS * KERNELS
     assert np.isnan(chosen.lost_pct)
-    assert board.all.settings[chosen.cells[0][1]] == (1600.0, 1600.0)
+    assert board.all.settings[chosen.cells[0][1]] == Setting(1600.0, 1600.0)
     there = board.measured.sum(axis=0)
     assert sorted(there[there > 0]) == [KERNELS] * FIRST_SETTINGS
 
@@ -117,7 +118,7 @@ def test_a_kernel_that_was_never_measured_comes_first():
     chosen = board.next(most=6)
     assert chosen.spread == 2
     assert {kernel for kernel, _ in chosen.cells[:2]} == {3}
-    assert board.all.settings[chosen.cells[0][1]] == (1600.0, 1600.0)
+    assert board.all.settings[chosen.cells[0][1]] == Setting(1600.0, 1600.0)
     assert len(chosen.cells) == 6
 
 
@@ -249,7 +250,7 @@ def test_anchors_are_measured_cells_at_settings_far_apart_and_a_tenth_of_all():
     assert all(board.measured[cell] for cell in many.anchors)
     mhz = [board.all.settings[setting] for _, setting in many.anchors]
     assert len(set(mhz)) == 2
-    assert (1600.0, 1600.0) in mhz
+    assert Setting(1600.0, 1600.0) in mhz
     assert len(chosen(39).anchors) == 3
     assert len(chosen(9).anchors) == 0
     assert len(chosen(40, anchors=1).anchors) == 1

@@ -9,6 +9,7 @@ from analysis.choice.candidates import Candidates
 from analysis.choice.objectives import objective
 from analysis.choice.pick import pick
 from analysis.measurements.kernels import KernelInstance
+from dvfs.setting import Setting
 
 # Joules and seconds of five settings: each of the objectives has another one as its best.
 ENERGY_J = [1.0, 1.2, 1.5, 1.9, 4.0]
@@ -32,7 +33,7 @@ def test_an_objective_is_its_formula_and_its_pick_the_least(name):
     expected = [by_formula(name, e, t) for e, t in zip(ENERGY_J, TIME_S, strict=True)]
     np.testing.assert_allclose(objective(name).score(energy_j, time_s), expected, rtol=1e-15)
     assert int(np.argmin(expected)) == BEST[name]
-    settings = [(100.0 * i, 500.0) for i in range(1, 6)]
+    settings = [Setting(100.0 * i, 500.0) for i in range(1, 6)]
     among = Candidates(
         **KernelInstance("k").as_dict(),
         settings=settings,
@@ -42,7 +43,7 @@ def test_an_objective_is_its_formula_and_its_pick_the_least(name):
         measured_j=energy_j,
     )
     chosen = pick(among, name)
-    assert (chosen.core_mhz, chosen.mem_mhz) == settings[BEST[name]]
+    assert chosen.setting == settings[BEST[name]]
 
 
 @pytest.mark.parametrize(("name", "unit"), [("edp", "J s"), ("ed2p", "J s^2")])

@@ -28,7 +28,7 @@ from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
 from campaign.verbs.figures import run as figures
 from campaign.verbs.report import run as report
-from sites.setting import Setting
+from dvfs.setting import Setting
 from tests.analysis.test_report import Page, content, measured, store_of
 from tests.points import a_point
 
@@ -141,7 +141,7 @@ def test_joules_of_an_iteration_are_those_that_the_counter_saw(store: Store) -> 
     """In closed form, of the package alone, though the core's counter was read as well."""
     splits, notes = phase_splits(open_dataset(store), SITE)
     assert notes == []
-    assert [(s.at, s.core_mhz, s.mem_mhz) for s in splits] == [
+    assert [(s.at, *s.setting.clocks) for s in splits] == [
         ("fastest", 1000.0, 900.0),
         ("least energy", 800.0, 900.0),
     ]
@@ -149,9 +149,9 @@ def test_joules_of_an_iteration_are_those_that_the_counter_saw(store: Store) -> 
         assert (split.kernel, split.params) == ("solver", {"n": 8, "q": 4})
         assert split.label == "solver n=8 q=4"
         assert (split.phases, split.repeats, split.period_s) == (["near", "far"], 2, 1e-3)
-        expected = joules((split.core_mhz, split.mem_mhz))
+        expected = joules(split.setting.clocks)
         assert split.energy_j == pytest.approx(list(expected.values()), rel=1e-6)
-        lengths = [length_s(name, split.core_mhz) for name in split.phases]
+        lengths = [length_s(name, split.setting.core_mhz) for name in split.phases]
         assert split.time_s == pytest.approx(lengths, rel=1e-6)
         assert split.share == pytest.approx(split.energy_j / sum(expected.values()), rel=1e-6)
 
@@ -247,8 +247,7 @@ def test_simulated_phases_say_so() -> None:
     split = PhaseSplit(
         **KernelInstance("fmm", {"n": 8}).as_dict(),
         at="fastest",
-        core_mhz=852.0,
-        mem_mhz=924.0,
+        setting=Setting(852.0, 924.0),
         phases=["up", "u"],
         energy_j=np.array([1.0, 3.0]),
         time_s=np.array([0.1, 0.2]),
@@ -281,8 +280,7 @@ def test_phases_without_energy_have_no_share() -> None:
     split = PhaseSplit(
         **KernelInstance("k").as_dict(),
         at="fastest",
-        core_mhz=1.0,
-        mem_mhz=1.0,
+        setting=Setting(1.0, 1.0),
         phases=["a"],
         energy_j=np.zeros(1),
         time_s=np.zeros(1),
@@ -304,8 +302,7 @@ def test_a_clock_that_was_left_as_found_is_unknown(tmp_path: Path) -> None:
         journal.append(encode(found))
     compact(store)
     (split,) = phase_splits(open_dataset(store), SITE)[0]
-    assert split.core_mhz == 1000.0
-    assert np.isnan(split.mem_mhz)
+    assert split.setting == Setting(1000.0)
 
 
 def kept(folder: Path, *measurements: Measurement) -> xr.Dataset:
@@ -331,7 +328,7 @@ def test_what_has_no_energy_or_time_is_neither_the_fastest_nor_the_least(
 ) -> None:
     made = [measurement(setting, 0) for setting in POWER_W]
     splits, notes = phase_splits(kept(tmp_path, replace(made[0], **missing), *made[1:]), SITE)
-    assert [(split.at, split.core_mhz) for split in splits] == [
+    assert [(split.at, split.setting.core_mhz) for split in splits] == [
         ("fastest", 1000.0), ("least energy", 800.0),
     ]  # fmt: skip
     assert notes == []

@@ -21,6 +21,7 @@ from analysis.energy.fitted import Fit
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, observations
 from analysis.time.kernel_roofline import fit_time
+from dvfs.setting import Setting, distinct_settings
 from tests.analysis.raced import raced
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.twin_data import twin_dataset
@@ -41,7 +42,7 @@ def quiet() -> Observations:
     return observations(twin_dataset("off", per_family=4), "tk1")
 
 
-def chosen_by_hand(among: Candidates, alpha: float, legal) -> tuple[float, float]:
+def chosen_by_hand(among: Candidates, alpha: float, legal) -> Setting:
     least_s = min(t for i, t in enumerate(among.time_s))
     least_j = min(e for i, e in enumerate(among.energy_j))
     best, at = np.inf, None
@@ -56,14 +57,14 @@ def chosen_by_hand(among: Candidates, alpha: float, legal) -> tuple[float, float
 def test_the_weighted_objective_by_brute_force(data, fitted, alpha):
     for among in all_candidates(fitted, data).values():
         chosen = pick(among, f"weighted:{alpha}")
-        assert (chosen.core_mhz, chosen.mem_mhz) == chosen_by_hand(among, alpha, lambda i: True)
+        assert chosen.setting == chosen_by_hand(among, alpha, lambda i: True)
 
 
 def test_the_ends_of_the_weighted_objective_are_energy_and_time(data, fitted):
     for among in all_candidates(fitted, data).values():
         for text, plain in (("weighted:0", "energy"), ("weighted:1", "time")):
             one, other = pick(among, text), pick(among, plain)
-            assert (one.core_mhz, one.mem_mhz) == (other.core_mhz, other.mem_mhz)
+            assert one.setting == other.setting
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_limits_on_power_and_slowdown_by_brute_force(data, fitted):
             # Savings stay against the fastest of all settings, limits or not.
             times = dict(zip(among.settings, among.time_s, strict=True))
             fastest = among.settings.index(raced(times, fit_time(data).spread))
-            at = among.settings.index((chosen.core_mhz, chosen.mem_mhz))
+            at = among.settings.index(chosen.setting)
             saving = (1 - among.energy_j[at] / among.energy_j[fastest]) * 100
             assert chosen.saving_pct == pytest.approx(saving)
         slow = pick(among, "energy", max_slowdown=0.2)
@@ -188,7 +189,7 @@ def test_how_sure_a_pick_is_by_monte_carlo(data, fitted):
         np.testing.assert_allclose(np.exp(mean), among.energy_j, rtol=1e-6)
         energy_j = np.exp(rng.multivariate_normal(mean, covariance, 40_000).T)
         chosen = pick(among)
-        at = among.settings.index((chosen.core_mhz, chosen.mem_mhz))
+        at = among.settings.index(chosen.setting)
         assert energy_j.mean(axis=1)[at] <= energy_j.mean(axis=1).min() * 1.001
         best = energy_j.argmin(axis=0)
         expected = np.mean(best == at)
@@ -213,7 +214,7 @@ def with_draws(energy_j: list[float], spread: float, seed: int = 0) -> Candidate
     rng = np.random.default_rng(seed)
     drawn = energy[:, None] * (1 + spread * rng.normal(size=(n, 4000)))
     time_s = 1.0 + 0.1 * np.arange(n)
-    settings = [(1000.0 - 100 * i, 500.0) for i in range(n)]
+    settings = [Setting(1000.0 - 100 * i, 500.0) for i in range(n)]
     return Candidates(
         **KernelInstance("k").as_dict(),
         settings=settings,
@@ -310,7 +311,7 @@ def test_a_pick_that_is_said_to_be_best_with_70_percent_is_so_in_70_percent(quie
                 mine = truth.kernel == chosen.label
                 places = [truth.settings[s] for s in truth.setting[mine]]
                 joules = dict(zip(places, truth.energy_j[mine], strict=True))
-                chosen_j = joules[chosen.core_mhz, chosen.mem_mhz]
+                chosen_j = joules[chosen.setting]
                 hits[name].append(chosen_j <= min(joules.values()) * (1 + 1e-7))
                 times = noisy.time_s[noisy.kernel == chosen.label]
                 top = raced(dict(zip(places, times, strict=True)), noise)
@@ -335,7 +336,7 @@ def test_units_do_not_matter(data):
     other = replace(data, time_s=data.time_s * 1e12, energy_j=data.energy_j * 1e3)
     one, two = (picks(fit(rows, "choi", "floor"), rows) for rows in (data, other))
     for mine, same in zip(one, two, strict=True):
-        assert (mine.core_mhz, mine.mem_mhz) == (same.core_mhz, same.mem_mhz)
+        assert mine.setting == same.setting
         assert same.energy_j == pytest.approx(mine.energy_j * 1e3, rel=1e-5)
         for name in ("saving_pct", "saving_low_pct", "saving_high_pct", "expected_loss_pct"):
             assert getattr(same, name) == pytest.approx(getattr(mine, name), abs=0.01)
@@ -372,7 +373,7 @@ def test_picks_become_the_best_measured_settings_as_repeats_grow():
         real = []
         for one in chosen:
             mine = data.kernel == one.label
-            at = [data.settings[s] == (one.core_mhz, one.mem_mhz) for s in data.setting[mine]]
+            at = [data.settings[s] == one.setting for s in data.setting[mine]]
             real.append((true_j[mine][at][0] / true_j[mine].min() - 1) * 100)
         lost.append(np.mean(real))
         said.append(np.mean([one.expected_loss_pct for one in chosen]))
@@ -414,14 +415,14 @@ def test_at_the_highest_clock_alone_the_voltage_is_as_unsure_as_the_clock_is_far
     """One setting at 1,000 MHz, which one kernel was not measured at, and the next at 800: the
     voltage's square goes with the clock to the power of 1, give or take 1."""
     data = grid_observations(4, kernels=6, known_voltage=False, clock_tree=False)
-    top = np.array([data.settings[s] == (1000.0, 900.0) for s in data.setting])
+    top = np.array([data.settings[s] == Setting(1000.0, 900.0) for s in data.setting])
     known = data.take((data.core_mhz < 1000.0) | (top & (data.kernel != "kernel-0")))
     among = all_candidates(fit(known, "choi", "floor"), known, ["kernel-0"])["kernel-0"]
     of_top = data.take(top & (data.kernel == "kernel-0"))
     mem_j = of_top.counts["dram"][0] * 300e-12 + 2.0 * of_top.time_s[0]  # at 1 V
     far = np.log(1000 / 800) * (1.0 - mem_j / of_top.energy_j[0])
     spread = np.log(among.energy_draws_j).std(axis=1)
-    assert spread[among.settings.index((1000.0, 900.0))] == pytest.approx(far, rel=0.2)
+    assert spread[among.settings.index(Setting(1000.0, 900.0))] == pytest.approx(far, rel=0.2)
     assert np.median(spread) < 0.1 * far
 
 
@@ -483,11 +484,11 @@ def test_one_kernel_or_none_leaves_the_contest_open():
 
 
 def test_the_highest_clocks_are_the_highest_of_both():
-    nan = float("nan")
-    assert highest_clocks([(100.0, 900.0), (200.0, 900.0), (200.0, 800.0)]) == 1
-    assert highest_clocks([(100.0, 900.0), (200.0, 800.0)]) is None
-    assert highest_clocks([(100.0, nan), (200.0, nan), (150.0, nan)]) == 1
-    assert highest_clocks([(nan, nan)]) == 0
+    three = [Setting(100.0, 900.0), Setting(200.0, 900.0), Setting(200.0, 800.0)]
+    assert highest_clocks(three) == 1
+    assert highest_clocks([three[0], three[2]]) is None
+    assert highest_clocks([Setting(100.0), Setting(200.0), Setting(150.0)]) == 1
+    assert highest_clocks([Setting()]) == 0
 
 
 @pytest.mark.parametrize("name", ["energy", "edp"])
@@ -508,9 +509,9 @@ def test_a_pick_says_whether_it_is_better_than_choices_without_a_model(data, fit
     single = best_single_setting(data, ENERGY)
     for label, among in all_candidates(fitted, data).items():
         chosen = pick(among, best_single=single)
-        at = among.settings.index((chosen.core_mhz, chosen.mem_mhz))
+        at = among.settings.index(chosen.setting)
         other = among.settings.index(single)
-        assert (chosen.best_single_core_mhz, chosen.best_single_mem_mhz) == single
+        assert chosen.best_single == single
         more = among.energy_draws_j[other] / among.energy_draws_j[at] - 1.0
         assert chosen.gain_over_best_single_pct == pytest.approx(100.0 * more.mean())
         assert chosen.better_than_best_single == pytest.approx(np.mean(more > 0.0))
@@ -552,16 +553,14 @@ def test_settings_may_be_picked_where_a_voltage_was_measured_or_is_in_the_table(
     """What was measured counts more than the table. Without any voltage all legal ones are as good:
     what energy they cost has the voltage in it."""
     legal = {
-        (400.0, 500.0): (9.0, 9.0),
-        (700.0, 500.0): (0.85, None),
-        (750.0, None): (None, None),
+        Setting(400.0, 500.0): (9.0, 9.0),
+        Setting(700.0, 500.0): (0.85, None),
+        Setting(750.0): (None, None),
     }
-    assert known_volts(data, legal) == measured_volts(data) | {(700.0, 500.0): (0.85, 1.0)}
+    assert known_volts(data, legal) == measured_volts(data) | {Setting(700.0, 500.0): (0.85, 1.0)}
     bare = grid_observations(1, kernels=2, known_voltage=False)
-    found = {
-        tuple(np.nan_to_num(pair, nan=-1.0)): v for pair, v in known_volts(bare, legal).items()
-    }
-    assert found == dict.fromkeys([*bare.settings, (700.0, 500.0), (750.0, -1.0)], (1.0, 1.0))
+    every = [*bare.settings, Setting(700.0, 500.0), Setting(750.0)]
+    assert known_volts(bare, legal) == dict.fromkeys(every, (1.0, 1.0))
 
 
 def test_a_further_measurement_is_as_uncertain_as_the_kernels_repeats(fitted):
@@ -573,3 +572,21 @@ def test_a_further_measurement_is_as_uncertain_as_the_kernels_repeats(fitted):
     rough = known.rough * whole * known.widening**2
     assert measurement_variance(known, "kernel-1") == pytest.approx((1.0 - REAL_SHARE) * rough)
     assert measurement_variance(None, "kernel-0") == 0.0
+
+
+@pytest.mark.parametrize("there", [("core_mhz", "mem_mhz"), ("core_mhz",), ("mem_mhz",), ()])
+def test_legal_settings_that_were_all_measured_change_no_pick(there):
+    """Whichever clocks a site has: a legal setting is the one that was measured."""
+    data = grid_observations(3, kernels=4, noise=0.05, known_voltage=False)
+    none = np.full(len(data), np.nan)
+    data = replace(data, **{name: none for name in ("core_mhz", "mem_mhz") if name not in there})
+    settings, setting = distinct_settings(data.core_mhz, data.mem_mhz)
+    data = replace(data, settings=settings, setting=setting)
+    texts = {f"{core} {mem}" for core, mem in zip(data.core_mhz, data.mem_mhz, strict=True)}
+    assert len(settings) == len(texts) == {2: 8, 0: 1}.get(len(there), len(settings))
+    fitted = fit(data)
+    legal = {Setting.of(*row): (None, None) for row in data.mhz}
+    every = all_candidates(fitted, data, volts=known_volts(data, legal))
+    assert all(one.settings == settings and one.measured.all() for one in every.values())
+    with_legal, without = picks(fitted, data, volts=known_volts(data, legal)), picks(fitted, data)
+    assert list(map(repr, with_legal)) == list(map(repr, without))

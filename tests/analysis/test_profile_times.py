@@ -13,6 +13,7 @@ from analysis.measurements.observations import Observations
 from analysis.time.class_roofline import fit_class_roofline
 from analysis.time.held_out_rooflines import ProfiledRun, fit_held_out
 from analysis.time.profile_times import profile_times
+from dvfs.setting import Setting, clock_columns
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.test_few_settings import MHZ, measured, scaled
 
@@ -122,11 +123,11 @@ def test_too_few_kernels_to_try_leave_the_class_roofline_alone(kernels, setting)
     data, _ = two_ceilings(1, kernels)
     run = profiled(data, "kernel-0")
     if setting is None:
-        run = replace(run, setting=(700.0, 700.0))
+        run = replace(run, setting=Setting(700.0, 700.0))
     times = profile_times(data, run, *MHZ.T)
     roofline = fit_class_roofline(data)
     np.testing.assert_allclose(times.time_s, np.exp(run.log_s(roofline, *MHZ.T)))
-    spread = np.where((run.setting == MHZ).all(axis=1), 0.0, roofline.spread)
+    spread = np.where((np.array(run.setting.clocks) == MHZ).all(axis=1), 0.0, roofline.spread)
     np.testing.assert_allclose(np.sqrt((times.root**2).sum(axis=0)), spread)
     assert np.isnan(times.error_pct)
 
@@ -164,7 +165,7 @@ def test_the_draws_of_a_profiles_times_are_as_unsure_as_the_others_errors():
         measured_s=run.time_s,
         measured_at=run.setting,
     )
-    times = profile_times(others, run, *np.array(among.settings).T)
+    times = profile_times(others, run, *clock_columns(among.settings).T)
     stated = np.sqrt((times.root**2).sum(axis=0))
     assert stated.max() > 0.0
     np.testing.assert_allclose(among.time_s, times.time_s)

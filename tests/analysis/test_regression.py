@@ -10,6 +10,7 @@ from scipy import stats
 
 from analysis.measurements.observations import CantFit, Observations, observations
 from analysis.rooflines.regression import cache_energies, modelled_energy_j, regress
+from dvfs.setting import Setting
 from tests.analysis.platforms import PLATFORMS, from_peaks
 from tests.analysis.twin_data import TABLE_I, twin, twin_dataset
 
@@ -59,7 +60,7 @@ def rows(name, kernels, noise=0.0):
         domains={c: "mem" if c == "dram" else "core" for c in classes},
         voltage="unit",
         setting=np.zeros(len(kernels), np.int64),
-        settings=[(1000.0, float("nan"))],
+        settings=[Setting(1000.0)],
     )
 
 
@@ -209,7 +210,7 @@ def measured():
 def test_the_constants_of_the_simulated_machine_at_a_setting(measured):
     """Its pJ/V^2 and V, Choi & Vuduc 2016, Table I; 6.8 W at 852/924 MHz."""
     assert TABLE_I[0] == (852, 924)
-    setting = measured.settings.index((852.0, 924.0))
+    setting = measured.settings.index(Setting(852.0, 924.0))
     here = measured.setting == setting
     core_v, mem_v = measured.core_v[here][0], measured.mem_v[here][0]
     truth = twin("none").twin.energy_pj_per_v2
@@ -226,7 +227,7 @@ def test_the_constants_of_the_simulated_machine_at_a_setting(measured):
 
 
 def test_rows_that_cant_carry_it_are_refused_with_a_remedy(measured):
-    setting = measured.settings.index((852.0, 924.0))
+    setting = measured.settings.index(Setting(852.0, 924.0))
     dram = np.nan_to_num(measured.counts["dram"])
     flops = np.nan_to_num(measured.counts["sp"])
     with pytest.raises(CantFit, match=r"fitted to 0 measurements; .*kernels of sp or dp"):

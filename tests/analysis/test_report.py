@@ -34,7 +34,7 @@ from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
 from campaign.verbs.report import run as report
-from sites.setting import Setting
+from dvfs.setting import Setting
 from tests.analysis.twin_data import twin_dataset
 from tests.points import a_point
 
@@ -121,7 +121,8 @@ def site(tk1):
         crossvals=[cross_validate(tk1, s) for s in ("leave-one-setting-out", "holdout")],
         picks=picks(model, tk1),
         candidates={
-            k: candidates(model, tk1, k, {(108.0, 300.0): (0.76, 0.824)}) for k in kernel_names(tk1)
+            k: candidates(model, tk1, k, {Setting(108.0, 300.0): (0.76, 0.824)})
+            for k in kernel_names(tk1)
         },
         slurm={k: f"--gpu-freq=1,memory={k}" for k in kernel_names(tk1)},
     )
@@ -298,7 +299,7 @@ def test_a_site_without_meters_shows_times_and_no_energy(tk1):
 def test_a_clock_that_cannot_be_set_is_as_found(tk1):
     among = Candidates(
         **KernelInstance("k").as_dict(),
-        settings=[(800.0, math.nan), (1200.0, math.nan)],
+        settings=[Setting(800.0), Setting(1200.0)],
         energy_j=np.array([1.0, 2.0]),
         time_s=np.array([2.0, 1.0]),
         measured=np.array([True, True]),
@@ -306,8 +307,7 @@ def test_a_clock_that_cannot_be_set_is_as_found(tk1):
     )
     chosen = Pick(
         **KernelInstance("k").as_dict(),
-        core_mhz=800.0,
-        mem_mhz=math.nan,
+        setting=Setting(800.0),
         energy_j=1.0,
         time_s=2.0,
         saving_pct=50.0,
@@ -334,7 +334,7 @@ def test_an_unmeasured_site_and_an_empty_store_have_a_page_too():
 
 
 def test_many_kernels_stay_within_three_megabytes(site):
-    settings = [(float(c), float(m)) for c in range(15) for m in range(10)]
+    settings = [Setting(float(c), float(m)) for c in range(15) for m in range(10)]
     values = np.linspace(1.0, 3.0, len(settings))
     among = {
         f"family{i % 7} i={i}": Candidates(

@@ -18,6 +18,7 @@ from analysis.rooflines.roofline import (
     roofline,
     verdict,
 )
+from dvfs.setting import Setting
 from tests.analysis.platforms import FERMI, PLATFORMS, from_peaks
 
 # flop per byte, from the numbers above by hand: (B_tau, B_eps).
@@ -277,14 +278,14 @@ def ideal(extra=()):
         domains={"sp": "core", "int": "core", "dram": "mem"},
         voltage="unit",
         setting=(mhz > 600).astype(np.int64),
-        settings=[(500.0, 900.0), (1000.0, 900.0)],
+        settings=[Setting(500.0, 900.0), Setting(1000.0, 900.0)],
     )
 
 
 def test_a_machine_of_known_constants_comes_back():
     data = ideal()
     setting = fastest_setting(data)
-    assert data.settings[setting] == (1000.0, 900.0)
+    assert data.settings[setting] == Setting(1000.0, 900.0)
     line = roofline(data, "sp", "dram", setting, fit(data))
     assert 1.0 / line.tau_op_s == pytest.approx(RATE["sp"])
     assert 1.0 / line.tau_mem_s == pytest.approx(RATE["dram"])

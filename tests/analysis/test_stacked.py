@@ -99,7 +99,7 @@ def test_the_process_predicts_power_and_is_given_the_time(data) -> None:
             for k in labels
         ]
     )
-    mhz = np.array(data.settings)
+    mhz = data.mhz
     watts = np.exp(fit_process(mhz[seven], log_w).log_j(mhz[[4]])[:, 0])
     place = [labels.index(kernel) for kernel in data.kernel[test].tolist()]
     np.testing.assert_allclose(plain, watts[place] * data.time_s[test])

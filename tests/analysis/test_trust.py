@@ -20,7 +20,7 @@ from campaign.results import open_store
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
-from sites.setting import Setting
+from dvfs.setting import Setting
 from tests.analysis.test_report import Page
 
 CLOCKS = (400.0, 600.0, 800.0, 1000.0, 1200.0)

@@ -21,6 +21,7 @@ from analysis.choice.variant_prices import (
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, observations
 from analysis.measurements.variant_costs import MeasuredVariants, measured_variants
+from dvfs.setting import Setting
 from tests.analysis.variant_data import dataset
 
 NAN = math.nan
@@ -70,7 +71,7 @@ def test_a_row_is_a_variant_at_a_setting_with_the_mean_of_its_repeats():
     ]
     assert [family["stencil"] for family in of.families] == ["a", "b"]
     assert (of.counted, of.highest, of.simulated) == (("dp", "dram"), {"core_mhz": 1000.0}, False)
-    assert of.settings == [(500.0, 500.0), (1000.0, 500.0)] * 40
+    assert of.settings == [Setting(500.0, 500.0), Setting(1000.0, 500.0)] * 40
     for row in range(len(of)):
         instance, mhz = of.instances[of.variant[row]], of.clocks["core_mhz"][row]
         same = [(t, e) for params, t, e, own in made[:-1]
@@ -183,7 +184,7 @@ def test_energies_at_the_highest_clocks_are_constant_power_and_joules_a_count():
     trained, tested = order[:9], order[9:]
     columns = np.stack([of.time_s, of.columns["dp"], of.columns["dram"]], axis=1)
     prices = by_linear_program(columns[trained], of.energy_j[trained])
-    assert found.setting == (1000.0, 500.0)
+    assert found.setting == Setting(1000.0, 500.0)
     assert found.cost.terms == (TIME_TERM, "dp", "dram")
     assert (found.cost.n, found.tested) == (9, 31)
     reached = np.abs(columns[trained] @ found.cost.value - of.energy_j[trained]).sum()

@@ -20,6 +20,7 @@ from analysis.choice.fronts import convex_hull, least_across, least_of_weighted_
 from analysis.choice.variants import study
 from analysis.measurements.observations import CantFit
 from analysis.measurements.variants import kernel_variants, studied_variants
+from dvfs.setting import Setting
 from tests.analysis.variant_data import dataset
 
 NAN = math.nan
@@ -214,7 +215,7 @@ def test_repeats_are_averaged_and_what_is_left_out_is_counted():
     assert of.energy_j.tolist() == [20.0, 40.0, 32.0]
     assert of.repeats.tolist() == [1, 1, 2]
     assert of.problem == PROBLEM
-    assert (of.setting, of.settings) == ((1000.0, 500.0), 2)
+    assert (of.setting, of.settings) == (Setting(1000.0, 500.0), 2)
     assert of.left_out == {"kernel failed": 1, "without energy": 1, "clock unproven": 1}
     # One work for all, the fewest flops: a variant that counts more is not faster for it.
     assert (of.work, of.most_work, of.work_unit) == (1e9, 2e9, "flop")
@@ -278,9 +279,9 @@ def test_metrics_are_of_parameters_counts_counters_and_labels():
 def test_the_setting_is_that_of_most_variants_and_then_of_the_highest_clocks():
     rows = [({"tile": i}, 1.0, 1.0, {"core_mhz": mhz}) for i in (1, 2) for mhz in (800.0, 900.0)]
     rows += [({"tile": 3}, 1.0, 1.0, {"core_mhz": 700.0})]
-    assert kernel_variants(dataset(rows), "s", "dgemm").setting == (900.0, 500.0)
-    here = kernel_variants(dataset(rows), "s", "dgemm", setting=(700.0, 500.0))
-    assert (here.setting, len(here)) == ((700.0, 500.0), 1)
+    assert kernel_variants(dataset(rows), "s", "dgemm").setting == Setting(900.0, 500.0)
+    here = kernel_variants(dataset(rows), "s", "dgemm", setting=Setting(700.0, 500.0))
+    assert (here.setting, len(here)) == (Setting(700.0, 500.0), 1)
     found = [({"tile": i}, 1.0, 1.0, {"core_mhz": NAN, "mem_mhz": NAN}) for i in (1, 2)]
     assert len(kernel_variants(dataset(found), "s", "dgemm")) == 2
 
@@ -296,7 +297,7 @@ def test_the_setting_is_that_of_most_variants_and_then_of_the_highest_clocks():
         ({"tuned": TUNED}, "2 problems; name one: --problem n=960 or --problem n=1920"),
         ({}, "count 1e+09 to 8e+09 operations: they are of several problems; name the parameters"),
         (
-            {"problem": {"n": "960"}, "setting": (1000.0, NAN)},
+            {"problem": {"n": "960"}, "setting": Setting(1000.0)},
             "--setting: no variant was measured at 1000 MHz; there are 1000,500 1500,500",
         ),
         ({"problem": {"mr": "64"}}, "at known clocks: it has 1 kernel failed, 1 without energy"),

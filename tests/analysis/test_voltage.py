@@ -18,6 +18,7 @@ from analysis.energy.normal_equations import solve
 from analysis.energy.training import FormSolution, prepare, solve_form
 from analysis.energy.voltage import LOWEST_V, VoltageCurve, estimate_curves, knees_beside
 from analysis.measurements.observations import Observations
+from dvfs.setting import Setting
 from tests.analysis.synthetic import MEM_MHZ, core_volt, grid_observations, mem_volt
 
 CORE_MHZ = (400.0, 500.0, 600.0, 700.0, 800.0, 900.0, 1000.0)
@@ -132,7 +133,7 @@ def test_a_domain_whose_clock_does_not_vary_keeps_1(family):
     no_mem = replace(
         one_mem,
         mem_mhz=np.full(len(one_mem), np.nan),
-        settings=[(c, np.nan) for c, _ in one_mem.settings],
+        settings=[Setting(one.core_mhz) for one in one_mem.settings],
     )
     again = fit(no_mem, "choi+clock", family, intervals=False)
     np.testing.assert_allclose(again.energy_j(no_mem), fitted.energy_j(one_mem), rtol=1e-5)

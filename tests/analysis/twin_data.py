@@ -7,7 +7,7 @@ import pandas as pd
 import xarray as xr
 
 from campaign.store.dataset import as_dataset
-from sites.setting import Setting
+from dvfs.setting import Setting
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, read_site
 from sites.twin.machine import run

@@ -17,7 +17,7 @@ from campaign.measurement import Measurement
 from campaign.store.journal import JournalWriter, encode, encode_setup
 from campaign.store.layout import Store, create_store
 from campaign.store.setups import setup_id
-from sites.setting import Setting
+from dvfs.setting import Setting
 from tests.points import a_point
 
 SITE = "mycluster"

@@ -10,9 +10,9 @@ from campaign.measure.point_life import PartitionSetup, measure
 from campaign.measurement import Measurement
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import make_point
+from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockState, ControlledSite
 from sites.clocks.shared.description import ControlDescription
-from sites.setting import Setting
 from sites.site_file import Site
 
 ABOUT = ControlDescription(

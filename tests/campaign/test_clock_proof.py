@@ -10,9 +10,9 @@ import pytest
 from campaign.measure import clock_proof, point_life
 from campaign.measure.clock_proof import ClockNotAchieved, ClockProof, prove
 from campaign.measure.window import Window
+from dvfs.setting import AS_FOUND, Setting
 from kernels.host.timed_clock import timed_core_mhz
 from sites.clocks import CONTROLS
-from sites.setting import AS_FOUND, Setting
 from tests.campaign import pretended_clocks
 from tests.campaign.pretended_clocks import measured, pretending_site
 from tests.sites.clock_layouts import LAYOUTS, copy

@@ -13,8 +13,8 @@ from campaign.command_line import main
 from campaign.measure.clock_trial import extreme_settings
 from campaign.measure.node_examination import NodeExamination, examine_node
 from campaign.verbs import doctor
+from dvfs.setting import Setting
 from sites.clocks.slurm import what_flags_set
-from sites.setting import Setting
 from sites.site_reading import built_in_sites, find_site, read_site
 from tests.docs.pages import ROOT
 from tests.sites.clock_layouts import LAYOUTS, copy

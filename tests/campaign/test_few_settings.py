@@ -16,6 +16,7 @@ from analysis.time.held_out_rooflines import ProfiledRun
 from analysis.time.profile_times import profile_times
 from campaign.command_line import main
 from campaign.results import open_store
+from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 
 DIGITS = 5.1e-6
@@ -62,8 +63,8 @@ def test_predict_says_how_far_the_times_of_a_profile_are_off(store, capsys, tmp_
     assert main(["predict", str(store), "--profile", str(profile), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     data = open_store(store).observations("few")
-    run = ProfiledRun({"sp": 5e8, "int": 1e9, "dram": 1e9}, 0.1, (1000.0, 900.0))
-    stated = profile_times(data, run, *np.array(data.settings).T).error_pct
+    run = ProfiledRun({"sp": 5e8, "int": 1e9, "dram": 1e9}, 0.1, Setting(1000.0, 900.0))
+    stated = profile_times(data, run, *data.mhz.T).error_pct
     assert row["time_error_pct"] == pytest.approx(stated, rel=DIGITS)
     assert main(["predict", str(store), "--profile", str(profile)]) == 0
     out = " ".join("".join(capsys.readouterr()).split())
@@ -96,9 +97,10 @@ def test_crossval_with_few_measurements(store, capsys):
 
 def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
     """By brute force: of the settings that it was fitted on and of those that it was not."""
-    train = [(400.0, 500.0), (400.0, 900.0), (600.0, 500.0), (600.0, 900.0), (800.0, 500.0)]
+    pairs = [(400.0, 500.0), (400.0, 900.0), (600.0, 500.0), (600.0, 900.0), (800.0, 500.0)]
+    train = [Setting(*pair) for pair in pairs]
     options = ["--model", "choi", "--voltage", "known", "--scheme", "holdout"]
-    for core_mhz, mem_mhz in train:
+    for core_mhz, mem_mhz in pairs:
         options += ["--train", f"{core_mhz:g},{mem_mhz:g}"]
     capsys.readouterr()
     assert main(["crossval", str(store), *options, "--json"]) == 0
@@ -114,7 +116,7 @@ def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
         order = np.argsort(data.setting[mine])
         own = data.energy_j[mine][order]
         above[made.label] = (own / own.min() - 1.0) * 100.0
-        by_model[made.label] = data.settings.index((made.core_mhz, made.mem_mhz))
+        by_model[made.label] = data.settings.index(made.setting)
     among_all = shown["among_all_settings"]
     assert among_all["cases"] == len(above) == 8
     lost = [above[label][by_model[label]] for label in above]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from campaign.command_line import main
 from campaign.plan.point import make_point, point_ids
-from sites.setting import Setting
+from dvfs.setting import Setting
 from tests.campaign.test_table import HEADER, ROOT, ROWS, imported, write
 
 BOTH = HEADER.replace("n_sp", "power_w")

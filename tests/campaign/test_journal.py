@@ -28,7 +28,7 @@ from campaign.store.journal import (
     remove_if_done,
     scan,
 )
-from sites.setting import Setting
+from dvfs.setting import Setting
 from tests.points import a_point
 
 EARLIER = Path(__file__).parents[1] / "data" / "stores" / "format-2.journal"

@@ -23,6 +23,7 @@ from campaign.store.site_record import read_site_record
 from campaign.table.checking import checked_rows
 from campaign.table.map_file import TableMap, read_map
 from campaign.table.reading import read_table
+from dvfs.setting import Setting
 from sites.located_toml import BadFile
 
 HEADER = ["site", "kernel", "core_mhz", "time_s", "energy_j"]
@@ -278,7 +279,7 @@ def test_legal_settings_can_be_picked(tmp_path, capsys):
     assert main([*words, "--store", store]) == 0
     record = read_site_record(open_store(Path(store)), "a")
     volts = {1000.0: 0.8, 1250.0: 0.8, 1500.0: 0.9, 2000.0: 1.0}
-    assert record.legal == {(mhz, None): (v, None) for mhz, v in volts.items()}
+    assert record.legal == {Setting(mhz): (v, None) for mhz, v in volts.items()}
     assert main(["fit", store, "--site", "a"]) == 0
     capsys.readouterr()
     assert main(["predict", store, "--site", "a", "--all-settings", "--json"]) == 0

@@ -21,8 +21,8 @@ from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json
 from campaign.store.journal import decode
 from campaign.store.layout import StoreUnwritable
+from dvfs.setting import AS_FOUND, Setting
 from kernels.registry import find_kernel
-from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point

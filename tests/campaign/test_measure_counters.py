@@ -8,10 +8,10 @@ import pytest
 
 from campaign.measure.hardware_counters import counted
 from campaign.measure.window import Window
+from dvfs.setting import AS_FOUND
 from kernels.host.ranks import Team
 from sites.counters.counting import EventCount
 from sites.counters.group_file import CounterGroup
-from sites.setting import AS_FOUND
 from tests.campaign.test_measure import localhost, run
 
 SOFTWARE = CounterGroup(

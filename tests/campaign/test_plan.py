@@ -40,10 +40,10 @@ from campaign.plan.plan import make_plan
 from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
 from campaign.results import open_store
+from dvfs.setting import Setting
 from kernels.field_texts import field_texts
 from sites.clocks import CONTROLS
 from sites.located_toml import BadFile, FileModel
-from sites.setting import Setting
 
 
 def campaign_file(folder: Path, **changes: str) -> Path:

@@ -23,10 +23,10 @@ from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import Window
 from campaign.measurement import Trace
 from campaign.plan.campaign_file import Protocol
+from dvfs.setting import AS_FOUND
 from kernels.host.ranks import Team
 from sites.clocks.fixed import Fixed
 from sites.meters import Channel, MeterUnreadable, Reading, open_meter
-from sites.setting import AS_FOUND
 from sites.site_file import MeterEntry, Partition, Site
 from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point

@@ -28,10 +28,10 @@ from campaign.measure.sampler import MeterTrace, OpenMeter
 from campaign.measure.window import Window
 from campaign.measurement import Trace
 from campaign.plan.campaign_file import Protocol
+from dvfs.setting import AS_FOUND
 from kernels.host.ranks import Team
 from sites.clocks.fixed import Fixed
 from sites.meters import Channel, MeterUnreadable, Reading
-from sites.setting import AS_FOUND
 
 QUICK = {"idle_s": 0.2, "warm_up_s": 0.05, "min_duration_s": 0.3, "window_pct": 0.0}
 

@@ -27,6 +27,7 @@ from campaign.results import Results, open_store
 from campaign.store.compaction import compact
 from campaign.store.layout import NotAStore
 from campaign.store.layout import open_store as open_layout
+from dvfs.setting import Setting
 from tests.analysis.test_report import store_of
 
 SITE = "board"
@@ -130,7 +131,7 @@ def test_the_saving_against_the_highest_clocks_is_of_the_predicted_energies(stor
     by_kernel = all_candidates(store.kept_fit(SITE), store.observations(SITE))
     for prediction in store.predict(SITE).predictions:
         pick, among = prediction.pick, by_kernel[prediction.pick.label]
-        (top,) = (i for i, (core_mhz, _) in enumerate(among.settings) if core_mhz == max(CLOCKS))
+        (top,) = (i for i, one in enumerate(among.settings) if one.core_mhz == max(CLOCKS))
         saved_pct = (1.0 - pick.energy_j / float(among.energy_j[top])) * 100.0
         assert pick.saving_vs_highest_clocks_pct == pytest.approx(saved_pct, abs=1e-9)
         assert prediction.as_dict()["saving_vs_highest_clocks_pct"] == pytest.approx(saved_pct)
@@ -171,7 +172,7 @@ def test_what_cannot_be_done_is_said_in_one_line(store, tmp_path):
         (NoKeptFit, lambda: store.coefficients("elsewhere")),
         (BadArgument, lambda: store.predict(SITE, kernel="none")),
         (BadArgument, lambda: store.costs(SITE, 1.0, 2.0)),
-        (BadArgument, lambda: store.roofline(SITE, (1.0, 2.0))),
+        (BadArgument, lambda: store.roofline(SITE, Setting(1.0, 2.0))),
         (BadArgument, lambda: store.report(tmp_path / "missing" / "report.html")),
     ):
         with pytest.raises(error) as caught:
@@ -210,7 +211,7 @@ def test_a_profile_above_the_roofline_is_warned_of(store, times_faster, doubtful
         time_s=0.02 / times_faster,
         counts={"sp": 3.2e9, "dram": 1e8},
     )
-    lines = faster_than_measured(profile, store.observations(SITE), (800.0, 900.0))
+    lines = faster_than_measured(profile, store.observations(SITE), Setting(800.0, 900.0))
     assert bool(lines) is doubtful
     for line in lines:
         assert "320 Gflop/s of sp at 800/900 MHz" in line

@@ -19,7 +19,7 @@ from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
 from campaign.measurement import Measurement
 from campaign.plan.campaign_file import Protocol
 from campaign.store.journal import decode
-from sites.setting import Setting
+from dvfs.setting import Setting
 from sites.site_file import Site
 from tests.points import a_point
 

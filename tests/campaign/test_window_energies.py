@@ -27,8 +27,8 @@ from campaign.measure.sampler import MeterTrace
 from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import Window
 from campaign.measurement import Trace
+from dvfs.setting import AS_FOUND, Setting
 from sites.meters import Channel
-from sites.setting import AS_FOUND, Setting
 from tests.analysis.twin_data import twin
 from tests.campaign.test_energy import METERS, shapes
 from tests.kept import check_kept

@@ -70,7 +70,7 @@ def test_a_limit_on_power_that_no_kernel_keeps_is_answered_once(folder, capsys, 
 def test_one_setting_for_all_is_compared_only_within_the_limits(folder, capsys):
     store = open_store(folder)
     free = store.predict(SITE).predictions[0].pick
-    single = (free.best_single_core_mhz, free.best_single_mem_mhz)
+    single = free.best_single
     cases = [(among, among.settings.index(single)) for among in all_candidates(
         store.kept_fit(SITE), store.observations(SITE)).values()]  # fmt: skip
     power_w = [among.energy_j[at] / among.time_s[at] for among, at in cases]
@@ -82,8 +82,9 @@ def test_one_setting_for_all_is_compared_only_within_the_limits(folder, capsys):
     assert main(["predict", str(folder), "--max-power-w", repr(limit_w)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert (
-        f"one setting for all: {single[0]:g}/{single[1]:g} MHz, the best on average without "
-        f"limits, is outside the limits for {len(chosen)} of {len(chosen)} kernels" in printed
+        f"one setting for all: {single.core_mhz:g}/{single.mem_mhz:g} MHz, the best on average "
+        f"without limits, is outside the limits for {len(chosen)} of {len(chosen)} kernels"
+        in printed
     )
 
 

@@ -246,7 +246,7 @@ def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
     from campaign.measurement import Measurement
     from campaign.store.journal import JournalWriter, encode
     from campaign.store.layout import create_store
-    from sites.setting import Setting
+    from dvfs.setting import Setting
     from tests.points import a_point
 
     store = create_store(folder / "store", "steered")

@@ -21,7 +21,7 @@ from typing import Any
 
 from campaign.command_line import main
 
-PACKAGES = ("campaign", "analysis", "sites", "kernels")
+PACKAGES = ("campaign", "analysis", "sites", "kernels", "dvfs")
 LATER = (
     "distributed.dashboard.scheduler",
     "matplotlib.backends.backend_agg",

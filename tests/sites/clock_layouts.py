@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from dvfs.setting import Setting
 from sites.clocks import ClockControl, open_control
 from sites.clocks.shared.journal import put_back_held
-from sites.setting import Setting
 from sites.site_file import Site
 from tests.sites import clock_hardware, fake_nvml
 

@@ -26,12 +26,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.clock_kills import kill_and_compare
+from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import ClockNotLegal, ClocksUnavailable, nvml, open_control, right_to_set
 from sites.clocks.shared.journal import put_back_held, restore_left_over
 from sites.clocks.shared.kernel_files import cpu_list
 from sites.clocks.shared.private_files import ClocksInUse
 from sites.clocks.uncore import UncoreDomain, current_mhz
-from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site
 from tests.sites.clock_hardware import Watch, wait_until_settled
 from tests.sites.clock_layouts import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dvfs.setting import Setting
 from sites.clocks import ClocksUnavailable, open_control
-from sites.setting import Setting
 from sites.site_file import Clocks, Partition, Site
 from tests.sites.clock_layouts import LAYOUTS, contents, copy, journals
 

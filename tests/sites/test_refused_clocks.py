@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dvfs.setting import Setting
 from sites.clocks import ClockNotLegal, open_control
-from sites.setting import Setting
 from sites.site_reading import built_in_sites, read_site
 from tests.sites.clock_layouts import LAYOUTS, ClockLayout, copy
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from campaign.slurm_flags import slurm_cannot_set, slurm_flags
+from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import ClockNotLegal, open_control
 from sites.clocks.slurm import refusal, step_flags
-from sites.setting import AS_FOUND, Setting
 from sites.site_file import Site
 
 NAN = math.nan
@@ -31,12 +31,12 @@ NAN = math.nan
     ],
 )
 def test_the_flags_for_a_setting(core_mhz, mem_mhz, device, flags):
-    assert slurm_flags(core_mhz, mem_mhz, device) == flags
+    assert slurm_flags(Setting.of(core_mhz, mem_mhz), device) == flags
     setting = Setting(*(None if math.isnan(mhz) else mhz for mhz in (core_mhz, mem_mhz)))
     assert " ".join(step_flags(setting, device)) == flags
     # srun has no option for the uncore clock of a CPU.
-    left_out = device == "cpu" and not math.isnan(mem_mhz)
-    assert slurm_cannot_set(mem_mhz, device) == ("mem_mhz" if left_out else "")
+    left_out = "mem_mhz" if device == "cpu" and not math.isnan(mem_mhz) else ""
+    assert slurm_cannot_set(Setting.of(core_mhz, mem_mhz), device) == left_out
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import sparse
 
 from analysis.energy.curves import voltage_varies
 from analysis.energy.models import MODELS
@@ -15,6 +16,7 @@ from analysis.energy.terms.lumped import LumpedTerm
 from analysis.energy.terms.operations import OperationTerm
 from analysis.energy.terms.term import CORE, MEM, Term, Varying
 from analysis.measurements.observations import Observations
+from dvfs.setting import clock_columns
 
 KINDS: dict[str, type[Term]] = {
     kind.kind: kind
@@ -51,7 +53,7 @@ def model_terms(
     mhz = {CORE: _varies(data.core_mhz), MEM: _varies(data.mem_mhz)}
     if estimated:
         clocks = [data.settings[s] for s in np.unique(data.setting)]
-        volts = dict(zip((CORE, MEM), voltage_varies(np.array(clocks)), strict=True))
+        volts = dict(zip((CORE, MEM), voltage_varies(clock_columns(clocks)), strict=True))
     else:
         volts = {CORE: _varies(data.core_v), MEM: _varies(data.mem_v)}
     terms: list[Term] = []
@@ -78,3 +80,18 @@ def design_matrix(data: Observations, terms: Sequence[Term]) -> np.ndarray:
     for i, term in enumerate(terms):
         columns[:, i] = term.column(data)
     return columns
+
+
+def sparse_design_matrix(data: Observations, terms: Sequence[Term]) -> sparse.csr_array:
+    """:func:`design_matrix` without its zeros: columns of kernels have entries in their rows alone.
+
+    Raises:
+        CantFit: a class of operations that a term pays for is not counted.
+    """
+    places: dict[type[Term], list[int]] = {}
+    for i, term in enumerate(terms):
+        places.setdefault(type(term), []).append(i)
+    blocks = [kind.columns(data, [terms[i] for i in at]) for kind, at in places.items()]
+    order = np.argsort(np.concatenate([np.zeros(0, np.int64), *places.values()]))
+    empty = sparse.coo_array((len(data), 0))
+    return sparse.hstack([empty, *blocks], format="csc")[:, order].tocsr()

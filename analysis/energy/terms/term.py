@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from scipy import sparse
 
 from analysis.measurements.observations import Observations
 
@@ -90,6 +91,11 @@ class Term(ABC):
     @abstractmethod
     def column(self, data: Observations) -> np.ndarray:
         """float64 (rows,): joules that one unit of the coefficient adds to each row."""
+
+    @classmethod
+    def columns(cls, data: Observations, terms: Sequence[Self]) -> sparse.coo_array:
+        """The columns of several terms of this kind: float64 (rows, terms)."""
+        return sparse.coo_array(np.column_stack([term.column(data) for term in terms]))
 
     @abstractmethod
     def cost(self, at: OperatingPoint) -> float:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from dvfs.setting import AS_FOUND, Setting
 from sites.errors import WithRemedy
-from sites.setting import AS_FOUND, Setting
 
 
 class ClockNotLegal(Exception):

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockState, ClocksUnavailable
 from sites.nvml_library import Gpu, NvmlLibrary, NvmlUnavailable, find_gpus, open_library
-from sites.setting import Setting
 
 GRAPHICS, SM, MEMORY = 0, 1, 2
 """nvmlClockType_t"""

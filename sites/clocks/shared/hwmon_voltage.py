@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockControl, ClockState, ClocksUnavailable
-from sites.setting import Setting
 
 HWMON = Path("sys/class/hwmon")
 REMEDY = "see /sys/class/hwmon/*/name and in*_label, or leave clocks.core_voltage out"

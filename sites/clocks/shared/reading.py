@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockState, ClocksUnavailable
 from sites.clocks.shared.core_clock import open_core_clock
 from sites.clocks.shared.gpu_clocks import open_gpu_clocks
-from sites.setting import Setting
 
 
 def open_reading(device: str, root: Path) -> Callable[[], ClockState]:

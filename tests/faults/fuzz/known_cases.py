@@ -220,8 +220,8 @@ FIT_CASES = {
     "a fit without terms": in_first(FIT, with_json(lambda v: v.pop("terms") and None)),
     "a fit of text": in_first(FIT, with_json(lambda v: v.update(coefficients="x"))),
     "a site of classes in no domain": in_file("store/sites/a.json", '{"classes": {"dram": "x"}}'),
-    "a fit of ragged covariance": in_first(
-        FIT, with_json(lambda v: v.update(covariance=[[1], [1, 2]]))
+    "a fit of ragged deviations": in_first(
+        FIT, with_json(lambda v: v.update(deviations=[[1], [1, 2]]))
     ),
     "a fit with a term of no kind": in_first(
         FIT, with_json(lambda v: v["terms"][0].pop("kind") and None)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from campaign.command_line import main
 from campaign.plan.plan import Plan, make_plan
+from dvfs.setting import Setting
 from kernels.cuda.processor import TESLA_K20X
 from kernels.cuda.products.k20x_counts import (
     LATENCY_CYCLES,
@@ -21,7 +22,6 @@ from kernels.cuda.products.k20x_counts import (
     count_tiles,
     launch_metrics,
 )
-from sites.setting import Setting
 from sites.site_reading import BUILT_IN_SITES, read_site
 from sites.twin.machine import constant_w, iteration_s
 

@@ -1,0 +1,54 @@
+"""A setting as a key, in order, and as rows of numbers."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dvfs.setting import AS_FOUND, Setting, clock_columns, distinct_settings
+
+clocks = st.none() | st.sampled_from([0.0, 1.0, 852.0, 924.0]) | st.floats(0.0, 1e6)
+settings = st.builds(Setting, clocks, clocks)
+
+
+@given(settings, settings, settings)
+def test_settings_are_in_one_order(one, other, third):
+    """Total: antisymmetric, transitive, and equal only where neither is less."""
+    assert (one < other) + (one == other) + (one > other) == 1
+    assert (one <= other) == (not other < one)
+    assert (one == other) == (hash(one) == hash(other) and one.clocks == other.clocks)
+    for low, high in pairwise(sorted([one, other, third])):
+        assert low <= high
+    assert sorted([one, other, third]) == sorted([third, other, one])
+    assert one >= AS_FOUND
+
+
+@given(clocks, clocks, clocks)
+def test_no_clock_comes_before_any_clock(core_mhz, mem_mhz, other):
+    if core_mhz is not None:
+        assert Setting(None, other) < Setting(core_mhz, mem_mhz)
+    if mem_mhz is not None:
+        assert Setting(core_mhz, None) < Setting(core_mhz, mem_mhz)
+
+
+@given(st.lists(settings, max_size=30))
+def test_rows_of_numbers_and_back(of_rows):
+    """A clock that is not there is NaN in numbers alone: equal rows are one setting, in order."""
+    mhz = clock_columns(of_rows)
+    assert mhz.shape == (len(of_rows), 2)
+    assert [Setting.of(*row) for row in mhz] == of_rows
+    distinct, place = distinct_settings(*mhz.T)
+    assert distinct == sorted(set(of_rows))
+    assert [distinct[i] for i in place] == of_rows
+
+
+def test_a_clock_is_never_nan():
+    with pytest.raises(ValueError, match="nan"):
+        Setting(math.nan, 1.0)
+    assert Setting.of(np.float32(np.nan), 5) == Setting(None, 5.0)
+    assert {Setting(852): 1}[Setting.of(852.0, math.nan)] == 1
