@@ -85,8 +85,9 @@ class ArrowFactor:
     shared: np.ndarray
 
     def condition_number(self) -> float:
-        """The largest over the smallest singular value of the columns that are not 0; at most what
-        rounding lets one see.
+        """The largest over the smallest singular value of the columns that are not 0.
+
+        Infinite where the smallest is no more than rounding can make it, as for dependent columns.
 
         The smallest is 1 over the largest of the inverse, which has the same shape.
         """
@@ -95,11 +96,12 @@ class ArrowFactor:
         whole = size > 0
         largest = _largest_singular_value(size[whole], cross[whole], self.shared)
         if whole.sum() < self.own.any(axis=1).sum() or not np.diag(self.shared).all():
-            return 1.0 / ROUNDING
+            return np.inf
         inverse = np.linalg.inv(self.shared)
         towards = cross[whole] @ inverse / size[whole][:, None]
         by_inverse = _largest_singular_value(1.0 / size[whole], towards, inverse)
-        return min(largest * by_inverse, 1.0 / ROUNDING)
+        found = largest * by_inverse
+        return found if found < 1.0 / LEAST_SHARE else np.inf
 
     def equally_good(self, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The least and the largest non-negative number for each column with which, together with

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from analysis.costs.linear_cost import LEAST_SHARE, grouped
+from analysis.costs.linear_cost import grouped
 from analysis.energy.terms.term import Term
 from analysis.measurements.observations import Observations, setting_text
 
@@ -38,13 +38,6 @@ def outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]
         }
         for i in far
     ]
-
-
-def condition_number(unit: np.ndarray) -> float:
-    """The largest singular value of columns of length 1, float64 (rows, terms), over the least;
-    infinite where the least is no more than rounding can make it, as for dependent columns."""
-    size = np.linalg.svd(unit, compute_uv=False)
-    return float(size[0] / size[-1]) if size[-1] > LEAST_SHARE * size[0] else np.inf
 
 
 def inseparable(terms: Sequence[Term], unit: np.ndarray) -> list[dict[str, Any]]:

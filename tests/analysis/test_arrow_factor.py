@@ -72,7 +72,8 @@ def test_the_condition_number_is_that_of_the_whole_matrix(seed, n_kernels, q, re
     condition = expected[0] / max(expected[-1], 1e-300)
     found = arrow.factor().condition_number()
     # The smallest singular value of a matrix is only determined to rounding of its largest.
-    assert found == pytest.approx(min(condition, 1e16), rel=1e-9 + 1e-15 * condition)
+    assert np.isinf(found) == (condition > 1e9)
+    assert np.isinf(found) or found == pytest.approx(condition, rel=1e-9 + 1e-15 * condition)
 
 
 def extremes(matrix: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.measurements.power_trace import power_trace, row_trace
+from dvfs.setting import Setting
 
 TRACES = [
     # measurement, channel, unit, samples as (ns, value)
@@ -49,7 +50,7 @@ def dataset(channels: tuple[str, ...] = ("board", "package", "window", "core clo
 
 def test_the_measurement_of_median_power_is_shown_with_its_windows():
     trace = power_trace(dataset(), "a")
-    assert (trace.kernel, trace.setting, trace.iterations) == ("k n=1", (852.0, 924.0), 10)
+    assert (trace.kernel, trace.setting, trace.iterations) == ("k n=1", Setting(852.0, 924.0), 10)
     assert trace.energy_j == 0.8
     assert set(trace.channels) == {"board", "package"}
     time_s, power_w = trace.channels["board"]

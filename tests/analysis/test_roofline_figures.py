@@ -13,9 +13,10 @@ from analysis.figures.rooflines import roofline_figure
 from analysis.figures.tradeoffs import greenup_figure, trade_off_points
 from analysis.measurements.kernels import KernelInstance
 from analysis.rooflines.roofline import PairPoints
+from dvfs.setting import Setting
 from tests.analysis.platforms import FERMI, PLATFORMS, from_peaks
 
-SETTING = (852.0, 924.0)
+SETTING = Setting(852.0, 924.0)
 INTENSITY = np.geomspace(0.25, 64.0, 9)
 MACHINES = {"Fermi": FERMI, **{" ".join(name): rates for name, rates in PLATFORMS.items()}}
 

@@ -203,7 +203,7 @@ def test_repeats_are_averaged_before_anything_is_smoothed():
     data = grid_observations(2, kernels=3, core_mhz=CORE_MHZ, repeats=2, noise=0.05)
     surface = fit_surface(data, np.ones(len(data)))
     for s, setting in enumerate(data.settings):
-        assert tuple(surface.mhz[s]) == setting
+        assert tuple(surface.mhz[s]) == setting.clocks
         for k, kernel in enumerate(surface.kernels):
             mine = (data.setting == s) & (data.kernel == kernel)
             assert surface.residual[s, k] == pytest.approx(data.energy_j[mine].mean() - 1)

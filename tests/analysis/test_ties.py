@@ -12,9 +12,12 @@ from analysis.choice.losses import case_losses
 from analysis.choice.pick import pick
 from analysis.measurements.observations import observations
 from analysis.time.ties import equally_fast, fastest, time_noise
+from dvfs.setting import Setting
 from tests.analysis.twin_data import twin_dataset
 
-SETTINGS = [(400.0, 900.0), (800.0, 500.0), (800.0, 900.0), (1200.0, 900.0)]
+SETTINGS = [
+    Setting(*mhz) for mhz in ((400.0, 900.0), (800.0, 500.0), (800.0, 900.0), (1200.0, 900.0))
+]
 
 
 def test_noise_is_that_of_repeats_at_the_same_setting():
