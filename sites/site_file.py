@@ -229,12 +229,13 @@ class OperationClass(FileModel):
 
 
 class Environment(FileModel):
-    """What a job on this partition needs before the worker starts."""
+    """What a worker on this partition needs before it starts."""
 
     python: OneLine | None = None
-    """The Python interpreter on the nodes (default: the one that runs campaign)."""
+    """The Python interpreter on the nodes of a Slurm partition (default: the one that runs
+    campaign)."""
     modules: list[OneLine] = Field(default_factory=list)
-    """Environment modules to load (`module load`)."""
+    """Environment modules to load (`module load`) in the jobs of a Slurm partition."""
     variables: dict[Variable, OneLine] = Field(default_factory=dict)
     """Environment variables to set. A store keeps their names, and no value."""
     secrets: list[Variable] = Field(default_factory=list)
@@ -282,7 +283,7 @@ class Partition(FileModel):
     local_directory: OneLine = "/tmp"  # noqa: S108  (a private folder is made in it)
     """A folder on the node's local disk for temporary files."""
     environment: Environment = Environment()
-    """What a job needs before the worker starts."""
+    """What a worker needs before it starts."""
 
     @field_validator("directives")
     @classmethod
@@ -297,6 +298,17 @@ class Partition(FileModel):
                     "leave it out; nodes = N measures on N nodes at once, each in a job of its own",
                 )
         return value
+
+    @model_validator(mode="after")
+    def _local_workers_have_no_job(self) -> Self:
+        for name in ("modules", "python"):
+            if self.scheduler == "local" and (given := getattr(self.environment, name)):
+                raise BadValue(
+                    f'found {given!r}, but workers of scheduler = "local" start in no job',
+                    "remove it, and run campaign where it is loaded",
+                    ("environment", name),
+                )
+        return self
 
 
 class Slurm(FileModel):

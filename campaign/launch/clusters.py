@@ -149,7 +149,8 @@ def _without_secrets(site: Site, partition_name: str) -> Site:
 
 
 def start_local(partition: Partition, dashboard: str) -> LocalCluster:
-    """Worker processes on this machine, one for each node; all listen on loopback.
+    """Worker processes on this machine, one for each node, which have the partition's variables;
+    all listen on loopback.
 
     They use TLS: every user of the machine can connect to loopback, and Dask runs what its
     sockets accept. The certificates stay in the memory of the driver and its workers.
@@ -167,6 +168,7 @@ def start_local(partition: Partition, dashboard: str) -> LocalCluster:
                     dashboard_address=dashboard,
                     local_directory=partition.local_directory,
                     memory_limit=0,
+                    env=dict(partition.environment.variables),
                     preload=[timers.__name__, ctrl_c.__name__],
                     silence_logs=logging.CRITICAL,  # of workers too, which share the terminal
                 )

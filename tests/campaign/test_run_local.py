@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from campaign.command_line import main
 from campaign.plan.plan import make_plan
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.layout import open_store
+from sites.site_reading import built_in_sites
 from tests.shared_imports import program
 
 ROOT = Path(__file__).parents[2]
@@ -235,8 +237,6 @@ def test_failures_are_recorded_retried_as_often_as_allowed_and_reported(tmp_path
     assert len(current_tables(open_store(tmp_path / "store"))[0].failures) == 3
     capsys.readouterr()
     assert main(["status", str(tmp_path / "store"), "--json"]) == 1
-    import json
-
     shown = json.loads(capsys.readouterr().out)
     assert shown["failed_attempts"] == {"kernel failed": 1, "timed out": 2}
 
@@ -262,3 +262,32 @@ def test_a_run_without_progress_says_what_it_measures(tmp_path, capsys, monkeypa
     assert "1 worker" in line
     assert "measuring long " in line
     assert "30 s" in line  # timeout_s
+
+
+def test_programs_of_a_local_partition_have_its_variables(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_PLACES", "threads")
+    site = Path(str(built_in_sites()["localhost"])).read_text(encoding="utf-8")
+    (tmp_path / "site.toml").write_text(
+        site + '[partitions.local.environment]\nvariables = { OMP_PLACES = "cores" }\n'
+    )
+    shown = tmp_path / "shown"
+    argv = [
+        sys.executable,
+        "-c",
+        f"import os; open({str(shown)!r}, 'w').write(os.environ['OMP_PLACES'])",
+    ]
+    kernel = f'[[kernels]]\nkernel = "command"\nparams = {{ argv = [{json.dumps(argv)}] }}\n'
+    text = LOCAL.partition("[[kernels]]")[0].replace('"localhost"', '"site.toml"') + kernel
+    path = campaign_file(tmp_path, text)
+    assert main(["run", str(path), "--store", str(tmp_path / "S")]) == 0
+    assert shown.read_text() == "cores"
+
+
+@pytest.mark.parametrize("key", ['modules = ["gcc"]', 'python = "/opt/python"'])
+def test_a_local_partition_loads_no_modules_and_says_so(tmp_path, capsys, key):
+    site = Path(str(built_in_sites()["localhost"])).read_text(encoding="utf-8")
+    (tmp_path / "site.toml").write_text(f"{site}[partitions.local.environment]\n{key}\n")
+    path = campaign_file(tmp_path, LOCAL.replace('"localhost"', '"site.toml"'))
+    assert main(["plan", str(path)]) == 2
+    name = key.partition(" ")[0]
+    assert f"partitions.local.environment.{name}" in capsys.readouterr().err
