@@ -111,7 +111,7 @@ def _check_end(path: Path, columns: Columns) -> None:
     ):
         raise BadFile(
             f"{header[-1]}: the file ends in {last!r}, in the middle of a number",
-            "copy the file again, or remove or complete this row",
+            "copy the file again, or remove or complete this row; if it is complete, end its line",
             f"{path}:{lines[-1]}",
         )
 

@@ -77,7 +77,7 @@ def test_a_table_reads_the_same_with_any_delimiter(tmp_path_factory, rows, data)
     table = [["site", "kernel", "core_mhz", "repeat", "time_s", "energy_j"]]
     table += [["a", k, "1000", str(i), t, e] for i, (k, t, e) in enumerate(rows)]
     delimiter = data.draw(st.sampled_from([";", "\t", "|"]))
-    other = "\n".join(map(delimiter.join, table))
+    other = "\n".join(map(delimiter.join, table)) + "\n"
     with_commas = {text: text.replace(".", ",") for row in rows for text in row[1:]}
     unclear = any(
         # 1,234 alone may be either; one number that is surely decimal settles it
@@ -85,12 +85,12 @@ def test_a_table_reads_the_same_with_any_delimiter(tmp_path_factory, rows, data)
         for text in with_commas.values()
     )
     columns = ["kernel", "time_s", "energy_j"]
-    plain = read(folder, "\n".join(map(",".join, table)))[columns]
+    plain = read(folder, "\n".join(map(",".join, table)) + "\n")[columns]
     if not unclear:
         pd.testing.assert_frame_equal(read(folder, other)[columns], plain)
         for text in table[1:]:
             text[4:] = [with_commas[text[4]], with_commas[text[5]]]
-        other = "\n".join(map(delimiter.join, table))
+        other = "\n".join(map(delimiter.join, table)) + "\n"
         pd.testing.assert_frame_equal(read(folder, other)[columns], plain)
 
 

@@ -42,6 +42,7 @@ from campaign.table.exporting import write_csv, write_parquet
 from campaign.table.map_file import TableMap
 from campaign.table.plausibility import DEVICE
 from campaign.table.reading import read_table
+from dvfs.setting import Setting
 from tests.campaign.test_journal import measurement
 
 SIMULATED = """\
@@ -173,7 +174,7 @@ def crafted(folder: Path, measurements: list[Measurement]) -> Path:
     with JournalWriter(store.journals) as journal:
         journal.append(*(encode(one) for one in measurements))
     compact(store)
-    write_site_record(store, "s", SiteRecord({"sp": "mem"}, "gpu", {(852.0, None): (0.9, None)}))
+    write_site_record(store, "s", SiteRecord({"sp": "mem"}, "gpu", {Setting(852.0): (0.9, None)}))
     return folder
 
 
