@@ -14,7 +14,7 @@ import pytest
 from tests.docs.pages import EXTENDING, ROOT, Block, blocks, steps
 from tests.shared_imports import program
 
-ROOMS = ("campaign", "kernels", "sites", "analysis")
+ROOMS = ("campaign", "dvfs", "kernels", "sites", "analysis")
 EIGHT_KERNELS = """
 [[kernels]]
 kernel = "dp_fma"

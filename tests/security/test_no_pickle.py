@@ -24,7 +24,7 @@ from tests.faults.fuzz.damage import sealed, unsealed
 from tests.points import a_point
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("campaign", "kernels", "sites", "analysis")
+ROOMS = ("campaign", "dvfs", "kernels", "sites", "analysis")
 UNPICKLERS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
 RUNNERS = {"eval", "exec", "compile", "__import__"}
 CALLS = {
