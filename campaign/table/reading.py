@@ -76,7 +76,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
         BadFile: it cannot be read, lacks a column, or has one that nobody knows.
     """
     notes: list[str] = []
-    sure_of_points = True
+    decimal = mapping.decimal
     standard: set[str] = {*COLUMNS}
     if mapping.of_kernel_tuner:
         standard |= {"status", "text"}
@@ -85,8 +85,8 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
         header, lines, values = _parquet(path)
     else:
         (header, lines, values), delimiter, notes = read_delimited(path, mapping)
-        # A decimal comma between commas is quoted; between others, 46.804 may be 46,804.
-        sure_of_points = delimiter == ","
+        if POINT_ID in header and delimiter == "," and mapping.thousands is None:
+            decimal = decimal or "."  # as export writes it
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise BadFile(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
@@ -97,7 +97,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     own = [name for name in header if name not in taken and is_table_column(name, standard)]
     labels = [name for name in header if name not in taken and name not in own]
     _check_columns(path, header, own, labels, mapping, in_map)
-    numbers, mark = _numbers(path, theirs, lines, own, mapping, sure_of_points)
+    numbers, mark = _numbers(path, theirs, lines, own, mapping, decimal)
     if mark == "," and mapping.decimal is None:
         notes.append(f"{path}: its numbers have decimal commas")
     columns: dict[str, list[Any] | Numbers] = {
@@ -257,7 +257,7 @@ def _numbers(
     lines: list[int],
     own: list[str],
     mapping: TableMap,
-    sure_of_points: bool,
+    decimal: str | None,
 ) -> tuple[dict[str, Numbers], str]:
     """The table's columns that hold numbers, and their decimal mark."""
     names = [name for name in own if is_number_column(name)]
@@ -269,9 +269,7 @@ def _numbers(
     ]
     columns = {name: theirs[name] for name in dict.fromkeys(names)}
     try:
-        return read_numbers(
-            columns, mapping.decimal, mapping.thousands, mapping.missing, sure_of_points
-        )
+        return read_numbers(columns, decimal, mapping.thousands, mapping.missing)
     except UnclearNumbers as error:
         place = f"{path}:{lines[error.row]}: {error.column}"
         raise BadFile(error.what, error.remedy, place) from None
