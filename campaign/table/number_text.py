@@ -107,7 +107,8 @@ def read_numbers(
     missing: Collection[str] = (),
     one_writer: bool = False,
 ) -> tuple[dict[str, Numbers], str]:
-    """Columns of numbers, texts and None as numbers; and the decimal mark of the texts.
+    """Columns of numbers, texts and None as numbers; and the decimal mark of the texts, empty where
+    none has any mark.
 
     ``decimal``, ``thousands``: the marks, where the reader's user states them. ``missing``: words
     that stand for no value, as the empty text does. ``one_writer``: one program wrote all of them,
@@ -119,8 +120,21 @@ def read_numbers(
     words = {*missing}
     cells = {name: _Cells(values, words) for name, values in columns.items()}
     mark = decimal or OTHER.get(thousands or "") or _decimal_mark(cells)
-    usual = OTHER[mark] if one_writer else ""
-    return {name: cell.numbers(mark, thousands, usual) for name, cell in cells.items()}, mark
+    usual = OTHER[mark or "."] if one_writer else ""
+    return {name: cell.numbers(mark or ".", thousands, usual) for name, cell in cells.items()}, mark
+
+
+def only_number(text: str, style: NumberStyle | None) -> float:
+    """One number, in a style or, without one, in every style in which it is a number.
+
+    Raises:
+        ValueError: it is none, or may be two.
+    """
+    read = readings(text) if style is None else {style: style.number(text)}
+    values = {*read.values()} - {None}
+    if len(values) == 1 and math.isfinite(value := float(values.pop() or 0.0)):
+        return value
+    raise ValueError(_refusal(text, style or PLAIN_STYLE))
 
 
 def number(text: str) -> float:
@@ -165,7 +179,7 @@ def _decimal_mark(cells: Mapping[str, _Cells]) -> str:
                 f"found {text!r}, which may be {_both(text)}, and no other number shows which",
                 f'state decimal = "{mark}" or thousands = "{mark}" in a map file',
             )
-    return "."
+    return ""
 
 
 class _Cells:

@@ -29,7 +29,13 @@ from campaign.table.map_file import (
     is_number_column,
     is_table_column,
 )
-from campaign.table.number_text import Numbers, NumberStyle, UnclearNumbers, read_numbers
+from campaign.table.number_text import (
+    Numbers,
+    NumberStyle,
+    UnclearNumbers,
+    read_numbers,
+    readings,
+)
 from campaign.table.units import UNITS, quantity_of, suggested_unit
 from sites.located_toml import BadFile, raise_all, readable
 from sites.regular_files import MAX_BYTES, open_regular
@@ -318,7 +324,7 @@ def _read_texts(
     texts = ["" if value is None else str(value).strip() for value in values]
     for text in set(texts) - known.keys():
         try:
-            known[text] = read(text, quantity_of(ours)) if read else math.nan
+            known[text] = read(text, quantity_of(ours), mapping.style) if read else math.nan
         except ValueError as error:
             known[text], why[text] = math.nan, str(error)
     refused = {i: (text, why[text]) for i, text in enumerate(texts) if text in why} if why else {}
@@ -342,23 +348,23 @@ def _with_advice(ours: str, numbers: Numbers, source: ColumnSource) -> Numbers:
 
 def _params(columns: dict[str, list[Any]], mark: str) -> list[str]:
     """Each row's parameters as JSON. Empty cells are left out."""
-    style = NumberStyle(mark)
     return [
         json.dumps(
-            {k: _param(v, style) for k, v in zip(columns, row, strict=True) if v not in (None, "")}
+            {k: _param(v, mark) for k, v in zip(columns, row, strict=True) if v not in (None, "")}
         )
         for row in zip(*columns.values(), strict=True)
     ]
 
 
-def _param(value: Any, style: NumberStyle) -> Any:
+def _param(value: Any, mark: str) -> Any:
     """A number or truth value where the text is one in JSON, but for the file's decimal mark;
-    otherwise the value as it is."""
+    otherwise the value as it is, as one that may be two numbers is."""
     try:
-        if isinstance(value, str) and style.decimal == ",":
-            value = (
-                value if "." in value or style.number(value) is None else value.replace(",", ".")
-            )
+        if isinstance(value, str) and mark != ".":
+            if "." in value and (mark or len({*readings(value).values()}) > 1):
+                return value
+            if mark and NumberStyle(mark).number(value) is not None:
+                return json.loads(value.replace(",", "."))
         read = json.loads(value)
     except (TypeError, ValueError, RecursionError):
         return value
