@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from campaign.profiles.profiler_tables import Selection, read_counted
@@ -386,6 +386,7 @@ def written(value: int, decimals: int, decimal: str, thousands: str) -> str:
 VALUES = st.tuples(st.integers(1, 10**9), st.integers(0, 4))
 
 
+@example([((46804, 0), (123456, 0))], (",", "."), ",", "")
 @given(
     st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=5),
     st.sampled_from(STYLES),
