@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from analysis.choice.legal_settings import known_volts
 from analysis.measurements.kernels import dataset_kernels
 from analysis.measurements.observations import CantFit, observations
-from analysis.report.content import ListedOrder, ReportContent, SiteReport, StoredFit
+from analysis.report.content import EnergyPrice, ListedOrder, ReportContent, SiteReport, StoredFit
 from analysis.report.site_report import site_report, with_traces
 from campaign.errors import BadArgument, reason
 from campaign.extras import explain_missing
@@ -117,10 +117,19 @@ def report_content(
         if own:
             counts = replace(report.measured, node_hours=total(own).number)
             report = replace(report, measured=counts)
+        report = replace(report, price=_price(plan, site))
         reports.append(report)
     title = str((store.read_json("store.json") or {}).get("name") or store.root.name)
     created = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     return ReportContent(title, store.root.name, created, reports)
+
+
+def _price(plan: dict[str, Any], site: str) -> EnergyPrice | None:
+    """What energy costs at a site, by its file as it was planned last."""
+    stated = plan.get("sites", {}).get(site, {}).get("energy") or {}
+    if not stated.get("price_per_kwh"):
+        return None
+    return EnergyPrice(float(stated["price_per_kwh"]), str(stated["currency"]))
 
 
 def _srun_options(setting: Setting, device: str) -> str:

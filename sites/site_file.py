@@ -79,6 +79,9 @@ OneLine = Annotated[str, matching(r"[^\n\r\x00]+", "must be one line, and not em
 Identifier = Annotated[
     str, matching("[A-Za-z_][A-Za-z0-9_]*", "must be letters, digits and _, and no digit first")
 ]
+CurrencyName = Annotated[
+    str, matching(r"[^\s\x00-\x1f]{1,8}", 'must be 1 to 8 characters, such as "EUR"')
+]
 Architecture = Annotated[str, matching("sm_[0-9]{2,3}", 'must be sm_ and digits, such as "sm_90"')]
 MpiType = Annotated[
     str, matching("[a-z0-9_]+", "must be a name of `srun --mpi=list`, such as pmix")
@@ -324,6 +327,22 @@ class Slurm(FileModel):
     partition is given up in this run, in s."""
 
 
+class Energy(FileModel):
+    """What a kWh costs at the site, for the report."""
+
+    price_per_kwh: Positive | None = None
+    """The price of a kWh, in currency."""
+    currency: CurrencyName | None = None
+    """The currency of price_per_kwh, such as "EUR"."""
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        for given, other in (("price_per_kwh", "currency"), ("currency", "price_per_kwh")):
+            if getattr(self, given) is not None and getattr(self, other) is None:
+                raise BadValue(f"{given} without {other}", "give both", (other,))
+        return self
+
+
 class Twin(FileModel):
     """The constants of a simulated machine, which a fit of its measurements should recover."""
 
@@ -390,6 +409,8 @@ class Site(FileModel):
     """Partition name -> how to run on it."""
     slurm: Slurm = Slurm()
     """How to reach the site's Slurm."""
+    energy: Energy = Energy()
+    """What energy costs at the site."""
     twin: Twin | None = None
     """The constants of a simulated machine; the clock control is then twin."""
 

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+ERRORS = {"mean": "mape_pct", "std": "std_pct", "smallest": "min_pct", "largest": "max_pct"}
 JUDGED = "Energy lost by the choice of a setting"
 
 
@@ -53,7 +54,8 @@ def assert_report_shows(html: str, judged: dict) -> None:
     cells = dict(zip([heading.split()[0] for heading in headings], row, strict=True))
     assert int(cells["folds"]) == judged["n_folds"]
     assert int(cells["predictions"].replace(",", "")) == judged["n"]
-    assert float(cells["mean"]) == pytest.approx(judged["mape_pct"], abs=0.006)
+    for name, key in ERRORS.items():
+        assert float(cells[name].replace(",", "")) == pytest.approx(judged[key], abs=0.006)
     shown: dict[str, list[str]] = {}
     group = ""
     for row in tables[JUDGED][1:]:

@@ -97,6 +97,18 @@ class Pick:
         """The memory clock of the setting, MHz."""
         return self.setting.mem_mhz
 
+    @property
+    def fastest_w(self) -> float:
+        """The mean power at the fastest setting, in W, by its energy and time."""
+        energy_j = self.energy_j / (1.0 - self.saving_pct / 100.0)
+        return energy_j * (1.0 + self.slowdown_pct / 100.0) / self.time_s
+
+    @property
+    def saved_w(self) -> float:
+        """The energy that the pick saves in each second that its work takes at the fastest
+        setting, in W."""
+        return self.fastest_w * self.saving_pct / 100.0
+
 
 def pick(
     among: Candidates,

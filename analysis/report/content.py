@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +28,8 @@ class MeasurementCounts:
     ``ok``: complete points, of which those of ``clock_unproven`` have unproven clocks.
     ``failed``: class of failure -> points; ``left``: planned points that are not measured yet;
     ``without_energy``: complete points for which no meter gave an energy. ``node_hours``: those
-    that were spent, for people; empty where no run has measured.
+    that were spent, for people; empty where no run has measured. ``energy_j``: what all iterations
+    in the windows of complete points took, NaN where nothing was measured.
     """
 
     ok: int
@@ -39,8 +41,18 @@ class MeasurementCounts:
     settings: int
     nodes: list[str]
     meters: list[str]
-    """Each channel as a person reads it, with its domain and period."""
+    """Each channel as a person reads it, with its domain and period, and of several nodes those
+    that have it."""
     node_hours: str = ""
+    energy_j: float = math.nan
+
+
+@dataclass(frozen=True)
+class EnergyPrice:
+    """What a kWh costs at a site."""
+
+    per_kwh: float
+    currency: str
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,8 @@ class SiteReport:
     ``counters``: what hardware counters showed. ``listed``: the campaign file's order. ``setting``:
     that of the rooflines, None for the fastest. ``fit_origin``: which fit it is. ``remarks``: what
     limits how far the results can be trusted. ``applications``: their energies by the fit of the
-    microbenchmarks alone. ``variants``: the study of each kernel that has variants.
+    microbenchmarks alone. ``variants``: the study of each kernel that has variants. ``price``: what
+    energy costs there, where the site's file states it.
     """
 
     site: str
@@ -102,6 +115,7 @@ class SiteReport:
     setting: Setting | None = None
     applications: list[ApplicationEnergy] = field(default_factory=list)
     variants: list[VariantStudy] = field(default_factory=list)
+    price: EnergyPrice | None = None
 
 
 @dataclass(frozen=True)

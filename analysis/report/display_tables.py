@@ -17,7 +17,7 @@ from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, natural, setting_label
 from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.measurements.observations import Observations, kernel_names
-from analysis.report.content import MeasurementCounts, SiteReport
+from analysis.report.content import EnergyPrice, MeasurementCounts, SiteReport
 from analysis.report.sheets import phases_sheet
 from analysis.report.tables import (
     MISSING,
@@ -41,6 +41,9 @@ SEVERITY_TEXT = {
 """Severity of a remark -> one and several of it."""
 Row = TypeVar("Row")
 TextColumn = partial(TableColumn, number=False)
+J_PER_KWH = 3.6e6
+HOURS = 1000
+"""Over so many hours savings are given in kWh: as many as the mean power saved has W."""
 RACE_TEXT = {"right": "right", "worse": "costs more", "open": "open"}
 
 
@@ -52,7 +55,13 @@ def _grouped(families: Mapping[str, str], rows: Mapping[str, Row]) -> dict[str, 
     return {name: groups[name] for name in family_order(groups)}
 
 
-def facts(measured: MeasurementCounts) -> list[tuple[str, str]]:
+def kwh_text(kwh: float, price: EnergyPrice | None) -> str:
+    """An energy, and what it costs where that is known."""
+    cost = "" if price is None else f" ({fixed(kwh * price.per_kwh, 3)} {price.currency})"
+    return f"{fixed(kwh, 3)} kWh{cost}"
+
+
+def facts(measured: MeasurementCounts, price: EnergyPrice | None = None) -> list[tuple[str, str]]:
     """How much was measured: names and texts."""
     failed = sum(measured.failed.values())
     classes = ", ".join(f"{n} {name}" for name, n in measured.failed.items())
@@ -65,6 +74,9 @@ def facts(measured: MeasurementCounts) -> list[tuple[str, str]]:
         ("nodes", ", ".join(measured.nodes) or "not recorded"),
         ("meters", "; ".join(measured.meters) or "not recorded"),
     ]
+    if measured.energy_j > 0:
+        kwh = kwh_text(measured.energy_j / J_PER_KWH, price)
+        shown.append(("energy measured", f"{kwh}, without warm-up and waiting"))
     if measured.node_hours:
         shown.append(("node-hours spent", measured.node_hours))
     if measured.clock_unproven:
@@ -217,6 +229,22 @@ def pick_summary(picks: Sequence[Pick]) -> str:
     )
 
 
+def saved_energy(site: SiteReport) -> str:
+    """What the picks save in kWh over :data:`HOURS`, and what that costs; empty without picks."""
+    if not site.picks:
+        return ""
+    fastest_w, saved_w = (
+        float(np.mean([getattr(p, name) for p in site.picks])) for name in ("fastest_w", "saved_w")
+    )
+    each = f", in equal parts for the {len(site.picks)} kernels," if len(site.picks) > 1 else ""
+    return (
+        f"{HOURS:,} hours at the fastest settings{each} are predicted to take "
+        f"{kwh_text(fastest_w, site.price)}: {HOURS:,} h × {fixed(fastest_w, 3)} W, the mean power "
+        f"there. The picks do the same work with {kwh_text(saved_w, site.price)} less: {HOURS:,} "
+        f"h × {fixed(saved_w, 3)} W, the mean of power × saving."
+    )
+
+
 def family_picks(site: SiteReport, families: Mapping[str, str]) -> Table | None:
     """The setting that is picked most often in each family, with its srun options."""
     if not site.picks:
@@ -284,6 +312,7 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
             TableColumn("saves", "%"): decimals(p.saving_pct),
             TableColumn("95 % from", "%"): decimals(p.saving_low_pct),
             TableColumn("to", "%"): decimals(p.saving_high_pct),
+            TableColumn(f"saves in {HOURS:,} h", "kWh"): fixed(p.saved_w, 3),
             TableColumn("vs highest", "%"): decimals(p.saving_vs_highest_clocks_pct),
             TableColumn("slower", "%"): decimals(p.slowdown_pct),
             TableColumn("is the best", "%"): decimals(p.best_probability * 100.0, 0),

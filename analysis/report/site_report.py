@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,8 @@ from analysis.report.content import ListedOrder, MeasurementCounts, SiteReport, 
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
 from dvfs.setting import Setting
 
+NODES_NAMED = 4
+"""So many nodes of a meter are named; more are counted."""
 HOLDOUT_SETTINGS = 4
 """The fewest settings for a holdout, which fits on half of them."""
 
@@ -216,17 +218,35 @@ def measurement_counts(
             }
         ),
         nodes=sorted(set(column("node", ok)) - {""}),
-        meters=_meters(sorted(set(column("meters", ok))) if "meters" in dataset else []),
+        meters=_meters(set(zip(column("node", ok), column("meters", ok), strict=True)))
+        if "meters" in dataset
+        else [],
+        energy_j=float(np.nansum(dataset["energy_j"].values[ok] * dataset["iterations"].values[ok]))
+        if ok.any() and "iterations" in dataset
+        else math.nan,
     )
 
 
-def _meters(descriptions: list[str]) -> list[str]:
-    """Each channel that was read, with its domain and the period of its readings."""
-    texts: dict[str, str] = {}
-    for description in descriptions:
+def _meters(descriptions: Iterable[tuple[str, str]]) -> list[str]:
+    """Each channel that was read, with its domain and the period of its readings; and which nodes
+    have it, where there are several. ``descriptions``: a node, and the channels as JSON."""
+    nodes_of: dict[str, set[str]] = {}
+    for node, description in descriptions:
         for channel, known in json.loads(description or "{}").items():
-            texts.setdefault(str(channel), _meter_text(str(channel), known))
-    return [texts[channel] for channel in sorted(texts)]
+            # Where ranks ran on several nodes, a channel is NODE/METER:NAME.
+            meter, colon, name = str(channel).partition(":")
+            prefix, _, kind = meter.rpartition("/")
+            text = _meter_text(f"{kind}{colon}{name}", known)
+            nodes_of.setdefault(text, set()).add(prefix or node)
+    n_nodes = len(set().union(*nodes_of.values()))
+    return [
+        text + (f" on {_few(nodes)}" if n_nodes > 1 else "")
+        for text, nodes in sorted(nodes_of.items())
+    ]
+
+
+def _few(nodes: set[str]) -> str:
+    return ", ".join(sorted(nodes)) if len(nodes) <= NODES_NAMED else f"{len(nodes)} nodes"
 
 
 def _meter_text(channel: str, known: Any) -> str:

@@ -128,9 +128,7 @@ def _one_group(path: Path, groups: Sequence[Counted], wanted: set[str]) -> Count
 def _numbers(path: Path, texts: Sequence[str], lines: Sequence[int]) -> list[float]:
     """Numbers of one program, NaN where it has no value. ``lines``: of the file, for messages."""
     try:
-        read, _ = read_numbers(
-            {"": texts}, missing=NOT_A_VALUE, sure_of_points=False, one_writer=True
-        )
+        read, _ = read_numbers({"": texts}, missing=NOT_A_VALUE, one_writer=True)
     except UnclearNumbers as error:
         what, place = error.what, f"{path}:{lines[error.row]}"
         raise BadFile(what, "run the profiler again with LC_ALL=C", place) from None

@@ -22,7 +22,10 @@ from sites.errors import WithRemedy
 
 WITHOUT_EFFECT = {
     "protocol": ("timeout_s",),
-    "site": ("name", "description", "legal", "domains", "partitions", "slurm", "architecture"),
+    "site": (
+        *("name", "description", "legal", "domains", "partitions", "slurm", "architecture"),
+        "energy",
+    ),
 }
 """The entries that do not matter. Of domains and partitions some do, see below."""
 OF_PARTITION = ("cores", "exclusive", "directives")

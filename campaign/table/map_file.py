@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from analysis.dataset import COUNT_PREFIX, POSSIBLE
-from campaign.table.units import UNITS, quantity_of
+from campaign.table.number_text import OTHER, NumberStyle
+from campaign.table.units import UNITS, quantity_of, unit_in_name
 from sites.located_toml import BadValue, FileModel, read_file
 from sites.near_names import known_names
 from sites.site_file import NAME, Name, Positive, voltage_pairs
@@ -275,6 +276,21 @@ class TableMap(FileModel):
                 raise BadValue(f"{name} in the unit {source.unit!r}", known, (name, "unit"))
         return value
 
+    @field_validator("columns")
+    @classmethod
+    def _unit_of_name(cls, value: dict[str, ColumnSource]) -> dict[str, ColumnSource]:
+        for name, source in value.items():
+            if source.model_fields_set & {"unit", "factor", "reciprocal"}:
+                continue
+            for theirs in source.names:
+                if unit := unit_in_name(theirs, quantity_of(name)):
+                    raise BadValue(
+                        f"{theirs!r} seems to be in {unit}",
+                        f'state its unit: {name} = {{ column = "{theirs}", unit = "{unit}" }}',
+                        (name,),
+                    )
+        return value
+
     @model_validator(mode="after")
     def _two_marks(self) -> Self:
         if self.thousands is not None and self.thousands == self.decimal:
@@ -295,6 +311,14 @@ class TableMap(FileModel):
         """Whether the table is a cache of Kernel Tuner, whose records may lack clocks and energy
         and may be failures."""
         return self.layout == "kernel_tuner"
+
+    @property
+    def style(self) -> NumberStyle | None:
+        """How numbers are written, where one of the marks is stated."""
+        if self.decimal is None and self.thousands is None:
+            return None
+        thousands = self.thousands or ""
+        return NumberStyle(self.decimal or OTHER.get(thousands, "."), thousands)
 
     def at_site(self, site: str | None) -> TableMap:
         """The map for a table of one site; unchanged without one."""

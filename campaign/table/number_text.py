@@ -105,25 +105,36 @@ def read_numbers(
     decimal: str | None = None,
     thousands: str | None = None,
     missing: Collection[str] = (),
-    sure_of_points: bool = True,
     one_writer: bool = False,
 ) -> tuple[dict[str, Numbers], str]:
-    """Columns of numbers, texts and None as numbers; and the decimal mark of the texts.
+    """Columns of numbers, texts and None as numbers; and the decimal mark of the texts, empty where
+    none has any mark.
 
     ``decimal``, ``thousands``: the marks, where the reader's user states them. ``missing``: words
-    that stand for no value, as the empty text does. ``sure_of_points``: numbers of which all are
-    like 46.804 have decimal points, as programs write them; without it they are refused, since
-    they may be groups of three digits. ``one_writer``: one program wrote all of them, so that the
-    mark that is not the decimal one groups digits; without it, a column must show that.
+    that stand for no value, as the empty text does. ``one_writer``: one program wrote all of them,
+    so that the mark that is not the decimal one groups digits; without it, a column must show that.
 
     Raises:
         UnclearNumbers: the decimal mark cannot be found, or columns have different ones.
     """
     words = {*missing}
     cells = {name: _Cells(values, words) for name, values in columns.items()}
-    mark = decimal or OTHER.get(thousands or "") or _decimal_mark(cells, sure_of_points)
-    usual = OTHER[mark] if one_writer else ""
-    return {name: cell.numbers(mark, thousands, usual) for name, cell in cells.items()}, mark
+    mark = decimal or OTHER.get(thousands or "") or _decimal_mark(cells)
+    usual = OTHER[mark or "."] if one_writer else ""
+    return {name: cell.numbers(mark or ".", thousands, usual) for name, cell in cells.items()}, mark
+
+
+def only_number(text: str, style: NumberStyle | None) -> float:
+    """One number, in a style or, without one, in every style in which it is a number.
+
+    Raises:
+        ValueError: it is none, or may be two.
+    """
+    read = readings(text) if style is None else {style: style.number(text)}
+    values = {*read.values()} - {None}
+    if len(values) == 1 and math.isfinite(value := float(values.pop() or 0.0)):
+        return value
+    raise ValueError(_refusal(text, style or PLAIN_STYLE))
 
 
 def number(text: str) -> float:
@@ -138,18 +149,14 @@ def number(text: str) -> float:
     return value
 
 
-def _decimal_mark(cells: Mapping[str, _Cells], sure_of_points: bool) -> str:
+def _decimal_mark(cells: Mapping[str, _Cells]) -> str:
     proofs: dict[str, tuple[str, int, str]] = {}
     for name, cell in cells.items():
-        if "," not in cell.marks and (sure_of_points or "." not in cell.marks):
+        if not cell.marks & ({","} if "." in proofs else {",", "."}):
             continue
         if found := cell.first(lambda text: len({s.decimal for s in readings(text)}) == 1):
             row, text = found
             proofs.setdefault(next(iter(readings(text))).decimal, (name, row, text))
-    if "," in proofs and sure_of_points and "." not in proofs:
-        for name, cell in cells.items():
-            if "," not in cell.marks and (found := cell.first(lambda text: "." in text)):
-                proofs.setdefault(".", (name, *found))
     if len(proofs) == 2:
         (name, row, comma), (_, _, point) = proofs[","], proofs["."]
         raise UnclearNumbers(
@@ -160,9 +167,8 @@ def _decimal_mark(cells: Mapping[str, _Cells], sure_of_points: bool) -> str:
         )
     if proofs:
         return next(iter(proofs))
-    unclear = {","} if sure_of_points else {",", "."}
     for name, cell in cells.items():
-        if not cell.marks & unclear:
+        if not cell.marks & {",", "."}:
             continue
         if found := cell.first(lambda text: len(set(readings(text).values())) > 1):
             row, text = found
@@ -173,7 +179,7 @@ def _decimal_mark(cells: Mapping[str, _Cells], sure_of_points: bool) -> str:
                 f"found {text!r}, which may be {_both(text)}, and no other number shows which",
                 f'state decimal = "{mark}" or thousands = "{mark}" in a map file',
             )
-    return "."
+    return ""
 
 
 class _Cells:

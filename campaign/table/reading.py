@@ -29,7 +29,13 @@ from campaign.table.map_file import (
     is_number_column,
     is_table_column,
 )
-from campaign.table.number_text import Numbers, NumberStyle, UnclearNumbers, read_numbers
+from campaign.table.number_text import (
+    Numbers,
+    NumberStyle,
+    UnclearNumbers,
+    read_numbers,
+    readings,
+)
 from campaign.table.units import UNITS, quantity_of, suggested_unit
 from sites.located_toml import BadFile, raise_all, readable
 from sites.regular_files import MAX_BYTES, open_regular
@@ -76,7 +82,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
         BadFile: it cannot be read, lacks a column, or has one that nobody knows.
     """
     notes: list[str] = []
-    sure_of_points = True
+    decimal = mapping.decimal
     standard: set[str] = {*COLUMNS}
     if mapping.of_kernel_tuner:
         standard |= {"status", "text"}
@@ -85,8 +91,8 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
         header, lines, values = _parquet(path)
     else:
         (header, lines, values), delimiter, notes = read_delimited(path, mapping)
-        # A decimal comma between commas is quoted; between others, 46.804 may be 46,804.
-        sure_of_points = delimiter == ","
+        if POINT_ID in header and delimiter == "," and mapping.thousands is None:
+            decimal = decimal or "."  # as export writes it
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise BadFile(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
@@ -97,7 +103,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     own = [name for name in header if name not in taken and is_table_column(name, standard)]
     labels = [name for name in header if name not in taken and name not in own]
     _check_columns(path, header, own, labels, mapping, in_map)
-    numbers, mark = _numbers(path, theirs, lines, own, mapping, sure_of_points)
+    numbers, mark = _numbers(path, theirs, lines, own, mapping, decimal)
     if mark == "," and mapping.decimal is None:
         notes.append(f"{path}: its numbers have decimal commas")
     columns: dict[str, list[Any] | Numbers] = {
@@ -257,7 +263,7 @@ def _numbers(
     lines: list[int],
     own: list[str],
     mapping: TableMap,
-    sure_of_points: bool,
+    decimal: str | None,
 ) -> tuple[dict[str, Numbers], str]:
     """The table's columns that hold numbers, and their decimal mark."""
     names = [name for name in own if is_number_column(name)]
@@ -269,9 +275,7 @@ def _numbers(
     ]
     columns = {name: theirs[name] for name in dict.fromkeys(names)}
     try:
-        return read_numbers(
-            columns, mapping.decimal, mapping.thousands, mapping.missing, sure_of_points
-        )
+        return read_numbers(columns, decimal, mapping.thousands, mapping.missing)
     except UnclearNumbers as error:
         place = f"{path}:{lines[error.row]}: {error.column}"
         raise BadFile(error.what, error.remedy, place) from None
@@ -320,7 +324,7 @@ def _read_texts(
     texts = ["" if value is None else str(value).strip() for value in values]
     for text in set(texts) - known.keys():
         try:
-            known[text] = read(text, quantity_of(ours)) if read else math.nan
+            known[text] = read(text, quantity_of(ours), mapping.style) if read else math.nan
         except ValueError as error:
             known[text], why[text] = math.nan, str(error)
     refused = {i: (text, why[text]) for i, text in enumerate(texts) if text in why} if why else {}
@@ -344,23 +348,23 @@ def _with_advice(ours: str, numbers: Numbers, source: ColumnSource) -> Numbers:
 
 def _params(columns: dict[str, list[Any]], mark: str) -> list[str]:
     """Each row's parameters as JSON. Empty cells are left out."""
-    style = NumberStyle(mark)
     return [
         json.dumps(
-            {k: _param(v, style) for k, v in zip(columns, row, strict=True) if v not in (None, "")}
+            {k: _param(v, mark) for k, v in zip(columns, row, strict=True) if v not in (None, "")}
         )
         for row in zip(*columns.values(), strict=True)
     ]
 
 
-def _param(value: Any, style: NumberStyle) -> Any:
+def _param(value: Any, mark: str) -> Any:
     """A number or truth value where the text is one in JSON, but for the file's decimal mark;
-    otherwise the value as it is."""
+    otherwise the value as it is, as one that may be two numbers is."""
     try:
-        if isinstance(value, str) and style.decimal == ",":
-            value = (
-                value if "." in value or style.number(value) is None else value.replace(",", ".")
-            )
+        if isinstance(value, str) and mark != ".":
+            if "." in value and (mark or len({*readings(value).values()}) > 1):
+                return value
+            if mark and NumberStyle(mark).number(value) is not None:
+                return json.loads(value.replace(",", "."))
         read = json.loads(value)
     except (TypeError, ValueError, RecursionError):
         return value

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from analysis.dataset import COUNT_PREFIX, POSSIBLE
-from campaign.table.number_text import number
+from campaign.table.number_text import NumberStyle, number, only_number
 
 STANDARD = {"time": "s", "energy": "J", "power": "W", "clock": "MHz", "voltage": "V", "count": "1"}
 """Quantity -> its standard unit, that of our columns."""
@@ -26,15 +26,19 @@ SUFFIXED = re.compile(r"([0-9.]+)([KMGTPE]?)")
 WITH_UNIT = re.compile(r"(\S*[0-9.])\s*([A-Za-z\u00b5%]+)")
 
 
+Reader = Callable[[str, str, NumberStyle | None], float]
+
+
 @dataclass(frozen=True)
 class Unit:
     """A unit, or a way of writing numbers. ``factors``: quantity -> what a value of it is
     multiplied by to give the standard unit. ``read``: makes a value of a text, given the quantity,
-    and raises ValueError with the reason where it is none. ``reads``: the texts that it takes."""
+    and the style of the file's numbers where that is stated, and raises ValueError with the reason
+    where it is none. ``reads``: the texts that it takes."""
 
     factors: Mapping[str, float]
     reads: str = ""
-    read: Callable[[str, str], float] | None = field(default=None)
+    read: Reader | None = field(default=None)
 
 
 def quantity_of(column: str) -> str:
@@ -52,7 +56,22 @@ def quantity_of(column: str) -> str:
     return "time" if column == "time_s" else ""
 
 
-def sacct_duration(text: str, _: str = "time") -> float:
+def unit_in_name(name: str, quantity: str) -> str:
+    """The unit that the last word of a column's name is, where that is another than the standard
+    one of a time, an energy or a power; else empty. Clocks and voltages show theirs by their size.
+    """
+    if quantity not in ("time", "energy", "power"):
+        return ""
+    word = re.split(r"[^A-Za-z\u00b5]+", name.rstrip(")] "))[-1].replace("\u00b5", "u")
+    known = [n for n, unit in UNITS.items() if quantity in unit.factors and not unit.read]
+    # min is the least value as often as minutes.
+    named = [n for n in known if n.lower() == word.lower() and n != "min"]
+    if not named or STANDARD[quantity].lower() == word.lower():
+        return ""
+    return word if word in named else named[0]
+
+
+def sacct_duration(text: str, _: str = "time", _style: NumberStyle | None = None) -> float:
     """Seconds of sacct's Elapsed: [DAYS-]HOURS:MINUTES:SECONDS, or MINUTES:SECONDS.
 
     Raises:
@@ -67,8 +86,8 @@ def sacct_duration(text: str, _: str = "time") -> float:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def _suffixed(base: float) -> Callable[[str, str], float]:
-    def read(text: str, _: str) -> float:
+def _suffixed(base: float) -> Reader:
+    def read(text: str, _: str, _style: NumberStyle | None = None) -> float:
         match = SUFFIXED.fullmatch(text)
         if match is None:
             raise ValueError(f"found {text[:40]!r}; must be a number with K, M, G, T, P, E or none")
@@ -83,7 +102,7 @@ def _suffixed(base: float) -> Callable[[str, str], float]:
     return read
 
 
-def with_unit(text: str, quantity: str) -> float:
+def with_unit(text: str, quantity: str, style: NumberStyle | None = None) -> float:
     """A number and its unit, 61.05 W, in the standard unit of a quantity.
 
     Raises:
@@ -94,7 +113,7 @@ def with_unit(text: str, quantity: str) -> float:
     if match is None or unit is None or unit.read or quantity not in unit.factors:
         known = ", ".join(n for n, u in UNITS.items() if quantity in u.factors and not u.read)
         raise ValueError(f"found {text[:40]!r}; must be a number and one of the units {known}")
-    return number(match[1]) * unit.factors[quantity]
+    return only_number(match[1], style) * unit.factors[quantity]
 
 
 def _scaled(quantity: str, factors: Mapping[str, float]) -> dict[str, Unit]:
@@ -153,7 +172,7 @@ def suggested_unit(column: str, texts: Iterable[str]) -> str:
         if unit.read is None or quantity not in unit.factors or not texts:
             continue
         try:
-            values = [unit.read(text, quantity) * unit.factors[quantity] for text in texts]
+            values = [unit.read(text, quantity, None) * unit.factors[quantity] for text in texts]
         except ValueError:
             continue
         if all(low <= value <= high for value in values):

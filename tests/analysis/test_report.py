@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import math
 import re
 from argparse import Namespace
@@ -13,6 +14,7 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from analysis.choice.candidates import Candidates, candidates
 from analysis.choice.crossval import cross_validate
@@ -24,19 +26,23 @@ from analysis.figures.predictions import error_histogram
 from analysis.figures.svg import svg
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
-from analysis.report.content import MeasurementCounts, ReportContent, SiteReport
+from analysis.report.content import EnergyPrice, MeasurementCounts, ReportContent, SiteReport
 from analysis.report.heat_maps import level
 from analysis.report.page import render
+from analysis.report.site_report import measurement_counts
 from analysis.report.tables import decimals, fixed, scaled
+from campaign.command_line import main
 from campaign.measurement import Measurement, Trace
 from campaign.reporting import report_content
+from campaign.results import open_store
 from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import create_store
+from campaign.store.layout import Store, create_store
 from campaign.verbs.report import run as report
 from dvfs.setting import Setting
 from tests.analysis.twin_data import twin_dataset
 from tests.points import a_point
+from tests.report_tables import Tables
 
 EVIL = "<script>alert(1)</script>"
 EVIL_KERNEL = '<img src="x" onerror=alert(2)>'
@@ -320,6 +326,89 @@ def test_a_clock_that_cannot_be_set_is_as_found(tk1):
     html = render(content(site))
     assert "nan" not in html
     assert '<th scope="row">as found</th>' in html
+
+
+@pytest.mark.parametrize("price", [None, EnergyPrice(0.25, "EUR")])
+def test_energies_of_a_site_are_in_kwh_and_cost_what_a_kwh_costs(price):
+    """1 MJ measured. Kernel a: 2 J in 1 s where it is fastest, 1 J in 2 s where it is picked; b
+    takes 30 J in 5 s, and none is saved. So 1,000 hours in equal parts take 1 kWh + 3 kWh, and the
+    picks half a kWh less."""
+    chosen = [
+        Pick(
+            **KernelInstance(name).as_dict(),
+            core_mhz=800.0,
+            mem_mhz=400.0,
+            energy_j=energy_j,
+            time_s=time_s,
+            saving_pct=saving_pct,
+            slowdown_pct=slowdown_pct,
+            measured=True,
+        )
+        for name, energy_j, time_s, saving_pct, slowdown_pct in (
+            ("a", 1.0, 2.0, 50.0, 100.0),
+            ("b", 30.0, 5.0, 0.0, 0.0),
+        )
+    ]
+    counts = measured(4, energy_j=1e6)
+    site = SiteReport(site="s", simulated=False, measured=counts, picks=chosen, price=price)
+    html = render(content(site))
+    shown = re.findall(r"([\d.]+) kWh(?: \(([\d.]+) EUR\))?", Page(html).text)
+    kwh = [4.0, 0.5, 1 / 3.6]
+    assert [float(found) for found, _ in shown] == pytest.approx(kwh, rel=2e-3)
+    costs = [float(found) for _, found in shown if found]
+    assert costs == pytest.approx([k * 0.25 for k in kwh] if price else [], rel=2e-3)
+    headings, *rows = Tables(html).by_caption["The pick of each of 2 kernels"]
+    at = next(i for i, heading in enumerate(headings) if heading.endswith("kWh"))
+    assert [float(row[at]) for row in rows if len(row) > 1] == [1.0, 0.0]
+
+
+def test_the_price_in_a_site_file_is_that_of_what_was_measured(tmp_path):
+    builtin = files("sites") / "builtin" / "jetson-tk1.toml"
+    price = '\n[energy]\nprice_per_kwh = 0.31\ncurrency = "CHF"\n'
+    (tmp_path / "s.toml").write_text(builtin.read_text(encoding="utf-8") + price)
+    (tmp_path / "c.toml").write_text(
+        'name = "c"\n[[sites]]\nsite = "s.toml"\n[settings]\nchoose = "random"\ncount = 3\n'
+        '[[kernels]]\nkernel = "sp_fma"\nparams = { level = "l2", ops_per_word = [1, 16] }\n'
+    )
+    store = tmp_path / "store"
+    assert main(["run", str(tmp_path / "c.toml"), "--store", str(store), "--quiet"]) == 0
+    rows = open_store(store).dataset
+    kwh = float((rows["energy_j"] * rows["iterations"]).sum()) / 3.6e6
+    (site,) = report_content(Store(store)).sites
+    assert site.price == EnergyPrice(0.31, "CHF")
+    assert site.measured.energy_j == pytest.approx(kwh * 3.6e6, rel=1e-12)
+
+
+def test_equal_meters_of_several_nodes_are_one():
+    """As ranks on several nodes name them, and as points on one node each do."""
+    board = {"domain": "node", "kind": "power", "period_s": 0.1}
+    slow = board | {"period_s": 1.0}
+    rows = [("n1", {"ipmi:board": board}), ("n2", {"ipmi:board": board, "p:0": board})]
+    rows += [("n1", {"n3/ipmi:board": board, "n4/ipmi:board": slow, "n5/ipmi:board": board})]
+    rows += [(f"m{i}", {"p:0": board | {"energy_j": i}}) for i in range(40)]
+
+    def shown(some):
+        n = len(some)
+        dataset = xr.Dataset(
+            {
+                name: ("measurement", np.array(values, object))
+                for name, values in {
+                    **dict.fromkeys(("kernel", "params", "site", "point_id"), ["x"] * n),
+                    "status": ["ok"] * n,
+                    "node": [node for node, _ in some],
+                    "meters": [json.dumps(meters) for _, meters in some],
+                }.items()
+            }
+            | {name: ("measurement", np.ones(n)) for name in ("core_mhz", "mem_mhz", "energy_j")}
+        )
+        return measurement_counts(dataset, np.ones(n, bool)).meters
+
+    assert shown(rows[:1]) == ["ipmi:board (node, power, every 100 ms)"]
+    assert [text.partition(") on ")[0::2] for text in shown(rows)] == [
+        ("ipmi:board (node, power, every 100 ms", "n1, n2, n3, n5"),
+        ("ipmi:board (node, power, every 1e+03 ms", "n4"),
+        ("p:0 (node, power, every 100 ms", "41 nodes"),
+    ]
 
 
 def test_an_unmeasured_site_and_an_empty_store_have_a_page_too():

@@ -96,6 +96,7 @@ def changed(text: str, old: str, new: str) -> str:
         ("nodes = 2", 'nodes = 9\nwalltime = "02:00:00"\naccount = "a"', []),
         ("= 0.3", "= 0.3\ntimeout_s = 33.0", []),
         ("count = 6", "count = 12", []),
+        ("[clocks]", '[energy]\nprice_per_kwh = 0.3\ncurrency = "EUR"\n[clocks]', []),
         ("repeats = 1", "repeats = 3", []),
         ("ops_per_word = 4 }", 'ops_per_word = 4 }\n[[kernels]]\nkernel = "idle"', []),
     ],

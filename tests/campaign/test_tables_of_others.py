@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from campaign.profiles.profiler_tables import Selection, read_counted
@@ -19,6 +20,14 @@ from tests.campaign.test_map_file import read, refusal
 HEADER = "site;kernel;core_mhz;time_s;energy_j"
 MS = '[columns]\ntime_s = { column = "t", unit = "ms" }\n'
 SITE = '[constants]\nsite = "c"\n'
+WRITTEN = (
+    SITE
+    + 'kernel = "k"\n[columns]\n'
+    + "".join(
+        f'{name} = {{ column = "{column}", unit = "as written" }}\n'
+        for name, column in (("time_s", "t"), ("core_mhz", "clock"), ("power_w", "power"))
+    )
+)
 SACCT = SITE + "[columns]\nkernel = 'JobName'\n"
 NNBSP, NBSP, THIN, QUOTE = "\u202f", "\u00a0", "\u2009", "\u2019"
 
@@ -62,10 +71,10 @@ READ: dict[str, tuple[str, str, list[tuple[float, float, float]]]] = {
         [(1000, 0.5, 1234.5), (1000, 0.5, 1234)],
     ),
     "three decimals, one of them below 1": (cells("0.500", "46.804"), "", [(1000, 0.5, 46.804)]),
-    "three decimals between commas": (
-        "site,kernel,core_mhz,time_s,energy_j\na,k,1000,1.500,46.804\n",
+    "three decimals between commas, one of four": (
+        "site,kernel,core_mhz,time_s,energy_j\na,k,1000,1.500,46.804\na,l,1000,1.5004,9.100\n",
         "",
-        [(1000, 1.5, 46.804)],
+        [(1000, 1.5, 46.804), (1000, 1.5004, 9.1)],
     ),
     "three decimals, stated": (cells("1.500", "46.804"), 'decimal = "."', [(1000, 1.5, 46.804)]),
     "exponents": (cells("1.5E+0", "325e-2"), "", [(1000, 1.5, 3.25)]),
@@ -90,13 +99,27 @@ READ: dict[str, tuple[str, str, list[tuple[float, float, float]]]] = {
         MS + 'core_mhz = { column = "f", unit = "GHz" }\nenergy_j = { column = "e", unit = "Wh" }',
         [(2400, 1.5, 7.2)],
     ),
-    "nvidia-smi": (
-        "t, clock, power\n1500 ms, 1410 MHz, 61.05 W\n",
-        SITE
-        + 'kernel = "k"\n[columns]\ntime_s = { column = "t", unit = "as written" }\n'
-        + 'core_mhz = { column = "clock", unit = "as written" }\n'
-        + 'power_w = { column = "power", unit = "as written" }\n',
-        [(1410, 1.5, 91.575)],
+    "nvidia-smi": ("t, clock, power\n1500 ms, 1410 MHz, 61.05 W\n", WRITTEN, [(1410, 1.5, 91.575)]),
+    "de: units in cells": (
+        "t; clock; power\n1,5 s; 1,41 GHz; 1.061,05 W\n",
+        WRITTEN,
+        [(1410, 1.5, 1591.575)],
+    ),
+    "de: units in cells, stated": (
+        "t; clock; power\n1.500 ms; 1.410 MHz; 61 W\n",
+        'thousands = "."\n' + WRITTEN,
+        [(1410, 1.5, 91.5)],
+    ),
+    "the unit of a column is in its name": (
+        rows("a;k;1000;1500;0,002", header="site;kernel;core_mhz;time [ms];E_kWh"),
+        '[columns]\ntime_s = { column = "time [ms]", unit = "ms" }\n'
+        'energy_j = { column = "E_kWh", unit = "kWh" }',
+        [(1000, 1.5, 7200)],
+    ),
+    "the name of a column is the standard unit, or none": (
+        rows("a;k;1000;1,5;2", header="site;kernel;core_mhz;time_min;mean [w]"),
+        '[columns]\ntime_s = "time_min"\npower_w = "mean [w]"',
+        [(1000, 1.5, 3)],
     ),
     "sacct": (
         "JobName|Elapsed|ReqCPUFreq|ConsumedEnergy\nlu|02:19:48|2.00G|4.58M\n"
@@ -146,6 +169,12 @@ REFUSED: dict[str, tuple[str, str, list[tuple[int, str]], str]] = {
     "en: comma beside a point": (cells("0.5", "1,234"), "", [(2, "energy_j")], "thousands"),
     "1,234 alone": (cells("1", "1,234"), "", [(2, "energy_j")], "decimal"),
     "1.234 alone between semicolons": (cells("1", "1.234"), "", [(2, "energy_j")], "decimal"),
+    "1.234 alone between commas": (
+        "site,kernel,core_mhz,time_s,energy_j\na,k,1000,2,46.804\n",
+        "",
+        [(2, "energy_j")],
+        "decimal",
+    ),
     "groups of two": (cells("0.5", "1,23,456.0"), "", [(2, "energy_j")], "number"),
     "a group of four": (cells("0,5", "1.2345"), 'thousands = "."', [(2, "energy_j")], "decimal"),
     "a group after the mark": (
@@ -188,6 +217,12 @@ REFUSED: dict[str, tuple[str, str, list[tuple[int, str]], str]] = {
         [(2, "time_s")],
         "HH:MM:SS",
     ),
+    "units in cells that may be either": (
+        "t; clock; power\n1.500 ms; 1410 MHz; 1.061 W\n",
+        WRITTEN,
+        [(2, "time_s"), (2, "power_w")],
+        "thousands",
+    ),
     "units in cells": (cells("1500 ms", "3 kJ"), "", [(2, "time_s"), (2, "energy_j")], "number"),
     "a row of units": (rows(";;MHz;s;J", "a;k;1000;1;3"), "", [(2, "a row of units")], "unit"),
     "time": (cells("1e300", "3"), "", [(2, "time_s")], "1e+09 s"),
@@ -227,6 +262,44 @@ REFUSED: dict[str, tuple[str, str, list[tuple[int, str]], str]] = {
         "row",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "unit"),
+    [
+        ("time_s", "time_ms", "ms"),
+        ("time_s", "Runtime (us)", "us"),
+        ("energy_j", "energy mJ", "mJ"),
+        ("energy_j", "pkg_kwh", "kWh"),
+        ("power_w", "power [mW]", "mW"),
+    ],
+)
+def test_a_column_whose_name_says_another_unit_needs_its_unit(
+    tmp_path: Path, ours: str, theirs: str, unit: str
+) -> None:
+    others = sorted({"time_s", "energy_j"} - {ours})
+    header = ";".join(["site", "kernel", "core_mhz", theirs, *others])
+    table = rows(";".join(["a;k;1000;10", *("10" for _ in others)]), header=header)
+    said = refusal(tmp_path, table, f'[columns]\n{ours} = "{theirs}"')
+    assert f"m.toml:2: columns.{ours}" in said
+    assert f'unit = "{unit}"' in said
+    assert len(read(tmp_path, table, f'[columns]\n{ours} = {{ column = "{theirs}", factor = 1 }}'))
+
+
+@pytest.mark.parametrize(
+    ("time", "texts", "values"),
+    [
+        ("0.5", ["1.024", "512"], [1.024, 512]),
+        ("0,5", ["1.024", "0,25"], ["1.024", 0.25]),
+        ("2", ["1.024", "0.25"], ["1.024", 0.25]),
+    ],
+)
+def test_a_parameter_that_may_be_two_numbers_stays_the_text_that_it_is(
+    tmp_path: Path, time: str, texts: list[str], values: list[object]
+) -> None:
+    lines = (f"a;k;1000;{time};3;{text}" for text in texts)
+    frame = read(tmp_path, rows(*lines, header=f"{HEADER};n"), 'params = ["n"]')
+    assert [json.loads(params)["n"] for params in frame["params"]] == values
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -313,6 +386,7 @@ def written(value: int, decimals: int, decimal: str, thousands: str) -> str:
 VALUES = st.tuples(st.integers(1, 10**9), st.integers(0, 4))
 
 
+@example([((46804, 0), (123456, 0))], (",", "."), ",", "")
 @given(
     st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=5),
     st.sampled_from(STYLES),
@@ -339,17 +413,11 @@ def test_any_table_in_any_style_gives_its_numbers_or_a_refusal_never_others(
     try:
         frame = read(folder, "\n".join(map(delimiter.join, lines)) + "\n", mapping)
     except BadFile:
-        # What both marks state, or a mark that is none of a number's, is never refused.
+        # What states both marks is never refused.
         assert stated != "both" or not thousands
         return
     expected = [[t / 10**p, e / 10**q] for (t, p), (e, q) in table]
     values = frame[["time_s", "energy_j"]].to_numpy().tolist()
-    if delimiter == "," and decimal == "," and thousands == "." and not stated:
-        # Programs that delimit by commas write decimal points; no one else quotes whole numbers.
-        expected = [
-            [e if "," in written(*v, ",", ".") else got for e, got, v in zip(*parts, strict=True)]
-            for parts in zip(expected, values, table, strict=True)
-        ]
     assert values == [pytest.approx(row, rel=1e-15) for row in expected]
 
 
