@@ -336,8 +336,7 @@ def test_energies_of_a_site_are_in_kwh_and_cost_what_a_kwh_costs(price):
     chosen = [
         Pick(
             **KernelInstance(name).as_dict(),
-            core_mhz=800.0,
-            mem_mhz=400.0,
+            setting=Setting(800.0, 400.0),
             energy_j=energy_j,
             time_s=time_s,
             saving_pct=saving_pct,
