@@ -61,8 +61,9 @@ def with_values(root: Path) -> list[str]:
     """The files below a folder in which a value is, or a plain hash of one."""
     wanted = [
         text
-        for value in (TOKEN, PLAIN)
-        for text in (value.encode(), hashlib.sha256(value.encode()).hexdigest()[:16].encode())
+        for name, value in (("TOKEN", TOKEN), ("PLACES", PLAIN))
+        for hashed in (value, f"{name}={value}")
+        for text in (value.encode(), hashlib.sha256(hashed.encode()).hexdigest()[:16].encode())
     ]
     files = [path for path in root.rglob("*") if path.is_file()]
     return [path.name for path in files if any(text in path.read_bytes() for text in wanted)]
@@ -99,6 +100,18 @@ def test_only_the_owner_can_read_the_key(measured: Path) -> None:
     status = (measured / "S" / KEY_FILE).stat()
     assert stat.S_IMODE(status.st_mode) == 0o600
     assert status.st_size == 32
+
+
+def test_what_is_kept_says_nothing_without_the_key(tmp_path: Path) -> None:
+    """Neither that two variables have the same value, nor that two stores have."""
+    environment = ENVIRONMENT.replace(PLAIN, TOKEN)
+    plan = make_plan(campaign(tmp_path, environment))
+    kept = []
+    for name in ("A", "B"):
+        (site,) = plan_record(plan, create_store(tmp_path / name, "s"))["sites"].values()
+        kept += site["partitions"]["board"]["environment"]["variables"].values()
+    digests = {text.rpartition(":")[2] for text in kept}
+    assert len(kept) == len(digests) == 4
 
 
 def test_a_store_without_variables_has_no_key(tmp_path: Path) -> None:
