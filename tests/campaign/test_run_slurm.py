@@ -103,6 +103,12 @@ SLEEPS = """
 kernel = "idle"
 params = { sleep_s = [0.30, 0.31, 0.32] }
 """
+LONG_SLEEPS = """
+[[kernels]]
+kernel = "idle"
+params = { sleep_s = [3.0, 3.1, 3.2] }
+"""
+"""A run of these goes on until Slurm has been asked about a job that is lost at its beginning."""
 
 
 def start(campaign: Path, *command: str | Path) -> subprocess.Popen[str]:
@@ -209,11 +215,14 @@ def test_a_cluster_that_sets_no_clock(tmp_path, tmp_path_factory):
 
 
 def faulty_run(
-    tmp_path: Path, cluster: SlurmCluster, fault: Callable[[subprocess.Popen[str]], None]
+    tmp_path: Path,
+    cluster: SlurmCluster,
+    fault: Callable[[subprocess.Popen[str]], None],
+    kernels: str = SLEEPS,
 ) -> pd.DataFrame:
     """Start, wait until some points are in, do the harm, let it end, and run once more."""
     site = site_file(tmp_path, cluster, "alpha", ["cpu-a", "cpu-b"])
-    campaign = campaign_file(tmp_path, [site], SLEEPS, repeats=2)
+    campaign = campaign_file(tmp_path, [site], kernels, repeats=2)
     process = start(campaign)
     try:
         wait_for(lambda: measured(campaign) >= 4)
@@ -255,7 +264,7 @@ def test_a_cancelled_worker_job(tmp_path, slurm_cluster):
         slurm_cluster.scancel(job)
         assert_loss_is_said(process, job, "CANCELLED")
 
-    faulty_run(tmp_path, slurm_cluster, cancel)
+    faulty_run(tmp_path, slurm_cluster, cancel, LONG_SLEEPS)
 
 
 def assert_loss_is_said(process: subprocess.Popen[str], job: str, state: str) -> None:
@@ -371,7 +380,7 @@ def test_a_node_that_goes_down_and_comes_back(tmp_path, slurm_cluster):
         slurm_cluster.set_node("n1", "resume")
         assert_loss_is_said(process, job, "NODE_FAIL")
 
-    faulty_run(tmp_path, slurm_cluster, down)
+    faulty_run(tmp_path, slurm_cluster, down, LONG_SLEEPS)
 
 
 def test_a_killed_worker(tmp_path, slurm_cluster):
