@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import Candidates
+from analysis.choice.candidates import Candidates, candidates
 from analysis.choice.losses import case_losses
 from analysis.choice.pick import pick
+from analysis.energy.fit import fit
 from analysis.measurements.observations import observations
 from analysis.time.ties import equally_fast, fastest, time_noise
 from tests.analysis.twin_data import twin_dataset
@@ -77,6 +78,16 @@ def test_equal_times_are_tied_at_the_rate_that_is_stated():
     assert np.mean(tied) == pytest.approx(0.95, abs=0.02)
 
 
+def test_a_candidates_time_has_the_error_of_the_mean_of_its_repeats():
+    data = observations(twin_dataset("default", per_family=2), "tk1")
+    data = data.take(np.repeat(np.arange(len(data)), 4))
+    rng = np.random.default_rng(7)
+    data = replace(data, time_s=data.time_s * (1.0 + 0.02 * rng.standard_normal(len(data))))
+    kernel = str(data.kernel[0])
+    among = candidates(fit(data, intervals=False), data, kernel)
+    assert among.time_error_s == pytest.approx(time_noise(data)[kernel] * among.time_s / 2.0)
+
+
 @pytest.mark.parametrize("first", [0.993, 1.0, 1.007])
 def test_among_ties_the_highest_clocks_are_the_fastest(first):
     """Whichever of two came out faster by 0.7 %."""
@@ -90,8 +101,8 @@ def test_among_ties_the_highest_clocks_are_the_fastest(first):
     ("settings", "expected"),
     [
         ([(800.0, 900.0), (900.0, 500.0), (900.0, 400.0)], 1),
-        ([(np.nan, 500.0), (np.nan, 900.0), (np.nan, 700.0)], 1),
-        ([(500.0, np.nan), (900.0, np.nan), (700.0, np.nan)], 1),
+        ([(float("nan"), mhz) for mhz in (500.0, 900.0, 700.0)], 1),
+        ([(mhz, float("nan")) for mhz in (500.0, 900.0, 700.0)], 1),
     ],
 )
 def test_the_core_clock_comes_first_and_a_site_may_have_one_clock(settings, expected):

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from sites.located_toml import BadFile
 from sites.site_reading import built_in_sites, read_site
 from tests.campaign.test_setups import changed
 from tests.points import a_point
+from tests.shared_imports import program
 
 TOKEN, PLAIN = "tok-5e9a1c77", "cores-by-threads"
 SITE = built_in_sites()["jetson-tk1"].read_text()
@@ -198,6 +200,11 @@ def test_an_export_of_an_earlier_store_has_no_value(tmp_path: Path) -> None:
     assert name != setup_id(record)
     assert setup_id(beside["setups"][name]) == name
     assert "TOKEN" in json.dumps(beside)
+    # Nobody has the key: that of another process is another one.
+    again = tmp_path / "again.parquet"
+    words = ["export", str(store.root), "--parquet", str(again)]
+    subprocess.run([program(), *words], check=True, capture_output=True)
+    assert pd.read_parquet(again)["setup"].tolist() != [name]
 
 
 def test_values_of_another_store_s_key_are_not_compared(measured: Path, tmp_path: Path) -> None:
