@@ -16,7 +16,7 @@ from analysis.energy.fit import fit
 from analysis.energy.normal_equations import normal_equations, solve
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import Observations
-from analysis.rounding import first_least
+from analysis.ties import first_least
 from campaign.printable import rounded
 from tests.analysis.synthetic import grid_observations
 from tests.processors import environments, without_choice

@@ -12,7 +12,7 @@ from analysis.choice.losses import case_losses
 from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.measurements.observations import observations
-from analysis.time.ties import equally_fast, fastest, time_noise
+from analysis.ties import equally_fast, fastest, time_noise
 from tests.analysis.twin_data import twin_dataset
 
 SETTINGS = [(400.0, 900.0), (800.0, 500.0), (800.0, 900.0), (1200.0, 900.0)]
