@@ -89,6 +89,18 @@ def test_of_coefficients_that_fit_alike_the_shortest_are_found(terms):
     assert again == pytest.approx(found, rel=1e-6, abs=1e-6 * expected.max())
 
 
+def test_columns_that_differ_by_little_are_separated_all_the_same():
+    """By 2e-3 of their length; energies are those of the coefficients that are found again."""
+    data = tied_classes()
+    few = 1.0 + 2e-3 * np.random.default_rng(2).standard_normal(len(data))
+    data = replace(data, counts=data.counts | {"int": data.counts["int"] * few})
+    terms = model_terms(data, "choi", estimated=False)[0]
+    columns = design_matrix(data, terms)
+    true = 1.0 / np.linalg.norm(columns, axis=0)
+    data = replace(data, energy_j=columns @ true)
+    assert solve(normal_equations(data, terms)).value == pytest.approx(true, rel=1e-4)
+
+
 def test_rounding_of_the_measurements_moves_no_coefficient():
     """The last digit of every energy, at random: four digits of a coefficient are determined."""
     data = tied_classes()
