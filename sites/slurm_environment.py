@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 
 PREFIXES = (
     *("SALLOC", "SBATCH", "SRUN", "SLURM", "SLURMD"),
@@ -74,6 +75,28 @@ def step_environment(environment: Mapping[str, str] | None = None) -> dict[str, 
     given = os.environ if environment is None else environment
     job = {name: value for name, value in given.items() if name in (IN_JOB, *DEVICES)}
     return slurm_environment(given) | job
+
+
+def run_slurm(
+    argv: Sequence[str], environment: Mapping[str, str], timeout_s: float, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Slurm's commands to its end, with a text as its input; bytes in its output that
+    are not UTF-8 are replaced.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it did not end in time.
+    """
+    return subprocess.run(
+        argv,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        check=False,
+        env=environment,
+    )
 
 
 REMOTE = (

@@ -13,12 +13,12 @@ from analysis.choice.few_trial import FewErrors, FewTrial, few_trials
 from analysis.choice.posterior import Cells, has_posterior, posteriors
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations, beside, kernel_names
+from analysis.ties import equally_fast, time_noise
 from analysis.time.few_settings import few_setting_times
 from analysis.time.held_out_rooflines import ProfiledRun
 from analysis.time.kernel_roofline import fit_time
 from analysis.time.profile_times import profile_times
 from analysis.time.refits import refit_times
-from analysis.time.ties import equally_fast, time_noise
 from dvfs.setting import Setting, clock_columns
 
 Volts = Mapping[Setting, tuple[float, float]]
@@ -33,7 +33,7 @@ class Candidates:
     ``energy_draws_j``, ``time_draws_s``: float64 (settings, draws), what energy and time may be,
     given how sure the coefficients, the surface and the times are; None without a covariance.
     ``time_error_s``: float64 (settings,), the standard error of the times by the noise of repeats
-    (:mod:`analysis.time.ties`), where not measured that of one measurement; None for 0.
+    (:mod:`analysis.ties`), where not measured that of one measurement; None for 0.
     ``apart``: float64 (settings,), the standard deviation of log energy among predictions
     (:mod:`analysis.choice.averaged`), 0 where measured and where picks need no caution.
     ``few``: what the model's picks lose for other kernels with as few settings; None where the

@@ -33,7 +33,7 @@ from analysis.measurements.observations import (
     pooled,
     setting_text,
 )
-from analysis.time.ties import time_noise
+from analysis.ties import time_noise
 from analysis.unknown_name import unknown_name
 from dvfs.setting import Setting
 

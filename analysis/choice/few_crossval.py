@@ -32,7 +32,7 @@ from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO
 from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import CantFit, Observations, kernel_names
-from analysis.time.ties import fastest, time_noise
+from analysis.ties import fastest, time_noise
 from dvfs.setting import Setting
 
 PARTS = 10

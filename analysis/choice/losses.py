@@ -11,8 +11,7 @@ from scipy import special
 
 from analysis.choice.objectives import ENERGY, Objective
 from analysis.measurements.observations import Observations, kernel_names
-from analysis.rounding import first_least
-from analysis.time.ties import equally_fast, highest, time_noise
+from analysis.ties import equally_fast, first_least, highest, time_noise
 from dvfs.setting import Setting
 
 SEED = 20140519
@@ -156,8 +155,8 @@ def case_losses(
     A case is a kernel that was measured at two settings or more; repeats are averaged, and rows
     without a prediction (NaN) left out. A pick loses what its measured score has above the least
     measured score of the kernel. Race to halt takes the fastest measured setting, of equally fast
-    ones that of the highest clocks (:mod:`analysis.time.ties`; ``noise`` is its
-    :func:`~analysis.time.ties.time_noise`, by default that of ``data``). ``given_s``: float64
+    ones that of the highest clocks (:mod:`analysis.ties`; ``noise`` is its
+    :func:`~analysis.ties.time_noise`, by default that of ``data``). ``given_s``: float64
     (rows,), the times that the model was given, by default the measured ones.
     """
     noise = time_noise(data) if noise is None else noise

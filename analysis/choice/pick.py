@@ -17,8 +17,7 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.simple_choices import best_single_setting, better_than
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import Observations
-from analysis.rounding import TIE, first_least
-from analysis.time.ties import highest
+from analysis.ties import TIE, first_least, highest
 from dvfs.setting import Setting
 
 ALIKE = 1e-5
@@ -30,7 +29,7 @@ SURE = 0.95
 @dataclass(frozen=True, kw_only=True)
 class Pick:
     """The chosen setting of a kernel; savings and slowdown are against its fastest setting, of
-    equally fast ones that of the highest clocks (:mod:`analysis.time.ties`).
+    equally fast ones that of the highest clocks (:mod:`analysis.ties`).
 
     ``equally_fast``: how many settings are as fast as that one, itself included; the slowdown of
     such a one can be below 0, by less than the noise.

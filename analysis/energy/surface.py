@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.measurements.observations import Observations, kernel_names
-from analysis.rounding import first_least
+from analysis.ties import first_least
 
 REACHES = (0.15, 0.3, 0.6, 1.2)
 """Correlation lengths that are tried, in units of the measured range of each log clock."""

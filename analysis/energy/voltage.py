@@ -19,7 +19,7 @@ import numpy as np
 
 from analysis.energy.curves import LEVEL, Curves, VoltageCurve, voltage_varies
 from analysis.energy.normal_equations import NormalEquations, solve
-from analysis.rounding import first_least
+from analysis.ties import first_least
 
 LOWEST_V = 0.5
 """No relative voltage is estimated below this: few DVFS ranges reach a factor of two."""

@@ -12,7 +12,7 @@ from analysis.choice.pick import Pick
 from analysis.figures.labels import family_order, natural, setting_label
 from analysis.report.content import SiteReport
 from analysis.report.tables import clock, decimals, fixed, scaled
-from analysis.time.ties import highest
+from analysis.ties import highest
 
 LEVELS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
 """Where one shade ends and the next begins, percent above the lowest energy."""

@@ -16,6 +16,7 @@ from campaign.launch.clusters import prologue
 from campaign.launch.slurm import CantLaunch, cancel_jobs, slurm_command, with_remedy
 from campaign.measure.node_examination import NodeExamination
 from sites.site_file import Partition, Site
+from sites.slurm_environment import run_slurm
 
 JOB_MINUTES = 10
 JOB_TIMEOUT_S = 1800.0
@@ -51,15 +52,7 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
     script = "\n".join([*prologue(partition), command]) + "\n"
     where = f"{site.name}/{partition_name}"
     try:
-        done = subprocess.run(
-            argv,
-            input=script,
-            capture_output=True,
-            text=True,
-            timeout=JOB_TIMEOUT_S,
-            check=False,
-            env=environment,
-        )
+        done = run_slurm(argv, environment, JOB_TIMEOUT_S, script)
     except FileNotFoundError:
         raise CantLaunch(
             f"{where}: {argv[0]} is not on this host; run where Slurm's commands are, or examine "

@@ -49,7 +49,7 @@ def planned_placement(name: str, partition: Partition, cluster: str | None) -> d
                 planned[thing] = words[i + 1] if i + 1 < len(words) else None
             elif word.startswith(f"{long}="):
                 planned[thing] = word.partition("=")[2]
-            elif word.startswith(short) and not word.startswith("--"):
+            elif word.startswith(short):
                 planned[thing] = word.removeprefix(short)
     return planned
 

@@ -19,7 +19,7 @@ from campaign.measure.slurm_clocks import read_configuration
 from campaign.plan.estimate import walltime_s
 from campaign.store.hours import JobTime
 from sites.site_file import Site
-from sites.slurm_environment import REMOTE, slurm_environment
+from sites.slurm_environment import REMOTE, run_slurm, slurm_environment
 
 CALL_TIMEOUT_S = 60.0
 NOT_NOW = re.compile(
@@ -90,16 +90,7 @@ def call_slurm(site: Site, *words: str, stdin: str = "") -> str:
     """
     argv, environment = slurm_command(site, *words)
     try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=CALL_TIMEOUT_S,
-            check=False,
-            input=stdin,
-            env=environment,
-        )
+        done = run_slurm(argv, environment, CALL_TIMEOUT_S, stdin)
     except FileNotFoundError:
         raise CantLaunch(
             f"{site.name}: {argv[0]} is not on this host; run where Slurm's commands are, or set "

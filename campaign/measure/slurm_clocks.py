@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sites.clocks.shared.kernel_files import CPUS, optional_text
-from sites.slurm_environment import slurm_environment
+from sites.slurm_environment import run_slurm, slurm_environment
 
 NO_ANSWER_S = 30.0
 STEPS = 64
@@ -31,15 +31,7 @@ def ask_here(*argv: str) -> str:
     """What one of Slurm's commands prints on this host; nothing where it is not here, fails, or
     gives no answer."""
     try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=NO_ANSWER_S,
-            check=False,
-            env=slurm_environment(),
-        )
+        done = run_slurm(argv, slurm_environment(), NO_ANSWER_S)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""

@@ -52,8 +52,7 @@ from campaign.store.shard import BadChunk, read_shard
 from sites.regular_files import NotRegular
 
 if TYPE_CHECKING:
-    from zarr.abc.store import ByteRequest
-    from zarr.core.buffer import Buffer, BufferPrototype
+    from zarr.core.buffer import Buffer
 
 LAZY: dict[str, Any] = {
     "chunks": None,
@@ -86,17 +85,12 @@ class WrittenStore(WrapperStore[LocalStore]):
         super().__init__(LocalStore(folder, read_only=True))
         self._files = files
 
-    async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype,
-        byte_range: ByteRequest | None = None,
-    ) -> Buffer | None:
+    async def get(self, key: str, *how: Any, **options: Any) -> Buffer | None:
         """See :meth:`zarr.abc.store.Store.get`."""
         path = self._store.root / key
         data = None
         if key not in self._files or path.is_file():  # a device in its place may have no end
-            data = await super().get(key, prototype, byte_range)
+            data = await super().get(key, *how, **options)
         if data is None and key in self._files:
             raise DamagedStore(f"{path}: is missing; {OPEN_AGAIN}")
         return data

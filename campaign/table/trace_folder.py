@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.abc.store import ByteRequest
 from zarr.codecs import BytesCodec, VLenUTF8Codec, ZstdCodec
-from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer import Buffer
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, WrapperStore
 
@@ -136,12 +135,7 @@ class BoundedStore(WrapperStore[LocalStore]):
         self.most_bytes: int | None = MAX_BYTES
         """Of all chunks that are read from now on."""
 
-    async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype,
-        byte_range: ByteRequest | None = None,
-    ) -> Buffer | None:
+    async def get(self, key: str, *how: Any, **options: Any) -> Buffer | None:
         """See :meth:`zarr.abc.store.Store.get`.
 
         Raises:
@@ -153,7 +147,7 @@ class BoundedStore(WrapperStore[LocalStore]):
                 raise NotRegular(path)
             if path.stat().st_size > MAX_CHUNK_BYTES:
                 raise TooLarge(path, MAX_CHUNK_BYTES)
-        data = await super().get(key, prototype, byte_range)
+        data = await super().get(key, *how, **options)
         if data is not None and not key.endswith("zarr.json"):
             size = zstd_bytes(data.to_bytes())
             if size is None or size > MAX_CHUNK_BYTES:

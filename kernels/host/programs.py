@@ -15,7 +15,7 @@ from pathlib import Path
 
 SIZE_PROGRAM = Path(__file__).with_name("mpi_size.py")
 SIZE_LINE = re.compile(r"^mpi size ([0-9]+)$", re.MULTILINE)
-SIZE_TIMEOUT_S = 60.0
+PROGRAM_TIMEOUT_S = 60.0
 MPI_LIBRARY = re.compile(r"=> (/\S*/libmpi(?:ch|fort|_\w+)?\.so\S*) \(")
 
 
@@ -81,37 +81,34 @@ def mpi_library(
     path = program if "/" in program else shutil.which(program, path=environment.get("PATH"))
     if path is None:
         return None
-    try:
-        loads = subprocess.run(
-            ["ldd", path],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=folder,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            timeout=SIZE_TIMEOUT_S,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    found = MPI_LIBRARY.search(loads.stdout)
+    found = MPI_LIBRARY.search(_printed(["ldd", path], environment, folder))
     return None if found is None else found[1]
 
 
 def world_sizes(launcher: Launcher, library: str, environment: Mapping[str, str]) -> Sequence[int]:
     """The sizes of COMM_WORLD that the ranks of a launcher see through an MPI library, one for
     each rank; empty where they cannot be found."""
+    printed = _printed(
+        [*launcher.words, sys.executable, "-I", str(SIZE_PROGRAM), library], environment
+    )
+    sizes = [int(size) for size in SIZE_LINE.findall(printed)]
+    return sizes if len(sizes) == launcher.ranks else ()
+
+
+def _printed(argv: Sequence[str], environment: Mapping[str, str], folder: str | None = None) -> str:
+    """What a program prints; nothing where it cannot be started, fails, or does not end."""
     try:
         done = subprocess.run(
-            [*launcher.words, sys.executable, "-I", str(SIZE_PROGRAM), library],
+            argv,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
-            env=dict(environment),
+            cwd=folder,
+            env=environment,
             stdin=subprocess.DEVNULL,
-            timeout=SIZE_TIMEOUT_S,
+            timeout=PROGRAM_TIMEOUT_S,
         )
     except (OSError, subprocess.SubprocessError):
-        return ()
-    sizes = [int(size) for size in SIZE_LINE.findall(done.stdout)]
-    return sizes if done.returncode == 0 and len(sizes) == launcher.ranks else ()
+        return ""
+    return done.stdout if done.returncode == 0 else ""

@@ -107,6 +107,16 @@ def test_a_new_kernel_scales_like_those_with_its_power(label, at):
     np.testing.assert_allclose(predicted, np.exp(log_s[int(label[-1])]), rtol=0.03)
 
 
+@pytest.mark.parametrize("label", ["kernel-0", "kernel-1"])
+def test_the_root_of_the_errors_is_the_symmetric_one(label):
+    """It is the only root that is: any other changes with the signs of axes."""
+    log_s, watts = two_kinds(noise=0.05)
+    root = few_of(without(measured(log_s, watts), label, [7, 0]), label)[label].root
+    assert np.abs(root).max() > 0.01
+    np.testing.assert_allclose(root, root.T, atol=1e-12)
+    assert np.linalg.eigvalsh(root).min() > -1e-9
+
+
 def test_its_own_times_overrule_a_misleading_power():
     log_s, watts = two_kinds()
     watts[0] = 40.0  # paced by the core, with the power of those that the memory paces

@@ -52,7 +52,7 @@ from analysis.report.sheets import (
 from analysis.report.site_figures import phases
 from analysis.report.tables import Field, Sheet, as_csv, as_tex
 from analysis.rooflines.roofline import fastest_setting, pair_points, roofline
-from analysis.time.ties import equally_fast, time_noise
+from analysis.ties import equally_fast, time_noise
 from campaign.errors import BadArgument
 from campaign.plan.campaign_file import read_campaign
 from campaign.plan.plan import listed_inputs

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+from analysis.choice.pick import picks
 from analysis.energy.fit import fit
 from analysis.energy.normal_equations import normal_equations, solve
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import Observations
-from analysis.rounding import first_least
+from analysis.ties import first_least
 from campaign.printable import rounded
 from tests.analysis.synthetic import grid_observations
 from tests.processors import environments, without_choice
@@ -43,9 +44,14 @@ def tied_clocks() -> Observations:
 
 
 def printed() -> dict[str, object]:
-    """What ``campaign fit --json`` prints of sites whose columns depend on each other."""
-    sites = {"classes": tied_classes(), "clocks": tied_clocks()}
-    return {name: rounded(fit(data).as_dict()) for name, data in sites.items()}
+    """What ``campaign fit`` and ``predict`` print as JSON of sites whose columns depend on each
+    other."""
+    shown: dict[str, object] = {}
+    for name, data in {"classes": tied_classes(), "clocks": tied_clocks()}.items():
+        fitted = fit(data)
+        shown[name] = rounded(fitted.as_dict())
+        shown[f"{name}, picks"] = [rounded(vars(made)) for made in picks(fitted, data)]
+    return shown
 
 
 def test_all_digits_are_the_same_with_the_arithmetic_of_every_processor():
@@ -87,6 +93,19 @@ def test_of_coefficients_that_fit_alike_the_shortest_are_found(terms):
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-5 * expected.max())
     again = solve(equations, start=np.arange(1.0, 1.0 + len(scale)) / scale).value * scale
     assert again == pytest.approx(found, rel=1e-6, abs=1e-6 * expected.max())
+
+
+def test_columns_that_differ_by_little_are_separated_all_the_same():
+    """By 2e-3 of their length; energies are those of the coefficients that are found again."""
+    data = tied_classes()
+    few = 1.0 + 2e-3 * np.random.default_rng(2).standard_normal(len(data))
+    data = replace(data, counts=data.counts | {"int": data.counts["int"] * few})
+    terms = model_terms(data, "choi", estimated=False)[0]
+    columns = design_matrix(data, terms)
+    shares = [3.0 if term.name == "c0_int" else 1.0 for term in terms]
+    true = np.array(shares) / np.linalg.norm(columns, axis=0)
+    data = replace(data, energy_j=columns @ true)
+    assert solve(normal_equations(data, terms)).value == pytest.approx(true, rel=1e-4)
 
 
 def test_rounding_of_the_measurements_moves_no_coefficient():

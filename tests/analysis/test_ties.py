@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import Candidates
+from analysis.choice.candidates import Candidates, candidates
 from analysis.choice.losses import case_losses
 from analysis.choice.pick import pick
+from analysis.energy.fit import fit
 from analysis.measurements.observations import observations
-from analysis.time.ties import equally_fast, fastest, time_noise
+from analysis.ties import equally_fast, fastest, time_noise
 from dvfs.setting import Setting
 from tests.analysis.twin_data import twin_dataset
 
@@ -34,12 +35,60 @@ def test_noise_is_that_of_repeats_at_the_same_setting():
     assert np.mean(others) == pytest.approx(0.005, rel=0.1)
 
 
+def test_noise_where_there_are_few_repeats_or_none():
+    """Of 3 % everywhere. One kernel has no repeats: its noise is that of the others."""
+    data = observations(twin_dataset("default", per_family=4), "tk1")
+    alone = str(data.kernel[0])
+    twice = data.take(np.concatenate([np.arange(len(data)), np.flatnonzero(data.kernel != alone)]))
+    rng = np.random.default_rng(3)
+    one, two = (
+        replace(d, time_s=d.time_s * (1.0 + 0.03 * rng.standard_normal(len(d))))
+        for d in (data, twice)
+    )
+    noise = time_noise(two)
+    others = [value for label, value in noise.items() if label != alone]
+    of_all = np.sqrt(np.mean(np.square(others)))
+    assert of_all == pytest.approx(0.03, rel=0.1)
+    assert noise[alone] == pytest.approx(of_all)
+    assert list(time_noise(one).values()) == pytest.approx([0.03] * (1 + len(others)), rel=0.2)
+
+
+def test_means_of_many_repeats_are_tied_less_often():
+    """Times 3 % apart, each with a noise of 2 %: tied where measured once, not as means of 16."""
+    data = observations(twin_dataset("default", per_family=2), "tk1")
+    kernel = str(data.kernel[0])
+    rows = np.flatnonzero(data.kernel == kernel)
+    high, low = rows[np.argmax(data.core_mhz[rows])], rows[np.argmin(data.core_mhz[rows])]
+    for repeats, lost_pct in ((2, 100.0), (16, 0.0)):
+        some = data.take(np.array([high, low] * repeats))
+        scatter = np.repeat(np.tile([0.98, 1.02], repeats // 2), 2)
+        noise = 0.02 * np.sqrt(repeats / (repeats - 1))
+        some = replace(
+            some,
+            time_s=np.tile([1.03, 1.0], repeats) * scatter,
+            energy_j=np.tile([2.0, 1.0], repeats),
+        )
+        assert time_noise(some)[kernel] == pytest.approx(noise, rel=0.05)
+        (case,) = case_losses(some, some.energy_j)
+        assert case.race_to_halt_pct == pytest.approx(lost_pct)
+
+
 def test_equal_times_are_tied_at_the_rate_that_is_stated():
     """Of two settings of the same true time, the noise unties one pair of twenty."""
     rng = np.random.default_rng(5)
     times = 1.0 + 0.01 * rng.standard_normal((4000, 2))
     tied = [equally_fast(row, np.full(2, 0.01)).all() for row in times]
     assert np.mean(tied) == pytest.approx(0.95, abs=0.02)
+
+
+def test_a_candidates_time_has_the_error_of_the_mean_of_its_repeats():
+    data = observations(twin_dataset("default", per_family=2), "tk1")
+    data = data.take(np.repeat(np.arange(len(data)), 4))
+    rng = np.random.default_rng(7)
+    data = replace(data, time_s=data.time_s * (1.0 + 0.02 * rng.standard_normal(len(data))))
+    kernel = str(data.kernel[0])
+    among = candidates(fit(data, intervals=False), data, kernel)
+    assert among.time_error_s == pytest.approx(time_noise(data)[kernel] * among.time_s / 2.0)
 
 
 @pytest.mark.parametrize("first", [0.993, 1.0, 1.007])
@@ -49,6 +98,18 @@ def test_among_ties_the_highest_clocks_are_the_fastest(first):
     assert fastest(SETTINGS, time_s, np.full(4, 0.004)) == 2
     untied = fastest(SETTINGS, time_s, np.full(4, 0.0004))
     assert untied == int(np.argmin(time_s[[0, 2, 1, 3]] if first == 1.0 else time_s) + (first == 1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ([Setting(800.0, 900.0), Setting(900.0, 500.0), Setting(900.0, 400.0)], 1),
+        ([Setting(None, mhz) for mhz in (500.0, 900.0, 700.0)], 1),
+        ([Setting(mhz) for mhz in (500.0, 900.0, 700.0)], 1),
+    ],
+)
+def test_the_core_clock_comes_first_and_a_site_may_have_one_clock(settings, expected):
+    assert fastest(settings, np.array([1.0, 1.001, 1.002]), np.full(3, 0.01)) == expected
 
 
 def among(energy_j: list[float], time_s: list[float], error: float) -> Candidates:

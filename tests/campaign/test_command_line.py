@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import resource
 import shlex
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from analysis.time.kernel_roofline import fit_time
 from campaign.command_line import main, parser
+from campaign.results import open_store
 from tests.demo import copy_demo
 from tests.docs.pages import commands_of_pages
 from tests.report_tables import assert_report_shows
@@ -211,8 +214,12 @@ def test_json_has_the_whiteboards_keys(demo, capsys):
     }
     by_time = shown("crossval", "--objective", "time")["decision"]
     assert by_time["objective"] == "time"
-    assert by_time["race_to_halt_best"]["max_lost_pct"] <= by_time["race_to_halt"]["max_lost_pct"]
-    assert by_time["race_to_halt"]["max_lost_pct"] < 1.0  # of settings that are equally fast
+    # The least time is one of those that are tied with it, and no other is above it by more than
+    # 1.96 standard errors of their difference: sqrt(2) times one measurement's, without repeats.
+    assert set(by_time["race_to_halt_best"].values()) == {0.0, by_time["cases"]}
+    noise = fit_time(open_store(store).observations("jetson-tk1")).spread
+    lost_pct = by_time["race_to_halt"]["max_lost_pct"]
+    assert 0.0 < lost_pct <= 196.0 * noise * math.hypot(1.0, 1.0 + lost_pct / 100.0)
     assert set(crossval["decision"]["model"]) == {"mean_lost_pct", "max_lost_pct", "exact"}
     predict = shown("predict", "--kernel", "load")
     assert len(predict) == 3

@@ -20,7 +20,7 @@ from distributed import Client, LocalCluster
 from campaign.command_line import main
 from campaign.launch.certificates import make_security
 from campaign.launch.driver_job import away_from_workers
-from campaign.launch.slurm import job_name
+from campaign.launch.slurm import cancel_jobs, job_name
 from campaign.launch.worker import MeasuringPlugin, measure_points
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
@@ -103,6 +103,12 @@ SLEEPS = """
 kernel = "idle"
 params = { sleep_s = [0.30, 0.31, 0.32] }
 """
+LONG_SLEEPS = """
+[[kernels]]
+kernel = "idle"
+params = { sleep_s = [3.0, 3.1, 3.2] }
+"""
+"""A run of these goes on until Slurm has been asked about a job that is lost at its beginning."""
 
 
 def start(campaign: Path, *command: str | Path) -> subprocess.Popen[str]:
@@ -209,11 +215,14 @@ def test_a_cluster_that_sets_no_clock(tmp_path, tmp_path_factory):
 
 
 def faulty_run(
-    tmp_path: Path, cluster: SlurmCluster, fault: Callable[[subprocess.Popen[str]], None]
+    tmp_path: Path,
+    cluster: SlurmCluster,
+    fault: Callable[[subprocess.Popen[str]], None],
+    kernels: str = SLEEPS,
 ) -> pd.DataFrame:
     """Start, wait until some points are in, do the harm, let it end, and run once more."""
     site = site_file(tmp_path, cluster, "alpha", ["cpu-a", "cpu-b"])
-    campaign = campaign_file(tmp_path, [site], SLEEPS, repeats=2)
+    campaign = campaign_file(tmp_path, [site], kernels, repeats=2)
     process = start(campaign)
     try:
         wait_for(lambda: measured(campaign) >= 4)
@@ -250,16 +259,42 @@ def running(cluster: SlurmCluster) -> list:
 
 
 def test_a_cancelled_worker_job(tmp_path, slurm_cluster):
-    ids = []
-
     def cancel(process: subprocess.Popen[str]) -> None:
-        ids.append(running(slurm_cluster)[0].id)
-        slurm_cluster.scancel(ids[0])
-        out, _ = process.communicate(timeout=200)
-        (line,) = [line for line in out.splitlines() if f" job {ids[0]} " in line]
-        assert "CANCELLED" in line
+        job = running(slurm_cluster)[0].id
+        slurm_cluster.scancel(job)
+        assert_loss_is_said(process, job, "CANCELLED")
 
-    faulty_run(tmp_path, slurm_cluster, cancel)
+    faulty_run(tmp_path, slurm_cluster, cancel, LONG_SLEEPS)
+
+
+def assert_loss_is_said(process: subprocess.Popen[str], job: str, state: str) -> None:
+    """A run goes on to its end, and says once that it has lost a job."""
+    out, _ = process.communicate(timeout=200)
+    (line,) = [line for line in out.splitlines() if f" job {job} " in line]
+    assert state in line
+
+
+def test_only_a_campaigns_jobs_of_this_user_are_cancelled(tmp_path, slurm_cluster):
+    def submit(*options: str) -> str:
+        return slurm_cluster.submit("#!/bin/bash\n", "--hold", "--output=/dev/null", *options)
+
+    def pending() -> set[str]:
+        return {job.id for job in slurm_cluster.jobs()}
+
+    ours = [submit("--job-name=dvfs-1"), submit("--job-name=dvfs-1")]
+    others = {submit("--job-name=dvfs-11"), submit("--job-name=dvfs-1", "--uid=65534")}
+    site = read_site(tmp_path / site_file(tmp_path, slurm_cluster, "alpha", ["cpu-a"]))
+    try:
+        for job_id in others:
+            cancel_jobs(site, ["dvfs-1"], job_id)
+        assert pending() == {*ours, *others}
+        cancel_jobs(site, ["dvfs-1"], ours[0])
+        assert pending() == {ours[1], *others}
+        cancel_jobs(site, ["dvfs-1"])
+        assert pending() == others
+    finally:
+        for job_id in others:
+            slurm_cluster.scancel(job_id)
 
 
 def ended_job(cluster: SlurmCluster, how: str) -> str:
@@ -339,11 +374,13 @@ def test_a_worker_that_outlives_its_job_ends_and_writes_nothing(tmp_path, slurm_
 
 def test_a_node_that_goes_down_and_comes_back(tmp_path, slurm_cluster):
     def down(process: subprocess.Popen[str]) -> None:
+        (job,) = [job.id for job in running(slurm_cluster) if job.nodes == "n1"]
         slurm_cluster.set_node("n1", "down", "test")
         time.sleep(4.0)
         slurm_cluster.set_node("n1", "resume")
+        assert_loss_is_said(process, job, "NODE_FAIL")
 
-    faulty_run(tmp_path, slurm_cluster, down)
+    faulty_run(tmp_path, slurm_cluster, down, LONG_SLEEPS)
 
 
 def test_a_killed_worker(tmp_path, slurm_cluster):

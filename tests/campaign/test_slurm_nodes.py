@@ -220,6 +220,36 @@ OUTPUTS: dict[str, tuple[str, list[dict[str, Drafted]], list[str]]] = {
         [{"cpu": (40, "172800MB", [])}],
         [],
     ),
+    "lines that end as on Windows, and a partition without nodes that has some below": (
+        "p|0|16|64000|infinite|(null)|(null)|2:8:1|down\r\n"
+        "p|4|16|64000|infinite|(null)|(null)|2:8:1|up\r\n\r\n",
+        [{"p": (16, "57600MB", [])}],
+        [],
+    ),
+    "other hardware under names that differ in what a file's name cannot have": (
+        "a:b|4|16|64000|infinite|(null)|x|2:8:1|up\n"
+        "a*b|4|32|64000|infinite|(null)|x|2:16:1|up\n"
+        "a b|4|64|64000|infinite|(null)|x|2:32:1|up\n"
+        "a_b|1|8|64000|infinite|(null)|x|1:8:1|up\n"
+        "a-b|1|4|64000|infinite|(null)|x|1:4:1|up",
+        [
+            {"a:b": (16, "57600MB", [])},
+            {"a*b": (32, "57600MB", [])},
+            {"a_b": (8, "57600MB", [])},
+            {"a-b": (4, "57600MB", [])},
+        ],
+        ["a b"],
+    ),
+    "hybrid cores, some nodes with GPUs of two types, and features with brackets": (
+        "hyb|3|32|128000|365-00:00:00|gpu:rtx_4090:1(IDX:0),gpu:rtx-4080:2(S:0),mps:100|"
+        "p-core,ib(4),rack#3|1:24:2|up\n"
+        "hyb|1|32|128000|365-00:00:00|(null)|p-core,e-core|1:24:2|up",
+        [
+            {"hyb": (32, "115200MB", [GPU])},
+            {"hyb": (32, "115200MB", ["--constraint=e-core"])},
+        ],
+        [],
+    ),
     "nothing": ("", [], []),
 }  # fmt: skip
 CAMPAIGN = '[[kernels]]\nkernel = "idle"\n'

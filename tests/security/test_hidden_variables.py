@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from sites.located_toml import BadFile
 from sites.site_reading import built_in_sites, read_site
 from tests.campaign.test_setups import changed
 from tests.points import a_point
+from tests.shared_imports import program
 
 TOKEN, PLAIN = "tok-5e9a1c77", "cores-by-threads"
 SITE = built_in_sites()["jetson-tk1"].read_text()
@@ -61,8 +63,9 @@ def with_values(root: Path) -> list[str]:
     """The files below a folder in which a value is, or a plain hash of one."""
     wanted = [
         text
-        for value in (TOKEN, PLAIN)
-        for text in (value.encode(), hashlib.sha256(value.encode()).hexdigest()[:16].encode())
+        for name, value in (("TOKEN", TOKEN), ("PLACES", PLAIN))
+        for hashed in (value, f"{name}={value}")
+        for text in (value.encode(), hashlib.sha256(hashed.encode()).hexdigest()[:16].encode())
     ]
     files = [path for path in root.rglob("*") if path.is_file()]
     return [path.name for path in files if any(text in path.read_bytes() for text in wanted)]
@@ -99,6 +102,18 @@ def test_only_the_owner_can_read_the_key(measured: Path) -> None:
     status = (measured / "S" / KEY_FILE).stat()
     assert stat.S_IMODE(status.st_mode) == 0o600
     assert status.st_size == 32
+
+
+def test_what_is_kept_says_nothing_without_the_key(tmp_path: Path) -> None:
+    """Neither that two variables have the same value, nor that two stores have."""
+    environment = ENVIRONMENT.replace(PLAIN, TOKEN)
+    plan = make_plan(campaign(tmp_path, environment))
+    kept = []
+    for name in ("A", "B"):
+        (site,) = plan_record(plan, create_store(tmp_path / name, "s"))["sites"].values()
+        kept += site["partitions"]["board"]["environment"]["variables"].values()
+    digests = {text.rpartition(":")[2] for text in kept}
+    assert len(kept) == len(digests) == 4
 
 
 def test_a_store_without_variables_has_no_key(tmp_path: Path) -> None:
@@ -185,6 +200,11 @@ def test_an_export_of_an_earlier_store_has_no_value(tmp_path: Path) -> None:
     assert name != setup_id(record)
     assert setup_id(beside["setups"][name]) == name
     assert "TOKEN" in json.dumps(beside)
+    # Nobody has the key: that of another process is another one.
+    again = tmp_path / "again.parquet"
+    words = ["export", str(store.root), "--parquet", str(again)]
+    subprocess.run([program(), *words], check=True, capture_output=True)
+    assert pd.read_parquet(again)["setup"].tolist() != [name]
 
 
 def test_values_of_another_store_s_key_are_not_compared(measured: Path, tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ def test_no_link_leads_the_bytes_elsewhere(
     (tmp_path / "out" / name).symlink_to(tmp_path / "victim")
     write(tmp_path / "out" / "file", b"new")
     assert (tmp_path / "victim").read_bytes() == b"precious"
+    assert (tmp_path / "out" / name).is_symlink()  # nor is what it names opened
     assert (tmp_path / "out" / "file").read_bytes() == b"new"
 
 

@@ -1,10 +1,14 @@
-"""Which settings are equally fast, and which of them counts as the fastest.
+"""Ties: settings that rounding alone, or the noise of repeats alone, tells from each other.
 
-Two measured times that differ by less than 1.96 standard errors of their difference are tied: the
-noise of repeats gives such a difference in one of twenty pairs of equal times. The standard error
-of a mean of n repeats is the noise of one measurement over sqrt(n). Of the settings that are tied
-with the least time, the one with the highest clocks is the fastest, the core clock first: the one
-that a user who runs as fast as possible would set, whatever the noise of this campaign.
+By rounding: of numbers that differ by the last digits of a sum the first is taken, on any
+processor.
+
+By noise: two measured times that differ by less than 1.96 standard errors of their difference are
+tied: the noise of repeats gives such a difference in one of twenty pairs of equal times. The
+standard error of a mean of n repeats is the noise of one measurement over sqrt(n). Of the settings
+that are tied with the least time, the one with the highest clocks is the fastest, the core clock
+first: the one that a user who runs as fast as possible would set, whatever the noise of this
+campaign.
 """
 
 from __future__ import annotations
@@ -17,8 +21,19 @@ from analysis.measurements.observations import Observations, kernel_names
 from analysis.time.kernel_roofline import TimeModel, fit_time
 from dvfs.setting import Setting
 
+TIE = 1e-9
+"""Numbers that differ by less than this, relative to the least, are the same but for rounding."""
 TIED = 1.96
 """Times that differ by less than so many standard errors are equal."""
+
+
+def first_least(values: np.ndarray) -> np.ndarray:
+    """Along the first axis, the index of the first value that is not above the least but for
+    rounding: int64 of the shape of the other axes. NaN counts as larger than any number."""
+    known = np.where(np.isnan(values), np.inf, values)
+    least = known.min(axis=0)
+    with np.errstate(invalid="ignore"):  # of infinities alone the first is taken
+        return np.asarray((known <= least + TIE * np.abs(least)).argmax(axis=0))
 
 
 def time_noise(data: Observations, times: TimeModel | None = None) -> dict[str, float]:
