@@ -160,6 +160,20 @@ WRONG = [
         ["s.toml:4: clocks.control: control 'slurm' has no clocks to set; list [domains.core]"],
     ),
     (
+        "a price without its currency",
+        "s",
+        "[classes]",
+        "[energy]\nprice_per_kwh = 0.3\n\n[classes]",
+        ["s.toml", "energy.currency", "price_per_kwh"],
+    ),
+    (
+        "a price that is none",
+        "s",
+        "[classes]",
+        '[energy]\nprice_per_kwh = 0\ncurrency = "EUR"\n\n[classes]',
+        ["s.toml", "energy.price_per_kwh"],
+    ),
+    (
         "unknown partition",
         "c",
         '"s.toml"',
