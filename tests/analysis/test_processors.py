@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+from analysis.choice.candidates import candidates
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
 from analysis.energy.normal_equations import normal_equations, solve
@@ -119,6 +120,22 @@ def test_rounding_of_the_measurements_moves_no_coefficient():
     groups = [set(group["terms"]) for group in one.confounded]
     for alike in ({"c0_sp", "c0_int"}, {"c1_mem", "p_misc"}):
         assert any(alike <= group for group in groups)
+
+
+def test_rounding_of_a_covariance_moves_no_draw():
+    """Of one whose axes may have any direction: rounding alone decides which are found."""
+    data = grid_observations(4, 6, noise=0.02)
+    fitted = fit(data, "choi", "known")
+    std = np.sqrt(np.diag(fitted.covariance)).max()
+    last = 1e-14 * np.random.default_rng(1).standard_normal(fitted.covariance.shape)
+    one, other = (
+        candidates(
+            replace(fitted, covariance=std**2 * whole, refits=None), data, "kernel-0"
+        ).energy_draws_j
+        for whole in (np.eye(len(last)), np.eye(len(last)) + last + last.T)
+    )
+    assert np.std(one, axis=1).min() > 0.0
+    assert other == pytest.approx(one, rel=1e-6)
 
 
 def test_a_memory_clock_that_follows_the_cores_has_no_voltage_of_its_own():

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from campaign.command_line import main
 from campaign.launch.clusters import job_script
+from campaign.launch.examination_job import examine_partition
 from campaign.launch.slurm import NOT_NOW, CantLaunch, call_slurm
 from sites.site_file import Environment, Partition, Site, Slurm
 from sites.site_reading import built_in_sites, read_site
@@ -61,6 +62,13 @@ def test_a_host_without_a_slurm_configuration_comes_with_a_remedy():
     site = odd_site().model_copy(update={"slurm": Slurm(submit_prefix=prefix)})
     with pytest.raises(CantLaunch, match=rf"{says}; Slurm cannot be reached .* login node"):
         call_slurm(site, "squeue")
+
+
+def test_an_error_of_doctors_job_that_is_no_utf_8_is_shown():
+    prefix = ["bash", "-c", r"printf 'module: \377: no such module' >&2; exit 1"]
+    site = odd_site().model_copy(update={"slurm": Slurm(submit_prefix=prefix)})
+    with pytest.raises(CantLaunch, match="no such module"):
+        examine_partition(site, Path("site.toml"), "gpu")
 
 
 def test_no_shell_runs_what_a_site_file_says(tmp_path):
