@@ -160,12 +160,12 @@ class Fit:
 
 
 def deviations_of(covariance: np.ndarray) -> np.ndarray:
-    """Deviations (p, p) whose products sum to a covariance (p, p); NaN (1, p) where it is not
-    known."""
+    """Deviations (p, p) whose products sum to a covariance (p, p): its symmetric root, as other
+    roots change with the processor; NaN (1, p) where it is not known."""
     if not np.isfinite(covariance).all():
         return np.full((1, len(covariance)), np.nan)
     spread, axes = np.linalg.eigh(covariance)
-    return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))).T)
+    return np.asarray((axes * np.sqrt(np.maximum(spread, 0.0))) @ axes.T)
 
 
 def finite(value: float) -> float | None:

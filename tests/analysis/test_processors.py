@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy import optimize
 from analysis.choice.candidates import candidates
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
+from analysis.energy.fitted import deviations_of
 from analysis.energy.normal_equations import normal_equations, solve
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import Observations
@@ -51,7 +52,7 @@ def printed() -> dict[str, object]:
     for name, data in {"classes": tied_classes(), "clocks": tied_clocks()}.items():
         fitted = fit(data)
         shown[name] = rounded(fitted.as_dict())
-        shown[f"{name}, picks"] = [rounded(vars(made)) for made in picks(fitted, data)]
+        shown[f"{name}, picks"] = [rounded(asdict(made)) for made in picks(fitted, data)]
     return shown
 
 
@@ -130,7 +131,7 @@ def test_rounding_of_a_covariance_moves_no_draw():
     last = 1e-14 * np.random.default_rng(1).standard_normal(fitted.covariance.shape)
     one, other = (
         candidates(
-            replace(fitted, covariance=std**2 * whole, refits=None), data, "kernel-0"
+            replace(fitted, deviations=deviations_of(std**2 * whole), refits=None), data, "kernel-0"
         ).energy_draws_j
         for whole in (np.eye(len(last)), np.eye(len(last)) + last + last.T)
     )

@@ -20,6 +20,7 @@ from campaign.store.compaction import compact
 from campaign.store.dataset import current_tables, open_dataset, read_scalars
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import driver_lock, open_store
+from dvfs.setting import Setting
 from tests.analysis.raced import raced
 from tests.campaign.test_journal import measurement
 
@@ -92,7 +93,7 @@ def assert_same_picks(
         times = dict(zip(among.settings, time_s, strict=True))
         top = among.settings.index(raced(times, noise / np.sqrt(repeats)))
         least = int(time_s.argmin())
-        at = among.settings.index((pick["core_mhz"], pick["mem_mhz"]))
+        at = among.settings.index(Setting.of(pick["core_mhz"], pick["mem_mhz"]))
         for said, fast in ((earlier, least), (pick, top)):
             ratios = energy_j[at] / energy_j[fast], time_s[at] / time_s[fast]
             expected = 100.0 * (1.0 - ratios[0]), 100.0 * (ratios[1] - 1.0)
