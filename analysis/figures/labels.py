@@ -18,20 +18,33 @@ MOST_FAMILIES = 16
 def kernel_families(kernels: Sequence[KernelInstance]) -> dict[str, str]:
     """Label -> the kernel's family: its name without parameters.
 
-    Where most kernels have a name of their own, the family is what stands before the name's first
-    underscore or space. Where there are many families, those of a single kernel are joined.
+    Where most kernels have a name of their own, the family is the first word of it, up to an
+    underscore or a space; where that is the same in all, further words are added. Where there are
+    many families, those of a single kernel are joined.
     """
     first = {kernel.label: kernel.name for kernel in kernels}
     if len(set(first.values())) > max(len(kernels) // 2, 8):
-        first = {
-            kernel.label: re.split(r"[ _]", kernel.name, maxsplit=1)[0] or kernel.name
-            for kernel in kernels
-        }
+        n_words = 1
+        first = _first_words(kernels, n_words)
+        while len(set(first.values())) == 1:
+            n_words += 1
+            longer = _first_words(kernels, n_words)
+            if len(set(longer.values())) > MOST_FAMILIES or longer == first:
+                break
+            first = longer
     sizes = {name: list(first.values()).count(name) for name in set(first.values())}
     alone = [name for name, size in sizes.items() if size == 1]
     if len(alone) > 3 and len(sizes) > MOST_FAMILIES:
         return {k: OTHERS if name in alone else name for k, name in first.items()}
     return first
+
+
+def _first_words(kernels: Sequence[KernelInstance], n_words: int) -> dict[str, str]:
+    """Label -> the first words of the kernel's name."""
+    return {
+        kernel.label: "".join(re.split(r"([ _])", kernel.name)[: 2 * n_words - 1]) or kernel.name
+        for kernel in kernels
+    }
 
 
 def family_order(names: Iterable[str]) -> list[str]:

@@ -575,6 +575,10 @@ def test_kernels_are_grouped_by_name():
     assert set(kernel_families([KernelInstance(name) for name in flat]).values()) == {
         *("fma", "p", "q", "r", "s")
     }
+    solvers = [KernelInstance(f"my_solver_{i % 2}_{i}") for i in range(40)]
+    assert {*kernel_families(solvers).values()} == {"my_solver_0", "my_solver_1"}
+    flat = [KernelInstance(f"my_solver_{i}") for i in range(96)]
+    assert {*kernel_families(flat).values()} == {"my_solver"}
     many = list("pqrstuvwxyzabcdefg")
     assert "others" in kernel_families([KernelInstance(name) for name in many]).values()
     assert sorted(["x=16", "x=8"], key=natural) == ["x=8", "x=16"]
