@@ -7,6 +7,7 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -227,8 +228,16 @@ class Job:
         return site(mpi, name=found.name, domains=found.domains, **changes)
 
 
-def kill_the_parent_of_srun() -> None:
-    """The measuring process, which then ends no srun."""
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 30.0
+    while not is_so():
+        assert time.monotonic() < until_s
+        time.sleep(0.2)
+
+
+def kill_the_parent_of_srun(job: Job) -> None:
+    """The measuring process, which then ends no srun, as soon as a step of ranks runs."""
+    wait_until(lambda: STEP_NAME in job.steps())
     children = psutil.Process().children(recursive=True)
     (first, *_) = [child for child in children if child.name() == "srun"]
     first.parent().kill()
@@ -266,16 +275,14 @@ def test_a_programs_ranks_in_a_slurm_job(
     late = run(["sh", "-c", stubborn], protocol=quick)
     assert late.status == TIMED_OUT
     if control == "fixed":  # otherwise it is a child of another step
-        timer = threading.Timer(5.0, kill_the_parent_of_srun)
-        timer.start()
-        lost = run(["sh", "-c", stubborn], protocol=quick)
-        timer.join()
+        wait_until(lambda: STEP_NAME not in job.steps())
+        killer = threading.Thread(target=kill_the_parent_of_srun, args=(job,))
+        killer.start()
+        lost = run(["sh", "-c", stubborn])
+        killer.join()
         assert lost.status == NODE_LOST, lost.text
     refused = run(["true"], ranks=9)
     assert refused.status == KERNEL_FAILED
     assert "srun: error: Unable to create step" in refused.text
-    until_s = time.monotonic() + 10.0
-    while STEP_NAME in job.steps():
-        assert time.monotonic() < until_s
-        time.sleep(0.2)
+    wait_until(lambda: STEP_NAME not in job.steps())
     slurm_cluster.scancel(job.id)
