@@ -39,12 +39,15 @@ FAKE_GPU_MINORS = (3, 5, 7, 8, 9)
 LOOPBACK = "127.0.0.1"
 CLONE_NEWUTS = 0x04000000  # linux/sched.h
 
-# MPICH names its shared memory after job and step: clusters on one host must not number alike.
+# MPICH names its shared memory after job and step, and takes what a killed step of the same name
+# has left for its own: clusters on one host must not number alike, also not one after another.
+MOST_JOB_ID = 60_000_000
+
 CONF = """\
 ClusterName={name}
 SlurmctldHost=localhost({address})
 SlurmctldPort={port}
-FirstJobId={port}
+FirstJobId={first_job}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
@@ -359,6 +362,7 @@ class SlurmCluster:
             name=self.name,
             address=address,
             port=port,
+            first_job=random.randrange(1, MOST_JOB_ID),
             user=user,
             base=self.base,
             governors=GOVERNORS,
