@@ -14,7 +14,7 @@ from tests.slurm_cluster import SlurmCluster, SlurmError, free_ports
 pytestmark = pytest.mark.slurm
 
 
-def until(is_so: Callable[[], bool], timeout: float = 10.0) -> None:
+def until(is_so: Callable[[], bool], timeout: float = 30.0) -> None:
     """Wait until something is so; fail where it never is."""
     end = time.monotonic() + timeout
     while not is_so():
