@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from campaign.measure.node_examination import ProbedMeter, probe_meters
-from campaign.measure.point_life import node_name
 from campaign.measure.slurm_clocks import (
     SlurmClocks,
     ask_here,
@@ -22,6 +21,7 @@ from campaign.measure.slurm_clocks import (
 from campaign.printable import printable
 from campaign.slurm_nodes import SINFO, Cluster, Kind, constraints, read_sinfo
 from dvfs.setting import Setting
+from kernels.host.ranks import node_name
 from sites.clocks import ClocksUnavailable, describe_controls, device_of, open_control, right_to_set
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.located_toml import parse

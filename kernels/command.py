@@ -200,8 +200,25 @@ def read_counts(path: Path) -> dict[str, float]:
     return counts
 
 
-def _prepare(params: CommandParams, team: Team) -> _Command:
-    return _Command(params, team)
+class _OnOtherNode:
+    """On the other nodes of a program, whose meters are read while it runs: nothing to start."""
+
+    def run(self, iterations: int) -> None:
+        pass
+
+    def counts(self) -> Counts:
+        return {}
+
+    def check(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _prepare(params: CommandParams, team: Team) -> _Command | _OnOtherNode:
+    """The first rank starts the program, on all nodes."""
+    return _Command(params, team) if team.rank == 0 else _OnOtherNode()
 
 
 command = Kernel(

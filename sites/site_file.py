@@ -266,7 +266,8 @@ class Partition(FileModel):
     scheduler: Literal["local", "slurm"] = "local"
     """local: workers run on this machine. slurm: workers run in Slurm jobs."""
     nodes: Annotated[int, Field(ge=1)] = 1
-    """How many nodes measure at the same time, each with one worker in an allocation of its own."""
+    """How many nodes measure at the same time: each with one worker in an allocation of its own, or
+    nodes_per_point of them together."""
     cores: Annotated[int, Field(ge=1)] = 1
     """Cores of a node to request."""
     memory: Memory = "2GB"
@@ -297,8 +298,9 @@ class Partition(FileModel):
             nodes = NODES_OPTION.fullmatch(option)
             if nodes is not None and nodes[1] not in ("1", "1-1"):
                 raise BadValue(
-                    f"found {option!r}: a job has one node, whose meters give the energy",
-                    "leave it out; nodes = N measures on N nodes at once, each in a job of its own",
+                    f"found {option!r}: the energy is that of the nodes that are known to measure",
+                    "leave it out; nodes_per_point = N, at the top of the file, runs each point on "
+                    "N nodes",
                 )
         return value
 
@@ -409,6 +411,9 @@ class Site(FileModel):
     """Partition name -> how to run on it."""
     slurm: Slurm = Slurm()
     """How to reach the site's Slurm."""
+    nodes_per_point: Annotated[int, Field(ge=1)] = 1
+    """On how many nodes of a Slurm job each point runs. Its energy is that of all of them, and so
+    is the constant power that a fit finds."""
     energy: Energy = Energy()
     """What energy costs at the site."""
     twin: Twin | None = None
@@ -437,6 +442,34 @@ class Site(FileModel):
             )
         )
         return core_v, mem_v
+
+    @model_validator(mode="after")
+    def _nodes_come_together(self) -> Self:
+        together = self.nodes_per_point
+        if together > 1 and self.twin is not None:
+            raise BadValue(
+                f"found {together}, but a simulated machine is one node",
+                "leave it out",
+                ("nodes_per_point",),
+            )
+        for name, partition in self.partitions.items() if together > 1 else ():
+            if partition.scheduler != "slurm":
+                raise BadValue(
+                    f"found {together}, but partition {name} is of this machine alone",
+                    'set its scheduler = "slurm", or leave nodes_per_point out',
+                    ("nodes_per_point",),
+                )
+            if partition.nodes % together:
+                raise BadValue(
+                    f"found {partition.nodes}, of which {together} measure each point",
+                    f"must be a multiple of nodes_per_point, such as {together}",
+                    ("partitions", name, "nodes"),
+                )
+        return self
+
+    def workers(self, partition: str) -> int:
+        """How many points of a partition are measured at the same time."""
+        return self.partitions[partition].nodes // self.nodes_per_point
 
     @property
     def counter_groups(self) -> dict[str, CounterGroup]:

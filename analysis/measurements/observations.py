@@ -134,14 +134,16 @@ def observations(
         reason = "their energy is missing: this site has no meter" if ok.any() else "none succeeded"
         raise CantFit(f"{none} ({reason}); see `campaign doctor` for what this site can measure")
     known_kernels = dataset_kernels(dataset)
-    kernels = [
-        known_kernels[pair]
-        for pair in zip(
+    pairs = list(
+        zip(
             dataset["kernel"].values[rows].tolist(),
             dataset["params"].values[rows].tolist(),
             strict=True,
         )
-    ]
+    )
+    kernels = [known_kernels[pair] for pair in pairs]
+    if "ranks" in dataset:
+        _refuse_other_ranks(kernels, dataset["ranks"].values[rows].tolist())
     counts = {}
     for name in sorted(str(v) for v in dataset.data_vars if str(v).startswith(COUNT_PREFIX)):
         values = dataset[name].values[rows].astype(float)
@@ -185,6 +187,20 @@ def observations(
             json.loads(dataset.attrs.get("perf_per_watt_mhz", "{}")).get(site, np.nan)
         ),
     )
+
+
+def _refuse_other_ranks(kernels: Sequence[KernelInstance], ranks: Sequence[int]) -> None:
+    """Refuse a kernel that was measured with different numbers of MPI ranks: its times and energies
+    are those of several."""
+    of_label: dict[str, int] = {}
+    for kernel, own in zip(kernels, ranks, strict=True):
+        other = of_label.setdefault(kernel.label, own)
+        if other != own:
+            raise CantFit(
+                f"{kernel.label} was measured with {other} and with {own} ranks, which are two "
+                f"kernels: give each a label of its own in the campaign file; in a table to "
+                f"import, a name of its own"
+            )
 
 
 def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:

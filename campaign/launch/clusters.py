@@ -1,4 +1,4 @@
-"""A Dask cluster for each partition: local processes, or one Slurm job for each node."""
+"""A Dask cluster for each partition: local processes, or a Slurm job for each worker."""
 
 from __future__ import annotations
 
@@ -74,10 +74,14 @@ def slurm_job_class(site: Site, errors: list[CantLaunch] | None = None) -> type[
 def job_keywords(
     site: Site, partition_name: str, job_name: str, log_folder: str | None
 ) -> dict[str, Any]:
-    """dask-jobqueue's keywords for a partition's jobs: one worker on one node for each job."""
+    """dask-jobqueue's keywords for a partition's jobs: one worker in each job, on its first
+    node."""
     partition = site.partitions[partition_name]
     # A lost job is replaced here. A requeued one would run after two minutes, beside the new one.
-    directives = ["-N 1", "--no-requeue"]
+    nodes = site.nodes_per_point
+    directives = [f"-N {nodes}", "--no-requeue"]
+    if nodes > 1:  # dask-jobqueue asks for one task, and the last of two options counts
+        directives.append(f"--ntasks={nodes}")
     if partition.exclusive:
         directives.append("--exclusive")
     if partition.account is not None:
@@ -186,7 +190,7 @@ def start_slurm(
     dashboard: str,
     errors: list[CantLaunch],
 ) -> SLURMCluster:
-    """A scheduler on this host and a worker job for each node, with TLS between them.
+    """A scheduler on this host and a job for each worker, with TLS between them.
 
     The certificates are made for this cluster. While it runs they are in ``tls_folder``, which
     only the owner can read.

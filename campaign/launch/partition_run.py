@@ -153,12 +153,11 @@ class PartitionRun:
 
     @property
     def wanted(self) -> int:
-        """How many workers there should be: at most one a node, and one a point left, unless
-        further points may be chosen."""
+        """How many workers there should be: at most those of the site file, and one a point left,
+        unless further points may be chosen."""
         if self.stopping:
             return 0
-        nodes = self.site.partitions[self.partition].nodes
-        return min(nodes, max(self.left, self.kept_workers))
+        return min(self.site.workers(self.partition), max(self.left, self.kept_workers))
 
     @property
     def left(self) -> int:
@@ -174,7 +173,9 @@ class PartitionRun:
         partition = self.site.partitions[self.partition]
         if self.is_slurm:
             logs.mkdir(parents=True, exist_ok=True)
-            planned = planned_placement(self.partition, partition, self.cluster_name)
+            planned = planned_placement(
+                self.partition, partition, self.cluster_name, self.site.nodes_per_point
+            )
             tls = store.root / "tls"
             self.cluster = start_slurm(
                 site=self.site,
@@ -217,8 +218,8 @@ class PartitionRun:
             return {}
         elapsed_s = (self._closed_s or time.monotonic()) - self._opened_s
         own = JobTime(elapsed_s=elapsed_s, ended=self._closed_s is not None)
-        nodes = self.site.partitions[self.partition].nodes
-        return {f"{self._workers_id}-{i}": own for i in range(nodes)}
+        workers = self.site.workers(self.partition)
+        return {f"{self._workers_id}-{i}": own for i in range(workers)}
 
     @property
     def node_s_since_look(self) -> float:
@@ -292,9 +293,9 @@ class PartitionRun:
             threading.Thread(target=self._stop_workers, daemon=True).start()
         if self.slurm_workers is None:
             # Dask itself does not always replace a process that was killed.
-            nodes = self.site.partitions[self.partition].nodes
-            if not self.stopping and len(self.cluster.workers) < nodes:
-                self.cluster.scale(nodes)
+            workers = self.site.workers(self.partition)
+            if not self.stopping and len(self.cluster.workers) < workers:
+                self.cluster.scale(workers)
             return self._quiet(now)
         for error in self.submission_errors:
             if isinstance(error, SubmissionRefused):

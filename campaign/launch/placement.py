@@ -20,6 +20,7 @@ VARIABLES = {
     "partition": "SLURM_JOB_PARTITION",
     "constraint": "SLURM_JOB_CONSTRAINTS",
     "node": "SLURMD_NODENAME",
+    "number of nodes": "SLURM_JOB_NUM_NODES",
 }
 """What Slurm says in a job's environment. Slurm before 22.05 does not say the constraint."""
 DIRECTIVES = {
@@ -33,15 +34,19 @@ class PlacedElsewhere(Exception):
     """A worker is not where its partition's jobs were planned. No point has failed."""
 
 
-def planned_placement(name: str, partition: Partition, cluster: str | None) -> dict[str, Any]:
+def planned_placement(
+    name: str, partition: Partition, cluster: str | None, nodes: int = 1
+) -> dict[str, Any]:
     """Where the jobs of a partition should run: its directives decide, as they do for sbatch.
 
     Args:
         name: the partition's name in the site file, and in Slurm where no directive names another.
         partition: its entry.
         cluster: the name of the site's cluster, None where it is unknown.
+        nodes: how many a job has.
     """
     planned = {"cluster": cluster, "partition": name, "constraint": None, "node": None}
+    planned["number of nodes"] = str(nodes)
     words = [word for line in partition.directives for word in shlex.split(line)]
     for thing, (short, long) in DIRECTIVES.items():
         for i, word in enumerate(words):

@@ -23,7 +23,7 @@ def job_scripts(plan: Plan, store: Path) -> dict[str, dict[str, Any]]:
         entry = plan.sites[site].partitions[partition]
         if entry.scheduler == "slurm":
             scripts[f"{site}/{partition}"] = {
-                "jobs": entry.nodes,
+                "jobs": plan.sites[site].workers(partition),
                 "script": job_script(plan.sites[site], partition, job_name(store, site, partition)),
                 "steps": step_examples(plan, site, partition),
             }

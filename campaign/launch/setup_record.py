@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from campaign.measure.point_life import PartitionSetup, node_name
+from campaign.measure.point_life import PartitionSetup
 from campaign.store.mixtures import KERNEL_CODE
 from campaign.versions import package_versions
+from kernels.host.ranks import node_name
 from kernels.sources import kernel_identity
 from sites.node_facts import node_facts, slurm_facts
 from sites.nvml_power_model import power_models

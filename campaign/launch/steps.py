@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from campaign.measure.mpi import program_step_words
+from campaign.measure.mpi import measuring_ranks, program_ranks, program_step_words
 from campaign.measure.point_life import PartitionSetup
-from campaign.measure.subprocesses import measuring_ranks, step_words
+from campaign.measure.subprocesses import step_words
 from campaign.plan.plan import Plan
 
 
@@ -21,9 +21,10 @@ def step_examples(plan: Plan, site: str, partition: str) -> list[str]:
     cores = entry.partitions[partition].cores
     lines = []
     for point in plan.of_partition(site, partition):
-        if entry.clocks.control == "slurm" or measuring_ranks(point) > 1:
+        measuring = measuring_ranks(point, entry)
+        if entry.clocks.control == "slurm" or measuring > 1:
             words = step_words(point, setup, cores)
             lines.append(shlex.join(words) + " PYTHON -m campaign.measure ...")
-        if measuring_ranks(point) < point.ranks:
+        if measuring < program_ranks(point, entry):
             lines.append(shlex.join(program_step_words(point, entry, cores)) + " PROGRAM ...")
     return list(dict.fromkeys(lines))

@@ -1,22 +1,30 @@
-"""``python -m campaign.measure SETUP.json POINT.json RESULT``: measure one point and end.
+"""``python -m campaign.measure RESULT``: measure one point and end.
 
-A job step or an MPI launcher starts it on every rank. Rank 0 writes the record, whole or not at
-all.
+A job step or an MPI launcher starts it on every rank. What to measure is in the environment, which
+both hand on to all nodes: a worker's files are on its node alone. Rank 0 writes the record, whole
+or not at all.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
 import signal
 import sys
+import zlib
 from pathlib import Path
 from types import FrameType
 
 from campaign.measure.point_life import PartitionSetup, measure
+from campaign.measurement import Measurement
 from campaign.plan.point import Point
 from campaign.store.journal import encode
+from sites.clocks.shared.journal import put_back_held
+
+ASKED = "CAMPAIGN_POINT"
+"""The environment variable that says what to measure; see :func:`asked_in_environment`."""
 
 
 def end(number: int, frame: FrameType | None) -> None:
@@ -31,13 +39,23 @@ def first_out_of_memory() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def main(setup_file: str, point_file: str, result: str) -> None:
-    """Measure the point of ``point_file`` as ``setup_file`` says; the record goes to ``result``."""
+def asked_in_environment(setup: PartitionSetup, point: Point, attempt: int) -> dict[str, str]:
+    """The variable that tells :func:`main` what to measure: JSON, compressed, as base64."""
+    asked = {"setup": setup.as_dict(), "point": point.as_dict(), "attempt": attempt}
+    return {ASKED: base64.b64encode(zlib.compress(json.dumps(asked).encode())).decode()}
+
+
+def main(result: str) -> None:
+    """Measure what the environment asks for; the record goes to ``result``."""
     signal.signal(signal.SIGTERM, end)
     first_out_of_memory()
-    setup = PartitionSetup.from_dict(json.loads(Path(setup_file).read_text()))
-    asked = json.loads(Path(point_file).read_text())
-    write_record(setup, Point.from_dict(asked["point"]), asked["attempt"], Path(result))
+    asked = json.loads(zlib.decompress(base64.b64decode(os.environ.pop(ASKED))))
+    setup = PartitionSetup.from_dict(asked["setup"])
+    try:
+        write_record(setup, Point.from_dict(asked["point"]), asked["attempt"], Path(result))
+    finally:
+        # A signal may have come before the point restored its clocks.
+        put_back_held()
 
 
 class RecordUnwritten(Exception):
@@ -50,14 +68,18 @@ def write_record(setup: PartitionSetup, point: Point, attempt: int, result: Path
     Raises:
         RecordUnwritten: it cannot be written.
     """
-    measurement = measure(setup, point, attempt)
-    if measurement is not None:
+
+    def keep(measurement: Measurement) -> None:
+        if os.environ.get("SLURM_PROCID", "0") != "0":
+            return  # of several worlds: each has a rank 0, and the worker's folder is on one node
         new = result.with_suffix(".new")
         try:
             new.write_bytes(encode(measurement))
             new.rename(result)
         except OSError as error:
             raise RecordUnwritten(f"{new}: {error.strerror}") from None
+
+    measure(setup, point, attempt, keep)
 
 
 if __name__ == "__main__":

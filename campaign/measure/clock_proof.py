@@ -35,6 +35,19 @@ class ClockProof:
     missing: str = ""
 
 
+def proof_of_all(proofs: Sequence[tuple[str, ClockProof]]) -> ClockProof:
+    """The proof of a point from those of its ranks, each with the name of its node: what is not
+    shown on one node is not shown."""
+    missing = dict.fromkeys((node, proof.missing) for node, proof in proofs if proof.missing)
+    if missing:
+        several = len({node for node, _ in proofs}) > 1
+        return ClockProof(
+            missing="; ".join(f"{node}: {text}" if several else text for node, text in missing)
+        )
+    by = {proof.by for _, proof in proofs}
+    return ClockProof(TIMED if TIMED in by else "".join(sorted(by)[-1:]))
+
+
 def prove(site: Site, asked: Setting, windows: Sequence[Window]) -> ClockProof:
     """What shows that all windows ran at the clocks that were asked for.
 

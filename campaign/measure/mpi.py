@@ -16,6 +16,7 @@ from campaign.extras import MissingExtra
 from campaign.measure.point_server import STEP_NAME
 from campaign.plan.point import Point
 from kernels.host.programs import Launcher, site_launcher, wheel_programs
+from kernels.registry import find_kernel
 from sites.clocks.slurm import step_flags
 from sites.site_file import Site
 from sites.slurm_environment import step_environment
@@ -25,6 +26,28 @@ OTHER_LIBRARY = ("MPI4PY_LIBMPI", "MPI4PY_MPIABI")
 
 MPI_TYPE = "SLURM_MPI_TYPE"
 """srun's --mpi, as a module of the site may set it."""
+
+
+def measuring_ranks(point: Point, site: Site) -> int:
+    """How many processes measure a point: its ranks, or one on each node where the ranks are a
+    program's."""
+    started = find_kernel(point.kernel).starts_ranks
+    return site.nodes_per_point * (1 if started else point.ranks)
+
+
+def program_ranks(point: Point, site: Site) -> int:
+    """How many ranks a user's program has."""
+    return site.nodes_per_point * point.ranks
+
+
+def step_size(site: Site, ranks: int, cores: int) -> list[str]:
+    """srun's options for so many ranks on the nodes of a point, of which each has so many cores
+    allocated."""
+    nodes = site.nodes_per_point
+    words = [f"--nodes={nodes}", f"--ntasks={ranks}"]
+    if nodes > 1:
+        words.append(f"--ntasks-per-node={ranks // nodes}")
+    return [*words, f"--cpus-per-task={max(1, cores * nodes // ranks)}"]
 
 
 def ranks_mpi(site: Site, partition: str) -> str | None:
@@ -60,22 +83,23 @@ def program_launcher(point: Point, site: Site) -> Launcher | None:
     Raises:
         MissingExtra: there is no mpiexec.
     """
-    if point.ranks == 1:
+    ranks = program_ranks(point, site)
+    if ranks == 1:
         return None
     if "SLURM_JOB_ID" not in os.environ:
         wheel = wheel_programs().get("mpiexec")
         mpiexec = _found(site_launcher() or (None if wheel is None else str(wheel)))
-        return Launcher((mpiexec, "-n", str(point.ranks)), point.ranks, os.environ, True)
+        return Launcher((mpiexec, "-n", str(ranks)), ranks, os.environ, True)
     environment = step_environment()
     if MPI_TYPE in os.environ:
         environment[MPI_TYPE] = os.environ[MPI_TYPE]
     cores = int(os.environ.get("SLURM_CPUS_ON_NODE", "1"))
     words = program_step_words(point, site, cores)
-    return Launcher(tuple(words), point.ranks, environment, False)
+    return Launcher(tuple(words), ranks, environment, False)
 
 
 def program_step_words(point: Point, site: Site, cores: int) -> list[str]:
-    """srun and its options for a program's ranks, on a node with so many cores allocated.
+    """srun and its options for a program's ranks, on nodes with so many cores allocated.
 
     This step runs inside the one that measures. It requests the same clocks of the cores, so that
     Slurm gives them no default. It requests none of a GPU: at its end Slurm would reset what the
@@ -84,9 +108,7 @@ def program_step_words(point: Point, site: Site, cores: int) -> list[str]:
     mpi = program_mpi(site, point.partition)
     words = [
         "srun",
-        "--nodes=1",
-        f"--ntasks={point.ranks}",
-        f"--cpus-per-task={max(1, cores // point.ranks)}",
+        *step_size(site, program_ranks(point, site), cores),
         f"--job-name={STEP_NAME}",
         "--overlap",
         "--kill-on-bad-exit=1",

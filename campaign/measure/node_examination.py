@@ -17,8 +17,8 @@ from typing import Any
 from campaign.measure.clock_trial import ClockTrial, try_settings
 from campaign.measure.energy import MeterChannel, counted_channels
 from campaign.measure.gpu_examination import GpuExamination, examine_gpus
-from campaign.measure.point_life import node_name
 from campaign.measure.slurm_clocks import ask_here, read_configuration, slurm_clocks
+from kernels.host.ranks import node_name
 from sites.clocks import ClocksUnavailable, describe_controls, open_control, right_to_set
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.clocks.slurm import what_flags_set

@@ -9,7 +9,7 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,10 +30,16 @@ from analysis.dataset import (
     WRONG_RESULT,
 )
 from campaign.extras import MissingExtra
-from campaign.measure.clock_proof import ClockNotAchieved, ClockProof, prove, timed_mhz
+from campaign.measure.clock_proof import (
+    ClockNotAchieved,
+    ClockProof,
+    proof_of_all,
+    prove,
+    timed_mhz,
+)
 from campaign.measure.energy import NodeEnergy
 from campaign.measure.hardware_counters import counted, open_site_counters
-from campaign.measure.mpi import program_launcher
+from campaign.measure.mpi import measuring_ranks, program_launcher
 from campaign.measure.protocol import (
     PointSetup,
     WindowedMeasurement,
@@ -48,7 +54,7 @@ from campaign.measure.window import Window
 from campaign.measurement import Measurement, Trace
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import Point
-from kernels.host.ranks import NoMpi, Team, WrongTeamSize
+from kernels.host.ranks import NoMpi, RankFailed, Team, WrongTeamSize, node_name
 from kernels.kernel import Flagged, Kernel, KernelFailed, WithMetrics, WrongResult
 from kernels.registry import find_kernel
 from sites.clocks import ClockControl, ClockNotLegal, ClocksUnavailable, device_of, open_control
@@ -62,6 +68,14 @@ SLURM_VARIABLES = (
     "SLURM_CPU_FREQ_REQ",
     "SLURMD_TRES_FREQ",
 )
+STATUS_OF = (
+    ((ClockNotLegal, ClocksUnavailable), CLOCK_NOT_LEGAL),
+    (ClockNotAchieved, CLOCK_NOT_ACHIEVED),
+    (MeterUnreadable, METER_UNREADABLE),
+    (WrongResult, WRONG_RESULT),
+    ((KernelFailed, NotSimulated), KERNEL_FAILED),
+)
+"""Errors that a measurement may end with, and the status of one that does."""
 VERSION = importlib.metadata.version("dvfs-campaign")
 
 
@@ -104,10 +118,16 @@ class PartitionSetup:
         )
 
 
-def measure(setup: PartitionSetup, point: Point, attempt: int) -> Measurement | None:
+def measure(
+    setup: PartitionSetup,
+    point: Point,
+    attempt: int,
+    keep: Callable[[Measurement], None] = lambda done: None,
+) -> Measurement | None:
     """Measure a point. A failure gives a measurement too, with its class and text.
 
-    Called on every rank; returns the measurement on rank 0, and None on the others.
+    Called on every rank; returns the measurement on rank 0, and None on the others. ``keep``: is
+    given the measurement on rank 0, before the ranks of a failed point are ended.
     """
     started = Measurement(
         point=point,
@@ -118,42 +138,45 @@ def measure(setup: PartitionSetup, point: Point, attempt: int) -> Measurement | 
         setup=setup.id,
     )
     try:
-        if find_kernel(point.kernel).starts_ranks:
-            team = Team(launcher=program_launcher(point, setup.site))
-        else:
-            team = Team.of_world(point.ranks)
-    except (WrongTeamSize, MissingExtra) as error:
-        return replace(started, status=KERNEL_FAILED, text=str(error))
-    except NoMpi as error:
-        text = f"{MissingExtra('mpich')} (mpi4py: {error})"
-        return replace(started, status=KERNEL_FAILED, text=text)
+        launched = find_kernel(point.kernel).starts_ranks
+        launcher = program_launcher(point, setup.site) if launched else None
+        team = Team.of_world(measuring_ranks(point, setup.site), launcher)
+    except (WrongTeamSize, MissingExtra, NoMpi) as error:
+        text = (
+            f"{MissingExtra('mpich')} (mpi4py: {error})" if isinstance(error, NoMpi) else str(error)
+        )
+        done = replace(started, status=KERNEL_FAILED, text=text)
+        keep(done)
+        return done
     try:
-        done = _measure(setup, point, team, started)
-    except (ClockNotLegal, ClocksUnavailable) as error:
-        done = replace(started, status=CLOCK_NOT_LEGAL, text=str(error))
-    except ClockNotAchieved as error:
-        done = replace(started, status=CLOCK_NOT_ACHIEVED, text=str(error))
-    except MeterUnreadable as error:
-        done = replace(started, status=METER_UNREADABLE, text=str(error))
-    except WrongResult as error:
-        done = replace(started, status=WRONG_RESULT, text=str(error))
-    except (KernelFailed, NotSimulated) as error:
-        done = replace(started, status=KERNEL_FAILED, text=str(error))
+        started = replace(started, node="+".join(dict.fromkeys(team.nodes)))
+        done = _tried(setup, point, team, started)
+        if done.status not in COMPLETE:
+            at = f"rank {team.rank} on {team.node}: " if team.rank else ""
+            team.tell_failed(done.status, at + done.text)
+    except RankFailed as error:
+        done = replace(started, status=error.status, text=str(error))
+    done = replace(done, provenance={**done.provenance, **_provenance(setup)})
+    if team.rank == 0:
+        keep(done)
+    if done.status not in COMPLETE:
+        team.end_failed()
+    return done if team.rank == 0 else None
+
+
+def _tried(setup: PartitionSetup, point: Point, team: Team, started: Measurement) -> Measurement:
+    """The measurement, also of a failure on this rank."""
+    try:
+        return _measure(setup, point, team, started)
+    except RankFailed:
+        raise
     except MemoryError:
-        done = replace(started, status=KERNEL_FAILED, text="out of memory")
+        status, text = KERNEL_FAILED, "out of memory"
     except Exception as error:  # a kernel's code may raise anything
+        expected = [status for kinds, status in STATUS_OF if isinstance(error, kinds)]
         where = "".join(traceback.format_exception(error)[-3:]).strip()
-        done = replace(started, status=KERNEL_FAILED, text=where)
-    if done.status not in COMPLETE and point.ranks > 1 and team.comm is not None:
-        _abort_ranks(done, team)
-    provenance = {**done.provenance, **_provenance(setup)}
-    return replace(done, provenance=provenance) if team.rank == 0 else None
-
-
-def _abort_ranks(failed: Measurement, team: Team) -> None:
-    """End all ranks after one failed: the others might wait for it for ever."""
-    print(f"rank {team.rank}: {failed.status}: {failed.text}", flush=True)
-    team.comm.Abort(1)
+        status, text = (expected[0], str(error)) if expected else (KERNEL_FAILED, where)
+    return replace(started, status=status, text=text)
 
 
 def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measurement) -> Measurement:
@@ -194,7 +217,11 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
         if site.simulated:
             proof = ClockProof(SIMULATED)
         else:
-            proof = prove(site, point.setting, measured.windows)
+            proof = proof_of_all(
+                team.gather((team.node, prove(site, point.setting, measured.windows)))
+            )
+            if team.size > 1:
+                measured = joined(measured, team)
     started = replace(
         started,
         status=CLOCK_UNPROVEN if proof.missing else OK,
@@ -262,8 +289,6 @@ def _measured(
         counters=by_counters.kept,
         metrics=dict(prepared.metrics()) if isinstance(prepared, WithMetrics) else {},
     )
-    if team.size > 1:
-        measured = joined(measured, team, node_name())
     return measured, None if counts is None else _site_counts(setup.site, counts)
 
 
@@ -277,11 +302,14 @@ def _site_counts(site: Site, counts: Mapping[str, float]) -> dict[str, float]:
 
 
 def _timed_cpus(site: Site, team: Team) -> frozenset[int]:
-    """The CPUs on which this rank times the core clock: each is timed by one rank."""
+    """The CPUs on which this rank times the core clock: each is timed by one rank of its node."""
     if device_of(site.clocks) != "cpu":
         return frozenset()
-    own = [frozenset(cpus) for cpus in team.gather(os.sched_getaffinity(0))]
-    return own[team.rank].difference(*own[: team.rank])
+    own = [
+        {(node, cpu) for cpu in cpus}
+        for node, cpus in zip(team.nodes, team.gather(os.sched_getaffinity(0)), strict=True)
+    ]
+    return frozenset(cpu for _, cpu in own[team.rank].difference(*own[: team.rank]))
 
 
 def _record(
@@ -381,11 +409,6 @@ def _traces(windows: Sequence[Window]) -> tuple[Trace, ...]:
         )
         for some in parts.values()
     )
-
-
-def node_name() -> str:
-    """The node's name in Slurm, otherwise its host name."""
-    return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
 def _provenance(setup: PartitionSetup) -> dict[str, Any]:

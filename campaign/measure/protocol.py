@@ -15,23 +15,26 @@
    ``max_windows`` have been measured.
 7. Cool-down.
 
-With several ranks the first one decides, by the meters of its node.
+With several ranks the first one of each node reads the node's meters, and the first of all
+decides, by what all of them see.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from campaign.measure.channel_energy import Energy, channel_energy
-from campaign.measure.energy import NodeEnergy, counted_channels, mean_of, node_energy
+from campaign.measure.energy import NodeEnergy, added, counted_channels, mean_of, node_energy
 from campaign.measure.sampler import OpenMeter
 from campaign.measure.window import Window, idle_window, run_window
 from campaign.plan.campaign_file import Protocol
+from dvfs.setting import Setting
 from kernels.host.ranks import Team
 from kernels.host.timed_clock import timed_core_mhz
 from kernels.kernel import Prepared
@@ -85,14 +88,24 @@ class PointSetup:
         )
 
     def timed_mhz(self) -> tuple[float, ...]:
-        """The core clock of every CPU that a rank times, the same on every rank."""
+        """The core clock of every CPU of this node that a rank times, the same on its ranks."""
         own = timed_core_mhz(self.timed_cpus) if self.timed_cpus else ()
-        return tuple(mhz for some in self.team.gather(own) for mhz in some)
+        nodes, timed = self.team.nodes, self.team.gather(own)
+        return tuple(
+            mhz
+            for node, some in zip(nodes, timed, strict=True)
+            for mhz in some
+            if node == self.team.node
+        )
 
     @property
     def metered(self) -> bool:
         """Whether the first rank reads meters; the same on every rank."""
         return bool(self.team.decide(bool(self.meters)))
+
+    def of_all_nodes(self, energy: Energy) -> Energy:
+        """The sum of what the ranks that read meters give; the same on every rank."""
+        return of_all_nodes(self.team, self.meters, energy)
 
 
 @dataclass(frozen=True)
@@ -114,7 +127,7 @@ class WindowedMeasurement:
 def idle_power(
     team: Team, meters: Sequence[OpenMeter], clocks: ClockControl, protocol: Protocol
 ) -> dict[str, float]:
-    """The node's idle power in W; empty where ``idle_s`` is 0 or no meter is read.
+    """The idle power of all nodes in W; empty where ``idle_s`` is 0 or no meter is read.
 
     Raises:
         MeterUnreadable: a meter fails.
@@ -123,10 +136,17 @@ def idle_power(
         return {}
     window = idle_window(team, protocol.idle_s, meters, clocks, 1.0 / protocol.sampling_hz)
     seconds = window.end_ns / 1e9
-    energy = node_energy(window.traces, 0, window.end_ns).total
-    if math.isnan(energy.energy_j):
+    own = _scaled(node_energy(window.traces, 0, window.end_ns).total, 1.0 / seconds)
+    power = of_all_nodes(team, meters, own)
+    if math.isnan(power.energy_j):
         return {}
-    return {"idle_w": energy.energy_j / seconds, "idle_std_w": energy.std_j / seconds}
+    return {"idle_w": power.energy_j, "idle_std_w": power.std_j}
+
+
+def of_all_nodes(team: Team, meters: Sequence[OpenMeter], energy: Energy) -> Energy:
+    """The sum of the energies, or powers, of the ranks that read meters; the same on every rank."""
+    read = team.gather(energy if meters else None)
+    return added(one for one in read if one is not None)
 
 
 def run_protocol(setup: PointSetup) -> WindowedMeasurement:
@@ -180,7 +200,8 @@ def _warm_up(
         seconds = window.end_ns / 1e9
         spent_s += seconds
         one_s = seconds / window.iterations
-        power = _scaled(node_energy(window.traces, 0, window.end_ns).total, 1.0 / seconds)
+        own = node_energy(window.traces, 0, window.end_ns).total
+        power = setup.of_all_nodes(_scaled(own, 1.0 / seconds))
         steady = before is not None and _close(before, power, protocol.steady_pct)
         steady, enough = team.decide((steady, spent_s >= protocol.warm_up_max_s))
         if steady or enough:
@@ -221,7 +242,7 @@ def _length_s(
             if mean_w > 0:
                 needed_s = max(needed_s, meter_needs_s(trace.channel, mean_w, protocol.window_pct))
     longest_s = max(protocol.max_duration_s, protocol.min_duration_s)
-    needed_s, longest_s = (float(x) for x in setup.team.decide((needed_s, longest_s)))
+    needed_s = setup.team.maximum(needed_s)
     if needed_s > longest_s:
         flags.append(
             f"the meter needs a window of {needed_s:.3g} s for an uncertainty of "
@@ -271,7 +292,7 @@ def _again(setup: PointSetup, windows: list[Window], steps: dict[str, Any]) -> b
     protocol = setup.protocol
     if protocol.uncertainty_pct is None or not setup.metered:
         return False
-    energy, _ = energy_of(windows, protocol.trim_s)
+    energy = setup.of_all_nodes(energy_of(windows, protocol.trim_s)[0])
     relative_pct = 100.0 * energy.random_j / abs(energy.energy_j) if energy.energy_j else math.nan
     reached = len(windows) >= FIRST_REPEATS and relative_pct <= protocol.uncertainty_pct
     reached = bool(setup.team.decide(reached))
@@ -314,12 +335,60 @@ def _scaled(energy: Energy, factor: float) -> Energy:
     return Energy(energy.energy_j * factor, energy.random_j * factor, energy.gain_j * factor)
 
 
-def joined(measured: WindowedMeasurement, team: Team, node: str) -> WindowedMeasurement:
-    """The windows with the traces of all nodes. A trace carries the name of its node."""
+def joined(measured: WindowedMeasurement, team: Team) -> WindowedMeasurement:
+    """The windows of all nodes as one: their traces, which carry the names of their nodes, all
+    timed clocks, and the mean of the clocks that were read back.
+
+    Raises:
+        MeterUnreadable: nothing counts on one of the nodes, so that their sum would lack it.
+    """
     windows = []
     for window in measured.windows:
-        own = [replace(trace, node=node) for trace in window.traces]
-        gathered = [trace for traces in team.gather(own) for trace in traces]
-        windows.append(replace(window, traces=gathered))
+        own = replace(window, traces=[replace(trace, node=team.node) for trace in window.traces])
+        gathered = team.gather(own if team.first_on_node() else None)
+        of_nodes = [one for one in gathered if one is not None]
+        traces = [trace for one in of_nodes for trace in one.traces]
+        counting = {trace.node for trace in counted_channels(traces)}
+        for node in dict.fromkeys(team.nodes) if counting else ():
+            if node not in counting:
+                raise MeterUnreadable(
+                    f"{node}: no meter there counts, and {', '.join(sorted(counting))} have one",
+                    "measure on nodes with the same meters",
+                )
+        windows.append(
+            replace(
+                window,
+                traces=traces,
+                achieved=_mean_setting([one.achieved for one in of_nodes]),
+                conditions=_conditions([one.conditions for one in of_nodes]),
+                timed_mhz=(
+                    tuple(mhz for one in of_nodes for mhz in one.timed_mhz[0]),
+                    tuple(mhz for one in of_nodes for mhz in one.timed_mhz[1]),
+                ),
+            )
+        )
     flags = [f for some in team.gather(measured.flags) for f in some]
     return replace(measured, windows=windows, flags=list(dict.fromkeys(flags)))
+
+
+def _mean_setting(settings: Sequence[Setting]) -> Setting:
+    """The mean of each clock over nodes; None where one of them does not report it."""
+    clocks = list(zip(*(setting.clocks for setting in settings), strict=True))
+    return Setting(*(None if None in own else statistics.fmean(own) for own in clocks))
+
+
+def _conditions(of_nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The conditions of several nodes as one: of numbers that say that something is wrong the
+    largest, of others the mean, and all texts."""
+    joined_: dict[str, Any] = {}
+    for name in dict.fromkeys(name for own in of_nodes for name in own):
+        values = [own[name] for own in of_nodes if name in own]
+        if isinstance(values[0], str):
+            joined_[name] = ", ".join(dict.fromkeys(values))
+        elif isinstance(values[0], list):
+            joined_[name] = sorted({text for own in values for text in own})
+        elif name in ("temperature_c", "core_v"):
+            joined_[name] = statistics.fmean(values)
+        else:
+            joined_[name] = max(values)
+    return joined_

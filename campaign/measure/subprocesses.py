@@ -25,9 +25,15 @@ from typing import Any
 
 from analysis.dataset import CLOCK_NOT_LEGAL, KERNEL_FAILED, NODE_LOST, TIMED_OUT
 from campaign.extras import MissingExtra
-from campaign.measure.__main__ import RecordUnwritten
-from campaign.measure.mpi import measuring_mpiexec, ranks_mpi
-from campaign.measure.point_life import PartitionSetup, node_name
+from campaign.measure.__main__ import RecordUnwritten, asked_in_environment
+from campaign.measure.mpi import (
+    measuring_mpiexec,
+    measuring_ranks,
+    program_ranks,
+    ranks_mpi,
+    step_size,
+)
+from campaign.measure.point_life import PartitionSetup
 from campaign.measure.point_server import (
     GRACE_S,
     STEP_NAME,
@@ -42,7 +48,7 @@ from campaign.plan.point import Point
 from campaign.store.journal import TornRecord, encode, scalars_of
 from campaign.store.layout import StoreUnwritable
 from kernels.host.output import beginning_and_end
-from kernels.registry import find_kernel
+from kernels.host.ranks import node_name
 from sites.clocks.slurm import refusal, step_flags
 from sites.slurm_environment import step_environment
 
@@ -132,8 +138,8 @@ class SubprocessRunner:
         log = self.folder / "log"
         set_by_slurm = self.setup.site.clocks.control == "slurm"
         served = self._in_step if set_by_slurm else self._forked
-        one = measuring_ranks(point) == 1
-        start, messages = (served, self.step_log) if one else (self._launched, log)
+        ranks = measuring_ranks(point, self.setup.site)
+        start, messages = (served, self.step_log) if ranks == 1 else (self._launched, log)
         for _ in range(2):
             started_unix_s = time.time()
             try:
@@ -157,7 +163,8 @@ class SubprocessRunner:
         if set_by_slurm and (refused := _refusal(messages)):
             text = f"Slurm does not set the clocks ({point.setting}): {refused}"
             return _failure(point, attempt, started_unix_s, CLOCK_NOT_LEGAL, text)
-        record, output = _left(point, log, None if timed_out else result)
+        ranks_started = program_ranks(point, self.setup.site) > ranks
+        record, output = _left(ranks_started, log, None if timed_out else result)
         if record is not None:
             return record
         kept = beginning_and_end(output)
@@ -239,24 +246,16 @@ class SubprocessRunner:
     ) -> tuple[int | None, bool]:
         if self.setup.site.clocks.control == "slurm":
             self._end_server()  # its step has clocks of its own
-        point_file = self.folder / "point.json"
-        with _in_scratch(point_file):
-            point_file.write_text(json.dumps({"point": point.as_dict(), "attempt": attempt}))
-        program = [
-            sys.executable,
-            "-m",
-            "campaign.measure",
-            str(self.setup_file),
-            str(point_file),
-            str(result),
+        argv = [
+            *launcher(point, self.setup),
+            *(sys.executable, "-m", "campaign.measure", str(result)),
         ]
-        argv = launcher(point, self.setup) + program
         with _in_scratch(log):
             output = log.open("wb")
         with output:
             process = subprocess.Popen(
                 argv,
-                env=step_environment(),
+                env=step_environment() | asked_in_environment(self.setup, point, attempt),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -309,25 +308,18 @@ def launcher(point: Point, setup: PartitionSetup) -> list[str]:
     """The command that starts the measuring program: srun in a Slurm job, mpiexec for ranks."""
     if "SLURM_JOB_ID" in os.environ:
         return step_words(point, setup, int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
-    ranks = measuring_ranks(point)
+    ranks = measuring_ranks(point, setup.site)
     return [measuring_mpiexec(), "-n", str(ranks)] if ranks > 1 else []
 
 
-def measuring_ranks(point: Point) -> int:
-    """How many ranks measure a point: one where the kernel starts the ranks of a program."""
-    return 1 if point.ranks > 1 and find_kernel(point.kernel).starts_ranks else point.ranks
-
-
 def step_words(point: Point, setup: PartitionSetup, cores: int) -> list[str]:
-    """srun and its options for the step of a point, on a node with so many cores allocated."""
-    ranks = measuring_ranks(point)
+    """srun and its options for the step of a point, on nodes with so many cores allocated."""
+    ranks = measuring_ranks(point, setup.site)
     mpi = ranks_mpi(setup.site, point.partition) if ranks > 1 else "none"
     words = [
         "srun",
         "--export=ALL",
-        "--nodes=1",
-        f"--ntasks={ranks}",
-        f"--cpus-per-task={max(1, cores // ranks)}",
+        *step_size(setup.site, ranks, cores),
         f"--job-name={STEP_NAME}",
         "--overlap",
         "--kill-on-bad-exit=1",
@@ -349,13 +341,12 @@ def _refusal(log: Path) -> str | None:
         return None
 
 
-def _left(point: Point, log: Path, result: Path | None) -> tuple[bytes | None, str]:
+def _left(ranks_started: bool, log: Path, result: Path | None) -> tuple[bytes | None, str]:
     """The record of a measuring process, or None, and the output that explains why there is none.
 
     Where the step of a program's ranks has failed, and not the program, its record is dropped: the
-    point is treated as one whose own step failed.
+    point is treated as one whose own step failed. ``ranks_started``: whether it has such a step.
     """
-    ranks_started = measuring_ranks(point) < point.ranks
     output = _output(log)
     with contextlib.suppress(OSError, TornRecord):
         record = b"" if result is None else result.read_bytes()

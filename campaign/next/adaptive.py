@@ -125,8 +125,8 @@ class Adaptive:
         part, chosen = self._parts[names], self._chosen[names]
         data = site_data(results, names[0]) if ended else None
         offer = offered(self.plan, part, states, data, again=True)
-        nodes = self.plan.sites[names[0]].partitions[names[1]].nodes
-        batch = max(LEAST_BATCH, nodes, len(part.inputs) // KERNELS_A_BATCH)
+        workers = self.plan.sites[names[0]].workers(names[1])
+        batch = max(LEAST_BATCH, workers, len(part.inputs) // KERNELS_A_BATCH)
         picked = choose_next(
             results,
             data,

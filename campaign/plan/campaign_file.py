@@ -80,8 +80,8 @@ class KernelEntry(FileModel):
     """Variants: further parameters, each a list of values, a range 'first : last : step', or an
     expression; and where, a list of conditions. See the page on spaces."""
     ranks: Annotated[int, Field(ge=1)] = 1
-    """The number of MPI ranks of a node that run the kernel together. A command is one program of
-    so many ranks."""
+    """The number of MPI ranks on each node of a point that run the kernel together. A command is
+    one program of them all."""
     settings: Settings | None = None
     """The settings of this kernel, instead of the site's and the campaign's."""
     repeats: Annotated[int, Field(ge=1, le=10_000)] | None = None
@@ -154,7 +154,7 @@ class Search(FileModel):
     """What is to be least: energy, time, edp, ed2p or weighted:ALPHA."""
     batch: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """How many variants at settings are chosen together, from the results of all before (default:
-    5, or the partition's nodes where these are more)."""
+    5, or as many as the partition measures at the same time, where these are more)."""
     seed: int = 0
     """The seed of what is drawn at random."""
 

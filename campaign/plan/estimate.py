@@ -151,14 +151,16 @@ def _estimate(
         iteration_s = known.get((entry.label, entry.params))
         known_inputs += iteration_s is not None
         steps_s += measuring_s(protocol, site, iteration_s or 0.0)
-        steps_s += statistics.median(beyond_s) if beyond_s else launching_s(site, entry.ranks)
+        ranks = entry.ranks * site.nodes_per_point
+        steps_s += statistics.median(beyond_s) if beyond_s else launching_s(site, ranks)
     point_s = steps_s / len(part.inputs)
-    nodes = min(partition.nodes, len(part))
-    own_s = math.ceil(len(part) / nodes) * point_s
+    workers = min(site.workers(part.partition), len(part))
+    nodes = workers * site.nodes_per_point
+    own_s = math.ceil(len(part) / workers) * point_s
     start_s, holds = START_S, None
     if slurm:
         holds = max(1, int((walltime_s(partition.walltime) - START_S) / point_s))
-        start_s *= math.ceil(len(part) / nodes / holds)
+        start_s *= math.ceil(len(part) / workers / holds)
     wall_s = own_s + start_s
     return PartitionEstimate(
         site=part.site,

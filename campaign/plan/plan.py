@@ -147,6 +147,7 @@ def make_plan(
                 f"a campaign may have at most {MAX_POINTS}: plan several",
             )
         of_input = [o for o, sweep in zip(of_kernel, sweeps, strict=True) for _ in sweep.params]
+        _check_ranks(inputs, source)
         for chosen in (of_site, *of_kernel):
             _check_twice(inputs, of_input, chosen, partitions, source)
         for name in partitions:
@@ -351,6 +352,20 @@ def _check_twice(
             f"the point {point.label} {point.params} at {setting} is planned twice",
             "list each value and each kernel once, or give the kernels different labels",
         )
+
+
+def _check_ranks(inputs: Sequence[Input], source: Source) -> None:
+    """Refuse a kernel with different numbers of ranks: its measurements would be taken for those
+    of one."""
+    ranks: dict[tuple[str, str], int] = {}
+    for one in inputs:
+        other = ranks.setdefault((one.label, one.params), one.ranks)
+        if other != one.ranks:
+            raise source.error(
+                ("kernels",),
+                f"{one.label} {one.params} with {other} and with {one.ranks} ranks",
+                "give the kernels different labels",
+            )
 
 
 def _shared_cell(

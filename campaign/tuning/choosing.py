@@ -116,8 +116,7 @@ class Tuning:
         progress = self._progress(names)
         if progress.waiting or not progress.may_come:
             return []
-        nodes = self.plan.sites[names[0]].partitions[names[1]].nodes
-        batch = self.search.batch or max(BATCH, nodes)
+        batch = self.search.batch or max(BATCH, self.plan.sites[names[0]].workers(names[1]))
         searched = [
             (problem, known)
             for problem, known in zip(self.problems[names], progress.known, strict=True)

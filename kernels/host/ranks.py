@@ -2,11 +2,17 @@
 
 A kernel and the measurement use MPI only through a :class:`Team`. A serial run is a team of one
 and does not import MPI.
+
+Whoever waits for the others sleeps: an MPI library waits by asking without a pause, which would
+take a processor and power from what is measured meanwhile. So a rank that waits can also be told
+that another one has failed.
 """
 
 from __future__ import annotations
 
 import os
+import platform
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,11 +27,32 @@ class WrongTeamSize(Exception):
     """MPI started another number of ranks than was requested."""
 
 
+class RankFailed(Exception):
+    """Another rank has failed: ``status`` and ``text`` are its own."""
+
+    def __init__(self, status: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+WAIT_S = 1e-3
+"""How long a rank sleeps before it asks again whether all others have come."""
+END_S = 2.0
+"""How long the ranks of a failed team have to restore clocks and end programs."""
+FAILED = 1
+"""The tag of the message by which a rank says that it has failed."""
+
+
+def node_name() -> str:
+    """The node's name in Slurm, otherwise its host name."""
+    return os.environ.get("SLURMD_NODENAME") or platform.node()
+
+
 class Team:
     """The ranks that run one kernel; a team of one unless a communicator is given.
 
     ``launcher``: what starts the ranks of a program that has its own
-    (:attr:`kernels.kernel.Kernel.starts_ranks`).
+    (:attr:`kernels.kernel.Kernel.starts_ranks`). ``nodes``: the name of each rank's node.
     """
 
     def __init__(self, comm: Any = None, launcher: Launcher | None = None) -> None:
@@ -33,9 +60,10 @@ class Team:
         self.launcher = launcher
         self.rank: int = comm.Get_rank() if comm else 0
         self.size: int = comm.Get_size() if comm else 1
+        self.nodes: list[str] = self.gather(node_name())
 
     @classmethod
-    def of_world(cls, ranks: int) -> Team:
+    def of_world(cls, ranks: int, launcher: Launcher | None = None) -> Team:
         """The team of COMM_WORLD, which must hold exactly ``ranks`` ranks.
 
         A launcher that does not know the library's start-up protocol silently starts N worlds of
@@ -46,7 +74,7 @@ class Team:
             WrongTeamSize: COMM_WORLD has another size.
         """
         if ranks == 1:
-            return cls()
+            return cls(launcher=launcher)
         try:
             from mpi4py import MPI  # noqa: PLC0415  (MPI starts at import)
         except (ImportError, RuntimeError) as error:
@@ -59,27 +87,40 @@ class Team:
                 f"MPI library ({MPI.Get_library_version().splitlines()[0]}) use different start-up "
                 f"protocols; set mpi in the environment of the partition in the site file"
             )
-        return cls(MPI.COMM_WORLD)
+        return cls(MPI.COMM_WORLD, launcher)
 
     def barrier(self) -> None:
-        """Wait until every rank has called this."""
+        """Wait until every rank has called this; they go on together.
+
+        Raises:
+            RankFailed: another rank has failed. So do all methods that ask the other ranks.
+        """
         if self.comm:
+            self._wait()
             self.comm.Barrier()
+
+    def _wait(self) -> None:
+        """Sleep until every rank has come here."""
+        all_here = self.comm.Ibarrier()
+        while not all_here.Test():
+            if self.comm.iprobe(tag=FAILED):
+                raise RankFailed(*self.comm.recv(tag=FAILED))
+            time.sleep(WAIT_S)
+
+    def tell_failed(self, status: str, text: str) -> None:
+        """Tell all other ranks that this one has failed: those that wait, or will, end by it."""
+        for rank in range(self.size):
+            if rank != self.rank:
+                self.comm.isend((status, text), rank, tag=FAILED)
 
     def maximum(self, value: float) -> float:
         """The largest of the ranks' values, on every rank."""
-        if not self.comm:
-            return value
-        from mpi4py import MPI  # noqa: PLC0415
-
-        return float(self.comm.allreduce(value, op=MPI.MAX))
+        return float(max(self.gather(value)))
 
     def sums(self, counts: Mapping[str, float] | None) -> dict[str, float] | None:
         """Counts by class added over the ranks, on every rank; None if any rank has none."""
-        if not self.comm:
-            return None if counts is None else dict(counts)
         total: dict[str, float] = {}
-        for of_rank in self.comm.allgather(None if counts is None else dict(counts)):
+        for of_rank in self.gather(None if counts is None else dict(counts)):
             if of_rank is None:
                 return None
             for name, value in of_rank.items():
@@ -88,13 +129,29 @@ class Team:
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, on every rank, in rank order."""
-        return self.comm.allgather(value) if self.comm else [value]
+        if not self.comm:
+            return [value]
+        self._wait()
+        return list(self.comm.allgather(value))
 
     def decide(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
-        return self.comm.bcast(value, root=0) if self.comm else value
+        if not self.comm:
+            return value
+        self._wait()
+        return self.comm.bcast(value, root=0)
+
+    def end_failed(self) -> None:
+        """End all ranks after one has failed: those too that wait inside a kernel."""
+        if self.comm:
+            time.sleep(END_S)
+            self.comm.Abort(1)
+
+    @property
+    def node(self) -> str:
+        """The name of this rank's node."""
+        return self.nodes[self.rank]
 
     def first_on_node(self) -> bool:
-        """Whether this rank is the one that reads its node's meters."""
-        nodes = self.gather(os.uname().nodename)
-        return nodes.index(nodes[self.rank]) == self.rank
+        """Whether this rank is the one that reads its node's meters and sets its clocks."""
+        return self.nodes.index(self.node) == self.rank

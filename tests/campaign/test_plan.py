@@ -354,6 +354,21 @@ def test_what_is_planned_twice_is_named(tmp_path, old, new, named):
     assert f"the point {named} MHz is planned twice" in str(error.value)
 
 
+def test_a_kernel_has_one_number_of_ranks(tmp_path):
+    """Others need a label, by which they are told apart."""
+    entry = '[[kernels]]\nkernel = "idle"\nranks = 2\n'
+    path = campaign_file(tmp_path, settings="")
+    path.write_text(path.read_text().replace("jetson-tk1", "localhost") + entry)
+    with pytest.raises(BadFile) as error:
+        make_plan(path)
+    assert 'idle {"sleep_s":0.0} with 1 and with 2 ranks' in str(error.value)
+    path.write_text(path.read_text() + 'label = "two"\n')
+    assert {(point.label, point.ranks) for point in make_plan(path).points} == {
+        ("idle", 1),
+        ("two", 2),
+    }
+
+
 def test_another_seed_changes_the_order_alone(tmp_path):
     first = make_plan(campaign_file(tmp_path)).points
     other = make_plan(

@@ -61,6 +61,13 @@ WRONG = [
         'repeats = "1"',
         ["c.toml:2", "repeats", "'1'", "whole number"],
     ),
+    (
+        "several nodes of a simulated machine",
+        "s",
+        'name = "s"\n',
+        'name = "s"\nnodes_per_point = 2\n',
+        ["s.toml:2", "nodes_per_point", "simulated"],
+    ),
     ("zero repeats", "c", "repeats = 1", "repeats = 0", ["c.toml:2", "greater than or equal"]),
     ("unknown kernel", "c", '"sp_fma"', '"spfma"', ["c.toml:8", "spfma", "sp_fma"]),
     ("unknown parameter", "c", "level =", "lvel =", ["c.toml:10", "lvel", "known"]),
