@@ -21,10 +21,9 @@ def step_examples(plan: Plan, site: str, partition: str) -> list[str]:
     cores = entry.partitions[partition].cores
     lines = []
     for point in plan.of_partition(site, partition):
-        measuring = measuring_ranks(point, entry)
-        if entry.clocks.control == "slurm" or measuring > 1:
+        if entry.clocks.control == "slurm" or measuring_ranks(point, entry) > 1:
             words = step_words(point, setup, cores)
             lines.append(shlex.join(words) + " PYTHON -m campaign.measure ...")
-        if measuring < program_ranks(point, entry):
+        if program_ranks(point, entry) > 1:
             lines.append(shlex.join(program_step_words(point, entry, cores)) + " PROGRAM ...")
     return list(dict.fromkeys(lines))

@@ -51,8 +51,12 @@ def main(result: str) -> None:
     first_out_of_memory()
     asked = json.loads(zlib.decompress(base64.b64decode(os.environ.pop(ASKED))))
     setup = PartitionSetup.from_dict(asked["setup"])
+    point, attempt = Point.from_dict(asked["point"]), asked["attempt"]
     try:
-        write_record(setup, Point.from_dict(asked["point"]), asked["attempt"], Path(result))
+        if os.environ.get("SLURM_PROCID", "0") == "0":
+            write_record(setup, point, attempt, Path(result))
+        else:  # on a node without the worker's folder, perhaps, and rank 0 of a world of its own
+            measure(setup, point, attempt)
     finally:
         # A signal may have come before the point restored its clocks.
         put_back_held()
@@ -70,8 +74,6 @@ def write_record(setup: PartitionSetup, point: Point, attempt: int, result: Path
     """
 
     def keep(measurement: Measurement) -> None:
-        if os.environ.get("SLURM_PROCID", "0") != "0":
-            return  # of several worlds: each has a rank 0, and the worker's folder is on one node
         new = result.with_suffix(".new")
         try:
             new.write_bytes(encode(measurement))

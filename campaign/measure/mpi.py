@@ -36,8 +36,9 @@ def measuring_ranks(point: Point, site: Site) -> int:
 
 
 def program_ranks(point: Point, site: Site) -> int:
-    """How many ranks a user's program has."""
-    return site.nodes_per_point * point.ranks
+    """How many ranks the kernel starts: those of a user's program, and 1 where it is none."""
+    started = find_kernel(point.kernel).starts_ranks
+    return site.nodes_per_point * point.ranks if started else 1
 
 
 def step_size(site: Site, ranks: int, cores: int) -> list[str]:
@@ -76,7 +77,7 @@ def measuring_mpiexec() -> str:
 
 
 def program_launcher(point: Point, site: Site) -> Launcher | None:
-    """What starts the ranks of a user's program; None for one rank.
+    """What starts the ranks of a user's program; None where it has one, and for other kernels.
 
     In a Slurm job this is srun, otherwise the site's mpiexec, or the wheel's where there is none.
 

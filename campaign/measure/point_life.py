@@ -138,9 +138,8 @@ def measure(
         setup=setup.id,
     )
     try:
-        launched = find_kernel(point.kernel).starts_ranks
-        launcher = program_launcher(point, setup.site) if launched else None
-        team = Team.of_world(measuring_ranks(point, setup.site), launcher)
+        ranks = measuring_ranks(point, setup.site)
+        team = Team.of_world(ranks, program_launcher(point, setup.site))
     except (WrongTeamSize, MissingExtra, NoMpi) as error:
         text = (
             f"{MissingExtra('mpich')} (mpi4py: {error})" if isinstance(error, NoMpi) else str(error)

@@ -163,7 +163,7 @@ class SubprocessRunner:
         if set_by_slurm and (refused := _refusal(messages)):
             text = f"Slurm does not set the clocks ({point.setting}): {refused}"
             return _failure(point, attempt, started_unix_s, CLOCK_NOT_LEGAL, text)
-        ranks_started = program_ranks(point, self.setup.site) > ranks
+        ranks_started = program_ranks(point, self.setup.site) > 1
         record, output = _left(ranks_started, log, None if timed_out else result)
         if record is not None:
             return record

@@ -147,6 +147,15 @@ def test_one_setting_gives_no_interval_and_too_few_rows_no_fit(quiet):
         fit(quiet.take(np.arange(3)))
 
 
+def test_a_kernel_with_different_ranks_is_not_fitted_as_one():
+    data = twin_dataset("off", per_family=1)
+    same = data.assign(ranks=("measurement", np.full(data.sizes["measurement"], 4)))
+    assert len(observations(same, "tk1")) == data.sizes["measurement"]
+    ranks = np.where(data["core_mhz"].values > 600.0, 4, 8)
+    with pytest.raises(CantFit, match=r"was measured with [48] and with [48] ranks"):
+        observations(data.assign(ranks=("measurement", ranks)), "tk1")
+
+
 def test_scipys_own_nnls_agrees(noisy):
     fitted = fit(noisy, intervals=False)
     matrix = design_matrix(noisy, fitted.terms) / noisy.energy_j[:, None]

@@ -36,8 +36,8 @@ from campaign.store.layout import open_store
 from dvfs.setting import Setting
 from kernels.registry import find_kernel
 from sites.clocks import CONTROLS
-from sites.meters import METERS
 from sites.located_toml import BadFile
+from sites.meters import METERS
 from sites.site_file import Site
 from sites.site_reading import read_site
 from tests.campaign import node_devices
@@ -119,12 +119,13 @@ def two_nodes(
         time.sleep(0.1)
 
 
-def measuring() -> list[psutil.Process]:
-    """The processes that measure a point now, on whatever node."""
+def measuring(folder: str) -> list[psutil.Process]:
+    """The processes that measure a point of this test now, on whatever node."""
     return [
         process
-        for process in psutil.process_iter(["cmdline"])
+        for process in psutil.process_iter(["cmdline", "environ"])
         if (process.info["cmdline"] or [])[1:3] == ["-m", "campaign.measure"]
+        and (process.info["environ"] or {}).get(node_devices.FOLDER) == folder
     ]
 
 
@@ -165,9 +166,10 @@ def test_who_waits_for_the_program_takes_no_processor(two_nodes: TwoNodes) -> No
     def watch() -> None:
         while not file.exists():
             time.sleep(0.05)
-        before = {one.pid: sum(one.cpu_times()[:2]) for one in measuring()}
+        folder = str(file.parent)
+        before = {one.pid: sum(one.cpu_times()[:2]) for one in measuring(folder)}
         time.sleep(3.0)
-        after = {one.pid: sum(one.cpu_times()[:2]) for one in measuring()}
+        after = {one.pid: sum(one.cpu_times()[:2]) for one in measuring(folder)}
         used_s.extend(after[pid] - before[pid] for pid in before)
 
     file = node_devices.file_of("n3", "runs")
@@ -287,6 +289,7 @@ def test_a_campaign_on_pairs_of_nodes(
     assert main(["plan", str(campaign), "--scripts"]) == 0
     planned = capsys.readouterr().out
     assert "srun --export=ALL --nodes=2 --ntasks=2 --ntasks-per-node=1" in planned
+    assert "srun --nodes=2 --ntasks=4 --ntasks-per-node=2" in planned
     assert main(["run", str(campaign), "--store", str(tmp_path / "S")]) == 0
     store = open_store(tmp_path / "S")
     rows = current_tables(store)[0].measurements.set_index("kernel")
