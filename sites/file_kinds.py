@@ -32,7 +32,7 @@ FILE_KINDS = {
     "Site": _kind(
         "a site file",
         "partitions domains meters clocks legal slurm twin counters",
-        "name description classes device architecture energy",
+        "name description classes device architecture energy nodes_per_point",
         "name it in a campaign file, under [[sites]], or examine it: campaign doctor {path}",
     ),
     "TableMap": _kind(

@@ -42,7 +42,8 @@ OUT_OF_MEMORY = (
 LOST = (
     r"(srun|slurmstepd\S*): error: .*(Node failure|NODE_FAIL|DUE TO (NODE FAILURE|PREEMPTION"
     r"|JOB REQUEUE|TIME LIMIT)|STEPD TERMINATED|Timed out waiting for job step"
-    r"|credential|Communication connection failure|aborted before step completely launched)"
+    r"|credential|Communication connection failure|aborted before step completely launched"
+    r"|mpi/pmi2: )"
 )
 REFUSED = (
     r"srun: error: (.*Requested node configuration is not available|Only allocated \d+ nodes"

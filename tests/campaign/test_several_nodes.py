@@ -103,9 +103,12 @@ class TwoNodes:
         protocol = Protocol.model_validate(PROTOCOL)
         runner = SubprocessRunner(PartitionSetup(self.site(), protocol, (kernel,)))
         try:
-            return decode(runner.measure(point, 0))
+            done = decode(runner.measure(point, 0))
+            if "mpi/pmi2: " in done.text:  # seen in 4 of about 400 starts: a run tries again
+                done = decode(runner.measure(point, 1))
         finally:
             runner.close()
+        return done
 
 
 @pytest.fixture

@@ -41,6 +41,11 @@ from tests.slurm_cluster import SlurmCluster
         # Recorded from a Slurm 22.05 whose nodes, daemons and jobs were harmed.
         ("srun: error: Node failure on n3", StepEnd.LOST),
         ("srun: error: Timed out waiting for job step to complete", StepEnd.LOST),
+        (
+            "slurmstepd-n3: error: mpi/pmi2: value not properly terminated in client request\n"
+            "srun: error: n3: task 0: Exited with exit code 15",
+            StepEnd.LOST,
+        ),
         ("srun: error: Slurm job 27429 has expired", StepEnd.GONE),
         (
             "srun: error: Unable to confirm allocation for job 27434: Unable to contact slurm "
