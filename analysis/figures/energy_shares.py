@@ -12,8 +12,15 @@ from analysis.dataset import moves_data
 from analysis.energy.breakdown import by_class, by_kind, by_phase
 from analysis.energy.fitted import Fit
 from analysis.figures.figure import Axis, Bars, Figure, Panel
-from analysis.figures.labels import file_stem, natural, setting_label, shortened
-from analysis.figures.predictions import CASES_A_PANEL, case_axis, case_place, foremost, numbered
+from analysis.figures.labels import file_stem, natural, setting_label, some_of, told_apart
+from analysis.figures.predictions import (
+    CASES_A_PANEL,
+    case_axis,
+    case_place,
+    foremost,
+    numbered,
+    which_cases,
+)
 from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations
 from dvfs.setting import Setting
@@ -69,6 +76,7 @@ def stacked_panel(
     name beside the bar, by default the row itself.
     """
     styles = part_styles(list(parts))
+    shown = [names[row] if names else row for row in rows]
     values = {name: np.nan_to_num(np.asarray(v, float)).clip(0.0) for name, v in parts.items()}
     whole = np.sum(list(values.values()), axis=0)
     exact = unit == "%" and abs(float(whole.max(initial=0.0)) - 100.0) < 1e-6
@@ -95,12 +103,7 @@ def stacked_panel(
     return Panel(
         title,
         Axis(x_label, low=0.0, high=100.0 if exact else None),
-        Axis(
-            names=[
-                (i, shortened(names[row] if names else row, 40 if wide else 30))
-                for i, row in enumerate(rows)
-            ]
-        ),
+        Axis(names=list(enumerate(told_apart(shown, 40 if wide else 30)))),
         series,
         description,
         wide,
@@ -146,8 +149,17 @@ def count_figure(data: Observations, kernels: Sequence[str], setting: int) -> Fi
     panels = _share_panels(there, there.counts, ("Operations", "Bytes moved"), where)
     if not panels:
         return None
-    caption = "What the kernels do: operations and bytes moved, by class."
+    which = _most_energy(data, there.kernel.tolist(), setting)
+    caption = f"What the kernels do: operations and bytes moved, by class; {which}."
     return Figure("count_shares", caption, panels)
+
+
+def _most_energy(data: Observations, shown: Sequence[str], setting: int) -> str:
+    """Which kernels a figure shows, of those measured at a setting."""
+    there = len(set(data.kernel[data.setting == setting].tolist()))
+    if len(shown) == there:
+        return f"all {there} kernels" if there > 1 else "the one kernel"
+    return f"the {some_of(len(shown), there, 'kernels')} with the most energy"
 
 
 def _share_panels(
@@ -199,8 +211,8 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
     names = short_labels(map(there.instance, rows))
     return Figure(
         "energy_by_class",
-        f"Predicted energy by its use, at {setting_label(data.settings[setting])}: the "
-        f"{len(rows)} kernels with the most energy, one of each family first.",
+        f"Predicted energy by its use, at {setting_label(data.settings[setting])}: "
+        f"{_most_energy(data, rows, setting)}.",
         [
             stacked_panel(
                 "Share of energy, %",
@@ -245,7 +257,8 @@ def instruction_data_figure(
     return Figure(
         "energy_operations_data",
         f"Predicted energy of operations and of data access by class, at "
-        f"{setting_label(data.settings[setting])}.",
+        f"{setting_label(data.settings[setting])}: "
+        f"{_most_energy(data, there.kernel.tolist(), setting)}.",
         panels,
     )
 
@@ -301,10 +314,12 @@ def kind_figure(
             )
         )
     places = [setting_label(setting) for setting in settings]
+    there_are = (len(set(data.kernel.tolist())), len(numbers))
     return Figure(
         "energy_by_kind",
         f"Predicted energy by computation, data access and constant power, by kernel and "
-        f"setting. {numbered(inputs, 'F')}. {numbered(places, 'S')}.",
+        f"setting. {which_cases(len(inputs), len(places), there_are)} "
+        f"{numbered(inputs, 'F')}. {numbered(places, 'S')}.",
         panels,
     )
 

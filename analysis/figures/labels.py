@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -63,6 +64,28 @@ def natural(text: str) -> list[tuple[int, float, str]]:
 def shortened(text: str, characters: int) -> str:
     """A text cut to a number of characters, with an ellipsis where it is cut."""
     return text if len(text) <= characters else f"{text[: max(characters, 2) - 1].rstrip()}…"
+
+
+def some_of(shown: int, there: int, what: str) -> str:
+    """``8 of 116 kernels``; ``8 kernels`` where all are shown."""
+    return f"{shown} of {there} {what}" if shown < there else f"{shown} {what}"
+
+
+def told_apart(texts: Sequence[str], characters: int) -> list[str]:
+    """Texts cut to a number of characters so that different ones stay different.
+
+    Those that would be the same are cut at their beginning instead, as far as they agree.
+    """
+    short = {text: shortened(text, characters) for text in texts}
+    for cut in set(short.values()):
+        alike = [text for text in short if short[text] == cut]
+        if len(alike) > 1:
+            ends = zip(min(alike), max(alike), strict=False)
+            same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], ends))
+            begin = max(alike[0].rfind(mark, 0, same) for mark in " /_=-.") + 1 or same
+            rests = told_apart([text[begin:] for text in alike], characters - 1)
+            short |= {text: f"…{rest}" for text, rest in zip(alike, rests, strict=True)}
+    return [short[text] for text in texts]
 
 
 def setting_label(setting: Setting) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.choice.crossval import CrossValidation
 from analysis.figures.figure import Axis, Bars, Figure, Line, Panel, Points, Rule, Texts, log_scale
-from analysis.figures.labels import family_order, setting_label, shortened
+from analysis.figures.labels import family_order, setting_label, shortened, some_of
 from analysis.figures.range_panel import range_panel
 from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations, kernel_names
@@ -96,6 +96,8 @@ class Cases:
     settings: list[Setting]
     measured_j: np.ndarray
     predicted_j: np.ndarray
+    there: tuple[int, int]
+    """How many kernels and settings have predictions."""
 
     @property
     def error_pct(self) -> np.ndarray:
@@ -149,6 +151,7 @@ def cases(
         settings=settings,
         measured_j=measured,
         predicted_j=predicted,
+        there=(len(there), len(np.unique(data.setting))),
     )
 
 
@@ -161,6 +164,12 @@ def foremost(data: Observations, families: Mapping[str, str], most: int) -> list
         first.setdefault(families[kernel], kernel)
     chosen = [*first.values(), *(k for k in ranked if k not in first.values())][:most]
     return sorted(chosen, key=ranked.index)
+
+
+def which_cases(n_kernels: int, n_settings: int, there: tuple[int, int]) -> str:
+    """How many of the kernels and settings a figure of cases shows, a sentence."""
+    kernels = some_of(n_kernels, there[0], "kernels")
+    return f"{kernels} at {some_of(n_settings, there[1], 'settings')}."
 
 
 def numbered(names: Sequence[str], letter: str) -> str:
@@ -203,7 +212,8 @@ def case_figure(shown: Cases) -> Figure:
     return Figure(
         "measured_predicted",
         f"Measured and predicted energy by kernel and setting, with the error of the prediction "
-        f"in percent. {numbered(shown.inputs, 'F')}. {numbered(places, 'S')}.",
+        f"in percent. {which_cases(len(shown.inputs), len(places), shown.there)} "
+        f"{numbered(shown.inputs, 'F')}. {numbered(places, 'S')}.",
         [
             _case_panel(shown, range(first, min(first + size, len(shown.inputs))), what)
             for first in range(0, len(shown.inputs), size)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.figures.figure import Axis, Line, Panel, Points
-from analysis.figures.labels import shortened
+from analysis.figures.labels import told_apart
 
 Range = tuple[float, float, float]
 """The smallest value, the one in the middle, and the largest."""
@@ -31,7 +31,7 @@ def range_panel(
     return Panel(
         title,
         Axis(axis, low=0.0, include=[0.1]),
-        Axis(names=[(i, shortened(name, 20)) for i, (name, _) in enumerate(ranges)]),
+        Axis(names=list(enumerate(told_apart([name for name, _ in ranges], 20)))),
         [
             Line(
                 np.column_stack([low, high, gap]).ravel(),

@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.choice.pick import Pick
 from analysis.figures.figure import Axis, Bars, Figure, Line, Panel
-from analysis.figures.labels import family_order, shortened
+from analysis.figures.labels import family_order, told_apart
 
 
 def savings_figure(
@@ -38,7 +38,7 @@ def savings_figure(
             Panel(
                 title,
                 Axis(f"{label}, %", include=[0.0, 5.0]),
-                Axis(names=[(i, shortened(name, 20)) for i, name in enumerate(names)]),
+                Axis(names=list(enumerate(told_apart(names, 20)))),
                 [
                     Bars(
                         at=rows,

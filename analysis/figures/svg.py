@@ -17,6 +17,8 @@ from analysis.figures.figure import Band, Bars, Figure, Line, Panel, Points, Rul
 
 CHARACTER, SMALL_CHARACTER = 6.6, 5.6
 """About how wide a character of each text size is; a little more than in most fonts."""
+BROAD = "mwMW@%…"
+"""Characters that take half as much again."""
 WIDTH, WIDE = 380.0, 780.0
 HEIGHT, WIDE_HEIGHT, ROW = 194.0, 148.0, 17.0
 """The height of the plot: of a panel, of a wide one, and of each row of names."""
@@ -72,6 +74,11 @@ def px(length: float) -> str:
     return f"{length:.1f}".removesuffix(".0")
 
 
+def _broad(text: str) -> float:
+    """About how many characters of usual width a text is as broad as."""
+    return len(text) + 0.5 * sum(character in BROAD for character in text)
+
+
 def _text(style: str, x: float, y: float, text: str) -> str:
     return f'<text class="{style}" x="{px(x)}" y="{px(y)}">{escape(text)}</text>'
 
@@ -83,8 +90,8 @@ def _title(texts: Sequence[str], i: int) -> str:
 def _frame(panel: Panel, key_rows: int) -> Frame:
     width = WIDE if panel.wide else WIDTH
     x_scale, y_scale = panel.scales()
-    longest = max((len(text) for _, text in panel.y.names), default=0)
-    left = min(SMALL_CHARACTER * longest + 12, MOST_LEFT) if panel.y.names else 46.0
+    broadest = max((_broad(text) for _, text in panel.y.names), default=0.0)
+    left = min(SMALL_CHARACTER * broadest + 12, MOST_LEFT) if panel.y.names else 46.0
     plot = WIDE_HEIGHT if panel.wide else HEIGHT
     plot = ROW * len(panel.y.names) if panel.y.names else plot
     top = 24 + LINE_HEIGHT * key_rows
@@ -108,7 +115,7 @@ def _legend(panel: Panel) -> tuple[list[str], int]:
     parts, at, row = [], 2.0, 0
     entries = panel.legend()
     for series in entries:
-        room = 15 + CHARACTER * len(series.label) + 12
+        room = 15 + CHARACTER * _broad(series.label) + 12
         if at > 2 and at + room > width:
             at, row = 2.0, row + 1
         y = 30 + LINE_HEIGHT * row

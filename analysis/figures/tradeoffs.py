@@ -13,7 +13,7 @@ from analysis.choice.candidates import Candidates
 from analysis.choice.fronts import pareto_front, pareto_steps
 from analysis.choice.pick import Pick
 from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule, log_scale
-from analysis.figures.labels import setting_label, shortened, unit_name
+from analysis.figures.labels import setting_label, shortened, told_apart, unit_name
 from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.rooflines.greenup import (
     BECOMES_COMPUTE_BOUND,
@@ -37,6 +37,8 @@ SAVED = np.geomspace(1.0, 16.0, 7)
 """The m of figure 8: by how much the bytes are divided."""
 INTENSITIES = 5
 PARETO_SHOWN = 6
+PARETO_TITLE = 25
+"""Characters of a kernel's name in the title of its panel."""
 
 
 def trade_off_points(line: Roofline) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -138,7 +140,7 @@ def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: 
         series.append(Points(time_s[[k]], energy_j[[k]], "ring", "pick", [f"pick: {texts[k]}"]))
     where = f"{among.label}{', simulated' if simulated else ''}"
     return Panel(
-        shortened(f"Energy, J: {name or among.label}", 36),
+        f"Energy, J: {name or shortened(among.label, PARETO_TITLE)}",
         Axis("time, s", log=True),
         Axis(log=True),
         series,
@@ -146,14 +148,26 @@ def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: 
     )
 
 
-def pareto_figure(among: dict[str, Candidates], picked: dict[str, Pick], simulated: bool) -> Figure:
-    """Time and energy over the settings, a panel a kernel."""
+def pareto_figure(
+    among: dict[str, Candidates], picked: dict[str, Pick], simulated: bool, n_kernels: int
+) -> Figure:
+    """Time and energy over the settings, a panel a kernel; ``n_kernels``: how many there are."""
     short = short_labels(
         KernelInstance(kernel.kernel, kernel.params, kernel.label) for kernel in among.values()
+    )
+    titles = told_apart([short[k] for k in among], PARETO_TITLE)
+    which = (
+        f" Of {n_kernels} kernels these {len(among)} use most energy, one of each family first."
+        if n_kernels > len(among)
+        else ""
     )
     return Figure(
         "pareto",
         "Energy against time over the measured settings. The line joins the settings of the "
-        "Pareto front, those that no other setting beats in both; the ring marks the pick.",
-        [pareto_panel(among[k], picked.get(k), simulated, short[k]) for k in among],
+        "Pareto front, those that no other setting beats in both; the ring marks the pick, where "
+        f"it was measured.{which}",
+        [
+            pareto_panel(among[k], picked.get(k), simulated, title)
+            for k, title in zip(among, titles, strict=True)
+        ],
     )

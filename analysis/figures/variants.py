@@ -11,7 +11,7 @@ from analysis.choice.correlations import Correlation
 from analysis.choice.fronts import pareto_steps
 from analysis.choice.variants import MetricStudy, VariantCosts, VariantStudy
 from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule
-from analysis.figures.labels import file_stem, setting_label, shortened
+from analysis.figures.labels import file_stem, setting_label, shortened, told_apart
 from analysis.figures.variant_times import time_figure
 
 CORRELATED_SHOWN = 24
@@ -186,7 +186,7 @@ def _correlation_figure(shown: VariantStudy, title: str) -> Figure:
             Panel(
                 f"Correlation with {about}",
                 Axis("r", low=-1.05, high=1.05),
-                Axis(names=[(i, shortened(e.metric.name, 20)) for i, e in enumerate(entries)]),
+                Axis(names=list(enumerate(told_apart([e.metric.name for e in entries], 20)))),
                 [
                     Line(
                         np.column_stack([low, high, gap]).ravel(),

@@ -77,7 +77,8 @@ def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
             second, first = np.sort(rate, axis=0)[-2:]
             least_s += np.nan_to_num(n / first)
             best_other = np.where(rate == first, second, first)
-            faster.append(np.nanmedian(np.where(rate > 0, np.log(rate / best_other), np.nan), 1))
+            both = (rate > 0) & (best_other > 0)
+            faster.append(np.nanmedian(np.where(both, np.log(rate / best_other), np.nan), 1))
         least_s[least_s == 0] = np.nan
         slow = np.nanmedian(np.log(least_s / time_s), axis=1)
         of_classes = np.array(faster)

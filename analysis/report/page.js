@@ -53,10 +53,13 @@ function sortable(table) {
 function filterable(box, table) {
   const label = make("label", "Show rows that contain ", { class: "filter" });
   const input = make("input", "", { type: "search" });
-  label.append(input);
+  const there = table.querySelectorAll("tbody tr:not(.group)").length;
+  const count = make("span", ` ${there} rows`, { class: "count" });
+  label.append(input, count);
   box.before(label);
   input.addEventListener("input", () => {
     const wanted = input.value.toLowerCase().split(/\s+/);
+    let all = 0;
     for (const body of table.tBodies) {
       let shown = 0;
       for (const row of body.rows) {
@@ -66,7 +69,10 @@ function filterable(box, table) {
         shown += !row.hidden;
       }
       body.hidden = shown === 0;
+      all += shown;
     }
+    count.textContent = all < there ? ` ${all} of ${there} rows` : ` ${there} rows`;
+    box.dispatchEvent(new Event("scroll"));
   });
 }
 
@@ -103,6 +109,24 @@ function downloadable(table) {
   table.caption.append(" ", link);
 }
 
+// Marks the edges of a box beyond which there is more, above its content.
+function marked(box) {
+  const frame = make("div", "", { class: "frame" });
+  box.replaceWith(frame);
+  frame.append(box);
+  const mark = () => {
+    frame.style.setProperty("--bar-right", `${box.offsetWidth - box.clientWidth}px`);
+    frame.style.setProperty("--bar-below", `${box.offsetHeight - box.clientHeight}px`);
+    const right = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    const below = box.scrollHeight - box.clientHeight - box.scrollTop;
+    frame.classList.toggle("more-left", box.scrollLeft > 1);
+    frame.classList.toggle("more-right", right > 1);
+    frame.classList.toggle("more-below", below > 1);
+  };
+  box.addEventListener("scroll", mark, { passive: true });
+  new ResizeObserver(mark).observe(box);
+}
+
 for (const box of document.querySelectorAll(".box")) {
   const table = box.querySelector("table.data");
   if (!table) continue;
@@ -114,6 +138,7 @@ for (const box of document.querySelectorAll(".box")) {
 
 // One heat map at a time, chosen by its kernel; all of them stay in the list below.
 for (const all of document.querySelectorAll(".heat-maps")) {
+  all.querySelectorAll("table").forEach(downloadable);
   const label = make("label", "Kernel ", { class: "filter" });
   const select = document.createElement("select");
   const stage = make("div", "", { class: "box stage" });
@@ -127,9 +152,17 @@ for (const all of document.querySelectorAll(".heat-maps")) {
     }
     select.append(group);
   }
-  const show = () => stage.replaceChildren(maps[Number(select.value)].cloneNode(true));
+  const show = () => {
+    const map = maps[Number(select.value)].cloneNode(true);
+    map.querySelector(".csv").remove();
+    downloadable(map);
+    stage.replaceChildren(map);
+    stage.dispatchEvent(new Event("scroll"));
+  };
   select.addEventListener("change", show);
   label.append(select);
   all.parentElement.before(label, stage);
   show();
 }
+
+document.querySelectorAll(".box, .panels.wide").forEach(marked);

@@ -93,7 +93,9 @@ def site_view(site: SiteReport, number: int) -> dict[str, Any]:
             for c in crossvals
         ],
         "form": form_text(crossvals[0]) if crossvals else "",
-        "autotuning": as_table(autotuning_sheet(crossvals[0], families)) if crossvals else None,
+        "autotuning": as_table(autotuning_sheet(crossvals[0], families))
+        if crossvals and crossvals[0].cases
+        else None,
         "phases": display_tables.phases(site),
         "pick_summary": display_tables.pick_summary(site.picks),
         "saved_energy": display_tables.saved_energy(site),

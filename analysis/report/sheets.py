@@ -82,6 +82,8 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
             | dict(zip(CONSTANT_W, costs.constant_w, strict=True))
         )
     caption = "Costs at each measured setting"
+    if holdout is not None:
+        caption += " (type T: the holdout fitted on it, V: it predicted it)"
     return Sheet.of("costs_by_setting", caption, model.simulated, rows)
 
 

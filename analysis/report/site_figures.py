@@ -293,7 +293,7 @@ def trade_off_figures(
         among = {k: site.candidates[k] for k in shown if k in site.candidates}
         picked = {p.label: p for p in site.picks}
         if among:
-            figures.append(pareto_figure(among, picked, site.simulated))
+            figures.append(pareto_figure(among, picked, site.simulated, len(site.candidates)))
     known = _with_energies(lines)
     if known:
         points, line = max(known, key=lambda pair: len(pair[0].kernels))

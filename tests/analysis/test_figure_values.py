@@ -215,6 +215,7 @@ def test_bars_of_cases_stand_side_by_side(least_j, log, low, high):
         settings=[Setting(1000.0, 800.0), Setting(500.0, 800.0)],
         measured_j=np.array([[80.0, 20.0], [least_j, NAN]]),
         predicted_j=np.array([[60.0, 20.09], [least_j, 5.0]]),
+        there=(7, 2),
     )
     figure = case_figure(shown)
     (panel,) = figure.panels
@@ -237,6 +238,7 @@ def test_bars_of_cases_stand_side_by_side(least_j, log, low, high):
         "Measured and predicted energy of F1 to F2 at 2 settings, lab, simulated"
     )
     assert figure.caption.endswith("F1: a; F2: b. S1: 1000/800 MHz; S2: 500/800 MHz.")
+    assert "2 of 7 kernels at 2 settings." in figure.caption
 
 
 def test_a_panel_has_32_cases():
@@ -251,6 +253,7 @@ def test_a_panel_has_32_cases():
         settings=settings,
         measured_j=ones,
         predicted_j=ones * 1.5,
+        there=(6, 8),
     )
     first, last = case_figure(shown).panels
     assert [text for _, text in first.x.groups] == ["F1 k0", "F2 k1", "F3 k2", "F4 k3"]

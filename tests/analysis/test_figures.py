@@ -136,7 +136,7 @@ def every(data, model, crossval, families, setting, pair, trace):
         kind_figure(model, data, shown.inputs, shown.settings),
         phase_figure(model, data, np.array([families[k] for k in data.kernel]), "a code"),
         greenup_figure(pair[1], setting_label(pair[0].setting), True),
-        pareto_figure({k: candidates(model, data, k) for k in names[:3]}, {}, True),
+        pareto_figure({k: candidates(model, data, k) for k in names[:3]}, {}, True, len(names)),
         savings_figure(picks(model, data), families, "tk1", True),
         trace_figure(trace, "tk1", True),
     ]
@@ -220,7 +220,7 @@ def test_a_cap_is_a_ceiling_on_power(pair):
 def test_pareto_dots_read_back_as_time_and_energy(data, model):
     kernel = kernel_names(data)[0]
     among, chosen = candidates(model, data, kernel), picks(model, data, [kernel])
-    image = drawn(pareto_figure({kernel: among}, {kernel: chosen[0]}, True).panels[0])
+    image = drawn(pareto_figure({kernel: among}, {kernel: chosen[0]}, True, 1).panels[0])
     x, y = axis(image, True, True), axis(image, False, True)
     every = circles(image, "dot faint")
     mine = data.take(data.kernel == kernel)

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analysis.choice.candidates import all_candidates
 from analysis.choice.losses import case_losses
 from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
-from analysis.figures.labels import kernel_families
+from analysis.figures.labels import kernel_families, told_apart
 from analysis.measurements.kernels import KernelInstance, kernel_instances, short_labels
 from analysis.measurements.observations import Observations, kernel_names, observations, pooled
 from tests.analysis.twin_data import twin_dataset
@@ -155,3 +157,17 @@ def test_short_labels_of_commands_show_the_words_that_differ():
     assert list(short_labels(several).values())[-1] == "solver"
     uneven = [KernelInstance("c", {"argv": argv}) for argv in (["a"], ["a", "b"])]
     assert list(short_labels(uneven).values()) == ["c a", "c a b"]
+
+
+@given(
+    st.lists(st.text("ab/_= 12", max_size=60), unique=True, max_size=8),
+    st.sampled_from(["", "/home/user/projects/lattice/build/", "tile_1=58 tile_2="]),
+    st.sampled_from([20, 25, 30]),
+)
+def test_names_that_are_cut_stay_apart(ends, begin, characters):
+    """Each as long as it may be, and of different ones none is the same."""
+    names = [begin + end.strip() for end in ends]
+    short = told_apart(names, characters)
+    assert all(len(text) <= characters for text in short)
+    assert len(set(short)) == len(set(names))
+    assert all(text == name for text, name in zip(short, names, strict=True) if len(name) <= 15)
