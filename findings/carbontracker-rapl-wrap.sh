@@ -5,7 +5,8 @@
 # too. Nothing is said: 0 W enters the sum as if nothing had run.
 #
 # Seen with carbontracker 2.4.7, two packages of 200 W, of which the first wraps:
-#   power of the two packages: 0.0 W, 0.0 W
+#   while one counter wraps: 0.0 W, 0.0 W
+#   a second later: 199.3 W, 199.3 W
 #
 # Exit 0: it is still so. Exit 1: it has changed.
 set -euo pipefail

@@ -5,7 +5,7 @@
 # there. The log says what was skipped at the debug level only, and that "N package domains" are used.
 #
 # Seen with codecarbon 3.3.2, two packages of 150 W with 30 W of DRAM each:
-#   domains read: package-0, package-1
+#   domains read: intel-rapl:0, intel-rapl:1
 #   power: 300 W of 360 W
 #
 # Exit 0: it is still so. Exit 1: it has changed.
@@ -32,13 +32,12 @@ def main(folder: Path) -> int:
         package = folder / "intel-rapl" / f"intel-rapl:{socket}"
         zones[f"package-{socket}"] = package
         zones[f"dram {socket}"] = package / f"intel-rapl:{socket}:0"
-        # /sys/class/powercap lists each domain as a link too.
     for number, (name, zone) in enumerate(zones.items()):
         zone.mkdir(parents=True, exist_ok=True)
         (zone / "name").write_text(f"{name.split()[0]}\n")
         (zone / "max_energy_range_uj").write_text("262143328850\n")
         (zone / "energy_uj").write_text(f"{START_UJ * (number + 1)}\n")
-        (folder / zone.name).symlink_to(zone)
+        (folder / zone.name).symlink_to(zone)  # as /sys/class/powercap has each
     rapl = IntelRAPL(rapl_dir=str(folder / "intel-rapl"), rapl_include_dram=True)
     rapl.start()
     for number, (name, zone) in enumerate(zones.items()):

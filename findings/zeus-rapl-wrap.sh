@@ -6,8 +6,8 @@
 # window that ends there has a negative energy, without a warning. A node of 300 W wraps every 15
 # minutes.
 #
-# Here the counter is a file that another process advances as a package of 300 W would, 290 J before
-# the end of its range.
+# Here the counter is a file that a thread advances as a package of 300 W would, from some seconds before
+# the end of its range on.
 #
 # Seen with zeus 0.16.0:
 #   largest fall from one reading to the next, 10 ms later: -262142 J

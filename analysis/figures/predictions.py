@@ -80,7 +80,7 @@ def error_histogram(error_pct: np.ndarray, what: str) -> Panel:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cases:
     """Kernels at settings, measured and predicted (Choi & Vuduc 2016, figure 5 and Table IV).
 

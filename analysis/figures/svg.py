@@ -115,7 +115,7 @@ def _legend(panel: Panel) -> tuple[list[str], int]:
     parts, at, row = [], 2.0, 0
     entries = panel.legend()
     for series in entries:
-        room = 15 + CHARACTER * _broad(series.label) + 12
+        room = 15 + CHARACTER * len(series.label) + 12
         if at > 2 and at + room > width:
             at, row = 2.0, row + 1
         y = 30 + LINE_HEIGHT * row
