@@ -26,6 +26,6 @@ LAYOUTS = [
         options={"period_s": 0.02},
         wrong_options=(({"command": "ipmi-dcmi"}, "list of words"), ({"limit_s": 0}, "above 0")),
         greatest_power_w=1000.0,
-        lag_s=0.2,
+        lag_s=0.6,  # a program is started, perhaps beside others that have the processors
     )
 ]
