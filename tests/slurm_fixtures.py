@@ -10,6 +10,17 @@ import pytest
 from tests.requirement import lacking
 from tests.slurm_cluster import SlurmCluster, why_no_slurm
 
+PARTITION = """\
+[partitions.{name}]
+scheduler = "slurm"
+nodes = 2
+cores = 2
+memory = "500MB"
+walltime = "00:10:00"
+interface = "lo"
+"""
+"""A partition of two nodes in a site file."""
+
 
 def need_slurm() -> None:
     """Fail the test where Slurm can't run."""

@@ -159,7 +159,8 @@ def _most_energy(data: Observations, shown: Sequence[str], setting: int) -> str:
     there = len(set(data.kernel[data.setting == setting].tolist()))
     if len(shown) == there:
         return f"all {there} kernels" if there > 1 else "the one kernel"
-    return f"the {some_of(len(shown), there, 'kernels')} with the most energy"
+    some = some_of(len(shown), there, "kernels")
+    return f"the {some} with the most energy, one of each family first"
 
 
 def _share_panels(

@@ -13,7 +13,7 @@ from analysis.choice.candidates import Candidates
 from analysis.choice.fronts import pareto_front, pareto_steps
 from analysis.choice.pick import Pick
 from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule, log_scale
-from analysis.figures.labels import setting_label, shortened, told_apart, unit_name
+from analysis.figures.labels import setting_label, told_apart, unit_name
 from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.rooflines.greenup import (
     BECOMES_COMPUTE_BOUND,
@@ -116,7 +116,7 @@ def shown_energy_j(among: Candidates) -> np.ndarray:
     return np.where(among.measured, among.measured_j, among.energy_j)
 
 
-def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: str = "") -> Panel:
+def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: str) -> Panel:
     """Energy against time of one kernel, with the Pareto front.
 
     Only measured settings, where there are any. ``name``: the kernel's name in the title.
@@ -140,7 +140,7 @@ def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: 
         series.append(Points(time_s[[k]], energy_j[[k]], "ring", "pick", [f"pick: {texts[k]}"]))
     where = f"{among.label}{', simulated' if simulated else ''}"
     return Panel(
-        f"Energy, J: {name or shortened(among.label, PARETO_TITLE)}",
+        f"Energy, J: {name}",
         Axis("time, s", log=True),
         Axis(log=True),
         series,

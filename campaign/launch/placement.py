@@ -45,8 +45,13 @@ def planned_placement(
         cluster: the name of the site's cluster, None where it is unknown.
         nodes: how many a job has.
     """
-    planned = {"cluster": cluster, "partition": name, "constraint": None, "node": None}
-    planned["number of nodes"] = str(nodes)
+    planned = {
+        "cluster": cluster,
+        "partition": name,
+        "constraint": None,
+        "node": None,
+        "number of nodes": str(nodes),
+    }
     words = [word for line in partition.directives for word in shlex.split(line)]
     for thing, (short, long) in DIRECTIVES.items():
         for i, word in enumerate(words):

@@ -103,10 +103,6 @@ class PointSetup:
         """Whether the first rank reads meters; the same on every rank."""
         return bool(self.team.decide(bool(self.meters)))
 
-    def of_all_nodes(self, energy: Energy) -> Energy:
-        """The sum of what the ranks that read meters give; the same on every rank."""
-        return of_all_nodes(self.team, self.meters, energy)
-
 
 @dataclass(frozen=True)
 class WindowedMeasurement:
@@ -201,7 +197,7 @@ def _warm_up(
         spent_s += seconds
         one_s = seconds / window.iterations
         own = node_energy(window.traces, 0, window.end_ns).total
-        power = setup.of_all_nodes(_scaled(own, 1.0 / seconds))
+        power = of_all_nodes(team, setup.meters, _scaled(own, 1.0 / seconds))
         steady = before is not None and _close(before, power, protocol.steady_pct)
         steady, enough = team.decide((steady, spent_s >= protocol.warm_up_max_s))
         if steady or enough:
@@ -292,7 +288,8 @@ def _again(setup: PointSetup, windows: list[Window], steps: dict[str, Any]) -> b
     protocol = setup.protocol
     if protocol.uncertainty_pct is None or not setup.metered:
         return False
-    energy = setup.of_all_nodes(energy_of(windows, protocol.trim_s)[0])
+    own, _ = energy_of(windows, protocol.trim_s)
+    energy = of_all_nodes(setup.team, setup.meters, own)
     relative_pct = 100.0 * energy.random_j / abs(energy.energy_j) if energy.energy_j else math.nan
     reached = len(windows) >= FIRST_REPEATS and relative_pct <= protocol.uncertainty_pct
     reached = bool(setup.team.decide(reached))

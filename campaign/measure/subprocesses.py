@@ -3,7 +3,8 @@
 The subprocess is a fork of a warm interpreter (:mod:`campaign.measure.forkserver`), which runs on
 the worker's node, or, where Slurm sets the clocks, in a job step of the setting. A kernel with
 ranks runs in a job step of its own, or in a local ``mpiexec``. The ranks of a user's program are
-started by the kernel ``command``, which one process measures (:mod:`campaign.measure.mpi`).
+started by the kernel ``command``; one process on each node measures them
+(:mod:`campaign.measure.mpi`).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
 from tests.shared_imports import program
 from tests.slurm_cluster import SlurmCluster
-from tests.slurm_fixtures import need_slurm
+from tests.slurm_fixtures import PARTITION, need_slurm
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(280)]
 
@@ -52,15 +52,6 @@ conf = "{conf}"
 """
 NO_CLOCK_IS_SET = "tolerance_pct = 1000"
 """The nodes of these clusters are this machine, whose clock cannot be set: any clock will do."""
-PARTITION = """\
-[partitions.{name}]
-scheduler = "slurm"
-nodes = 2
-cores = 2
-memory = "500MB"
-walltime = "00:10:00"
-interface = "lo"
-"""
 
 
 def site_file(

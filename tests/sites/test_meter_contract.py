@@ -357,14 +357,8 @@ print(json.dumps(log))
 
 @each_layout
 def test_a_writer_replays_values_while_they_are_read(layout: Layout) -> None:
-    """No reading is outside what was shown around its time. A meter that is a program may wait for
-    a processor for longer than its lag: what is wrong is wrong four times."""
-    for left in range(3 if layout.lag_s else 0, -1, -1):
-        try:
-            return in_time_on_a_machine(layout, check_while_written)
-        except AssertionError:
-            if not left:
-                raise
+    """No reading is outside what was shown around its time."""
+    in_time_on_a_machine(layout, check_while_written)
 
 
 def check_while_written(layout: Layout, root: Path, meter: Meter) -> None:
@@ -382,7 +376,7 @@ def check_while_written(layout: Layout, root: Path, meter: Meter) -> None:
     time.sleep(layout.lag_s)
     read()
     compare_with_log(layout, meter.channels, start, spans, log)
-    if min(len(log), len(spans)) <= 3:  # other programs had the processors
+    if min(len(log), len(spans)) <= 10:  # other programs had the processors
         raise TooLate
 
 
