@@ -298,7 +298,7 @@ class Partition(FileModel):
             nodes = NODES_OPTION.fullmatch(option)
             if nodes is not None and nodes[1] not in ("1", "1-1"):
                 raise BadValue(
-                    f"found {option!r}: the energy is that of the nodes that are known to measure",
+                    f"found {option!r}: the meters of the other nodes would not be read",
                     "leave it out; nodes_per_point = N, at the top of the file, runs each point on "
                     "N nodes",
                 )
