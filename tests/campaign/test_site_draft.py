@@ -190,7 +190,7 @@ def test_slurms_control_is_drafted_only_where_it_sets_clocks(
     site = read_site(open_folder / "lab.toml")
     assert site.clocks.control == control
     assert ("TaskPlugin" in text) == (plugin == "task/none")
-    assert ("64" in text) == (tree == "cpufreq-intel-pstate")
+    assert ("scaling_min_freq" in text) == (tree == "cpufreq-intel-pstate")
 
 
 def test_turbo_is_no_clock_of_a_draft_and_is_said(tmp_path: Path) -> None:
