@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -227,6 +227,20 @@ def _compared(
             gain, better = better_than(scores, best, at)
             fields |= {"gain_over_best_single_pct": gain, "better_than_best_single": better}
     return fields
+
+
+def not_surely_better(picks: Sequence[Pick], than: str) -> tuple[list[Pick], int]:
+    """The picks that are not better with 95 % probability than another choice of the setting, and
+    how many are not that setting themselves.
+
+    ``than``: ``highest_clocks`` or ``best_single``.
+    """
+    other = [
+        p
+        for p in picks
+        if np.isfinite(getattr(p, f"better_than_{than}")) and getattr(p, f"gain_over_{than}_pct")
+    ]
+    return [p for p in other if getattr(p, f"better_than_{than}") < SURE], len(other)
 
 
 def _saving_vs_highest_pct(among: Candidates, best: int) -> float:

@@ -33,6 +33,8 @@ from analysis.measurements.observations import CantFit, Observations
 HUBER = 1.345
 """Huber's constant: 95 % efficient where the errors are normal."""
 ROBUST_ROUNDS = 12
+ROUNDING = 1e-12
+"""Of the measured energies: a coefficient that is worth less is 0 but for rounding."""
 
 
 def fit(
@@ -120,6 +122,9 @@ def fit(
         q = columns.shared.shape[1]
         confounded = inseparable(arrow_terms[:q], columns.shared / length[:q])
     reach = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt((with_choice**2).sum(axis=0))
+    high = np.maximum(value + reach, most)
+    # What rounding leaves of a 0 is 0.
+    high = np.where(high * length[at] < ROUNDING, 0.0, high)
     made = Fit(
         site=data.site,
         simulated=data.simulated,
@@ -130,7 +135,7 @@ def fit(
         terms=terms,
         value=value,
         low=np.maximum(np.minimum(value - reach, least), 0.0),
-        high=np.maximum(value + reach, most),
+        high=high,
         deviations=deviations,
         deviations_with_choice=with_choice,
         condition_number=condition_number,

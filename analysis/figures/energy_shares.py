@@ -316,10 +316,12 @@ def kind_figure(
         )
     places = [setting_label(setting) for setting in settings]
     there_are = (len(set(data.kernel.tolist())), len(numbers))
+    clock = any(term.part == "clock" for term in model.terms)
     return Figure(
         "energy_by_kind",
-        f"Predicted energy by computation, data access and constant power, by kernel and "
-        f"setting. {which_cases(len(inputs), len(places), there_are)} "
+        f"Predicted energy by computation, data access and constant power"
+        f"{', which includes that of the clock trees' if clock else ''}, by kernel and setting. "
+        f"{which_cases(len(inputs), len(places), there_are)} "
         f"{numbered(inputs, 'F')}. {numbered(places, 'S')}.",
         panels,
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.choice.crossval import CrossValidation
 from analysis.figures.figure import Axis, Bars, Figure, Line, Panel, Points, Rule, Texts, log_scale
-from analysis.figures.labels import family_order, setting_label, shortened, some_of
+from analysis.figures.labels import family_order, setting_label, some_of, told_apart
 from analysis.figures.range_panel import range_panel
 from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations, kernel_names
@@ -188,13 +188,11 @@ def case_axis(kernels: Sequence[str], first: int, settings: int, short: Mapping[
         for i in range(len(kernels))
         for j in range(settings)
     ]
-    room = int(settings * 740 / (len(kernels) * (settings + 1)) / 6.6)
+    room = int(740 / len(kernels) / 6.6) - 1
+    cut = told_apart([short[k] for k in kernels], room - len(f"F{first + len(kernels)} "))
     groups = [
-        (
-            case_place(i, (settings - 1) / 2, settings),
-            shortened(f"F{first + i + 1} {short[k]}", room),
-        )
-        for i, k in enumerate(kernels)
+        (case_place(i, (settings - 1) / 2, settings), f"F{first + i + 1} {name}")
+        for i, name in enumerate(cut)
     ]
     return Axis(names=names, groups=groups)
 

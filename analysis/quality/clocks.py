@@ -194,7 +194,7 @@ def against_the_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding
         most = np.zeros(len(ratio)) if name == "time" else np.full(len(ratio), np.inf)
         compared = int(np.isfinite(grid.y).sum()) * max(len(lower) // len(rows.mhz), 1)
         limit = student_limit(compared, grid.df)
-        bad: list[tuple[int, int]] = []
+        bad: list[tuple[int, int, int]] = []
         smooth: list[tuple[int, int]] = []
         block = max(MAX_COMPARED // max(len(lower), 1), 1)
         for k in range(0, len(grid.y), block):
@@ -204,11 +204,17 @@ def against_the_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding
             at_odds = np.fmax(least - rise, rise - most) > slack
             for i in np.flatnonzero(at_odds.any(1)):
                 left = y[i].copy()
-                for setting in _fewest(rows, left, lower[at_odds[i]], higher[at_odds[i]]):
-                    spike = _off_line(rows, left, variance[i], setting, limit)
-                    (bad if spike else smooth).append((k + int(i), setting))
-                    if spike:  # it says nothing about its neighbours
-                        left[setting] = np.nan
+                pairs = np.column_stack([lower, higher])[at_odds[i]]
+                excess = np.fmax(least - rise[i], rise[i] - most)[at_odds[i]]
+                for setting in _fewest(rows, left, *pairs.T):
+                    if not _off_line(rows, left, variance[i], setting, limit):
+                        smooth.append((k + int(i), setting))
+                        continue
+                    left[setting] = np.nan  # it says nothing about its neighbours
+                    has_it = (pairs == setting).any(axis=1)
+                    worst = pairs[has_it][int(np.argmax(excess[has_it]))]
+                    other = int(worst[worst != setting][0])
+                    bad.append((k + int(i), setting, other))
         if bad:
             findings.append(_bad_cells(rows, grid, name, sorted(bad)))
         if smooth:
@@ -270,6 +276,7 @@ def _roughness(rows: Rows, y: np.ndarray, without: int) -> float:
 
 
 def _members(rows: Rows, cells: list[tuple[int, int]]) -> np.ndarray:
+    """int64: the rows of the cells (kernel, setting)."""
     return rows.in_cells(np.array([k * len(rows.mhz) + s for k, s in cells]))
 
 
@@ -290,39 +297,27 @@ def _smooth_cells(rows: Rows, name: str, cells: list[tuple[int, int]]) -> Findin
     )
 
 
-def _bad_cells(rows: Rows, grid: MedianGrid, name: str, cells: list[tuple[int, int]]) -> Finding:
-    members = _members(rows, cells)
+def _bad_cells(
+    rows: Rows, grid: MedianGrid, name: str, cells: list[tuple[int, int, int]]
+) -> Finding:
+    """``cells``: kernel, setting, and the setting that it contradicts most."""
+    members = _members(rows, [(k, s) for k, s, _ in cells])
     unit = {"time": "s", "power": "W"}[name]
-    named = []
-    for k, s in cells[:MAX_NAMED]:
-        beside = _neighbours(rows, grid.y[k], s)
-        values = " and ".join(f"{np.exp(grid.y[k, b]):.4g}" for b in beside)
-        named.append(
-            f"{rows.where(k, s)} ({np.exp(grid.y[k, s]):.4g} {unit}"
-            + (f" beside {values} {unit})" if values else ")")
-        )
+    named = [
+        f"{rows.where(k, s)} ({np.exp(grid.y[k, s]):.4g} {unit}; {np.exp(grid.y[k, other]):.4g} "
+        f"{unit} at {rows.setting_text(other)})"
+        for k, s, other in cells[:MAX_NAMED]
+    ]
     what = {
         "power": "power falls though the clocks rise",
-        "time": "time is outside the range that neighbouring clocks and their ratio allow",
+        "time": "time rises with the clocks, or falls by more than their ratio",
     }[name]
     more = f"; and {len(cells) - MAX_NAMED} more" if len(cells) > MAX_NAMED else ""
-    n_kernels = len({k for k, _ in cells})
+    n_kernels = len({k for k, _, _ in cells})
     return Finding(
         name,
         "warning",
         rows.index[members],
-        f"{what}: {len(members)} rows of {n_kernels} of {len(rows.kernels)} kernels do not "
-        f"fit their neighbours: {'; '.join(named)}{more}; measure them again, or leave "
-        f"them out",
+        f"{what}: {len(members)} rows of {n_kernels} of {len(rows.kernels)} kernels contradict "
+        f"others: {'; '.join(named)}{more}; measure them again, or leave them out",
     )
-
-
-def _neighbours(rows: Rows, y: np.ndarray, setting: int) -> list[int]:
-    """The settings next to one, on a line where it has one on either side if there is any."""
-    best: list[int] = []
-    for _, line in clock_lines(rows, np.isfinite(y)):
-        if setting in line:
-            at = int(np.flatnonzero(line == setting)[0])
-            beside = [*line[max(at - 1, 0) : at], *line[at + 1 : at + 2]]
-            best = beside if len(beside) > len(best) else best
-    return best

@@ -65,9 +65,8 @@ def _heat_map(among: Candidates, picked: Pick | None) -> HeatMap:
     clocks = [setting.clocks for setting in among.settings]
     core = sorted({clock(c) for c, _ in clocks}, key=natural)
     mem = sorted({clock(m) for _, m in clocks}, key=natural, reverse=True)
-    tied = among.equally_fast
-    eligible = tied & among.measured if (tied & among.measured).any() else tied
-    fastest_at = tuple(map(clock, clocks[highest(among.settings, eligible)]))
+    fastest = among.settings[highest(among.settings, among.equally_fast)]
+    fastest_at = tuple(map(clock, fastest.clocks))
     pick_at = tuple(map(clock, picked.setting.clocks)) if picked else None
     cells: dict[tuple[str, ...], HeatMapCell] = {}
     # Measured settings come last: they replace a predicted one of the same clocks.

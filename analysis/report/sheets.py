@@ -6,6 +6,7 @@ Their layouts are those of Choi & Vuduc 2016.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -96,7 +97,7 @@ def autotuning_sheet(crossval: CrossValidation, families: Mapping[str, str]) -> 
     """Energy lost by family, the model against race to halt (the paper's time oracle;
     Choi & Vuduc 2016, Table II).
 
-    Mean, least and most are over the mispredicted cases alone; 0 where there are none.
+    Mean, least and most are over the mispredicted cases alone; NaN where there are none.
     """
     cases: dict[str, list[CaseLoss]] = {}
     for case in crossval.cases:
@@ -108,8 +109,9 @@ def autotuning_sheet(crossval: CrossValidation, families: Mapping[str, str]) -> 
             (MODEL, [c.model_pct for c in mine]),
             (ORACLE, [c.race_to_halt_pct for c in mine]),
         ):
-            wrong = [pct for pct in lost if pct > 0] or [0.0]
-            missed = sum(pct > 0 for pct in lost)
+            wrong = [pct for pct in lost if pct > 0]
+            missed = len(wrong)
+            wrong = wrong or [math.nan]
             rows.append(
                 [
                     family,
@@ -159,7 +161,10 @@ def _chosen(crossval: CrossValidation) -> str:
     """The form that the folds chose; where they chose several, how many chose each."""
     if len(crossval.chosen) < 2:
         return crossval.model
-    return "; ".join(f"{form['model']} in {form['folds']}" for form in crossval.chosen)
+    folds: Counter[str] = Counter()
+    for form in crossval.chosen:
+        folds[form["model"]] += form["folds"]
+    return "; ".join(f"{model} in {n}" for model, n in folds.most_common())
 
 
 def coefficients_sheet(model: Fit) -> Sheet:

@@ -16,15 +16,16 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from analysis.choice.pick import SURE, Pick
+from analysis.choice.pick import SURE, Pick, not_surely_better
 from analysis.dataset import FAILURES, STATED, is_complete
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
+from analysis.figures.labels import natural, setting_label
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.measurements.kernels import dataset_kernels
 from analysis.quality.finding import SEPARATE, Finding, describe
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
-from analysis.report.tables import RowGroup, Table, TableColumn
+from analysis.report.tables import RowGroup, Table, TableColumn, decimals
 
 LISTED = 500
 """The most rows that a remark names; of more the rest is counted."""
@@ -215,6 +216,7 @@ def of_fit(model: Fit, stale: str) -> list[Remark]:
 
 def of_picks(picks: Sequence[Pick]) -> list[Remark]:
     """What the uncertainty of the picks warns of."""
+    picks = sorted(picks, key=lambda p: natural(p.label))
     no_gain = [p for p in picks if p.saving_low_pct <= 0.0 < p.saving_high_pct]
     unsure = [p for p in picks if p.best_probability < SURE]
     unknown = [p for p in picks if not np.isfinite(p.best_probability)]
@@ -222,7 +224,8 @@ def of_picks(picks: Sequence[Pick]) -> list[Remark]:
     if no_gain:
         text = "The 95 % interval of what they save includes 0."
         lines = [
-            f"{p.label}: {p.saving_pct:.1f} % ({p.saving_low_pct:.1f} to {p.saving_high_pct:.1f})"
+            f"{p.label}: {decimals(p.saving_pct)} % ({decimals(p.saving_low_pct)} to "
+            f"{decimals(p.saving_high_pct)})"
             for p in no_gain
         ]
         title = "picks that may save nothing"
@@ -232,25 +235,32 @@ def of_picks(picks: Sequence[Pick]) -> list[Remark]:
             f"Another setting may be better: that the pick is the best has a probability below "
             f"{SURE * 100:.0f} %."
         )
-        lines = [f"{p.label}: {p.best_probability * 100:.0f} %" for p in unsure]
+        lines = [f"{p.label}: {_below(p.best_probability)}" for p in unsure]
         remarks.append(_remark("note", "picks that are not sure", len(unsure), "pick", text, lines))
-    for name, other in (
-        ("better_than_highest_clocks", "the highest clocks"),
-        ("better_than_best_single", "the best single setting for all kernels"),
+    single = next((setting_label(p.best_single) for p in picks if p.best_single is not None), "")
+    for than, name, which in (
+        ("highest_clocks", "the highest clocks", ""),
+        ("best_single", "the best single setting for all kernels", f" ({single})"),
     ):
-        known = [(p.label, float(getattr(p, name))) for p in picks]
-        known = [(label, better) for label, better in known if np.isfinite(better)]
-        open_ = [(label, better) for label, better in known if better < SURE]
-        if 2 * len(open_) > len(known):
-            text = f"That the pick is better than {other} has a probability below 95 %."
-            lines = [f"{label}: {better * 100:.0f} %" for label, better in open_]
-            title = f"picks not surely better than {other}"
+        open_, other = not_surely_better(picks, than)
+        if 2 * len(open_) > other:
+            text = (
+                f"That these picks, of another setting, are better than {name}{which} has a "
+                f"probability below 95 %."
+            )
+            lines = [f"{p.label}: {_below(getattr(p, f'better_than_{than}'))}" for p in open_]
+            title = f"picks not surely better than {name}"
             remarks.append(_remark("warning", title, len(open_), "pick", text, lines))
     if unknown:
         text = "There are too few settings for intervals and probabilities."
         title = "picks without an interval"
         remarks.append(_remark("warning", title, len(unknown), "pick", text))
     return remarks
+
+
+def _below(probability: float) -> str:
+    """In percent, rounded down: one below 95 % does not read as 95 %."""
+    return f"{np.floor(probability * 1000.0) / 10.0:.1f} %"
 
 
 def worst_first(remarks: Sequence[Remark]) -> list[Remark]:

@@ -318,21 +318,21 @@ def simple_choices(shown: Predictions) -> list[str]:
 
 
 def not_surely_better(shown: Predictions) -> list[str]:
-    """A warning for each choice without a model that less than half of the picks are better
-    than, with 95 % probability."""
+    """A warning for each choice without a model than which less than half of the picks that differ
+    from it are better, with 95 % probability."""
+    from analysis.choice.pick import not_surely_better as surely  # noqa: PLC0415
+
     lines = []
-    for name, text in (
-        ("better_than_highest_clocks", "the highest clocks"),
-        ("better_than_best_single", "one setting for all kernels"),
+    picks = [entry.pick for entry in shown.predictions]
+    for than, text in (
+        ("highest_clocks", "the highest clocks"),
+        ("best_single", "one setting for all kernels"),
     ):
-        known = [
-            value for entry in shown.predictions if not isnan(value := getattr(entry.pick, name))
-        ]
-        sure = sum(value >= SURE for value in known)
-        if known and 2 * sure < len(known):
+        open_, other = surely(picks, than)
+        if 2 * len(open_) > other:
             lines.append(
-                f"only {sure} of {len(known)} picks are surely better than {text}: measure more "
-                f"settings or repeats before they are used"
+                f"of the {other} picks that differ from {text}, only {other - len(open_)} are "
+                f"surely better: measure more settings or repeats before they are used"
             )
     return lines
 

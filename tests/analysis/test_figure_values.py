@@ -197,9 +197,12 @@ def test_cases_have_places_in_groups_with_a_gap():
         groups=[(1.0, "F3 a"), (5.0, "F4 b")],
     )
     assert [case_place(2, j, 8) for j in (0, 3.5)] == [18, 21.5]
-    # 740 units for 2 groups of 3 places and a gap: 42 characters of 6.6 each.
+    # 740 units for 2 groups: 56 characters of 6.6 each, one between them.
     name = case_axis(["a", "b"], 0, 3, {"a": "x" * 60, "b": "b"}).groups[0][1]
-    assert name == "F1 " + "x" * 38 + "…"
+    assert name == "F1 " + "x" * 51 + "…"
+    # What tells long names apart is not cut away.
+    long = {kernel: "a_solver_of_some_length_" * 3 + kernel for kernel in "ab"}
+    assert [name for _, name in case_axis(["a", "b"], 0, 3, long).groups] == ["F1 …a", "F2 …b"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from analysis.figures.svg import svg
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
 from analysis.report.content import EnergyPrice, MeasurementCounts, ReportContent, SiteReport
-from analysis.report.heat_maps import level
+from analysis.report.heat_maps import heat_maps, level
 from analysis.report.page import render
 from analysis.report.site_report import measurement_counts
 from analysis.report.tables import decimals, fixed, scaled
@@ -272,6 +272,26 @@ def test_every_grid_marks_its_pick_and_fastest(html, site):
         # One legal setting was not measured: it is predicted, and shown so.
         assert sum("guess" in c for c in classes) == 1
         assert len(classes) == 17
+
+
+def test_heat_maps_mark_the_fastest_setting_that_savings_are_against(site):
+    """Of equally fast settings that of the highest clocks, measured or not."""
+    label, among = next(iter(site.candidates.items()))
+    order = sorted(range(len(among.settings)), key=lambda i: among.settings[i].clocks)
+    tied = np.zeros(len(order), bool)
+    tied[order[-3:]] = True
+    time_s = np.where(tied, among.time_s.min(), 2.0 * among.time_s.max())
+    measured_at = np.ones(len(order), bool)
+    measured_at[order[-1]] = False
+    among = replace(among, time_s=time_s, measured=measured_at, time_error_s=np.zeros(len(order)))
+    ((_, (shown,)),) = heat_maps(replace(site, candidates={label: among}), {label: "one"})
+    marked = [
+        (core, mem)
+        for mem, cells in shown.rows
+        for core, cell in zip(shown.core, cells, strict=True)
+        if cell is not None and "fast" in cell.style.split()
+    ]
+    assert marked == [tuple(f"{mhz:g}" for mhz in among.settings[order[-1]].clocks)]
 
 
 def test_picks_carry_their_srun_options(page, site):

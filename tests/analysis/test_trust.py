@@ -213,3 +213,22 @@ def test_picks_without_an_interval_are_counted_and_no_rows_warn_of_nothing(store
     dataset = open_dataset(store)
     odd = [Finding("outliers", "warning", np.array([0]), "row 0 is odd")]
     assert of_measurements(dataset, dataset["site"].values == "elsewhere", odd, True) == []
+
+
+def test_a_pick_is_not_compared_with_itself_and_below_95_never_reads_95(site):
+    single = site.picks[0].setting
+    same, near, far = (
+        replace(
+            p, label=f"k{i}", best_single=single, saving_low_pct=1.0, better_than_highest_clocks=1.0
+        )
+        for p, i in zip(site.picks[:3], (10, 9, 2), strict=True)
+    )
+    same = replace(same, better_than_best_single=0.0, gain_over_best_single_pct=0.0)
+    near = replace(near, better_than_best_single=0.94996, gain_over_best_single_pct=0.2)
+    far = replace(far, better_than_best_single=0.5, gain_over_best_single_pct=0.1)
+    remarks = {remark.title: remark for remark in of_picks([same, near, far])}
+    remark = remarks["picks not surely better than the best single setting for all kernels"]
+    assert remark.count == "2 picks"
+    assert remark.lines == ["k2: 50.0 %", "k9: 94.9 %"]
+    alone = {remark.title for remark in of_picks([same])}
+    assert not any(title.startswith("picks not surely better") for title in alone)

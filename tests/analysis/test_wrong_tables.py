@@ -380,7 +380,7 @@ def test_a_fall_counts_where_chance_alone_would_not_show_it_among_all_pairs(beyo
 
 @pytest.mark.parametrize(
     ("beyond", "said"),
-    [(0.99, "several settings"), (1.01, "1 rows of 1 of 1 kernels do not fit their neighbours")],
+    [(0.99, "several settings"), (1.01, "1 rows of 1 of 1 kernels contradict")],
 )
 def test_a_row_is_bad_where_the_line_through_its_neighbours_excludes_it(beyond, said):
     """Five clocks, of which the last is low: the line from the third through the fourth to it,
@@ -394,6 +394,14 @@ def test_a_row_is_bad_where_the_line_through_its_neighbours_excludes_it(beyond, 
     rows, grid = hand_made(core, y, variance)
     (finding,) = against_the_clocks(rows, {"power": grid})
     assert said in finding.text
+
+
+def test_a_bad_row_stands_with_the_one_that_it_contradicts_most():
+    """Of five clocks the third is too high: the fourth is 0.7 below it, the fifth 0.6."""
+    core = np.array([500.0, 600.0, 800.0, 900.0, 1300.0])
+    rows, grid = hand_made(core, np.array([[0.0, 0.1, 1.0, 0.3, 0.4]]), np.full((1, 5), 1e-4))
+    (finding,) = against_the_clocks(rows, {"power": grid})
+    assert "k000 at 800/400 MHz (2.718 W; 1.35 W at 900/400 MHz)" in finding.text
 
 
 @pytest.mark.parametrize(("responding", "named"), [(40, True), (1, False)])
