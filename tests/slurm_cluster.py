@@ -297,9 +297,14 @@ class SlurmCluster:
         ]
 
     def node_states(self) -> dict[str, str]:
-        """Each node's state: idle, mixed, allocated, down, ..."""
+        """Each node's state: idle, mixed, allocated, down, ...
+
+        Where the scheduler still has a plan for an idle node, sinfo says planned, also after the
+        job of that plan has started elsewhere: such a node is idle.
+        """
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %T").splitlines()
-        return dict(line.split() for line in lines)
+        states = dict(line.split() for line in lines)
+        return {node: "idle" if state == "planned" else state for node, state in states.items()}
 
     def submit(self, script: str, *options: str) -> str:
         """Submit a batch script's text with sbatch's options; return the job's id."""

@@ -216,11 +216,12 @@ def test_no_file_of_the_cluster_is_open_to_others(place):
 
 
 def test_another_user_gets_nothing_and_changes_nothing(place, configurations):
-    def state() -> tuple[str, dict[str, str], str]:
+    def state() -> tuple[str, dict[str, str], str, str]:
         shown = place.cluster.run("scontrol", "-o", "show", "job", place.job)
         kept = [word for word in shown.split() if not word.startswith(("RunTime=", "LastSched"))]
         steps = place.cluster.run("squeue", "-h", "--steps", "-o", "%i")
-        return " ".join(kept), place.cluster.node_states(), steps
+        jobs = place.cluster.run("squeue", "-h", "-o", "%i %u %T")
+        return " ".join(kept), place.cluster.node_states(), steps, jobs
 
     before = state()
     started = {
