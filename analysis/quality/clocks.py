@@ -204,17 +204,15 @@ def against_the_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding
             at_odds = np.fmax(least - rise, rise - most) > slack
             for i in np.flatnonzero(at_odds.any(1)):
                 left = y[i].copy()
-                pairs = np.column_stack([lower, higher])[at_odds[i]]
+                low, high = lower[at_odds[i]], higher[at_odds[i]]
                 excess = np.fmax(least - rise[i], rise[i] - most)[at_odds[i]]
-                for setting in _fewest(rows, left, *pairs.T):
-                    if not _off_line(rows, left, variance[i], setting, limit):
+                for setting in _fewest(rows, left, low, high):
+                    if _off_line(rows, left, variance[i], setting, limit):
+                        left[setting] = np.nan  # it says nothing about its neighbours
+                        worst = np.argmax(np.where((low == setting) | (high == setting), excess, 0))
+                        bad.append((k + int(i), setting, int(low[worst] + high[worst] - setting)))
+                    else:
                         smooth.append((k + int(i), setting))
-                        continue
-                    left[setting] = np.nan  # it says nothing about its neighbours
-                    has_it = (pairs == setting).any(axis=1)
-                    worst = pairs[has_it][int(np.argmax(excess[has_it]))]
-                    other = int(worst[worst != setting][0])
-                    bad.append((k + int(i), setting, other))
         if bad:
             findings.append(_bad_cells(rows, grid, name, sorted(bad)))
         if smooth:

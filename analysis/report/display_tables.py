@@ -128,7 +128,7 @@ def trust_summary(site: SiteReport) -> str:
         first = site.crossvals[0]
         parts.append(
             f"Its error on energy out of fold ({first.scheme}) is "
-            f"{decimals(float(first.error_pct.mean()), 2)} % in the mean."
+            f"{decimals(float(first.error_pct.mean()), 2)} % on average."
         )
     counts = [
         (sum(remark.severity == severity for remark in site.remarks), words)

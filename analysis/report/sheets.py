@@ -84,7 +84,7 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
         )
     caption = "Costs at each measured setting"
     if holdout is not None:
-        caption += " (type T: the holdout fitted on it, V: it predicted it)"
+        caption += " (type T: the holdout was fitted on it; V: it was predicted)"
     return Sheet.of("costs_by_setting", caption, model.simulated, rows)
 
 

@@ -130,7 +130,10 @@ def _clocks(
             )
         )
     if len(stated):
-        text = "These are an imported table's, without achieved clocks: its author states them."
+        text = (
+            "They come from an imported table that gives no achieved clocks: the clocks are those "
+            "that its author states."
+        )
         remarks.append(_remark("note", "clocks as stated", len(stated), "measurement", text))
     return remarks
 
@@ -191,7 +194,7 @@ def of_fit(model: Fit, stale: str) -> list[Remark]:
             else "they are estimated from the energies, relative to those at the highest clocks"
         )
         n = model.n_settings
-        text = f"No voltage was measured or is in a table: {how}."
+        text = f"Voltages were neither measured nor given in a table: {how}."
         remarks.append(_remark("note", "voltages not known", n, "setting", text))
     if model.confounded:
         lines = [f"{', '.join(group['terms'])}: {group['remedy']}" for group in model.confounded]
@@ -232,8 +235,8 @@ def of_picks(picks: Sequence[Pick]) -> list[Remark]:
         remarks.append(_remark("note", title, len(no_gain), "pick", text, lines))
     if unsure:
         text = (
-            f"Another setting may be better: that the pick is the best has a probability below "
-            f"{SURE * 100:.0f} %."
+            f"Another setting may be better: each of these picks is the best with a probability "
+            f"below {SURE * 100:.0f} %."
         )
         lines = [f"{p.label}: {_below(p.best_probability)}" for p in unsure]
         remarks.append(_remark("note", "picks that are not sure", len(unsure), "pick", text, lines))
@@ -245,8 +248,8 @@ def of_picks(picks: Sequence[Pick]) -> list[Remark]:
         open_, other = not_surely_better(picks, than)
         if 2 * len(open_) > other:
             text = (
-                f"That these picks, of another setting, are better than {name}{which} has a "
-                f"probability below 95 %."
+                f"Each of these picks is better than {name}{which} with a probability below 95 %. "
+                f"Picks that are that setting themselves are not listed."
             )
             lines = [f"{p.label}: {_below(getattr(p, f'better_than_{than}'))}" for p in open_]
             title = f"picks not surely better than {name}"

@@ -258,7 +258,7 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
     )
     for line in (*simple_choices(shown), *few_settings(shown), *profile_error(shown)):
         explain(line)
-    for line in (*not_surely_better(shown), *shown.warnings):
+    for line in (*unsure_picks(shown), *shown.warnings):
         explain(f"warning: {line}")
     listed = shown.without_pick if every_row else shown.without_pick[:MOST_WITHOUT_PICK]
     for line in listed:
@@ -317,10 +317,10 @@ def simple_choices(shown: Predictions) -> list[str]:
     return lines
 
 
-def not_surely_better(shown: Predictions) -> list[str]:
-    """A warning for each choice without a model than which less than half of the picks that differ
-    from it are better, with 95 % probability."""
-    from analysis.choice.pick import not_surely_better as surely  # noqa: PLC0415
+def unsure_picks(shown: Predictions) -> list[str]:
+    """A warning for each choice that needs no model, where less than half of the picks that differ
+    from it are better with 95 % probability."""
+    from analysis.choice.pick import not_surely_better  # noqa: PLC0415
 
     lines = []
     picks = [entry.pick for entry in shown.predictions]
@@ -328,7 +328,7 @@ def not_surely_better(shown: Predictions) -> list[str]:
         ("highest_clocks", "the highest clocks"),
         ("best_single", "one setting for all kernels"),
     ):
-        open_, other = surely(picks, than)
+        open_, other = not_surely_better(picks, than)
         if 2 * len(open_) > other:
             lines.append(
                 f"of the {other} picks that differ from {text}, only {other - len(open_)} are "

@@ -347,7 +347,9 @@ while last_ns < end_ns or len(log) <= 10:
     passed_ns += min(before_ns - last_ns, 20 * 10**6 + int(layout.update_s * 1e9))
     last_ns, count = before_ns, count + 1
     true = {each: start + rates_w[each] * passed_ns / 1e9 for each, start in energies_j.items()}
-    true |= {each: power * (0.4 + 0.6 * (count * 7 % 11) / 11) for each, power in powers_w.items()}
+    # Powers jump, and rise: an old value is none of those that are shown now.
+    level = 0.4 + 0.3 * (count * 7 % 11) / 11 + 0.3 * min(passed_ns / 1e9 / duration_s, 1.0)
+    true |= {each: power * level for each, power in powers_w.items()}
     layout.show(Path(root), true)
     log.append([before_ns, time.monotonic_ns(), true])
     time.sleep(layout.update_s)
