@@ -231,9 +231,10 @@ def measurements_like(
     offered = of_setting >= 0
     cost = np.zeros(len(there))
     for k in kernels.values():
-        mine = of_kernel == k
-        # Only the cells that were not measured are offered, all with the same repeats.
-        cost[mine] = offer.cost(k, there.time_s[mine])
+        mine = np.flatnonzero((of_kernel == k) & offered)
+        time_s = np.full(len(offer.settings), np.nan)
+        time_s[of_setting[mine]] = there.time_s[mine]
+        cost[mine] = offer.cost(k, time_s)[of_setting[mine]]
     chosen = like_cells(
         fitted,
         there,

@@ -307,3 +307,57 @@ def test_a_known_site_that_measured_none_of_the_kernels_is_refused():
     volts = dict.fromkeys(board.all.settings, (1.0, 1.0))
     with pytest.raises(CantFit, match="synthetic has measured none of these kernels; name another"):
         measurements_like(board.data, board.fitted(), offer, volts, budget_h=np.inf)
+
+
+class NewSite:
+    """A site like a board of whose settings every other one was measured: other kernels and
+    settings among its own, in another order."""
+
+    def __init__(self, seed):
+        self.board = Board(seed)
+        self.board.measured[:, ::2] = True
+        self.data = self.board.data
+        self.fitted = fit(self.data, "choi", "floor")
+        self.labels = [*self.board.labels[::-1][:5], None]
+        self.settings = [*self.board.all.settings[::-1][:20], Setting(100.0, 100.0)]
+        self.measured = np.zeros((6, 21), bool)
+
+    def telling(self, budget_h=np.inf, most=None):
+        """The cells that tell most; hours are as many as a kernel's seconds, three times over."""
+        offer = Cells(
+            labels=self.labels,
+            settings=self.settings,
+            measured=self.measured,
+            free=~self.measured,
+            measurements=np.full(self.measured.shape, 3),
+            node_hours=lambda kernel, time_s: time_s,
+        )
+        volts = dict.fromkeys(self.board.all.settings, (1.0, 1.0))
+        return measurements_like(self.data, self.fitted, offer, volts, budget_h=budget_h, most=most)
+
+    def seconds(self, cell):
+        """How long the known board truly takes."""
+        of, (k, s) = self.board.all, cell
+        mine = of.kernel == self.labels[k]
+        at = [of.settings[i] == self.settings[s] for i in of.setting]
+        return float(of.time_s[mine & at][0])
+
+
+def test_cells_that_tell_of_a_like_site_are_ones_it_offers_at_the_known_site_s_times():
+    new = NewSite(1)
+    chosen = new.telling(most=12)
+    assert (chosen.ended, chosen.spread) == ("like", 0)
+    assert len(set(chosen.cells)) == 12
+    assert all(new.labels[k] is not None and s < 20 for k, s in chosen.cells)
+    true = 3.0 * np.array([new.seconds(cell) for cell in chosen.cells])
+    assert chosen.node_hours == pytest.approx(true, rel=0.1)
+    little = new.telling(budget_h=0.3 * sum(chosen.node_hours))
+    assert little.cells
+    assert sum(little.node_hours) <= 0.3 * sum(chosen.node_hours)
+    # What was measured is not chosen again, and counts.
+    new.measured[tuple(np.transpose(chosen.cells))] = True
+    more = new.telling(most=3)
+    assert not set(more.cells) & set(chosen.cells)
+    assert more.error_ratio < chosen.error_ratio
+    new.measured[:] = True
+    assert new.telling(most=3).cells == []
