@@ -310,8 +310,8 @@ def test_a_known_site_that_measured_none_of_the_kernels_is_refused():
 
 
 class NewSite:
-    """A site like a board of whose settings every other one was measured: other kernels and
-    settings among its own, in another order."""
+    """A site like a board that was measured at every other setting. It has five of the board's
+    kernels and one more, 20 of its settings and one more, all in another order."""
 
     def __init__(self, seed):
         self.board = Board(seed)
@@ -322,8 +322,9 @@ class NewSite:
         self.settings = [*self.board.all.settings[::-1][:20], Setting(100.0, 100.0)]
         self.measured = np.zeros((6, 21), bool)
 
-    def telling(self, budget_h=np.inf, most=None):
-        """The cells that tell most; hours are as many as a kernel's seconds, three times over."""
+    def chosen(self, budget_h=np.inf, most=None):
+        """What is chosen. Each cell is measured three times; a measurement takes as many node-hours
+        as the kernel takes seconds."""
         offer = Cells(
             labels=self.labels,
             settings=self.settings,
@@ -336,28 +337,28 @@ class NewSite:
         return measurements_like(self.data, self.fitted, offer, volts, budget_h=budget_h, most=most)
 
     def seconds(self, cell):
-        """How long the known board truly takes."""
+        """The time of a cell on the known board."""
         of, (k, s) = self.board.all, cell
         mine = of.kernel == self.labels[k]
         at = [of.settings[i] == self.settings[s] for i in of.setting]
         return float(of.time_s[mine & at][0])
 
 
-def test_cells_that_tell_of_a_like_site_are_ones_it_offers_at_the_known_site_s_times():
+def test_what_is_chosen_of_a_site_with_other_settings_costs_the_times_of_the_known_one():
     new = NewSite(1)
-    chosen = new.telling(most=12)
+    chosen = new.chosen(most=12)
     assert (chosen.ended, chosen.spread) == ("like", 0)
     assert len(set(chosen.cells)) == 12
     assert all(new.labels[k] is not None and s < 20 for k, s in chosen.cells)
     true = 3.0 * np.array([new.seconds(cell) for cell in chosen.cells])
     assert chosen.node_hours == pytest.approx(true, rel=0.1)
-    little = new.telling(budget_h=0.3 * sum(chosen.node_hours))
+    little = new.chosen(budget_h=0.3 * sum(chosen.node_hours))
     assert little.cells
     assert sum(little.node_hours) <= 0.3 * sum(chosen.node_hours)
     # What was measured is not chosen again, and counts.
     new.measured[tuple(np.transpose(chosen.cells))] = True
-    more = new.telling(most=3)
+    more = new.chosen(most=3)
     assert not set(more.cells) & set(chosen.cells)
     assert more.error_ratio < chosen.error_ratio
     new.measured[:] = True
-    assert new.telling(most=3).cells == []
+    assert new.chosen(most=3).cells == []
